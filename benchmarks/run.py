@@ -1,0 +1,132 @@
+"""Measures lamina beside its peers in one run and writes the table of figures.
+
+usage: python benchmarks/run.py [--rounds N] [--only PART ...] [--out FILE.md]
+
+Contenders take turns within a round, so a drift of the machine meets all of them; the best of the rounds counts. A
+ratio is ours divided by the fastest peer's ("best") or by that of the peer with our jaxlib ("same").
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import peers
+
+HERE = Path(__file__).resolve().parent
+US = "lamina"
+# row: (goal, what the ratio is against; "limit" compares our figure itself)
+GOALS: dict[str, tuple[float, str]] = {
+    "import": (0.6, "best"),
+    "jit_call_one_argument": (1.0, "same"), "jit_call_100_leaves": (1.0, "same"),
+    "jit_call_training_step": (1.0, "same"),
+    "pmap_call_sharded": (0.75, "same"), "pmap_call_host_arrays": (0.5, "same"),
+    "pmap_call_psum_blocking": (0.95, "same"), "pmap_call_training_step": (0.8, "same"),
+    "eager_add": (0.8, "same"), "eager_sin": (1.0, "same"), "eager_sum_axis": (1.0, "same"),
+    "eager_where": (0.6, "same"), "eager_random_normal": (0.6, "same"),
+    "eager_matmul": (0.4, "best"), "eager_index": (0.3, "best"), "eager_update": (0.2, "best"),
+    "eager_grad": (0.2, "best"), "eager_vmap": (0.2, "best"), "eager_jacfwd": (0.2, "best"),
+    "trace_chain": (0.35, "best"), "trace_jvp_chain": (0.3, "best"), "trace_grad_chain": (0.25, "best"),
+    "trace_vmap_chain": (0.25, "best"), "trace_and_lower_grad_network": (0.4, "best"),
+    "first_result_grad_network": (0.8, "same"), "first_result_pmap_psum": (0.7, "same"),
+    "second_process_first_result": (0.3, "same"),
+    "run_training_step_wide": (1.05, "same"), "run_pmap_vmap_dot": (0.6, "same"),
+    "run_two_million_normals": (0.7, "same"),
+    "growth_trace": (1.15, "limit"), "growth_jvp": (1.15, "limit"), "growth_grad": (1.15, "limit"),
+    "growth_vmap": (1.15, "limit"), "growth_print": (1.15, "limit"),
+    "psum_10000_queued": (0.9, "psum_10000_blocking"),
+}
+
+
+def measure(python: str, module: str, cache: str, only: list[str]) -> dict[str, float | str]:
+    """One process of programs.py; a process that dies gives no figures but says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "figures.json"
+        command = [python, str(HERE / "programs.py"), module, str(result), cache, *only]
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
+        environment.pop("PYTHONPATH", None) if module != US else None
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if result.exists():
+            return json.loads(result.read_text(encoding="utf-8"))
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        return {"failed": last[:160]}
+
+
+def keep_best(best: dict[str, float | str], found: dict[str, float | str]) -> None:
+    for name, value in found.items():
+        old = best.get(name)
+        if not isinstance(old, float) or (isinstance(value, float) and value < old):
+            best[name] = value
+
+
+def ratio_of(row: str, basis: str, figures: dict[str, dict[str, float | str]]) -> float | None:
+    """Our figure divided by what the goal names, or None where either is missing."""
+    ours = figures[US].get(row)
+    if basis == "limit":
+        against: float | str | None = 1.0
+    elif basis in ("best", "same"):
+        others = {name: value for name, found in figures.items()
+                  if name != US and isinstance(value := found.get(row), float)}
+        against = others.get(peers.SAME_JAXLIB) if basis == "same" else min(others.values(), default=None)
+    else:
+        against = figures[US].get(basis)
+    return ours / against if isinstance(ours, float) and isinstance(against, float) else None
+
+
+def table(figures: dict[str, dict[str, float | str]]) -> str:
+    """Markdown: a row per program, a column per contender, then ratio, goal and verdict."""
+    def cell(value: float | str | None) -> str:
+        if isinstance(value, float):
+            return f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
+        return "fails" if value else "-"
+    lines = ["| figure | " + " | ".join(figures) + " | ratio | goal | |",
+             "| --- |" + " ---: |" * (len(figures) + 2) + " --- |"]
+    reached = total = 0
+    for row, (goal, basis) in GOALS.items():
+        if not any(row in found for found in figures.values()):
+            continue
+        ratio = ratio_of(row, basis, figures)
+        total += 1
+        good = ratio is not None and ratio <= goal
+        reached += good
+        lines.append(f"| {row} | " + " | ".join(cell(found.get(row)) for found in figures.values()) +
+                     f" | {'-' if ratio is None else f'{ratio:.2f}'} | {goal:g} {basis} | {'' if good else 'short'} |")
+    ratios = [r for row, (_, basis) in GOALS.items() if basis != "limit" and (r := ratio_of(row, basis, figures))]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+    return "\n".join([*lines, "", f"{reached} of {total} goals reached; geometric mean of the ratios {mean:.2f}."])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=[], help="parts of the names of rows")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "out" / "bench.md")
+    options = parser.parse_args(argv)
+    contenders = {US: (sys.executable, US)} | {name: (python, "jax") for name, python in peers.interpreters().items()}
+    figures: dict[str, dict[str, float | str]] = {name: {} for name in contenders}
+    with tempfile.TemporaryDirectory() as caches:
+        for number in range(options.rounds):
+            for name, (python, module) in contenders.items():
+                print(f"bench: round {number + 1} of {options.rounds}, {name}", file=sys.stderr, flush=True)
+                cache = str(Path(caches) / name.replace(" ", "-"))
+                keep_best(figures[name], measure(python, module, cache, options.only))
+    for name, found in figures.items():
+        for row, value in found.items():
+            if isinstance(value, str):
+                print(f"bench: {name}, {row}: {value}", file=sys.stderr)
+    text = (f"# Figures\n\nMicroseconds, rounds: {options.rounds}, the best counts; `growth` rows are exponents. "
+            f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}.\n\n{table(figures)}\n")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

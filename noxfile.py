@@ -1,0 +1,90 @@
+"""What one can do here: `nox -l`. All sessions share the one `.venv` of tools/bootstrap.py.
+
+A machine with two cores should not build an environment per session; where a bare one matters (`isolated`), the tool
+behind the session makes it. Arguments after `--` go to the program behind the session.
+"""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+
+nox.needs_version = ">=2024.4"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["tests", "walls", "lint", "types", "docs"]
+
+
+def inside(session: nox.Session, *command: str) -> None:
+    """Run a command of the project's environment, after setting that up if anything changed."""
+    session.run(sys.executable, str(ROOT / "tools" / "bootstrap.py"), "run", "--", *command, external=True)
+
+
+def python(session: nox.Session, *command: str) -> None:
+    """Run the project's interpreter."""
+    inside(session, "python", *command)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Every test, one process per room."""
+    python(session, "tools/run_tests.py", *session.posargs)
+
+
+@nox.session
+def isolated(session: nox.Session) -> None:
+    """Each built wheel with only what it declares, in a bare environment: its own tests pass."""
+    python(session, "tools/run_isolated.py", *session.posargs)
+
+
+@nox.session
+def walls(session: nox.Session) -> None:
+    """Imports only go down; dependencies are declared; rooms use each other's public names."""
+    inside(session, "lint-imports")
+    python(session, "tools/check_walls.py")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff over everything."""
+    python(session, "-m", "ruff", "check", *(session.posargs or ["."]))
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, package by package."""
+    packages = session.posargs or [path.name for path in sorted((ROOT / "packages").glob("*/src/*")) if path.is_dir()]
+    python(session, "-m", "mypy", *(part for name in packages for part in ("-p", name)))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Every example in the pages runs, and docs/ops.md is what the live tables say."""
+    python(session, "tools/run_tests.py", "docs")
+    python(session, "tools/op_table.py", "--check")
+
+
+@nox.session
+def ops(session: nox.Session) -> None:
+    """Write docs/ops.md from the live tables."""
+    python(session, "tools/op_table.py")
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build every package into dist/."""
+    python(session, "tools/build_wheels.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Us beside the peers, in one run; writes out/bench.md."""
+    python(session, "benchmarks/run.py", *session.posargs)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The main job: examples/vmap_vs_pmap.py."""
+    python(session, "examples/vmap_vs_pmap.py", *session.posargs)

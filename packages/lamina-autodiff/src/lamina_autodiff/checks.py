@@ -1,0 +1,145 @@
+"""Checks of what users pass to the derivative functions, and the errors that name it."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, trees
+from lamina_ir.avals import ShapedArray
+from lamina_tracing import lax
+from lamina_tracing.extend import argument_path, function_name, scalar, typeof
+
+__all__ = ["check_input", "check_scalar_output", "chosen_arguments", "cotangent_leaves", "float0_zeros", "leaf_types",
+           "tangent_leaves", "zeros_of"]
+
+
+def chosen_arguments(call: str, fun: Callable[..., Any], argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
+    """The positions to differentiate, counted from the front."""
+    if isinstance(argnums, (list, tuple)):
+        nums = tuple(argnums)
+    else:
+        nums = (argnums,)
+    found = []
+    for n in nums:
+        if not hasattr(n, "__index__"):
+            raise TypeError(f"{call}: argnums expects an int or a sequence of ints; got {argnums!r}")
+        n = n.__index__()
+        if not -len(args) <= n < len(args):
+            raise ValueError(f"{call}: argnums {n} is out of range: `{function_name(fun)}` was called with {len(args)} "
+                             "positional arguments")
+        found.append(n % len(args))
+    if len(set(found)) != len(found):
+        raise ValueError(f"{call}: argnums {argnums!r} names an argument twice")
+    return tuple(found)
+
+
+def leaf_types(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree: Any) -> list[ShapedArray]:
+    found = []
+    for i, x in enumerate(flat):
+        try:
+            found.append(typeof(x))
+        except TypeError as e:
+            where = argument_path(trees.tree_structure((trees.tree_unflatten(tree, flat), {})), i)
+            raise TypeError(f"{call} of `{function_name(fun)}`: {where}: {e}") from None
+    return found
+
+
+def check_input(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorphic: bool, allow_int: bool) -> None:
+    """TypeError when an argument of this type cannot be differentiated as asked."""
+    name = function_name(fun)
+    if holomorphic:
+        if not dtypes.is_complex(aval.dtype):
+            raise TypeError(f"{call} of `{name}`: holomorphic=True needs complex inputs; got {aval.long()}")
+    elif dtypes.is_complex(aval.dtype) and call in ("jacfwd",):
+        raise TypeError(f"{call} of `{name}`: inputs must be real; got {aval.long()}. Pass holomorphic=True for a "
+                        "holomorphic function, or use jacrev")
+    elif not dtypes.is_inexact(aval.dtype) and not allow_int:
+        raise TypeError(f"{call} of `{name}`: inputs must be of a real or complex dtype; got {aval.long()}. Convert with "
+                        "astype(float), or pass allow_int=True for a float0 derivative")
+
+
+def check_scalar_output(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree: Any, holomorphic: bool) -> None:
+    """TypeError unless the function returned one scalar of a dtype that can be differentiated."""
+    name = function_name(fun)
+    if len(flat) != 1:
+        raise TypeError(f"{call}: needs a scalar output; `{name}` returned a tree of {len(flat)} arrays {tree}. Return one "
+                        "scalar (has_aux=True for more), or use lamina.jacrev")
+    aval = typeof(flat[0])
+    if aval.shape:
+        raise TypeError(f"{call}: needs a scalar output; `{name}` returned {aval.long()}. Sum it, or use lamina.jacrev")
+    check_output_dtype(call, fun, aval, holomorphic)
+
+
+def check_output_dtype(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorphic: bool) -> None:
+    name = function_name(fun)
+    if holomorphic:
+        if not dtypes.is_complex(aval.dtype):
+            raise TypeError(f"{call} of `{name}`: holomorphic=True needs a complex output; got {aval.long()}")
+    elif dtypes.is_complex(aval.dtype):
+        raise TypeError(f"{call} of `{name}`: needs a real output; got {aval.long()}. Pass holomorphic=True for a "
+                        "holomorphic function, or take its real part")
+    elif not dtypes.is_float(aval.dtype):
+        raise TypeError(f"{call} of `{name}`: needs a real output; got {aval.long()}")
+
+
+def tangent_leaves(call: str, primals: Sequence[Any], tangents: Sequence[Any], paths: Callable[[int], str]) -> list[Any]:
+    """Flat tangents with None for those of integers, checked against the primals' types."""
+    found: list[Any] = []
+    for i, (p, t) in enumerate(zip(primals, tangents)):
+        a = typeof(p)
+        want = dtypes.tangent_dtype(a.dtype)
+        if want == dtypes.float0:
+            dtype = getattr(t, "dtype", None)
+            if dtype != dtypes.float0:
+                raise TypeError(f"{call}: the tangent of {paths(i)}, {a.long()}, must have dtype float0; got "
+                                f"{typeof(t).long()}. Make it with numpy.zeros(shape, lamina.float0)")
+            found.append(None)
+            continue
+        b = typeof(t)
+        if b.shape != a.shape:
+            raise ValueError(f"{call}: primal and tangent of {paths(i)} must have the same shape; got {a.long()} and "
+                             f"{b.long()}")
+        if b.dtype != want:
+            if not b.weak_type:
+                raise TypeError(f"{call}: primal and tangent of {paths(i)} must have the same dtype; got {a.long()} and "
+                                f"{b.long()}. Convert the tangent with astype")
+            t = lax.convert_element_type(t, want)
+        found.append(t)
+    return found
+
+
+def cotangent_leaves(call: str, outs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    """Flat cotangents, checked against the results' types; None for integers'."""
+    found: list[Any] = []
+    for i, (o, ct) in enumerate(zip(outs, cts)):
+        want = dtypes.tangent_dtype(o.dtype)
+        if want == dtypes.float0:
+            found.append(None)
+            continue
+        if getattr(ct, "dtype", None) == dtypes.float0:
+            raise TypeError(f"{call}: cotangent {i} must be {o.long()}; got float0")
+        b = typeof(ct)
+        if b.shape != o.shape:
+            raise ValueError(f"{call}: cotangent {i} must have the shape of the output, {o.long()}; got {b.long()}")
+        if b.dtype != want:
+            if not b.weak_type:
+                raise TypeError(f"{call}: cotangent {i} must have the dtype of the output, {o.long()}; got {b.long()}. "
+                                "Convert it with astype")
+            ct = lax.convert_element_type(ct, want)
+        elif b.weak_type and not hasattr(ct, "shape"):  # a Python number; rows may ask for its shape
+            ct = scalar(ct, want)
+        found.append(ct)
+    return found
+
+
+def float0_zeros(aval: ShapedArray) -> np.ndarray:
+    """The derivative of an integer."""
+    return np.zeros(aval.shape, dtypes.float0)
+
+
+def zeros_of(aval: ShapedArray) -> Any:
+    """Zero of the tangent type of `aval`, as an array."""
+    if not dtypes.is_inexact(aval.dtype):
+        return float0_zeros(aval)
+    return lax.broadcast_in_dim(scalar(0, aval.dtype), aval.shape, ())

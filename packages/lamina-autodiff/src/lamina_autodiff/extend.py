@@ -1,0 +1,10 @@
+"""The door for people who write rows or replace a part of differentiation."""
+from .jvp import JVPTrace, JVPTracer, add_tangents, instantiate, run_jvp
+from .linear import LinearProgram, LinearTrace, LinearTracer, is_linear, linearize_flat, record_linear
+from .programs import Linearized, Pushforward, Transposed, jvp_program, linearize_program, transpose_program
+from .tables import jvp_rules, linearize_rules, slope, slopes, transpose_rules, zero_jvp
+
+__all__ = ["JVPTrace", "JVPTracer", "LinearProgram", "LinearTrace", "LinearTracer", "Linearized", "Pushforward",
+           "Transposed", "add_tangents", "instantiate", "is_linear", "jvp_program", "jvp_rules", "linearize_flat",
+           "linearize_program", "linearize_rules", "record_linear", "run_jvp", "slope", "slopes", "transpose_program",
+           "transpose_rules", "zero_jvp"]

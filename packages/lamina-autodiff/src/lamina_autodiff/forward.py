@@ -1,0 +1,112 @@
+"""`jvp` and `linearize`: derivatives pushed forward."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import dtypes, trees
+from lamina_tracing.extend import function_name, typeof
+
+from .checks import leaf_types, tangent_leaves, zeros_of
+from .jvp import run_jvp
+from .linear import linearize_flat
+
+__all__ = ["jvp", "linearize"]
+
+
+def _as_args(call: str, what: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{call}: {what} must be a tuple or list with one entry per argument; got {type(value).__name__}. "
+                        f"Write ({what[:-1]},) for one argument")
+    return tuple(value)
+
+
+def _flat_function(fun: Callable[..., Any], tree: Any, has_aux: bool, call: str) -> tuple[Callable[..., Any], list[Any]]:
+    """`fun` on flat arguments; the list receives the result's tree (and the auxiliary result)."""
+    info: list[Any] = []
+
+    def flat(*xs: Any) -> list[Any]:
+        out = fun(*trees.tree_unflatten(tree, xs))
+        aux = None
+        if has_aux:
+            if not isinstance(out, (tuple, list)) or len(out) != 2:
+                raise TypeError(f"{call}: with has_aux=True `{function_name(fun)}` must return a pair (output, auxiliary); "
+                                f"got {type(out).__name__}")
+            out, aux = out
+        leaves, out_tree = trees.tree_flatten(out)
+        aux_leaves, aux_tree = trees.tree_flatten(aux)
+        info[:] = [out_tree, aux_tree, len(leaves)]
+        return leaves + aux_leaves if aux_leaves else leaves
+
+    return flat, info
+
+
+def _tangents_of(out: Sequence[Any], dout: Sequence[Any]) -> list[Any]:
+    return [zeros_of(typeof(o)) if t is None else t for o, t in zip(out, dout)]
+
+
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """Jacobian-vector product: the value of `fun` and its directional derivative.
+
+    Args:
+      fun: function of arrays and trees of them.
+      primals: tuple or list with one entry per argument: the point.
+      tangents: the direction; same trees, shapes and dtypes as `primals` (dtype `float0` for integers).
+      has_aux: whether `fun` returns (output, auxiliary data).
+    Returns:
+      (output, tangent of the output), and the auxiliary data if `has_aux`.
+    Raises:
+      TypeError, ValueError: `tangents` do not fit `primals`; names the argument.
+
+    >>> from lamina_tracing import lax
+    >>> jvp(lambda x: x * x, (3.0,), (1.0,))
+    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    """
+    primals, tangents = _as_args("jvp", "primals", primals), _as_args("jvp", "tangents", tangents)
+    flat, tree = trees.tree_flatten(primals)
+    flat_t, tree_t = trees.tree_flatten(tangents)
+    if tree != tree_t:
+        raise TypeError(f"jvp: primals and tangents must have the same tree; got {tree} and {tree_t}")
+    leaf_types("jvp", fun, flat, tree)
+    active = tangent_leaves("jvp", flat, flat_t, lambda i: f"argument leaf {i}")
+    run, info = _flat_function(fun, tree, has_aux, "jvp")
+    out, dout = run_jvp(run, flat, active)
+    out_tree, aux_tree, n = info
+    value = trees.tree_unflatten(out_tree, out[:n])
+    tangent = trees.tree_unflatten(out_tree, _tangents_of(out[:n], dout[:n]))
+    return (value, tangent, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, tangent)
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """The value of `fun` at a point and the linear function that approximates it there.
+
+    Args:
+      fun: function of arrays and trees of them.
+      primals: the point.
+      has_aux: whether `fun` returns (output, auxiliary data).
+    Returns:
+      (output, `f_jvp`), and the auxiliary data if `has_aux`; `f_jvp(*tangents)` gives the tangent of the output without running `fun` again.
+
+    >>> y, f_jvp = linearize(lambda x: x * x, 3.0)
+    >>> f_jvp(2.0)
+    Array(12., dtype=float32, weak_type=True)
+    """
+    flat, tree = trees.tree_flatten(primals)
+    avals = leaf_types("linearize", fun, flat, tree)
+    active = [dtypes.is_inexact(a.dtype) for a in avals]
+    run, info = _flat_function(fun, tree, has_aux, "linearize")
+    out, program = linearize_flat(run, flat, active)
+    out_tree, aux_tree, n = info
+    program.outs = program.outs[:n]
+    out_avals = [typeof(o) for o in out[:n]]
+
+    def f_jvp(*tangents: Any) -> Any:
+        flat_t, tree_t = trees.tree_flatten(tangents)
+        if tree_t != tree:
+            raise TypeError(f"linearize: the tangents must have the tree of the primals, {tree}; got {tree_t}")
+        found = tangent_leaves("linearize", flat, flat_t, lambda i: f"argument leaf {i}")
+        dout = program.forward([t for t, on in zip(found, active) if on])
+        return trees.tree_unflatten(out_tree, [zeros_of(a) if t is None else t for a, t in zip(out_avals, dout)])
+
+    value = trees.tree_unflatten(out_tree, out[:n])
+    return (value, f_jvp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_jvp)

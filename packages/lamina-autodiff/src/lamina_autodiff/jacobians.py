@@ -1,0 +1,171 @@
+"""`jacfwd`, `jacrev`, `hessian`: all basis vectors pushed or pulled at once through the `basis_map` slot."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, trees
+from lamina_tracing import lax, slots
+from lamina_tracing.extend import typeof
+
+from .checks import check_input, check_output_dtype, chosen_arguments
+from .forward import jvp
+from .reverse import vjp
+
+__all__ = ["hessian", "jacfwd", "jacrev"]
+
+
+def _map_basis(push: Callable[..., Any], basis: Sequence[np.ndarray]) -> list[Any]:
+    """`push` on every row of the basis (flat arrays, one row each on axis 0); results stacked on axis 0."""
+    if slots.basis_map is not None:
+        return slots.basis_map(push, basis)
+    rows = [push(*[b[i] for b in basis]) for i in range(len(basis[0]))]
+    return [lax.concatenate([lax.expand_dims(r[j], (0,)) for r in rows], 0) for j in range(len(rows[0]))]
+
+
+def _basis(avals: Sequence[Any]) -> list[np.ndarray]:
+    """The standard basis of a list of arrays: for each, its rows of the identity, shaped."""
+    total = sum(a.size for a in avals)
+    found, start = [], 0
+    for a in avals:
+        block = np.zeros((total, a.size), a.dtype)
+        block[start:start + a.size] = np.eye(a.size, dtype=a.dtype)
+        found.append(block.reshape(total, *a.shape))
+        start += a.size
+    return found
+
+
+def _chosen(fun: Callable[..., Any], nums: Sequence[int], args: Sequence[Any], kwargs: Any) -> Callable[..., Any]:
+    def chosen(*xs: Any) -> Any:
+        full = list(args)
+        for n, x in zip(nums, xs):
+            full[n] = x
+        return fun(*full, **kwargs)
+
+    return functools.update_wrapper(chosen, fun, updated=())
+
+
+def _split(stacked: Any, avals: Sequence[Any], axis: int, shape: Callable[[Any], tuple[int, ...]]) -> list[Any]:
+    """Cut one axis into the parts that belong to each aval, and give each part its shape."""
+    parts, start = [], 0
+    for a in avals:
+        part = lax.slice_in_dim(stacked, start, start + a.size, 1, axis) if len(avals) > 1 else stacked
+        parts.append(lax.reshape(part, shape(a)))
+        start += a.size
+    return parts
+
+
+def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+           holomorphic: bool = False) -> Callable[..., Any]:
+    """A function that returns the Jacobian of `fun`, column by column in forward mode: cheap for few inputs.
+
+    Args:
+      fun: function of arrays and trees of them.
+      argnums: which positional argument(s) to differentiate.
+      has_aux: whether `fun` returns (output, auxiliary data).
+      holomorphic: whether `fun` is a holomorphic function of complex inputs.
+    Returns:
+      A function that gives, at each leaf of the output's tree, the tree of the argument, with arrays of shape
+      `output.shape + input.shape`.
+    Raises:
+      TypeError: an input is not real (or not complex, when holomorphic).
+
+    >>> jacfwd(lambda x: x * x)(3.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        nums = chosen_arguments("jacfwd", fun, argnums, args)
+        flat, tree = trees.tree_flatten([args[n] for n in nums])
+        avals = [typeof(x) for x in flat]
+        for a in avals:
+            check_input("jacfwd", fun, a, holomorphic, False)
+        chosen = _chosen(fun, nums, args, kwargs)
+        info: list[Any] = []
+
+        def push(*tangents: Any) -> list[Any]:
+            point = trees.tree_unflatten(tree, flat)
+            out = jvp(chosen, tuple(point), tuple(trees.tree_unflatten(tree, tangents)), has_aux=has_aux)
+            leaves, out_tree = trees.tree_flatten(out[1])
+            values = trees.tree_leaves(out[0])
+            aux, aux_tree = trees.tree_flatten(out[2]) if has_aux else ([], None)
+            info[:] = [out_tree, len(leaves), aux_tree, [typeof(v) for v in values]]
+            return leaves + aux
+
+        columns = _map_basis(push, _basis(avals))
+        out_tree, n, aux_tree, out_avals = info
+        if holomorphic:
+            for a in out_avals:
+                check_output_dtype("jacfwd", fun, a, True)
+        result = []
+        for column, o in zip(columns[:n], out_avals):
+            last = lax.transpose(column, (*range(1, o.ndim + 1), 0))
+            parts = _split(last, avals, o.ndim, lambda a, o=o: o.shape + a.shape)
+            arguments = trees.tree_unflatten(tree, parts)
+            result.append(arguments if isinstance(argnums, (tuple, list)) else arguments[0])
+        found = trees.tree_unflatten(out_tree, [tuple(r) if isinstance(argnums, (tuple, list)) else r for r in result])
+        if has_aux:
+            return found, trees.tree_unflatten(aux_tree, [a[0] for a in columns[n:]])
+        return found
+
+    return functools.update_wrapper(jacobian, fun, updated=())
+
+
+def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+           allow_int: bool = False) -> Callable[..., Any]:
+    """A function that returns the Jacobian of `fun`, row by row in reverse mode: cheap for few outputs.
+
+    Args: as for `jacfwd`; `allow_int` allows integer inputs, whose part has dtype `float0`.
+    Returns: as for `jacfwd`.
+
+    >>> jacrev(lambda x: x * x)(3.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        nums = chosen_arguments("jacrev", fun, argnums, args)
+        point = [args[n] for n in nums]
+        flat, tree = trees.tree_flatten(point)
+        avals = [typeof(x) for x in flat]
+        for a in avals:
+            check_input("jacrev", fun, a, holomorphic, allow_int)
+        out = vjp(_chosen(fun, nums, args, kwargs), *point, has_aux=has_aux)
+        values, out_tree = trees.tree_flatten(out[0])
+        out_avals = [typeof(v) for v in values]
+        for a in out_avals:
+            check_output_dtype("jacrev", fun, a, holomorphic)
+
+        def pull(*cts: Any) -> list[Any]:
+            back = trees.tree_leaves(list(out[1](trees.tree_unflatten(out_tree, cts))))
+            return [b for b, a in zip(back, avals) if dtypes.is_inexact(a.dtype)]
+
+        rows = iter(_map_basis(pull, _basis(out_avals)))
+        per_input = []  # for each input leaf, its part for each output leaf
+        for a in avals:
+            if dtypes.is_inexact(a.dtype):
+                per_input.append(_split(next(rows), out_avals, 0, lambda o, a=a: o.shape + a.shape))
+            else:
+                per_input.append([np.zeros(o.shape + a.shape, dtypes.float0) for o in out_avals])
+        result = []
+        for i in range(len(out_avals)):
+            arguments = trees.tree_unflatten(tree, [parts[i] for parts in per_input])
+            result.append(tuple(arguments) if isinstance(argnums, (tuple, list)) else arguments[0])
+        found = trees.tree_unflatten(out_tree, result)
+        return (found, out[2]) if has_aux else found
+
+    return functools.update_wrapper(jacobian, fun, updated=())
+
+
+def hessian(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+            holomorphic: bool = False) -> Callable[..., Any]:
+    """A function that returns the Hessian of `fun`, forward over reverse.
+
+    Args: as for `jacfwd`.
+    Returns:
+      A function that gives, at each leaf of the output's tree, the product of the argument's tree with itself.
+
+    >>> hessian(lambda x: x * x * x)(2.0)
+    Array(12., dtype=float32, weak_type=True)
+    """
+    return jacfwd(jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic), argnums, has_aux=has_aux,
+                  holomorphic=holomorphic)

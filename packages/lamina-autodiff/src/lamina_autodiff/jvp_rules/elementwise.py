@@ -1,0 +1,224 @@
+"""Forward rules of the elementwise ops. Most are a slope: the derivative of the result by each operand.
+
+Complex functions are differentiated as holomorphic ones; `abs`, `real`, `imag` and `conj` as maps of real pairs.
+`neg`, `add`, `sub`, `mul`, `copy`, `real`, `imag`, `conj` and `complex` need no row: their linearity is a fact.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from lamina_ir import MissingRuleError, dtypes, prims
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, one_like, scalar, typeof
+
+from ..tables import hole, jvp_rules, slope, zero_jvp
+
+__all__: list[str] = []
+
+# --- no derivative, or zero everywhere -----------------------------------------------------------------------------
+
+for _prim in (prims.floor_p, prims.ceil_p, prims.round_p, prims.is_finite_p, prims.stop_gradient_p,
+              prims.not_p, prims.and_p, prims.or_p, prims.xor_p, prims.population_count_p, prims.clz_p,
+              prims.shift_left_p, prims.shift_right_logical_p, prims.shift_right_arithmetic_p,
+              prims.bitcast_convert_type_p, prims.eq_p, prims.ne_p, prims.lt_p, prims.le_p, prims.gt_p, prims.ge_p):
+    zero_jvp(_prim)
+
+hole(prims.nextafter_p, "it steps from one float to the next, which is no smooth function")
+hole(prims.bessel_i1e_p, "its derivative needs the Bessel function of order 0, which is no primitive")
+
+
+def _scalar_of(x: Any, value: float) -> Any:
+    """A rank-0 constant of the dtype of x."""
+    return scalar(value, typeof(x).dtype)
+
+
+# --- one operand: slopes -------------------------------------------------------------------------------------------
+
+
+def _integer_pow_slope(x: Any, ans: Any, *, y: int) -> Any:
+    if y == 0:
+        return _scalar_of(x, 0)
+    return one_like(x) if y == 1 else lax.add(x, x) if y == 2 else lax.mul(float(y), lax.integer_pow(x, y - 1))
+
+
+slope(prims.sin_p, lambda x, ans: lax.cos(x))
+slope(prims.cos_p, lambda x, ans: lax.neg(lax.sin(x)))
+slope(prims.tan_p, lambda x, ans: lax.add(1.0, lax.square(ans)))
+slope(prims.asin_p, lambda x, ans: lax.rsqrt(lax.sub(1.0, lax.square(x))))
+slope(prims.acos_p, lambda x, ans: lax.neg(lax.rsqrt(lax.sub(1.0, lax.square(x)))))
+slope(prims.sinh_p, lambda x, ans: lax.cosh(x))
+slope(prims.cosh_p, lambda x, ans: lax.sinh(x))
+slope(prims.tanh_p, lambda x, ans: lax.sub(1.0, lax.square(ans)))
+slope(prims.asinh_p, lambda x, ans: lax.rsqrt(lax.add(lax.square(x), 1.0)))
+slope(prims.acosh_p, lambda x, ans: lax.mul(lax.rsqrt(lax.sub(x, 1.0)), lax.rsqrt(lax.add(x, 1.0))))
+slope(prims.exp_p, lambda x, ans: ans)
+slope(prims.exp2_p, lambda x, ans: lax.mul(math.log(2.0), ans))
+slope(prims.expm1_p, lambda x, ans: lax.add(ans, 1.0))
+slope(prims.rsqrt_p, lambda x, ans: lax.mul(-0.5, lax.div(ans, x)))
+slope(prims.cbrt_p, lambda x, ans: lax.mul(1 / 3, lax.integer_pow(ans, -2)))
+slope(prims.logistic_p, lambda x, ans: lax.mul(ans, lax.sub(1.0, ans)))
+slope(prims.square_p, lambda x, ans: lax.add(x, x))
+slope(prims.integer_pow_p, _integer_pow_slope)
+slope(prims.erf_p, lambda x, ans: lax.mul(2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
+slope(prims.erfc_p, lambda x, ans: lax.mul(-2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
+slope(prims.erf_inv_p, lambda x, ans: lax.mul(math.sqrt(math.pi) / 2, lax.exp(lax.square(ans))))
+slope(prims.lgamma_p, lambda x, ans: lax.digamma(x))
+slope(prims.digamma_p, lambda x, ans: lax.polygamma(1.0, x))
+
+# --- one operand: the tangent divided, one equation less than by a slope -------------------------------------------
+
+
+def _divided(prim: Any, divisor: Callable[[Any, Any], Any]) -> None:
+    """Row of an op whose derivative is `1 / divisor(x, ans)`."""
+    def jvp(primals: Any, tangents: Any) -> Any:
+        x, t = primals[0], tangents[0]
+        ans = bind(prim, x)
+        return ans, None if t is None else lax.div(t, divisor(x, ans))
+    jvp_rules.define(prim, jvp)
+
+
+_divided(prims.log_p, lambda x, ans: x)
+_divided(prims.log1p_p, lambda x, ans: lax.add(1.0, x))
+_divided(prims.sqrt_p, lambda x, ans: lax.add(ans, ans))
+_divided(prims.atan_p, lambda x, ans: lax.add(1.0, lax.square(x)))
+_divided(prims.atanh_p, lambda x, ans: lax.sub(1.0, lax.square(x)))
+
+# --- several operands: slopes --------------------------------------------------------------------------------------
+
+
+def _pow_by_base(x: Any, y: Any, ans: Any) -> Any:
+    """y x^(y-1), and 0 for y = 0 also where x is 0."""
+    if not dtypes.is_inexact(typeof(y).dtype):
+        y = lax.convert_element_type(y, typeof(x).dtype)
+    return lax.select(lax.eq(y, 0.0), _scalar_of(x, 0), lax.mul(y, lax.pow(x, lax.sub(y, 1.0))))
+
+
+def _pow_by_exponent(x: Any, y: Any, ans: Any) -> Any:
+    """log(x) x^y, and 0 where x is 0."""
+    return lax.mul(lax.log(lax.select(lax.eq(x, 0.0), one_like(x), x)), ans)
+
+
+def _share(x: Any, y: Any, ans: Any) -> Any:
+    """How much of the result of max or min is x: 1, 0, or a half where both are equal."""
+    half, one, zero = (_scalar_of(x, c) for c in (0.5, 1, 0))
+    return lax.select(lax.eq(x, ans), lax.select(lax.eq(y, ans), half, one), zero)
+
+
+def _undefined(call: str, operand: str) -> Callable[..., Any]:
+    def refuse(*args: Any) -> Any:
+        raise MissingRuleError(f"jvp of `{call}` by its operand {operand} is not defined: no closed form is known; "
+                               f"hold {operand} constant with lax.stop_gradient")
+    return refuse
+
+
+def _over_squares(a: Any, x: Any, y: Any) -> Any:
+    return lax.div(a, lax.add(lax.square(x), lax.square(y)))
+
+
+slope(prims.pow_p, _pow_by_base, _pow_by_exponent)
+slope(prims.max_p, _share, lambda x, y, ans: _share(y, x, ans))
+slope(prims.min_p, _share, lambda x, y, ans: _share(y, x, ans))
+slope(prims.atan2_p, lambda x, y, ans: _over_squares(y, x, y), lambda x, y, ans: lax.neg(_over_squares(x, x, y)))
+slope(prims.polygamma_p, _undefined("polygamma", "m"), lambda m, x, ans: lax.polygamma(lax.add(m, 1.0), x))
+slope(prims.zeta_p, _undefined("zeta", "x"), lambda x, q, ans: lax.mul(lax.neg(x), lax.zeta(lax.add(x, 1.0), q)))
+
+# --- the ones that need thought ------------------------------------------------------------------------------------
+
+
+def abs_jvp(primals: Any, tangents: Any) -> Any:
+    """|x| moves by the part of the tangent along x: Re(t conj(x) / |x|), and by 0 at x = 0."""
+    x, t = primals[0], tangents[0]
+    ans = lax.abs(x)
+    if t is None:
+        return ans, None
+    if not dtypes.is_complex(typeof(x).dtype):
+        return ans, lax.mul(t, lax.sign(x))
+    return ans, lax.real(lax.mul(t, lax.conj(lax.sign(x))))
+
+
+def sign_jvp(primals: Any, tangents: Any) -> Any:
+    """0 for real x. A complex x / |x| turns: it moves by the part of t / |x| across x."""
+    x, t = primals[0], tangents[0]
+    ans = lax.sign(x)
+    if t is None or not dtypes.is_complex(typeof(x).dtype):
+        return ans, None
+    size = lax.abs(x)
+    zero = _scalar_of(x, 0)
+    t = lax.div(t, lax.complex(lax.select(lax.eq(size, 0.0), one_like(size), size), _scalar_of(size, 0)))
+    along = lax.mul(ans, lax.complex(lax.real(lax.mul(t, lax.conj(ans))), _scalar_of(size, 0)))
+    return ans, lax.select(lax.eq(x, zero), zero, lax.sub(t, along))
+
+
+def div_jvp(primals: Any, tangents: Any) -> Any:
+    """d(x / y) = dx / y - (x / y) / y dy."""
+    (x, y), (tx, ty) = primals, tangents
+    ans = lax.div(x, y)
+    by_x = None if tx is None else lax.div(tx, y)
+    by_y = None if ty is None else lax.mul(ty, lax.neg(lax.div(ans, y)))
+    if by_x is None or by_y is None:
+        return ans, by_y if by_x is None else by_x
+    return ans, lax.add(by_x, by_y)
+
+
+def rem_jvp(primals: Any, tangents: Any) -> Any:
+    """x rem y = x - trunc(x / y) y, with a truncated quotient that is locally constant."""
+    (x, y), (tx, ty) = primals, tangents
+    ans = lax.rem(x, y)
+    if ty is not None:
+        quotient = lax.div(x, y)
+        whole = lax.mul(lax.sign(quotient), lax.floor(lax.abs(quotient)))
+        ty = lax.mul(ty, lax.neg(whole))
+    if tx is not None and typeof(tx).shape != typeof(ans).shape:
+        tx = lax.broadcast_in_dim(tx, typeof(ans).shape, ())
+    return ans, ty if tx is None else tx if ty is None else lax.add(tx, ty)
+
+
+def select_jvp(primals: Any, tangents: Any) -> Any:
+    """The tangent of the chosen operand."""
+    (pred, on_true, on_false), (_, t, f) = primals, tangents
+    ans = lax.select(pred, on_true, on_false)
+    if t is None and f is None:
+        return ans, None
+    shape = typeof(ans).shape
+    t = _scalar_of(on_true, 0) if t is None else t
+    f = _scalar_of(on_false, 0) if f is None else f
+    if shape and not typeof(pred).shape and not typeof(t).shape and not typeof(f).shape:
+        t = lax.broadcast_in_dim(t, shape, ())
+    return ans, lax.select(pred, t, f)
+
+
+def clamp_jvp(primals: Any, tangents: Any) -> Any:
+    """The tangent of x strictly between the bounds, of a bound strictly outside, and 0 on the bounds."""
+    (lo, x, hi), (t_lo, t, t_hi) = primals, tangents
+    ans = lax.clamp(lo, x, hi)
+    terms = []
+    for tangent, where in ((t, lambda: lax.bitwise_and(lax.gt(x, lo), lax.lt(x, hi))), (t_lo, lambda: lax.lt(x, lo)),
+                           (t_hi, lambda: lax.gt(x, hi))):
+        if tangent is not None:
+            term = lax.select(where(), tangent, _scalar_of(x, 0))
+            terms.append(term if typeof(term).shape == typeof(ans).shape
+                         else lax.broadcast_in_dim(term, typeof(ans).shape, ()))
+    total: Any = terms[0] if terms else None
+    for term in terms[1:]:
+        total = lax.add(total, term)
+    return ans, total
+
+
+def convert_element_type_jvp(primals: Any, tangents: Any, *, new_dtype: Any, weak_type: bool) -> Any:
+    """Linear between inexact dtypes; integers have no tangent."""
+    x, t = primals[0], tangents[0]
+    ans = bind(prims.convert_element_type_p, x, new_dtype=new_dtype, weak_type=weak_type)
+    if t is None or not dtypes.is_inexact(new_dtype):
+        return ans, None
+    return ans, bind(prims.convert_element_type_p, t, new_dtype=new_dtype, weak_type=weak_type)
+
+
+jvp_rules.define(prims.abs_p, abs_jvp)
+jvp_rules.define(prims.sign_p, sign_jvp)
+jvp_rules.define(prims.div_p, div_jvp)
+jvp_rules.define(prims.rem_p, rem_jvp)
+jvp_rules.define(prims.select_p, select_jvp)
+jvp_rules.define(prims.clamp_p, clamp_jvp)
+jvp_rules.define(prims.convert_element_type_p, convert_element_type_jvp)

@@ -1,0 +1,126 @@
+"""Tangents of windows. Dynamic slices and `scatter_add` are linear and need no row; `gather` is, but for its fill.
+
+In the scatter family several updates may meet one element; the rows say who stayed (`scatter`), who else was multiplied
+(`scatter_mul`), who was extreme (`scatter_min`, `scatter_max`), and send tangents along just those ways.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import prims
+from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, typeof
+
+from ..tables import jvp_rules
+
+__all__: list[str] = []
+
+
+def _zeros(like: Any) -> Any:
+    aval = typeof(like)
+    zero = np.zeros((), aval.dtype)[()]
+    return lax.broadcast_in_dim(zero, aval.shape, ()) if aval.shape else zero
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else lax.add(a, b)
+
+
+def _read(x: Any, indices: Any, updates: Any, fill: Any, p: dict[str, Any]) -> Any:
+    """What `x` holds where each element of `updates` goes; `fill` where it goes nowhere."""
+    window, inserted, index_map, x_batch, i_batch = p["dimension_numbers"]
+    lengths = iter([typeof(updates).shape[a] for a in window])
+    removed = inserted + x_batch
+    sizes = tuple(1 if a in removed else next(lengths) for a in range(len(typeof(x).shape)))
+    mode = p["mode"]
+    return bind(prims.gather_p, x, indices, slice_sizes=sizes, mode=mode,
+                dimension_numbers=GatherDimensionNumbers(window, inserted, index_map, x_batch, i_batch),
+                fill_value=fill if mode is GatherScatterMode.FILL_OR_DROP else None,
+                indices_are_sorted=p["indices_are_sorted"], unique_indices=p["unique_indices"])
+
+
+def gather_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+    x, indices = primals
+    t = tangents[0]
+    out = bind(prims.gather_p, x, indices, **p)
+    if t is None:
+        return out, None
+    if p["mode"] is GatherScatterMode.FILL_OR_DROP:
+        p = {**p, "fill_value": 0}  # the fill is a constant
+    return out, bind(prims.gather_p, t, indices, **p)
+
+
+def scatter_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+    x, indices, u = primals
+    tx, _, tu = tangents
+    if tx is None and tu is None:
+        return bind(prims.scatter_p, x, indices, u, **p), None
+    if p["unique_indices"] or tu is None:
+        out = bind(prims.scatter_p, x, indices, u, **p)
+        tx, tu = _zeros(x) if tx is None else tx, _zeros(u) if tu is None else tu
+        return out, bind(prims.scatter_p, tx, indices, tu, **p)
+    # Which update stayed is the machine's choice. Scatter their numbers 1, 2, ... along with them: an element then
+    # holds the number of its update, or 0. The result is rebuilt from the same choice, so that both agree.
+    shape = typeof(u).shape
+    numbers = lax.reshape(lax.add(lax.iota(np.dtype("int32"), int(np.prod(shape))), 1), shape)
+    winner = bind(prims.scatter_p, lax.broadcast_in_dim(np.int32(0), typeof(x).shape, ()), indices, numbers, **p)
+    untouched = lax.eq(winner, np.int32(0))
+    stayed = lax.eq(_read(winner, indices, numbers, 0, p), numbers)
+
+    def place(base: Any, updates: Any) -> Any:
+        base = _zeros(x) if base is None else lax.select(untouched, base, _zeros(x))
+        return bind(prims.scatter_add_p, base, indices, lax.select(stayed, updates, _zeros(u)), **p)
+
+    return place(x, u), place(tx, tu)
+
+
+def scatter_mul_jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+    x, indices, u = primals
+    tx, _, tu = tangents
+    out = bind(prims.scatter_mul_p, x, indices, u, **p)
+    t = None if tx is None else bind(prims.scatter_mul_p, tx, indices, u, **p)
+    if tu is None:
+        return out, t
+    if p["unique_indices"]:
+        others = _read(x, indices, u, 0, p)
+    else:
+        # The product without one factor: divide it out, unless it is zero; then it is the product of the rest, and
+        # zero when another factor of the same element is zero too.
+        zero, one = np.zeros((), typeof(u).dtype)[()], np.ones((), typeof(u).dtype)[()]
+        is_zero = lax.eq(u, zero)
+        safe = lax.select(is_zero, lax.broadcast_in_dim(one, typeof(u).shape, ()), u)
+        rest = _read(bind(prims.scatter_mul_p, x, indices, safe, **p), indices, u, 0, p)
+        hits = lax.convert_element_type(is_zero, np.dtype("int32"))
+        none = lax.broadcast_in_dim(np.int32(0), typeof(x).shape, ())
+        zeros_met = _read(bind(prims.scatter_add_p, none, indices, hits, **p), indices, u, 0, p)
+        alone = lax.eq(zeros_met, hits)  # no zero among the other factors
+        others = lax.select(alone, lax.div(rest, safe), _zeros(u))
+    return out, bind(prims.scatter_add_p, _zeros(x) if t is None else t, indices, lax.mul(tu, others), **p)
+
+
+def scatter_extreme_jvp(prim: Any) -> Any:
+    def jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+        x, indices, u = primals
+        tx, _, tu = tangents
+        out = bind(prim, x, indices, u, **p)
+        if tx is None and tu is None:
+            return out, None
+        dtype = typeof(x).dtype
+        x_is = lax.convert_element_type(lax.eq(x, out), dtype)
+        u_is = lax.convert_element_type(lax.eq(u, _read(out, indices, u, 0, p)), dtype)
+        count = bind(prims.scatter_add_p, x_is, indices, u_is, **p)  # how many share the extreme value
+        t = _zeros(x) if tx is None else lax.mul(tx, lax.div(x_is, count))
+        if tu is not None:
+            weight = lax.div(u_is, _read(count, indices, u, 1, p))
+            t = bind(prims.scatter_add_p, t, indices, lax.mul(tu, weight), **p)
+        return out, t
+    return jvp
+
+
+jvp_rules.define(prims.gather_p, gather_jvp)
+jvp_rules.define(prims.scatter_p, scatter_jvp)
+jvp_rules.define(prims.scatter_mul_p, scatter_mul_jvp)
+jvp_rules.define(prims.scatter_min_p, scatter_extreme_jvp(prims.scatter_min_p))
+jvp_rules.define(prims.scatter_max_p, scatter_extreme_jvp(prims.scatter_max_p))

@@ -1,0 +1,20 @@
+"""Moving elements is linear, so tangents move along; only `concatenate`, with any number of operands, needs a row."""
+from __future__ import annotations
+
+from lamina_ir import prims
+from lamina_tracing.extend import bind
+
+from ..jvp import instantiate
+from ..tables import jvp_rules, zero_jvp
+
+__all__: list[str] = []
+
+zero_jvp(prims.iota_p)
+
+
+def concatenate_jvp(primals, tangents, *, dimension):
+    ts = [instantiate(t, x) for t, x in zip(tangents, primals, strict=True)]
+    return bind(prims.concatenate_p, *primals, dimension=dimension), bind(prims.concatenate_p, *ts, dimension=dimension)
+
+
+jvp_rules.define(prims.concatenate_p, concatenate_jvp)

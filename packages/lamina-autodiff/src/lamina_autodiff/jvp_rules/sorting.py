@@ -1,0 +1,31 @@
+"""`sort`: find the reordering once, by sorting positions along, then reorder the tangents by it."""
+from __future__ import annotations
+
+from lamina_ir import prims
+from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, typeof
+
+from ..tables import jvp_rules
+
+__all__: list[str] = []
+
+
+def _take_along(x, places, axis):
+    """x[..., places, ...] along one axis, all other axes going together."""
+    ndim = len(typeof(x).shape)
+    others = tuple(a for a in range(ndim) if a != axis)
+    numbers = GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(axis,), start_index_map=(axis,),
+                                     operand_batching_dims=others, start_indices_batching_dims=others)
+    return bind(prims.gather_p, x, lax.expand_dims(places, (ndim,)), dimension_numbers=numbers,
+                slice_sizes=(1,) * ndim, mode=GatherScatterMode.PROMISE_IN_BOUNDS, fill_value=None,
+                indices_are_sorted=False, unique_indices=True)
+
+
+def sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
+    where = lax.broadcasted_iota("int32", typeof(primals[0]).shape, dimension)
+    *outs, places = bind(prims.sort_p, *primals, where, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
+    return outs, [None if t is None else _take_along(t, places, dimension) for t in tangents]
+
+
+jvp_rules.define(prims.sort_p, sort_jvp)

@@ -1,0 +1,194 @@
+"""`vjp`, `grad`, `value_and_grad`, `linear_transpose`: derivatives pulled back."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from lamina_ir import dtypes, trees
+from lamina_ir.avals import shaped
+from lamina_tracing import lax
+from lamina_tracing.extend import duck_types, function_name, scalar, typeof
+
+from .checks import (check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
+                     zeros_of)
+from .forward import _flat_function
+from .linear import LinearProgram, linearize_flat, record_linear
+
+__all__ = ["grad", "linear_transpose", "value_and_grad", "vjp"]
+
+
+def _linearized(call: str, fun: Callable[..., Any], args: Sequence[Any], has_aux: bool) -> Any:
+    flat, tree = trees.tree_flatten(tuple(args))
+    avals = leaf_types(call, fun, flat, tree)
+    active = [dtypes.is_inexact(a.dtype) for a in avals]
+    run, info = _flat_function(fun, tree, has_aux, call)
+    out, program = linearize_flat(run, flat, active)
+    out_tree, aux_tree, n = info
+    program.outs = program.outs[:n]
+    return avals, active, tree, out, program, out_tree, aux_tree, n
+
+
+def _pull(program: LinearProgram, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
+          free: bool = False) -> list[Any]:
+    found = iter(program.backward(cts, free=free))
+    result = []
+    for a, on in zip(avals, active):
+        ct = next(found) if on else None
+        result.append(zeros_of(a) if ct is None else ct)
+    return result
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
+    """The value of `fun` and the function that pulls cotangents of its output back to its arguments.
+
+    Args:
+      fun: function of arrays and trees of them.
+      primals: the point, one entry per argument.
+      has_aux: whether `fun` returns (output, auxiliary data).
+      reduce_axes: names of mapped axes over which the cotangents of arguments are summed.
+    Returns:
+      (output, `f_vjp`), and the auxiliary data if `has_aux`; `f_vjp(ct)` returns a tuple, one entry per argument, of the argument's tree,
+      shapes and dtypes (dtype `float0` for integers).
+    Raises:
+      TypeError, ValueError: the cotangent does not fit the output.
+
+    >>> y, f_vjp = vjp(lambda x, y: x * y, 3.0, 4.0)
+    >>> f_vjp(1.0)
+    (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
+    """
+    avals, active, tree, out, program, out_tree, aux_tree, n = _linearized("vjp", fun, primals, has_aux)
+    out_avals = [typeof(o) for o in out[:n]]
+
+    def f_vjp(ct: Any) -> Any:
+        flat_ct, ct_tree = trees.tree_flatten(ct)
+        if ct_tree != out_tree:
+            raise TypeError(f"vjp: the cotangent must have the tree of the output of `{function_name(fun)}`, {out_tree}; "
+                            f"got {ct_tree}")
+        cts = _pull(program, avals, active, cotangent_leaves("vjp", out_avals, flat_ct))
+        return _reduced(trees.tree_unflatten(tree, cts), reduce_axes)
+
+    value = trees.tree_unflatten(out_tree, out[:n])
+    return (value, f_vjp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_vjp)
+
+
+def _reduced(tree: Any, axes: Sequence[Hashable]) -> Any:
+    if not axes:
+        return tree
+    return trees.tree_map(lambda g: lax.psum(g, tuple(axes)) if g.dtype != dtypes.float0 else g, tree)
+
+
+def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+                   holomorphic: bool = False, allow_int: bool = False,
+                   reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
+    """A function that returns the value of `fun` and its gradient.
+
+    Args: as for `grad`.
+    Returns:
+      A function returning (value, gradient); with `has_aux` ((value, auxiliary data), gradient).
+
+    >>> value_and_grad(lambda x: x * x)(3.0)
+    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    """
+    return _value_and_grad("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+
+
+def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool,
+                    allow_int: bool, reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
+    if not callable(fun):
+        raise TypeError(f"{call}: expected a function; got {type(fun).__name__}")
+
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        nums = chosen_arguments(call, fun, argnums, args)
+
+        def chosen(*xs: Any) -> Any:
+            if len(nums) == len(args) == 1:
+                return fun(*xs, **kwargs)
+            full = list(args)
+            for n, x in zip(nums, xs):
+                full[n] = x
+            return fun(*full, **kwargs)
+
+        chosen.__name__ = function_name(fun)
+        avals, active, tree, out, program, out_tree, aux_tree, n = _linearized(call, chosen, [args[i] for i in nums],
+                                                                               has_aux)
+        for a in avals:
+            check_input(call, fun, a, holomorphic, allow_int)
+        check_scalar_output(call, fun, out[:n], out_tree, holomorphic)
+        seed = scalar(1, typeof(out[0]).dtype)
+        grads = trees.tree_unflatten(tree, _pull(program, avals, active, [seed], free=True))
+        grads = _reduced(grads, reduce_axes)
+        value = trees.tree_unflatten(out_tree, out[:n])
+        if has_aux:
+            value = (value, trees.tree_unflatten(aux_tree, out[n:]))
+        return value, grads if isinstance(argnums, (tuple, list)) else grads[0]
+
+    return functools.update_wrapper(value_and_gradient, fun, updated=())
+
+
+def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+         allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
+    """A function that returns the gradient of a scalar-valued function.
+
+    Args:
+      fun: function whose output is one scalar.
+      argnums: which positional argument(s) to differentiate; a tuple gives a tuple of gradients.
+      has_aux: whether `fun` returns (output, auxiliary data); the result is then (gradient, auxiliary data).
+      holomorphic: whether `fun` is a holomorphic function of complex inputs.
+      allow_int: whether integer inputs are allowed; their gradient has dtype `float0`.
+      reduce_axes: names of mapped axes over which gradients are summed.
+    Returns:
+      A function of the same arguments; gradients have the trees, shapes and dtypes of the arguments.
+    Raises:
+      TypeError: the output is no scalar, or an input or output has a dtype that cannot be differentiated as asked.
+
+    >>> grad(lambda x: x * x)(3.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, grads = both(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return functools.update_wrapper(gradient, fun, updated=())
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
+    """The transpose of a function that is linear in all its arguments.
+
+    Args:
+      fun: a linear function.
+      primals: arguments, or anything with `shape` and `dtype`; only their types are read.
+      reduce_axes: as for `vjp`.
+    Returns:
+      A function from a cotangent of the output to a tuple with one cotangent per argument.
+    Raises:
+      TypeError: an argument is not of a real or complex dtype.
+      MissingRuleError, TypeError: `fun` is not linear; names the op.
+
+    >>> linear_transpose(lambda x: x * 2.0, 1.0)(3.0)
+    (Array(6., dtype=float32, weak_type=True),)
+    """
+    flat, tree = trees.tree_flatten(primals)
+    avals = duck_types("linear_transpose", function_name(fun), flat, trees.tree_structure((primals, {})))
+    for a in avals:
+        if not dtypes.is_inexact(a.dtype):
+            raise TypeError(f"linear_transpose of `{function_name(fun)}`: inputs must be of a real or complex dtype; got "
+                            f"{a.long()}")
+    run, info = _flat_function(fun, tree, False, "linear_transpose")
+    program = record_linear(run, avals)
+    out_tree = info[0]
+    out_avals = [o.aval if hasattr(o, "number") else shaped(typeof(o).shape, typeof(o).dtype) for o in program.outs]
+
+    def transposed(ct: Any) -> Any:
+        flat_ct, ct_tree = trees.tree_flatten(ct)
+        if ct_tree != out_tree:
+            raise TypeError(f"linear_transpose: the cotangent must have the tree of the output, {out_tree}; got {ct_tree}")
+        back = program.backward(cotangent_leaves("linear_transpose", out_avals, flat_ct))
+        cts = [zeros_of(a) if b is None else b for a, b in zip(avals, back)]
+        return _reduced(trees.tree_unflatten(tree, cts), reduce_axes)
+
+    return transposed
+
+

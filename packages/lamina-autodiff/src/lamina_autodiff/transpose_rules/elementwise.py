@@ -1,0 +1,73 @@
+"""Transpose rows of the elementwise ops that occur in linear programs. A rank-0 operand's cotangent is summed.
+
+Complex cotangents pair with tangents as `Re(sum(ct * t))`, without conjugation.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from lamina_ir import prims
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, scalar
+
+from ..extend import is_linear
+from ..tables import transpose_rules
+
+__all__: list[str] = []
+
+_define = transpose_rules.define
+
+
+def fold(ct: Any, x: Any) -> Any:
+    """`ct` for the operand `x`: summed to rank 0 where `x` was broadcast."""
+    if x.aval.shape == ct.shape:
+        return ct
+    return bind(prims.reduce_sum_p, ct, axes=tuple(range(ct.ndim)))
+
+
+def add_transpose(ct: Any, x: Any, y: Any) -> Any:
+    return fold(ct, x) if is_linear(x) else None, fold(ct, y) if is_linear(y) else None
+
+
+def sub_transpose(ct: Any, x: Any, y: Any) -> Any:
+    return fold(ct, x) if is_linear(x) else None, lax.neg(fold(ct, y)) if is_linear(y) else None
+
+
+def mul_transpose(ct: Any, x: Any, y: Any) -> Any:
+    if is_linear(x):
+        return fold(lax.mul(ct, y), x), None
+    return None, fold(lax.mul(ct, x), y)
+
+
+def select_transpose(ct: Any, pred: Any, on_true: Any, on_false: Any) -> Any:
+    zero = scalar(0, ct.dtype)
+    return (None, fold(lax.select(pred, ct, zero), on_true) if is_linear(on_true) else None,
+            fold(lax.select(pred, zero, ct), on_false) if is_linear(on_false) else None)
+
+
+def complex_transpose(ct: Any, x: Any, y: Any) -> Any:
+    """z = x + i y, so Re(ct z) = Re(ct) x - Im(ct) y."""
+    return (fold(lax.real(ct), x) if is_linear(x) else None,
+            lax.neg(fold(lax.imag(ct), y)) if is_linear(y) else None)
+
+
+def convert_element_type_transpose(ct: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
+    return bind(prims.convert_element_type_p, ct, new_dtype=x.aval.dtype, weak_type=x.aval.weak_type)
+
+
+_define(prims.neg_p, lambda ct, x: lax.neg(ct))
+_define(prims.copy_p, lambda ct, x: ct)
+_define(prims.add_p, add_transpose)
+_define(prims.sub_p, sub_transpose)
+_define(prims.mul_p, mul_transpose)
+_define(prims.div_p, lambda ct, x, y: (fold(lax.div(ct, y), x), None))
+_define(prims.select_p, select_transpose)
+_define(prims.convert_element_type_p, convert_element_type_transpose)
+_define(prims.real_p, lambda ct, x: lax.complex(ct, scalar(0, ct.dtype)))
+_define(prims.imag_p, lambda ct, x: lax.complex(scalar(0, ct.dtype), lax.neg(ct)))  # Im z = Re(-i z)
+_define(prims.conj_p, lambda ct, x: lax.conj(ct))
+_define(prims.complex_p, complex_transpose)
+
+for _prim in prims.ALL:
+    if _prim.family == "elementwise" and _prim not in transpose_rules:
+        transpose_rules.hole(_prim, "it is not linear, so it has no place in a linear program")

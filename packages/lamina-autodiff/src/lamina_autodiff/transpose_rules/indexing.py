@@ -1,0 +1,94 @@
+"""Reading a window transposes to adding into it, writing it to reading it and clearing what was below."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import prims
+from lamina_ir.errors import MissingRuleError
+from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from lamina_tracing import lax
+from lamina_tracing.extend import bind
+
+from ..extend import is_linear
+from ..tables import transpose_rules
+
+__all__: list[str] = []
+
+
+def _zeros(aval: Any) -> Any:
+    zero = np.zeros((), aval.dtype)[()]
+    return lax.broadcast_in_dim(zero, aval.shape, ()) if aval.shape else zero
+
+
+def dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Any) -> Any:
+    return bind(prims.dynamic_update_slice_p, _zeros(x.aval), ct, *starts), *(None for _ in starts)
+
+
+def dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> Any:
+    shape, dtype = update.shape, ct.dtype
+    ct_x = ct_update = None
+    if is_linear(x):
+        zero = np.zeros((), dtype)[()]
+        hole = lax.broadcast_in_dim(zero, shape, ()) if shape else zero
+        ct_x = bind(prims.dynamic_update_slice_p, ct, hole, *starts)
+    if is_linear(update):
+        ct_update = bind(prims.dynamic_slice_p, ct, *starts, slice_sizes=tuple(shape))
+    return ct_x, ct_update, *(None for _ in starts)
+
+
+def gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: Any, fill_value: Any,
+                     indices_are_sorted: bool, mode: Any, slice_sizes: Any, unique_indices: bool) -> Any:
+    out = bind(prims.scatter_add_p, _zeros(x.aval), indices, ct, mode=mode, unique_indices=unique_indices,
+               indices_are_sorted=indices_are_sorted, dimension_numbers=ScatterDimensionNumbers(*dimension_numbers))
+    return out, None
+
+
+def _read(ct: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool, mode: Any,
+          unique_indices: bool) -> Any:
+    """The cotangents found where the updates went; zero where they went nowhere."""
+    window, inserted, index_map, x_batch, i_batch = dimension_numbers
+    lengths = iter([updates.shape[a] for a in window])
+    sizes = tuple(1 if a in inserted + x_batch else next(lengths) for a in range(len(ct.shape)))
+    return bind(prims.gather_p, ct, indices, slice_sizes=sizes, mode=mode, unique_indices=unique_indices,
+                fill_value=0 if mode is GatherScatterMode.FILL_OR_DROP else None,
+                indices_are_sorted=indices_are_sorted,
+                dimension_numbers=GatherDimensionNumbers(window, inserted, index_map, x_batch, i_batch))
+
+
+def scatter_add_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any) -> Any:
+    return ct if is_linear(x) else None, None, _read(ct, indices, updates, **p) if is_linear(updates) else None
+
+
+def scatter_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any) -> Any:
+    ct_x = ct_updates = None
+    if is_linear(x):
+        zero = np.zeros((), ct.dtype)[()]
+        hole = lax.broadcast_in_dim(zero, updates.shape, ()) if updates.shape else zero
+        ct_x = bind(prims.scatter_p, ct, indices, hole, **p)
+    if is_linear(updates):
+        if not p["unique_indices"]:
+            raise MissingRuleError("transpose of `scatter`: the updates' cotangent is known only when no two windows "
+                                   "overlap; pass unique_indices=True, or differentiate instead (jvp finds out which "
+                                   "update stayed)")
+        ct_updates = _read(ct, indices, updates, **p)
+    return ct_x, None, ct_updates
+
+
+def scatter_mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any) -> Any:
+    if is_linear(x):
+        return bind(prims.scatter_mul_p, ct, indices, updates, **p), None, None
+    if not p["unique_indices"]:
+        raise MissingRuleError("transpose of `scatter_mul`: linear in its updates only when no two windows overlap; "
+                               "pass unique_indices=True")
+    return None, None, _read(lax.mul(ct, x), indices, updates, **p)
+
+
+transpose_rules.define(prims.dynamic_slice_p, dynamic_slice_transpose)
+transpose_rules.define(prims.dynamic_update_slice_p, dynamic_update_slice_transpose)
+transpose_rules.define(prims.gather_p, gather_transpose)
+transpose_rules.define(prims.scatter_p, scatter_transpose)
+transpose_rules.define(prims.scatter_add_p, scatter_add_transpose)
+transpose_rules.define(prims.scatter_mul_p, scatter_mul_transpose)
+transpose_rules.hole(prims.scatter_min_p, "not linear; its derivative is built from scatter_add")
+transpose_rules.hole(prims.scatter_max_p, "not linear; its derivative is built from scatter_add")

@@ -1,0 +1,66 @@
+"""Transpose of `dot_general` in either operand: again a `dot_general`, with the other operand."""
+from __future__ import annotations
+
+from functools import lru_cache
+
+from lamina_ir import prims
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, typeof
+
+from ..linear import is_linear
+from ..tables import transpose_rules
+
+__all__: list[str] = []
+
+
+def _sorted_by(values, keys):
+    return tuple([v for _, v in sorted(zip(keys, values, strict=True))])
+
+
+def _order(axes):
+    """The permutation that sorts axes into their places; None when they are sorted."""
+    places = tuple(sorted(range(len(axes)), key=axes.__getitem__))
+    return None if places == tuple(range(len(axes))) else places
+
+
+@lru_cache(maxsize=1024)
+def _plans(numbers, lhs_ndim, rhs_ndim):
+    """For each operand: dimension numbers of the product that gives its cotangent, and the order its axes need.
+
+    The result of `lhs . rhs` has axes (batch, lhs free, rhs free). `ct . rhs` over the rhs free axes leaves (batch, lhs
+    free, contracted as ordered in rhs); `lhs . ct` over the lhs free axes leaves (batch, contracted as ordered in lhs,
+    rhs free).
+    """
+    (lc, rc), (lb, rb) = numbers
+    lf = tuple([a for a in range(lhs_ndim) if a not in lc and a not in lb])
+    rf = tuple([a for a in range(rhs_ndim) if a not in rc and a not in rb])
+    batch = tuple(range(len(lb)))
+    ct_lf = tuple(range(len(lb), len(lb) + len(lf)))
+    ct_rf = tuple(range(len(lb) + len(lf), len(lb) + len(lf) + len(rf)))
+    for_lhs = ((ct_rf, rf), (batch, rb)), _order(lb + lf + _sorted_by(lc, rc))
+    for_rhs = ((lf, ct_lf), (lb, batch)), _order(rb + _sorted_by(rc, lc) + rf)
+    return for_lhs, for_rhs
+
+
+def dot_general_transpose(ct, x, y, *, dimension_numbers, precision, preferred_element_type):
+    lhs, rhs = typeof(x), typeof(y)
+    for_lhs, for_rhs = _plans(dimension_numbers, len(lhs.shape), len(rhs.shape))
+    if is_linear(x):
+        return _product(ct, _as(y, ct), *for_lhs, precision, lhs.dtype), None
+    return None, _product(_as(x, ct), ct, *for_rhs, precision, rhs.dtype)
+
+
+def _as(x, ct):
+    """x in the dtype of the cotangent, which differs when preferred_element_type was given."""
+    dtype = typeof(ct).dtype
+    return x if typeof(x).dtype == dtype else lax.convert_element_type(x, dtype)
+
+
+def _product(a, b, numbers, order, precision, dtype):
+    out = bind(prims.dot_general_p, a, b, dimension_numbers=numbers, precision=precision, preferred_element_type=None)
+    if order is not None:
+        out = lax.transpose(out, order)
+    return out if typeof(out).dtype == dtype else lax.convert_element_type(out, dtype)
+
+
+transpose_rules.define(prims.dot_general_p, dot_general_transpose)

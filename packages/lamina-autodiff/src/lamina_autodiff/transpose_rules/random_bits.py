@@ -1,0 +1,10 @@
+"""Random bits are integers: no place in a linear program."""
+from __future__ import annotations
+
+from lamina_ir import prims
+
+from ..tables import transpose_rules
+
+__all__: list[str] = []
+
+transpose_rules.hole(prims.threefry2x32_p, "it works on integers, which have no tangents")

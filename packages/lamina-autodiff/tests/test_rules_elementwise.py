@@ -1,0 +1,50 @@
+"""Derivatives of elementwise ops at the points that need thought; samples are tried in test_every_op.py."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_autodiff import grad, jvp, vjp
+from lamina_ir import MissingRuleError
+from lamina_tracing import lax
+
+
+@pytest.mark.parametrize(("f", "at", "wanted"), [
+    (lambda x: lax.max(x, 0.0), 0.0, 0.5), (lambda x: lax.min(x, 1.0), 2.0, 0.0), (lax.abs, 0.0, 0.0),
+    (lambda x: lax.clamp(0.0, x, 1.0), 1.0, 0.0), (lambda x: lax.clamp(0.0, x, 1.0), 0.5, 1.0),
+    (lambda x: lax.pow(x, 0.0), 0.0, 0.0), (lambda x: lax.pow(2.0, x), 3.0, 8 * np.log(2)),
+    (lambda x: lax.pow(x, 2), 3.0, 6.0), (lambda x: lax.integer_pow(x, 0), 3.0, 0.0),
+    (lambda x: lax.integer_pow(x, -1), 2.0, -0.25), (lax.sqrt, 4.0, 0.25), (lambda x: lax.rem(7.5, x), 2.0, -3.0),
+    (lax.floor, 1.5, 0.0), (lambda x: lax.convert_element_type(lax.convert_element_type(x, int), float), 1.5, 0.0)])
+def test_derivative_at_a_point(f, at, wanted):
+    np.testing.assert_allclose(grad(f)(at), wanted, rtol=1e-5)
+
+
+def test_rank_0_operand_gets_the_sum():
+    x = np.arange(3, dtype=np.float32)
+    for op, wanted in ((lax.add, 3.0), (lax.sub, 3.0), (lax.mul, 3.0)):
+        out, pull = vjp(lambda s, op=op: op(s, x), np.float32(2))
+        (ct,) = pull(np.ones(3, np.float32))
+        assert ct.shape == () and float(ct) == wanted
+
+
+def test_complex_cotangents_are_not_conjugated():
+    z = np.array([1 + 2j], np.complex64)
+    _, pull = vjp(lax.real, z)
+    assert pull(np.ones(1, np.float32))[0].tolist() == [1]
+    _, pull = vjp(lax.imag, z)
+    assert pull(np.ones(1, np.float32))[0].tolist() == [-1j]
+    _, tangent = jvp(lax.abs, (np.array([3 + 4j], np.complex64),), (np.array([1j], np.complex64),))
+    np.testing.assert_allclose(tangent, [0.8], rtol=1e-6)
+
+
+def test_integers_have_no_tangent_in_between():
+    convert = lax.convert_element_type
+    _, tangent = jvp(lambda x: convert(convert(x, np.int32), np.float32), (1.5,), (1.0,))
+    assert float(tangent) == 0.0
+
+
+def test_operand_without_a_derivative_says_so():
+    with pytest.raises(MissingRuleError, match="stop_gradient"):
+        grad(lambda m: lax.polygamma(m, 2.0))(1.0)
+    with pytest.raises(MissingRuleError, match="next"):
+        grad(lambda x: lax.nextafter(x, 2.0))(1.0)

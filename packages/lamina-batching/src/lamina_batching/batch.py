@@ -1,0 +1,132 @@
+"""`BatchTrace`: values that carry an extra axis, the batch, while the function sees them without it."""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+from lamina_ir.avals import shaped
+from lamina_ir.primitive import Primitive
+from lamina_ir.program import ClosedJaxpr
+from lamina_tracing import lax
+from lamina_tracing.extend import AxisFrame, Trace, Tracer, bound_axes, deeper, eval_jaxpr, now, stage, typeof
+
+from .tables import batching_rules
+
+__all__ = ["BatchAxis", "BatchTrace", "BatchTracer", "Batched", "batch_program", "materialise", "move_to", "run_batched"]
+
+
+class BatchAxis(NamedTuple):
+    """The axis that is being mapped: its size, and its name or None."""
+
+    size: int
+    name: Hashable = None
+
+
+class BatchTracer(Tracer):
+    """One example of the batch `val`, whose axis `dim` is the batch."""
+
+    __slots__ = ("val", "dim")
+
+    def __init__(self, trace: Trace, val: Any, dim: int) -> None:
+        self._trace = trace
+        full = val.aval if isinstance(val, Tracer) else typeof(val)
+        shape = full.shape
+        self.aval = shaped(shape[:dim] + shape[dim + 1:], full.dtype, full.weak_type)
+        self.val = val
+        self.dim = dim
+
+
+class BatchTrace(Trace):
+    """Applies batching rows."""
+
+    def __init__(self, level: int, axis: BatchAxis) -> None:
+        self.level = level
+        self.axis = axis
+        self.process = self._batch
+
+    def _batch(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        vals: list[Any] = []
+        dims: list[int | None] = []
+        for a in args:
+            if type(a) is BatchTracer and a._trace is self:
+                vals.append(a.val)
+                dims.append(a.dim)
+            else:
+                vals.append(a)
+                dims.append(None)
+        out, dim = batching_rules[prim](self.axis, vals, dims, **params)
+        if prim.multiple:
+            return tuple([o if d is None else BatchTracer(self, o, d) for o, d in zip(out, dim)])
+        return out if dim is None else BatchTracer(self, out, dim)
+
+
+def move_to(x: Any, src: int, dst: int) -> Any:
+    """`x` with axis `src` moved to position `dst`."""
+    if src == dst:
+        return x
+    order = [i for i in range(typeof(x).ndim) if i != src]
+    order.insert(dst, src)
+    return lax.transpose(x, tuple(order))
+
+
+def materialise(x: Any, dim: int | None, size: int, at: int = 0) -> Any:
+    """`x` with its batch axis at `at`; an unbatched value is repeated `size` times there."""
+    if dim is not None:
+        return move_to(x, dim, at)
+    shape = typeof(x).shape
+    return lax.broadcast_in_dim(x, shape[:at] + (size,) + shape[at:],
+                                tuple(i for i in range(len(shape) + 1) if i != at))
+
+
+def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequence[Any],
+                dims: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
+    """`fun` on examples of flat `args` batched at `dims`: flat results and where they are batched."""
+    trace = BatchTrace(now.depth + 1, axis)
+    frames = () if axis.name is None else (AxisFrame(axis.name, axis.size, trace),)
+    with deeper(trace), bound_axes(*frames):
+        ins = [a if d is None else BatchTracer(trace, a, d) for a, d in zip(args, dims)]
+        outs, out_dims = [], []
+        for o in fun(*ins):
+            if type(o) is BatchTracer and o._trace is trace:
+                outs.append(o.val)
+                out_dims.append(o.dim)
+            else:
+                outs.append(o)
+                out_dims.append(None)
+    return outs, out_dims
+
+
+class Batched(NamedTuple):
+    """A program over whole batches. Every result that depends on the batch carries it at axis 0."""
+
+    program: ClosedJaxpr
+    batched_out: tuple[bool, ...]
+
+
+def batch_program(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...],
+                  all_out: bool = False) -> Batched:
+    """`closed` mapped over a batch carried at axis 0 of the marked arguments.
+
+    Args:
+      closed: the program of one example.
+      axis: size and name of the batch.
+      batched: which arguments carry the batch.
+      all_out: carry the batch in every result, repeating those that do not depend on it.
+    """
+    def make() -> Batched:
+        flags: list[bool] = []
+
+        def run(*args: Any) -> list[Any]:
+            outs, dims = run_batched(lambda *xs: eval_jaxpr(closed, xs), axis, args, [0 if b else None for b in batched])
+            flags[:] = [all_out or d is not None for d in dims]
+            return [materialise(o, d, axis.size) if on else o for o, d, on in zip(outs, dims, flags)]
+
+        avals = [shaped((axis.size, *a.shape), a.dtype, a.weak_type) if b else a
+                 for a, b in zip(closed.in_avals, batched)]
+        program, outer = stage(run, avals)
+        assert not outer
+        return Batched(program, tuple(flags))
+
+    return closed.memo(("vmap", axis, batched, all_out, batching_rules.version), make)
+
+

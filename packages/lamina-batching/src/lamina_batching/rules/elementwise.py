@@ -1,0 +1,65 @@
+"""Elementwise ops batch as they are: bring mapped axes to one place, and give a rank-0 operand the others' shape."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lamina_ir import prims
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, typeof
+
+from ..extend import move_to
+from ..tables import batching_rules
+
+__all__: list[str] = []
+
+
+def elementwise_batching(prim: Any) -> Callable[..., Any]:
+    """The row of an elementwise op with one result; for ops from outside too."""
+    def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+        if len(args) == 1:
+            return bind(prim, args[0], **params), dims[0]
+        if len(args) == 2:  # the two common cases, without the general bookkeeping
+            (x, y), (dx, dy) = args, dims
+            if dy is None:
+                if not getattr(y, "shape", ()):
+                    return bind(prim, x, y, **params), dx
+            elif dx == dy and len(x.shape) == len(y.shape):
+                return bind(prim, x, y, **params), dx
+        args, at = aligned(axis, args, dims)
+        return bind(prim, *args, **params), at
+    return rule
+
+
+def aligned(axis: Any, args: Any, dims: Any) -> tuple[list[Any], int]:
+    """Operands of one shape (or rank 0), and where their mapped axis is."""
+    shapes = [typeof(a).shape for a in args]
+    rank = max(len(s) - (d is not None) for s, d in zip(shapes, dims))  # of the result, the mapped axis left aside
+    at = next((d for s, d in zip(shapes, dims) if d is not None and len(s) == rank + 1), 0)
+    if all(not s if d is None else d == at and len(s) == rank + 1 for s, d in zip(shapes, dims)):
+        return list(args), at
+    inner = next(s if d is None else s[:d] + s[d + 1:] for s, d in zip(shapes, dims)
+                 if len(s) - (d is not None) == rank)
+    full = (*inner[:at], axis.size, *inner[at:])
+    out = []
+    for a, s, d in zip(args, shapes, dims):
+        if d is not None and len(s) == rank + 1:
+            a = a if d == at else move_to(a, d, at)
+        elif d is not None:  # [n] beside [n, ...]
+            a = lax.broadcast_in_dim(a, full, (at,))
+        elif s:
+            a = lax.broadcast_in_dim(a, full, tuple(k for k in range(len(full)) if k != at))
+        out.append(a)
+    return out, at
+
+
+def bitcast_convert_type_batching(axis: Any, args: Any, dims: Any, *, new_dtype: Any) -> Any:
+    """The last axis may come or go, so the mapped one goes first."""
+    return lax.bitcast_convert_type(move_to(args[0], dims[0], 0), new_dtype), 0
+
+
+for _prim in prims.ALL:
+    if _prim.elementwise and _prim.family == "elementwise":
+        batching_rules.define(_prim, elementwise_batching(_prim))
+
+batching_rules.define(prims.bitcast_convert_type_p, bitcast_convert_type_batching)

@@ -1,0 +1,113 @@
+"""Windows for each example. A batch that positions depend on becomes a batching axis of operand and indices together;
+a batch of operands alone is one more axis of each window. The batch comes out in front."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import prims
+from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, typeof
+
+from ..extend import materialise, move_to
+from ..tables import batching_rules
+
+__all__: list[str] = []
+
+
+def _up(axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a + 1 for a in axes)
+
+
+def _front(x: Any, dim: int | None, size: int) -> Any:
+    return materialise(x, None, size) if dim is None else move_to(x, dim, 0)
+
+
+def gather_batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, slice_sizes: Any, **p: Any) -> Any:
+    (x, indices), (dx, di) = args, dims
+    offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
+    if di is None:
+        x = move_to(x, dx, 0)
+        dims_ = GatherDimensionNumbers((0, *_up(offset)), _up(collapsed), _up(index_map), _up(x_batch), i_batch)
+        sizes = (axis.size, *slice_sizes)
+    elif dx is None:
+        indices = move_to(indices, di, 0)
+        dims_ = GatherDimensionNumbers(_up(offset), collapsed, index_map, x_batch, _up(i_batch))
+        sizes = slice_sizes
+        p = {**p, "indices_are_sorted": False, "unique_indices": False}
+    else:
+        x, indices = move_to(x, dx, 0), move_to(indices, di, 0)
+        dims_ = GatherDimensionNumbers(_up(offset), _up(collapsed), _up(index_map), (0, *_up(x_batch)),
+                                       (0, *_up(i_batch)))
+        sizes = (1, *slice_sizes)
+        p = {**p, "indices_are_sorted": False}
+    return bind(prims.gather_p, x, indices, dimension_numbers=dims_, slice_sizes=sizes, **p), 0
+
+
+def scatter_batch(prim: Any) -> Any:
+    def batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, **p: Any) -> Any:
+        x, indices, updates = args
+        window, inserted, index_map, x_batch, i_batch = dimension_numbers
+        x, updates = _front(x, dims[0], axis.size), _front(updates, dims[2], axis.size)
+        if dims[1] is None:
+            dims_ = ScatterDimensionNumbers((0, *_up(window)), _up(inserted), _up(index_map), _up(x_batch), i_batch)
+        else:
+            indices = move_to(indices, dims[1], 0)
+            dims_ = ScatterDimensionNumbers(_up(window), _up(inserted), _up(index_map), (0, *_up(x_batch)),
+                                            (0, *_up(i_batch)))
+            p = {**p, "indices_are_sorted": False}
+        return bind(prim, x, indices, updates, dimension_numbers=dims_, **p), 0
+    return batch
+
+
+def _index_vectors(starts: Sequence[Any], axes: Sequence[int], size: int) -> Any:
+    """Starts along `axes` of every example, as `[size, len(axes)]`."""
+    dtype = np.result_type(np.int32, *(typeof(starts[a]).dtype for a in axes))
+    columns = [lax.broadcast_in_dim(s, (size, 1), (0,) if typeof(s).shape else ())
+               for s in (lax.convert_element_type(starts[a], dtype) for a in axes)]
+    return columns[0] if len(columns) == 1 else lax.concatenate(columns, 1)
+
+
+def dynamic_slice_batch(axis: Any, args: Any, dims: Any, *, slice_sizes: Any) -> Any:
+    x, *starts = args
+    dx = dims[0]
+    if all(d is None for d in dims[1:]):
+        x = move_to(x, dx, 0)
+        return bind(prims.dynamic_slice_p, x, 0, *starts, slice_sizes=(axis.size, *slice_sizes)), 0
+    shape = typeof(x).shape if dx is None else typeof(x).shape[:dx] + typeof(x).shape[dx + 1:]
+    axes = tuple(a for a, d in enumerate(shape) if slice_sizes[a] != d)  # elsewhere the start is clamped to 0
+    if not axes:
+        return x, dx
+    indices, window = _index_vectors(starts, axes, axis.size), tuple(range(1, len(shape) + 1))
+    if dx is None:
+        dims_, sizes = GatherDimensionNumbers(window, (), axes), tuple(slice_sizes)
+    else:
+        x = move_to(x, dx, 0)
+        dims_, sizes = GatherDimensionNumbers(window, (), _up(axes), (0,), (0,)), (1, *slice_sizes)
+    out = bind(prims.gather_p, x, indices, dimension_numbers=dims_, slice_sizes=sizes, fill_value=None,
+               indices_are_sorted=False, unique_indices=dx is not None, mode=GatherScatterMode.CLIP)
+    return out, 0
+
+
+def dynamic_update_slice_batch(axis: Any, args: Any, dims: Any) -> Any:
+    x, update, *starts = args
+    x, update = _front(x, dims[0], axis.size), _front(update, dims[1], axis.size)
+    if all(d is None for d in dims[2:]):
+        return bind(prims.dynamic_update_slice_p, x, update, 0, *starts), 0
+    shape, sizes = typeof(x).shape, typeof(update).shape
+    axes = tuple(a for a in range(len(starts)) if shape[a + 1] != sizes[a + 1])
+    if not axes:
+        return update, 0
+    dims_ = ScatterDimensionNumbers(tuple(range(1, len(shape))), (), _up(axes), (0,), (0,))
+    out = bind(prims.scatter_p, x, _index_vectors(starts, axes, axis.size), update, dimension_numbers=dims_,
+               indices_are_sorted=False, unique_indices=True, mode=GatherScatterMode.CLIP)
+    return out, 0
+
+
+batching_rules.define(prims.dynamic_slice_p, dynamic_slice_batch)
+batching_rules.define(prims.dynamic_update_slice_p, dynamic_update_slice_batch)
+batching_rules.define(prims.gather_p, gather_batch)
+for _prim in (prims.scatter_p, prims.scatter_add_p, prims.scatter_mul_p, prims.scatter_min_p, prims.scatter_max_p):
+    batching_rules.define(_prim, scatter_batch(_prim))

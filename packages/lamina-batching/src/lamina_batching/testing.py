@@ -1,0 +1,61 @@
+"""Checks of batching against a loop over examples, for this room and for people who write ops."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import trees
+from lamina_ir.testing import assert_close
+from lamina_tracing.extend import bind
+
+from .mapping import vmap
+
+__all__ = ["check_sample", "check_vmap"]
+
+
+def check_vmap(fun: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[int | None], out_axes: int = 0,
+               slack: float = 10.0) -> None:
+    """`vmap(fun)` is what stacking `fun` of each example gives.
+
+    Args:
+      fun: function of one example.
+      args: arrays; those with an axis in `in_axes` hold several examples along it.
+      in_axes: one entry per argument.
+      out_axes: where results are stacked.
+      slack: factor on the tolerance of each result's dtype.
+    Raises:
+      AssertionError: with both values.
+
+    >>> check_vmap(lambda x: x * 2, [np.ones((3, 2), np.float32)], [0])
+    """
+    size = next(a.shape[axis] for a, axis in zip(args, in_axes) if axis is not None)
+    whole = trees.tree_leaves(vmap(fun, tuple(in_axes), out_axes)(*args))
+    examples = [trees.tree_leaves(fun(*[a if axis is None else np.take(a, i, axis) for a, axis in zip(args, in_axes)]))
+                for i in range(size)]
+    for got, *rows in zip(whole, *examples):
+        assert_close(got, np.stack([np.asarray(r) for r in rows], out_axes), slack=slack)
+
+
+def check_sample(sample: Any, size: int = 3) -> None:
+    """One primitive on one sample, batched in each operand alone and in all, at the first and the last axis."""
+    def fun(*xs: Any) -> Any:
+        return bind(sample.prim, *xs, **sample.params)
+
+    n = len(sample.args)
+    rng = np.random.default_rng(0)
+    patterns = {tuple(i == j for j in range(n)) for i in range(n)} | {(True,) * n} if n else set()
+    for pattern, last in itertools.product(sorted(patterns), (False, True)):
+        args, axes = [], []
+        for x, on in zip(sample.args, pattern):
+            if not on:
+                args.append(x)
+                axes.append(None)
+                continue
+            axis = x.ndim if last else 0
+            shuffled = [rng.permutation(x.reshape(-1)).reshape(x.shape) if i and x.dtype.kind not in "iu" else x
+                        for i in range(size)]
+            args.append(np.stack(shuffled, axis))
+            axes.append(axis)
+        check_vmap(fun, args, axes)

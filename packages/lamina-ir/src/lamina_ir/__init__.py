@@ -1,0 +1,43 @@
+"""The ground floor: types, trees, primitives, and programs as data. Public names are exactly those of `__all__`."""
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from . import config, dtypes, prims, trees
+from ._version import __version__
+from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
+from .check import alpha_equal, check
+from .errors import (ConcretizationError, DTypeError, LaminaError, LeakedTracerError, MissingRuleError, ProgramError,
+                     ShapeError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
+                     UnboundAxisError)
+from .evaluator import evaluate, evaluate_primitive, evaluate_spmd
+from .params import UnnamedAxis, register_param_type
+from .primitive import Primitive
+from .printer import eqn_text, jaxpr_text
+from .program import (Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var, eqn_axis_names, eqn_effectful,
+                      subprograms)
+from .rewrite import cse, dce, inline_calls, rewrite, substitute, walk
+from .spmd import AxisEnv
+from .tables import RuleTable
+
+__all__ = ["Atom", "AxisEnv", "ClosedJaxpr", "ConcretizationError", "DTypeError", "DropVar", "Eqn", "Jaxpr",
+           "LaminaError", "LeakedTracerError", "Literal", "MissingRuleError", "Primitive", "ProgramError", "RuleTable",
+           "ShapeDtypeStruct", "ShapeError", "ShapedArray", "Source", "TracerArrayError", "TracerBoolError",
+           "TracerIndexError", "TracerIntegerError", "UnboundAxisError", "UnnamedAxis", "Var", "__version__",
+           "alpha_equal", "aval_of", "check", "config", "cse", "dce", "dtypes", "dumps", "eqn_axis_names",
+           "eqn_effectful", "eqn_text", "evaluate", "evaluate_primitive", "evaluate_spmd", "inline_calls",
+           "jaxpr_text", "loads", "parse", "prims", "register_aval", "register_param_type", "rewrite", "shaped",
+           "subprograms", "substitute", "trees", "walk"]
+
+if TYPE_CHECKING:
+    from .parser import parse
+    from .serialise import dumps, loads
+
+_LATER = {"parse": "parser", "dumps": "serialise", "loads": "serialise"}  # loaded when first asked for
+
+
+def __getattr__(name: str) -> Any:
+    home = _LATER.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lamina_ir' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value

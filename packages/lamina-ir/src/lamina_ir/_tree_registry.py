@@ -1,0 +1,164 @@
+"""Which classes are tree nodes. Registrations are kept here, so that a backend that comes later learns of them all."""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ._pytrees_py import PythonBackend
+
+__all__ = ["Partial", "connect", "keys_of", "python_backend", "register_dataclass", "register_pytree_node",
+           "register_pytree_node_class", "register_pytree_with_keys", "register_pytree_with_keys_class",
+           "register_static"]
+
+python_backend = PythonBackend()
+_backends: list[Any] = [python_backend]
+_registered: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+keys_of: dict[type, Callable[[Any], Any]] = {}  # class -> (node -> keys of its children)
+
+
+def connect(backend: Any) -> None:
+    """Tell `backend` of every registration, past and future."""
+    if backend not in _backends:
+        for tell, args in _registered:
+            tell(backend, *args)
+        _backends.append(backend)
+
+
+def _register(tell: Callable[..., None], *args: Any) -> None:
+    for backend in _backends:
+        tell(backend, *args)
+    _registered.append((tell, args))
+
+
+def _tell_node(backend: Any, kind: type, flatten: Any, unflatten: Any) -> None:
+    backend.register_node(kind, flatten, unflatten)
+
+
+def _tell_dataclass(backend: Any, kind: type, flatten: Any, unflatten: Any, data: list[str], meta: list[str]) -> None:
+    quick = getattr(backend, "register_dataclass_node", None)
+    if quick is not None:
+        quick(kind, data, meta)
+    else:
+        backend.register_node(kind, flatten, unflatten)
+
+
+def register_pytree_node(nodetype: type, flatten_func: Callable[[Any], tuple[Any, Any]],
+                         unflatten_func: Callable[[Any, Any], Any],
+                         flatten_with_keys_func: Callable[[Any], tuple[Any, Any]] | None = None) -> None:
+    """Make a class a tree node.
+
+    Args:
+      nodetype: the class itself; subclasses are not included.
+      flatten_func: node -> `(children, data)`; `data` must be hashable and comparable.
+      unflatten_func: `(data, children)` -> node.
+      flatten_with_keys_func: node -> `([(key, child), ...], data)`, for paths.
+    Raises:
+      ValueError: the class is a node already.
+    """
+    _register(_tell_node, nodetype, flatten_func, unflatten_func)
+    if flatten_with_keys_func is not None:
+        keys_of[nodetype] = lambda node: [key for key, _ in flatten_with_keys_func(node)[0]]
+
+
+def register_pytree_node_class(cls: Any) -> Any:
+    """Class decorator: the class has `tree_flatten(self)` and the class method `tree_unflatten(cls, data, children)`.
+
+    >>> @register_pytree_node_class
+    ... class Pair:
+    ...     def __init__(self, x, y): self.x, self.y = x, y
+    ...     def tree_flatten(self): return (self.x, self.y), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, data, children): return cls(*children)
+    """
+    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)
+    return cls
+
+
+def register_pytree_with_keys(nodetype: type, flatten_with_keys: Callable[[Any], tuple[Any, Any]],
+                              unflatten_func: Callable[[Any, Any], Any],
+                              flatten_func: Callable[[Any], tuple[Any, Any]] | None = None) -> None:
+    """As `register_pytree_node`, from a function node -> `([(key, child), ...], data)`."""
+    def strip(node: Any) -> tuple[Any, Any]:
+        pairs, data = flatten_with_keys(node)
+        return [child for _, child in pairs], data
+
+    register_pytree_node(nodetype, flatten_func or strip, unflatten_func, flatten_with_keys)
+
+
+def register_pytree_with_keys_class(cls: Any) -> Any:
+    """Class decorator: the class has `tree_flatten_with_keys(self)` and `tree_unflatten(cls, data, children)`."""
+    flatten = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
+    register_pytree_with_keys(cls, operator.methodcaller("tree_flatten_with_keys"), cls.tree_unflatten, flatten)
+    return cls
+
+
+def register_dataclass(nodetype: Any = None, data_fields: Sequence[str] | None = None,
+                       meta_fields: Sequence[str] | None = None, drop_fields: Sequence[str] = ()) -> Any:
+    """Make a dataclass a tree node.
+
+    Args:
+      nodetype: the dataclass; left out, a decorator is returned.
+      data_fields: fields that are children. Default: all fields not marked `field(metadata={"static": True})`.
+      meta_fields: fields that are part of the structure; hashable and comparable.
+      drop_fields: fields of neither kind; they get their defaults back.
+    Raises:
+      ValueError: the two lists do not name exactly the class's `init` fields.
+      TypeError: fields are not given and the class is not a dataclass.
+    """
+    if nodetype is None:
+        return functools.partial(register_dataclass, data_fields=data_fields, meta_fields=meta_fields,
+                                 drop_fields=drop_fields)
+    if data_fields is None or meta_fields is None:
+        if (data_fields is None) != (meta_fields is None):
+            raise TypeError("register_dataclass: give both data_fields and meta_fields, or neither")
+        if not dataclasses.is_dataclass(nodetype):
+            raise TypeError(f"register_dataclass: data_fields and meta_fields are needed, as {nodetype!r} is no "
+                            "dataclass")
+        static = {f.name for f in dataclasses.fields(nodetype) if f.metadata.get("static", False)}
+        names = [f.name for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
+        data_fields, meta_fields = [n for n in names if n not in static], [n for n in names if n in static]
+    data, meta = list(data_fields), list(meta_fields)
+    if dataclasses.is_dataclass(nodetype):
+        wanted = {f.name for f in dataclasses.fields(nodetype) if f.init} - set(drop_fields)
+        if wanted != {*data, *meta}:
+            raise ValueError(f"register_dataclass: data_fields and meta_fields must name the init fields of "
+                             f"{nodetype.__name__}: missing {sorted(wanted - {*data, *meta})}, "
+                             f"unexpected {sorted({*data, *meta} - wanted)}")
+
+    def flatten(node: Any) -> tuple[Any, Any]:
+        return tuple([getattr(node, n) for n in data]), tuple([getattr(node, n) for n in meta])
+
+    def unflatten(values: Any, children: Any) -> Any:
+        return nodetype(**dict(zip(meta, values)), **dict(zip(data, children)))
+
+    from .tree_paths import GetAttrKey
+    _register(_tell_dataclass, nodetype, flatten, unflatten, data, meta)
+    keys = [GetAttrKey(n) for n in data]
+    keys_of[nodetype] = lambda node: keys
+    return nodetype
+
+
+def register_static(cls: Any) -> Any:
+    """Class decorator: values of the class are nodes without leaves, part of the structure; hashable, comparable."""
+    register_pytree_node(cls, lambda node: ((), node), lambda data, children: data)
+    return cls
+
+
+class Partial(functools.partial):
+    """`functools.partial` that is a tree: the function belongs to the structure, the arguments are children.
+
+    >>> Partial(max, 3)(5)
+    5
+    """
+
+
+register_pytree_node(OrderedDict, lambda d: (tuple(d.values()), tuple(d)),
+                     lambda keys, children: OrderedDict(zip(keys, children)))
+register_pytree_node(defaultdict, lambda d: (tuple([d[k] for k in sorted(d)]), (d.default_factory, tuple(sorted(d)))),
+                     lambda data, children: defaultdict(data[0], zip(data[1], children)))
+register_pytree_node(Partial, lambda p: ((p.args, p.keywords), p.func),
+                     lambda func, children: Partial(func, *children[0], **children[1]))

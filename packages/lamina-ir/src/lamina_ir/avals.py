@@ -1,0 +1,166 @@
+"""Abstract values: what is known of a value while a program is traced: shape, dtype, and whether its dtype is weak."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from . import dtypes
+
+__all__ = ["ShapeDtypeStruct", "ShapedArray", "aval_of", "register_aval", "shaped"]
+
+
+class ShapedArray:
+    """Shape, dtype and weakness of an array. Immutable; equal when all three are equal.
+
+    Args:
+      shape: tuple of ints.
+      dtype: a `numpy.dtype` in canonical form.
+      weak_type: whether a Python scalar decided the dtype, so that it gives way in promotion.
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type", "_hash")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.weak_type = weak_type
+        self._hash = None
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for d in self.shape:
+            n *= d
+        return n
+
+    @property
+    def named_shape(self) -> dict:
+        return {}
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (type(other) is ShapedArray and self.shape == other.shape and self.dtype == other.dtype
+                and self.weak_type == other.weak_type)
+
+    def __hash__(self) -> int:
+        h = self._hash
+        if h is None:
+            h = self._hash = hash((self.shape, self.dtype, self.weak_type))
+        return h
+
+    def same_type(self, other: ShapedArray) -> bool:
+        """Equal but for weakness."""
+        return self is other or (self.shape == other.shape and self.dtype == other.dtype)
+
+    def strong(self) -> ShapedArray:
+        return shaped(self.shape, self.dtype) if self.weak_type else self
+
+    def short(self) -> str:
+        """The printed type: `f32[8,3]`."""
+        return f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+    def long(self) -> str:
+        """The type as errors show it: `float32[8,3]`."""
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        return f"ShapedArray({self.long()}{', weak_type=True' if self.weak_type else ''})"
+
+    __str__ = long
+
+    def __reduce__(self) -> Any:
+        return ShapedArray, (self.shape, self.dtype, self.weak_type)
+
+
+# One object per type while it is in use often: equality is then mostly identity. Bounded, so memory stays flat.
+shaped = lru_cache(maxsize=8192)(ShapedArray)
+
+
+class ShapeDtypeStruct:
+    """Shape and dtype of an array without its data, as `eval_shape` returns.
+
+    Args:
+      shape: tuple of ints.
+      dtype: anything `numpy.dtype` accepts, small floats included.
+
+    >>> ShapeDtypeStruct((2, 3), "float32")
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type", "sharding")
+
+    def __init__(self, shape: Any, dtype: Any, *, weak_type: bool = False, sharding: Any = None) -> None:
+        self.shape = tuple(shape)
+        self.dtype = dtypes.as_dtype(dtype)
+        self.weak_type = weak_type
+        self.sharding = sharding
+
+    named_shape = property(lambda self: {})
+    ndim = property(lambda self: len(self.shape))
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for d in self.shape:
+            n *= d
+        return n
+
+    def __repr__(self) -> str:
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name})"
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, ShapeDtypeStruct) and self.shape == other.shape and self.dtype == other.dtype
+                and self.weak_type == other.weak_type)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+
+_aval_makers: dict[type, Callable[[Any], ShapedArray]] = {}
+
+
+def register_aval(kind: type, maker: Callable[[Any], ShapedArray]) -> None:
+    """Say how to read the aval of values of exactly this type."""
+    _aval_makers[kind] = maker
+
+
+def aval_of(x: Any) -> ShapedArray:
+    """The aval of a concrete value: array, NumPy scalar or Python number. TypeError for anything else.
+
+    >>> aval_of(2.0)
+    ShapedArray(float32[], weak_type=True)
+    """
+    maker = _aval_makers.get(type(x))
+    if maker is not None:
+        return maker(x)
+    for kind in type(x).__mro__[1:]:
+        maker = _aval_makers.get(kind)
+        if maker is not None:
+            return maker(x)
+    raise TypeError(f"expected an array or a number; got {type(x).__name__}: {_clip(x)}")
+
+
+def _clip(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _of_ndarray(x: Any) -> ShapedArray:
+    dtype = dtypes.canonical(x.dtype)
+    return shaped(x.shape, dtype, bool(getattr(x, "weak_type", False)))
+
+
+for _kind in (np.ndarray, np.generic):
+    _aval_makers[_kind] = _of_ndarray
+_aval_makers[bool] = lambda x: shaped((), dtypes.BOOL)
+_aval_makers[int] = lambda x: shaped((), dtypes.int_for(x), True)
+_aval_makers[float] = lambda x: shaped((), dtypes.canonical_float(), True)
+_aval_makers[complex] = lambda x: shaped((), dtypes.canonical_complex(), True)

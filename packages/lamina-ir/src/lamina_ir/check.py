@@ -1,0 +1,226 @@
+"""`check`: whether a program is well formed. `alpha_equal`: whether two programs are the same up to names."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .avals import ShapedArray
+from .errors import LaminaError, ProgramError
+from .params import UnnamedAxis
+from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful
+from .program import subprograms as _subprograms
+
+__all__ = ["alpha_equal", "check"]
+
+
+def check(program: Jaxpr | ClosedJaxpr) -> None:
+    """Raise unless the program is well formed.
+
+    Every variable is bound once and read only after that, in its own program; types are what each primitive infers
+    from its operands (weak types aside); params are exactly those the primitive declares; constants have the types of
+    their constvars; `axis_names` and `effectful` say what the equations say; nested programs likewise.
+
+    Raises:
+      ProgramError: names the equation by number and text, and what is wrong with it.
+
+    >>> from lamina_ir import parse
+    >>> check(parse("{ lambda ; a:f32[3]. let b:f32[4] = neg a in (b,) }"))
+    Traceback (most recent call last):
+    lamina_ir.errors.ProgramError: check: equation 0 `b:f32[4] = neg a`: result 0 is f32[4]; neg gives f32[3]
+    """
+    _check(program, "check: ", {})
+
+
+def _excerpt(e: Eqn) -> str:
+    from .printer import eqn_text
+    try:
+        text = eqn_text(e)
+    except Exception:  # a message about a broken equation must not fail on it
+        return e.primitive.name
+    line = text.split("\n")[0]
+    return line if len(line) <= 100 else line[:97] + "..."
+
+
+def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, Any]) -> None:
+    if id(program) in done:
+        return
+    done[id(program)] = program
+    jaxpr = program
+    if isinstance(program, ClosedJaxpr):
+        jaxpr = program.jaxpr
+        _check_consts(program, where)
+    bound: set[Var] = set()
+    for what, vs in (("constvar", jaxpr.constvars), ("invar", jaxpr.invars)):
+        for i, v in enumerate(vs):
+            if not isinstance(v, Var) or isinstance(v, DropVar) or v in bound:
+                raise ProgramError(f"{where}{what} {i} must be a variable that is not bound yet; got {v!r}")
+            bound.add(v)
+    names: set[Any] = set()
+    for n, e in enumerate(jaxpr.eqns):
+        _check_eqn(e, n, where, bound, done)
+        if e.primitive.axis_params or e.primitive.subprograms:
+            names |= eqn_axis_names(e)
+    for i, a in enumerate(jaxpr.outvars):
+        problem = _atom_problem(a, bound)
+        if problem:
+            raise ProgramError(f"{where}result {i} {problem}")
+    if frozenset(names) != jaxpr.axis_names:
+        raise ProgramError(f"{where}axis_names are {set(jaxpr.axis_names)}; the equations leave {names} free")
+    effectful = any(eqn_effectful(e) for e in jaxpr.eqns)
+    if effectful != bool(jaxpr.effectful):
+        raise ProgramError(f"{where}effectful is {jaxpr.effectful}; the equations say {effectful}")
+
+
+def _check_consts(program: ClosedJaxpr, where: str) -> None:
+    if len(program.consts) != len(program.jaxpr.constvars):
+        raise ProgramError(f"{where}{len(program.jaxpr.constvars)} constvars; {len(program.consts)} consts")
+    for i, (v, c) in enumerate(zip(program.jaxpr.constvars, program.consts)):
+        shape, dtype = getattr(c, "shape", None), getattr(c, "dtype", None)
+        if shape is None:
+            c = np.asarray(c)
+            shape, dtype = c.shape, v.aval.dtype
+        if tuple(shape) != v.aval.shape or np.dtype(dtype) != v.aval.dtype:
+            raise ProgramError(f"{where}constant {i} must be {v.aval.long()}; got {np.dtype(dtype).name}{list(shape)}")
+
+
+def _type_text(aval: Any) -> str:
+    try:
+        return aval.short()
+    except (LaminaError, AttributeError, TypeError):  # nonsense params may have given a nonsense type
+        return f"{getattr(aval, 'dtype', aval)!r}{list(getattr(aval, 'shape', ()))}"
+
+
+def _atom_problem(a: Any, bound: set[Var]) -> str | None:
+    if isinstance(a, Literal):
+        return None if a.aval.shape == () else f"is a literal of type {a.aval.long()}; literals are scalars"
+    if isinstance(a, DropVar):
+        return "is a dropped result; nothing can read it"
+    if not isinstance(a, Var):
+        return f"must be a variable or a literal; got {type(a).__name__}"
+    return None if a in bound else f"is a variable of type {a.aval.short()} that is not bound before it is read"
+
+
+def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]) -> None:
+    p = e.primitive
+
+    def fail(message: str) -> ProgramError:
+        return ProgramError(f"{where}equation {n} `{_excerpt(e)}`: {message}")
+
+    for i, a in enumerate(e.invars):
+        problem = _atom_problem(a, bound)
+        if problem:
+            raise fail(f"operand {i} {problem}")
+    if set(e.params) != set(p.params):
+        missing, extra = sorted(set(p.params) - set(e.params)), sorted(set(e.params) - set(p.params))
+        raise fail(f"{p.name} declares the params {', '.join(p.params) or 'none'}"
+                   + (f"; missing {', '.join(missing)}" if missing else "")
+                   + (f"; unexpected {', '.join(extra)}" if extra else ""))
+    for i, sub in enumerate(_subprograms(e)):
+        if not isinstance(sub, ClosedJaxpr):
+            raise fail(f"its program {i} must be a ClosedJaxpr; got {type(sub).__name__}")
+        _check(sub, f"{where}equation {n} ({p.name}), program {i}: ", done)
+    try:
+        out = p.infer(*[a.aval for a in e.invars], **e.params)
+    except LaminaError as err:
+        raise fail(str(err)) from err
+    except Exception as err:  # a type rule fed with nonsense may fail in any way
+        raise fail(f"{p.name} has no type for these operands: {type(err).__name__}: {err}") from err
+    outs = list(out) if p.multiple else [out]
+    if len(outs) != len(e.outvars):
+        raise fail(f"{len(e.outvars)} results; {p.name} gives {len(outs)}")
+    for i, (v, aval) in enumerate(zip(e.outvars, outs)):
+        if not isinstance(v, Var):
+            raise fail(f"result {i} must be a variable; got {v!r}")
+        if v in bound:
+            raise fail(f"result {i} is bound already")
+        if not v.aval.same_type(aval):
+            raise fail(f"result {i} is {_type_text(v.aval)}; {p.name} gives {_type_text(aval)}")
+        if not isinstance(v, DropVar):
+            bound.add(v)
+
+
+class _Match:
+    def __init__(self, weak: bool) -> None:
+        self.weak = weak
+        self.left: dict[Any, Any] = {}
+        self.right: dict[Any, Any] = {}
+        self.programs: set[tuple[int, int]] = set()
+
+    def types(self, a: ShapedArray, b: ShapedArray) -> bool:
+        return a is b or (a == b if self.weak else a.same_type(b))
+
+    def pair(self, a: Any, b: Any) -> bool:
+        """Whether `a` and `b` stand for each other, here or from now on."""
+        if a in self.left or b in self.right:
+            return self.left.get(a) is b and self.right.get(b) is a
+        self.left[a] = b
+        self.right[b] = a
+        return True
+
+    def bind(self, a: Var, b: Var) -> bool:
+        return self.types(a.aval, b.aval) and (isinstance(a, DropVar) == isinstance(b, DropVar)) and self.pair(a, b)
+
+    def atom(self, a: Any, b: Any) -> bool:
+        if isinstance(a, Literal) or isinstance(b, Literal):
+            return (isinstance(a, Literal) and isinstance(b, Literal) and self.types(a.aval, b.aval)
+                    and _equal(np.asarray(a.val, a.aval.dtype), np.asarray(b.val, b.aval.dtype)))
+        return self.left.get(a) is b
+
+    def program(self, a: Jaxpr, b: Jaxpr) -> bool:
+        if len(a.eqns) != len(b.eqns) or len(a.outvars) != len(b.outvars):
+            return False
+        for vs, ws in ((a.constvars, b.constvars), (a.invars, b.invars)):
+            if len(vs) != len(ws) or not all(self.bind(v, w) for v, w in zip(vs, ws)):
+                return False
+        return (all(self.eqn(e, f) for e, f in zip(a.eqns, b.eqns))
+                and all(self.atom(v, w) for v, w in zip(a.outvars, b.outvars)))
+
+    def eqn(self, e: Eqn, f: Eqn) -> bool:
+        return (e.primitive is f.primitive and len(e.invars) == len(f.invars) and len(e.outvars) == len(f.outvars)
+                and e.params.keys() == f.params.keys()
+                and all(self.atom(a, b) for a, b in zip(e.invars, f.invars))
+                and all(self.value(v, f.params[k]) for k, v in e.params.items())
+                and all(self.bind(v, w) for v, w in zip(e.outvars, f.outvars)))
+
+    def value(self, a: Any, b: Any) -> bool:
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, ClosedJaxpr):
+            if (id(a), id(b)) in self.programs:
+                return True
+            self.programs.add((id(a), id(b)))
+            inner = _Match(self.weak)
+            inner.programs = self.programs
+            inner.left = {k: v for k, v in self.left.items() if isinstance(k, UnnamedAxis)}
+            inner.right = {k: v for k, v in self.right.items() if isinstance(k, UnnamedAxis)}
+            return (inner.program(a.jaxpr, b.jaxpr) and len(a.consts) == len(b.consts)
+                    and all(_equal(x, y) for x, y in zip(a.consts, b.consts)))
+        if isinstance(a, UnnamedAxis):
+            return self.pair(a, b)
+        if isinstance(a, (tuple, list)):
+            return len(a) == len(b) and all(self.value(x, y) for x, y in zip(a, b))
+        if isinstance(a, np.ndarray):
+            return _equal(a, b)
+        return bool(a is b or a == b or (a != a and b != b))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Same dtype, shape and bits (NaN equals NaN)."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return a.tobytes() == b.tobytes() or bool(np.all((a == b) | ((a != a) & (b != b))))
+
+
+def alpha_equal(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> bool:
+    """Whether two programs differ in nothing but the identity of their variables and unnamed axes.
+
+    Args:
+      a, b: programs. Constants are compared by value when both are `ClosedJaxpr`.
+      weak: whether weak types must agree too; plain program text does not show them.
+    """
+    match = _Match(weak)
+    if isinstance(a, ClosedJaxpr) and isinstance(b, ClosedJaxpr):
+        return match.value(a, b)
+    return match.program(a.jaxpr if isinstance(a, ClosedJaxpr) else a, b.jaxpr if isinstance(b, ClosedJaxpr) else b)

@@ -1,0 +1,300 @@
+"""Element types: names, canonical widths, weak types and the promotion lattice.
+
+Python scalars are weak: `i*` (int), `f*` (float), `c*` (complex) sit in the lattice below the concrete types of their
+kind, so `float32_array * 2.0` stays float32. Source: the promotion table users of jax-style systems know.
+"""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from . import config
+from .errors import DTypeError
+
+__all__ = ["BOOL", "as_dtype", "bfloat16", "canonical", "canonical_complex", "canonical_float", "canonical_int",
+           "finfo", "float0", "from_short_name", "iinfo", "int_for", "is_bool", "is_complex", "is_float",
+           "is_inexact", "is_integer", "is_number", "issubdtype", "promote", "real_of", "complex_of", "short_name",
+           "tangent_dtype"]
+
+BOOL = np.dtype(bool)
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+float0 = np.dtype([("float0", np.void, 0)])  # the trivial vector space: tangents of integers
+
+_EXTRA_FLOATS = {name: np.dtype(getattr(ml_dtypes, name)) for name in (
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "bfloat16")
+    if hasattr(ml_dtypes, name)}
+_EXTRA_INTS = {name: np.dtype(getattr(ml_dtypes, name)) for name in ("int2", "int4", "uint2", "uint4")
+               if hasattr(ml_dtypes, name)}
+_FLOATS = frozenset([np.dtype("float16"), np.dtype("float32"), np.dtype("float64"), *_EXTRA_FLOATS.values()])
+_SIGNED = frozenset([np.dtype(f"int{b}") for b in (8, 16, 32, 64)] + [d for n, d in _EXTRA_INTS.items() if n[0] == "i"])
+_UNSIGNED = frozenset([np.dtype(f"uint{b}") for b in (8, 16, 32, 64)]
+                      + [d for n, d in _EXTRA_INTS.items() if n[0] == "u"])
+_COMPLEX = frozenset([np.dtype("complex64"), np.dtype("complex128")])
+_INTS = _SIGNED | _UNSIGNED
+_INEXACT = _FLOATS | _COMPLEX
+_NUMBERS = _INTS | _INEXACT
+
+_SHORT = {BOOL: "bool", bfloat16: "bf16", float0: "float0"}
+_SHORT.update({np.dtype(f"{kind}{bits}"): f"{short}{bits}" for kind, short, widths in (
+    ("int", "i", (8, 16, 32, 64)), ("uint", "u", (8, 16, 32, 64)), ("float", "f", (16, 32, 64)),
+    ("complex", "c", (64, 128))) for bits in widths})
+_SHORT.update({d: ("i" if n[0] == "i" else "u") + n[-1] for n, d in _EXTRA_INTS.items()})
+_SHORT.update({d: n.replace("float", "f") for n, d in _EXTRA_FLOATS.items() if n != "bfloat16"})
+_LONG = {short: dtype for dtype, short in _SHORT.items()}
+SHORT_NAMES = frozenset(_LONG)
+_NARROW = {np.dtype(a): np.dtype(b) for a, b in (("float64", "float32"), ("int64", "int32"), ("uint64", "uint32"),
+                                                 ("complex128", "complex64"))}
+
+
+def is_bool(d: np.dtype) -> bool:
+    return d == BOOL
+
+
+def is_float(d: np.dtype) -> bool:
+    return d in _FLOATS
+
+
+def is_complex(d: np.dtype) -> bool:
+    return d in _COMPLEX
+
+
+def is_inexact(d: np.dtype) -> bool:
+    return d in _INEXACT
+
+
+def is_integer(d: np.dtype) -> bool:
+    return d in _INTS
+
+
+def is_number(d: np.dtype) -> bool:
+    return d in _NUMBERS
+
+
+def short_name(d: np.dtype) -> str:
+    """`f32` for float32, as programs are printed."""
+    name = _SHORT.get(d)
+    if name is None:
+        raise DTypeError(f"dtype {d} is not one lamina computes with")
+    return name
+
+
+def from_short_name(name: str) -> np.dtype:
+    """The dtype printed as `name`; KeyError when there is none."""
+    return _LONG[name]
+
+
+_PYTHON = {bool: BOOL, int: np.dtype("int64"), float: np.dtype("float64"), complex: np.dtype("complex128")}
+
+
+@lru_cache(maxsize=512)
+def _named(spec: Any) -> np.dtype:
+    if isinstance(spec, str) and spec in _EXTRA_FLOATS:
+        return _EXTRA_FLOATS[spec]
+    if isinstance(spec, str) and spec in _EXTRA_INTS:
+        return _EXTRA_INTS[spec]
+    d = _PYTHON.get(spec) if isinstance(spec, type) else None
+    if d is None:
+        own = getattr(spec, "dtype", None)  # scalar-type objects such as lamina.numpy.float32
+        d = own if isinstance(own, np.dtype) else np.dtype(spec)
+    if d in _SHORT:
+        return d
+    if d.byteorder in "<>" and d.newbyteorder("=") in _SHORT:
+        return d.newbyteorder("=")
+    raise DTypeError(f"dtype {d} is not an array element type here; expected bool, integer, float or complex")
+
+
+def as_dtype(spec: Any) -> np.dtype:
+    """`numpy.dtype` of a dtype, type, name or scalar-type object, without narrowing. TypeError when it is none."""
+    if type(spec) is np.dtype and spec in _SHORT:
+        return spec
+    try:
+        return _named(spec)
+    except DTypeError:
+        raise
+    except TypeError as e:
+        raise DTypeError(f"expected a dtype; got {spec!r}") from e
+
+
+def canonical(spec: Any) -> np.dtype:
+    """The dtype lamina uses for `spec`: as given in 64-bit mode, else at most 32 bits wide (complex: 64)."""
+    d = as_dtype(spec)
+    if d in _NARROW and not config.enable_x64.value:
+        return _NARROW[d]
+    return d
+
+
+_F32, _F64, _I32, _I64, _U32, _C64, _C128 = map(np.dtype, ("float32", "float64", "int32", "int64", "uint32",
+                                                          "complex64", "complex128"))
+
+
+def canonical_float() -> np.dtype:
+    return _F64 if config.enable_x64.value else _F32
+
+
+def canonical_int() -> np.dtype:
+    return _I64 if config.enable_x64.value else _I32
+
+
+def canonical_complex() -> np.dtype:
+    return _C128 if config.enable_x64.value else _C64
+
+
+def int_for(x: int) -> np.dtype:
+    """dtype of a Python int; OverflowError when it does not fit."""
+    d = canonical_int()
+    if -(1 << (8 * d.itemsize - 1)) <= x < (1 << (8 * d.itemsize - 1)):
+        return d
+    raise OverflowError(f"Python integer {x} is out of range for {d.name}; pass an array of a wider dtype"
+                        + ("" if d == _I64 else " (64-bit needs config.enable_x64)"))
+
+
+def real_of(d: np.dtype) -> np.dtype:
+    """float32 for complex64, float64 for complex128, else `d`."""
+    return _F32 if d == _C64 else _F64 if d == _C128 else d
+
+
+def complex_of(d: np.dtype) -> np.dtype:
+    """The complex dtype whose parts hold `d`."""
+    return _C128 if d in (_F64, _C128) else _C64
+
+
+def tangent_dtype(d: np.dtype) -> np.dtype:
+    """dtype of derivatives of a value of dtype `d`: itself, or `float0` when `d` is not inexact."""
+    return d if d in _INEXACT else float0
+
+
+# --- promotion --------------------------------------------------------------------------------------------------
+# Nodes are dtypes, or 'i*', 'f*', 'c*' for weak types; the join is the least upper bound along these edges.
+_EDGES: dict[Any, list[Any]] = {BOOL: ["i*"], "i*": [], "f*": [], "c*": [_C64], _C64: [_C128], _C128: []}
+
+
+def _edge(a: Any, *bs: Any) -> None:
+    _EDGES.setdefault(a, []).extend(np.dtype(b) if b not in ("i*", "f*", "c*") else b for b in bs)
+
+
+_edge("i*", "uint8", "int8", *(d for d in _EXTRA_INTS.values()), "f*")
+_edge(np.dtype("uint8"), "int16", "uint16")
+_edge(np.dtype("uint16"), "int32", "uint32")
+_edge(np.dtype("uint32"), "int64", "uint64")
+_edge(np.dtype("uint64"), "f*")
+_edge(np.dtype("int8"), "int16")
+_edge(np.dtype("int16"), "int32")
+_edge(np.dtype("int32"), "int64")
+_edge(np.dtype("int64"), "f*")
+for _small in _EXTRA_INTS.values():
+    _edge(_small)
+_edge("f*", *(d for d in _EXTRA_FLOATS.values()), "float16", "c*")
+_edge(bfloat16, "float32")
+_edge(np.dtype("float16"), "float32")
+_edge(np.dtype("float32"), "float64", "complex64")
+_edge(np.dtype("float64"), "complex128")
+for _small in _EXTRA_FLOATS.values():
+    if _small != bfloat16:
+        _edge(_small)
+
+
+def _above(node: Any) -> frozenset[Any]:
+    seen, todo = {node}, [node]
+    while todo:
+        for up in _EDGES[todo.pop()]:
+            if up not in seen:
+                seen.add(up)
+                todo.append(up)
+    return frozenset(seen)
+
+
+_UP = {node: _above(node) for node in _EDGES}
+
+
+@lru_cache(maxsize=1024)
+def _join(nodes: frozenset[Any]) -> Any:
+    common = frozenset.intersection(*(_UP[n] for n in nodes))
+    for candidate in common:
+        if common <= _UP[candidate]:
+            return candidate
+    names = ", ".join(sorted(str(n) for n in nodes))
+    raise DTypeError(f"no implicit promotion among dtypes {names}; convert one with astype first")
+
+
+def _node(dtype: np.dtype, weak: bool) -> Any:
+    if not weak or dtype == BOOL:
+        return dtype
+    return "i*" if dtype in _INTS else "f*" if dtype in _FLOATS else "c*"
+
+
+@lru_cache(maxsize=4096)
+def _promote(pairs: tuple[tuple[np.dtype, bool], ...], x64: bool, strict: bool) -> tuple[np.dtype, bool]:
+    nodes = frozenset(_node(d, w) for d, w in pairs)
+    if len(nodes) == 1:
+        weak = all(w for _, w in pairs) and pairs[0][0] != BOOL
+        return _widest([d for d, _ in pairs]), weak
+    if strict:
+        strong = {n for n in nodes if not isinstance(n, str)}
+        kinds = {"i*": 0, "f*": 1, "c*": 2}
+        if len(strong) > 1 or any(_kind(next(iter(strong))) < kinds[n] for n in nodes if isinstance(n, str)):
+            names = ", ".join(sorted(d.name + ("*" if w else "") for d, w in pairs))
+            raise DTypeError(f"strict dtype promotion refuses to mix {names}; convert with astype, or use "
+                             "config.numpy_dtype_promotion 'standard'")
+    top = _join(nodes)
+    if isinstance(top, str):  # only weak and bool, or integers meeting weak floats
+        f = _F64 if x64 else _F32
+        d = {"i*": _I64 if x64 else _I32, "f*": f, "c*": complex_of(f)}[top]
+        return d, True
+    return (top if x64 else _NARROW.get(top, top)), False
+
+
+def _kind(d: np.dtype) -> int:
+    return -1 if d == BOOL else 0 if d in _INTS else 1 if d in _FLOATS else 2
+
+
+def _widest(ds: list[np.dtype]) -> np.dtype:
+    return max(ds, key=lambda d: d.itemsize)
+
+
+def promote(*pairs: tuple[np.dtype, bool]) -> tuple[np.dtype, bool]:
+    """The dtype and weakness that values of these (dtype, weak_type) pairs meet in.
+
+    >>> promote((np.dtype("int32"), False), (np.dtype("float32"), True))
+    (dtype('float32'), True)
+    """
+    return _promote(pairs, config.enable_x64.value, config.numpy_dtype_promotion.value == "strict")
+
+
+def finfo(dtype: Any) -> Any:
+    """Machine limits of a float or complex dtype, small floats included (`numpy.finfo`, `ml_dtypes.finfo`)."""
+    d = as_dtype(dtype)
+    return ml_dtypes.finfo(d) if d in _EXTRA_FLOATS.values() else np.finfo(d)
+
+
+def iinfo(dtype: Any) -> Any:
+    """Machine limits of an integer dtype (`numpy.iinfo`, `ml_dtypes.iinfo`)."""
+    d = as_dtype(dtype)
+    return ml_dtypes.iinfo(d) if d in _EXTRA_INTS.values() else np.iinfo(d)
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """`numpy.issubdtype` that knows the small floats and ints as what they are.
+
+    >>> issubdtype("bfloat16", np.floating)
+    True
+    """
+    if not isinstance(b, type) or not issubclass(b, np.generic):
+        b_type = as_dtype(b).type
+    else:
+        b_type = b
+    if isinstance(a, type) and issubclass(a, np.generic) and a not in _SCALARS:
+        return issubclass(a, b_type)  # an abstract kind such as numpy.floating
+    d = as_dtype(a)
+    if d in _EXTRA_FLOATS.values():
+        return b_type is d.type or issubclass(np.floating, b_type)
+    if d in _EXTRA_INTS.values():
+        kind = np.signedinteger if d in _SIGNED else np.unsignedinteger
+        return b_type is d.type or issubclass(kind, b_type)
+    return issubclass(d.type, b_type)
+
+
+_SCALARS = frozenset(d.type for d in _SHORT)

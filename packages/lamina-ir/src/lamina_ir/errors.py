@@ -1,0 +1,65 @@
+"""The shared error classes. Each is also the built-in kind people expect to catch.
+
+    LaminaError
+      ShapeError (ValueError)              shapes, axes or sizes do not fit
+      DTypeError (TypeError)               an element type is not accepted
+      MissingRuleError (NotImplementedError)  a table has no row, or a hole, for an op
+      ProgramError (ValueError)            an ill-formed program, text or saved file
+      UnboundAxisError (NameError)         an axis name nobody has bound
+      LeakedTracerError (RuntimeError)     a traced value used after its trace ended
+      ConcretizationError (TypeError)      a traced value used where a known number is needed
+        TracerBoolError, TracerArrayError, TracerIntegerError
+        TracerIndexError (also IndexError)
+"""
+
+__all__ = ["ConcretizationError", "DTypeError", "LaminaError", "LeakedTracerError", "MissingRuleError",
+           "ProgramError", "ShapeError", "TracerArrayError", "TracerBoolError", "TracerIndexError",
+           "TracerIntegerError", "UnboundAxisError"]
+
+
+class LaminaError(Exception):
+    """Root of the errors lamina raises on purpose."""
+
+
+class ShapeError(LaminaError, ValueError):
+    """Shapes, axes or sizes do not fit."""
+
+
+class DTypeError(LaminaError, TypeError):
+    """An element type is not accepted here."""
+
+
+class MissingRuleError(LaminaError, NotImplementedError):
+    """A transformation has no row for an op, or a hole with a written reason."""
+
+
+class ProgramError(LaminaError, ValueError):
+    """An ill-formed program, program text or saved program."""
+
+
+class UnboundAxisError(LaminaError, NameError):
+    """An axis name that no enclosing `vmap`, `pmap` or `xmap` has bound."""
+
+
+class LeakedTracerError(LaminaError, RuntimeError):
+    """A traced value was used after the function that made it had returned."""
+
+
+class ConcretizationError(LaminaError, TypeError):
+    """A traced value was used where Python needs a known number."""
+
+
+class TracerBoolError(ConcretizationError):
+    """A traced value was used as a Python truth value."""
+
+
+class TracerArrayError(ConcretizationError):
+    """A traced value was converted to a NumPy array."""
+
+
+class TracerIntegerError(ConcretizationError):
+    """A traced value was converted to a Python integer, for example as an index."""
+
+
+class TracerIndexError(ConcretizationError, IndexError):
+    """A traced value was used as an index whose result shape depends on its value."""

@@ -1,0 +1,99 @@
+"""Values that stand in equation params besides numbers and tuples, and how each is written in program text."""
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from typing import Any
+
+import numpy as np
+
+from . import dtypes
+
+__all__ = ["UnnamedAxis", "dtype_names", "field_values", "plain_text", "register_param_type", "type_named"]
+
+_TYPES: dict[str, type] = {}
+_WORD = re.compile(r"[A-Za-z_]\w*\Z|<\w+>\Z")
+dtype_names = frozenset([dtypes.from_short_name(short).name for short in dtypes.SHORT_NAMES]) - {"void"}
+_TAKEN = dtype_names | {"None", "True", "False", "inf", "nan", "lambda", "float0", "frozenset"}
+
+
+class UnnamedAxis:
+    """The name of a mapped axis to which the user gave none: `<axis 0x7f...>`, told apart by identity."""
+
+    __slots__ = ("label", "__weakref__")
+
+    def __init__(self, label: str | None = None) -> None:
+        self.label = label
+
+    def __repr__(self) -> str:
+        return f"<axis {self.label or hex(id(self))}>"
+
+
+def register_param_type(kind: type) -> type:
+    """Class decorator: an enum, a named tuple or a dataclass whose values stand in params and can be parsed back."""
+    if not (issubclass(kind, enum.Enum) or hasattr(kind, "_fields") or dataclasses.is_dataclass(kind)):
+        raise TypeError(f"register_param_type: expected an Enum, named tuple or dataclass; got {kind.__name__}")
+    if _TYPES.setdefault(kind.__name__, kind) is not kind:
+        raise ValueError(f"register_param_type: another type is already named {kind.__name__}")
+    return kind
+
+
+def type_named(name: str) -> type | None:
+    """The registered type of this name, or a param type of a built-in primitive."""
+    found = _TYPES.get(name)
+    if found is None:
+        from .prims import FAMILIES
+        for family in FAMILIES:
+            kind = getattr(family, name, None)
+            if isinstance(kind, type) and (issubclass(kind, enum.Enum) or hasattr(kind, "_fields")
+                                           or dataclasses.is_dataclass(kind)):
+                return _TYPES.setdefault(name, kind)
+    return found
+
+
+def field_values(value: Any) -> list[tuple[str, Any]] | None:
+    """`[(field, value), ...]` of a named tuple or dataclass; None for other values."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(zip(value._fields, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+    return None
+
+
+def plain_text(value: Any) -> str:
+    """How a param value is printed; nested programs are the printer's business. Only an outermost word goes bare.
+
+    >>> plain_text("dot"), plain_text((np.dtype("float32"), "dot", 3, None))
+    ('dot', "(float32, 'dot', 3, None)")
+    """
+    if type(value) is str and _WORD.match(value) and value not in _TAKEN:
+        return value
+    return _inner_text(value)
+
+
+def _inner_text(value: Any) -> str:
+    kind = type(value)
+    if kind is tuple:
+        inner = ", ".join([_inner_text(v) for v in value])
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if kind is str:
+        return repr(value)
+    if kind is int or value is None or kind is bool or kind is float:
+        return repr(value)
+    if isinstance(value, np.dtype):
+        return value.name if value != dtypes.float0 else "float0"
+    if isinstance(value, enum.Enum):
+        return f"{kind.__name__}.{value.name}"
+    fields = field_values(value)
+    if fields is not None:
+        return f"{kind.__name__}({', '.join([f'{n}={_inner_text(v)}' for n, v in fields])})"
+    if kind is list:
+        return f"[{', '.join([_inner_text(v) for v in value])}]"
+    if kind is dict:
+        return "{" + ", ".join([f"{_inner_text(k)}: {_inner_text(v)}" for k, v in value.items()]) + "}"
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if kind is frozenset:
+        return f"frozenset([{', '.join(sorted(_inner_text(v) for v in value))}])"
+    return repr(value)

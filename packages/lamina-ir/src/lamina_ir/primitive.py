@@ -1,0 +1,59 @@
+"""`Primitive`: everything that is true of an op whatever is done with it: its name, params, types, meaning, linearity."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["Primitive"]
+
+
+class Primitive:
+    """One op's facts.
+
+    Args:
+      name: printed name; an identifier, unique among all primitives.
+      params: the keyword parameters every use must give, in the order they are printed.
+      infer: `infer(*avals, **params)` gives the result's aval (a tuple of avals when `multiple`), or raises.
+      numpy: `numpy(*arrays, **params)` gives the meaning on NumPy arrays (a tuple when `multiple`).
+      linear_in: operand positions in which the op is jointly linear (`add`: both; `select`: 1 and 2).
+      bilinear_in: two positions in each of which the op is linear while the other is held (`mul`, `dot_general`).
+      family: file name that holds its rows in every room.
+      multiple: whether it has a tuple of results.
+      spec: section of the StableHLO specification or other source of its meaning.
+      elementwise: operands share one shape (a rank-0 operand broadcasts) and so does the result.
+      subprograms: names of params that hold a `ClosedJaxpr` (or a tuple of them).
+      defaults: params that are left out of the printed text while they have this value.
+      effectful: has a meaning beyond its results; never removed as dead code.
+      axis_params: names of params that hold the name, or a tuple of names, of mapped axes (collectives).
+    """
+
+    __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
+                 "elementwise", "subprograms", "defaults", "effectful", "axis_params", "named", "__weakref__")
+
+    def __init__(self, name: str, *, infer: Callable[..., Any], numpy: Callable[..., Any] | None = None,
+                 params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
+                 family: str = "", multiple: bool = False, spec: str = "", elementwise: bool = False,
+                 subprograms: Sequence[str] = (), defaults: dict[str, Any] | None = None,
+                 effectful: bool = False, axis_params: Sequence[str] = ()) -> None:
+        self.name = name
+        self.params = tuple(params)
+        self.infer = infer
+        self.numpy = numpy
+        self.linear_in = tuple(linear_in)
+        self.bilinear_in = tuple(bilinear_in)
+        self.family = family
+        self.multiple = multiple
+        self.spec = spec
+        self.elementwise = elementwise
+        self.subprograms = tuple(subprograms)
+        self.defaults = defaults or {}
+        self.effectful = effectful
+        self.axis_params = tuple(axis_params)
+        self.named = bool(axis_params or subprograms)  # may refer to mapped axes: `bind` looks for them
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        from .prims import by_name
+        return by_name, (self.name,)

@@ -1,0 +1,29 @@
+"""Every built-in primitive, as `<name>_p`; one module per family, the same file names in every room."""
+from .. import primitive as _primitive
+from . import calls, collectives, elementwise, indexing, linalg, random_bits, reductions, shape, sorting
+from .calls import *
+from .collectives import *
+from .elementwise import *
+from .indexing import *
+from .linalg import *
+from .random_bits import *
+from .reductions import *
+from .shape import *
+from .sorting import *
+
+FAMILIES = (elementwise, shape, reductions, linalg, indexing, sorting, random_bits, calls, collectives)
+ALL = tuple(getattr(family, name) for family in FAMILIES for name in family.__all__
+            if isinstance(getattr(family, name), _primitive.Primitive))
+_BY_NAME = {p.name: p for p in ALL}
+
+
+def by_name(name: str) -> _primitive.Primitive:
+    """The built-in primitive of this printed name; KeyError when there is none."""
+    return _BY_NAME[name]
+
+
+def register(prim: _primitive.Primitive) -> _primitive.Primitive:
+    """Make a primitive from outside known by name, so that printed and saved programs that use it can be read."""
+    if _BY_NAME.setdefault(prim.name, prim) is not prim:
+        raise ValueError(f"register: another primitive is already named {prim.name!r}")
+    return prim

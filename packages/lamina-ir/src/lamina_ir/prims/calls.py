@@ -1,0 +1,92 @@
+"""Ops that run a nested program: `xla_call` (a jitted function), `xla_pmap` (one copy per device of an axis)."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..avals import ShapedArray, shaped
+from ..errors import DTypeError, ShapeError
+from ..primitive import Primitive
+
+__all__ = ["xla_call_p", "xla_pmap_p"]
+
+
+def _check_operands(name: str, program: Any, avals: tuple[ShapedArray, ...]) -> None:
+    wanted = program.jaxpr.invars
+    if len(wanted) != len(avals):
+        raise ShapeError(f"{name}: call_jaxpr takes {len(wanted)} operands; got {len(avals)}")
+    for i, (v, got) in enumerate(zip(wanted, avals)):
+        if v.aval is not got and not v.aval.same_type(got):
+            kind = ShapeError if v.aval.shape != got.shape else DTypeError
+            raise kind(f"{name}: operand {i} must be {v.aval.long()}, as call_jaxpr takes it; got {got.long()}")
+
+
+def _call_infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedArray]:
+    _check_operands("xla_call", call_jaxpr, avals)
+    return [v.aval for v in call_jaxpr.jaxpr.outvars]
+
+
+def _call_numpy(*args: Any, call_jaxpr: Any, **_: Any) -> tuple[Any, ...]:
+    from ..evaluator import evaluate
+    return tuple(evaluate(call_jaxpr, *args))
+
+
+xla_call_p = Primitive(
+    "xla_call", params=("call_jaxpr", "name", "donated_invars", "inline", "device", "backend"), family="calls",
+    infer=_call_infer, numpy=_call_numpy, multiple=True, subprograms=("call_jaxpr",), spec="func.call",
+    defaults={"donated_invars": (), "inline": False, "device": None, "backend": None})
+
+
+def unmapped(aval: ShapedArray, axis: int | None, size: int, what: str) -> ShapedArray:
+    """The aval of one device's part of an operand mapped along `axis`; None: every device has the whole."""
+    if axis is None:
+        return aval
+    if not 0 <= axis < len(aval.shape) or aval.shape[axis] != size:
+        raise ShapeError(f"xla_pmap: {what} is mapped along axis {axis}, which must have the axis_size {size}; "
+                         f"got {aval.long()}")
+    return shaped(aval.shape[:axis] + aval.shape[axis + 1:], aval.dtype, aval.weak_type)
+
+
+def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_size: int, in_axes: tuple[int | None, ...],
+                out_axes: tuple[int | None, ...], **_: Any) -> list[ShapedArray]:
+    if len(in_axes) != len(avals):
+        raise ShapeError(f"xla_pmap: in_axes {in_axes} must have one entry per operand; got {len(avals)} operands")
+    parts = tuple(unmapped(a, axis, axis_size, f"operand {i}") for i, (a, axis) in enumerate(zip(avals, in_axes)))
+    _check_operands("xla_pmap", call_jaxpr, parts)
+    outs = call_jaxpr.jaxpr.outvars
+    if len(out_axes) != len(outs):
+        raise ShapeError(f"xla_pmap: out_axes {out_axes} must have one entry per result; call_jaxpr has {len(outs)}")
+    whole = []
+    for v, axis in zip(outs, out_axes):
+        aval = v.aval
+        if axis is not None:
+            if not 0 <= axis <= len(aval.shape):
+                raise ShapeError(f"xla_pmap: out_axes {axis} is out of range for a result {aval.long()} per device")
+            aval = shaped(aval.shape[:axis] + (axis_size,) + aval.shape[axis:], aval.dtype, aval.weak_type)
+        whole.append(aval)
+    return whole
+
+
+def pmap_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> list[list[Any]]:
+    """The mapped call inside the axes `env` has already: each device splits its operands among `axis_size` new ones."""
+    from ..evaluator import evaluate_spmd
+    size, n = params["axis_size"], env.size
+    inner = []
+    for xs, axis in zip(args, params["in_axes"]):
+        inner.append([x if axis is None else np.asarray(np.take(x, i, axis)) for x in xs for i in range(size)])
+    outs = evaluate_spmd(params["call_jaxpr"], env.extend(params["axis_name"], size), inner)
+    return [[vs[d * size] if axis is None else np.stack(vs[d * size:(d + 1) * size], axis) for d in range(n)]
+            for vs, axis in zip(outs, params["out_axes"])]
+
+
+def _pmap_numpy(*args: Any, **params: Any) -> tuple[Any, ...]:
+    from ..spmd import AxisEnv
+    return tuple(vs[0] for vs in pmap_spmd(AxisEnv(), [[a] for a in args], params))
+
+
+xla_pmap_p = Primitive(
+    "xla_pmap", params=("axis_name", "axis_size", "backend", "call_jaxpr", "devices", "donated_invars",
+                        "global_arg_shapes", "global_axis_size", "in_axes", "name", "out_axes"),
+    family="calls", infer=_pmap_infer, numpy=_pmap_numpy, multiple=True, subprograms=("call_jaxpr",),
+    spec="num_replicas / num_partitions of the module")

@@ -1,0 +1,197 @@
+"""Ops across a mapped axis. `infer` sees one device's operands.
+
+The NumPy meaning sees all devices at once: `numpy(env, *operands, **params)` with `env` the `AxisEnv` around the op and
+each operand (and result) a list with one array per device. `axis_name` and `axes` hold a name or a tuple of names; the
+devices of a group are ordered by their index along the named axes, the first name slowest.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..avals import ShapedArray, shaped
+from ..errors import DTypeError, ShapeError
+from ..primitive import Primitive
+
+__all__ = ["all_gather_p", "all_to_all_p", "axis_index_p", "pmax_p", "pmin_p", "ppermute_p", "psum_p",
+           "psum_scatter_p"]
+
+_I32 = np.dtype("int32")
+_GROUPED = ("axis_index_groups", "axis_name", "axis_size")
+
+
+def _total(xs: Any, ufunc: np.ufunc, axis: Any = 0) -> Any:
+    d = xs.dtype
+    wide = xs.astype(np.float32) if d.itemsize < 4 and dtypes.is_float(d) else xs
+    extra = {"dtype": wide.dtype} if ufunc is np.add else {}
+    return np.asarray(ufunc.reduce(wide, axis=axis, **extra)).astype(d)
+
+
+def _along(name: str, x: ShapedArray, axis: int, param: str, limit: int | None = None) -> None:
+    limit = len(x.shape) if limit is None else limit
+    if not 0 <= axis < limit:
+        raise ShapeError(f"{name}: {param} {axis} is out of range for operand {x.long()}; expected 0 <= {param} < "
+                         f"{limit}")
+
+
+# --- reductions over devices: psum, pmax, pmin --------------------------------------------------------------------
+def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
+    def infer(*avals: ShapedArray, axes: tuple[Any, ...], axis_index_groups: Any = None) -> list[ShapedArray]:
+        local = [a for a in axes if type(a) is int]
+        outs = []
+        for i, x in enumerate(avals):
+            if numbers and not dtypes.is_number(x.dtype):
+                raise DTypeError(f"{name}: expected numbers; got operand {i} of type {x.long()}. Convert it first")
+            if local:
+                for a in local:
+                    _along(name, x, a, "axes")
+                x = shaped(tuple(n for a, n in enumerate(x.shape) if a not in local), x.dtype, x.weak_type)
+            outs.append(x)
+        return outs
+    return infer
+
+
+def _reduce_numpy(ufunc: np.ufunc) -> Callable[..., Any]:
+    def meaning(env: Any, *operands: list[Any], axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
+        local = tuple(a for a in axes if type(a) is int)
+        names = tuple(a for a in axes if type(a) is not int)
+        results = []
+        for xs in operands:
+            xs = [_total(x, ufunc, local) for x in xs] if local else list(xs)
+            for group in env.groups(names, axis_index_groups) if names else ():
+                total = _total(np.stack([xs[d] for d in group]), ufunc)
+                for d in group:
+                    xs[d] = total
+            results.append(xs)
+        return tuple(results)
+    return meaning
+
+
+def _reduction(name: str, ufunc: np.ufunc, numbers: bool = False) -> Primitive:
+    return Primitive(name, params=("axes", "axis_index_groups"), family="collectives", multiple=True, spec="all_reduce",
+                     axis_params=("axes",), infer=_reduce_infer(name, numbers), numpy=_reduce_numpy(ufunc))
+
+
+psum_p = _reduction("psum", np.add, numbers=True)  # linear in all operands together, however many; tables say so
+pmax_p = _reduction("pmax", np.maximum)
+pmin_p = _reduction("pmin", np.minimum)
+
+
+# --- all_gather, psum_scatter, all_to_all -------------------------------------------------------------------------
+def _checked_groups(name: str, env: Any, p: dict[str, Any]) -> list[list[int]]:
+    groups = env.groups(p["axis_name"], p["axis_index_groups"])
+    if any(len(g) != p["axis_size"] for g in groups):
+        raise ShapeError(f"{name}: axis_size {p['axis_size']} must be the size of each group of devices; got groups of "
+                         f"{sorted({len(g) for g in groups})}")
+    return groups
+
+
+def _all_gather_infer(x: ShapedArray, *, all_gather_dimension: int, axis_size: int, tiled: bool,
+                      **_: Any) -> ShapedArray:
+    d, shape = all_gather_dimension, x.shape
+    _along("all_gather", x, d, "all_gather_dimension", len(shape) + (not tiled))
+    shape = shape[:d] + (shape[d] * axis_size,) + shape[d + 1:] if tiled else shape[:d] + (axis_size,) + shape[d:]
+    return shaped(shape, x.dtype, x.weak_type)
+
+
+def _all_gather(env: Any, xs: list[Any], *, all_gather_dimension: int, tiled: bool, **p: Any) -> list[Any]:
+    out = list(xs)
+    join = np.concatenate if tiled else np.stack
+    for group in _checked_groups("all_gather", env, p):
+        whole = join([xs[d] for d in group], all_gather_dimension)
+        for d in group:
+            out[d] = whole
+    return out
+
+
+def _psum_scatter_infer(x: ShapedArray, *, axis_size: int, scatter_dimension: int, tiled: bool,
+                        **_: Any) -> ShapedArray:
+    d, shape = scatter_dimension, x.shape
+    _along("psum_scatter", x, d, "scatter_dimension")
+    if not dtypes.is_number(x.dtype):
+        raise DTypeError(f"psum_scatter: expected numbers; got {x.long()}. Convert it first")
+    if shape[d] % axis_size if tiled else shape[d] != axis_size:
+        rule = f"be a multiple of the axis size {axis_size}" if tiled else f"have the axis size {axis_size}"
+        raise ShapeError(f"psum_scatter: axis {d} of the operand must {rule}; got {x.long()} "
+                         "[StableHLO reduce_scatter C8]")
+    mid = (shape[d] // axis_size,) if tiled else ()
+    return shaped(shape[:d] + mid + shape[d + 1:], x.dtype, x.weak_type)
+
+
+def _psum_scatter(env: Any, xs: list[Any], *, scatter_dimension: int, tiled: bool, **p: Any) -> list[Any]:
+    out = list(xs)
+    for group in _checked_groups("psum_scatter", env, p):
+        total = _total(np.stack([xs[d] for d in group]), np.add)
+        parts = np.split(total, len(group), scatter_dimension)
+        for d, part in zip(group, parts):
+            out[d] = part.copy() if tiled else np.squeeze(part, scatter_dimension).copy()
+    return out
+
+
+def _all_to_all_infer(x: ShapedArray, *, axis_size: int, concat_axis: int, split_axis: int, tiled: bool,
+                      **_: Any) -> ShapedArray:
+    _along("all_to_all", x, split_axis, "split_axis")
+    _along("all_to_all", x, concat_axis, "concat_axis")
+    shape = list(x.shape)
+    if shape[split_axis] % axis_size if tiled else shape[split_axis] != axis_size:
+        rule = f"be a multiple of the axis size {axis_size}" if tiled else f"have the axis size {axis_size}"
+        raise ShapeError(f"all_to_all: axis {split_axis} of the operand must {rule}; got {x.long()} "
+                         "[StableHLO all_to_all C2]")
+    if tiled:
+        shape[split_axis] //= axis_size
+        shape[concat_axis] *= axis_size
+    else:
+        shape.insert(concat_axis, shape.pop(split_axis))
+    return shaped(tuple(shape), x.dtype, x.weak_type)
+
+
+def _all_to_all(env: Any, xs: list[Any], *, concat_axis: int, split_axis: int, tiled: bool, **p: Any) -> list[Any]:
+    out = list(xs)
+    for group in _checked_groups("all_to_all", env, p):
+        parts = [np.split(xs[d], len(group), split_axis) for d in group]
+        for i, d in enumerate(group):
+            mine = [p[i] for p in parts]
+            out[d] = (np.concatenate(mine, concat_axis) if tiled
+                      else np.stack([np.squeeze(m, split_axis) for m in mine], concat_axis))
+    return out
+
+
+all_gather_p = Primitive("all_gather", params=("all_gather_dimension", *_GROUPED, "tiled"), family="collectives",
+                         infer=_all_gather_infer, numpy=_all_gather, linear_in=(0,), axis_params=("axis_name",),
+                         spec="all_gather")
+psum_scatter_p = Primitive("psum_scatter", params=(*_GROUPED, "scatter_dimension", "tiled"), family="collectives",
+                           infer=_psum_scatter_infer, numpy=_psum_scatter, linear_in=(0,), axis_params=("axis_name",),
+                           spec="reduce_scatter")
+all_to_all_p = Primitive("all_to_all", params=(*_GROUPED, "concat_axis", "split_axis", "tiled"), family="collectives",
+                         infer=_all_to_all_infer, numpy=_all_to_all, linear_in=(0,), axis_params=("axis_name",),
+                         spec="all_to_all")
+
+
+# --- ppermute, axis_index -----------------------------------------------------------------------------------------
+def _ppermute_infer(x: ShapedArray, *, axis_name: Any, perm: tuple[tuple[int, int], ...]) -> ShapedArray:
+    for what, ends in (("source", [s for s, _ in perm]), ("destination", [d for _, d in perm])):
+        if len(set(ends)) != len(ends):
+            raise ShapeError(f"ppermute: each {what} may stand once in perm; got {perm} "
+                             "[StableHLO collective_permute C2, C3]")
+    return x
+
+
+def _ppermute(env: Any, xs: list[Any], *, axis_name: Any, perm: tuple[tuple[int, int], ...]) -> list[Any]:
+    out = [np.zeros_like(x) for x in xs]
+    for group in env.groups(axis_name):
+        for source, destination in perm:
+            if not (0 <= source < len(group) and 0 <= destination < len(group)):
+                raise ShapeError(f"ppermute: perm {perm} must hold indices in [0, {len(group)}), the size of axis "
+                                 f"{axis_name!r}")
+            out[group[destination]] = xs[group[source]]
+    return out
+
+
+ppermute_p = Primitive("ppermute", params=("axis_name", "perm"), family="collectives", infer=_ppermute_infer,
+                       numpy=_ppermute, linear_in=(0,), axis_params=("axis_name",), spec="collective_permute")
+axis_index_p = Primitive("axis_index", params=("axis_name",), family="collectives", axis_params=("axis_name",),
+                         infer=lambda *, axis_name: shaped((), _I32), spec="replica_id, partition_id",
+                         numpy=lambda env, *, axis_name: [np.asarray(i, _I32) for i in env.indices(axis_name)])

@@ -1,0 +1,296 @@
+"""Elementwise ops: operands of one dtype and one shape, any of which may be rank 0 instead, and a result of that shape.
+
+Type rules return the very aval object they were given wherever they can: while tracing this is the common case.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..avals import ShapedArray, shaped
+from ..errors import DTypeError, ShapeError
+from ..primitive import Primitive
+from . import _special as special
+from ._special import quiet, wide
+
+__all__ = [
+    "abs_p", "acos_p", "acosh_p", "add_p", "and_p", "asin_p", "asinh_p", "atan2_p", "atan_p", "atanh_p",
+    "bessel_i1e_p", "bitcast_convert_type_p", "cbrt_p", "ceil_p", "clamp_p", "clz_p", "complex_p", "conj_p",
+    "convert_element_type_p", "copy_p", "cos_p", "cosh_p", "digamma_p", "div_p", "eq_p", "erf_inv_p", "erf_p",
+    "erfc_p", "exp2_p", "exp_p", "expm1_p", "floor_p", "ge_p", "gt_p", "imag_p", "integer_pow_p", "is_finite_p",
+    "le_p", "lgamma_p", "log1p_p", "log_p", "logistic_p", "lt_p", "max_p", "min_p", "mul_p", "ne_p", "neg_p",
+    "nextafter_p", "not_p", "or_p", "polygamma_p", "population_count_p", "pow_p", "real_p", "rem_p", "round_p",
+    "rsqrt_p", "select_p", "shift_left_p", "shift_right_arithmetic_p", "shift_right_logical_p", "sign_p", "sin_p",
+    "sinh_p", "sqrt_p", "square_p", "stop_gradient_p", "sub_p", "tan_p", "tanh_p", "xor_p", "zeta_p"]
+
+BOOL = dtypes.BOOL
+_Kinds = tuple[frozenset[np.dtype], str]
+_ALL = [dtypes.from_short_name(n) for n in dtypes._LONG if n != "float0"]
+
+
+def _kinds(words: str, *tests: Callable[[np.dtype], bool]) -> _Kinds:
+    return frozenset(d for d in _ALL if any(t(d) for t in tests)), words
+
+
+FLOAT = _kinds("floats", dtypes.is_float)
+COMPLEX = _kinds("complex numbers", dtypes.is_complex)
+INEXACT = _kinds("float or complex numbers", dtypes.is_inexact)
+NUMBER = _kinds("numbers", dtypes.is_number)
+BITS = _kinds("integers or truth values", dtypes.is_integer, dtypes.is_bool)
+INTEGER = _kinds("integers", dtypes.is_integer)
+REAL = _kinds("real numbers", dtypes.is_float, dtypes.is_integer)
+ORDERED = _kinds("real numbers or truth values", dtypes.is_float, dtypes.is_integer, dtypes.is_bool)
+ANY = _kinds("arrays", lambda d: True)
+
+
+# --- types -------------------------------------------------------------------------------------------------------
+
+
+def refuse(name: str, x: ShapedArray, words: str) -> DTypeError:
+    return DTypeError(f"{name}: expected {words}; got {x.long()}; convert with lax.convert_element_type")
+
+
+def one_shape(name: str, *avals: ShapedArray) -> tuple[int, ...]:
+    """The shape operands have in common, rank-0 ones left aside; ShapeError when there are two."""
+    shape: tuple[int, ...] = ()
+    for a in avals:
+        if a.shape and a.shape != shape:
+            if shape:
+                types = ", ".join(a.long() for a in avals)
+                raise ShapeError(f"{name}: operands need one shape, or rank 0; got {types}; use lax.broadcast_in_dim, "
+                                 f"or the functions of lamina.numpy, which broadcast [StableHLO {name} C1]")
+            shape = a.shape
+    return shape
+
+
+def one_type(name: str, kinds: _Kinds, *avals: ShapedArray) -> ShapedArray:
+    """The aval of a result with the operands' dtype and shape; weak when all of them are."""
+    first = avals[0]
+    dtype, weak = first.dtype, True
+    for a in avals:
+        if a.dtype is not dtype and a.dtype != dtype:
+            types = " and ".join(a.long() for a in avals)
+            raise DTypeError(f"{name}: operands need one dtype; got {types}; convert with lax.convert_element_type")
+        weak = weak and a.weak_type
+    if dtype not in kinds[0]:
+        raise refuse(name, first, kinds[1])
+    shape = one_shape(name, *avals)
+    for a in avals:
+        if a.weak_type is weak and a.shape == shape:
+            return a
+    return shaped(shape, dtype, weak)
+
+
+def _same_1(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
+    accepted, words = kinds
+
+    def infer(x: ShapedArray, **params: Any) -> ShapedArray:
+        if x.dtype in accepted:
+            return x
+        raise refuse(name, x, words)
+    return infer
+
+
+def _same_2(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
+    accepted = kinds[0]
+
+    def infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
+        if x is y and x.dtype in accepted:
+            return x
+        return one_type(name, kinds, x, y)
+    return infer
+
+
+def _truth(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
+    accepted = kinds[0]
+
+    def infer(x: ShapedArray, *ys: ShapedArray) -> ShapedArray:
+        if ys != (x,) or x.dtype not in accepted:
+            x = one_type(name, kinds, x, *ys)
+        return shaped(x.shape, BOOL)
+    return infer
+
+
+def _part(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
+    same = _same_1(name, kinds)
+
+    def infer(x: ShapedArray) -> ShapedArray:
+        x = same(x)
+        return shaped(x.shape, dtypes.real_of(x.dtype), x.weak_type) if x.dtype in COMPLEX[0] else x
+    return infer
+
+
+def _complex_infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
+    part = one_type("complex", FLOAT, x, y)
+    if part.dtype.itemsize < 4:
+        raise refuse("complex", part, "float32 or float64")
+    return shaped(part.shape, dtypes.complex_of(part.dtype), part.weak_type)
+
+
+def _pow_infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
+    if x.dtype in INEXACT[0] and y.dtype in INTEGER[0]:
+        shape = one_shape("pow", x, y)
+        return x if shape == x.shape else shaped(shape, x.dtype, x.weak_type)
+    return one_type("pow", NUMBER, x, y)
+
+
+def _select_infer(pred: ShapedArray, on_true: ShapedArray, on_false: ShapedArray) -> ShapedArray:
+    if pred.dtype != BOOL:
+        raise DTypeError(f"select: pred must be bool; got {pred.long()}; compare it with 0 first")
+    if on_true is on_false and on_true.shape == pred.shape:
+        return on_true
+    branch = one_type("select", ANY, on_true, on_false)
+    shape = one_shape("select", pred, branch)
+    return branch if shape == branch.shape else shaped(shape, branch.dtype, branch.weak_type)
+
+
+def _clamp_infer(lo: ShapedArray, x: ShapedArray, hi: ShapedArray) -> ShapedArray:
+    out = one_type("clamp", ORDERED, lo, x, hi)
+    return x if x.shape == out.shape else out
+
+
+def _convert_infer(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool) -> ShapedArray:
+    return x if x.dtype == new_dtype and x.weak_type is weak_type else shaped(x.shape, new_dtype, weak_type)
+
+
+def _bitcast_infer(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
+    if x.dtype == new_dtype:
+        return x.strong()
+    if BOOL in (x.dtype, new_dtype) or x.dtype in COMPLEX[0] or new_dtype in COMPLEX[0]:
+        raise DTypeError(f"bitcast_convert_type: expected integer or float dtypes; got {x.long()} to {new_dtype.name}")
+    old, new = x.dtype.itemsize, new_dtype.itemsize
+    if new == old:
+        return shaped(x.shape, new_dtype)
+    if new < old:
+        return shaped((*x.shape, old // new), new_dtype)
+    if not x.shape or x.shape[-1] != new // old:
+        raise ShapeError(f"bitcast_convert_type: {new_dtype.name} takes {new // old} elements of {x.dtype.name} each, "
+                         f"which must form the last axis; got {x.long()} [StableHLO bitcast_convert C1]")
+    return shaped(x.shape[:-1], new_dtype)
+
+
+# --- rows --------------------------------------------------------------------------------------------------------
+
+
+def _op(name: str, infer: Callable[..., Any], meaning: Callable[..., Any], spec: str, *, linear_in: Sequence[int] = (),
+        bilinear_in: Sequence[int] = (), params: Sequence[str] = (), elementwise: bool = True) -> Primitive:
+    return Primitive(name, infer=infer, numpy=meaning, params=params, linear_in=linear_in, bilinear_in=bilinear_in,
+                     family="elementwise", spec=spec, elementwise=elementwise)
+
+
+def _unary(name: str, kinds: _Kinds, meaning: Callable[..., Any], spec: str, **facts: Any) -> Primitive:
+    return _op(name, _same_1(name, kinds), meaning, spec, **facts)
+
+
+def _binary(name: str, kinds: _Kinds, meaning: Callable[..., Any], spec: str, **facts: Any) -> Primitive:
+    return _op(name, _same_2(name, kinds), meaning, spec, **facts)
+
+
+def _compare(name: str, kinds: _Kinds, meaning: Callable[..., Any]) -> Primitive:
+    return _op(name, _truth(name, kinds), quiet(meaning), "compare")
+
+
+# unary, any number
+neg_p = _unary("neg", NUMBER, quiet(np.negative), "negate", linear_in=(0,))
+sign_p = _unary("sign", NUMBER, quiet(special.sign), "sign")
+square_p = _unary("square", NUMBER, quiet(np.square), "multiply")
+integer_pow_p = _unary("integer_pow", NUMBER, special.integer_pow, "power", params=("y",))
+abs_p = _op("abs", _part("abs", NUMBER), quiet(np.abs), "abs")
+copy_p = _unary("copy", ANY, np.array, "identity", linear_in=(0,))
+stop_gradient_p = _unary("stop_gradient", ANY, np.array, "identity")
+
+# unary, floats
+floor_p = _unary("floor", FLOAT, quiet(np.floor), "floor")
+ceil_p = _unary("ceil", FLOAT, quiet(np.ceil), "ceil")
+round_p = _unary("round", FLOAT, quiet(lambda x, *, rounding_method: np.rint(x) if rounding_method
+                                       else wide(special.round_away)(x)),
+                 "round_nearest_afz, round_nearest_even", params=("rounding_method",))
+is_finite_p = _op("is_finite", _truth("is_finite", FLOAT), quiet(np.isfinite), "is_finite")
+cbrt_p = _unary("cbrt", FLOAT, wide(np.cbrt), "cbrt")
+erf_p = _unary("erf", FLOAT, wide(special.erf), "chlo.erf")
+erfc_p = _unary("erfc", FLOAT, wide(special.erfc), "chlo.erfc")
+erf_inv_p = _unary("erf_inv", FLOAT, wide(special.erf_inv), "chlo.erf_inv")
+lgamma_p = _unary("lgamma", FLOAT, wide(special.lgamma), "chlo.lgamma")
+digamma_p = _unary("digamma", FLOAT, wide(special.digamma), "chlo.digamma")
+bessel_i1e_p = _unary("bessel_i1e", FLOAT, wide(special.bessel_i1e), "chlo.bessel_i1e")
+
+# unary, float or complex
+exp_p = _unary("exp", INEXACT, wide(np.exp), "exponential")
+exp2_p = _unary("exp2", INEXACT, wide(lambda x: np.power(2.0, x)), "exponential")
+expm1_p = _unary("expm1", INEXACT, wide(np.expm1), "exponential_minus_one")
+log_p = _unary("log", INEXACT, wide(np.log), "log")
+log1p_p = _unary("log1p", INEXACT, wide(np.log1p), "log_plus_one")
+sin_p = _unary("sin", INEXACT, wide(np.sin), "sine")
+cos_p = _unary("cos", INEXACT, wide(np.cos), "cosine")
+tan_p = _unary("tan", INEXACT, wide(np.tan), "tan")
+asin_p = _unary("asin", INEXACT, wide(np.arcsin), "chlo.asin")
+acos_p = _unary("acos", INEXACT, wide(np.arccos), "chlo.acos")
+atan_p = _unary("atan", INEXACT, wide(np.arctan), "chlo.atan")
+sinh_p = _unary("sinh", INEXACT, wide(np.sinh), "chlo.sinh")
+cosh_p = _unary("cosh", INEXACT, wide(np.cosh), "chlo.cosh")
+tanh_p = _unary("tanh", INEXACT, wide(np.tanh), "tanh")
+asinh_p = _unary("asinh", INEXACT, wide(np.arcsinh), "chlo.asinh")
+acosh_p = _unary("acosh", INEXACT, wide(np.arccosh), "chlo.acosh")
+atanh_p = _unary("atanh", INEXACT, wide(np.arctanh), "chlo.atanh")
+sqrt_p = _unary("sqrt", INEXACT, wide(np.sqrt), "sqrt")
+rsqrt_p = _unary("rsqrt", INEXACT, wide(lambda x: 1 / np.sqrt(x)), "rsqrt")
+logistic_p = _unary("logistic", INEXACT, wide(lambda x: 1 / (1 + np.exp(-x))), "logistic")
+
+# complex numbers and their parts
+real_p = _op("real", _part("real", COMPLEX), lambda x: np.array(x.real), "real", linear_in=(0,))
+imag_p = _op("imag", _part("imag", COMPLEX), lambda x: np.array(x.imag), "imag", linear_in=(0,))
+conj_p = _unary("conj", COMPLEX, lambda x: np.asarray(np.conj(x)), "negate", linear_in=(0,))
+complex_p = _op("complex", _complex_infer, quiet(
+    lambda x, y: (x + np.zeros_like(y) + 1j * (np.zeros_like(x) + y)).astype(dtypes.complex_of(x.dtype))),
+    "complex", linear_in=(0, 1))
+
+# unary, bits
+not_p = _unary("not", BITS, lambda x: np.asarray(np.invert(x)), "not")
+population_count_p = _unary("population_count", INTEGER, quiet(special.bit_counts), "popcnt")
+clz_p = _unary("clz", INTEGER, quiet(special.leading_zeros), "count_leading_zeros")
+
+# change of dtype
+convert_element_type_p = _op("convert_element_type", _convert_infer, quiet(special.convert), "convert", linear_in=(0,),
+                             params=("new_dtype", "weak_type"))
+bitcast_convert_type_p = _op("bitcast_convert_type", _bitcast_infer, special.bitcast, "bitcast_convert",
+                             params=("new_dtype",), elementwise=False)
+
+# n-ary, arithmetic; add and mul of truth values are "or" and "and"
+add_p = _binary("add", ANY, quiet(np.add), "add", linear_in=(0, 1))
+sub_p = _binary("sub", NUMBER, quiet(np.subtract), "subtract", linear_in=(0, 1))
+mul_p = _binary("mul", ANY, quiet(np.multiply), "multiply", bilinear_in=(0, 1))
+div_p = _binary("div", NUMBER, quiet(special.div), "divide")
+rem_p = _binary("rem", REAL, quiet(special.rem), "remainder")
+pow_p = _op("pow", _pow_infer, quiet(special.power), "power")
+max_p = _binary("max", ANY, quiet(np.maximum), "maximum")
+min_p = _binary("min", ANY, quiet(np.minimum), "minimum")
+atan2_p = _binary("atan2", FLOAT, wide(np.arctan2), "atan2")
+nextafter_p = _binary("nextafter", FLOAT, quiet(np.nextafter), "chlo.next_after")
+polygamma_p = _binary("polygamma", FLOAT, wide(special.polygamma), "chlo.polygamma")
+zeta_p = _binary("zeta", FLOAT, wide(special.zeta), "chlo.zeta")
+
+# n-ary, bits
+and_p = _binary("and", BITS, quiet(np.bitwise_and), "and")
+or_p = _binary("or", BITS, quiet(np.bitwise_or), "or")
+xor_p = _binary("xor", BITS, quiet(np.bitwise_xor), "xor")
+shift_left_p = _binary("shift_left", INTEGER, quiet(partial(special.shift, np.left_shift, True)), "shift_left")
+shift_right_logical_p = _binary("shift_right_logical", INTEGER, quiet(partial(special.shift, np.right_shift, True)),
+                                "shift_right_logical")
+shift_right_arithmetic_p = _binary("shift_right_arithmetic", INTEGER,
+                                   quiet(partial(special.shift, np.right_shift, False)), "shift_right_arithmetic")
+
+# comparisons; NaN is unequal to everything
+eq_p = _compare("eq", ANY, np.equal)
+ne_p = _compare("ne", ANY, np.not_equal)
+lt_p = _compare("lt", ORDERED, np.less)
+le_p = _compare("le", ORDERED, np.less_equal)
+gt_p = _compare("gt", ORDERED, np.greater)
+ge_p = _compare("ge", ORDERED, np.greater_equal)
+
+# choices
+select_p = _op("select", _select_infer, lambda pred, t, f: np.where(pred, t, f), "select", linear_in=(1, 2))
+clamp_p = _op("clamp", _clamp_infer, quiet(lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi)), "clamp")

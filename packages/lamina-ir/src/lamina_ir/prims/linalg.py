@@ -1,0 +1,123 @@
+"""`dot_general`: sums of products over any axes of two arrays, with batch axes; and its `Precision`."""
+from __future__ import annotations
+
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..avals import ShapedArray, shaped
+from ..errors import DTypeError, ShapeError
+from ..primitive import Primitive
+
+__all__ = ["DotDimensionNumbers", "Precision", "as_precision", "dot_general_p"]
+
+# ((lhs contracting, rhs contracting), (lhs batch, rhs batch))
+DotDimensionNumbers = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+class Precision(Enum):
+    """How exactly an accelerator multiplies: its fastest way, a middle way, or the full dtype. CPUs always do the last.
+
+    >>> Precision.HIGHEST
+    Precision.HIGHEST
+    """
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+    def __repr__(self) -> str:
+        return "Precision." + self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_PRECISIONS = {None: None, "default": Precision.DEFAULT, "fastest": Precision.DEFAULT, "bfloat16": Precision.DEFAULT,
+               "high": Precision.HIGH, "bfloat16_3x": Precision.HIGH, "tensorfloat32": Precision.HIGH,
+               "highest": Precision.HIGHEST, "float32": Precision.HIGHEST}
+_PRECISIONS.update({p: p for p in Precision})
+
+
+def as_precision(spec: Any) -> tuple[Precision, Precision] | None:
+    """The param `precision` of `dot_general` for None, a `Precision`, its name, or a pair of those.
+
+    >>> as_precision("high")
+    (Precision.HIGH, Precision.HIGH)
+    """
+    if spec is None:
+        return None
+    try:
+        if isinstance(spec, (tuple, list)) and len(spec) == 2:
+            lhs, rhs = (_PRECISIONS[s.lower() if isinstance(s, str) else s] for s in spec)
+            return None if lhs is None and rhs is None else (lhs or Precision.DEFAULT, rhs or Precision.DEFAULT)
+        one = _PRECISIONS[spec.lower() if isinstance(spec, str) else spec]
+        return None if one is None else (one, one)
+    except (KeyError, TypeError):
+        names = ", ".join(repr(k) for k in _PRECISIONS if isinstance(k, str))
+        raise ValueError(f"dot_general: precision must be None, a lax.Precision, one of {names}, or a pair of those; "
+                         f"got {spec!r}") from None
+
+
+def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes that are neither contracted nor batch axes, in order."""
+    return tuple([a for a in range(ndim) if a not in contract and a not in batch])
+
+
+@lru_cache(maxsize=4096)
+def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers: DotDimensionNumbers, precision: Any,
+                       preferred_element_type: np.dtype | None) -> ShapedArray:
+    (lc, rc), (lb, rb) = dimension_numbers
+    ls, rs = lhs.shape, rhs.shape
+    got = f"got lhs {lhs.long()}, rhs {rhs.long()}, dimension_numbers {dimension_numbers}"
+    if len(lb) != len(rb):
+        raise ShapeError(f"dot_general: both operands need as many batch axes; {got} [StableHLO dot_general C1]")
+    if len(lc) != len(rc):
+        raise ShapeError(f"dot_general: both operands need as many contracted axes; {got} [StableHLO dot_general C2]")
+    for used, ndim, rule in ((lb + lc, len(ls), "C3, C5"), (rb + rc, len(rs), "C4, C6")):
+        if len(set(used)) != len(used) or any(not 0 <= a < ndim for a in used):
+            raise ShapeError(f"dot_general: batch and contracted axes must be distinct axes of their operand; {got} "
+                             f"[StableHLO dot_general {rule}]")
+    for word, rule, lhs_axes, rhs_axes in (("batch", "C9", lb, rb), ("contracted", "C10", lc, rc)):
+        for a, b in zip(lhs_axes, rhs_axes, strict=True):
+            if ls[a] != rs[b]:
+                raise ShapeError(f"dot_general: {word} axes must have equal length; got lhs {lhs.long()} axis {a} "
+                                 f"({ls[a]}), rhs {rhs.long()} axis {b} ({rs[b]}) [StableHLO dot_general {rule}]")
+    if lhs.dtype != rhs.dtype and preferred_element_type is None:
+        raise DTypeError(f"dot_general: operands must have one dtype, or preferred_element_type must be given; got "
+                         f"lhs {lhs.long()}, rhs {rhs.long()} [StableHLO dot_general C13]")
+    dtype = lhs.dtype if preferred_element_type is None else preferred_element_type
+    if dtypes.is_inexact(lhs.dtype) and not dtypes.is_inexact(dtype):
+        raise DTypeError(f"dot_general: preferred_element_type must be able to hold the products; got {dtype.name} for "
+                         f"lhs {lhs.long()}")
+    shape = tuple([ls[a] for a in lb] + [ls[a] for a in free_axes(len(ls), lc, lb)]
+                  + [rs[a] for a in free_axes(len(rs), rc, rb)])
+    return shaped(shape, dtype, lhs.weak_type and rhs.weak_type and preferred_element_type is None)
+
+
+def _dot_general(x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
+                 preferred_element_type: np.dtype | None) -> Any:
+    (lc, rc), (lb, rb) = dimension_numbers
+    out = x.dtype if preferred_element_type is None else preferred_element_type
+    wide = _wide(x.dtype, y.dtype, out)
+    lf, rf = free_axes(x.ndim, lc, lb), free_axes(y.ndim, rc, rb)
+    batch, m, n = [x.shape[a] for a in lb], [x.shape[a] for a in lf], [y.shape[a] for a in rf]
+    k = int(np.prod([x.shape[a] for a in lc], dtype=int))
+    a = x.transpose(lb + lf + lc).astype(wide).reshape((*batch, int(np.prod(m, dtype=int)), k))
+    b = y.transpose(rb + rc + rf).astype(wide).reshape((*batch, k, int(np.prod(n, dtype=int))))
+    return np.matmul(a, b).astype(out).reshape((*batch, *m, *n))
+
+
+def _wide(x: np.dtype, y: np.dtype, out: np.dtype) -> np.dtype:
+    """The dtype NumPy multiplies and adds in: the result's, and at least float32 for floats."""
+    if not dtypes.is_float(out):
+        return out
+    return np.dtype("float64") if np.dtype("float64") in (x, y, out) else np.dtype("float32")
+
+
+dot_general_p = Primitive("dot_general", params=("dimension_numbers", "precision", "preferred_element_type"),
+                          family="linalg", infer=_dot_general_infer, numpy=_dot_general, bilinear_in=(0, 1),
+                          spec="dot_general")

@@ -1,0 +1,219 @@
+"""Programs as text: `{ lambda ; a:f32[8,3]. let b:f32[8,3] = sin a in (b,) }`. `parser.parse` reads it back.
+
+Names are given in the order in which variables appear in the text, one sequence for the program and all programs in
+its params. A program of one equation, and an equation's params, stay on one line if the whole fits in 80 columns. The
+grammar is in docs/program-text.md.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .avals import ShapedArray
+from .params import plain_text
+from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+
+__all__ = ["eqn_text", "jaxpr_text", "literal_text"]
+
+WIDTH = 80
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_RESERVED = frozenset(["in", "let", "lambda", "inf", "nan"])  # what would read as something else
+
+
+def _name_sequence() -> Iterable[str]:
+    yield from _LETTERS
+    stems = list(_LETTERS)
+    while True:
+        longer = [stem + letter for stem in stems for letter in _LETTERS]
+        yield from (name for name in longer if name not in _RESERVED)
+        stems = longer
+
+
+def literal_text(literal: Literal) -> str:
+    """`2.0` for a literal's value; its type comes from the aval."""
+    d = literal.aval.dtype
+    if d.kind == "b":
+        return "True" if literal.val else "False"
+    if d.kind in "iu":
+        return str(int(literal.val))
+    if d.kind == "V" and d.names:
+        return "0"
+    if d.itemsize == 8 and d.kind == "f":
+        return repr(float(literal.val))
+    return str(np.asarray(literal.val).astype(d)[()])
+
+
+class _Printer:
+    def __init__(self, weak: bool) -> None:
+        self.weak = weak
+        self.names: dict[Var, str] = {}
+        self.fresh = iter(_name_sequence())
+        self.types: dict[ShapedArray, str] = {}
+
+    def type_of(self, aval: ShapedArray) -> str:
+        text = self.types.get(aval)
+        if text is None:
+            text = self.types[aval] = ("~" if self.weak and aval.weak_type else "") + aval.short()
+        return text
+
+    # naming: one walk in the order of the text, before anything is written
+    def name_program(self, jaxpr: Jaxpr) -> None:
+        names, fresh = self.names, self.fresh
+        for v in jaxpr.constvars:
+            if v not in names:
+                names[v] = next(fresh)
+        for v in jaxpr.invars:
+            if v not in names:
+                names[v] = next(fresh)
+        for e in jaxpr.eqns:
+            self.name_eqn(e)
+
+    def name_eqn(self, e: Eqn) -> None:
+        names, fresh = self.names, self.fresh
+        for v in e.outvars:
+            if type(v) is Var and v not in names:
+                names[v] = next(fresh)
+        if e.primitive.subprograms:
+            for _, value in self.shown_params(e):
+                for sub in _programs(value):
+                    self.name_program(sub)
+
+    def shown_params(self, e: Eqn) -> list[tuple[str, Any]]:
+        p, params = e.primitive, e.params
+        order = [n for n in p.params if n in params]
+        if len(order) != len(params):
+            order += [n for n in params if n not in p.params]
+        defaults = p.defaults
+        if not defaults:
+            return [(n, params[n]) for n in order]
+        return [(n, params[n]) for n in order if not (n in defaults and _same(params[n], defaults[n]))]
+
+    def binder(self, v: Var) -> str:
+        return f"{'_' if type(v) is DropVar else self.names[v]}:{self.type_of(v.aval)}"
+
+    def atom(self, a: Any) -> str:
+        if type(a) is Literal:
+            return f"{literal_text(a)}:{self.type_of(a.aval)}"
+        name = self.names.get(a)
+        if name is None:
+            name = self.names[a] = next(self.fresh)
+        return name
+
+    def head(self, jaxpr: Jaxpr) -> str:
+        consts = "".join([f"{self.binder(v)} " for v in jaxpr.constvars])
+        return f"{{ lambda {consts}; {' '.join([self.binder(v) for v in jaxpr.invars])}. let"
+
+    def tail(self, jaxpr: Jaxpr) -> str:
+        outs = [self.atom(a) for a in jaxpr.outvars]
+        return f"in ({outs[0]},) }}" if len(outs) == 1 else f"in ({', '.join(outs)}) }}"
+
+    # one line, or None when it cannot be or is longer than `room`
+    def flat_program(self, jaxpr: Jaxpr, room: int) -> str | None:
+        if not jaxpr.eqns:
+            return f"{self.head(jaxpr)}  {self.tail(jaxpr)}"
+        if len(jaxpr.eqns) > 1 or 6 * len(jaxpr.invars) > room:
+            return None
+        eqn = self.flat_eqn(jaxpr.eqns[0], room)
+        if eqn is None:
+            return None
+        text = f"{self.head(jaxpr)} {eqn} {self.tail(jaxpr)}"
+        return text if len(text) <= room else None
+
+    def flat_value(self, value: Any, room: int) -> str | None:
+        if isinstance(value, ClosedJaxpr):
+            value = value.jaxpr
+        if isinstance(value, Jaxpr):
+            return self.flat_program(value, room)
+        if _programs(value):
+            return None
+        return plain_text(value)
+
+    def flat_eqn(self, e: Eqn, room: int) -> str | None:
+        texts = []
+        for name, value in self.shown_params(e) if e.params else ():
+            text = self.flat_value(value, room) if e.primitive.subprograms else plain_text(value)
+            if text is None or len(text) > room:
+                return None
+            texts.append(f"{name}={text}")
+        text = f"{self.left(e)}{'[' + ' '.join(texts) + ']' if texts else ''}{self.right(e)}"
+        return text if len(text) <= room or not texts else None
+
+    def left(self, e: Eqn) -> str:
+        return f"{' '.join([self.binder(v) for v in e.outvars])} = {e.primitive.name}".lstrip()
+
+    def right(self, e: Eqn) -> str:
+        return "".join([" " + self.atom(a) for a in e.invars])
+
+    # many lines
+    def write_program(self, jaxpr: Jaxpr, before: str, indent: int, out: list[str], after: str = "") -> None:
+        flat = self.flat_program(jaxpr, WIDTH - indent - len(before))
+        if flat is not None:
+            out.append(f"{' ' * indent}{before}{flat}{after}")
+            return
+        out.append(f"{' ' * indent}{before}{self.head(jaxpr)}")
+        for e in jaxpr.eqns:
+            self.write_eqn(e, indent + 4, out)
+        out.append(f"{' ' * (indent + 2)}{self.tail(jaxpr)}{after}")
+
+    def write_eqn(self, e: Eqn, indent: int, out: list[str]) -> None:
+        flat = self.flat_eqn(e, WIDTH - indent)
+        if flat is not None:
+            out.append(" " * indent + flat)
+            return
+        out.append(f"{' ' * indent}{self.left(e)}[")
+        for name, value in self.shown_params(e):
+            programs = _programs(value)
+            if not programs:
+                out.append(f"{' ' * (indent + 2)}{name}={plain_text(value)}")
+            elif isinstance(value, (tuple, list)):
+                out.append(f"{' ' * (indent + 2)}{name}=(")
+                for sub in programs:
+                    self.write_program(sub, "", indent + 4, out, after=",")
+                out.append(f"{' ' * (indent + 2)})")
+            else:
+                self.write_program(programs[0], f"{name}=", indent + 2, out)
+        out.append(f"{' ' * indent}]{self.right(e)}")
+
+
+def _programs(value: Any) -> list[Jaxpr]:
+    if isinstance(value, ClosedJaxpr):
+        return [value.jaxpr]
+    if isinstance(value, Jaxpr):
+        return [value]
+    if isinstance(value, (tuple, list)) and value and isinstance(value[0], (ClosedJaxpr, Jaxpr)):
+        return [v.jaxpr if isinstance(v, ClosedJaxpr) else v for v in value]
+    return []
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and a == b)
+
+
+def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> str:
+    """The text of a program.
+
+    Args:
+      jaxpr: the program; constants of a `ClosedJaxpr` are named, their values are not shown.
+      weak: mark weak types with `~`, as in `a:~f32[]`, so that parsing gives exactly the same types.
+    """
+    printer = _Printer(weak)
+    if isinstance(jaxpr, ClosedJaxpr):
+        jaxpr = jaxpr.jaxpr
+    printer.name_program(jaxpr)
+    out: list[str] = []
+    printer.write_program(jaxpr, "", 0, out)
+    return "\n".join(out)
+
+
+def eqn_text(eqn: Eqn, *, weak: bool = False) -> str:
+    """The text of one equation, its variables named from `a`, operands first."""
+    printer = _Printer(weak)
+    for a in eqn.invars:
+        if isinstance(a, Var) and a not in printer.names:
+            printer.names[a] = next(printer.fresh)
+    printer.name_eqn(eqn)
+    out: list[str] = []
+    printer.write_eqn(eqn, 0, out)
+    return "\n".join(out)

@@ -1,0 +1,217 @@
+"""Programs: `Jaxpr` (variables, equations, results) and `ClosedJaxpr` (a Jaxpr with its constants).
+
+A program is a straight list of equations in single-assignment form. Variables are objects; their names exist only in
+print. Nested programs sit in equation params as `ClosedJaxpr` (see `Primitive.subprograms`).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .avals import ShapedArray
+from .primitive import Primitive
+
+__all__ = ["Atom", "ClosedJaxpr", "DropVar", "Eqn", "Jaxpr", "Literal", "Source", "Var", "axis_names_of", "eqn_axis_names",
+           "eqn_effectful", "subprograms"]
+
+
+class Var:
+    """A variable, told apart by identity."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var({self.aval.short()})"
+
+
+class DropVar(Var):
+    """A result nobody reads; printed `_`."""
+
+    __slots__ = ()
+
+
+class Literal:
+    """A scalar written into the program. `val` is a Python or NumPy scalar or 0-d array; `aval` gives its type."""
+
+    __slots__ = ("val", "aval")
+
+    def __init__(self, val: Any, aval: ShapedArray) -> None:
+        self.val = val
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Literal({self.val!r}, {self.aval.short()})"
+
+
+Atom = Var | Literal
+
+
+class Source:
+    """Where an equation came from: a code object and an instruction offset, turned into file and line on demand."""
+
+    __slots__ = ("code", "lasti", "scope")
+
+    def __init__(self, code: Any, lasti: int, scope: str = "") -> None:
+        self.code = code
+        self.lasti = lasti
+        self.scope = scope
+
+    @property
+    def file(self) -> str:
+        return self.code.co_filename
+
+    @property
+    def line(self) -> int:
+        for start, end, line in self.code.co_lines():
+            if start <= self.lasti < end and line is not None:
+                return line
+        return self.code.co_firstlineno
+
+    def __repr__(self) -> str:
+        return f"{self.file}:{self.line} ({self.code.co_name})"
+
+
+class Eqn:
+    """`outvars = primitive[params] invars`."""
+
+    __slots__ = ("primitive", "invars", "outvars", "params", "source")
+
+    def __init__(self, primitive: Primitive, invars: Sequence[Atom], outvars: Sequence[Var], params: dict[str, Any],
+                 source: Source | None = None) -> None:
+        self.primitive = primitive
+        self.invars = invars
+        self.outvars = outvars
+        self.params = params
+        self.source = source
+
+    def replace(self, **changes: Any) -> Eqn:
+        """A copy with some fields changed."""
+        fields = {name: getattr(self, name) for name in Eqn.__slots__}
+        fields.update(changes)
+        return Eqn(**fields)
+
+    def __repr__(self) -> str:
+        from .printer import eqn_text
+        return eqn_text(self)
+
+
+class Jaxpr:
+    """A program with free constants.
+
+    Args:
+      constvars: variables bound to constants.
+      invars: variables bound to arguments.
+      eqns: equations in order; each variable is bound once, before it is read.
+      outvars: results: variables or literals.
+      axis_names: names of mapped axes that collectives inside refer to and that are not bound inside.
+      effectful: whether an equation has a meaning beyond its results.
+    """
+
+    __slots__ = ("constvars", "invars", "eqns", "outvars", "axis_names", "effectful", "__weakref__")
+
+    def __init__(self, constvars: Sequence[Var], invars: Sequence[Var], eqns: Sequence[Eqn], outvars: Sequence[Atom],
+                 axis_names: frozenset[Any] | None = None, effectful: bool | None = None) -> None:
+        self.constvars = list(constvars)
+        self.invars = list(invars)
+        self.eqns = list(eqns)
+        self.outvars = list(outvars)
+        self.axis_names = free_axis_names(self.eqns) if axis_names is None else axis_names
+        self.effectful = any(eqn_effectful(e) for e in self.eqns) if effectful is None else effectful
+
+    @property
+    def in_avals(self) -> list[ShapedArray]:
+        return [v.aval for v in self.invars]
+
+    @property
+    def out_avals(self) -> list[ShapedArray]:
+        return [v.aval for v in self.outvars]
+
+    def __repr__(self) -> str:
+        from .printer import jaxpr_text
+        return jaxpr_text(self)
+
+    __str__ = __repr__
+
+
+class ClosedJaxpr:
+    """A `Jaxpr` together with the values of its constvars. Told apart by identity; see `check.alpha_equal`."""
+
+    __slots__ = ("jaxpr", "consts", "_memo", "__weakref__")
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
+        if len(jaxpr.constvars) != len(consts):
+            raise ValueError(f"ClosedJaxpr: the program has {len(jaxpr.constvars)} constvars; got {len(consts)} consts")
+        self.jaxpr = jaxpr
+        self.consts = list(consts)
+        self._memo: dict[Any, Any] | None = None
+
+    in_avals = property(lambda self: self.jaxpr.in_avals)
+    out_avals = property(lambda self: self.jaxpr.out_avals)
+    eqns = property(lambda self: self.jaxpr.eqns)
+    literals = property(lambda self: self.consts)
+
+    def memo(self, key: Any, make: Any) -> Any:
+        """`make()`, remembered with this program: derived programs (its jvp, its transpose) live as long as it does."""
+        if self._memo is None:
+            self._memo = {}
+        try:
+            return self._memo[key]
+        except KeyError:
+            if len(self._memo) > 256:
+                self._memo.clear()
+            value = self._memo[key] = make()
+            return value
+
+    def __repr__(self) -> str:
+        from .printer import jaxpr_text
+        return jaxpr_text(self.jaxpr)
+
+    __str__ = __repr__
+
+
+def subprograms(eqn: Eqn) -> list[ClosedJaxpr]:
+    """The programs nested in an equation's params."""
+    return _nested(eqn.primitive, eqn.params)
+
+
+def _nested(p: Primitive, params: dict[str, Any]) -> list[ClosedJaxpr]:
+    found = []
+    for name in p.subprograms:
+        value = params[name]
+        found.extend([value] if isinstance(value, ClosedJaxpr) else value or ())
+    return found
+
+
+def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
+    """Mapped axes an op refers to: its own axis params, and what its nested programs leave free."""
+    names: set[Any] = set()
+    for param in p.axis_params:
+        value = params[param]
+        names.update(n for n in (value if isinstance(value, tuple) else (value,)) if not isinstance(n, int))
+    if p.subprograms:
+        for sub in _nested(p, params):
+            names.update(sub.jaxpr.axis_names)
+        if "axis_name" in params and not p.axis_params:  # a map: it binds the name
+            names.discard(params["axis_name"])
+    return frozenset(names)
+
+
+def eqn_axis_names(eqn: Eqn) -> frozenset[Any]:
+    """Mapped axes an equation refers to."""
+    return axis_names_of(eqn.primitive, eqn.params)
+
+
+def free_axis_names(eqns: Sequence[Eqn]) -> frozenset[Any]:
+    names: set[Any] = set()
+    for e in eqns:
+        if e.primitive.axis_params or e.primitive.subprograms:
+            names |= eqn_axis_names(e)
+    return frozenset(names)
+
+
+def eqn_effectful(eqn: Eqn) -> bool:
+    p = eqn.primitive
+    return p.effectful or bool(p.subprograms and any(s.jaxpr.effectful for s in subprograms(eqn)))

@@ -1,0 +1,282 @@
+"""Programs to programs: walk, rewrite, drop dead code, inline calls, share common subexpressions, substitute.
+
+Nothing is changed in place. Long programs are handled in loops; only nesting depth recurses.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .primitive import Primitive
+from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
+
+__all__ = ["cse", "dce", "dce_rules", "inline_calls", "rewrite", "substitute", "walk"]
+
+Program = Jaxpr | ClosedJaxpr
+
+
+def _open(program: Program) -> Jaxpr:
+    return program.jaxpr if isinstance(program, ClosedJaxpr) else program
+
+
+def _close(program: Program, jaxpr: Jaxpr) -> Any:
+    return ClosedJaxpr(jaxpr, program.consts) if isinstance(program, ClosedJaxpr) else jaxpr
+
+
+def walk(program: Program) -> Iterator[Eqn]:
+    """Every equation in the order of the text, those of nested programs right after the one they are nested in.
+
+    >>> from lamina_ir import parse
+    >>> [e.primitive.name for e in walk(parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = neg b in (c,) }"))]
+    ['sin', 'neg']
+    """
+    todo = [iter(_open(program).eqns)]
+    while todo:
+        for e in todo[-1]:
+            yield e
+            if e.primitive.subprograms:
+                subs = subprograms(e)
+                todo.extend(iter(_open(s).eqns) for s in reversed(subs))
+                break
+        else:
+            todo.pop()
+
+
+def _map_subprograms(e: Eqn, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
+    if not e.primitive.subprograms:
+        return e
+    params = dict(e.params)
+    for name in e.primitive.subprograms:
+        value = params[name]
+        if isinstance(value, ClosedJaxpr):
+            params[name] = f(value)
+        elif value is not None:
+            params[name] = tuple(f(v) for v in value)
+    if all(params[n] is e.params[n] for n in params):
+        return e
+    return Eqn(e.primitive, e.invars, e.outvars, params, e.source)
+
+
+def _remember(f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[[ClosedJaxpr], ClosedJaxpr]:
+    """A nested program that stands in many places stays one object."""
+    seen: dict[int, tuple[ClosedJaxpr, ClosedJaxpr]] = {}
+
+    def once(program: ClosedJaxpr) -> ClosedJaxpr:
+        if id(program) not in seen:
+            seen[id(program)] = program, f(program)
+        return seen[id(program)][1]
+    return once
+
+
+def _read(env: Mapping[Var, Atom], a: Any) -> Any:
+    """What stands for `a` after all replacements."""
+    while a in env:
+        a = env[a]
+    return a
+
+
+def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
+    """The program with variables replaced where they are read.
+
+    Args:
+      program: where to replace.
+      env: variable -> variable or literal; chains are followed.
+    """
+    jaxpr = _open(program)
+    eqns = [Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source) for e in jaxpr.eqns]
+    return _close(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars],
+                                 jaxpr.axis_names, jaxpr.effectful))
+
+
+def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool = True) -> Any:
+    """The program with equations replaced.
+
+    Args:
+      program: where to replace.
+      fn: equation -> None (keep it), a list of equations that bind the same outvars, or `(equations, atoms)` where the
+        atoms take the place of the outvars. Its operands are already replaced ones.
+      nested: whether to rewrite nested programs too (before the equation they are in).
+
+    >>> from lamina_ir import parse
+    >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = copy a c:f32[] = sin b in (c,) }")
+    >>> rewrite(program, lambda e: ([], e.invars) if e.primitive.name == "copy" else None)
+    { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
+    """
+    inner = _remember(lambda sub: rewrite(sub, fn))
+    jaxpr = _open(program)
+    env: dict[Any, Any] = {}
+    eqns: list[Eqn] = []
+    for e in jaxpr.eqns:
+        if nested:
+            e = _map_subprograms(e, inner)
+        if env:
+            e = Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source)
+        new = fn(e)
+        if new is None:
+            eqns.append(e)
+        elif isinstance(new, tuple):
+            more, atoms = new
+            eqns.extend(more)
+            env.update((v, a) for v, a in zip(e.outvars, atoms, strict=True) if v is not a)
+        else:
+            eqns.extend(new)
+    return _close(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars]))
+
+
+# --- dead code ----------------------------------------------------------------------------------------------------
+# prim -> rule(eqn, which outvars are used) -> (narrower equation); only asked when some but not all are used or the
+# nested program may have dead code of its own.
+dce_rules: dict[Primitive, Callable[[Eqn, list[bool]], Eqn]] = {}
+
+
+def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
+        instantiate: bool | Sequence[bool] = False) -> tuple[Any, list[bool]]:
+    """Only what the used results need.
+
+    Args:
+      program: a program. Of a `ClosedJaxpr`, constants nobody needs go too.
+      used_outputs: for each result, whether it is used; default: all.
+      instantiate: inputs to keep although they are not needed: all, or one flag per input.
+    Returns:
+      The program with only the used results and needed inputs, and for each input whether it was kept.
+      Equations with effects stay.
+
+    >>> from lamina_ir import parse
+    >>> dce(parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = cos b in (c, d) }"), [True, False])
+    ({ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }, [True, False])
+    """
+    jaxpr = _open(program)
+    used = [True] * len(jaxpr.outvars) if used_outputs is None else list(used_outputs)
+    if len(used) != len(jaxpr.outvars):
+        raise ValueError(f"dce: used_outputs must have {len(jaxpr.outvars)} entries, one per result; got {len(used)}")
+    outs = [a for a, u in zip(jaxpr.outvars, used) if u]
+    live: set[Any] = {a for a in outs if isinstance(a, Var)}
+    eqns: list[Eqn] = []
+    for e in reversed(jaxpr.eqns):
+        flags = [v in live for v in e.outvars]
+        if not any(flags) and not eqn_effectful(e):
+            continue
+        rule = dce_rules.get(e.primitive)
+        if rule is not None and not eqn_effectful(e):
+            e = rule(e, flags)
+        elif not all(flags):
+            outvars = [v if u or isinstance(v, DropVar) else DropVar(v.aval) for v, u in zip(e.outvars, flags)]
+            e = Eqn(e.primitive, e.invars, outvars, e.params, e.source)
+        eqns.append(e)
+        live.update(a for a in e.invars if isinstance(a, Var))
+    eqns.reverse()
+    keep = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
+    used_inputs = [v in live or k for v, k in zip(jaxpr.invars, keep)]
+    invars = [v for v, u in zip(jaxpr.invars, used_inputs) if u]
+    if not isinstance(program, ClosedJaxpr):
+        return Jaxpr(jaxpr.constvars, invars, eqns, outs), used_inputs
+    kept = [(v, c) for v, c in zip(jaxpr.constvars, program.consts) if v in live]
+    return ClosedJaxpr(Jaxpr([v for v, _ in kept], invars, eqns, outs), [c for _, c in kept]), used_inputs
+
+
+def _dce_call(e: Eqn, used: list[bool]) -> Eqn:
+    body = e.params["call_jaxpr"]
+    small, used_in = body.memo(("dce", tuple(used)), lambda: dce(body, used))
+    params = {**e.params, "call_jaxpr": small}
+
+    def pick(name: str, flags: list[bool]) -> None:
+        if params.get(name):
+            params[name] = tuple(v for v, u in zip(params[name], flags) if u)
+
+    pick("donated_invars", used_in)
+    if e.primitive.name == "xla_pmap":
+        pick("in_axes", used_in)
+        pick("global_arg_shapes", used_in)
+        pick("out_axes", used)
+    return Eqn(e.primitive, [a for a, u in zip(e.invars, used_in) if u], [v for v, u in zip(e.outvars, used) if u],
+               params, e.source)
+
+
+# --- calls and common subexpressions ------------------------------------------------------------------------------
+def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: True) -> ClosedJaxpr:
+    """The program with the bodies of its `xla_call` equations in their place, at every depth.
+
+    Args:
+      program: where to inline. Constants of inlined programs become its own.
+      which: says of an `xla_call` equation whether to inline it.
+    """
+    constvars, consts = list(program.jaxpr.constvars), list(program.consts)
+    eqns: list[Eqn] = []
+    other = _remember(lambda sub: inline_calls(sub, which))
+    shared: dict[int, tuple[ClosedJaxpr, list[Var]]] = {}
+
+    def emit(body: Jaxpr, env: dict[Any, Any]) -> list[Atom]:
+        for e in body.eqns:
+            invars = [a if type(a) is Literal else env.get(a, a) for a in e.invars]
+            if e.primitive.name == "xla_call" and which(e):
+                sub = e.params["call_jaxpr"]
+                if id(sub) not in shared:
+                    shared[id(sub)] = sub, [Var(v.aval) for v in sub.jaxpr.constvars]
+                    constvars.extend(shared[id(sub)][1])
+                    consts.extend(sub.consts)
+                inner = dict(zip(sub.jaxpr.constvars, shared[id(sub)][1]))
+                inner.update(zip(sub.jaxpr.invars, invars))
+                env.update(zip(e.outvars, emit(sub.jaxpr, inner)))
+                continue
+            outvars = [type(v)(v.aval) for v in e.outvars]
+            env.update(zip(e.outvars, outvars))
+            e = _map_subprograms(e, other)
+            eqns.append(Eqn(e.primitive, invars, outvars, e.params, e.source))
+        return [a if type(a) is Literal else env.get(a, a) for a in body.outvars]
+
+    outs = emit(program.jaxpr, {})
+    return ClosedJaxpr(Jaxpr(constvars, program.jaxpr.invars, eqns, outs), consts)
+
+
+def _key(a: Any) -> Any:
+    if type(a) is Literal:
+        return a.aval, np.asarray(a.val, a.aval.dtype).tobytes()
+    return a
+
+
+def cse(program: Program) -> Any:
+    """The program in which equal equations on equal operands are computed once. Equations with effects stay.
+
+    >>> from lamina_ir import parse
+    >>> cse(parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = sin a d:f32[] = add b c in (d,) }"))
+    { lambda ; a:f32[]. let
+        b:f32[] = sin a
+        c:f32[] = add b b
+      in (c,) }
+    """
+    seen: dict[Any, Eqn] = {}
+    inner = _remember(cse)
+    jaxpr = _open(program)
+    env: dict[Any, Any] = {}
+    eqns: list[Eqn] = []
+    for e in jaxpr.eqns:
+        e = _map_subprograms(e, inner)
+        invars = [a if type(a) is Literal else env.get(a, a) for a in e.invars]
+        first = None
+        if not eqn_effectful(e):
+            try:
+                key = (e.primitive, tuple(map(_key, invars)), tuple((k, type(v), v) for k, v in e.params.items()))
+                first = seen.get(key)
+            except TypeError:  # a param that cannot be hashed
+                key = None
+        else:
+            key = None
+        if first is not None and not any(isinstance(v, DropVar) for v in first.outvars):
+            env.update(zip(e.outvars, first.outvars))
+            continue
+        new = Eqn(e.primitive, invars, e.outvars, e.params, e.source)
+        if key is not None:
+            seen[key] = new
+        eqns.append(new)
+    outs = [a if type(a) is Literal else env.get(a, a) for a in jaxpr.outvars]
+    return _close(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, outs))
+
+
+def _define_calls() -> None:
+    from .prims import calls
+    dce_rules[calls.xla_call_p] = dce_rules[calls.xla_pmap_p] = _dce_call
+
+
+_define_calls()

@@ -1,0 +1,264 @@
+"""`dumps` and `loads`: programs as bytes. The format is described in docs/saved-programs.md.
+
+A file holds names, numbers and raw array bytes. Loading looks primitives and param types up by name and imports,
+unpickles and runs nothing; what it gives back has passed `check`.
+"""
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import struct
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import dtypes
+from ._version import __version__
+from .avals import ShapedArray, shaped
+from .errors import ProgramError
+from .params import UnnamedAxis, field_values, type_named
+from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+
+__all__ = ["FORMAT", "dumps", "loads"]
+
+MAGIC = b"\x89LAMINA\n"
+FORMAT = 1
+_HEAD = struct.Struct("<8sII32sQQ")  # magic, format, reserved 0, sha256 of the rest, header bytes, buffer bytes
+_ALIGN = 16
+
+
+def _little(a: np.ndarray) -> bytes:
+    if sys.byteorder == "big" and a.dtype.itemsize > 1:
+        a = a.byteswap()
+    return a.tobytes()
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.avals: dict[ShapedArray, int] = {}
+        self.programs: list[Any] = []
+        self.numbers: dict[int, int] = {}
+        self.axes: dict[UnnamedAxis, int] = {}
+        self.alive: list[Any] = []  # keeps ids valid
+        self.buffers: list[list[Any]] = []
+        self.data = bytearray()
+
+    def aval(self, a: ShapedArray) -> int:
+        return self.avals.setdefault(a, len(self.avals))
+
+    def buffer(self, x: Any, dtype: np.dtype | None = None) -> int:
+        a = np.ascontiguousarray(np.asarray(x, dtype)).reshape(np.shape(x))
+        self.data += bytes(-len(self.data) % _ALIGN)
+        raw = _little(a)
+        self.buffers.append([dtypes.short_name(a.dtype), list(a.shape), len(self.data), len(raw)])
+        self.data += raw
+        return len(self.buffers) - 1
+
+    def program(self, closed: ClosedJaxpr) -> int:
+        number = self.numbers.get(id(closed))
+        if number is not None:
+            return number
+        jaxpr = closed.jaxpr
+        index: dict[Var, int] = {}
+        for v in (*jaxpr.constvars, *jaxpr.invars):
+            index[v] = len(index)
+        eqns = []
+        for e in jaxpr.eqns:
+            ins = [self.atom(a, index) for a in e.invars]
+            params = {k: self.value(v, e, k) for k, v in e.params.items()}
+            outs = []
+            for v in e.outvars:
+                if isinstance(v, DropVar):
+                    outs.append(-1 - self.aval(v.aval))
+                else:
+                    outs.append(self.aval(v.aval))
+                    index[v] = len(index)
+            eqns.append([e.primitive.name, ins, outs, params])
+        self.programs.append({
+            "constvars": [self.aval(v.aval) for v in jaxpr.constvars],
+            "consts": [self.buffer(c) for c in closed.consts], "invars": [self.aval(v.aval) for v in jaxpr.invars],
+            "eqns": eqns, "outvars": [self.atom(a, index) for a in jaxpr.outvars]})
+        self.alive.append(closed)
+        number = self.numbers[id(closed)] = len(self.programs) - 1
+        return number
+
+    def atom(self, a: Any, index: dict[Var, int]) -> Any:
+        if isinstance(a, Literal):
+            return [self.aval(a.aval), _little(np.asarray(a.val, a.aval.dtype)).hex()]
+        return index[a]
+
+    def value(self, v: Any, e: Eqn, key: str) -> Any:
+        kind = type(v)
+        if v is None or kind in (bool, int, str):
+            return v
+        if kind is float:
+            return v if v - v == 0 else {"float": repr(v)}
+        if kind is complex:
+            return {"complex": [repr(v.real), repr(v.imag)]}
+        if isinstance(v, ClosedJaxpr):
+            return {"program": self.program(v)}
+        if isinstance(v, np.dtype):
+            return {"dtype": dtypes.short_name(v)}
+        if isinstance(v, enum.Enum):
+            return {"enum": [kind.__name__, v.name]}
+        fields = field_values(v)
+        if fields is not None:
+            return {"record": [kind.__name__, {n: self.value(x, e, key) for n, x in fields}]}
+        if kind in (tuple, list, frozenset):
+            return {kind.__name__: [self.value(x, e, key) for x in v]}
+        if kind is dict:
+            return {"dict": [[self.value(a, e, key), self.value(b, e, key)] for a, b in v.items()]}
+        if isinstance(v, UnnamedAxis):
+            return {"axis": [self.axes.setdefault(v, len(self.axes)), repr(v)[6:-1]]}
+        if isinstance(v, (np.ndarray, np.generic)):
+            return {"array": self.buffer(v)}
+        raise ProgramError(f"dumps: param `{key}` of `{e.primitive.name}` holds a {kind.__name__}, which cannot be "
+                           "saved; use numbers, strings, tuples, or a type given to lamina_ir.register_param_type")
+
+
+def dumps(program: ClosedJaxpr) -> bytes:
+    """The program, its constants included, as bytes for `loads`. Source lines are left out.
+
+    Raises:
+      ProgramError: a param holds something that cannot be saved, such as a function.
+
+    >>> from lamina_ir import parse
+    >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }")
+    >>> loads(dumps(program))
+    { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }
+    """
+    w = _Writer()
+    main = w.program(program)
+    header = json.dumps({
+        "writer": f"lamina-ir {__version__}", "main": main, "programs": w.programs, "buffers": w.buffers,
+        "avals": [[dtypes.short_name(a.dtype), list(a.shape), int(a.weak_type)] for a in w.avals],
+    }, separators=(",", ":"), allow_nan=False).encode()
+    header += b" " * (-(_HEAD.size + len(header)) % _ALIGN)
+    body = header + bytes(w.data)
+    return _HEAD.pack(MAGIC, FORMAT, 0, hashlib.sha256(body).digest(), len(header), len(w.data)) + body
+
+
+class _Reader:
+    def __init__(self, header: Any, data: memoryview) -> None:
+        self.avals = [shaped(tuple(_size(n) for n in shape), dtypes.from_short_name(d), bool(weak))
+                      for d, shape, weak in header["avals"]]
+        self.header = header
+        self.data = data
+        self.axes: dict[int, UnnamedAxis] = {}
+        self.programs: list[ClosedJaxpr] = []
+
+    def buffer(self, i: int) -> np.ndarray:
+        name, shape, start, length = self.header["buffers"][_size(i)]
+        dtype, shape = dtypes.from_short_name(name), tuple(_size(n) for n in shape)
+        count = 1
+        for n in shape:
+            count *= n
+        if length != count * dtype.itemsize or not 0 <= start <= start + length <= len(self.data):
+            raise ProgramError("loads: a constant's bytes do not fit its type")
+        if dtype.itemsize == 0:
+            return np.zeros(shape, dtype)
+        a = np.frombuffer(self.data[start:start + length], dtype).reshape(shape)
+        return a.byteswap() if sys.byteorder == "big" and dtype.itemsize > 1 else a.copy()
+
+    def program(self, p: Any) -> ClosedJaxpr:
+        from .prims import by_name
+        avals = self.avals
+        constvars = [Var(avals[_size(i)]) for i in p["constvars"]]
+        invars = [Var(avals[_size(i)]) for i in p["invars"]]
+        scope: list[Var] = [*constvars, *invars]
+        eqns = []
+        for name, ins, outs, params in p["eqns"]:
+            try:
+                prim = by_name(name)
+            except KeyError:
+                raise ProgramError(f"loads: the program uses the primitive `{name}`, which is not known here; import "
+                                   "the package that defines it first") from None
+            invars_ = [self.atom(a, scope) for a in ins]
+            params = {k: self.value(v) for k, v in params.items()}
+            outvars = [Var(avals[o]) if o >= 0 else DropVar(avals[-1 - o]) for o in outs]
+            scope.extend(v for v in outvars if type(v) is Var)
+            eqns.append(Eqn(prim, invars_, outvars, params))
+        jaxpr = Jaxpr(constvars, invars, eqns, [self.atom(a, scope) for a in p["outvars"]])
+        return ClosedJaxpr(jaxpr, [self.buffer(i) for i in p["consts"]])
+
+    def atom(self, a: Any, scope: list[Var]) -> Any:
+        if isinstance(a, list):
+            aval = self.avals[_size(a[0])]
+            raw = np.frombuffer(bytes.fromhex(a[1]), aval.dtype) if aval.dtype.itemsize else np.zeros(1, aval.dtype)
+            if raw.size != 1 or aval.shape:
+                raise ProgramError("loads: a literal must be one number")
+            return Literal(raw.byteswap()[0] if sys.byteorder == "big" else raw[0], aval)
+        return scope[_size(a)]
+
+    def value(self, v: Any) -> Any:
+        if not isinstance(v, dict):
+            if isinstance(v, list):
+                raise ProgramError("loads: a bare list among the params")
+            return v
+        (kind, x), = v.items()
+        if kind in ("tuple", "list", "frozenset"):
+            return {"tuple": tuple, "list": list, "frozenset": frozenset}[kind](self.value(i) for i in x)
+        if kind == "program":
+            return self.programs[_size(x)]
+        if kind == "dtype":
+            return dtypes.from_short_name(x)
+        if kind == "float":
+            return float(x)
+        if kind == "complex":
+            return complex(float(x[0]), float(x[1]))
+        if kind == "dict":
+            return {self.value(a): self.value(b) for a, b in x}
+        if kind == "axis":
+            return self.axes.setdefault(x[0], UnnamedAxis(str(x[1])))
+        if kind == "array":
+            return self.buffer(x)
+        if kind in ("enum", "record"):
+            found: Any = type_named(x[0])
+            if found is None or issubclass(found, enum.Enum) != (kind == "enum"):
+                raise ProgramError(f"loads: no param type is named `{x[0]}` here; import the package that defines it")
+            return found[x[1]] if kind == "enum" else found(**{n: self.value(i) for n, i in x[1].items()})
+        raise ProgramError(f"loads: params of kind `{kind}` are not known to this version")
+
+
+def _size(n: Any) -> int:
+    if type(n) is not int or n < 0:
+        raise ProgramError(f"loads: expected an index or a size; got {n!r}")
+    return n
+
+
+def loads(data: bytes) -> ClosedJaxpr:
+    """The program that `dumps` saved.
+
+    Args:
+      data: the bytes. They may come from anywhere: nothing in them is executed.
+    Raises:
+      ProgramError: not a saved program, damaged, of a newer format, with a primitive that is not known here, or not
+        well formed.
+    """
+    from .check import check
+    data = bytes(data)
+    if data[:8] != MAGIC:
+        raise ProgramError("loads: these bytes are not a program saved by lamina_ir.dumps")
+    if len(data) < _HEAD.size:
+        raise ProgramError("loads: the saved program is cut off")
+    _, version, _, digest, n_header, n_data = _HEAD.unpack_from(data)
+    if version != FORMAT:
+        raise ProgramError(f"loads: the program was saved in format {version}; this version reads format {FORMAT}. "
+                           "Use a lamina-ir that knows it")
+    body = memoryview(data)[_HEAD.size:]
+    if len(body) != n_header + n_data or hashlib.sha256(body).digest() != digest:
+        raise ProgramError("loads: the saved program is damaged or cut off (its checksum does not fit)")
+    try:
+        header = json.loads(bytes(body[:n_header]))
+        reader = _Reader(header, body[n_header:])
+        for p in header["programs"]:
+            reader.programs.append(reader.program(p))
+        program = reader.programs[_size(header["main"])]
+    except ProgramError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as e:
+        raise ProgramError(f"loads: the saved program is malformed ({type(e).__name__}: {e})") from e
+    check(program)
+    return program

@@ -1,0 +1,17 @@
+"""Samples for sort: NaN, signed zeros, ties, several keys."""
+import numpy as np
+
+from .. import prims as p
+from .samples import bools, complexes, distinct, floats, ints, sample, small_ints, uints
+
+_ODD = np.array([2.0, np.nan, -0.0, -np.inf, 0.0, np.inf, -0.0, -1.0], np.float32)
+
+sample(p.sort_p, distinct(3, 5), dimension=1, is_stable=True, num_keys=1)
+sample(p.sort_p, distinct(4, 3), dimension=0, is_stable=True, num_keys=1)
+sample(p.sort_p, ints(9), dimension=0, is_stable=True, num_keys=1)
+sample(p.sort_p, uints(2, 5), dimension=1, is_stable=True, num_keys=1)
+sample(p.sort_p, bools(7), dimension=0, is_stable=True, num_keys=1)
+sample(p.sort_p, complexes(6), dimension=0, is_stable=True, num_keys=1)
+sample(p.sort_p, small_ints(3, 8), floats(3, 8), dimension=1, is_stable=True, num_keys=1)
+sample(p.sort_p, small_ints(12), small_ints(12), distinct(12), dimension=0, is_stable=True, num_keys=2)
+sample(p.sort_p, _ODD, np.arange(8, dtype=np.int32), dimension=0, is_stable=True, num_keys=1)

@@ -1,0 +1,254 @@
+"""Trees: nested tuples, lists, dicts, None and registered classes, taken apart into leaves and put together again.
+
+The work is done by a backend: pure Python here, jaxlib's C++ registry once a higher room calls `set_backend`. The
+public functions are the same objects before and after. `None` is a node without leaves; dicts are ordered by key.
+
+A backend has: `flatten(tree, is_leaf) -> (leaves, treedef)`, `flatten_one_level(tree) -> (children, data) | None`,
+`register_node(cls, flatten, unflatten)`, `treedef_tuple(treedefs)`, `all_leaves(values)` and
+`make_treedef(node_data, children)`, and optionally `register_dataclass_node(cls, data_fields, meta_fields)`. Its
+treedefs have `num_leaves`, `num_nodes`, `unflatten`, `flatten_up_to`, `children`, `node_data`, `compose`, `==`, `hash`.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ._pytrees_py import PythonBackend, PyTreeDef
+from ._tree_registry import (Partial, python_backend, register_dataclass, register_pytree_node,
+                             register_pytree_node_class, register_pytree_with_keys, register_pytree_with_keys_class,
+                             register_static)
+from ._tree_registry import connect as _connect
+from .tree_paths import (DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, explain_mismatch, keystr, leaf_paths,
+                         prefix_errors)
+
+__all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "PythonBackend", "SequenceKey",
+           "all_leaves", "backend", "broadcast_prefix", "flatten_one_level", "keystr", "make_treedef", "prefix_errors",
+           "register_dataclass", "register_pytree_node", "register_pytree_node_class", "register_pytree_with_keys",
+           "register_pytree_with_keys_class", "register_static", "set_backend", "tree_all", "tree_broadcast",
+           "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path", "tree_map",
+           "tree_map_with_path", "tree_reduce", "tree_structure", "tree_transpose", "tree_unflatten",
+           "treedef_children", "treedef_is_leaf", "treedef_tuple"]
+
+_backend: Any = python_backend
+_flatten = python_backend.flatten
+
+
+def set_backend(new: Any) -> None:
+    """Put another backend behind this module; earlier and later registrations reach it too.
+
+    Call it before trees are flattened in earnest: treedefs of two backends do not compare equal.
+    """
+    global _backend, _flatten
+    _connect(new)
+    _backend, _flatten = new, new.flatten
+
+
+def backend() -> Any:
+    """The backend in use."""
+    return _backend
+
+
+def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+    """Leaves of `tree` in order, and its structure. Nodes for which `is_leaf` is true count as leaves.
+
+    >>> tree_flatten({"b": 1, "a": (2, None)})
+    ([2, 1], PyTreeDef({'a': (*, None), 'b': *}))
+    """
+    return _flatten(tree, is_leaf)
+
+
+def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
+    """The tree of this structure with these leaves.
+
+    >>> tree_unflatten(tree_structure((0, [0])), "ab")
+    ('a', ['b'])
+    """
+    return treedef.unflatten(leaves)
+
+
+def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """Leaves of `tree` in order.
+
+    >>> tree_leaves([1, {"x": 2}])
+    [1, 2]
+    """
+    return _flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """Structure of `tree`.
+
+    >>> tree_structure([1, None])
+    PyTreeDef([*, None])
+    """
+    return _flatten(tree, is_leaf)[1]
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """`f` of each leaf of `tree`, with the subtrees of `rest` at the same places as further arguments.
+
+    Raises:
+      ValueError: a tree of `rest` has not the structure of `tree`; the message names the place.
+
+    >>> tree_map(lambda x, y: x + y, {"a": 1}, {"a": 2})
+    {'a': 3}
+    """
+    leaves, treedef = _flatten(tree, is_leaf)
+    if not rest:
+        return treedef.unflatten(map(f, leaves))
+    try:
+        columns = [treedef.flatten_up_to(r) for r in rest]
+    except (ValueError, TypeError) as e:
+        raise _mismatch("tree_map", treedef, rest, e) from None
+    return treedef.unflatten(map(f, leaves, *columns))
+
+
+def _mismatch(name: str, treedef: Any, rest: tuple[Any, ...], cause: Exception) -> Exception:
+    for i, r in enumerate(rest):
+        text = explain_mismatch(treedef, r)
+        if text is not None:
+            return ValueError(f"{name}: trees must have the structure of the first one; tree {i + 2} {text}")
+    return cause
+
+
+def tree_all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+    """Whether every leaf is true.
+
+    >>> tree_all([True, {"x": 0}])
+    False
+    """
+    return all(_flatten(tree, is_leaf)[0])
+
+
+_MISSING = object()
+
+
+def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _MISSING,
+                is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """`functools.reduce` over the leaves.
+
+    >>> tree_reduce(lambda a, b: a + b, [1, (2, 3)])
+    6
+    """
+    leaves = _flatten(tree, is_leaf)[0]
+    if initializer is _MISSING:
+        return functools.reduce(function, leaves)
+    return functools.reduce(function, leaves, initializer)
+
+
+def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
+    """A tree of trees turned inside out. `inner_treedef` None: read from the first inner tree.
+
+    >>> tree_transpose(tree_structure([0, 0]), tree_structure({"a": 0, "b": 0}),
+    ...                [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+    {'a': [1, 3], 'b': [2, 4]}
+    """
+    subtrees = outer_treedef.flatten_up_to(pytree_to_transpose)
+    if inner_treedef is None:
+        if not subtrees:
+            raise ValueError("tree_transpose: an outer structure without leaves needs an explicit inner_treedef")
+        inner_treedef = _flatten(subtrees[0], None)[1]
+    rows = []
+    for sub in subtrees:
+        leaves, found = _flatten(sub, None)
+        if found != inner_treedef:
+            raise ValueError(f"tree_transpose: inner trees must have structure {inner_treedef}; got {found}")
+        rows.append(leaves)
+    return inner_treedef.unflatten([outer_treedef.unflatten(list(column)) for column in zip(*rows)]
+                                   if rows else [outer_treedef.unflatten([])] * inner_treedef.num_leaves)
+
+
+def treedef_is_leaf(treedef: Any) -> bool:
+    """Whether the structure is a single leaf."""
+    return treedef.num_nodes == 1 and treedef.num_leaves == 1
+
+
+def treedef_children(treedef: Any) -> list[Any]:
+    """Structures of the outermost node's children."""
+    return treedef.children()
+
+
+def treedef_tuple(treedefs: Iterable[Any]) -> Any:
+    """The structure of a tuple of trees of these structures."""
+    return _backend.treedef_tuple(list(treedefs))
+
+
+def make_treedef(node_data: tuple[type, Any] | None, children: Iterable[Any]) -> Any:
+    """The structure whose `node_data()` and `children()` are these."""
+    return _backend.make_treedef(node_data, list(children))
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = None) -> bool:
+    """Whether every value is a leaf.
+
+    >>> all_leaves([1, "x"]), all_leaves([(1,)])
+    (True, False)
+    """
+    if is_leaf is None:
+        return _backend.all_leaves(iterable)
+    values = list(iterable)
+    leaves = _flatten(values, lambda x: x is not values and is_leaf(x))[0]
+    return len(leaves) == len(values) and all(a is b for a, b in zip(leaves, values))
+
+
+def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any] | None:
+    """`(children, data)` of the outermost node; None for a leaf."""
+    return _backend.flatten_one_level(tree)
+
+
+def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """Leaves of `prefix_tree`, each repeated for every leaf of `full_tree` that stands under it.
+
+    >>> broadcast_prefix((0, 1), ([5, 6], 7))
+    [0, 0, 1]
+    """
+    leaves, treedef = _flatten(prefix_tree, is_leaf)
+    try:
+        subtrees = treedef.flatten_up_to(full_tree)
+    except (ValueError, TypeError) as e:
+        text = explain_mismatch(treedef, full_tree)
+        raise ValueError(f"the prefix does not fit the tree, which {text}" if text else str(e)) from None
+    out: list[Any] = []
+    for leaf, sub in zip(leaves, subtrees):
+        out.extend([leaf] * len(_flatten(sub, None)[0]))
+    return out
+
+
+def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """`broadcast_prefix` put into the structure of `full_tree`.
+
+    >>> tree_broadcast(1, {"a": 5, "b": 6})
+    {'a': 1, 'b': 1}
+    """
+    return _flatten(full_tree, None)[1].unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+    """`[(path, leaf), ...]` and the structure; a path is a tuple of keys that `keystr` prints.
+
+    >>> tree_flatten_with_path({"a": [7]})[0]
+    [((DictKey(key='a'), SequenceKey(idx=0)), 7)]
+    """
+    leaves, treedef = _flatten(tree, is_leaf)
+    return list(zip(leaf_paths(tree, is_leaf), leaves)), treedef
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """`[(path, leaf), ...]`."""
+    return tree_flatten_with_path(tree, is_leaf)[0]
+
+
+def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any,
+                       is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """As `tree_map`, with the path as first argument.
+
+    >>> tree_map_with_path(lambda path, x: keystr(path) + f"={x}", {"a": [7]})
+    {'a': ["['a'][0]=7"]}
+    """
+    leaves, treedef = _flatten(tree, is_leaf)
+    try:
+        columns = [treedef.flatten_up_to(r) for r in rest]
+    except (ValueError, TypeError) as e:
+        raise _mismatch("tree_map_with_path", treedef, rest, e) from None
+    return treedef.unflatten(map(f, leaf_paths(tree, is_leaf), leaves, *columns))

@@ -1,0 +1,61 @@
+"""Abstract values."""
+import pickle
+
+import numpy as np
+import pytest
+
+from lamina_ir import ShapeDtypeStruct, ShapedArray, aval_of, config, dtypes, register_aval, shaped
+
+F32 = dtypes.as_dtype("float32")
+
+
+def test_equality_texts_and_hash():
+    a, b = shaped((8, 3), F32), ShapedArray((8, 3), F32)
+    assert a == b and hash(a) == hash(b) and a != ShapedArray((8, 3), F32, True)
+    assert (a.short(), a.long(), repr(a)) == ("f32[8,3]", "float32[8,3]", "ShapedArray(float32[8,3])")
+    assert a.same_type(shaped((8, 3), F32, True)) and shaped((), F32, True).strong() == shaped((), F32)
+    assert (a.ndim, a.size, shaped((), F32).size) == (2, 24, 1)
+    assert pickle.loads(pickle.dumps(a)) == a
+
+
+@pytest.mark.parametrize(("value", "text", "weak"), [
+    (True, "bool[]", False), (1, "int32[]", True), (1.0, "float32[]", True), (1j, "complex64[]", True),
+    (np.float64(1), "float32[]", False), (np.ones(3), "float32[3]", False), (np.ones(2, np.int8), "int8[2]", False)])
+def test_avals_of_values(value, text, weak):
+    aval = aval_of(value)
+    assert (aval.long(), aval.weak_type) == (text, weak)
+
+
+def test_widths_follow_the_switch():
+    with config.enable_x64(True):
+        assert aval_of(1.0).long() == "float64[]" and aval_of(np.ones(2)).long() == "float64[2]"
+
+
+@pytest.mark.parametrize("value", ["text", None, [1, 2], object()])
+def test_other_values_have_none(value):
+    with pytest.raises(TypeError, match="expected an array or a number"):
+        aval_of(value)
+
+
+def test_unfit_values():
+    with pytest.raises(OverflowError):
+        aval_of(2**40)
+    with pytest.raises(TypeError):
+        aval_of(np.array(["a"]))
+
+
+def test_a_type_can_be_registered_and_subclasses_follow():
+    class Mine:
+        pass
+
+    class Sub(Mine):
+        pass
+    register_aval(Mine, lambda x: shaped((5,), F32))
+    assert aval_of(Mine()) == aval_of(Sub()) == shaped((5,), F32)
+
+
+def test_shape_dtype_struct():
+    s = ShapeDtypeStruct([2, 3], "bfloat16")
+    assert (s.shape, s.ndim, s.size, s.dtype) == ((2, 3), 2, 6, dtypes.bfloat16)
+    assert s == ShapeDtypeStruct((2, 3), dtypes.bfloat16) and s != ShapeDtypeStruct((2,), "bfloat16")
+    assert len({s, ShapeDtypeStruct((2, 3), "bfloat16")}) == 1

@@ -1,0 +1,107 @@
+"""The checker's messages, and alpha equality."""
+import re
+
+import numpy as np
+import pytest
+
+from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, ProgramError, Var, alpha_equal, check, dtypes, parse,
+                       prims, shaped)
+from lamina_ir.testing.programs import NOTEBOOK, chain, f32
+
+
+@pytest.mark.parametrize("name", NOTEBOOK)
+def test_good_programs_pass(name):
+    check(NOTEBOOK[name][0])
+    check(NOTEBOOK[name][0].jaxpr)
+
+
+def test_long_programs_pass():
+    check(chain(20000))
+
+
+A, B, C = (Var(f32(3)) for _ in range(3))
+
+
+def neg(a, b, **params):
+    return Eqn(prims.neg_p, [a], [b], params)
+
+
+@pytest.mark.parametrize(("program", "words"), [
+    (Jaxpr([], [A], [neg(C, B)], [B]),
+     "check: equation 0 `b:f32[3] = neg a`: operand 0 is a variable of type f32[3] that is not bound before"),
+    (Jaxpr([], [A], [neg(A, B), neg(A, B)], [B]), "equation 1 `b:f32[3] = neg a`: result 0 is bound already"),
+    (Jaxpr([], [A], [neg(A, Var(f32(4)))], []), "equation 0 `b:f32[4] = neg a`: result 0 is f32[4]; neg gives f32[3]"),
+    (Jaxpr([], [A], [neg(A, B, axis=3)], [B]), "neg declares the params none; unexpected axis"),
+    (Jaxpr([], [A], [Eqn(prims.reduce_sum_p, [A], [B], {})], [B]), "declares the params axes; missing axes"),
+    (Jaxpr([], [A], [Eqn(prims.reduce_sum_p, [A], [B], {"axes": (7,)})], [B]), "axis 7 is out of range"),
+    (Jaxpr([], [A], [], [B]), "result 0 is a variable of type f32[3] that is not bound"),
+    (Jaxpr([], [A, A], [], []), "invar 1 must be a variable that is not bound yet"),
+    (Jaxpr([], [A], [Eqn(prims.neg_p, [A], [B, C], {})], []), "2 results; neg gives 1"),
+    (Jaxpr([], [A], [Eqn(prims.neg_p, [A, A], [B], {})], []), "neg has no type for these operands"),
+    (Jaxpr([], [], [], [Literal(1.0, f32(3))]), "result 0 is a literal of type float32[3]; literals are scalars"),
+    (Jaxpr([], [A], [], [A], axis_names=frozenset(["i"])), "axis_names are {'i'}"),
+    (Jaxpr([], [A], [], [A], effectful=True), "effectful is True"),
+    (ClosedJaxpr(Jaxpr([A], [], [], [A]), [np.ones(4, np.float32)]), "constant 0 must be float32[3]; got float32[4]")])
+def test_bad_programs_are_told_exactly(program, words):
+    with pytest.raises(ProgramError, match=re.escape(words)):
+        check(program)
+
+
+def test_scopes_of_nested_programs_are_their_own():
+    inner_in, inner_out, out = Var(f32(3)), Var(f32(3)), Var(f32(3))
+    sub = ClosedJaxpr(Jaxpr([], [inner_in], [neg(A, inner_out)], [inner_out]))
+    call = Eqn(prims.xla_call_p, [A], [out], {"call_jaxpr": sub, "name": "f", "donated_invars": (), "inline": False,
+                                             "device": None, "backend": None})
+    with pytest.raises(ProgramError, match=r"check: equation 0 \(xla_call\), program 0: equation 0 `.*`: operand 0 is"):
+        check(Jaxpr([], [A], [call], [out]))
+
+
+def test_dropped_results_cannot_be_read():
+    drop = DropVar(f32(3))
+    with pytest.raises(ProgramError, match="dropped result"):
+        check(Jaxpr([], [A], [neg(A, drop), neg(drop, B)], [B]))
+
+
+@pytest.mark.parametrize(("other", "same"), [
+    ("{ lambda ; b:f32[] x:f32[]. let y:f32[] = sub b x in (y,) }", True),
+    ("{ lambda ; b:~f32[] x:f32[]. let y:f32[] = sub b x in (y,) }", True),
+    ("{ lambda ; x:f32[] b:f32[]. let y:f32[] = sub b x in (y,) }", False),
+    ("{ lambda ; b:f32[] x:f32[]. let y:f32[] = add b x in (y,) }", False),
+    ("{ lambda ; b:f32[] x:f32[]. let y:f32[] = sub b x in (b,) }", False),
+    ("{ lambda ; b:f32[] x:f32[]. let y:f32[] = sub b 1.0:f32[] in (y,) }", False),
+    ("{ lambda ; b:f32[]. let y:f32[] = sub b b in (y,) }", False)])
+def test_alpha_equal(other, same):
+    assert alpha_equal(parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sub a b in (c,) }"), parse(other)) is same
+
+
+def test_alpha_equal_compares_weak_types_only_when_asked():
+    a = parse("{ lambda ; a:f32[]. let  in (a,) }")
+    b = parse("{ lambda ; a:~f32[]. let  in (a,) }")
+    assert alpha_equal(a, b) and not alpha_equal(a, b, weak=True)
+
+
+def test_alpha_equal_compares_constants_and_params():
+    def make(value):
+        v = Var(f32(2))
+        return ClosedJaxpr(Jaxpr([v], [], [], [v]), [np.array([value, 1], np.float32)])
+    assert alpha_equal(make(np.nan), make(np.nan)) and not alpha_equal(make(0), make(1))
+    pmap, text = NOTEBOOK["pmap"]
+    assert alpha_equal(pmap, parse(text))
+    assert not alpha_equal(pmap, parse(text.replace("name=dot", "name=cos")))
+    assert not alpha_equal(pmap, NOTEBOOK["pmap of jit"][0])
+
+
+def test_alpha_equal_tells_one_unnamed_axis_from_two():
+    text = """{{ lambda ; a:f32[]. let
+        b:f32[] = psum[axes=(<axis 0x1>,) axis_index_groups=None] a
+        c:f32[] = psum[axes=(<axis {}>,) axis_index_groups=None] b
+      in (c,) }}"""
+    one, two = parse(text.format("0x1")), parse(text.format("0x2"))
+    assert alpha_equal(one, parse(text.format("0x1"))) and not alpha_equal(one, two) and not alpha_equal(two, one)
+
+
+def test_literals_compare_by_bits_or_as_nan():
+    aval = shaped((), dtypes.as_dtype("float32"))
+    program = lambda x: Jaxpr([], [], [], [Literal(x, aval)])  # noqa: E731
+    assert alpha_equal(program(2), program(np.float32(2))) and alpha_equal(program(np.nan), program(float("nan")))
+    assert not alpha_equal(program(2), program(3))

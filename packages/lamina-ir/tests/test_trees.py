@@ -1,0 +1,202 @@
+"""Trees under the Python backend, and what every backend must do."""
+import dataclasses
+import pickle
+from collections import OrderedDict, defaultdict, namedtuple
+
+import pytest
+
+from lamina_ir import trees
+from lamina_ir.extend import PythonBackend
+
+Point = namedtuple("Point", "x y")
+
+
+@trees.register_dataclass
+@dataclasses.dataclass
+class Layer:
+    weight: object
+    name: str = dataclasses.field(metadata={"static": True}, default="dense")
+
+
+@trees.register_pytree_node_class
+class Box:
+    def __init__(self, value, tag):
+        self.value, self.tag = value, tag
+
+    def tree_flatten(self):
+        return (self.value,), self.tag
+
+    @classmethod
+    def tree_unflatten(cls, tag, children):
+        return cls(*children, tag)
+
+
+@trees.register_pytree_with_keys_class
+class Keyed:
+    def __init__(self, value):
+        self.value = value
+
+    def tree_flatten_with_keys(self):
+        return [(trees.GetAttrKey("value"), self.value)], None
+
+    @classmethod
+    def tree_unflatten(cls, data, children):
+        return cls(*children)
+
+
+@trees.register_static
+class Static(str):
+    pass
+
+
+TREES = [1, None, (), [], {}, (1,), [1, [2, None]], {"b": 1, "a": (2, {"c": 3})}, Point(1, [2]), Layer([1, 2], "x"),
+         OrderedDict(z=1, a=2), defaultdict(list, {"q": [1]}), trees.Partial(max, 3, key=None), Static("s"),
+         (Static("t"), 5)]
+
+
+@pytest.mark.parametrize("tree", TREES, ids=repr)
+def test_flatten_then_unflatten_gives_the_tree_back(tree):
+    leaves, treedef = trees.tree_flatten(tree)
+    again = trees.tree_unflatten(treedef, leaves)
+    assert type(again) is type(tree)
+    if not isinstance(tree, trees.Partial):
+        assert again == tree
+    assert treedef.num_leaves == len(leaves)
+    assert trees.tree_flatten(again) == (leaves, treedef)
+    assert hash(trees.tree_structure(again)) == hash(treedef)
+    assert treedef.flatten_up_to(tree) == leaves
+    assert trees.make_treedef(treedef.node_data(), treedef.children()) == treedef
+    assert treedef.num_nodes == 1 + sum(c.num_nodes for c in treedef.children())
+
+
+@pytest.mark.parametrize("tree", [t for t in TREES if not isinstance(t, Static)][:12], ids=repr)
+def test_python_treedefs_pickle(tree):
+    treedef = PythonBackend().flatten(tree)[1]
+    assert pickle.loads(pickle.dumps(treedef)) == treedef
+
+
+@pytest.mark.parametrize(("tree", "text"), [
+    ({"a": 1, "b": (2, 3)}, "PyTreeDef({'a': *, 'b': (*, *)})"),
+    ([1, (2,), None, ()], "PyTreeDef([*, (*,), None, ()])"),
+    (Point(1, 2), "PyTreeDef(CustomNode(namedtuple[Point], [*, *]))"), (5, "PyTreeDef(*)"),
+    (Box(1, "t"), "PyTreeDef(CustomNode(Box['t'], [*]))"), ({}, "PyTreeDef({})")])
+def test_treedef_text(tree, text):
+    assert repr(trees.tree_structure(tree)) == text
+
+
+def test_structures_differ_in_kind_keys_and_data():
+    defs = [trees.tree_structure(t) for t in [(1,), [1], {"a": 1}, {"b": 1}, None, 1, (None,), Box(1, 0), Box(1, 1)]]
+    assert len(set(defs)) == len(defs)
+    assert trees.tree_structure((1,)) != "something else"
+
+
+def test_dict_order_does_not_matter_but_keys_must_sort():
+    assert trees.tree_flatten({"b": 1, "a": 2}) == trees.tree_flatten({"a": 2, "b": 1})
+    with pytest.raises(ValueError, match=r"sort"):
+        trees.tree_flatten({1: 0, "a": 0})
+
+
+def test_is_leaf_stops():
+    assert trees.tree_leaves([(1, 2), None], is_leaf=lambda x: isinstance(x, tuple) or x is None) == [(1, 2), None]
+    assert trees.tree_map(len, {"a": (1, 2)}, is_leaf=lambda x: isinstance(x, tuple)) == {"a": 2}
+
+
+def test_map_takes_subtrees_of_the_others():
+    assert trees.tree_map(lambda x, y: (x, y), [1, 2], [3, (4, 5)]) == [(1, 3), (2, (4, 5))]
+
+
+@pytest.mark.parametrize(("other", "words"), [
+    ({"a": (1, 2, 3), "b": None}, r"tree 2 has at \['a'\] a tuple of 3 children; expected 2"),
+    ({"a": [1, 2], "b": None}, r"at \['a'\] a list \(\[1, 2\]\); expected a tuple"),
+    ({"a": (1, 2), "b": 7}, r"at \['b'\] 7; expected None"),
+    ({"a": (1, 2), "c": None}, r"lacks the keys \['b'\] and has the extra keys \['c'\]"),
+    (5, r"has a int \(5\); expected a dict")])
+def test_map_mismatch_names_the_place(other, words):
+    with pytest.raises(ValueError, match=words):
+        trees.tree_map(lambda x, y: x, {"a": (1, 2), "b": None}, other)
+
+
+def test_mismatch_of_static_data_is_told():
+    with pytest.raises(ValueError, match="Layer with data"):
+        trees.tree_map(lambda x, y: x, Layer(1, "a"), Layer(1, "b"))
+
+
+@pytest.mark.parametrize("leaves", [[1], [1, 2, 3]])
+def test_wrong_number_of_leaves(leaves):
+    with pytest.raises(ValueError, match="leaves for PyTreeDef; expected 2"):
+        trees.tree_unflatten(trees.tree_structure((1, 2)), leaves)
+
+
+def test_register_twice_is_an_error():
+    with pytest.raises(ValueError, match="Duplicate"):
+        trees.register_pytree_node(Box, lambda b: ((), None), lambda d, c: None)
+
+
+def test_register_dataclass_checks_fields():
+    @dataclasses.dataclass
+    class Pair:
+        a: int
+        b: int
+    with pytest.raises(ValueError, match=r"missing \['b'\]"):
+        trees.register_dataclass(Pair, ["a"], [])
+    trees.register_dataclass(Pair, data_fields=["b"], meta_fields=["a"])
+    assert trees.tree_leaves(Pair(1, 2)) == [2]
+
+
+def test_paths():
+    tree = {"l": Layer([1, 2]), "p": Point(3, None), "b": (Box(4, 0), Keyed(5)), "o": OrderedDict(z=6)}
+    paths = [trees.keystr(path) for path, _ in trees.tree_leaves_with_path(tree)]
+    assert paths == ["['b'][0][<flat index 0>]", "['b'][1].value", "['l'].weight[0]", "['l'].weight[1]", "['o']['z']",
+                     "['p'].x"]
+    assert [leaf for _, leaf in trees.tree_leaves_with_path(tree)] == trees.tree_leaves(tree)
+
+
+def test_transpose_and_broadcast():
+    assert trees.tree_transpose(trees.tree_structure([0, 0]), None, [(1, 2), (3, 4)]) == ([1, 3], [2, 4])
+    none = lambda x: x is None  # noqa: E731
+    assert trees.broadcast_prefix((None, 0), ([1, 2], {"a": 3}), is_leaf=none) == [None, None, 0]
+    assert trees.tree_broadcast((1, 2), ([5, 6], 7)) == ([1, 1], 2)
+    with pytest.raises(ValueError, match="prefix"):
+        trees.broadcast_prefix((1, 2), (1, 2, 3))
+    assert trees.prefix_errors((1, 2), ([1], 2)) == []
+    assert "in_axes" in str(trees.prefix_errors({"a": 1}, {"b": 1})[0]("in_axes"))
+
+
+def test_reductions_and_queries():
+    assert trees.tree_reduce(lambda a, b: a + b, {"a": 1, "b": (2,)}, 10) == 13
+    assert trees.tree_all((True, 1)) and not trees.tree_all([0])
+    assert trees.all_leaves([1, "x"]) and not trees.all_leaves([1, (2,)])
+    assert trees.all_leaves([(1,), 2], is_leaf=lambda x: isinstance(x, tuple))
+    assert trees.treedef_is_leaf(trees.tree_structure(0)) and not trees.treedef_is_leaf(trees.tree_structure(None))
+    one = trees.tree_structure((1, [2]))
+    assert trees.treedef_tuple(trees.treedef_children(one)) == one
+    assert one.compose(trees.tree_structure({"a": 0})) == trees.tree_structure(({"a": 0}, [{"a": 0}]))
+
+
+def test_a_backend_that_comes_later_learns_earlier_registrations_and_functions_stay_the_same():
+    old, flatten = trees.backend(), trees.tree_flatten
+    new = PythonBackend()
+    try:
+        trees.set_backend(new)
+        assert trees.backend() is new and trees.tree_flatten is flatten
+        assert trees.tree_leaves((Box(1, 0), Layer(2))) == [1, 2]
+
+        class Late:
+            pass
+        trees.register_pytree_node(Late, lambda x: ((), None), lambda d, c: Late())
+        assert trees.tree_leaves(Late()) == [] and Late in new.nodes
+    finally:
+        trees.set_backend(old)
+
+
+def test_partial_maps_over_its_arguments():
+    p = trees.tree_map(lambda x: x * 2, trees.Partial(divmod, 10, 3))
+    assert isinstance(p, trees.Partial) and p() == (3, 2)
+
+
+def test_a_type_seen_as_a_leaf_can_become_a_node():
+    class Later:
+        pass
+    assert trees.tree_structure([Later()]).num_leaves == 1
+    trees.register_pytree_node(Later, lambda x: ((), None), lambda d, c: Later())
+    assert trees.tree_structure([Later()]).num_leaves == 0

@@ -1,0 +1,9 @@
+"""Programs to StableHLO: one row per op and platform, and the module around them. Imports `lamina_ir` and MLIR only."""
+from . import rules
+from ._version import __version__
+from .hlo import as_dot_graph, as_hlo_text, as_serialized_hlo_module_proto, xla_computation
+from .module import Lowered, lower, replica_count
+from .tables import lowering_rules, platform_rules, table_version
+
+__all__ = ["Lowered", "__version__", "as_dot_graph", "as_hlo_text", "as_serialized_hlo_module_proto", "lower",
+           "lowering_rules", "platform_rules", "replica_count", "rules", "table_version", "xla_computation"]

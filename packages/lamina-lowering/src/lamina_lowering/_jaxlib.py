@@ -1,0 +1,131 @@
+"""The one door to jaxlib: its MLIR bindings, imported at the first lowering, and what differs between its versions.
+
+No context, location or insertion point is ever entered: every call names its own. A context that is still entered when
+the interpreter exits aborts the process, and entering costs time on each lowering.
+"""
+from __future__ import annotations
+
+import io
+import sys
+from types import ModuleType
+from typing import Any
+
+__all__ = ["dot_graph", "hlo_computation", "ir", "load_mlir", "new_context", "write_bytecode"]
+
+ir: Any = None  # jaxlib.mlir.ir, once loaded
+
+
+def load_mlir() -> Any:
+    """`jaxlib.mlir.ir`; the first call imports it."""
+    global ir
+    if ir is None:
+        try:
+            from jaxlib.mlir import ir as loaded
+        except ImportError as e:
+            raise ImportError("lamina_lowering needs jaxlib >= 0.10.2, < 0.13; install lamina-lowering with its "
+                              "dependencies") from e
+        _skip_builders()
+        ir = loaded
+    return ir
+
+
+def _skip_builders() -> None:
+    """Let the bindings take the dialects' Python builders for loaded: importing them costs 12 ms and we use none.
+
+    They are otherwise imported when the first value or attribute of a dialect is seen. Who imports
+    `jaxlib.mlir.dialects` by name still gets them.
+    """
+    from jaxlib.mlir._mlir_libs import _mlir
+    known: Any = getattr(_mlir, "globals", None)
+    if not hasattr(known, "dialect_search_modules") or not hasattr(known, "_check_dialect_module_loaded"):
+        return
+    here = __name__ + "_no_builders"
+    names = [f"{here}.{dialect}" for dialect in ("builtin", "func", "stablehlo", "chlo")]
+    places = known.dialect_search_modules
+    sys.modules.update((name, ModuleType(name)) for name in names)
+    try:
+        known.dialect_search_modules = [here]
+        for name in names:
+            known._check_dialect_module_loaded(name.rpartition(".")[2])
+    finally:
+        known.dialect_search_modules = places
+        for name in names:
+            del sys.modules[name]
+
+
+def new_context() -> Any:
+    """A fresh `ir.Context` that knows func, stablehlo and chlo, without their generated Python builders."""
+    mlir = load_mlir()
+    from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _stablehlo
+    context = mlir.Context()
+    registry = mlir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    for dialect in (_stablehlo, _chlo):
+        dialect.register_dialect(context)
+    context.get_dialect_descriptor("func")  # loads it; `context.dialects["func"]` would import its Python builders
+    context.enable_multithreading(False)
+    return context
+
+
+def write_bytecode(module: Any) -> bytes:
+    """The module in MLIR bytecode, the form the compiler reads fastest."""
+    out = io.BytesIO()
+    module.operation.write_bytecode(out)
+    return out.getvalue()
+
+
+def hlo_computation(bytecode: bytes) -> Any:
+    """The `XlaComputation` of a StableHLO module."""
+    from jaxlib import _jax
+    return _jax.mlir.mlir_module_to_xla_computation(bytecode, use_tuple_args=False, return_tuple=False)
+
+
+def dot_graph(module: Any) -> str:
+    """Graphviz text of an `HloModule`."""
+    from jaxlib import _hlo
+    return _hlo.hlo_module_to_dot_graph(module)
+
+
+# --- for tests: running a module without the runtime ------------------------------------------------------------------
+_clients: dict[int, Any] = {}
+
+
+def cpu_client(devices: int) -> Any:
+    """A CPU client of its own with so many devices."""
+    from jaxlib import xla_client as xc
+    client = _clients.get(devices)
+    if client is None:
+        client = _clients[devices] = xc.make_cpu_client(num_devices=devices)
+    return client
+
+
+def run_on_cpu(bytecode: bytes, per_replica: list[list[Any]], avals: list[Any]) -> list[list[Any]]:
+    """Compile and run; `per_replica[r]` holds replica r's arguments, and the results are listed the same way."""
+    import numpy as np
+    from jaxlib import _jax
+    from jaxlib import xla_client as xc
+    replicas = len(per_replica)
+    client = cpu_client(8 if replicas > 1 else 1)
+    devices = client.local_devices()[:replicas]
+    device_list = xc.DeviceList(tuple(devices))
+    options = xc.CompileOptions()
+    options.num_replicas, options.num_partitions = replicas, 1
+    options.device_assignment = xc.DeviceAssignment.create(np.arange(replicas, dtype=np.int32).reshape(replicas, 1))
+    options.executable_build_options.num_replicas = replicas
+    executable = client.compile_and_load(bytecode, device_list, options)
+    xc.GSPMDSharding.memory_kind = None
+    xc.GSPMDSharding._to_xla_hlo_sharding = lambda self, ndim: self._hlo_sharding
+    arrays = []
+    for i, aval in enumerate(avals):
+        pieces = [np.asarray(args[i], aval.dtype) for args in per_replica]
+        whole = type(aval)((replicas, *aval.shape), aval.dtype) if replicas > 1 else aval
+        spec = xc.HloSharding.iota_tile([replicas] + [1] * len(aval.shape)) if replicas > 1 else \
+            xc.HloSharding.replicate()
+        if replicas > 1:
+            pieces = [p[None] for p in pieces]
+        sharding = xc.GSPMDSharding(device_list, spec)
+        arrays.append(_jax.batched_device_put(whole, sharding, pieces, devices, committed=True, force_copy=True,
+                                              enable_x64=True))
+    outs = executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
+    return [[out[r]._single_device_array_to_np_array_did_copy()[0] for out in outs] for r in range(replicas)]

@@ -1,0 +1,344 @@
+"""`Context`: what a lowering row receives: the equation's types, and helpers that emit operations.
+
+One object serves a whole function body. The loop in `run` sets `eqn` before it calls a row; everything a row asks for
+is computed when asked. Operations go to `ip`, the end of the block being filled.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, ShapeError, dtypes, shaped
+
+from .axes import AxisEnv
+
+__all__ = ["Context", "Region"]
+
+Value = Any  # jaxlib.mlir.ir.Value
+Body = Callable[..., Any]
+
+_I32 = shaped((), np.dtype("int32"))
+_U32 = shaped((), np.dtype("uint32"))
+
+
+class Region:
+    """A region of an operation: types of its block's arguments, and `body(ctx, *values)` giving what it returns."""
+
+    __slots__ = ("avals", "body", "terminator")
+
+    def __init__(self, avals: Sequence[ShapedArray], body: Body, terminator: str = "stablehlo.return") -> None:
+        self.avals = avals
+        self.body = body
+        self.terminator = terminator
+
+
+class Context:
+    """Emits one function body. Rows use the methods below; `module`, `session` and `big` belong to the core.
+
+    Attributes:
+      eqn: the equation being lowered.
+      platform: `cpu`, `cuda`, `rocm` or `tpu`.
+      axis_env: the mapped axes in force, an `AxisEnv`.
+    """
+
+    __slots__ = ("module", "session", "platform", "axis_env", "rules", "eqn", "ip", "loc", "types", "create", "big",
+                 "_constants")
+
+    def __init__(self, module: Any, axis_env: AxisEnv, ip: Any, big: dict[int, Value]) -> None:
+        session = module.session
+        self.module = module
+        self.session = session
+        self.platform = module.platform
+        self.rules = module.rules
+        self.axis_env = axis_env
+        self.eqn: Eqn = None  # type: ignore[assignment]
+        self.ip = ip
+        self.loc = session.loc
+        self.types = session.types
+        self.create = session.ir.Operation.create
+        self.big = big  # id of a constant that is passed as an argument -> its value here
+        self._constants: dict[Any, Value] = {}
+
+    # --- the equation ---------------------------------------------------------------------------------------------
+    @property
+    def avals_in(self) -> list[ShapedArray]:
+        """Types of the operands as the row gets them (see `run` on elementwise rows)."""
+        eqn = self.eqn
+        avals = [v.aval for v in eqn.invars]
+        if eqn.primitive.elementwise:
+            shape = eqn.outvars[0].aval.shape
+            avals = [a if a.shape == shape else shaped(shape, a.dtype, a.weak_type) for a in avals]
+        return avals
+
+    @property
+    def aval_in(self) -> ShapedArray:
+        return self.avals_in[0]
+
+    @property
+    def avals_out(self) -> list[ShapedArray]:
+        return [v.aval for v in self.eqn.outvars]
+
+    @property
+    def aval_out(self) -> ShapedArray:
+        return self.eqn.outvars[0].aval
+
+    # --- emitting -------------------------------------------------------------------------------------------------
+    def type(self, aval: ShapedArray) -> Any:
+        """The tensor type of an aval."""
+        return self.types[aval]
+
+    def op(self, name: str, operands: Sequence[Value], *results: Any, regions: Sequence[Region] = (),
+           attributes: dict[str, Any] | None = None, **attrs: Any) -> Any:
+        """Emit one operation.
+
+        Args:
+          name: with dialect, as `stablehlo.add`.
+          operands: values.
+          results: result types: avals or `ir.Type`s.
+          regions: made by `ctx.region` or `ctx.reducer_region`.
+          attributes: attributes whose names are no identifiers.
+          attrs: attributes: `ir.Attribute`, bool, int (i64), str, or a sequence of ints or bools (dense array).
+        Returns:
+          The result value; a tuple of values when there are several or no results.
+        """
+        types = self.types
+        result_types = [types[r] if r.__class__ is ShapedArray else r for r in results]
+        if attributes:
+            attrs.update(attributes)
+        if attrs:
+            attribute, make = self.session.ir.Attribute, self.session.attr
+            for key, value in attrs.items():
+                if not isinstance(value, attribute):
+                    attrs[key] = make(value)
+        made = self.create(name, result_types, operands, attrs or None, None, len(regions), self.loc, self.ip)
+        if regions:
+            for spec, region in zip(regions, made.regions, strict=True):
+                self._fill(spec, region)
+        if len(results) == 1:
+            return made.result
+        return tuple(made.results)
+
+    def _fill(self, spec: Region, region: Any) -> None:
+        loc = self.loc
+        types = [self.types[a] if a.__class__ is ShapedArray else a for a in spec.avals]
+        block = region.blocks.append(*types, arg_locs=[loc] * len(types))
+        saved = self.eqn, self.ip, self._constants
+        self.ip, self._constants = self.session.ir.InsertionPoint(block), {}
+        try:
+            out = spec.body(self, *block.arguments)
+            out = list(out) if isinstance(out, tuple | list) else [out]
+            self.create(spec.terminator, None, out, None, None, 0, loc, self.ip)
+        finally:
+            self.eqn, self.ip, self._constants = saved
+
+    def region(self, avals: Sequence[ShapedArray], body: Body, terminator: str = "stablehlo.return") -> Region:
+        """A region for `op(..., regions=[...])`: `body(ctx, *block_arguments)` gives the value(s) it returns."""
+        return Region(avals, body, terminator)
+
+    def reducer_region(self, name: str, aval: ShapedArray) -> Region:
+        """The region `(a, b) -> name(a, b)` on scalars of `aval`'s dtype, as reductions and collectives take it."""
+        scalar = shaped((), aval.dtype)
+        return Region((scalar, scalar), lambda ctx, a, b: ctx.op(name, (a, b), scalar))
+
+    def program_region(self, closed: ClosedJaxpr) -> Region:
+        """The region that computes a program."""
+        return Region(closed.in_avals, lambda ctx, *args: ctx.inline(closed, args))
+
+    # --- constants ------------------------------------------------------------------------------------------------
+    def const(self, value: Any, aval: ShapedArray) -> Value:
+        """A constant of type `aval`; a scalar value fills the shape. Scalars are emitted once per block."""
+        if value.__class__ in _PLAIN and value:  # zero has a sign, arrays are not hashable: those go by their bytes
+            key: Any = (value, aval.dtype, aval.shape)
+            made = self._constants.get(key)
+            if made is None:
+                made = self._constants[key] = self._constant(np.asarray(value, aval.dtype), aval)
+            return made
+        array = np.asarray(value)
+        if array.dtype != aval.dtype:
+            array = array.astype(aval.dtype)
+        if array.size > 4:
+            if array.shape != aval.shape:
+                array = np.broadcast_to(array, aval.shape)
+            return self._constant(array, aval)
+        key = (array.tobytes(), array.shape, aval.dtype, aval.shape)
+        made = self._constants.get(key)
+        if made is None:
+            made = self._constants[key] = self._constant(array, aval)
+        return made
+
+    def _constant(self, array: np.ndarray, aval: ShapedArray) -> Value:
+        if array.shape and array.shape != aval.shape:
+            array = np.broadcast_to(array, aval.shape)
+        attr = self.session.dense(array, aval)
+        return self.create("stablehlo.constant", [self.types[aval]], None, {"value": attr}, None, 0, self.loc,
+                           self.ip).result
+
+    def iota(self, aval: ShapedArray, dimension: int) -> Value:
+        """Positions along one axis."""
+        return self.op("stablehlo.iota", (), aval, iota_dimension=dimension)
+
+    # --- attributes -----------------------------------------------------------------------------------------------
+    def i64s(self, values: Sequence[int]) -> Any:
+        """`array<i64: ...>`."""
+        return self.session.attr(tuple(int(v) for v in values))
+
+    def bools(self, values: Sequence[bool]) -> Any:
+        """`array<i1: ...>`."""
+        values = tuple(bool(v) for v in values)
+        return self.session.attr(values) if values else self.session.parsed["array<i1>"]
+
+    def i32(self, value: int) -> Any:
+        """`value : i32`; a plain int given to `op` becomes an i64."""
+        return self.session.i32(value)
+
+    def matrix(self, rows: Any) -> Any:
+        """`dense<[[...]]> : tensor<NxMxi64>`, as replica groups are given."""
+        return self.session.matrix(np.asarray(rows))
+
+    def attr(self, text: str) -> Any:
+        """An attribute from its text, parsed once: `ctx.attr("#stablehlo<precision HIGHEST>")`."""
+        return self.session.parsed[text]
+
+    def enum(self, kind: str, name: str) -> Any:
+        """`#stablehlo<kind NAME>`: comparison_direction, comparison_type, precision, rng_algorithm, fft_type, ..."""
+        return self.session.parsed[f"#stablehlo<{kind} {name}>"]
+
+    def precision(self, *names: str) -> Any:
+        """A precision config: one of DEFAULT, HIGH, HIGHEST per operand."""
+        return self.session.parsed["[" + ", ".join(f"#stablehlo<precision {n}>" for n in names) + "]"]
+
+    # --- small compositions ---------------------------------------------------------------------------------------
+    def broadcast(self, v: Value, aval_in: ShapedArray, aval_out: ShapedArray,
+                  dims: Sequence[int] | None = None) -> Value:
+        """`v` with the shape of `aval_out`; operand axis k becomes result axis `dims[k]` (default: the last ones)."""
+        if aval_in.shape == aval_out.shape:
+            return v
+        if not dims:
+            n, m = len(aval_in.shape), len(aval_out.shape)
+            dims = tuple(range(m - n, m))
+        t = aval_out if aval_in.dtype == aval_out.dtype else shaped(aval_out.shape, aval_in.dtype)
+        return self.create("stablehlo.broadcast_in_dim", [self.types[t]], [v],
+                           {"broadcast_dimensions": self.i64s(dims)}, None, 0, self.loc, self.ip).result
+
+    def convert(self, v: Value, aval_in: ShapedArray, aval_out: ShapedArray) -> Value:
+        """`v` with the dtype of `aval_out`: nonzero is True, the real part of a complex number, truncation to ints."""
+        a, b = aval_in.dtype, aval_out.dtype
+        if a == b:
+            return v
+        shape = aval_in.shape
+        if b == dtypes.BOOL:
+            zero = self.const(0, aval_in)
+            return self.compare(v, zero, "NE", aval_in)
+        if dtypes.is_complex(a) and not dtypes.is_complex(b):
+            part = shaped(shape, dtypes.real_of(a))
+            return self.convert(self.op("stablehlo.real", (v,), part), part, aval_out)
+        return self.create("stablehlo.convert", [self.types[shaped(shape, b)]], [v], None, None, 0, self.loc,
+                           self.ip).result
+
+    def reshape(self, v: Value, aval_out: ShapedArray) -> Value:
+        return self.create("stablehlo.reshape", [self.types[aval_out]], [v], None, None, 0, self.loc, self.ip).result
+
+    def compare(self, x: Value, y: Value, direction: str, aval_in: ShapedArray, *, total: Any = False) -> Value:
+        """`x <direction> y` (EQ NE LT LE GT GE) for operands of type `aval_in`; `total` orders floats by TOTALORDER."""
+        d = aval_in.dtype
+        if dtypes.is_inexact(d):
+            kind = "TOTALORDER" if total and dtypes.is_float(d) else "FLOAT"
+        else:
+            kind = "SIGNED" if d.kind == "i" or d.name.startswith("int") else "UNSIGNED"
+        parsed = self.session.parsed
+        attrs = {"comparison_direction": parsed[f"#stablehlo<comparison_direction {direction}>"],
+                 "compare_type": parsed[f"#stablehlo<comparison_type {kind}>"]}
+        truth = self.types[shaped(aval_in.shape, dtypes.BOOL)]
+        return self.create("stablehlo.compare", [truth], [x, y], attrs, None, 0, self.loc, self.ip).result
+
+    def select(self, pred: Value, on_true: Value, on_false: Value, aval: ShapedArray) -> Value:
+        return self.op("stablehlo.select", (pred, on_true, on_false), aval)
+
+    # --- axes -----------------------------------------------------------------------------------------------------
+    def replica_groups(self, axes: Sequence[Hashable], index_groups: Any = None) -> Any:
+        """The replica groups of a collective over `axes`, one row per group."""
+        return self.session.matrix(self.axis_env.groups(axes, index_groups))
+
+    def axis_index(self, name: Hashable) -> Value:
+        """Where this replica stands on a mapped axis: int32[]."""
+        env = self.axis_env
+        size, stride = env.size(name), env.stride(name)
+        if size == 1:
+            return self.const(0, _I32)
+        index = self.op("stablehlo.replica_id", (), _U32)
+        if stride != 1:
+            index = self.op("stablehlo.divide", (index, self.const(stride, _U32)), _U32)
+        if size * stride != env.replicas:
+            index = self.op("stablehlo.remainder", (index, self.const(size, _U32)), _U32)
+        return self.convert(index, _U32, _I32)
+
+    # --- programs -------------------------------------------------------------------------------------------------
+    def subcall(self, closed: ClosedJaxpr, operands: Sequence[Value], name: str = "call",
+                axis_env: AxisEnv | None = None) -> list[Value]:
+        """Call a nested program, emitted once per module and axis environment as a private function."""
+        return self.module.call(self, closed, operands, name, axis_env or self.axis_env)
+
+    def inline(self, closed: ClosedJaxpr, operands: Sequence[Value], axis_env: AxisEnv | None = None) -> list[Value]:
+        """Emit a nested program's equations here."""
+        saved = self.eqn, self.axis_env
+        if axis_env is not None:
+            self.axis_env = axis_env
+        try:
+            return self.run(closed, operands)
+        finally:
+            self.eqn, self.axis_env = saved
+
+    def run(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
+        """Emit every live equation of a program and give its results.
+
+        Rows of elementwise ops always get operands of the result's shape: rank-0 operands have been broadcast, and
+        literals written in that shape.
+        """
+        jaxpr: Jaxpr = closed.jaxpr
+        if len(args) != len(jaxpr.invars):
+            raise ShapeError(f"lower: a program of {len(jaxpr.invars)} arguments was given {len(args)}")
+        env: dict[Any, Value] = dict(zip(jaxpr.invars, args, strict=True))
+        big = self.big
+        eqns, needed = self.module.live(jaxpr)
+        for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
+            if var in needed:
+                made = big.get(id(value))
+                env[var] = self.const(value, var.aval) if made is None else made
+        rules, const, broadcast = self.rules, self.const, self.broadcast
+        eqn = None
+        try:
+            for eqn in eqns:
+                prim = eqn.primitive
+                operands = []
+                if prim.elementwise:
+                    out = eqn.outvars[0].aval
+                    shape = out.shape
+                    for v in eqn.invars:
+                        aval = v.aval
+                        if v.__class__ is Literal:
+                            operands.append(const(v.val, aval if aval.shape == shape else shaped(shape, aval.dtype)))
+                        elif aval.shape == shape:
+                            operands.append(env[v])
+                        else:
+                            operands.append(broadcast(env[v], aval, out))
+                else:
+                    for v in eqn.invars:
+                        operands.append(const(v.val, v.aval) if v.__class__ is Literal else env[v])
+                self.eqn = eqn
+                made = rules[prim](self, *operands, **eqn.params)
+                if prim.multiple:
+                    for v, value in zip(eqn.outvars, made, strict=True):
+                        env[v] = value
+                else:
+                    env[eqn.outvars[0]] = made
+        except Exception as e:
+            if eqn is not None and not getattr(e, "__notes__", None):
+                types = ", ".join(v.aval.long() for v in eqn.invars)
+                e.add_note(f"while lowering {eqn.primitive.name}({types})" + (f" of {eqn.source}" if eqn.source else ""))
+            raise
+        return [const(v.val, v.aval) if v.__class__ is Literal else env[v] for v in jaxpr.outvars]
+
+
+_PLAIN = frozenset([bool, int, float, np.float32, np.float64, np.int32, np.int64, np.uint32, np.bool_])

@@ -1,0 +1,31 @@
+"""Other forms of a lowered program: HLO text, serialised `HloModuleProto`, Graphviz text."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _jaxlib
+
+if TYPE_CHECKING:
+    from .module import Lowered
+
+__all__ = ["as_dot_graph", "as_hlo_text", "as_serialized_hlo_module_proto", "xla_computation"]
+
+
+def xla_computation(lowered: Lowered) -> Any:
+    """jaxlib's `XlaComputation` of a lowered program, before any optimisation."""
+    return _jaxlib.hlo_computation(lowered.bytecode())
+
+
+def as_hlo_text(lowered: Lowered, *, print_large_constants: bool = False) -> str:
+    """HLO text, before any optimisation; long constants are shortened unless asked for."""
+    return xla_computation(lowered).as_hlo_text(print_large_constants)
+
+
+def as_serialized_hlo_module_proto(lowered: Lowered) -> bytes:
+    """The `HloModuleProto` message, serialised."""
+    return xla_computation(lowered).as_serialized_hlo_module_proto()
+
+
+def as_dot_graph(lowered: Lowered) -> str:
+    """Graphviz text of the entry computation and those it calls."""
+    return _jaxlib.dot_graph(xla_computation(lowered).get_hlo_module())

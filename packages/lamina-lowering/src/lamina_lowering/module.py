@@ -1,0 +1,275 @@
+"""`lower`: a program becomes one StableHLO module with an entry function `main`.
+
+Equal programs give equal bytecode: nothing in a module depends on identities, addresses, source lines or the order in
+which things were lowered before. Dead equations and unused arguments are left out; constants of more than a few
+elements become leading arguments, so programs that differ in such data share one executable.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, subprograms
+
+from . import _jaxlib, hlo, session, tables
+from .axes import AxisEnv
+from .context import Context
+
+__all__ = ["Lowered", "lower", "replica_count"]
+
+
+class Lowered:
+    """A lowered program.
+
+    Attributes:
+      module: the `ir.Module`.
+      name: the module's name.
+      platform: what it was lowered for.
+      kept_args: one bool per argument of the program: whether `main` takes it.
+      const_args: constants that `main` takes before the kept arguments.
+      in_avals: types of everything `main` takes, constants first.
+      out_avals: types of its results.
+      donation: `(position in main's arguments, result it is written into or None)` of each donated argument.
+      num_replicas, num_partitions: what it must be compiled for.
+    """
+
+    __slots__ = ("module", "name", "platform", "kept_args", "const_args", "in_avals", "out_avals", "donation",
+                 "num_replicas", "num_partitions", "_bytecode", "__weakref__")
+
+    def __init__(self, **fields: Any) -> None:
+        self._bytecode: bytes | None = None
+        for key, value in fields.items():
+            setattr(self, key, value)
+
+    def bytecode(self) -> bytes:
+        """The module as MLIR bytecode: what the compiler is given, and the program's part of cache keys."""
+        if self._bytecode is None:
+            with session.lock:
+                self._bytecode = _jaxlib.write_bytecode(self.module)
+        return self._bytecode
+
+    def as_text(self, dialect: str = "stablehlo") -> str:
+        """The module as text: `dialect` is `stablehlo` or `hlo`."""
+        if dialect == "hlo":
+            return hlo.as_hlo_text(self)
+        if dialect != "stablehlo":
+            raise ValueError(f"as_text: dialect must be 'stablehlo' or 'hlo'; got {dialect!r}")
+        with session.lock:
+            return str(self.module)
+
+    def __repr__(self) -> str:
+        types = ", ".join(a.short() for a in self.in_avals)
+        return f"<lowered {self.name}({types}) for {self.platform}>"
+
+
+def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu",
+          axis_env: Sequence[tuple[Hashable, int]] = (), num_replicas: int | None = None, num_partitions: int = 1,
+          donated: Sequence[bool] = (), in_shardings: Sequence[str | None] | None = None,
+          out_shardings: Sequence[str | None] | None = None, inline_limit: int | None = 64,
+          keep_unused: bool = False) -> Lowered:
+    """Lower a program to StableHLO.
+
+    Args:
+      closed_jaxpr: the program.
+      name: name of the module.
+      platform: whose rows to use: `cpu`, `cuda`, `rocm` or `tpu`.
+      axis_env: (name, size) of the mapped axes around the program, outermost first; each replica is one position.
+      num_replicas: replicas the module runs on; by default as many as `axis_env` and nested `xla_pmap`s need.
+      num_partitions: partitions the compiler may split each replica into.
+      donated: one bool per argument: whether its memory may be reused for a result.
+      in_shardings, out_shardings: HLO sharding text per argument and result, as `{devices=[2,4]<=[8]}`, or None.
+      inline_limit: constants of at most this many elements are written into the module, bigger ones become leading
+        arguments; None writes all of them into it.
+      keep_unused: keep arguments nobody reads.
+    Raises:
+      MissingRuleError: an op has no lowering on this platform.
+      UnboundAxisError: a collective names an axis that is not in force.
+
+    >>> import numpy as np
+    >>> from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
+    >>> x, y = Var(shaped((3,), np.dtype("float32"))), Var(shaped((3,), np.dtype("float32")))
+    >>> program = ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.sin_p, [x], [y], {})], [y]))
+    >>> lower(program, name="f")
+    <lowered f(f32[3]) for cpu>
+    >>> "stablehlo.sine" in lower(program).as_text()
+    True
+    """
+    names, sizes = [n for n, _ in axis_env], [s for _, s in axis_env]
+    if num_replicas is None:
+        num_replicas = replica_count(closed_jaxpr)
+        for size in sizes:
+            num_replicas *= size
+    env = AxisEnv(names, sizes, num_replicas)
+    with session.lock:
+        build = _Build(session.current(), platform, inline_limit)
+        return build.main(closed_jaxpr, env, name, num_partitions, donated, in_shardings, out_shardings, keep_unused)
+
+
+def replica_count(closed_jaxpr: ClosedJaxpr) -> int:
+    """Replicas that the `xla_pmap`s nested in a program need."""
+    most = 1
+    for eqn in closed_jaxpr.jaxpr.eqns:
+        if eqn.primitive.subprograms:
+            here = eqn.params["axis_size"] if eqn.primitive.name == "xla_pmap" else 1
+            most = max(most, here * max(map(replica_count, subprograms(eqn)), default=1))
+    return most
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.]", "_", name) or "_"
+
+
+class _Build:
+    """One module under construction: its functions so far, its names, and what was found out about its programs."""
+
+    def __init__(self, s: session.Session, platform: str, inline_limit: int | None) -> None:
+        self.session = s
+        self.platform = platform
+        self.partitions = 1
+        self.inline_limit = inline_limit
+        self.rules = tables.rows(platform)
+        self.module = s.ir.Module.create(s.loc)
+        self.ip = s.ir.InsertionPoint(self.module.body)
+        self._functions: dict[Any, tuple[Any, list[Any], list[Any]]] = {}
+        self._symbols: dict[str, int] = {"main": 1}
+        self._live: dict[Jaxpr, tuple[list[Eqn], set[Any]]] = {}
+        self._big: dict[ClosedJaxpr, list[Any]] = {}
+
+    def live(self, jaxpr: Jaxpr) -> tuple[list[Eqn], set[Any]]:
+        """Equations that results or effects depend on, and everything they and the results read."""
+        found = self._live.get(jaxpr)
+        if found is None:
+            needed: set[Any] = set(jaxpr.outvars)
+            kept = []
+            for eqn in reversed(jaxpr.eqns):
+                if not needed.isdisjoint(eqn.outvars) or eqn_effectful(eqn):
+                    kept.append(eqn)
+                    needed.update(eqn.invars)
+            kept.reverse()
+            found = self._live[jaxpr] = kept, needed
+        return found
+
+    def big(self, closed: ClosedJaxpr) -> list[Any]:
+        """Constants of a program and of those nested in it that are passed as arguments, each once."""
+        if self.inline_limit is None:
+            return []
+        found = self._big.get(closed)
+        if found is None:
+            eqns, needed = self.live(closed.jaxpr)
+            seen = {id(c): c for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True)
+                    if v in needed and v.aval.size > self.inline_limit}
+            for eqn in eqns:
+                if eqn.primitive.subprograms:
+                    for sub in subprograms(eqn):
+                        seen.update((id(c), c) for c in self.big(sub))
+            found = self._big[closed] = list(seen.values())
+        return found
+
+    def _big_types(self, closed: ClosedJaxpr, found: dict[int, ShapedArray]) -> dict[int, ShapedArray]:
+        for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True):
+            found[id(c)] = v.aval
+        for eqn in self.live(closed.jaxpr)[0]:
+            if eqn.primitive.subprograms:
+                for sub in subprograms(eqn):
+                    self._big_types(sub, found)
+        return found
+
+    def _symbol(self, name: str) -> str:
+        name = _identifier(name)
+        n = self._symbols.get(name, 0)
+        self._symbols[name] = n + 1
+        if n == 0:
+            return name
+        return self._symbol(f"{name}_{n}")
+
+    def _function(self, symbol: str, closed: ClosedJaxpr, env: AxisEnv, big: list[Any], in_avals: list[ShapedArray],
+                  kept: Sequence[bool] | None, attributes: dict[str, Any]) -> None:
+        s = self.session
+        ir, loc = s.ir, s.loc
+        ins = [s.types[a] for a in in_avals]
+        outs = [s.types[a] for a in closed.out_avals]
+        attributes["sym_name"] = s.attr(symbol)
+        attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(ins, outs, s.context), s.context)
+        func = ir.Operation.create("func.func", None, None, attributes, None, 1, loc, self.ip)
+        block = func.regions[0].blocks.append(*ins, arg_locs=[loc] * len(ins))
+        values = list(block.arguments)
+        ctx = Context(self, env, ir.InsertionPoint(block), {id(c): v for c, v in zip(big, values)})  # noqa: B905
+        args = values[len(big):]
+        if kept is not None:
+            rest = iter(args)
+            args = [next(rest) if keep else None for keep in kept]
+        ir.Operation.create("func.return", None, ctx.run(closed, args), None, None, 0, loc, ctx.ip)
+
+    def call(self, ctx: Context, closed: ClosedJaxpr, operands: Sequence[Any], name: str, env: AxisEnv) -> list[Any]:
+        """Call a nested program from `ctx`, emitting its function the first time."""
+        s = self.session
+        key = closed, env.key()
+        known = self._functions.get(key)
+        if known is None:
+            symbol = self._symbol(name)
+            big = self.big(closed)
+            types = self._big_types(closed, {}) if big else {}
+            in_avals = [types[id(c)] for c in big] + closed.in_avals
+            self._function(symbol, closed, env, big, in_avals, None, {"sym_visibility": s.attr("private")})
+            known = self._functions[key] = (s.ir.FlatSymbolRefAttr.get(symbol, s.context),
+                                            [s.types[a] for a in closed.out_avals], big)
+        callee, outs, big = known
+        args = [ctx.big[id(c)] for c in big] + list(operands)
+        return list(ctx.create("func.call", outs, args, {"callee": callee}, None, 0, s.loc, ctx.ip).results)
+
+    def main(self, closed: ClosedJaxpr, env: AxisEnv, name: str, partitions: int, donated: Sequence[bool],
+             in_shardings: Sequence[str | None] | None, out_shardings: Sequence[str | None] | None,
+             keep_unused: bool) -> Lowered:
+        s, jaxpr = self.session, closed.jaxpr
+        self.partitions = partitions
+        needed = self.live(jaxpr)[1]
+        kept = tuple(keep_unused or v in needed for v in jaxpr.invars)
+        big = self.big(closed)
+        types = self._big_types(closed, {}) if big else {}
+        in_avals = [types[id(c)] for c in big] + [v.aval for v, k in zip(jaxpr.invars, kept, strict=True) if k]
+        out_avals = closed.out_avals
+        arg_attrs: list[dict[str, Any]] = [{} for _ in in_avals]
+        in_text = [None] * len(jaxpr.invars) if in_shardings is None else in_shardings
+        texts = [None if in_shardings is None else "{replicated}"] * len(big) + [
+            t for t, k in zip(in_text, kept, strict=True) if k]
+        for attrs, text in zip(arg_attrs, texts, strict=True):
+            if text is not None:
+                attrs["mhlo.sharding"] = s.attr(text)
+        wanted = [i for i, d in enumerate([d for d, k in zip(donated, kept, strict=True) if k], len(big))
+                  if d] if donated else []
+        donation = _pair_donated(wanted, in_avals, out_avals, texts, out_shardings)
+        for i, k in donation:
+            arg_attrs[i].update({"jax.buffer_donor": s.attr(True)} if k is None else {"tf.aliasing_output": s.i32(k)})
+        attributes = {"sym_visibility": s.attr("public")}
+        if any(arg_attrs):
+            attributes["arg_attrs"] = self._dicts(arg_attrs)
+        if out_shardings is not None and any(out_shardings):
+            attributes["res_attrs"] = self._dicts([{"mhlo.sharding": s.attr(t)} if t else {} for t in out_shardings])
+        self._function("main", closed, env, big, in_avals, kept, attributes)
+        module = self.module.operation.attributes
+        module["sym_name"] = s.attr(_identifier(name))
+        module["mhlo.num_replicas"] = s.i32(env.replicas)
+        module["mhlo.num_partitions"] = s.i32(partitions)
+        return Lowered(module=self.module, name=name, platform=self.platform, kept_args=kept, const_args=big,
+                       in_avals=in_avals, out_avals=out_avals, donation=donation, num_replicas=env.replicas,
+                       num_partitions=partitions)
+
+    def _dicts(self, dicts: list[dict[str, Any]]) -> Any:
+        ir, context = self.session.ir, self.session.context
+        return ir.ArrayAttr.get([ir.DictAttr.get(d, context) for d in dicts], context)
+
+
+def _pair_donated(wanted: list[int], in_avals: list[ShapedArray], out_avals: list[ShapedArray],
+                  in_texts: Sequence[str | None],
+                  out_texts: Sequence[str | None] | None) -> tuple[tuple[int, int | None], ...]:
+    """Each donated argument with a result of its shape, dtype and sharding that no other one took, or None."""
+    free: dict[Any, list[int]] = {}
+    for k, aval in enumerate(out_avals):
+        free.setdefault((aval.shape, aval.dtype, out_texts[k] if out_texts else None), []).append(k)
+    pairs: list[tuple[int, int | None]] = []
+    for i in wanted:
+        aval = in_avals[i]
+        places = free.get((aval.shape, aval.dtype, in_texts[i]))
+        pairs.append((i, places.pop(0) if places else None))
+    return tuple(pairs)

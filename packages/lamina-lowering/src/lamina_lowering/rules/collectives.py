@@ -1,0 +1,175 @@
+"""Lowering of collectives: one cross-replica operation whose groups are read off the axis environment.
+
+A group of one needs no communication: those cases come out as reshapes and conversions.
+"""
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lamina_ir import DTypeError, ShapedArray, ShapeError, dtypes, prims, shaped
+
+from ..context import Context
+from ..tables import lowering_rules
+
+__all__ = ["gather_over"]
+
+_I32 = shaped((), np.dtype("int32"))
+_F32 = np.dtype("float32")
+_WIDE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
+
+
+def _names(axis_name: Any) -> tuple[Hashable, ...]:
+    return tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
+
+
+def _split_axes(axes: Any) -> tuple[tuple[Hashable, ...], tuple[int, ...]]:
+    """Axis names, and positions of ordinary axes."""
+    axes = _names(axes)
+    return (tuple(a for a in axes if not isinstance(a, int)), tuple(a for a in axes if isinstance(a, int)))
+
+
+def _sum_in(dtype: np.dtype) -> np.dtype:
+    """The dtype to communicate sums in: floats narrower than 32 bits would round at each step."""
+    return _F32 if dtypes.is_float(dtype) and dtype not in _WIDE else dtype
+
+
+def _reduce_local(ctx: Context, x: Any, aval: ShapedArray, op: str, identity: Any,
+                  positions: Sequence[int]) -> tuple[Any, ShapedArray]:
+    positions = sorted(p % aval.ndim for p in positions)
+    out = shaped(tuple(n for i, n in enumerate(aval.shape) if i not in positions), aval.dtype)
+    start = ctx.const(identity, shaped((), aval.dtype))
+    return ctx.op("stablehlo.reduce", (x, start), out, regions=[ctx.reducer_region(op, aval)],
+                  dimensions=ctx.i64s(positions)), out
+
+
+def _lowest(dtype: np.dtype) -> Any:
+    if dtype == dtypes.BOOL:
+        return False
+    return -np.inf if dtypes.is_float(dtype) else dtypes.iinfo(dtype).min
+
+
+def _highest(dtype: np.dtype) -> Any:
+    if dtype == dtypes.BOOL:
+        return True
+    return np.inf if dtypes.is_float(dtype) else dtypes.iinfo(dtype).max
+
+
+def _all_reduce(op: str, bool_op: str, identity: Any, wide: Any) -> Any:
+    """A row for psum, pmax, pmin: `op` over the groups, computed in the dtype `wide(dtype)` of the result."""
+    def rule(ctx: Context, *xs: Any, axes: Any, axis_index_groups: Any = None) -> list[Any]:
+        names, positions = _split_axes(axes)
+        groups = ctx.axis_env.groups(names, axis_index_groups) if names else None
+        made = []
+        for x, aval, out in zip(xs, ctx.avals_in, ctx.avals_out, strict=True):
+            work = shaped(aval.shape, wide(out.dtype))
+            emit = bool_op if work.dtype == dtypes.BOOL else op
+            if dtypes.is_complex(work.dtype) and op != "stablehlo.add":
+                raise DTypeError(f"{ctx.eqn.primitive.name}: complex numbers have no order across replicas; got "
+                                 f"{aval.long()}. Use the real and imaginary parts")
+            x = ctx.convert(x, aval, work)
+            if positions:
+                x, work = _reduce_local(ctx, x, work, emit, identity(work.dtype), positions)
+            if groups is not None and groups.shape[1] > 1:
+                x = ctx.op("stablehlo.all_reduce", (x,), work, replica_groups=ctx.matrix(groups),
+                           regions=[ctx.reducer_region(emit, work)])
+            made.append(ctx.convert(x, work, out))
+        return made
+    return rule
+
+
+def gather_over(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names: Sequence[Hashable], dimension: int,
+                tiled: bool = False, index_groups: Any = None) -> Any:
+    """Everyone's `x` along `dimension`: a new one, or (`tiled`) joined along an old one."""
+    groups = ctx.axis_env.groups(names, index_groups)
+    if not tiled:
+        aval = shaped((*aval.shape[:dimension], 1, *aval.shape[dimension:]), aval.dtype)
+        x = ctx.reshape(x, aval)
+    if groups.shape[1] == 1:
+        return x
+    return ctx.op("stablehlo.all_gather", (x,), out, all_gather_dim=dimension, replica_groups=ctx.matrix(groups))
+
+
+def all_gather_lowering(ctx: Context, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_index_groups: Any,
+                        tiled: bool, **_: Any) -> Any:
+    return gather_over(ctx, x, ctx.aval_in, ctx.aval_out, _names(axis_name), all_gather_dimension, tiled,
+                       axis_index_groups)
+
+
+def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_groups: Any, scatter_dimension: int,
+                          tiled: bool, **_: Any) -> Any:
+    groups = ctx.axis_env.groups(_names(axis_name), axis_index_groups)
+    aval, out, n, d = ctx.aval_in, ctx.aval_out, groups.shape[1], scatter_dimension
+    dtype = _sum_in(out.dtype)
+    x = ctx.convert(x, aval, shaped(aval.shape, dtype))
+    piece = shaped((*aval.shape[:d], aval.shape[d] // n, *aval.shape[d + 1:]), dtype)
+    if n > 1:
+        x = ctx.op("stablehlo.reduce_scatter", (x,), piece, scatter_dimension=d, replica_groups=ctx.matrix(groups),
+                   regions=[ctx.reducer_region("stablehlo.or" if dtype == dtypes.BOOL else "stablehlo.add", piece)])
+    if not tiled:
+        piece = shaped((*aval.shape[:d], *aval.shape[d + 1:]), dtype)
+        x = ctx.reshape(x, piece)
+    return ctx.convert(x, piece, out)
+
+
+def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_groups: Any, split_axis: int,
+                        concat_axis: int, tiled: bool, **_: Any) -> Any:
+    """Untiled, an axis of length 1 at the place of the new one is what the pieces are joined along."""
+    groups = ctx.axis_env.groups(_names(axis_name), axis_index_groups)
+    n, aval, out = groups.shape[1], ctx.aval_in, ctx.aval_out
+    shape = list(aval.shape)
+    if not tiled:
+        if concat_axis <= split_axis:
+            split_axis += 1
+        else:
+            concat_axis += 1
+        shape.insert(concat_axis, 1)
+        aval = shaped(tuple(shape), aval.dtype)
+        x = ctx.reshape(x, aval)
+    if n > 1:
+        shape[split_axis] //= n
+        shape[concat_axis] *= n
+        x = ctx.op("stablehlo.all_to_all", (x,), shaped(tuple(shape), aval.dtype), split_dimension=split_axis,
+                   concat_dimension=concat_axis, split_count=n, replica_groups=ctx.matrix(groups))
+    return x if tiled else ctx.reshape(x, out)
+
+
+def ppermute_lowering(ctx: Context, x: Any, *, axis_name: Any, perm: Any) -> Any:
+    """Who receives nothing gets zeros, as the operation defines."""
+    rows = ctx.axis_env.groups(_names(axis_name))
+    perm = list(perm)
+    if len({s for s, _ in perm}) != len(perm) or len({d for _, d in perm}) != len(perm):
+        raise ShapeError(f"ppermute: sources and destinations must each be unique; got perm={perm}")
+    if any(not 0 <= i < rows.shape[1] for pair in perm for i in pair):
+        raise ShapeError(f"ppermute: perm must hold indices in [0, {rows.shape[1]}) of axis {axis_name!r}; got {perm}")
+    if not perm:
+        return ctx.const(0, ctx.aval_out)
+    if rows.shape[1] == 1:
+        return x
+    pairs = [(row[s], row[d]) for row in rows for s, d in perm]
+    return ctx.op("stablehlo.collective_permute", (x,), ctx.aval_out, source_target_pairs=ctx.matrix(pairs))
+
+
+def axis_index_lowering(ctx: Context, *, axis_name: Any) -> Any:
+    names = _names(axis_name)
+    index = ctx.axis_index(names[0])
+    for name in names[1:]:
+        index = ctx.op("stablehlo.multiply", (index, ctx.const(ctx.axis_env.size(name), _I32)), _I32)
+        index = ctx.op("stablehlo.add", (index, ctx.axis_index(name)), _I32)
+    return index
+
+
+def _same(dtype: np.dtype) -> np.dtype:
+    return dtype
+
+
+lowering_rules.define(prims.psum_p, _all_reduce("stablehlo.add", "stablehlo.or", lambda d: 0, _sum_in))
+lowering_rules.define(prims.pmax_p, _all_reduce("stablehlo.maximum", "stablehlo.or", _lowest, _same))
+lowering_rules.define(prims.pmin_p, _all_reduce("stablehlo.minimum", "stablehlo.and", _highest, _same))
+lowering_rules.define(prims.all_gather_p, all_gather_lowering)
+lowering_rules.define(prims.psum_scatter_p, psum_scatter_lowering)
+lowering_rules.define(prims.all_to_all_p, all_to_all_lowering)
+lowering_rules.define(prims.ppermute_p, ppermute_lowering)
+lowering_rules.define(prims.axis_index_p, axis_index_lowering)

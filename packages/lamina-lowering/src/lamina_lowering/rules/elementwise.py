@@ -1,0 +1,146 @@
+"""StableHLO of the elementwise ops. Rows get operands of the result's shape: the core broadcasts rank-0 ones."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from lamina_ir import ShapedArray, dtypes, prims, shaped
+
+from ..extend import direct
+from ..tables import lowering_rules
+
+__all__: list[str] = []
+
+_define = lowering_rules.define
+
+
+for _prim, _name in (
+        (prims.neg_p, "stablehlo.negate"), (prims.floor_p, "stablehlo.floor"), (prims.ceil_p, "stablehlo.ceil"),
+        (prims.is_finite_p, "stablehlo.is_finite"), (prims.exp_p, "stablehlo.exponential"),
+        (prims.expm1_p, "stablehlo.exponential_minus_one"), (prims.log_p, "stablehlo.log"),
+        (prims.log1p_p, "stablehlo.log_plus_one"), (prims.sin_p, "stablehlo.sine"),
+        (prims.cos_p, "stablehlo.cosine"), (prims.tan_p, "stablehlo.tan"), (prims.asin_p, "chlo.asin"),
+        (prims.acos_p, "chlo.acos"), (prims.atan_p, "chlo.atan"), (prims.sinh_p, "chlo.sinh"),
+        (prims.cosh_p, "chlo.cosh"), (prims.tanh_p, "stablehlo.tanh"), (prims.asinh_p, "chlo.asinh"),
+        (prims.acosh_p, "chlo.acosh"), (prims.atanh_p, "chlo.atanh"), (prims.sqrt_p, "stablehlo.sqrt"),
+        (prims.rsqrt_p, "stablehlo.rsqrt"), (prims.cbrt_p, "stablehlo.cbrt"),
+        (prims.logistic_p, "stablehlo.logistic"), (prims.real_p, "stablehlo.real"),
+        (prims.imag_p, "stablehlo.imag"), (prims.erf_p, "chlo.erf"), (prims.erfc_p, "chlo.erfc"),
+        (prims.erf_inv_p, "chlo.erf_inv"), (prims.lgamma_p, "chlo.lgamma"), (prims.digamma_p, "chlo.digamma"),
+        (prims.bessel_i1e_p, "chlo.bessel_i1e"), (prims.not_p, "stablehlo.not"),
+        (prims.population_count_p, "stablehlo.popcnt"), (prims.clz_p, "stablehlo.count_leading_zeros"),
+        (prims.add_p, "stablehlo.add"), (prims.sub_p, "stablehlo.subtract"),
+        (prims.mul_p, "stablehlo.multiply"), (prims.div_p, "stablehlo.divide"),
+        (prims.rem_p, "stablehlo.remainder"), (prims.max_p, "stablehlo.maximum"),
+        (prims.min_p, "stablehlo.minimum"), (prims.atan2_p, "stablehlo.atan2"),
+        (prims.complex_p, "stablehlo.complex"), (prims.nextafter_p, "chlo.next_after"),
+        (prims.polygamma_p, "chlo.polygamma"), (prims.zeta_p, "chlo.zeta"), (prims.and_p, "stablehlo.and"),
+        (prims.or_p, "stablehlo.or"), (prims.xor_p, "stablehlo.xor"),
+        (prims.shift_left_p, "stablehlo.shift_left"),
+        (prims.shift_right_logical_p, "stablehlo.shift_right_logical"),
+        (prims.shift_right_arithmetic_p, "stablehlo.shift_right_arithmetic"),
+        (prims.select_p, "stablehlo.select"), (prims.clamp_p, "stablehlo.clamp")):
+    _define(_prim, direct(_name))
+
+
+def _comparison(direction: str) -> Callable[..., Any]:
+    return lambda ctx, x, y: ctx.compare(x, y, direction, ctx.avals_in[0])
+
+
+for _prim, _direction in ((prims.eq_p, "EQ"), (prims.ne_p, "NE"), (prims.lt_p, "LT"), (prims.le_p, "LE"),
+                          (prims.gt_p, "GT"), (prims.ge_p, "GE")):
+    _define(_prim, _comparison(_direction))
+
+
+# --- one line each -------------------------------------------------------------------------------------------------
+
+_define(prims.copy_p, lambda ctx, x: ctx.op("stablehlo.optimization_barrier", (x,), ctx.aval_out))
+_define(prims.stop_gradient_p, lambda ctx, x: x)
+_define(prims.square_p, lambda ctx, x: ctx.op("stablehlo.multiply", (x, x), ctx.aval_out))
+_define(prims.convert_element_type_p, lambda ctx, x, *, new_dtype, weak_type: ctx.convert(x, ctx.aval_in, ctx.aval_out))
+_define(prims.round_p, lambda ctx, x, *, rounding_method: ctx.op(
+    "stablehlo.round_nearest_even" if rounding_method else "stablehlo.round_nearest_afz", (x,), ctx.aval_out))
+_define(prims.bitcast_convert_type_p, lambda ctx, x, *, new_dtype: x if ctx.aval_in.dtype == new_dtype else ctx.op(
+    "stablehlo.bitcast_convert", (x,), ctx.aval_out))
+
+
+# --- the ones that need thought ------------------------------------------------------------------------------------
+
+
+def _is_unsigned(aval: ShapedArray) -> bool:
+    return aval.dtype.kind == "u" or aval.dtype.name.startswith("uint")
+
+
+def abs_lowering(ctx: Any, x: Any) -> Any:
+    return x if _is_unsigned(ctx.aval_in) else ctx.op("stablehlo.abs", (x,), ctx.aval_out)
+
+
+def sign_lowering(ctx: Any, x: Any) -> Any:
+    """StableHLO has no sign of unsigned numbers: there it is whether x is not 0."""
+    aval = ctx.aval_out
+    if _is_unsigned(aval):
+        return ctx.op("stablehlo.minimum", (x, ctx.const(1, aval)), aval)
+    return ctx.op("stablehlo.sign", (x,), aval)
+
+
+def exp2_lowering(ctx: Any, x: Any) -> Any:
+    """exp(x log 2), computed in float32 for narrower floats."""
+    aval = ctx.aval_out
+    wide = shaped(aval.shape, np.dtype("float32")) if dtypes.is_float(aval.dtype) and aval.dtype.itemsize < 4 else aval
+    scaled = ctx.op("stablehlo.multiply", (ctx.convert(x, aval, wide), ctx.const(math.log(2.0), wide)), wide)
+    return ctx.convert(ctx.op("stablehlo.exponential", (scaled,), wide), wide, aval)
+
+
+def conj_lowering(ctx: Any, x: Any) -> Any:
+    part = shaped(ctx.aval_out.shape, dtypes.real_of(ctx.aval_out.dtype))
+    imag = ctx.op("stablehlo.negate", (ctx.op("stablehlo.imag", (x,), part),), part)
+    return ctx.op("stablehlo.complex", (ctx.op("stablehlo.real", (x,), part), imag), ctx.aval_out)
+
+
+def pow_lowering(ctx: Any, x: Any, y: Any) -> Any:
+    """An integer exponent of a float or complex base is converted to the base's dtype."""
+    base, exponent = ctx.avals_in
+    return ctx.op("stablehlo.power", (x, ctx.convert(y, exponent, base)), ctx.aval_out)
+
+
+def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
+    """Repeated squaring: as many products as the exponent has bits, and one more per bit that is set."""
+    aval = ctx.aval_out
+    if y == 0:
+        return ctx.const(1, aval)
+    power, result, left = x, None, abs(y)
+    while left:
+        if left & 1:
+            result = power if result is None else ctx.op("stablehlo.multiply", (result, power), aval)
+        left >>= 1
+        if left:
+            power = ctx.op("stablehlo.multiply", (power, power), aval)
+    return result if y > 0 else ctx.op("stablehlo.divide", (ctx.const(1, aval), result), aval)
+
+
+def _extreme(name: str, direction: str) -> Callable[..., Any]:
+    plain = direct(name)
+
+    def rule(ctx: Any, x: Any, y: Any) -> Any:
+        """Complex numbers are ordered by their real parts, then by their imaginary parts."""
+        aval = ctx.aval_out
+        if not dtypes.is_complex(aval.dtype):
+            return plain(ctx, x, y)
+        part, truth = shaped(aval.shape, dtypes.real_of(aval.dtype)), shaped(aval.shape, dtypes.BOOL)
+        (xr, xi), (yr, yi) = ([ctx.op(f"stablehlo.{p}", (v,), part) for p in ("real", "imag")] for v in (x, y))
+        first = ctx.select(ctx.compare(xr, yr, "EQ", part), ctx.compare(xi, yi, direction, part),
+                           ctx.compare(xr, yr, direction, part), truth)
+        return ctx.select(first, x, y, aval)
+    return rule
+
+
+_define(prims.abs_p, abs_lowering)
+_define(prims.sign_p, sign_lowering)
+_define(prims.exp2_p, exp2_lowering)
+_define(prims.conj_p, conj_lowering)
+_define(prims.pow_p, pow_lowering)
+_define(prims.integer_pow_p, integer_pow_lowering)
+_define(prims.max_p, _extreme("stablehlo.maximum", "GT"))
+_define(prims.min_p, _extreme("stablehlo.minimum", "LT"))

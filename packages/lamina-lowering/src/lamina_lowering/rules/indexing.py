@@ -1,0 +1,163 @@
+"""Windows in StableHLO. Its `gather` clamps starts by itself and its `scatter` skips what lies outside, so CLIP costs
+something for scatter only, and FILL_OR_DROP a mask for gather only."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims, shaped
+from lamina_ir.prims.indexing import GatherScatterMode, gather_fill
+
+from ..tables import lowering_rules
+
+__all__: list[str] = []
+
+CLIP, FILL_OR_DROP = GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP
+_I32 = np.dtype("int32")
+_BOOL = dtypes.BOOL
+
+
+def _axes_text(kind: str, **axes: Any) -> str:
+    """`#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>`; empty lists are left out."""
+    parts = [f"{k} = {v}" if isinstance(v, int) else f"{k} = [{', '.join(map(str, v))}]"
+             for k, v in axes.items() if isinstance(v, int) or v]
+    return f"#stablehlo.{kind}<{', '.join(parts)}>"
+
+
+# --- dynamic slices ----------------------------------------------------------------------------------------------
+
+
+def _starts(ctx: Any, starts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+    """Start indices in one type of at least 32 bits, as StableHLO asks."""
+    found = {a.dtype for a in avals}
+    if len(found) == 1 and next(iter(found)).itemsize >= 4:
+        return list(starts)
+    dtype = np.result_type(_I32, *(a.dtype if a.dtype.kind in "iu" else _I32 for a in avals))
+    to = shaped((), dtype if dtype.kind in "iu" else np.dtype("int64"))
+    return [ctx.convert(s, a, to) for s, a in zip(starts, avals, strict=True)]
+
+
+def dynamic_slice_lowering(ctx: Any, x: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
+    if not starts:
+        return x
+    starts = _starts(ctx, starts, ctx.avals_in[1:])
+    return ctx.op("stablehlo.dynamic_slice", (x, *starts), ctx.aval_out, slice_sizes=ctx.i64s(slice_sizes))
+
+
+def dynamic_update_slice_lowering(ctx: Any, x: Any, update: Any, *starts: Any) -> Any:
+    if not starts:
+        return update
+    starts = _starts(ctx, starts, ctx.avals_in[2:])
+    return ctx.op("stablehlo.dynamic_update_slice", (x, update, *starts), ctx.aval_out)
+
+
+# --- gather ------------------------------------------------------------------------------------------------------
+
+
+def _limits(x_aval: Any, sizes: Sequence[int], index_map: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """The last start at which a window fits, for each component of an index vector."""
+    top = np.iinfo(dtype).max
+    return np.array([min(x_aval.shape[a] - sizes[a], top) for a in index_map], dtype)
+
+
+def _wide(ctx: Any, indices: Any, aval: Any) -> tuple[Any, Any]:
+    if aval.dtype.kind in "iu" and aval.dtype.itemsize >= 4:
+        return indices, aval
+    to = shaped(aval.shape, _I32)
+    return ctx.convert(indices, aval, to), to
+
+
+def _vector(ctx: Any, values: np.ndarray, aval: Any) -> Any:
+    """One value per component, in the shape of the indices."""
+    row = shaped(values.shape, aval.dtype)
+    return ctx.broadcast(ctx.const(values, row), row, aval, (len(aval.shape) - 1,))
+
+
+def _clamped(ctx: Any, indices: Any, aval: Any, limits: np.ndarray) -> Any:
+    zero = ctx.const(0, aval)
+    return ctx.op("stablehlo.clamp", (zero, indices, _vector(ctx, limits, aval)), aval)
+
+
+def _inside(ctx: Any, indices: Any, aval: Any, limits: np.ndarray) -> tuple[Any, Any]:
+    """Which index vectors point to a window that fits; and the type of that mask."""
+    flags = shaped(aval.shape, _BOOL)
+    mask = ctx.compare(indices, _vector(ctx, limits, aval), "LE", aval)
+    if aval.dtype.kind == "i":
+        above = ctx.compare(indices, ctx.const(0, aval), "GE", aval)
+        mask = ctx.op("stablehlo.and", (mask, above), flags)
+    out = shaped(aval.shape[:-1], _BOOL)
+    if aval.shape[-1] == 1:
+        return ctx.reshape(mask, out), out
+    true = ctx.const(True, shaped((), _BOOL))
+    made = ctx.op("stablehlo.reduce", (mask, true), out, dimensions=ctx.i64s((len(aval.shape) - 1,)),
+                  regions=[ctx.reducer_region("stablehlo.and", flags)])
+    return made, out
+
+
+def gather_lowering(ctx: Any, x: Any, indices: Any, *, dimension_numbers: Any, fill_value: Any,
+                    indices_are_sorted: bool, mode: Any, slice_sizes: Sequence[int], unique_indices: bool) -> Any:
+    x_aval, i_aval = ctx.avals_in
+    out = ctx.aval_out
+    offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
+    if out.size == 0:
+        return ctx.const(np.zeros(out.shape, out.dtype), out)
+    indices, i_aval = _wide(ctx, indices, i_aval)
+    limits = _limits(x_aval, slice_sizes, index_map, i_aval.dtype)
+    if mode is CLIP and i_aval.dtype.kind == "u" and index_map:
+        indices = _clamped(ctx, indices, i_aval, limits)
+    if any(n == 0 for n in x_aval.shape):  # nothing to read: every window lies outside
+        return ctx.const(gather_fill(out.dtype, fill_value if mode is FILL_OR_DROP else 0), out)
+    text = _axes_text("gather", offset_dims=offset, collapsed_slice_dims=collapsed, operand_batching_dims=x_batch,
+                      start_indices_batching_dims=i_batch, start_index_map=index_map,
+                      index_vector_dim=len(i_aval.shape) - 1)
+    found = ctx.op("stablehlo.gather", (x, indices), out, dimension_numbers=ctx.attr(text),
+                   slice_sizes=ctx.i64s(slice_sizes), indices_are_sorted=bool(indices_are_sorted))
+    if mode is not FILL_OR_DROP or not index_map:
+        return found
+    mask, mask_aval = _inside(ctx, indices, i_aval, limits)
+    batch = [a for a in range(len(out.shape)) if a not in offset]
+    if mask_aval.shape != out.shape:
+        mask = ctx.op("stablehlo.broadcast_in_dim", (mask,), shaped(out.shape, _BOOL),
+                      broadcast_dimensions=ctx.i64s(batch))
+    return ctx.select(mask, found, ctx.const(gather_fill(out.dtype, fill_value), out), out)
+
+
+# --- scatter -----------------------------------------------------------------------------------------------------
+
+
+def scatter_lowering(combine: str | None) -> Any:
+    def rule(ctx: Any, x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool,
+             mode: Any, unique_indices: bool) -> Any:
+        x_aval, i_aval, u_aval = ctx.avals_in
+        if x_aval.size == 0 or u_aval.size == 0:
+            return x
+        window, inserted, index_map, x_batch, i_batch = dimension_numbers
+        indices, i_aval = _wide(ctx, indices, i_aval)
+        if index_map and (mode is CLIP or i_aval.dtype.kind == "u"):
+            lengths = iter([u_aval.shape[a] for a in window])
+            sizes = [1 if a in inserted + x_batch else next(lengths) for a in range(len(x_aval.shape))]
+            # Unsigned starts that lie outside stay outside, but near, so that no signed reading brings them back.
+            past = 0 if mode is CLIP else 1
+            indices = _clamped(ctx, indices, i_aval, _limits(x_aval, sizes, index_map, i_aval.dtype)
+                               + np.asarray(past, i_aval.dtype))
+        text = _axes_text("scatter", update_window_dims=window, inserted_window_dims=inserted,
+                          input_batching_dims=x_batch, scatter_indices_batching_dims=i_batch,
+                          scatter_dims_to_operand_dims=index_map, index_vector_dim=len(i_aval.shape) - 1)
+        scalar = shaped((), x_aval.dtype)
+        region = (ctx.region((scalar, scalar), lambda _, old, new: new) if combine is None
+                  else ctx.reducer_region(combine, x_aval))
+        return ctx.op("stablehlo.scatter", (x, indices, updates), ctx.aval_out, regions=[region],
+                      scatter_dimension_numbers=ctx.attr(text), indices_are_sorted=bool(indices_are_sorted),
+                      unique_indices=bool(unique_indices))
+    return rule
+
+
+lowering_rules.define(prims.dynamic_slice_p, dynamic_slice_lowering)
+lowering_rules.define(prims.dynamic_update_slice_p, dynamic_update_slice_lowering)
+lowering_rules.define(prims.gather_p, gather_lowering)
+lowering_rules.define(prims.scatter_p, scatter_lowering(None))
+lowering_rules.define(prims.scatter_add_p, scatter_lowering("stablehlo.add"))
+lowering_rules.define(prims.scatter_mul_p, scatter_lowering("stablehlo.multiply"))
+lowering_rules.define(prims.scatter_min_p, scatter_lowering("stablehlo.minimum"))
+lowering_rules.define(prims.scatter_max_p, scatter_lowering("stablehlo.maximum"))

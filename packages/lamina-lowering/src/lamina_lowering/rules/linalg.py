@@ -1,0 +1,131 @@
+"""Lowering of `dot_general`.
+
+On CPUs two forms are not dots. Without free axes on either side it is a product and a sum in one loop. A contraction of
+a few elements with a long result is written out, one product per element: measured on 1,250,000 pairs of 3-vectors 1.2
+ms against 8 ms for XLA's dot or reduce, because the loop over the result is then vectorised.
+"""
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from lamina_ir import dtypes, prims, shaped
+
+from ..tables import lowering_rules, platform_rules
+
+__all__: list[str] = []
+
+_F32, _I32 = np.dtype("float32"), np.dtype("int32")
+_FEW, _MANY = 8, 4096  # contracted elements written out; results from which the longer compile time pays
+
+
+def _free(ndim, contract, batch):
+    return tuple(a for a in range(ndim) if a not in contract and a not in batch)
+
+
+# --- the plain form -----------------------------------------------------------------------------------------------
+def dot_general_lowering(ctx, x, y, *, dimension_numbers, precision, preferred_element_type):
+    (xa, ya), out = ctx.avals_in, ctx.aval_out
+    attrs = {}
+    if precision is not None:
+        attrs["precision_config"] = ctx.precision(*(p.name for p in precision))
+    if xa.dtype == dtypes.BOOL:  # whether any product is true: counted in int32
+        counts = shaped(out.shape, _I32)
+        made = _dot(ctx, x, y, _I32, counts, dimension_numbers, attrs)
+        return ctx.compare(made, ctx.const(0, counts), "NE", counts)
+    same = xa.dtype == ya.dtype and (xa.dtype == out.dtype or ctx.platform != "cpu")
+    return _dot(ctx, x, y, None if same else out.dtype, out, dimension_numbers, attrs)
+
+
+def _dot(ctx, x, y, dtype, out, dimension_numbers, attrs):
+    (lc, rc), (lb, rb) = dimension_numbers
+    if dtype is not None:
+        x, y = (ctx.convert(v, a, shaped(a.shape, dtype)) for v, a in zip((x, y), ctx.avals_in, strict=True))
+    numbers = (f"#stablehlo.dot<lhs_batching_dimensions = {list(lb)}, rhs_batching_dimensions = {list(rb)}, "
+               f"lhs_contracting_dimensions = {list(lc)}, rhs_contracting_dimensions = {list(rc)}>")
+    return ctx.op("stablehlo.dot_general", (x, y), out, dot_dimension_numbers=ctx.attr(numbers), **attrs)
+
+
+# --- loops on CPUs ------------------------------------------------------------------------------------------------
+def dot_general_cpu(ctx, x, y, *, dimension_numbers, precision, preferred_element_type):
+    xa, ya = ctx.avals_in
+    if xa.dtype != dtypes.BOOL:
+        (lc, rc), (lb, rb) = dimension_numbers
+        xs, ys = xa.shape, ya.shape
+        short = prod([xs[a] for a in lc])
+        narrow = min(prod([xs[a] for a in _free(len(xs), lc, lb)]), prod([ys[a] for a in _free(len(ys), rc, rb)]))
+        if lc and 0 < short <= _FEW and short * narrow <= 2 * _FEW and ctx.aval_out.size >= _MANY:
+            return _written_out(ctx, x, y, dimension_numbers)
+        if len(lb) + len(lc) == len(xs) == len(ys):
+            return _multiply_and_sum(ctx, x, y, dimension_numbers)
+    return dot_general_lowering(ctx, x, y, dimension_numbers=dimension_numbers, precision=precision,
+                                preferred_element_type=preferred_element_type)
+
+
+def _sum_dtype(dtype):
+    return _F32 if dtypes.is_float(dtype) and dtype.itemsize < 4 else dtype
+
+
+def _multiply_and_sum(ctx, x, y, numbers):
+    """Operands without free axes, in axis order (batch, contracted), multiplied and summed over the last axes."""
+    (lc, rc), (lb, rb) = numbers
+    (xa, ya), out = ctx.avals_in, ctx.aval_out
+    wide = _sum_dtype(out.dtype)
+    x = _ordered(ctx, ctx.convert(x, xa, shaped(xa.shape, wide)), shaped(xa.shape, wide), lb + lc)
+    y = _ordered(ctx, ctx.convert(y, ya, shaped(ya.shape, wide)), shaped(ya.shape, wide), rb + rc)
+    full, summed = shaped(out.shape + tuple(xa.shape[a] for a in lc), wide), shaped(out.shape, wide)
+    made = ctx.op("stablehlo.multiply", (x, y), full)
+    if lc:
+        zero = ctx.const(0, shaped((), wide))
+        made = ctx.op("stablehlo.reduce", (made, zero), summed, regions=[ctx.reducer_region("stablehlo.add", summed)],
+                      dimensions=ctx.i64s(range(len(lb), len(xa.shape))))
+    return ctx.convert(made, summed, out)
+
+
+def _ordered(ctx, v, aval, order):
+    if order == tuple(range(len(order))):
+        return v
+    moved = shaped(tuple(aval.shape[a] for a in order), aval.dtype)
+    return ctx.op("stablehlo.transpose", (v,), moved, permutation=ctx.i64s(order))
+
+
+def _written_out(ctx, x, y, numbers):
+    """sum over k of x[..., k] * y[..., k], each factor repeated to the result's axes (batch, lhs free, rhs free)."""
+    (lc, rc), (lb, rb) = numbers
+    (xa, ya), out = ctx.avals_in, ctx.aval_out
+    wide = shaped(out.shape, _sum_dtype(out.dtype))
+    lf, rf = _free(len(xa.shape), lc, lb), _free(len(ya.shape), rc, rb)
+    nb, nl = len(lb), len(lf)
+    x_at = dict(zip(lb + lf, range(nb + nl), strict=True))
+    y_at = dict(zip(rb + rf, (*range(nb), *range(nb + nl, nb + nl + len(rf))), strict=True))
+    total = None
+    for k in product(*(range(xa.shape[a]) for a in lc)):
+        term = ctx.op("stablehlo.multiply", (_factor(ctx, x, xa, dict(zip(lc, k, strict=True)), x_at, wide),
+                                             _factor(ctx, y, ya, dict(zip(rc, k, strict=True)), y_at, wide)), wide)
+        total = term if total is None else ctx.op("stablehlo.add", (total, term), wide)
+    return ctx.convert(total, wide, out)
+
+
+def _factor(ctx, v, aval, fixed, places, out):
+    """`v` at the fixed indices, its other axes at `places` of the result."""
+    start = [fixed.get(a, 0) for a in range(len(aval.shape))]
+    limit = [fixed[a] + 1 if a in fixed else n for a, n in enumerate(aval.shape)]
+    cut = shaped(tuple(1 if a in fixed else n for a, n in enumerate(aval.shape)), aval.dtype)
+    kept = [a for a in range(len(aval.shape)) if a not in fixed]
+    if cut.shape != aval.shape:
+        v = ctx.op("stablehlo.slice", (v,), cut, start_indices=ctx.i64s(start), limit_indices=ctx.i64s(limit),
+                   strides=ctx.i64s([1] * len(start)))
+    order = sorted(kept, key=places.__getitem__)
+    rest = shaped(tuple(aval.shape[a] for a in kept), aval.dtype)
+    v = ctx.reshape(v, rest)
+    v = ctx.convert(v, rest, shaped(rest.shape, out.dtype))
+    v = _ordered(ctx, v, shaped(rest.shape, out.dtype), tuple(kept.index(a) for a in order))
+    if rest.shape == out.shape:
+        return v
+    return ctx.op("stablehlo.broadcast_in_dim", (v,), out, broadcast_dimensions=ctx.i64s([places[a] for a in order]))
+
+
+lowering_rules.define(prims.dot_general_p, dot_general_lowering)
+platform_rules("cpu").define(prims.dot_general_p, dot_general_cpu)

@@ -1,0 +1,69 @@
+"""Run lowered programs on jaxlib's CPU client, and compare ops with their NumPy meaning. For tests."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, aval_of
+from lamina_ir.testing import assert_close
+
+from . import _jaxlib
+from .module import Lowered, lower
+
+__all__ = ["check_collective", "check_lowering", "one_op", "run_lowered"]
+
+
+def one_op(prim: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+    """The program of a single equation."""
+    ins = [Var(a) for a in avals]
+    out = prim.infer(*avals, **params)
+    outs = [Var(a) for a in (out if prim.multiple else (out,))]
+    return ClosedJaxpr(Jaxpr([], ins, [Eqn(prim, ins, outs, params)], outs))
+
+
+def run_lowered(lowered: Lowered, *args: Any) -> list[np.ndarray] | list[list[np.ndarray]]:
+    """Compile and run on CPU devices.
+
+    Args:
+      lowered: from `lower(..., platform="cpu")`.
+      args: arrays, one per argument of the program; with several replicas a sequence of such arrays, one per replica.
+    Returns:
+      The results; with several replicas a list of them per replica.
+    """
+    lowered.module.operation.verify()
+    replicas = lowered.num_replicas
+    rows = [list(args)] if replicas == 1 else [[a[r] for a in args] for r in range(replicas)]
+    rows = [[*lowered.const_args, *(a for a, kept in zip(row, lowered.kept_args, strict=True) if kept)]
+            for row in rows]
+    outs = _jaxlib.run_on_cpu(lowered.bytecode(), rows, lowered.in_avals)
+    return outs[0] if replicas == 1 else outs
+
+
+def check_lowering(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> None:
+    """Compare the compiled op with its NumPy meaning on these arguments."""
+    avals = [aval_of(a) for a in args]
+    arrays = [np.asarray(a, v.dtype) for a, v in zip(args, avals, strict=True)]
+    got = run_lowered(lower(one_op(prim, avals, params)), *arrays)
+    wanted = prim.numpy(*arrays, **params)
+    for g, w in zip(got, wanted if prim.multiple else (wanted,), strict=True):
+        assert_close(g, w, what=prim.name)
+
+
+def check_collective(prim: Primitive, operands: Sequence[Sequence[Any]], params: dict[str, Any], env: Any) -> None:
+    """Compare a compiled collective on every device with its NumPy meaning.
+
+    Args:
+      prim: the collective.
+      operands: for each operand one array per device.
+      params: the equation's params.
+      env: `lamina_ir.spmd.AxisEnv` of the axes around it.
+    """
+    lowered = lower(one_op(prim, [aval_of(xs[0]) for xs in operands], params),
+                    axis_env=list(zip(env.names, env.sizes, strict=True)))
+    got = run_lowered(lowered, *operands)
+    wanted = prim.numpy(env, *operands, **params)
+    for k, per_device in enumerate(wanted if prim.multiple else (wanted,)):
+        for d, w in enumerate(per_device):
+            assert_close(got[d][k], w, what=f"{prim.name} on device {d}")

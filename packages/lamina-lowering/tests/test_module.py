@@ -1,0 +1,227 @@
+"""Module building: arguments kept, constants, donation, shardings, determinism, nested functions, growth."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, MissingRuleError, Primitive, Var, prims, shaped
+from lamina_lowering import as_dot_graph, as_hlo_text, as_serialized_hlo_module_proto, lower, platform_rules
+from lamina_lowering.testing import run_lowered
+
+F32 = np.dtype("float32")
+V3, S = shaped((3,), F32), shaped((), F32)
+ADD, SIN, MUL = prims.add_p, prims.sin_p, prims.mul_p
+
+
+def chain(n, aval=V3):
+    x = v = Var(aval)
+    eqns = []
+    for i in range(n):
+        w = Var(aval)
+        eqns.append(Eqn(SIN, [v], [w], {}) if i % 2 else Eqn(ADD, [v, Literal(2.0, S)], [w], {}))
+        v = w
+    return ClosedJaxpr(Jaxpr([], [x], eqns, [v]))
+
+
+def call(closed, args, name="f", inline=False):
+    outs = [Var(a) for a in closed.out_avals]
+    params = dict(call_jaxpr=closed, name=name, donated_invars=(False,) * len(args), inline=inline, device=None,
+                  backend=None)
+    return Eqn(prims.xla_call_p, args, outs, params), outs
+
+
+def test_dead_equations_and_unused_arguments_are_left_out():
+    x, y, z, dead, out = (Var(V3) for _ in range(5))
+    closed = ClosedJaxpr(Jaxpr([], [x, y, z], [Eqn(SIN, [y], [dead], {}), Eqn(ADD, [x, z], [out], {})], [out]))
+    lowered = lower(closed)
+    assert lowered.kept_args == (True, False, True)
+    assert "sine" not in lowered.as_text()
+    a = np.ones(3, np.float32)
+    np.testing.assert_array_equal(run_lowered(lowered, a, a, 2 * a)[0], 3 * a)
+    assert lower(closed, keep_unused=True).kept_args == (True, True, True)
+
+
+def test_dead_constants_are_left_out():
+    c, x, dead, out = Var(shaped((100,), F32)), Var(V3), Var(shaped((100,), F32)), Var(V3)
+    closed = ClosedJaxpr(Jaxpr([c], [x], [Eqn(SIN, [c], [dead], {}), Eqn(SIN, [x], [out], {})], [out]),
+                         [np.ones(100, np.float32)])
+    assert lower(closed).const_args == []
+    assert "constant" not in lower(closed, inline_limit=None).as_text()
+
+
+def test_results_that_are_arguments_literals_or_twice_the_same():
+    x = Var(V3)
+    closed = ClosedJaxpr(Jaxpr([], [x], [], [x, Literal(4.0, S), x]))
+    a = np.arange(3, dtype=np.float32)
+    one, four, two = run_lowered(lower(closed), a)
+    assert np.array_equal(one, a) and np.array_equal(two, a) and four == 4.0
+
+
+def test_equal_programs_give_equal_bytecode():
+    assert lower(chain(20)).bytecode() == lower(chain(20)).bytecode()
+    assert lower(chain(20)).bytecode() != lower(chain(21)).bytecode()
+    assert lower(chain(20)).bytecode() != lower(chain(20, shaped((4,), F32))).bytecode()
+
+
+def test_big_constants_become_arguments_and_small_ones_are_written():
+    big, small = np.arange(100, dtype=np.float32), np.array([1., 2., 3.], np.float32)
+    c, d, x, y, a, b = Var(shaped((100,), F32)), Var(V3), Var(shaped((100,), F32)), Var(V3), Var(
+        shaped((100,), F32)), Var(V3)
+    closed = ClosedJaxpr(Jaxpr([c, d], [x, y], [Eqn(ADD, [c, x], [a], {}), Eqn(ADD, [d, y], [b], {})], [a, b]),
+                         [big, small])
+    lowered = lower(closed)
+    assert len(lowered.const_args) == 1 and lowered.const_args[0] is big
+    assert [a.shape for a in lowered.in_avals] == [(100,), (100,), (3,)]
+    got = run_lowered(lowered, big, small)
+    assert np.array_equal(got[0], 2 * big) and np.array_equal(got[1], 2 * small)
+    assert lower(closed, inline_limit=None).const_args == []
+
+
+def test_big_constants_of_nested_programs_are_passed_down():
+    big = np.arange(100, dtype=np.float32)
+    wide = shaped((100,), F32)
+    c, x, y, z, w, u = (Var(wide) for _ in range(6))
+    inner = ClosedJaxpr(Jaxpr([c], [x], [Eqn(ADD, [c, x], [y], {}), Eqn(SIN, [y], [z], {}), Eqn(SIN, [z], [w], {}),
+                                         Eqn(ADD, [w, x], [u], {})], [u]), [big])
+    a, b = Var(wide), Var(wide)
+    first, mid = call(inner, [a], "g")
+    second, out = call(inner, mid, "g")
+    middle = ClosedJaxpr(Jaxpr([], [a], [first, second, Eqn(SIN, out, [b], {}), Eqn(SIN, [b], [Var(wide)], {})], [b]))
+    top = Var(wide)
+    eqn, outs = call(middle, [top], "h")
+    lowered = lower(ClosedJaxpr(Jaxpr([], [top], [eqn], outs)))
+    text = lowered.as_text()
+    assert text.count("func.func private @g") == 1 and text.count("call @g") == 2
+    assert len(lowered.const_args) == 1
+
+    def g(x):
+        return np.sin(np.sin(x + big)) + x
+    x = np.linspace(0, 1, 100, dtype=np.float32)
+    np.testing.assert_allclose(run_lowered(lowered, x)[0], np.sin(g(g(x))), rtol=1e-4, atol=1e-4)
+
+
+def test_nested_names_are_unique_and_main_is_the_entry():
+    x = Var(V3)
+    one, mid = call(chain(5), [x], "main")
+    two, out = call(chain(6), mid, "main")
+    text = lower(ClosedJaxpr(Jaxpr([], [x], [one, two], out)), name="a b").as_text()
+    assert "module @a_b" in text
+    for name in ("public @main(", "private @main_1(", "private @main_2("):
+        assert name in text
+
+
+def test_short_and_inline_calls_are_written_out():
+    x = Var(V3)
+    for closed, inline in ((chain(2), False), (chain(9), True)):
+        eqn, outs = call(closed, [x], inline=inline)
+        assert "call" not in lower(ClosedJaxpr(Jaxpr([], [x], [eqn], outs))).as_text()
+
+
+def test_donation_pairs_by_type():
+    x, y, z = Var(V3), Var(S), Var(V3)
+    a, b = Var(V3), Var(V3)
+    closed = ClosedJaxpr(Jaxpr([], [x, y, z], [Eqn(ADD, [x, y], [a], {}), Eqn(ADD, [a, z], [b], {})], [b]))
+    lowered = lower(closed, donated=(True, True, True))
+    assert lowered.donation == ((0, 0), (1, None), (2, None))
+    text = lowered.as_text()
+    assert text.count("tf.aliasing_output = 0") == 1 and text.count("jax.buffer_donor = true") == 2
+
+
+def test_shardings_are_written_on_arguments_and_results():
+    lowered = lower(chain(4, shaped((8,), F32)), num_partitions=8, in_shardings=["{devices=[8]<=[8]}"],
+                    out_shardings=["{replicated}"])
+    text = lowered.as_text()
+    assert 'mhlo.sharding = "{devices=[8]<=[8]}"' in text and 'mhlo.sharding = "{replicated}"' in text
+    assert "mhlo.num_partitions = 8" in text and lowered.num_partitions == 8
+
+
+def test_missing_row_names_its_place():
+    odd = Primitive("odd", infer=lambda a: a, family="shape")
+    x, y = Var(V3), Var(V3)
+    with pytest.raises(MissingRuleError, match="`odd`.*lamina_lowering/rules/shape.py") as caught:
+        lower(ClosedJaxpr(Jaxpr([], [x], [Eqn(odd, [x], [y], {})], [y])))
+    assert caught.value.__notes__ == ["while lowering odd(float32[3])"]
+
+
+def test_platform_rows_win_on_their_platform():
+    table = platform_rules("tpu")
+    with table.override(SIN, lambda ctx, x, **_: ctx.op("stablehlo.cosine", (x,), ctx.aval_out)):
+        assert "cosine" in lower(chain(2), platform="tpu").as_text()
+        assert "cosine" not in lower(chain(2), platform="cpu").as_text()
+    assert "cosine" not in lower(chain(2), platform="tpu").as_text()
+
+
+def test_other_forms():
+    lowered = lower(chain(2), name="program")
+    assert as_hlo_text(lowered).startswith("HloModule program")
+    assert lowered.as_text("hlo") == as_hlo_text(lowered)
+    assert isinstance(as_serialized_hlo_module_proto(lowered), bytes)
+    assert as_dot_graph(lowered).startswith("digraph")
+    with pytest.raises(ValueError, match="dialect"):
+        lowered.as_text("c")
+
+
+def operations(lowered):
+    return sum(line.lstrip().startswith("%") for line in lowered.as_text().splitlines())
+
+
+def test_size_grows_with_the_program():
+    small, large = operations(lower(chain(1000))), operations(lower(chain(8000)))
+    assert small <= 1001 and large <= 8001
+    lower(chain(16000))
+
+
+def test_literals_keep_their_sign_and_kind():
+    x, outs = Var(S), [Var(S) for _ in range(4)]
+    values = (0.0, -0.0, 1.0, float("nan"))
+    eqns = [Eqn(MUL, [x, Literal(v, S)], [o], {}) for v, o in zip(values, outs, strict=True)]
+    got = run_lowered(lower(ClosedJaxpr(Jaxpr([], [x], eqns, outs))), np.float32(1))
+    assert [np.signbit(v) for v in got[:3]] == [False, True, False] and np.isnan(got[3])
+
+
+def test_rank_zero_variables_are_broadcast_in_elementwise_ops():
+    x, s, out = Var(V3), Var(S), Var(V3)
+    closed = ClosedJaxpr(Jaxpr([], [x, s], [Eqn(MUL, [s, x], [out], {})], [out]))
+    a = np.arange(3, dtype=np.float32)
+    assert np.array_equal(run_lowered(lower(closed), a, np.float32(3))[0], 3 * a)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+                                   "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+                                   "float8_e4m3fn", "float8_e5m2", "int4", "uint4"])
+def test_constants_of_every_dtype(dtype):
+    from lamina_ir import dtypes
+    d = dtypes.as_dtype(dtype)
+    data = (np.arange(12).reshape(3, 4) % 2).astype(d)
+    c, one = Var(shaped((3, 4), d)), np.ones((), d)
+    scalar = Literal(one, shaped((), d))
+    got = run_lowered(lower(ClosedJaxpr(Jaxpr([c], [], [], [c, scalar]), [data])))
+    assert got[0].dtype == d and np.array_equal(got[0], data) and np.array_equal(got[1], one)
+
+
+def test_lowering_from_many_threads():
+    from concurrent.futures import ThreadPoolExecutor
+    wanted = lower(chain(50)).bytecode()
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: lower(chain(50)).bytecode() == wanted, range(40)))
+
+
+def test_context_is_replaced_when_old(monkeypatch):
+    from lamina_lowering import session
+    before = lower(chain(4))
+    monkeypatch.setattr(session, "_MODULES_PER_CONTEXT", 0)
+    after = lower(chain(4))
+    assert before.module.context is not after.module.context
+    assert before.bytecode() == after.bytecode()
+
+
+def test_first_lowering_imports_no_builders():
+    import subprocess
+    import sys
+    code = ("import sys, numpy as np, lamina_lowering as L\n"
+            "assert not any(m.split('.')[0] == 'jaxlib' for m in sys.modules)\n"
+            "from lamina_ir import *\n"
+            "a = shaped((3,), np.dtype('float32')); x, y = Var(a), Var(shaped((3,), np.dtype(bool)))\n"
+            "L.lower(ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.lt_p, [x, x], [y], {})], [y]))).bytecode()\n"
+            "assert not any(m.startswith('jaxlib.mlir.dialects.') for m in sys.modules)\n"
+            "from jaxlib.mlir.dialects import stablehlo; assert stablehlo.AddOp\n")
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,44 @@
+"""What elementwise ops become; their numbers are checked on every sample in test_every_op.py."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_ir import prims, shaped
+from lamina_lowering import lower
+from lamina_lowering.testing import check_lowering, one_op
+
+F32 = np.dtype("float32")
+V, S = shaped((3,), F32), shaped((), F32)
+
+
+def text(prim, *avals, **params):
+    return lower(one_op(prim, avals, params)).as_text()
+
+
+@pytest.mark.parametrize(("y", "products"), [(1, 0), (2, 1), (3, 2), (7, 4), (8, 3), (-2, 1)])
+def test_whole_powers_by_repeated_squaring(y, products):
+    found = text(prims.integer_pow_p, V, y=y)
+    assert found.count("stablehlo.multiply") == products and found.count("stablehlo.divide") == (y < 0)
+
+
+def test_rank_0_operands_are_broadcast():
+    assert text(prims.add_p, V, S).count("stablehlo.broadcast_in_dim") == 1
+    assert text(prims.add_p, V, V).count("stablehlo.broadcast_in_dim") == 0
+
+
+def test_comparisons_say_how_they_compare():
+    assert "FLOAT" in text(prims.lt_p, V, V) and "TOTALORDER" not in text(prims.lt_p, V, V)
+    unsigned = shaped((3,), np.dtype("uint32"))
+    assert "UNSIGNED" in text(prims.lt_p, unsigned, unsigned)
+
+
+def test_maximum_of_complex_numbers_is_lexicographic():
+    x = np.array([1 + 2j, 1 + 3j, 0 + 9j], np.complex64)
+    check_lowering(prims.max_p, (x, x[::-1].copy()), {})
+    check_lowering(prims.min_p, (x, x[::-1].copy()), {})
+
+
+def test_threefry_is_written_out_in_full():
+    u = shaped((8,), np.dtype("uint32"))
+    found = text(prims.threefry2x32_p, *[shaped((), np.dtype("uint32"))] * 2, u, u)
+    assert found.count("stablehlo.shift_left") == 20 and "while" not in found

@@ -1,0 +1,56 @@
+"""dot_general: dots where a library call pays, loops where not, the same numbers either way."""
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from lamina_ir import aval_of, prims
+from lamina_lowering import lower
+from lamina_lowering.testing import check_lowering, one_op
+
+RNG = np.random.default_rng(0)
+PAIRS = (((1,), (1,)), ((0,), (0,)))
+MATMUL = (((1,), (0,)), ((), ()))
+
+
+def floats(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def params(numbers, preferred=None):
+    return dict(dimension_numbers=numbers, precision=None, preferred_element_type=preferred)
+
+
+def text(x, y, numbers, platform="cpu"):
+    return str(lower(one_op(prims.dot_general_p, [aval_of(x), aval_of(y)], params(numbers)), platform=platform).module)
+
+
+def test_matrix_products_stay_dots():
+    assert "dot_general" in text(floats(64, 64), floats(64, 64), MATMUL)
+    assert "dot_general" in text(floats(64, 16, 16), floats(64, 16, 16), (((2,), (1,)), ((0,), (0,))))
+
+
+def test_many_short_dots_are_written_out_on_cpus():
+    x = floats(5000, 3)
+    assert "dot_general" not in text(x, x, PAIRS) and "stablehlo.reduce" not in text(x, x, PAIRS)
+    assert "dot_general" in text(x, x, PAIRS, "cuda")
+
+
+def test_without_free_axes_it_is_a_product_and_a_sum():
+    assert "stablehlo.reduce" in text(floats(100), floats(100), (((0,), (0,)), ((), ())))
+
+
+@pytest.mark.parametrize(("xs", "ys", "numbers"), [
+    ((5000, 3), (5000, 3), PAIRS), ((3, 5000), (5000, 3), (((0,), (1,)), ((1,), (0,)))),
+    ((2, 5000, 3), (3, 5000, 4), (((2,), (0,)), ((1,), (1,)))), ((5000, 3), (3, 4), MATMUL),
+    ((50, 2, 100, 2), (2, 100, 2, 50), (((1, 3), (2, 0)), ((2, 0), (1, 3)))), ((5, 0), (0, 3), MATMUL),
+    ((6, 40), (6, 40), (((0, 1), (0, 1)), ((), ())))])
+def test_means_what_numpy_means(xs, ys, numbers):
+    x, y = floats(*xs) / 2, floats(*ys) / 2
+    check_lowering(prims.dot_general_p, (x, y), params(numbers))
+    half = x.astype(ml_dtypes.bfloat16), y.astype(ml_dtypes.bfloat16)
+    check_lowering(prims.dot_general_p, half, params(numbers, np.dtype("float32")))
+
+
+def test_booleans_ask_whether_any():
+    check_lowering(prims.dot_general_p, (floats(5, 4) > 1, floats(4, 3) > 1), params(MATMUL))

@@ -1,0 +1,66 @@
+"""Every road a reduction can take: short and long axes, NaN, ties, blocks of running sums."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
+from lamina_lowering import lower
+from lamina_lowering.testing import check_lowering
+
+RNG = np.random.default_rng(0)
+I32 = np.dtype("int32")
+
+
+def floats(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def test_short_axes_are_written_out_on_cpus_only():
+    a = Var(shaped((5000, 3), np.dtype("float32")))
+    b = Var(shaped((5000,), np.dtype("float32")))
+    program = ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.reduce_sum_p, [a], [b], dict(axes=(1,)))], [b]))
+    assert "stablehlo.reduce" not in str(lower(program, platform="cpu").module)
+    assert "stablehlo.reduce" in str(lower(program, platform="cuda").module)
+
+
+@pytest.mark.parametrize("prim", [prims.reduce_sum_p, prims.reduce_prod_p, prims.reduce_max_p, prims.reduce_min_p])
+def test_short_axes(prim):
+    x = floats(2, 3000, 3)
+    x[0, 5, 1] = np.nan
+    check_lowering(prim, (x,), dict(axes=(0, 2)))
+    check_lowering(prim, (x,), dict(axes=(0,)))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("prim", [prims.reduce_max_p, prims.reduce_min_p])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_nan_wins_wherever_it_stands(prim, axis):
+    x = floats(200, 300)
+    x[[0, 30, 199], [299, 7, 0]] = np.nan
+    check_lowering(prim, (x,), dict(axes=(axis,)))
+    check_lowering(prim, (x,), dict(axes=(0, 1)))
+
+
+@pytest.mark.parametrize("prim", [prims.argmax_p, prims.argmin_p])
+@pytest.mark.parametrize("n", [10, 100])
+def test_positions(prim, n):
+    x = floats(6, n)
+    x[1, [3, 7]], x[2], x[3], x[4, [2, 9]] = np.nan, -np.inf, np.inf, 9
+    x[5, [2, 9]] = -9
+    for y in (x, (x > 0), RNG.integers(-2, 2, x.shape).astype(np.int32), (np.sign(floats(6, n)) + 1j).astype("c8")):
+        check_lowering(prim, (y,), dict(axes=(1,), index_dtype=I32))
+
+
+@pytest.mark.parametrize("prim", [prims.cumsum_p, prims.cumprod_p, prims.cummax_p, prims.cummin_p])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("n", [0, 1, 16, 17, 300])
+def test_cumulations_in_blocks(prim, reverse, n):
+    x = (1 + 0.01 * RNG.normal(size=(2, n))).astype(np.float32)
+    check_lowering(prim, (x,), dict(axis=1, reverse=reverse))
+    check_lowering(prim, (x.T.copy(),), dict(axis=0, reverse=reverse))
+
+
+def test_complex_maximum_is_lexicographic():
+    x = np.array([1 + 2j, 1 + 3j, 0 + 9j], np.complex64)
+    check_lowering(prims.reduce_max_p, (x,), dict(axes=(0,)))
+    check_lowering(prims.cummin_p, (x,), dict(axis=0, reverse=False))

@@ -1,0 +1,35 @@
+"""NumPy's order after compilation."""
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from lamina_ir import prims
+from lamina_lowering.testing import check_lowering
+
+RNG = np.random.default_rng(0)
+
+
+def sort(*xs, dimension=0, num_keys=1):
+    check_lowering(prims.sort_p, xs, dict(dimension=dimension, is_stable=True, num_keys=num_keys))
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_floats_alone(dimension):
+    x = RNG.normal(size=(6, 50)).astype(np.float32)
+    x[2, [3, 7, 9]], x[2, [1, 2]], x[3], x[5, :9], x[5, 3:6] = np.nan, np.inf, np.nan, -0.0, 0.0
+    sort(x, dimension=dimension)
+
+
+def test_floats_that_carry_others():
+    x = np.array([np.nan, 1, -0.0, np.inf, 0.0, -np.inf, np.nan, 1], np.float32)
+    sort(x, np.arange(8, dtype=np.int32))
+    sort(x, x[::-1].copy(), np.arange(8, dtype=np.int32), num_keys=2)
+
+
+def test_other_dtypes():
+    z = np.array([1 + 2j, complex(np.nan, 1), 1 + 1j, complex(1, np.nan), complex(np.nan, np.nan), -1j], np.complex64)
+    sort(z)
+    sort(RNG.normal(size=40).astype(ml_dtypes.bfloat16))
+    sort(RNG.integers(0, 200, 40).astype(np.uint8))
+    sort(RNG.integers(0, 2, 9) == 1)

@@ -1,0 +1,124 @@
+"""The NumPy functions of lamina: `import lamina_numpy as lnp`, then as with `numpy`, traced, differentiated and mapped.
+
+Modules here hold plain functions; under their public names stand the jitted ones, so an eager call is one compiled call.
+"""
+import numpy as _np
+from lamina_tracing import Array as ndarray
+from lamina_tracing.extend import hide_frames_of as _hide_frames_of
+
+from . import _operators, linalg
+from ._apply import (apply_along_axis, apply_over_axes, frompyfunc, vectorize)
+from ._bits import (packbits, unpackbits)
+from ._creation import (arange, array, asarray, astype, copy, empty, empty_like, eye, from_dlpack, frombuffer,
+                        fromfunction, fromiter, fromstring, full, full_like, geomspace, identity, linspace, logspace,
+                        ones, ones_like, tri, zeros, zeros_like)
+from ._einsum import (einsum, einsum_path)
+from ._grids import (c_, diag, diag_indices, diag_indices_from, diagflat, diagonal, fill_diagonal, index_exp, indices,
+                     ix_, mask_indices, meshgrid, mgrid, ogrid, r_, ravel_multi_index, s_, trace, tril, tril_indices,
+                     tril_indices_from, triu, triu_indices, triu_indices_from, unravel_index, vander)
+from ._joins import (append, array_split, block, column_stack, concat, concatenate, delete, dsplit, dstack, hsplit,
+                     hstack, insert, pad, repeat, resize, roll, split, stack, tile, trim_zeros, unstack, vsplit,
+                     vstack)
+from ._logic import (allclose, array_equal, array_equiv, bitwise_and, bitwise_count, bitwise_invert,
+                     bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, equal, greater,
+                     greater_equal, invert, isclose, iscomplex, iscomplexobj, isfinite, isinf, isnan, isneginf,
+                     isposinf, isreal, isrealobj, isscalar, left_shift, less, less_equal, logical_and, logical_not,
+                     logical_or, logical_xor, not_equal, right_shift)
+from ._poly import (poly, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub, polyval, roots)
+from ._products import (cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat)
+from ._reductions import (all, amax, amin, any, argmax, argmin, average, count_nonzero, cumprod, cumsum,
+                          cumulative_prod, cumulative_sum, max, mean, min, nanargmax, nanargmin, nancumprod,
+                          nancumsum, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar, prod, ptp, std, sum,
+                          var)
+from ._searching import (argwhere, bincount, digitize, flatnonzero, histogram, histogram2d, histogram_bin_edges,
+                         histogramdd, nonzero, searchsorted)
+from ._selection import (choose, compress, extract, piecewise, place, select, where)
+from ._sets import (intersect1d, isin, setdiff1d, setxor1d, union1d, unique, unique_all, unique_counts,
+                    unique_inverse, unique_values)
+from ._shape import (atleast_1d, atleast_2d, atleast_3d, broadcast_arrays, broadcast_shapes, broadcast_to,
+                     expand_dims, flip, fliplr, flipud, matrix_transpose, moveaxis, ndim, permute_dims, ravel,
+                     reshape, rollaxis, rot90, shape, size, squeeze, swapaxes, transpose)
+from ._signal import (bartlett, blackman, convolve, correlate, diff, ediff1d, gradient, hamming, hanning, interp,
+                      kaiser, trapezoid, unwrap)
+from ._sorting import (argpartition, argsort, lexsort, partition, sort, sort_complex)
+from ._stats import (corrcoef, cov, median, nanmedian, nanpercentile, nanquantile, percentile, quantile)
+from ._taking import (put, put_along_axis, take, take_along_axis)
+from ._types import (bfloat16, bool_, can_cast, cdouble, character, complex128, complex64, complex_, complexfloating,
+                     csingle, double, dtype, finfo, flexible, float16, float32, float64, float_, floating, generic,
+                     iinfo, inexact, int16, int32, int64, int8, int_, integer, isdtype, issubdtype, number, object_,
+                     promote_types, result_type, signedinteger, single, uint, uint16, uint32, uint64, uint8,
+                     unsignedinteger, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz,
+                     float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu, float4_e2m1fn, float6_e2m3fn, float6_e3m2fn, int2,
+                     int4, uint2, uint4)
+from ._ufuncs import (abs, absolute, acos, acosh, add, angle, arccos, arccosh, arcsin, arcsinh, arctan, arctan2,
+                      arctanh, around, asin, asinh, atan, atan2, atanh, cbrt, ceil, clip, conj, conjugate, copysign,
+                      cos, cosh, deg2rad, degrees, divide, divmod, exp, exp2, expm1, fabs, fix, float_power, floor,
+                      floor_divide, fmax, fmin, fmod, frexp, gcd, heaviside, hypot, i0, imag, lcm, ldexp, log, log10,
+                      log1p, log2, logaddexp, logaddexp2, maximum, minimum, mod, modf, multiply, nan_to_num, negative,
+                      nextafter, positive, pow, power, rad2deg, radians, real, reciprocal, remainder, rint, round,
+                      sign, signbit, sin, sinc, sinh, spacing, sqrt, square, subtract, tan, tanh, true_divide, trunc)
+from ._persist import array_repr, array_str, load, save, savez
+from ._publish import publish as _publish
+from ._version import __version__
+
+e = _np.e
+euler_gamma = _np.euler_gamma
+inf = _np.inf
+nan = _np.nan
+newaxis = None
+pi = _np.pi
+bool = bool_
+get_printoptions, set_printoptions, printoptions = _np.get_printoptions, _np.set_printoptions, _np.printoptions
+iterable = _np.iterable
+
+__all__ = [
+    "__version__", "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "angle", "any",
+    "append", "apply_along_axis", "apply_over_axes", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
+    "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort", "argwhere", "around", "array",
+    "array_equal", "array_equiv", "array_repr", "array_split", "array_str", "asarray", "asin", "asinh", "astype",
+    "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "average", "bartlett", "bfloat16",
+    "bincount", "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not",
+    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "blackman", "block", "bool", "bool_", "broadcast_arrays",
+    "broadcast_shapes", "broadcast_to", "c_", "can_cast", "cbrt", "cdouble", "ceil", "character", "choose",
+    "clip", "column_stack", "complex128", "complex64", "complex_", "complexfloating", "compress", "concat",
+    "concatenate", "conj", "conjugate", "convolve", "copy", "copysign", "corrcoef", "correlate", "cos", "cosh",
+    "count_nonzero", "cov", "cross", "csingle", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum",
+    "deg2rad", "degrees", "delete", "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "diff",
+    "digitize", "divide", "divmod", "dot", "double", "dsplit", "dstack", "dtype", "e", "ediff1d", "einsum",
+    "einsum_path", "empty", "empty_like", "equal", "euler_gamma", "exp", "exp2", "expand_dims", "expm1",
+    "extract", "eye", "fabs", "fill_diagonal", "finfo", "fix", "flatnonzero", "flexible", "flip", "fliplr",
+    "flipud", "float16", "float32", "float4_e2m1fn", "float64", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4",
+    "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "float_", "float_power", "floating", "floor", "floor_divide", "fmax", "fmin", "fmod",
+    "frexp", "from_dlpack", "frombuffer", "fromfunction", "fromiter", "frompyfunc", "fromstring", "full",
+    "full_like", "gcd", "generic", "geomspace", "get_printoptions", "gradient", "greater", "greater_equal",
+    "hamming", "hanning", "heaviside", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "hsplit",
+    "hstack", "hypot", "i0", "identity", "iinfo", "imag", "index_exp", "indices", "inexact", "inf", "inner",
+    "insert", "int16", "int2", "int32", "int4", "int64", "int8", "int_", "integer", "interp", "intersect1d",
+    "invert", "isclose", "iscomplex", "iscomplexobj", "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf",
+    "isposinf", "isreal", "isrealobj", "isscalar", "issubdtype", "iterable", "ix_", "kaiser", "kron", "lcm",
+    "ldexp", "left_shift", "less", "less_equal", "lexsort", "linalg", "linspace", "load", "log", "log10", "log1p",
+    "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logspace",
+    "mask_indices", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean", "median", "meshgrid",
+    "mgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax",
+    "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile",
+    "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndarray", "ndim", "negative", "newaxis", "nextafter",
+    "nonzero", "not_equal", "number", "object_", "ogrid", "ones", "ones_like", "outer", "packbits", "pad",
+    "partition", "percentile", "permute_dims", "pi", "piecewise", "place", "poly", "polyadd", "polyder",
+    "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "positive", "pow", "power", "printoptions",
+    "prod", "promote_types", "ptp", "put", "put_along_axis", "quantile", "r_", "rad2deg", "radians", "ravel",
+    "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type",
+    "right_shift", "rint", "roll", "rollaxis", "roots", "rot90", "round", "s_", "save", "savez", "searchsorted",
+    "select", "set_printoptions", "setdiff1d", "setxor1d", "shape", "sign", "signbit", "signedinteger", "sin",
+    "sinc", "single", "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt", "square", "squeeze",
+    "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
+    "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from", "trim_zeros", "triu",
+    "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint", "uint16", "uint2", "uint32", "uint4",
+    "uint64", "uint8", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "unpackbits", "unravel_index", "unsignedinteger", "unstack", "unwrap", "vander", "var", "vdot", "vecdot",
+    "vecmat", "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like"
+]
+
+_hide_frames_of(__file__.rsplit("/", 1)[0])
+_operators.install()
+_publish(globals())

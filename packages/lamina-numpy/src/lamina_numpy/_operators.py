@@ -1,0 +1,230 @@
+"""Methods, operators and properties of arrays, put into `lamina_tracing`'s `operators` slot.
+
+Two tables with the same names. Traced values get the plain functions: they write their equations with no layer in
+between. Concrete arrays get the jitted twins, mostly the compiled callables themselves: an eager `x + y` is one
+compiled call.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing import slots
+from lamina_tracing.extend import Tracer, bind
+
+from . import _at, _creation, _grids, _indexing, _joins, _logic, _products, _reductions, _searching, _selection
+from . import _shape, _sorting, _taking, _ufuncs
+from ._promotion import is_array
+from ._publish import compiled, hashable, public
+
+__all__ = ["install"]
+
+Function = Callable[..., Any]
+
+# operator -> (plain function, name of the reflected operator)
+_BINARY: dict[str, tuple[Function, str | None]] = {
+    "__add__": (_ufuncs.add, "__radd__"), "__sub__": (_ufuncs.subtract, "__rsub__"),
+    "__mul__": (_ufuncs.multiply, "__rmul__"), "__truediv__": (_ufuncs.true_divide, "__rtruediv__"),
+    "__floordiv__": (_ufuncs.floor_divide, "__rfloordiv__"), "__mod__": (_ufuncs.remainder, "__rmod__"),
+    "__divmod__": (_ufuncs.divmod, "__rdivmod__"), "__pow__": (_ufuncs.power, "__rpow__"),
+    "__matmul__": (_products.matmul, "__rmatmul__"), "__and__": (_logic.bitwise_and, "__rand__"),
+    "__or__": (_logic.bitwise_or, "__ror__"), "__xor__": (_logic.bitwise_xor, "__rxor__"),
+    "__lshift__": (_logic.left_shift, "__rlshift__"), "__rshift__": (_logic.right_shift, "__rrshift__"),
+    "__eq__": (_logic.equal, None), "__ne__": (_logic.not_equal, None), "__lt__": (_logic.less, None),
+    "__le__": (_logic.less_equal, None), "__gt__": (_logic.greater, None), "__ge__": (_logic.greater_equal, None)}
+_UNARY: dict[str, Function] = {
+    "__neg__": _ufuncs.negative, "__pos__": _ufuncs.positive, "__abs__": _ufuncs.abs, "__invert__": _logic.invert}
+# methods that are the function itself, the array as its first argument
+_METHODS: dict[str, Function] = {
+    "all": _reductions.all, "any": _reductions.any, "argmax": _reductions.argmax, "argmin": _reductions.argmin,
+    "argpartition": _sorting.argpartition, "argsort": _sorting.argsort,
+    "conj": _ufuncs.conj, "conjugate": _ufuncs.conj, "copy": _creation.copy, "cumprod": _reductions.cumprod,
+    "cumsum": _reductions.cumsum, "diagonal": _grids.diagonal, "dot": _products.dot, "flatten": _shape.ravel,
+    "max": _reductions.max, "mean": _reductions.mean, "min": _reductions.min, "partition": _sorting.partition,
+    "prod": _reductions.prod, "ptp": _reductions.ptp, "ravel": _shape.ravel, "round": _ufuncs.round,
+    "sort": _sorting.sort, "std": _reductions.std, "sum": _reductions.sum, "swapaxes": _shape.swapaxes,
+    "take": _taking.take, "trace": _grids.trace, "var": _reductions.var}
+
+
+def _fits(y: Any) -> bool:
+    return isinstance(y, (Tracer, np.ndarray, np.generic, bool, int, float, complex)) or is_array(y) \
+        or hasattr(y, "__jax_array__")
+
+
+def _forward(name: str, fun: Function) -> Function:
+    """An operator: `NotImplemented` for operands that are no arrays, so that their own operator gets its turn."""
+    def op(self: Any, other: Any) -> Any:
+        try:
+            return fun(self, other)
+        except TypeError:
+            if _fits(other):
+                raise
+            return NotImplemented
+    op.__name__ = op.__qualname__ = name
+    op.__doc__ = fun.__doc__
+    return op
+
+
+def _reflected(name: str, fun: Function) -> Function:
+    def op(self: Any, other: Any) -> Any:
+        try:
+            return fun(other, self)
+        except TypeError:
+            if _fits(other):
+                raise
+            return NotImplemented
+    op.__name__ = op.__qualname__ = name
+    op.__doc__ = fun.__doc__
+    return op
+
+
+def _operators(pick: Callable[[Function], Function]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for name, (fun, back) in _BINARY.items():
+        fast = pick(fun)
+        table[name] = _forward(name, fast)
+        if back is not None:
+            table[back] = _reflected(back, fast)
+    return table
+
+
+# --- methods whose arguments need a word -----------------------------------------------------------------------------
+
+
+def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
+    return _ufuncs.clip(self, min, max)
+
+
+def _sizes(shape: tuple[Any, ...]) -> Any:
+    return shape[0] if len(shape) == 1 else shape
+
+
+def _reshape(self: Any, *shape: Any, order: str = "C") -> Any:
+    """The same elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
+    return _shape.reshape(self, _sizes(shape), order)
+
+
+def _transpose(self: Any, *axes: Any) -> Any:
+    """Axes in reverse, or in the order given."""
+    return _shape.transpose(self, _sizes(axes) if axes else None)
+
+
+def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+    """The elements in another dtype."""
+    return _creation.astype(self, dtype)
+
+
+def _view(self: Any, dtype: Any = None, type: None = None) -> Any:
+    """The same bytes as another dtype of the same width; other widths change the last axis."""
+    if type is not None:
+        raise NotImplementedError("view: type= is not supported")
+    if dtype is None:
+        return self
+    return bind(prims.bitcast_convert_type_p, self, new_dtype=dtypes.canonical(dtype))
+
+
+def _repeat(self: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Any:
+    return _joins.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
+
+
+def _compress(self: Any, condition: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
+              out: None = None) -> Any:
+    return _selection.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+
+
+def _searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
+    return _searching.searchsorted(self, v, side, sorter, method=method)
+
+
+def _nonzero(self: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    return _searching.nonzero(self, size=size, fill_value=fill_value)
+
+
+def _squeeze(self: Any, axis: Any = None) -> Any:
+    """Axes of length 1 removed."""
+    return _shape.squeeze(self, axis)
+
+
+def _rounded(self: Any, ndigits: int | None = None) -> Any:
+    return _ufuncs.round(self, ndigits or 0)
+
+
+def _reversed_axes(self: Any) -> Any:
+    return _shape.transpose(self)
+
+
+def _traced_table() -> dict[str, Any]:
+    return {
+        **_operators(lambda fun: fun), **_UNARY, **_METHODS, "__getitem__": _indexing.traced_getitem,
+        "__setitem__": _at.setitem, "__round__": _rounded, "at": _at.at, "astype": _astype, "choose": _selection.choose,
+        "clip": _clip,
+        "compress": _compress, "nonzero": _nonzero, "repeat": _repeat, "reshape": _reshape,
+        "searchsorted": _searchsorted, "squeeze": _squeeze, "transpose": _transpose, "view": _view,
+        "T": property(_reversed_axes, doc="The array with its axes in reverse."),
+        "mT": property(_shape.matrix_transpose, doc="The array with its last two axes swapped."),
+        "real": property(_ufuncs.real, doc="Real part."), "imag": property(_ufuncs.imag, doc="Imaginary part.")}
+
+
+def _array_table() -> dict[str, Any]:
+    reshape, transpose, squeeze = compiled(_shape.reshape), compiled(_shape.transpose), compiled(_shape.squeeze)
+    view = compiled(_jittable_view)
+    clip, search = compiled(_ufuncs.clip), compiled(_searching.searchsorted)
+    real, imag, flip = compiled(_ufuncs.real), compiled(_ufuncs.imag), compiled(_shape.matrix_transpose)
+
+    def array_reshape(self: Any, *shape: Any, order: str = "C") -> Any:
+        """The same elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
+        return reshape(self, hashable(_sizes(shape)), order)
+
+    def array_transpose(self: Any, *axes: Any) -> Any:
+        """Axes in reverse, or in the order given."""
+        return transpose(self, hashable(_sizes(axes)) if axes else None)
+
+    def array_squeeze(self: Any, axis: Any = None) -> Any:
+        """Axes of length 1 removed."""
+        return squeeze(self, hashable(axis))
+
+    def array_clip(self: Any, min: Any = None, max: Any = None) -> Any:
+        return clip(self, min, max)
+
+    def array_view(self: Any, dtype: Any = None, type: None = None) -> Any:
+        return self if dtype is None else view(self, dtypes.canonical(dtype))
+
+    def array_search(self: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
+        return search(self, v, side, sorter, method=method)
+
+    def reversed_axes(self: Any) -> Any:
+        return self if self.ndim < 2 else transpose(self, None)
+
+    def rounded(self: Any, ndigits: int | None = None) -> Any:
+        return compiled(_ufuncs.round)(self, ndigits or 0)
+
+    return {
+        **_operators(_public_power), **{name: compiled(fun) for name, fun in (_UNARY | _METHODS).items()},
+        "__getitem__": _indexing.getitem, "__setitem__": _at.setitem, "__round__": rounded, "at": _at.at,
+        "astype": _astype, "choose": _selection.choose, "clip": array_clip, "compress": _compress, "nonzero": _nonzero, "repeat": _repeat,
+        "reshape": array_reshape, "searchsorted": array_search, "squeeze": array_squeeze,
+        "transpose": array_transpose, "view": array_view,
+        "T": property(reversed_axes, doc="The array with its axes in reverse."),
+        "mT": property(lambda self: flip(self), doc="The array with its last two axes swapped."),
+        "real": property(lambda self: real(self), doc="Real part."),
+        "imag": property(lambda self: imag(self), doc="Imaginary part.")}
+
+
+def _public_power(fun: Function) -> Function:
+    return _ufuncs.eager_power if fun is _ufuncs.power else compiled(fun)
+
+
+@public("dtype")
+def _jittable_view(self: Any, dtype: Any) -> Any:
+    return _view(self, dtype)
+
+
+_jittable_view.__name__ = "view"
+
+
+def install() -> None:
+    """Give traced values and concrete arrays the full set."""
+    slots.operators.install(_traced_table(), _array_table())
+

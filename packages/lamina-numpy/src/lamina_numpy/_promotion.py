@@ -1,0 +1,195 @@
+"""Argument checks and NumPy's two promotions: element types meet in the lattice, shapes broadcast.
+
+Elementwise primitives take a rank-0 operand beside any shape, so a scalar never needs a broadcast; two operands whose
+types are already alike leave `pair` after two reads.
+"""
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from lamina_ir import config, dtypes, prims
+from lamina_ir.errors import ShapeError
+from lamina_tracing import Array
+from lamina_tracing.extend import EVALUATION, bind, now, typeof
+
+__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "fixed", "inexact_dtype", "inexact_pair",
+           "is_array", "is_staging", "literal", "own_array", "pair", "promote_all", "to_inexact"]
+
+_PYTHON_SCALARS = frozenset((bool, int, float, complex))
+_F32 = np.dtype("float32")
+_I32 = np.dtype("int32")
+_convert_p = prims.convert_element_type_p
+_broadcast_p = prims.broadcast_in_dim_p
+
+
+def aval(call: str, x: Any, position: int = 0) -> Any:
+    """The type of one argument; TypeError naming the call when it is neither array nor number."""
+    try:
+        return typeof(x)
+    except TypeError:
+        raise TypeError(f"{call}: expected an array or a number at position {position}; got "
+                        f"{type(x).__name__}. Convert it with lamina.numpy.asarray first") from None
+
+
+def is_array(x: Any) -> bool:
+    """Whether `x` is one of our arrays or a traced value."""
+    return isinstance(x, Array)
+
+
+def is_staging() -> bool:
+    """Whether a program is being written down in this thread."""
+    return now.trace is not EVALUATION
+
+
+def own_array(call: str, x: Any, position: int = 0) -> Any:
+    """`x` where it is an array already, else an array of its numbers, so that it has our methods."""
+    if isinstance(x, Array):
+        return x
+    aval(call, x, position)
+    from ._creation import asarray
+    return asarray(x)
+
+
+def literal(value: Any, dtype: np.dtype) -> Any:
+    """A constant of `dtype` beside an operand of it: a plain, weak Python number where the dtype is the default one, so
+    that weak operands stay weak."""
+    if dtype is _F32 and not config.enable_x64.value:
+        return float(value)
+    if dtype is _I32 and not config.enable_x64.value:
+        return int(value)
+    return np.asarray(value).astype(dtype)[()]
+
+
+def fixed(value: Any, dtype: np.dtype) -> Any:
+    """A constant of exactly this dtype, to stand alone."""
+    return np.asarray(value).astype(dtype)[()]
+
+
+def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
+    """`x` in another dtype; Python numbers change without an equation."""
+    if type(x) in _PYTHON_SCALARS:
+        if weak or dtype is _F32 and not config.enable_x64.value:
+            kind = complex if dtypes.is_complex(dtype) else float if dtypes.is_float(dtype) else int
+            return kind(x) if kind is complex or type(x) is not complex else x
+        return np.asarray(x).astype(dtype)[()]
+    return bind(_convert_p, x, new_dtype=dtype, weak_type=weak)
+
+
+def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
+    """`convert` when the dtype or weakness differ; complex loses its imaginary part, as `astype` does."""
+    a = typeof(x)
+    if a.dtype == dtype and a.weak_type == weak:
+        return x
+    if dtypes.is_complex(a.dtype) and not dtypes.is_complex(dtype) and type(x) not in _PYTHON_SCALARS:
+        x = bind(prims.real_p, x) if dtype != dtypes.BOOL else bind(prims.ne_p, x, literal(0, a.dtype))
+        if typeof(x).dtype == dtype:
+            return x
+    if type(x) in _PYTHON_SCALARS:
+        return np.asarray(x).astype(dtype)[()] if not weak else convert(x, dtype, weak)
+    return bind(_convert_p, x, new_dtype=dtype, weak_type=weak)
+
+
+@lru_cache(maxsize=1024)
+def inexact_dtype(dtype: np.dtype, x64: bool) -> np.dtype:
+    """The float dtype that division and roots of `dtype` have."""
+    if dtypes.is_inexact(dtype):
+        return dtype
+    return np.dtype("float64") if x64 else _F32
+
+
+def to_inexact(call: str, x: Any) -> Any:
+    """`x`, in float when it holds integers or booleans."""
+    a = aval(call, x)
+    if a.dtype is _F32:
+        return x
+    d = inexact_dtype(a.dtype, config.enable_x64.value)
+    return x if d == a.dtype else convert(x, d, a.weak_type)
+
+
+def _meet(call: str, x: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
+    d, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
+    if a.dtype != d:
+        x = convert(x, d, weak)
+    if b.dtype != d:
+        y = convert(y, d, weak)
+    return x, y
+
+
+def pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """Both operands in their common dtype, and in one shape unless one has rank 0."""
+    a = aval(call, x, 0)
+    b = aval(call, y, 1)
+    if a is b:
+        return x, y
+    if a.dtype is not b.dtype and a.dtype != b.dtype:
+        x, y = _meet(call, x, y, a, b)
+    if a.shape != b.shape and a.shape and b.shape:
+        shape = broadcast_shapes_of(call, (a.shape, b.shape))
+        return broadcast(x, a.shape, shape), broadcast(y, b.shape, shape)
+    return x, y
+
+
+def inexact_pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """`pair`, in float."""
+    x, y = pair(call, x, y)
+    a = typeof(x)
+    if a.dtype is _F32:
+        return x, y
+    d = inexact_dtype(a.dtype, config.enable_x64.value)
+    if d == a.dtype:
+        return x, y
+    weak = a.weak_type and typeof(y).weak_type
+    return convert(x, d, weak), convert(y, d, weak)
+
+
+def promote_all(call: str, xs: Any, first: int = 0) -> list[Any]:
+    """Any number of operands in their common dtype; shapes stay."""
+    avals = [aval(call, x, first + i) for i, x in enumerate(xs)]
+    d, weak = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
+    return [x if a.dtype == d else convert(x, d, weak) for x, a in zip(xs, avals)]
+
+
+def alike(call: str, xs: Any) -> list[Any]:
+    """Any number of operands in one dtype and one shape."""
+    xs = promote_all(call, xs)
+    shapes = [typeof(x).shape for x in xs]
+    shape = broadcast_shapes_of(call, tuple(shapes))
+    return [broadcast(x, s, shape) for x, s in zip(xs, shapes)]
+
+
+def broadcast(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
+    """One equation that repeats `x` along new and size-1 axes; none when the shapes agree."""
+    if old == new:
+        return x
+    n = len(new)
+    return bind(_broadcast_p, x, shape=new, broadcast_dimensions=tuple(range(n - len(old), n)))
+
+
+@lru_cache(maxsize=4096)
+def _joined(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
+    rank = max(map(len, shapes), default=0)
+    out = []
+    for sizes in zip(*((1,) * (rank - len(s)) + s for s in shapes)):
+        wide = {d for d in sizes if d != 1}
+        if len(wide) > 1:
+            return None
+        out.append(wide.pop() if wide else 1)
+    return tuple(out)
+
+
+def broadcast_shapes_of(call: str, shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """The shape that arrays of these shapes broadcast to."""
+    shape = _joined(shapes)
+    if shape is None:
+        shown = ", ".join(map(str, shapes))
+        raise ShapeError(f"{call}: incompatible shapes for broadcasting: {shown}; sizes of aligned axes must be equal "
+                         "or 1")
+    if config.numpy_rank_promotion.value != "allow" and len({len(s) for s in shapes if s}) > 1:
+        text = f"{call}: operands of shapes {', '.join(map(str, shapes))} need rank promotion"
+        if config.numpy_rank_promotion.value == "raise":
+            raise ShapeError(text + "; reshape them, or set config numpy_rank_promotion to 'allow'")
+        warnings.warn(text, stacklevel=3)
+    return shape

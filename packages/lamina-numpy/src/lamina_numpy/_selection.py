@@ -1,0 +1,200 @@
+"""Choosing elements by condition: `where` and its relatives."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import Tracer, bind, typeof
+
+from ._logic import truth
+from ._promotion import alike, aval, broadcast, broadcast_shapes_of, literal, pair
+from ._publish import compiled, public, publish_as
+
+__all__ = ["choose", "compress", "extract", "piecewise", "place", "select", "where"]
+
+_select_p = prims.select_p
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """`x` where the condition holds, else `y`; with the condition alone, the indices where it holds.
+
+    Args:
+      condition: booleans, or numbers counting as true when not zero.
+      x, y: arrays or numbers; both or neither.
+      size, fill_value: as in `nonzero`, for the one-argument form.
+
+    >>> where(True, 1, 2.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    if x is None and y is None:
+        from ._searching import nonzero
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise ValueError("where: give both x and y, or neither")
+    if size is not None or fill_value is not None:
+        raise ValueError("where: size and fill_value belong to the form with the condition alone")
+    return choose_by(condition, x, y)
+
+
+def choose_by(condition: Any, x: Any, y: Any) -> Any:
+    """Three-argument `where`."""
+    condition = truth("where", condition)
+    c = typeof(condition).shape
+    x, y = pair("where", x, y)
+    a, b = typeof(x).shape, typeof(y).shape
+    wide = a or b
+    if c != wide and c and wide:
+        shape = broadcast_shapes_of("where", (c, wide))
+        condition = broadcast(condition, c, shape)
+        x = broadcast(x, a, shape) if a else x
+        y = broadcast(y, b, shape) if b else y
+    return bind(_select_p, condition, x, y)
+
+
+@public()
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return choose_by(condition, x, y)
+
+
+def eager_where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None,
+                 fill_value: Any = None) -> Any:
+    """`where` as one compiled call."""
+    if x is None or y is None or size is not None:
+        return where(condition, x, y, size=size, fill_value=fill_value)
+    return compiled(_where)(condition, x, y)
+
+
+publish_as(where, eager_where)
+
+
+@public()
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """For each element the first choice whose condition holds, else `default`."""
+    if len(condlist) != len(choicelist):
+        raise ValueError(f"select: as many conditions as choices are needed; got {len(condlist)} and "
+                         f"{len(choicelist)}")
+    if not condlist:
+        raise ValueError("select: at least one condition is needed")
+    *choices, out = alike("select", [*choicelist, default])
+    for condition, choice in zip(reversed(condlist), reversed(choices)):
+        if typeof(condition).dtype != dtypes.BOOL:
+            raise TypeError(f"select: conditions must be boolean; got {typeof(condition).long()}")
+        out = choose_by(condition, choice, out)
+    return out
+
+
+@public("mode")
+def _choose(a: Any, choices: Any, mode: str) -> Any:
+    return choose(a, choices, None, mode)
+
+
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+    """For each element the choice its integer names.
+
+    Args:
+      a: integers in `[0, n)`.
+      choices: n arrays that broadcast with `a`, or one array whose first axis has length n.
+      mode: "wrap" or "clip" outside of that; "raise" needs concrete integers.
+    """
+    a = a if hasattr(a, "dtype") else _array(a)
+    if not dtypes.is_integer(aval("choose", a).dtype):
+        raise ValueError(f"choose: expected integers; got {typeof(a).long()}")
+    if not isinstance(choices, (list, tuple)):
+        choices = [choices[i] for i in range(typeof(choices).shape[0])]
+    n = len(choices)
+    if mode == "raise":
+        known = np.asarray(a)
+        if ((known < 0) | (known >= n)).any():
+            raise ValueError(f"choose: an index is outside [0, {n}); use mode 'wrap' or 'clip'")
+        if not isinstance(a, Tracer):
+            return compiled(_choose)(a, choices, "clip")
+    elif mode == "wrap":
+        from ._ufuncs import remainder
+        a = remainder(a, n)
+    elif mode == "clip":
+        from ._ufuncs import clip
+        a = clip(a, 0, n - 1)
+    else:
+        raise ValueError(f"choose: mode must be 'raise', 'wrap' or 'clip'; got {mode!r}")
+    values = alike("choose", choices)
+    picked = values[-1]
+    shape = broadcast_shapes_of("choose", (typeof(a).shape, typeof(picked).shape))
+    a = broadcast(a, typeof(a).shape, shape)
+    picked = broadcast(picked, typeof(picked).shape, shape)
+    for i in range(n - 2, -1, -1):
+        picked = choose_by(bind(prims.eq_p, a, literal(i, typeof(a).dtype)), values[i], picked)
+    return picked
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    """A function by cases: each entry of `funclist` is a number or a function of `x`, chosen by its condition.
+
+    One entry more than conditions is the default (else 0). Every function sees the whole array.
+    """
+    x = x if hasattr(x, "dtype") else _array(x)
+    if not isinstance(condlist, (list, tuple)):
+        condlist = [condlist] if typeof(condlist).dtype == dtypes.BOOL and typeof(condlist).shape == x.shape \
+            else list(condlist)
+    condlist = [_array(c) for c in condlist]
+    if len(funclist) not in (len(condlist), len(condlist) + 1):
+        raise ValueError(f"piecewise: with {len(condlist)} conditions, expected {len(condlist)} or {len(condlist) + 1} "
+                         f"functions; got {len(funclist)}")
+    values = [f(x, *args, **kwargs) if callable(f) else f for f in funclist]
+    out: Any = values.pop() if len(values) > len(condlist) else 0
+    dtype = typeof(x).dtype
+    from ._promotion import cast
+    out = cast(out, dtype)
+    # the last condition that holds wins, as in numpy.piecewise
+    for condition, value in zip(condlist, values):
+        out = choose_by(condition, cast(value, dtype), out)
+    return broadcast(out, typeof(out).shape, x.shape)
+
+
+def _array(x: Any) -> Any:
+    from ._creation import asarray
+    return asarray(x)
+
+
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements of `arr` where the condition holds; give `size` where the condition is traced."""
+    from ._shape import ravel
+    return compress(ravel(_array(condition)), ravel(_array(arr)), size=size, fill_value=fill_value)
+
+
+def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
+             out: None = None) -> Any:
+    """The slices of `a` along `axis` where the condition holds; give `size` where the condition is traced."""
+    from ._taking import take
+    from ._searching import nonzero
+    from ._shape import moveaxis, ravel
+    from ._ufuncs import no_out
+    no_out("compress", out)
+    condition, a = _array(condition), _array(a)
+    if len(condition.shape) != 1:
+        raise ValueError(f"compress: the condition must have one axis; got {typeof(condition).long()}")
+    if axis is None:
+        a, axis = ravel(a), 0
+    n = min(condition.shape[0], a.shape[axis])
+    if size is None:
+        return take(a, np.flatnonzero(np.asarray(condition)[:n]), axis=axis)
+    (at,) = nonzero(condition[:n], size=size, fill_value=n)
+    good = bind(prims.lt_p, at, literal(n, typeof(at).dtype))
+    picked = moveaxis(take(a, at, axis=axis, mode="clip"), axis, -1)
+    return moveaxis(choose_by(good, picked, fill_value), -1, axis)
+
+
+def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+    """A copy of `arr` with the elements where the mask holds replaced by `vals` in order, repeated as needed."""
+    from ._taking import take
+    from ._reductions import cumsum
+    from ._shape import ravel, reshape
+    from ._ufuncs import remainder
+    if inplace:
+        raise ValueError("place: arrays are immutable; pass inplace=False and use the result")
+    arr, mask, vals = _array(arr), ravel(truth("place", _array(mask))), ravel(_array(vals))
+    order = remainder(cumsum(mask, dtype=np.dtype("int32")) - 1, vals.shape[0])
+    from ._promotion import cast
+    new = cast(take(vals, order, mode="clip"), typeof(arr).dtype)
+    return reshape(choose_by(mask, new, ravel(arr)), arr.shape)

@@ -1,0 +1,299 @@
+"""Along one axis: differences, gradients, integrals, interpolation, convolution, windows."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, check_axes, check_axis, typeof
+
+from ._creation import arange, asarray
+from ._joins import _cut, concatenate
+from ._promotion import aval, broadcast, cast, literal, own_array, pair, promote_all, to_inexact
+from ._publish import public
+from ._reductions import cumsum
+from ._reductions import sum as total
+from ._searching import searchsorted
+from ._selection import choose_by
+from ._shape import moveaxis, ravel, reshape
+from ._taking import take
+from ._ufuncs import i0, remainder, where_
+
+__all__ = ["bartlett", "blackman", "convolve", "correlate", "diff", "ediff1d", "gradient", "hamming", "hanning",
+           "interp", "kaiser", "trapezoid", "unwrap"]
+
+
+def _ends(a: Any, at: int, skip_first: bool) -> Any:
+    n = typeof(a).shape[at]
+    return _cut(a, [1], at)[1] if skip_first else _cut(a, [n - 1], at)[0]
+
+
+@public("n", "axis")
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along an axis, `n` times over.
+
+    >>> diff(np.array([1, 4, 9]))
+    Array([3, 5], dtype=int32)
+    """
+    a = own_array("diff", a)
+    shape = typeof(a).shape
+    if n < 0:
+        raise ValueError(f"diff: n must not be negative; got {n}")
+    if not shape:
+        raise ValueError("diff: expected at least one axis")
+    at = check_axis("diff", axis, len(shape))
+    parts = [a]
+    one = tuple(1 if i == at else s for i, s in enumerate(shape))
+    for extra, first in ((prepend, True), (append, False)):
+        if extra is not None:
+            extra = own_array("diff", extra)
+            if not typeof(extra).shape:
+                extra = broadcast(extra, (), one)
+            parts.insert(0 if first else len(parts), extra)
+    if len(parts) > 1:
+        a = concatenate(parts, at)
+    for _ in range(n):
+        if typeof(a).shape[at] == 0:
+            break
+        after, before = _ends(a, at, True), _ends(a, at, False)
+        a = bind(prims.ne_p, after, before) if typeof(a).dtype == dtypes.BOOL else bind(prims.sub_p, after, before)
+    return a
+
+
+@public()
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Differences of neighbours of the flat array, with other numbers put before and after."""
+    ary = ravel(own_array("ediff1d", ary))
+    d = typeof(ary).dtype
+    parts = [diff(ary)]
+    if to_begin is not None:
+        parts.insert(0, cast(ravel(asarray(to_begin)), d))
+    if to_end is not None:
+        parts.append(cast(ravel(asarray(to_end)), d))
+    return concatenate(parts)
+
+
+@public("axis", "edge_order")
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
+    """Derivative along axes by central differences, one-sided at the ends.
+
+    Args:
+      f: samples, at least two along each axis.
+      varargs: spacing: one number, a number per axis, or coordinates `[n]` per axis.
+      axis: an int, a tuple, or None for all.
+    Returns:
+      One array, or a list with one per axis.
+    """
+    if edge_order not in (None, 1):
+        raise NotImplementedError("gradient: only edge_order=1 is supported")
+    f = to_inexact("gradient", f)
+    shape = typeof(f).shape
+    axes = tuple(range(len(shape))) if axis is None else check_axes("gradient", axis, len(shape))
+    if len(varargs) not in (0, 1, len(axes)):
+        raise TypeError(f"gradient: give no spacing, one, or one per axis ({len(axes)}); got {len(varargs)}")
+    steps = list(varargs) or [1.0]
+    steps = steps * (len(axes) if len(steps) == 1 else 1)
+    out = []
+    for at, h in zip(axes, steps):
+        n = shape[at]
+        if n < 2:
+            raise ValueError(f"gradient: axis {at} needs at least two samples; got {n}")
+        out.append(_slope(f, at, n, asarray(h) if isinstance(h, (list, tuple)) else h))
+    return out[0] if len(out) == 1 else out
+
+
+def _slope(f: Any, at: int, n: int, h: Any) -> Any:
+    d = typeof(f).dtype
+    rank = len(typeof(f).shape)
+
+    def part(lo: int, hi: int) -> Any:
+        return _cut(f, [lo, hi], at)[1]
+    if not typeof(h).shape:
+        h = cast(h, d)
+        first = bind(prims.div_p, bind(prims.sub_p, part(1, 2), part(0, 1)), h)
+        last = bind(prims.div_p, bind(prims.sub_p, part(n - 1, n), part(n - 2, n - 1)), h)
+        inner = bind(prims.div_p, bind(prims.sub_p, part(2, n), part(0, n - 2)), bind(prims.mul_p, h, literal(2, d)))
+        return concatenate([first, inner, last], at)
+    if typeof(h).shape != (n,):
+        raise ValueError(f"gradient: coordinates must have the length {n} of the axis; got {typeof(h).long()}")
+    gaps = reshape(cast(diff(h), d), tuple(-1 if i == at else 1 for i in range(rank)))
+    one, two = _ends(gaps, at, False), _ends(gaps, at, True)
+    a = -two / (one * (one + two))
+    b = (two - one) / (one * two)
+    c = one / (two * (one + two))
+    inner = a * part(0, n - 2) + b * part(1, n - 1) + c * part(2, n)
+    first = (part(1, 2) - part(0, 1)) / _cut(gaps, [1], at)[0]
+    last = (part(n - 1, n) - part(n - 2, n - 1)) / _cut(gaps, [n - 2], at)[1]
+    return concatenate([first, inner, last], at)
+
+
+@public("axis")
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """Integral along an axis by the trapezoid rule."""
+    y = to_inexact("trapezoid", own_array("trapezoid", y))
+    at = check_axis("trapezoid", axis, len(typeof(y).shape))
+    y = moveaxis(y, at, -1)
+    if x is None:
+        gaps = dx
+    else:
+        x = to_inexact("trapezoid", own_array("trapezoid", x))
+        gaps = diff(x) if len(typeof(x).shape) == 1 else diff(moveaxis(x, at, -1))
+    return total((y[..., 1:] + y[..., :-1]) * gaps, -1) * 0.5
+
+
+@public("axis")
+def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
+    """Jumps of more than half a period along an axis taken out."""
+    p = own_array("unwrap", p)
+    if dtypes.is_complex(typeof(p).dtype):
+        raise ValueError("unwrap: expected real numbers")
+    at = check_axis("unwrap", axis, len(typeof(p).shape))
+    p, period = promote_all("unwrap", [p, period])
+    gap = diff(p, 1, at)
+    half = period / 2
+    low = -half
+    wrapped = remainder(gap - low, period) + low
+    wrapped = where_((wrapped == low) & (gap > 0), half, wrapped)
+    limit = half if discont is None else discont
+    fix = where_(abs(gap) < limit, 0 * gap, wrapped - gap)
+    head, tail = _cut(p, [1], at)
+    return concatenate([head, tail + cumsum(fix, at)], at)
+
+
+@public("left", "right", "period")
+def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
+    d = dtypes.promote((typeof(x).dtype, typeof(x).weak_type), (typeof(xp).dtype, False),
+                       (dtypes.canonical_float(), True))[0]
+    x, xp = cast(x, d), cast(xp, d)
+    fp = to_inexact("interp", fp)
+    shape = typeof(xp).shape
+    if len(shape) != 1 or typeof(fp).shape != shape or not shape[0]:
+        raise ValueError(f"interp: xp and fp must have one axis of one length; got {shape} and {typeof(fp).shape}")
+    n = shape[0]
+    if period is not None:
+        period = literal(np.abs(period), d)
+        x, xp = remainder(x, period), remainder(xp, period)
+        _, order = bind(prims.sort_p, xp, arange(n), dimension=0, is_stable=True, num_keys=1)
+        xp, fp = take(xp, order, 0, mode="clip"), take(fp, order, 0, mode="clip")
+        xp = concatenate([xp[-1:] - period, xp, xp[:1] + period])
+        fp = concatenate([fp[-1:], fp, fp[:1]])
+        n += 2
+    at = bind(prims.clamp_p, literal(1, dtypes.canonical_int()), searchsorted(xp, x, side="right"),
+              literal(max(n - 1, 1), dtypes.canonical_int()))
+    x0, x1 = take(xp, at - 1, 0, mode="clip"), take(xp, at, 0, mode="clip")
+    y0, y1 = take(fp, at - 1, 0, mode="clip"), take(fp, at, 0, mode="clip")
+    gap = x1 - x0
+    flat = abs(gap) <= literal(float(np.spacing(np.float64(dtypes.finfo(d).eps))), d)
+    out = where_(flat, y0, y0 + (x - x0) / where_(flat, literal(1, d), gap) * (y1 - y0))
+    if period is None:
+        if left != "extrapolate":
+            out = choose_by(x < xp[0], fp[0] if left is None else cast(left, typeof(fp).dtype), out)
+        if right != "extrapolate":
+            out = choose_by(x > xp[-1], fp[-1] if right is None else cast(right, typeof(fp).dtype), out)
+    return out
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
+    """Piecewise linear interpolation.
+
+    Args:
+      x: where to evaluate.
+      xp: ascending coordinates `[n]`.
+      fp: values `[n]`.
+      left, right: values outside the coordinates (the nearest `fp` unless given), or "extrapolate".
+      period: of the coordinates; `xp` may then be in any order.
+
+    >>> interp(1.5, np.array([1., 2.]), np.array([10., 20.]))
+    Array(15., dtype=float32)
+    """
+    x, xp, fp = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (x, xp, fp))
+    return _interp(x, xp, fp, left, right, period)
+
+
+def _windows(x: Any, size: int, count: int) -> Any:
+    """`[count, size]` windows of a line, one place apart."""
+    places = np.arange(count)[:, None] + np.arange(size)[None, :]
+    return take(x, places.astype(np.int32), 0, mode="clip")
+
+
+def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Any:
+    a, v = promote_all(call, [own_array(call, a), own_array(call, v, 1)])
+    if len(typeof(a).shape) != 1 or len(typeof(v).shape) != 1:
+        raise ValueError(f"{call}: expected one axis each; got {typeof(a).long()} and {typeof(v).long()}")
+    n, m = typeof(a).shape[0], typeof(v).shape[0]
+    if not n or not m:
+        raise ValueError(f"{call}: operands must not be empty; got {typeof(a).long()} and {typeof(v).long()}")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"{call}: mode must be 'full', 'same' or 'valid'; got {mode!r}")
+    swapped = n < m
+    if swapped:
+        a, v, n, m = v, a, m, n
+    # convolution reverses the kernel; correlation with its operands exchanged reverses the result instead
+    kernel = bind(prims.rev_p, v, dimensions=(0,)) if flip else v
+    lo, hi = {"full": (m - 1, m - 1), "valid": (0, 0), "same": (m // 2, (m - 1) // 2)}[mode]
+    count = n + lo + hi - m + 1
+    wide = bind(prims.pad_p, a, literal(0, typeof(a).dtype), padding_config=((lo, hi, 0),))
+    from ._products import dot_general
+    out = dot_general(_windows(wide, m, count), kernel, ((1,), (0,)), precision=precision, preferred=preferred)
+    return bind(prims.rev_p, out, dimensions=(0,)) if swapped and not flip else out
+
+
+@public("mode", "precision", "preferred_element_type")
+def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Discrete convolution of two lines.
+
+    Args:
+      a, v: numbers with one axis.
+      mode: "full" (every overlap), "same" (as long as the longer one), "valid" (full overlaps only).
+
+    >>> convolve(np.array([1, 2]), np.array([1, 1]))
+    Array([1, 3, 2], dtype=int32)
+    """
+    return _slide("convolve", a, v, mode, True, precision, preferred_element_type)
+
+
+@public("mode", "precision", "preferred_element_type")
+def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
+              preferred_element_type: Any = None) -> Any:
+    """Cross-correlation of two lines: `sum(a[n + k] * conj(v[n]))` for each shift k."""
+    v = own_array("correlate", v, 1)
+    if dtypes.is_complex(typeof(v).dtype):
+        v = bind(prims.conj_p, v)
+    return _slide("correlate", a, v, mode, False, precision, preferred_element_type)
+
+
+def _window(call: str, M: int, host: Any) -> Any:
+    from ._creation import put
+    return put(np.asarray(host(M)), dtypes.canonical_float())
+
+
+def bartlett(M: int) -> Any:
+    """The triangular window of `M` points."""
+    return _window("bartlett", M, np.bartlett)
+
+
+def blackman(M: int) -> Any:
+    """The Blackman window of `M` points."""
+    return _window("blackman", M, np.blackman)
+
+
+def hamming(M: int) -> Any:
+    """The Hamming window of `M` points."""
+    return _window("hamming", M, np.hamming)
+
+
+def hanning(M: int) -> Any:
+    """The Hann window of `M` points."""
+    return _window("hanning", M, np.hanning)
+
+
+def kaiser(M: int, beta: Any) -> Any:
+    """The Kaiser window of `M` points and shape `beta`."""
+    d = dtypes.canonical_float()
+    if M == 1:
+        return cast(asarray([1.0]), d)
+    k = arange(M, dtype=d)
+    half = (M - 1) / 2.0
+    inside = 1 - ((k - half) / half) ** 2
+    x, y = pair("kaiser", beta, bind(prims.sqrt_p, bind(prims.max_p, inside, literal(0, d))))
+    return i0(bind(prims.mul_p, x, y)) / i0(beta)

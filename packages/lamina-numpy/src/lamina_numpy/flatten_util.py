@@ -1,0 +1,51 @@
+"""Trees of arrays as one vector, and back."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, trees
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
+
+__all__ = ["flatten_pytree", "ravel_pytree"]
+
+
+def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """All elements of a tree's arrays as one vector.
+
+    Args:
+      pytree: tree of arrays and numbers.
+    Returns:
+      (vector `[n]` in the dtype the leaves promote to, a function that turns such a vector into the tree again).
+    Raises:
+      ValueError: the function is given an array of another shape.
+
+    >>> v, unravel = ravel_pytree({"a": 1.0, "b": np.array([2.0, 3.0], np.float32)})
+    >>> v
+    Array([1., 2., 3.], dtype=float32)
+    """
+    leaves, tree = trees.tree_flatten(pytree)
+    avals = [typeof(x) for x in leaves]
+    if not leaves:
+        return lax.full((0,), 0, dtypes.canonical_float()), lambda _: trees.tree_unflatten(tree, [])
+    dtype, _ = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
+    flat = [lax.reshape(lax.convert_element_type(x, dtype), (a.size,)) for x, a in zip(leaves, avals)]
+    vector = lax.concatenate(flat, 0) if len(flat) > 1 else flat[0]
+    total = sum(a.size for a in avals)
+
+    def unravel(v: Any) -> Any:
+        if typeof(v).shape != (total,):
+            raise ValueError(f"unravel: expected a vector of shape ({total},); got {typeof(v).long()}")
+        found, start = [], 0
+        for a in avals:
+            part = lax.slice_in_dim(v, start, start + a.size, 1, 0)
+            found.append(lax.convert_element_type(lax.reshape(part, a.shape), a.dtype))
+            start += a.size
+        return trees.tree_unflatten(tree, found)
+
+    return vector, unravel
+
+
+flatten_pytree = ravel_pytree

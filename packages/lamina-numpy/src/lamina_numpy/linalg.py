@@ -1,0 +1,174 @@
+"""Norms and products of `numpy.linalg`, in plain array functions; what needs a factorisation is not here."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, check_axes, typeof
+
+from . import _products, _reductions, _shape, _ufuncs
+from ._creation import asarray, eye
+from ._einsum import einsum
+from ._grids import diagonal as _diagonal
+from ._grids import trace as _trace
+from ._promotion import literal, own_array, to_inexact
+from ._publish import public, publish
+
+__all__ = ["cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm",
+           "outer", "tensordot", "trace", "vecdot", "vector_norm"]
+
+matmul, outer, tensordot, vecdot = _products.matmul, _products.outer, _products.tensordot, _products.vecdot
+matrix_transpose = _shape.matrix_transpose
+
+
+def _size_squared(x: Any) -> Any:
+    if dtypes.is_complex(typeof(x).dtype):
+        return bind(prims.add_p, bind(prims.integer_pow_p, bind(prims.real_p, x), y=2),
+                    bind(prims.integer_pow_p, bind(prims.imag_p, x), y=2))
+    return bind(prims.integer_pow_p, x, y=2)
+
+
+def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
+    d = dtypes.real_of(typeof(x).dtype)
+    if order is None or order == 2:
+        return bind(prims.sqrt_p, _reductions.sum(_size_squared(x), axes, None, None, keepdims))
+    size = bind(prims.abs_p, x)
+    if order == np.inf:
+        return _reductions.max(size, axes, None, keepdims, 0)
+    if order == -np.inf:
+        return _reductions.min(size, axes, None, keepdims, np.inf)
+    if order == 1:
+        return _reductions.sum(size, axes, None, None, keepdims)
+    if order == 0:
+        return _reductions.sum(_ufuncs.where_(bind(prims.ne_p, size, literal(0, d)), literal(1, d), literal(0, d)),
+                               axes, None, None, keepdims)
+    if isinstance(order, str):
+        raise ValueError(f"norm: order {order!r} is not a vector norm; use a number, inf or -inf")
+    total = _reductions.sum(_ufuncs.power(size, literal(order, d)), axes, None, None, keepdims)
+    return _ufuncs.power(total, literal(1.0 / order, d))
+
+
+def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
+    row, column = axes
+    if order is None or order == "fro":
+        return bind(prims.sqrt_p, _reductions.sum(_size_squared(x), axes, None, None, keepdims))
+    size = bind(prims.abs_p, x)
+    if order in (1, -1, np.inf, -np.inf):
+        first, second = (row, column) if abs(order) == 1 else (column, row)
+        sums = _reductions.sum(size, first, None, None, True)
+        out = (_reductions.max if order > 0 else _reductions.min)(sums, second, None, True)
+        return out if keepdims else _shape.squeeze(out, axes)
+    if order in (2, -2, "nuc"):
+        raise NotImplementedError(f"norm: order {order!r} needs singular values, which are not available here; use "
+                                  "'fro', 1 or inf")
+    raise ValueError(f"norm: {order!r} is no matrix norm; use None, 'fro', 1, -1, inf or -inf")
+
+
+@public("ord", "axis", "keepdims")
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Size of vectors or matrices, in the units of `x`.
+
+    Args:
+      x: numbers.
+      ord: for vectors a number p (`sum(|x|**p)**(1/p)`), inf, -inf or 0 (how many are not zero); for matrices "fro",
+        1, -1, inf or -inf. None: the root of the sum of squares.
+      axis: an int for vectors, two for matrices; None takes all of `x`.
+      keepdims: leave the axes in place with length 1.
+
+    >>> norm(np.array([3., 4.]))
+    Array(5., dtype=float32)
+    """
+    x = to_inexact("norm", x)
+    n = len(typeof(x).shape)
+    if axis is None:
+        if ord is None:
+            return _vector(x, tuple(range(n)), None, keepdims)
+        if n not in (1, 2):
+            raise ValueError(f"norm: an order needs one or two axes; got {typeof(x).long()}. Name them with axis")
+        axes: tuple[int, ...] = tuple(range(n))
+    else:
+        axes = check_axes("norm", axis, n)
+    if len(axes) == 1:
+        return _vector(x, axes, ord, keepdims)
+    if len(axes) == 2:
+        return _matrix(x, axes, ord, keepdims)  # type: ignore[arg-type]
+    raise ValueError(f"norm: axis must name one or two axes; got {axis!r}")
+
+
+@public("axis", "keepdims", "ord")
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """Size of vectors along axes; None takes all elements as one vector."""
+    x = to_inexact("vector_norm", x)
+    n = len(typeof(x).shape)
+    return _vector(x, tuple(range(n)) if axis is None else check_axes("vector_norm", axis, n), ord, keepdims)
+
+
+@public("keepdims", "ord")
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """Size of the matrices in the last two axes."""
+    x = to_inexact("matrix_norm", x)
+    n = len(typeof(x).shape)
+    if n < 2:
+        raise ValueError(f"matrix_norm: expected at least two axes; got {typeof(x).long()}")
+    return _matrix(x, (n - 2, n - 1), ord, keepdims)
+
+
+@public("n")
+def matrix_power(a: Any, n: int) -> Any:
+    """The product of `n` copies of a square matrix, by repeated squaring."""
+    t = typeof(own_array("matrix_power", a))
+    if len(t.shape) < 2 or t.shape[-1] != t.shape[-2]:
+        raise TypeError(f"matrix_power: expected square matrices; got {t.long()}")
+    if n < 0:
+        raise NotImplementedError("matrix_power: negative powers need an inverse, which is not available here")
+    if n == 0:
+        return _shape.broadcast_to(eye(t.shape[-1], dtype=t.dtype), t.shape)
+    out = None
+    while n:
+        if n & 1:
+            out = a if out is None else _products.matmul(out, a)
+        n >>= 1
+        if n:
+            a = _products.matmul(a, a)
+    return out
+
+
+def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
+    """The product of several matrices (vectors at the ends) in the cheapest order."""
+    xs = [asarray(a) for a in arrays]
+    if len(xs) < 2:
+        raise ValueError(f"multi_dot: expected at least two arrays; got {len(xs)}")
+    letters = [chr(ord_) for ord_ in range(97, 98 + len(xs))]
+    terms = ["".join(letters[i:i + 2]) for i in range(len(xs))]
+    if len(typeof(xs[0]).shape) == 1:
+        terms[0] = letters[1]
+    if len(typeof(xs[-1]).shape) == 1:
+        terms[-1] = letters[-2]
+    out = (terms[0][0] if len(terms[0]) == 2 else "") + (terms[-1][-1] if len(terms[-1]) == 2 else "")
+    return einsum(",".join(terms) + "->" + out, *xs, optimize="auto", precision=precision)
+
+
+@public("axis")
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Cross product of vectors of length 3."""
+    for x in (x1, x2):
+        shape = typeof(own_array("cross", x)).shape
+        if not shape or shape[axis] != 3:
+            raise ValueError(f"cross: vectors must have length 3 along axis {axis}; got shape {shape}")
+    return _products.cross(x1, x2, axis=axis)
+
+
+@public("offset")
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """The diagonals of the matrices in the last two axes."""
+    return _diagonal(x, offset, -2, -1)
+
+
+@public("offset", "dtype")
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """The sums of the diagonals of the matrices in the last two axes."""
+    return _trace(x, offset, -2, -1, dtype)
+
+
+publish(globals())

@@ -1,0 +1,15 @@
+"""Named axes across devices: collectives, `pmap`, and their rows in the tables of the rooms below. No backend needed."""
+from lamina_tracing.extend import hide_frames_of as _hide_frames_of
+from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pmax, pmean, pmin, ppermute, pshuffle,
+                                psum, psum_scatter, pswapaxes)
+
+from . import batching, differentiation, extend
+from ._version import __version__
+from .pmap import pmap
+
+__all__ = ["__version__", "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "pmap", "pmax", "pmean",
+           "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes"]
+
+del batching, differentiation
+
+_hide_frames_of(__file__.rsplit("/", 1)[0])

@@ -1,0 +1,135 @@
+"""Rows of the collectives and of `xla_pmap` in the batching table.
+
+Over the batch's own axis name a collective becomes ordinary array work; over other names it is applied to the batch.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from lamina_batching.extend import BatchAxis, batch_program, batching_rules, materialise, move_to
+from lamina_ir import prims
+from lamina_ir.errors import MissingRuleError
+from lamina_tracing import lax
+from lamina_tracing.extend import AxisFrame, bind, bound_axes, typeof
+
+__all__: list[str] = []
+
+
+def _no_groups(call: str, groups: Any) -> None:
+    if groups is not None:
+        raise MissingRuleError(f"vmap of `{call}` with axis_index_groups is not defined; reshape the axis and map twice")
+
+
+def _names(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _mine(axis: BatchAxis, names: tuple[Any, ...]) -> bool:
+    return axis.name is not None and axis.name in names
+
+
+def _reduction(prim: Any, total: Callable[[Any, int], Any], repeated: Callable[[Any, int], Any]) -> None:
+    def rule(axis: BatchAxis, args: Any, dims: Any, *, axes: Any, axis_index_groups: Any) -> Any:
+        if not _mine(axis, axes):
+            return bind(prim, *args, axes=axes, axis_index_groups=axis_index_groups), dims
+        _no_groups(prim.name, axis_index_groups)
+        outs = [repeated(x, axis.size) if d is None else total(x, d) for x, d in zip(args, dims)]
+        rest = tuple(n for n in axes if n != axis.name)
+        if rest:
+            outs = list(bind(prim, *outs, axes=rest, axis_index_groups=None))
+        return outs, [None] * len(outs)
+
+    batching_rules.define(prim, rule)
+
+
+_reduction(prims.psum_p, lambda x, d: lax.reduce_sum(x, (d,)), lambda x, n: lax.mul(x, n))
+_reduction(prims.pmax_p, lambda x, d: lax.reduce_max(x, (d,)), lambda x, n: x)
+_reduction(prims.pmin_p, lambda x, d: lax.reduce_min(x, (d,)), lambda x, n: x)
+
+
+def _exchange(prim: Any, others: Callable[..., Any], own: Callable[..., Any]) -> None:
+    """A row for an op with one operand, one name and params that hold axes: `others(x, axis params at batch 0)` binds
+    over another name, `own(x, size, params)` does the work over the batch's name on a batch at axis 0."""
+    def rule(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any, **params: Any) -> Any:
+        x, d = args[0], dims[0]
+        if not _mine(axis, _names(axis_name)):
+            return bind(prim, move_to(x, d, 0), axis_name=axis_name, **others(params)), 0
+        if len(_names(axis_name)) > 1:
+            raise MissingRuleError(f"vmap of `{prim.name}` over several names {axis_name} is not defined; name one axis")
+        _no_groups(prim.name, params.get("axis_index_groups"))
+        return own(materialise(x, d, axis.size), axis.size, **params)
+
+    batching_rules.define(prim, rule)
+
+
+def _shifted(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda params: {k: v + 1 if k in names else v for k, v in params.items()}
+
+
+def _merge(x: Any, at: int) -> Any:
+    """Axes `at` and `at + 1` as one."""
+    s = typeof(x).shape
+    return lax.reshape(x, s[:at] + (s[at] * s[at + 1],) + s[at + 2:])
+
+
+def _divide(x: Any, at: int, n: int) -> Any:
+    """Axis `at` as two, the first of size `n`."""
+    s = typeof(x).shape
+    return lax.reshape(x, s[:at] + (n, s[at] // n) + s[at + 1:])
+
+
+def _own_all_gather(x: Any, size: int, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
+    whole = move_to(x, 0, all_gather_dimension)
+    return (_merge(whole, all_gather_dimension) if tiled else whole), None
+
+
+def _own_psum_scatter(x: Any, size: int, *, scatter_dimension: int, tiled: bool, **_: Any) -> Any:
+    total = lax.reduce_sum(x, (0,))
+    return (_divide(total, scatter_dimension, size) if tiled else total), scatter_dimension
+
+
+def _own_all_to_all(x: Any, size: int, *, concat_axis: int, split_axis: int, tiled: bool, **_: Any) -> Any:
+    if not tiled:  # [from, ..., to, ...]: `to` becomes the batch, `from` goes to concat_axis
+        x = move_to(x, split_axis + 1, 0)
+        return move_to(x, 1, concat_axis + 1), 0
+    x = move_to(_divide(x, split_axis + 1, size), split_axis + 1, 0)  # [to, from, ...]
+    return _merge(move_to(x, 1, concat_axis + 1), concat_axis + 1), 0
+
+
+def _own_ppermute(x: Any, size: int, *, perm: Any) -> Any:
+    source = np.zeros(size, np.int32)
+    reached = np.zeros(size, bool)
+    for a, b in perm:
+        source[b], reached[b] = a, True
+    moved = lax.concatenate([lax.slice_in_dim(x, int(s), int(s) + 1, 1, 0) for s in source], 0)
+    if reached.all():
+        return moved, 0
+    shape = typeof(moved).shape
+    return lax.select(lax.broadcast_in_dim(reached, shape, (0,)), moved, lax.full_like(moved, 0)), 0
+
+
+_exchange(prims.all_gather_p, _shifted("all_gather_dimension"), _own_all_gather)
+_exchange(prims.psum_scatter_p, _shifted("scatter_dimension"), _own_psum_scatter)
+_exchange(prims.all_to_all_p, _shifted("concat_axis", "split_axis"), _own_all_to_all)
+_exchange(prims.ppermute_p, _shifted(), _own_ppermute)
+
+
+def axis_index_batch(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any) -> Any:
+    return lax.iota(np.dtype("int32"), axis.size), 0
+
+
+def xla_pmap_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, in_axes: Any, out_axes: Any,
+                   **params: Any) -> Any:
+    with bound_axes(AxisFrame(params["axis_name"], params["axis_size"])):
+        batched = batch_program(call_jaxpr, axis, tuple(d is not None for d in dims))
+    moved = [a if d is None else move_to(a, d, 0) for a, d in zip(args, dims)]
+    inside = tuple(a if a is None or d is None else a + 1 for a, d in zip(in_axes, dims))
+    outside = tuple(a if a is None or not on else a + 1 for a, on in zip(out_axes, batched.batched_out))
+    outs = bind(prims.xla_pmap_p, *moved, call_jaxpr=batched.program, in_axes=inside, out_axes=outside, **params)
+    return outs, [0 if on else None for on in batched.batched_out]
+
+
+batching_rules.define(prims.axis_index_p, axis_index_batch)
+batching_rules.define(prims.xla_pmap_p, xla_pmap_batch)

@@ -1,0 +1,205 @@
+"""`pmap`: one copy of a function per device along a mapped axis.
+
+`PmapSpec` says what is mapped and stages it; the dispatcher in `lamina_tracing.slots` makes the callable.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+from lamina_batching.extend import axis_specs, mapped_size
+from lamina_ir import UnnamedAxis, config, prims, trees
+from lamina_ir.avals import shaped
+from lamina_ir.program import ClosedJaxpr
+from lamina_tracing import slots
+from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, any_traced, argument_path, bind, bound_axes, now,
+                                   result_types, stage, typeof)
+
+__all__ = ["PmapSpec", "StagedPmap", "pmap"]
+
+
+class StagedPmap(NamedTuple):
+    """One signature's program for one device, and how its operands are mapped.
+
+    `closed` takes the values in `outer` (shared by all devices) and then the flat arguments' parts; `in_axes` covers
+    both. `out_axes` is flat.
+    """
+
+    closed: ClosedJaxpr
+    outer: list[Any]
+    size: int
+    in_axes: tuple[int | None, ...]
+    out_axes: tuple[int | None, ...]
+    out_tree: Any
+    donated: tuple[bool, ...]
+
+
+
+
+class PmapSpec:
+    """A function and how it is mapped. Public to dispatchers through `lamina_parallel.extend`."""
+
+    def __init__(self, fun: Callable[..., Any], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
+                 static_broadcasted_argnums: Any = (), devices: Sequence[Any] | None = None, backend: str | None = None,
+                 axis_size: int | None = None, donate_argnums: Any = (), global_arg_shapes: Any = None) -> None:
+        self._jit = JitSpec(fun, static_argnums=static_broadcasted_argnums, donate_argnums=donate_argnums, call="pmap")
+        self.fun = fun
+        self.name = self._jit.name
+        self.statics = self._jit.statics
+        self.axis_name = UnnamedAxis() if axis_name is None else axis_name
+        self.in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+        self.out_axes = out_axes
+        self.devices = None if devices is None else tuple(devices)
+        if self.devices is not None and not self.devices:
+            raise ValueError("pmap: devices must not be empty; leave it out to use all local devices")
+        self.backend = backend
+        self.axis_size = axis_size
+        self.donate_argnums = self._jit.donate_argnums
+        if not (in_axes is None or isinstance(in_axes, (int, tuple, list, dict)) or hasattr(in_axes, "__index__")):
+            raise TypeError(f"pmap of `{self.name}`: in_axes must be an int, None, or a tuple of them per argument; got "
+                            f"{in_axes!r}")
+        self._programs: dict[Any, StagedPmap] = {}
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        """(flat dynamic arguments, their tree, key of the static ones)."""
+        missing = [n for n in self.statics.nums if n >= len(args)]
+        if missing:
+            raise ValueError(f"pmap of `{self.name}`: static_broadcasted_argnums {sorted(self.statics.nums)} need at least "
+                             f"{max(missing) + 1} positional arguments; got {len(args)}")
+        return self._jit.split(args, kwargs)
+
+    def stage(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], tree: Any,
+              static: Any) -> StagedPmap:
+        """The program for arguments of these types, staged now or remembered."""
+        avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
+        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
+        found = self._programs.get(key)
+        if found is None:
+            found = self._stage(args, kwargs, avals, flat, tree, static)
+            if not found.outer:
+                if len(self._programs) >= 1024:
+                    self._programs.clear()
+                self._programs[key] = found
+        return found
+
+    def _type(self, x: Any, i: int, tree: Any) -> Any:
+        try:
+            return typeof(x)
+        except TypeError as e:
+            raise TypeError(f"pmap of `{self.name}`: {argument_path(tree, i)}: {e}; mark Python values with "
+                            "static_broadcasted_argnums") from None
+
+    def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
+               static: Any) -> StagedPmap:
+        spec = self.in_axes
+        if isinstance(spec, tuple):
+            if len(spec) != len(args):
+                raise ValueError(f"pmap of `{self.name}`: in_axes must have one entry per positional argument; got "
+                                 f"{len(spec)} entries {spec!r} for {len(args)} arguments")
+            spec = tuple(a for i, a in enumerate(spec) if i not in self.statics.nums)
+        axes = axis_specs("pmap", self.name, "in_axes", (spec, 0), tree, "arguments")
+        size = mapped_size("pmap", self.name, flat, axes, tree, self.axis_size)
+        parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
+                 for a, axis in zip(avals, axes)]
+        out_tree = None
+
+        def run(*tracers: Any) -> list[Any]:
+            nonlocal out_tree
+            a, k = trees.tree_unflatten(tree, tracers)
+            if static:
+                a, k = self.statics.join(a, k, static)
+            leaves, out_tree = trees.tree_flatten(self.fun(*a, **k))
+            result_types("pmap", self.name, leaves, out_tree)
+            return leaves
+
+        with bound_axes(AxisFrame(self.axis_name, size)):
+            closed, outer = stage(run, parts)
+        targets = axis_specs("pmap", self.name, "out_axes", self.out_axes, out_tree, "results")
+        for i, (aval, to) in enumerate(zip(closed.out_avals, targets)):
+            if to is not None:
+                if not -aval.ndim - 1 <= to <= aval.ndim:
+                    raise ValueError(f"pmap of `{self.name}`: out_axes {to} is out of range for result {i}, "
+                                     f"{aval.long()} per device")
+                targets[i] = to % (aval.ndim + 1)
+        donated = self._jit.donated(args, kwargs) or (False,) * len(flat)
+        return StagedPmap(closed, outer, size, (None,) * len(outer) + tuple(axes), tuple(targets), out_tree,
+                          (False,) * len(outer) + donated)
+
+    def params(self, staged: StagedPmap) -> dict[str, Any]:
+        """The params of the `xla_pmap` that applies a staged program."""
+        return dict(axis_name=self.axis_name, axis_size=staged.size, backend=self.backend, call_jaxpr=staged.closed,
+                    devices=self.devices, donated_invars=staged.donated,
+                    global_arg_shapes=(None,) * len(staged.in_axes), global_axis_size=None, in_axes=staged.in_axes,
+                    name=self.name, out_axes=staged.out_axes)
+
+    def call(self, staged: StagedPmap, flat: Sequence[Any]) -> Any:
+        """Apply a staged program as one `xla_pmap`, through whatever transformations its arguments are in."""
+        outs = bind(prims.xla_pmap_p, *staged.outer, *flat, **self.params(staged))
+        return trees.tree_unflatten(staged.out_tree, outs)
+
+    def traced(self, staged: StagedPmap, flat: Sequence[Any]) -> bool:
+        """Whether a call is part of an enclosing transformation rather than to be run now."""
+        return now.trace is not EVALUATION or bool(staged.outer) or any_traced(flat)
+
+    def portable(self) -> Callable[..., Any]:
+        """The callable of the default dispatcher: the evaluator runs the mapped call."""
+        version = slots.dispatcher_version
+        forward: Callable[..., Any] | None = None
+
+        def mapped(*args: Any, **kwargs: Any) -> Any:
+            nonlocal version, forward
+            if version != slots.dispatcher_version:
+                version = slots.dispatcher_version
+                forward = slots.dispatcher.pmap(self)
+            if forward is not None:
+                return forward(*args, **kwargs)
+            flat, tree, static = self.split(args, kwargs)
+            return self.call(self.stage(args, kwargs, flat, tree, static), flat)
+
+        functools.update_wrapper(mapped, self.fun, updated=())
+        mapped.spec = self  # type: ignore[attr-defined]
+        return mapped
+
+
+def pmap(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
+         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
+         backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
+         global_arg_shapes: Any = None) -> Callable[..., Any]:
+    """Parallel map: run one copy of `fun` per device, each on its slice of the mapped axis.
+
+    Args:
+      fun: function of one slice: arrays and trees of them. Left out, `pmap` is a decorator with options.
+      axis_name: a name for the axis, for collectives such as `lax.psum`.
+      in_axes: which axis of each positional argument to map (None: every device gets the whole), a prefix of the
+        arguments. Keyword arguments are mapped over axis 0.
+      out_axes: where the mapped axis goes in each result; None takes one device's value.
+      static_broadcasted_argnums: positions of arguments that are Python values, part of the program.
+      devices: the devices to use, in order. Default: the first ones of `local_devices()`.
+      backend: platform name.
+      axis_size: size of the mapped axis.
+      donate_argnums: positions of arguments whose memory may be reused for results.
+      global_arg_shapes: accepted for compatibility; must be None.
+    Returns:
+      A function of whole arguments; its results are spread over the devices.
+    Raises:
+      ValueError: more slices than devices; axes or sizes that do not fit; names the arguments.
+      TypeError: an argument is no array.
+
+    >>> import numpy as np
+    >>> pmap(lambda x: x * 2)(np.arange(1))
+    Array([0], dtype=int32)
+    """
+    if fun is None:
+        return functools.partial(pmap, axis_name=axis_name, in_axes=in_axes, out_axes=out_axes,
+                                 static_broadcasted_argnums=static_broadcasted_argnums, devices=devices,
+                                 backend=backend, axis_size=axis_size, donate_argnums=donate_argnums)
+    if global_arg_shapes is not None:
+        raise ValueError("pmap: global_arg_shapes is no longer used; it must be None")
+    if not callable(fun):
+        raise TypeError(f"pmap: expected a function; got {type(fun).__name__}")
+    return slots.dispatcher.pmap(PmapSpec(
+        fun, axis_name, in_axes=in_axes, out_axes=out_axes, static_broadcasted_argnums=static_broadcasted_argnums,
+        devices=devices, backend=backend, axis_size=axis_size, donate_argnums=donate_argnums))
+
+

@@ -1,0 +1,113 @@
+"""Collectives mean the same under vmap and pmap, and so do their derivatives."""
+import numpy as np
+import pytest
+from lamina_autodiff import grad, jvp, vjp
+from lamina_batching import vmap
+from lamina_ir import prims
+from lamina_parallel import (all_gather, all_to_all, axis_index, pmap, pmax, pmean, pmin, ppermute, pshuffle, psum,
+                             psum_scatter)
+from lamina_tracing import jit, lax, make_jaxpr
+
+N = 4
+X = np.random.default_rng(0).normal(size=(N, N, 6)).astype(np.float32)
+
+CASES = {
+    "psum": lambda x: psum(x, "i"), "pmax": lambda x: pmax(x, "i"), "pmin": lambda x: pmin(x, "i"),
+    "pmean": lambda x: pmean(x, "i"), "all_gather": lambda x: all_gather(x, "i"),
+    "all_gather_1": lambda x: all_gather(x, "i", axis=1), "all_gather_tiled": lambda x: all_gather(x, "i", axis=1, tiled=True),
+    "psum_scatter": lambda x: psum_scatter(x, "i"),
+    "psum_scatter_tiled": lambda x: psum_scatter(x, "i", scatter_dimension=0, tiled=True),
+    "all_to_all": lambda x: all_to_all(x, "i", 0, 1), "all_to_all_0": lambda x: all_to_all(x, "i", 0, 0),
+    "all_to_all_tiled": lambda x: all_to_all(x, "i", 0, 1, tiled=True),
+    "ppermute": lambda x: ppermute(x, "i", [(0, 2), (1, 0)]), "pshuffle": lambda x: pshuffle(x, "i", [2, 0, 3, 1]),
+    "axis_index": lambda x: lax.mul(x, lax.convert_element_type(axis_index("i"), "float32")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_vmap_and_pmap_agree(name):
+    f = CASES[name]
+    a, b = vmap(f, axis_name="i")(X), pmap(f, axis_name="i")(X)
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("mapper", [vmap, pmap])
+def test_derivatives_are_those_of_the_mapped_function(name, mapper):
+    f = mapper(CASES[name], axis_name="i")
+    t = np.random.default_rng(1).normal(size=X.shape).astype(np.float32)
+    out, tangent = jvp(f, (X,), (t,))
+    ct = np.random.default_rng(2).normal(size=out.shape).astype(np.float32)
+    back, = vjp(f, X)[1](ct)
+    np.testing.assert_allclose(np.sum(np.asarray(ct) * np.asarray(tangent)), np.sum(np.asarray(back) * t), rtol=1e-3)
+    eps = 1e-2
+    change = (np.asarray(f(X + eps * t)) - np.asarray(f(X - eps * t))) / (2 * eps)
+    np.testing.assert_allclose(np.asarray(tangent), change, rtol=5e-2, atol=5e-2)
+
+
+def test_names_are_any_hashable_and_psum_of_one_is_the_size():
+    name = ("a", 3)
+    out = vmap(lambda x: psum(1, (name,)) * x, axis_name=name)(np.ones(5, np.float32))
+    assert np.asarray(out).tolist() == [5.0] * 5
+
+
+def test_nested_axes():
+    def normalize(x):
+        return x / psum(x, "rows"), x / psum(x, "cols"), x / psum(x, ("rows", "cols"))
+    x = np.arange(8.0, dtype=np.float32).reshape(4, 2) + 1
+    for outer in (vmap, pmap):
+        for inner in (vmap, pmap):
+            r, c, both = outer(inner(normalize, axis_name="cols"), axis_name="rows")(x)
+            np.testing.assert_allclose(np.asarray(r).sum(0), 1, rtol=1e-6)
+            np.testing.assert_allclose(np.asarray(c).sum(1), 1, rtol=1e-6)
+            np.testing.assert_allclose(np.asarray(both).sum(), 1, rtol=1e-6)
+
+
+def test_groups():
+    groups = [[0, 1], [2, 3]]
+    out = pmap(lambda x: psum(x, "i", axis_index_groups=groups), axis_name="i")(X)
+    np.testing.assert_allclose(np.asarray(out)[0], X[0] + X[1], rtol=1e-6)
+    with pytest.raises(ValueError, match="axis_index_groups"):
+        vmap(lambda x: psum(x, "i", axis_index_groups=[[0, 1], [2]]), axis_name="i")(X)
+
+
+def test_collectives_inside_jit_inside_a_map():
+    for mapper in (vmap, pmap):
+        f = mapper(jit(lambda x: psum(x, "i")), axis_name="i")
+        np.testing.assert_allclose(np.asarray(f(X))[1], X.sum(0), rtol=1e-5)
+    constant = vmap(lambda x: x + jit(lambda: psum(np.float32(2), "i"))(), axis_name="i")
+    np.testing.assert_allclose(np.asarray(constant(X)), X + 2 * N)
+
+
+def test_grad_inside_a_map_is_the_mapped_functions():
+    f = vmap(grad(lambda x: psum(x * x, "i")), axis_name="i")
+    g = pmap(grad(lambda x: psum(x * x, "i")), axis_name="i")
+    x = np.arange(4.0, dtype=np.float32)
+    np.testing.assert_allclose(np.asarray(f(x)), 2 * 4 * x)
+    np.testing.assert_allclose(np.asarray(g(x)), 2 * 4 * x)
+
+
+def test_seed_normalization():
+    out = pmap(lambda x: x / psum(x, axis_name="i"), axis_name="i")(np.arange(4.0, dtype=np.float32))
+    np.testing.assert_allclose(np.asarray(out), [0, 1 / 6, 1 / 3, 0.5], rtol=1e-6)
+
+
+def test_pmap_prints_as_in_the_notebook():
+    text = str(make_jaxpr(pmap(lambda x: x, axis_name="i"))(X))
+    order = ["axis_name=i", "axis_size=4", "backend=None", "call_jaxpr=", "devices=None", "donated_invars=(False,)",
+             "global_arg_shapes=(None,)", "global_axis_size=None", "in_axes=(0,)", "name=<lambda>", "out_axes=(0,)"]
+    assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+
+
+@pytest.mark.parametrize("perm", [[(0, 9)], [(0, 1), (0, 2)], [(0, 1), (2, 1)]])
+def test_bad_permutations(perm):
+    with pytest.raises(ValueError, match="ppermute"):
+        vmap(lambda x: ppermute(x, "i", perm), axis_name="i")(X)
+
+
+def test_every_collective_has_its_rows():
+    from lamina_autodiff.extend import jvp_rules, transpose_rules
+    from lamina_batching.extend import batching_rules
+    for p in (*(p for p in prims.ALL if p.family == "collectives"), prims.xla_pmap_p):
+        assert p in batching_rules and (p in jvp_rules or p.linear_in)
+        assert transpose_rules.covers(p)

@@ -1,0 +1,105 @@
+"""pmap's arguments, nesting in every order, and what it refuses. They hold for every dispatcher."""
+import functools
+
+import numpy as np
+import pytest
+from lamina_autodiff import grad, jacfwd, jvp
+from lamina_batching import vmap
+from lamina_parallel import axis_index, pmap, psum
+from lamina_tracing import jit, lax, make_jaxpr
+
+X = np.arange(24.0, dtype=np.float32).reshape(4, 2, 3)
+
+
+def test_axes():
+    f = pmap(lambda x, y: (lax.mul(x, y), y), in_axes=(1, None), out_axes=(1, None))
+    a, b = f(X, np.float32(2))
+    np.testing.assert_array_equal(np.asarray(a), X * 2)
+    assert np.asarray(b) == 2
+    tree = pmap(lambda d: d["a"] + d["b"], in_axes=({"a": 0, "b": None},))({"a": X, "b": np.float32(1)})
+    np.testing.assert_array_equal(np.asarray(tree), X + 1)
+    np.testing.assert_array_equal(np.asarray(pmap(lambda x, *, y: x + y)(X, y=X)), X + X)
+    np.testing.assert_array_equal(np.asarray(pmap(lambda x: x, in_axes=-1)(X[:, :1])), np.moveaxis(X[:, :1], -1, 0))
+
+
+def test_static_arguments_and_axis_size():
+    f = pmap(lambda x, n: lax.mul(x, float(n)), static_broadcasted_argnums=1)
+    np.testing.assert_array_equal(np.asarray(f(X, 3)), 3 * X)
+    with pytest.raises(ValueError, match="static_broadcasted_argnums"):
+        f(X)
+    out = pmap(lambda: axis_index("i"), axis_name="i", axis_size=3)()
+    assert np.asarray(out).tolist() == [0, 1, 2]
+
+
+def test_decorator_form():
+    @functools.partial(pmap, axis_name="i")
+    def f(x):
+        return psum(x, "i")
+    np.testing.assert_allclose(np.asarray(f(X))[0], X.sum(0))
+
+
+ORDERS = {
+    "jit(pmap)": lambda f: jit(pmap(f)), "pmap(jit)": lambda f: pmap(jit(f)), "pmap(vmap)": lambda f: pmap(vmap(f)),
+    "vmap(pmap)": lambda f: vmap(pmap(f), in_axes=1, out_axes=1), "pmap(pmap)": lambda f: pmap(pmap(f)),
+    "jit(pmap(jit(vmap)))": lambda f: jit(pmap(jit(vmap(f)))), "vmap(jit(pmap))": lambda f: vmap(jit(pmap(f)), 1, 1),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_nesting(order):
+    mapped = ORDERS[order](lambda x: lax.sin(x) * 2)
+    np.testing.assert_allclose(np.asarray(mapped(X)), 2 * np.sin(X), rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_derivatives_through_every_nesting(order):
+    mapped = ORDERS[order](lambda x: lax.sin(x) * x)
+    loss = lambda x: lax.reduce_sum(mapped(x), (0, 1, 2))  # noqa: E731
+    np.testing.assert_allclose(np.asarray(grad(loss)(X)), np.cos(X) * X + np.sin(X), rtol=1e-4, atol=1e-5)
+    _, t = jvp(mapped, (X,), (np.ones_like(X),))
+    np.testing.assert_allclose(np.asarray(t), np.cos(X) * X + np.sin(X), rtol=1e-4, atol=1e-5)
+
+
+def test_grad_with_shared_operand_and_residuals():
+    def loss(w, x):
+        return lax.reduce_sum(pmap(lambda w, v: lax.sin(w * v), in_axes=(None, 0))(w, x), (0, 1, 2))
+    g = grad(loss)(np.float32(0.5), X)
+    np.testing.assert_allclose(np.asarray(g), np.sum(np.cos(0.5 * X) * X), rtol=1e-4)
+
+
+def test_inside_pmap_grad_and_jacobian():
+    g = pmap(grad(lambda x: lax.reduce_sum(lax.sin(x), (0, 1))))(X)
+    np.testing.assert_allclose(np.asarray(g), np.cos(X), rtol=1e-5, atol=1e-6)
+    j = pmap(jacfwd(lax.sin))(X[:, 0])
+    assert j.shape == (4, 3, 3)
+
+
+def test_closed_over_tracer_is_shared():
+    def f(y):
+        return pmap(lambda x: lax.mul(x, y))(X)
+    np.testing.assert_array_equal(np.asarray(jit(f)(np.float32(2))), 2 * X)
+    assert len(make_jaxpr(f)(np.float32(2)).eqns[0].invars) == 2
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: pmap(lambda x, y: x)(X, X[:3]), "inconsistent sizes.*args\\[0\\].*args\\[1\\]"),
+    (lambda: pmap(lambda x: x, in_axes=(0, 0))(X), "in_axes must have one entry per positional argument"),
+    (lambda: pmap(lambda x: x, in_axes=None)(X), "at least one in_axes"),
+    (lambda: pmap(lambda x: x)(np.float32(1)), "rank 0"),
+    (lambda: pmap(lambda x: x, in_axes=5)(X), "out of range"),
+    (lambda: pmap(lambda x: x, out_axes=7)(X), "out_axes 7 is out of range"),
+    (lambda: pmap(lambda x: x, in_axes=({"a": 0},))(X), "in_axes must be a prefix"),
+    (lambda: pmap(lambda x: x, devices=[]), "devices must not be empty"),
+])
+def test_value_errors(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: pmap(lambda x: x)("a"), "args\\[0\\]"), (lambda: pmap(lambda x: x, in_axes="a")(X), "in_axes"),
+    (lambda: pmap(lambda x: "a")(X), "returned str"), (lambda: pmap(3), "expected a function"),
+    (lambda: pmap(lambda x: x)(np.array(["a"])), "dtype")])
+def test_type_errors(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()

@@ -1,0 +1,199 @@
+"""Other continuous distributions: functions of uniform and normal draws, most by the inverse distribution function."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from lamina_ir import config, dtypes
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import scalar
+
+from ._arguments import as_float, as_shape, common_shape, to_shape
+from ._keys import split_core
+from ._normal import normal_core, unit_core, uniform_core
+
+__all__ = ["cauchy", "double_sided_maxwell", "exponential", "gumbel", "gumbel_core", "laplace", "logistic",
+           "lognormal", "maxwell", "pareto", "rayleigh", "triangular", "wald", "weibull_min"]
+
+_part = config.threefry_partitionable
+
+
+def _from_above(call: str, key: Any, low: float, shape: Any, dtype: Any, part: bool) -> Any:
+    return uniform_core(call, key, scalar(low, dtype), scalar(1, dtype), shape, dtype, part)
+
+
+def _tiny(dtype: np.dtype) -> float:
+    return float(dtypes.finfo(dtype).tiny)
+
+
+def _eps(dtype: np.dtype) -> float:
+    return float(dtypes.finfo(dtype).eps)
+
+
+# --- without parameters: (key, shape, dtype, partitionable) -> numbers ---------------------------------------------
+
+
+def _exponential(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    return lax.neg(lax.log1p(lax.neg(unit_core("exponential", key, shape, dtype, part))))
+
+
+def gumbel_core(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    return lax.neg(lax.log(lax.neg(lax.log(_from_above("gumbel", key, _tiny(dtype), shape, dtype, part)))))
+
+
+def _laplace(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    u = _from_above("laplace", key, _eps(dtype) / 2 - 1, shape, dtype, part)
+    return lax.mul(lax.sign(u), lax.log1p(lax.neg(lax.abs(u))))
+
+
+def _logistic(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    u = _from_above("logistic", key, _tiny(dtype), shape, dtype, part)
+    return lax.sub(lax.log(u), lax.log1p(lax.neg(u)))
+
+
+def _cauchy(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    u = _from_above("cauchy", key, _eps(dtype), shape, dtype, part)
+    return lax.tan(lax.mul(scalar(math.pi, dtype), lax.sub(u, scalar(0.5, dtype))))
+
+
+def _maxwell(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    parts = normal_core("maxwell", key, (*shape, 3), dtype, part)
+    return lax.sqrt(lax.reduce_sum(lax.square(parts), (len(shape),)))
+
+
+def _plain(name: str, core: Callable[..., Any], words: str, formula: str) -> Callable[..., Any]:
+    compiled = jit(core, static_argnums=(1, 2, 3), inline=True)
+
+    def draw(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+        return compiled(key, as_shape(name, shape), as_float(name, dtype), _part.value)
+    draw.__name__ = draw.__qualname__ = name
+    draw.__doc__ = f"""Numbers of {words}.
+
+    Args:
+      key: uint32[2].
+      shape: of the result.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+
+    Source: {formula}.
+    """
+    return draw
+
+
+exponential = _plain("exponential", _exponential, "the exponential distribution with mean 1",
+                     "-log1p(-u), u uniform on [0, 1)")
+gumbel = _plain("gumbel", gumbel_core, "the standard Gumbel distribution", "-log(-log(u)), u uniform on (0, 1)")
+laplace = _plain("laplace", _laplace, "the Laplace distribution with mean 0 and scale 1",
+                 "sign(u) log1p(-|u|), u uniform on (-1, 1)")
+logistic = _plain("logistic", _logistic, "the standard logistic distribution", "log(u / (1 - u)), u uniform on (0, 1)")
+cauchy = _plain("cauchy", _cauchy, "the standard Cauchy distribution", "tan(pi (u - 1/2)), u uniform on (0, 1)")
+maxwell = _plain("maxwell", _maxwell, "the Maxwell distribution with scale 1",
+                 "the length of a vector of three normals")
+
+# --- with parameters: (key, *parameters, shape, dtype, partitionable) -> numbers -----------------------------------
+
+
+def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    u = _from_above("rayleigh", key, _tiny(dtype), shape, dtype, part)
+    return lax.mul(lax.sqrt(lax.mul(lax.log(u), scalar(-2, dtype))), scale)
+
+
+def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    root = lax.pow(_exponential(key, shape, dtype, part), lax.div(scalar(1, dtype), concentration))
+    return lax.mul(root, scale)
+
+
+def _pareto(key: Any, b: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    return lax.exp(lax.div(_exponential(key, shape, dtype, part), b))
+
+
+def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    return lax.exp(lax.mul(normal_core("lognormal", key, shape, dtype, part), sigma))
+
+
+def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    u, width = unit_core("triangular", key, shape, dtype, part), lax.sub(right, left)
+    rising, falling = lax.sub(mode, left), lax.sub(right, mode)
+    low = lax.add(left, lax.sqrt(lax.mul(u, lax.mul(width, rising))))
+    high = lax.sub(right, lax.sqrt(lax.mul(lax.sub(scalar(1, dtype), u), lax.mul(width, falling))))
+    return lax.select(lax.lt(u, lax.div(rising, width)), low, high)
+
+
+def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    keys = split_core(key, (2,), part)
+    size, side = (lax.index_in_dim(keys, i, 0, keepdims=False) for i in (0, 1))
+    sizes = _maxwell(size, shape, dtype, part)
+    up = lax.lt(unit_core("double_sided_maxwell", side, shape, dtypes.canonical_float(), part), 0.5)
+    return lax.add(lax.mul(lax.select(up, sizes, lax.neg(sizes)), scale), loc)
+
+
+def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    keys = split_core(key, (2,), part)
+    k1, k2 = (lax.index_in_dim(keys, i, 0, keepdims=False) for i in (0, 1))
+    y = lax.square(normal_core("wald", k1, shape, dtype, part))
+    u = unit_core("wald", k2, shape, dtype, part)
+    half, my = scalar(0.5, dtype), lax.mul(mean, y)
+    root = lax.sqrt(lax.add(lax.mul(scalar(4, dtype), my), lax.square(my)))
+    x = lax.add(mean, lax.mul(lax.mul(half, mean), lax.sub(my, root)))
+    return lax.select(lax.le(u, lax.div(mean, lax.add(mean, x))), x, lax.div(lax.square(mean), x))
+
+
+def _with(name: str, core: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """The compiled draw: parameters are brought to the dtype and shape drawn first."""
+    def compiled(*args: Any) -> Any:
+        key, given, (shape, dtype, part) = args[0], args[1:1 + count], args[1 + count:]
+        return core(key, *(to_shape(x, shape, dtype) for x in given), shape, dtype, part)
+    compiled.__name__ = name
+    fast = jit(compiled, static_argnums=tuple(range(1 + count, 4 + count)), inline=True)
+
+    def draw(key: Any, given: tuple[Any, ...], shape: Any, dtype: Any) -> Any:
+        return fast(key, *given, common_shape(name, shape, *given), as_float(name, dtype), _part.value)
+    return draw
+
+
+_draw_rayleigh = _with("rayleigh", _rayleigh, 1)
+_draw_weibull = _with("weibull_min", _weibull_min, 2)
+_draw_pareto = _with("pareto", _pareto, 1)
+_draw_lognormal = _with("lognormal", _lognormal, 1)
+_draw_triangular = _with("triangular", _triangular, 3)
+_draw_maxwell = _with("double_sided_maxwell", _double_sided_maxwell, 2)
+_draw_wald = _with("wald", _wald, 1)
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the Rayleigh distribution; `scale` broadcasts to `shape`. Source: `scale sqrt(-2 log u)`."""
+    return _draw_rayleigh(key, (scale,), shape, dtype)
+
+
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the Weibull distribution. Source: `scale e^(1 / concentration)`, e exponential."""
+    return _draw_weibull(key, (scale, concentration), shape, dtype)
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the Pareto distribution of shape parameter `b`, at least 1. Source: `exp(e / b)`, e exponential."""
+    return _draw_pareto(key, (b,), shape, dtype)
+
+
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers whose logarithm is normal with mean 0 and standard deviation `sigma`."""
+    return _draw_lognormal(key, (sigma,), shape, dtype)
+
+
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers whose density rises linearly from `left` to `mode` and falls to `right`."""
+    return _draw_triangular(key, (left, mode, right), shape, dtype)
+
+
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """`loc` plus or minus, with equal chance, `scale` times a number of the Maxwell distribution."""
+    return _draw_maxwell(key, (loc, scale), shape, dtype)
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the inverse Gaussian distribution of this mean and scale 1.
+
+    Source: Michael, Schucany and Haas, "Generating random variates using transformations with multiple roots" (1976).
+    """
+    return _draw_wald(key, (mean,), shape, dtype)

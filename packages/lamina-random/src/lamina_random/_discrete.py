@@ -1,0 +1,204 @@
+"""Integers, truth values and categories."""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from lamina_ir import DTypeError, config, dtypes
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import scalar, typeof
+
+from ._arguments import as_float, as_int, as_shape, common_shape, to_shape
+from ._bits import draw_bits
+from ._continuous import gumbel_core
+from ._keys import split_core
+from ._normal import unit_core, uniform_core
+
+__all__ = ["bernoulli", "categorical", "geometric", "rademacher", "randint", "randint_core"]
+
+_part = config.threefry_partitionable
+
+
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+    """Integers spread evenly over `[minval, maxval)`.
+
+    Args:
+      key: uint32[2].
+      shape: of the result.
+      minval: lower end, included; broadcasts to `shape`.
+      maxval: upper end, excluded; where it is not above `minval`, the result is `minval`.
+      dtype: an integer dtype; default int32 (int64 in 64-bit mode).
+
+    Source: two draws of bits, taken modulo the span as one number of twice the width; the span need not divide it,
+    which favours low values by less than one part in `2**32`.
+
+    >>> from lamina_random import PRNGKey
+    >>> randint(PRNGKey(0), (4,), 0, 10).shape
+    (4,)
+    """
+    dtype = as_int("randint", dtype)
+    shape = as_shape("randint", shape)
+    low, high = _bound("minval", minval), _bound("maxval", maxval)
+    if type(low) is int and type(high) is int:
+        past_end = high > _limits(dtype)[1]
+        low, high = _clipped(low, dtype), _clipped(high, dtype)
+    else:
+        past_end = type(high) is int and high > _limits(dtype)[1]
+        low, high = (_clipped(x, dtype) if type(x) is int else x for x in (low, high))
+        shape = common_shape("randint", shape, low, high)
+    return _randint(key, low, high, shape, dtype, past_end, _part.value)
+
+
+@lru_cache(maxsize=32)
+def _limits(dtype: np.dtype) -> tuple[int, int]:
+    info = dtypes.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _bound(name: str, x: Any) -> Any:
+    if type(x) is int or isinstance(x, np.integer):
+        return int(x)
+    if not dtypes.is_integer(typeof(x).dtype):
+        raise DTypeError(f"randint: {name} must hold integers; got {typeof(x).long()}")
+    return x
+
+
+def _clipped(x: int, dtype: np.dtype) -> Any:
+    """`x` brought into the range of `dtype`: a Python number where that is safe, which compiled calls take fastest."""
+    least, most = _limits(dtype)
+    x = min(max(x, least), most)
+    return x if -0x80000000 <= x < 0x80000000 else np.asarray(x, dtype)
+
+
+def randint_core(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: np.dtype, past_end: bool,
+                 part: bool) -> Any:
+    """The span is counted in the unsigned dtype; `past_end` says that `high` stands for one more than it says."""
+    width = max(8 * dtype.itemsize, 32)
+    work = np.dtype(f"uint{width}")
+    signed = np.dtype(f"int{width}")
+    keys = split_core(key, (2,), part)
+    upper, lower = (draw_bits("randint", lax.index_in_dim(keys, i, 0, keepdims=False), width, shape, part)
+                    for i in (0, 1))
+    low, high = (_within(x, shape, dtype) for x in (low, high))
+    wide = [lax.convert_element_type(lax.convert_element_type(x, signed) if dtype.kind == "i" else x, work)
+            for x in (low, high)]
+    span = lax.sub(wide[1], wide[0])
+    if past_end:
+        span = lax.add(span, scalar(1, work))
+    span = lax.select(lax.le(high, low), scalar(1, work), span)
+    half = scalar(1 << (width // 2), work)
+    factor = lax.rem(half, span)  # 2 ** width modulo the span; a span of 0 stands for all of 2 ** width
+    factor = lax.rem(lax.mul(factor, factor), span)
+    offset = lax.add(lax.mul(lax.rem(upper, span), factor), lax.rem(lower, span))
+    offset = lax.rem(offset, span)
+    return lax.add(low, lax.convert_element_type(offset, dtype))
+
+
+def _within(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """`x` in `dtype`, clipped to its range where it comes from a wider one."""
+    own = typeof(x).dtype
+    mine, theirs = dtypes.iinfo(dtype), dtypes.iinfo(own)
+    least, most = max(int(mine.min), int(theirs.min)), min(int(mine.max), int(theirs.max))
+    if (least, most) != (int(theirs.min), int(theirs.max)):
+        x = lax.clamp(scalar(least, own), lax.convert_element_type(x, own), scalar(most, own))
+    return to_shape(x, shape, dtype)
+
+
+_randint = jit(randint_core, static_argnums=(3, 4, 5, 6), inline=True)
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
+    """Truth values that are True with probability `p`.
+
+    Args:
+      key: uint32[2].
+      p: probability, broadcasts to `shape`.
+      shape: of the result; default: that of `p`.
+
+    >>> from lamina_random import PRNGKey
+    >>> bernoulli(PRNGKey(0), 0.5, (3,)).dtype
+    dtype('bool')
+    """
+    return _bernoulli(key, p, common_shape("bernoulli", shape, p), _part.value)
+
+
+def _bernoulli_core(key: Any, p: Any, shape: tuple[int, ...], part: bool) -> Any:
+    own = typeof(p).dtype
+    dtype = own if dtypes.is_float(own) else dtypes.canonical_float()
+    return lax.lt(unit_core("bernoulli", key, shape, dtype, part), to_shape(p, shape, dtype))
+
+
+_bernoulli = jit(_bernoulli_core, static_argnums=(2, 3), inline=True)
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """-1 or 1 with equal chance; `dtype` is a number dtype, default int32."""
+    dtype = dtypes.canonical_int() if dtype is None else dtypes.canonical(dtype)
+    return _rademacher(key, as_shape("rademacher", shape), dtype, _part.value)
+
+
+def _rademacher_core(key: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    up = _bernoulli_core(key, 0.5, shape, part)
+    return lax.select(up, lax.full(shape, 1, dtype), lax.full(shape, -1, dtype))
+
+
+_rademacher = jit(_rademacher_core, static_argnums=(1, 2, 3), inline=True)
+
+
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """How many trials of success probability `p` it takes to succeed, 1 or more; an integer dtype, default int32."""
+    return _geometric(key, p, common_shape("geometric", shape, p), as_int("geometric", dtype), _part.value)
+
+
+def _geometric_core(key: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    own = typeof(p).dtype
+    kind = own if dtypes.is_float(own) else dtypes.canonical_float()
+    u = uniform_core("geometric", key, scalar(float(dtypes.finfo(kind).tiny), kind), scalar(1, kind), shape, kind, part)
+    failures = lax.floor(lax.div(lax.log(u), lax.log1p(lax.neg(to_shape(p, shape, kind)))))
+    return lax.convert_element_type(lax.add(failures, scalar(1, kind)), dtype)
+
+
+_geometric = jit(_geometric_core, static_argnums=(2, 3, 4), inline=True)
+
+
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any:
+    """Categories with probabilities proportional to `exp(logits)` along one axis.
+
+    Args:
+      key: uint32[2].
+      logits: float array; natural logarithms of weights.
+      axis: the axis of `logits` that lists the categories.
+      shape: of the result; must end with the shape of `logits` without `axis`. Default: just that.
+    Returns:
+      Integers in `[0, n)`, n the size of the axis.
+
+    Source: the category at which logit plus a Gumbel number is largest.
+
+    >>> from lamina_random import PRNGKey
+    >>> categorical(PRNGKey(0), np.array([-100., 0., -100.]), shape=(2,))
+    Array([1, 1], dtype=int32)
+    """
+    aval = typeof(logits)
+    as_float("categorical", aval.dtype)
+    at = axis + aval.ndim if axis < 0 else axis
+    rest = aval.shape[:at] + aval.shape[at + 1:]
+    drawn = common_shape("categorical", shape, shaped_like(rest))
+    return _categorical(key, logits, at, drawn, _part.value)
+
+
+def shaped_like(shape: tuple[int, ...]) -> Any:
+    """A stand-in of this shape, for rules that look at shapes alone."""
+    return np.broadcast_to(np.float32(0), shape)
+
+
+def _categorical_core(key: Any, logits: Any, axis: int, shape: tuple[int, ...], part: bool) -> Any:
+    own = typeof(logits)
+    lead = len(shape) - (own.ndim - 1)
+    at = lead + axis
+    full = (*shape[:at], own.shape[axis], *shape[at:])
+    noise = gumbel_core(key, full, own.dtype, part)
+    return lax.argmax(lax.add(noise, to_shape(logits, full, own.dtype)), at, dtypes.canonical_int())
+
+
+_categorical = jit(_categorical_core, static_argnums=(2, 3, 4), inline=True)

@@ -1,0 +1,129 @@
+"""Keys: two uint32 words that stand for a stream of random numbers."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import DTypeError, ShapeError, config, dtypes, shaped
+from lamina_tracing import jit, lax, slots
+from lamina_tracing.extend import typeof
+
+from ._arguments import as_shape, key_words
+from ._bits import own_words, raw_words
+
+__all__ = ["PRNGKey", "fold_in", "key", "key_data", "split", "split_core", "wrap_key_data"]
+
+_U32 = np.dtype("uint32")
+_KEY = shaped((2,), _U32)
+
+
+def PRNGKey(seed: Any) -> Any:
+    """A key from a number.
+
+    Args:
+      seed: an integer, or a rank-0 integer array. The lowest 64 bits count in 64-bit mode, else the lowest 32.
+    Returns:
+      Key, uint32[2]: the seed's high and low word.
+    Raises:
+      DTypeError: `seed` is not an integer.
+
+    >>> PRNGKey(42)
+    Array([ 0, 42], dtype=uint32)
+    """
+    if isinstance(seed, (bool, int, np.integer, np.bool_)):
+        number = int(seed)
+        high = (number >> 32) & 0xFFFFFFFF if config.enable_x64.value else 0
+        return slots.evaluator.array(np.array([high, number & 0xFFFFFFFF], _U32), _KEY)
+    aval = typeof(seed)
+    if not (dtypes.is_integer(aval.dtype) or dtypes.is_bool(aval.dtype)):
+        raise DTypeError(f"PRNGKey: the seed must be an integer; got {aval.long()}")
+    if aval.shape:
+        raise ShapeError(f"PRNGKey: the seed must be rank 0; got {aval.long()}; use vmap for several seeds")
+    return _key_of(seed)
+
+
+def _key_of_core(seed: Any) -> Any:
+    dtype = typeof(seed).dtype
+    if dtype.itemsize == 8:
+        high = lax.shift_right_logical(seed, lax.full((), 32, dtype))
+    else:
+        high = np.uint32(0)
+    words = [lax.reshape(lax.convert_element_type(w, _U32), (1,)) for w in (high, seed)]
+    return lax.concatenate(words, 0)
+
+
+_key_of = jit(_key_of_core, inline=True)
+
+
+def key(seed: Any) -> Any:
+    """The same as `PRNGKey`: keys are plain uint32[2] arrays."""
+    return PRNGKey(seed)
+
+
+def key_data(keys: Any) -> Any:
+    """The words of keys, which are those words: `keys` itself."""
+    return keys
+
+
+def wrap_key_data(key_bits_array: Any) -> Any:
+    """Keys from their words: uint32[..., 2], returned as they are."""
+    aval = typeof(key_bits_array)
+    if aval.dtype != _U32 or aval.shape[-1:] != (2,):
+        raise ShapeError(f"wrap_key_data: expected uint32[..., 2]; got {aval.long()}")
+    return key_bits_array
+
+
+def split(key: Any, num: Any = 2) -> Any:
+    """New, independent keys from one, which should not be used again.
+
+    Args:
+      key: uint32[2].
+      num: how many, or a shape of how many.
+    Returns:
+      Keys: uint32[num, 2], so that `a, b = split(key)` works.
+
+    >>> split(PRNGKey(42))
+    Array([[2465931498, 3679230171],
+           [ 255383827,  267815257]], dtype=uint32)
+    """
+    return _split(key, as_shape("split", num), config.threefry_partitionable.value)
+
+
+def split_core(key: Any, shape: tuple[int, ...], partitionable: bool) -> Any:
+    if partitionable:
+        words = [lax.expand_dims(y, (len(shape),)) for y in own_words("split", key, shape)]
+        return lax.concatenate(words, len(shape))
+    count = 2 * int(np.prod(shape, dtype=int))
+    if not count:
+        return lax.full((*shape, 2), 0, _U32)
+    return lax.reshape(raw_words("split", key, count), (*shape, 2))
+
+
+_split = jit(split_core, static_argnums=(1, 2), inline=True)
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key from a key and a number, as a step counter; equal inputs give equal keys.
+
+    Args:
+      key: uint32[2].
+      data: an integer or a rank-0 integer array; its lowest 32 bits count.
+
+    >>> fold_in(PRNGKey(42), 7)
+    Array([2547012911, 1371500959], dtype=uint32)
+    """
+    if isinstance(data, int):
+        data = np.uint32(data & 0xFFFFFFFF)
+    return _fold_in(key, data)
+
+
+def _fold_in_core(key: Any, data: Any) -> Any:
+    aval = typeof(data)
+    if aval.shape or not dtypes.is_integer(aval.dtype):
+        raise ShapeError(f"fold_in: data must be a rank-0 integer; got {aval.long()}; use vmap for several")
+    k0, k1 = key_words("fold_in", key)
+    words = lax.threefry2x32(k0, k1, np.uint32(0), lax.convert_element_type(data, _U32))
+    return lax.concatenate([lax.reshape(y, (1,)) for y in words], 0)
+
+
+_fold_in = jit(_fold_in_core, inline=True)

@@ -1,0 +1,130 @@
+"""Uniform and normal numbers: the two draws that the others are made of."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from lamina_ir import config, dtypes
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import scalar
+
+from ._arguments import as_float, as_shape, common_shape, to_shape
+from ._bits import draw_bits
+from ._keys import split_core
+
+__all__ = ["normal", "normal_core", "truncated_normal", "uniform", "uniform_core"]
+
+_part = config.threefry_partitionable
+
+
+def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+    """Numbers spread evenly over `[minval, maxval)`.
+
+    Args:
+      key: uint32[2].
+      shape: of the result.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+      minval: lower end, included; broadcasts to `shape`.
+      maxval: upper end, not included but for rounding; broadcasts to `shape`.
+    Returns:
+      Array of `shape`. Each value is one of `2**m` evenly spaced ones, m the bits of the dtype's mantissa.
+
+    Source: the bits fill the mantissa of a number in [1, 2), from which 1 is taken.
+
+    >>> from lamina_random import PRNGKey
+    >>> uniform(PRNGKey(0), (2,))
+    Array([0.21629536, 0.8041241 ], dtype=float32)
+    """
+    dtype = as_float("uniform", dtype)
+    if type(minval) is float and type(maxval) is float and minval == 0.0 and maxval == 1.0:
+        return _unit(key, as_shape("uniform", shape), dtype, _part.value)
+    return _uniform(key, minval, maxval, common_shape("uniform", shape, minval, maxval), dtype, _part.value)
+
+
+def unit_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
+    """Numbers in [0, 1)."""
+    info = dtypes.finfo(dtype)
+    width, mantissa = info.bits, info.nmant
+    drawn = 8 if mantissa < 8 else width
+    kind = np.dtype(f"uint{width}")
+    random = draw_bits(call, key, drawn, shape, partitionable)
+    if drawn != width:
+        random = lax.convert_element_type(random, kind)
+    one = np.ones((), dtype).view(kind)[()]
+    filled = lax.bitwise_or(lax.shift_right_logical(random, scalar(drawn - mantissa, kind)), one)
+    return lax.sub(lax.bitcast_convert_type(filled, dtype), scalar(1, dtype))
+
+
+def uniform_core(call: str, key: Any, minval: Any, maxval: Any, shape: tuple[int, ...], dtype: np.dtype,
+                 partitionable: bool) -> Any:
+    """`max(minval, unit (maxval - minval) + minval)`: rounding must not go below the lower end."""
+    low, high = to_shape(minval, shape, dtype), to_shape(maxval, shape, dtype)
+    unit = unit_core(call, key, shape, dtype, partitionable)
+    return lax.max(low, lax.add(lax.mul(unit, lax.sub(high, low)), low))
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers of the normal distribution with mean 0 and standard deviation 1.
+
+    Args:
+      key: uint32[2].
+      shape: of the result.
+      dtype: a float dtype, or a complex one: then both parts have variance 1/2. Default float32.
+
+    Source: the inverse of the distribution function, `sqrt(2) erf_inv(u)` with u uniform on (-1, 1).
+
+    >>> from lamina_random import PRNGKey
+    >>> [round(float(x), 4) for x in normal(PRNGKey(0), (2,))]
+    [-0.7848, 0.8564]
+    """
+    return _normal(key, as_shape("normal", shape), as_float("normal", dtype, complex_too=True), _part.value)
+
+
+def normal_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
+    if dtypes.is_complex(dtype):
+        real = dtypes.real_of(dtype)
+        keys = split_core(key, (2,), partitionable)
+        parts = [normal_core(call, lax.index_in_dim(keys, i, 0, keepdims=False), shape, real, partitionable)
+                 for i in (0, 1)]
+        return lax.div(lax.complex(*parts), scalar(math.sqrt(2), dtype))
+    low = np.nextafter(np.asarray(-1, dtype), np.asarray(0, dtype), dtype=dtype)[()]
+    u = uniform_core(call, key, low, scalar(1, dtype), shape, dtype, partitionable)
+    return lax.mul(scalar(math.sqrt(2), dtype), lax.erf_inv(u))
+
+
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the normal distribution that fell between `lower` and `upper`.
+
+    Args:
+      key: uint32[2].
+      lower, upper: bounds, in standard deviations from 0.
+      shape: of the result; default: the shape the bounds broadcast to.
+      dtype: a float dtype; default float32.
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(abs(truncated_normal(PRNGKey(0), -1.0, 1.0)) < 1)
+    True
+    """
+    return _truncated(key, lower, upper, common_shape("truncated_normal", shape, lower, upper),
+                      as_float("truncated_normal", dtype), _part.value)
+
+
+def _truncated_core(key: Any, lower: Any, upper: Any, shape: tuple[int, ...], dtype: np.dtype,
+                    partitionable: bool) -> Any:
+    root2 = scalar(math.sqrt(2), dtype)
+    lower, upper = lax.convert_element_type(lower, dtype), lax.convert_element_type(upper, dtype)
+    first, last = lax.erf(lax.div(lower, root2)), lax.erf(lax.div(upper, root2))
+    u = uniform_core("truncated_normal", key, first, last, shape, dtype, partitionable)
+    low = to_shape(lax.nextafter(lower, scalar(math.inf, dtype)), shape, dtype)
+    high = to_shape(lax.nextafter(upper, scalar(-math.inf, dtype)), shape, dtype)
+    return lax.clamp(low, lax.mul(root2, lax.erf_inv(u)), high)
+
+
+_unit = jit(lambda key, shape, dtype, part: unit_core("uniform", key, shape, dtype, part), static_argnums=(1, 2, 3),
+            inline=True)
+_uniform = jit(lambda key, low, high, shape, dtype, part: uniform_core("uniform", key, low, high, shape, dtype, part),
+               static_argnums=(3, 4, 5), inline=True)
+_normal = jit(lambda key, shape, dtype, part: normal_core("normal", key, shape, dtype, part),
+              static_argnums=(1, 2, 3), inline=True)
+_truncated = jit(_truncated_core, static_argnums=(3, 4, 5), inline=True)

@@ -1,0 +1,75 @@
+"""Moments, ranges and shapes of the draws."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import lamina_random as random
+from lamina_ir import ShapeError
+
+KEY = np.array([0, 3], np.uint32)
+N = 20_000
+
+
+@pytest.mark.parametrize("draw, mean, deviation", [
+    (random.uniform, 0.5, 12 ** -0.5), (random.normal, 0.0, 1.0), (random.exponential, 1.0, 1.0),
+    (random.gumbel, 0.5772, math.pi / math.sqrt(6)), (random.laplace, 0.0, math.sqrt(2)),
+    (random.logistic, 0.0, math.pi / math.sqrt(3)), (random.maxwell, 1.5958, 0.6734)])
+def test_moments(draw, mean, deviation):
+    x = np.asarray(draw(KEY, (N,)))
+    assert abs(x.mean() - mean) < 4 * deviation / math.sqrt(N)
+    assert abs(x.std() / deviation - 1) < 0.05
+
+
+def test_uniform_stays_in_its_interval():
+    x = np.asarray(random.uniform(KEY, (N,), minval=3.0, maxval=3.5))
+    assert x.min() >= 3.0 and x.max() <= 3.5
+
+
+def test_parameters_broadcast():
+    low = np.array([0.0, 10.0, 20.0], np.float32)
+    x = np.asarray(random.uniform(KEY, (4, 3), minval=low, maxval=low[:1] + 21))
+    assert (x >= low).all() and (x < 21).all()
+    assert random.truncated_normal(KEY, low - 1, low + 1).shape == (3,)
+    with pytest.raises(ShapeError, match="broadcast"):
+        random.truncated_normal(KEY, low, low, (2,))
+
+
+def test_randint_covers_its_range():
+    x = np.asarray(random.randint(KEY, (N,), -3, 4))
+    assert set(x.tolist()) == set(range(-3, 4))
+    assert np.asarray(random.randint(KEY, (5,), 7, 7)).tolist() == [7] * 5
+    assert np.asarray(random.randint(KEY, (N,), 0, 256, np.uint8)).max() == 255
+    assert np.asarray(random.randint(KEY, (9,), -2**31, 2**31)).dtype == np.int32
+
+
+def test_permutation_keeps_the_elements():
+    x = np.arange(24.0, dtype=np.float32).reshape(4, 6)
+    rows = np.asarray(random.permutation(KEY, x))
+    assert sorted(rows[:, 0].tolist()) == x[:, 0].tolist() and (rows - rows[:, :1] == x - x[:, :1]).all()
+    free = np.asarray(random.permutation(KEY, x, axis=1, independent=True))
+    np.testing.assert_array_equal(np.sort(free, axis=1), x)
+
+
+def test_choice_by_weight_never_takes_an_impossible_element():
+    p = np.array([0.0, 0.5, 0.0, 0.5, 0.0], np.float32)
+    x = np.asarray(random.choice(KEY, 5, (1000,), p=p))
+    assert set(x.tolist()) == {1, 3}
+    assert sorted(np.asarray(random.choice(KEY, 5, (2,), replace=False, p=p)).tolist()) == [1, 3]
+    with pytest.raises(ShapeError, match="at most 5"):
+        random.choice(KEY, 5, (6,), replace=False)
+
+
+def test_categorical_follows_its_weights():
+    p = np.array([0.2, 0.5, 0.3])
+    x = np.asarray(random.categorical(KEY, np.log(p).astype(np.float32), shape=(N,)))
+    np.testing.assert_allclose(np.bincount(x) / N, p, atol=0.02)
+
+
+def test_empty_and_rank_0_draws():
+    assert random.normal(KEY, (0, 3)).shape == (0, 3)
+    assert random.normal(KEY).shape == ()
+    assert random.permutation(KEY, 0).shape == (0,)
+    assert random.permutation(KEY, 1).shape == (1,)

@@ -1,0 +1,30 @@
+"""Running programs: devices, arrays, transfers, compilation and fast calls. Importing it fills the slots of tracing."""
+from . import _jaxlib  # noqa: F401  first: it sets jaxlib up
+from lamina_tracing import slots
+from lamina_tracing.extend import hide_frames_of, register_array_type
+
+from . import arrays, debug, dispatch, evaluator, trees_cpp
+from ._version import __version__
+from .arrays import Array, Shard
+from .backends import (default_backend, device_count, devices, get_backend, host_count, host_id, host_ids, live_arrays,
+                       local_device_count, local_devices, process_count, process_index, process_indices, setup_tpu)
+from .backends import default_device_option as default_device
+from .compile_cache import CacheStats, cache_dir, cache_stats, clear_memory
+from .evaluator import clear_caches
+from .safe_launch import WINDOW
+from .transfers import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
+                        from_dlpack)
+
+__all__ = ["Array", "CacheStats", "Shard", "WINDOW", "__version__", "block_until_ready", "cache_dir", "cache_stats",
+           "clear_caches", "clear_memory", "default_backend", "default_device", "device_count", "device_get",
+           "device_put", "device_put_replicated", "device_put_sharded", "devices", "from_dlpack", "get_backend",
+           "host_count", "host_id", "host_ids", "live_arrays", "local_device_count", "local_devices", "process_count",
+           "process_index", "process_indices", "setup_tpu"]
+
+hide_frames_of(__file__.rsplit("/", 1)[0])
+trees_cpp.install()
+register_array_type(Array)
+slots.operators.register_array_class(arrays.Wardrobe())  # type: ignore[arg-type]
+dispatch.install()
+evaluator.install()
+debug.install()

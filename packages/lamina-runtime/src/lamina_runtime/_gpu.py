@@ -1,0 +1,113 @@
+"""Finding and loading the CUDA plugin (`jax-cuda13-plugin`, `jax-cuda12-plugin`) without importing jax.
+
+The wheels' own start-up module imports jax, so the shared library is found by its place on disk and registered here.
+"""
+from __future__ import annotations
+
+import functools
+import glob
+import importlib
+import importlib.util
+import os
+from typing import Any
+
+from . import _jaxlib
+
+__all__ = ["found", "make_client"]
+
+_VERSIONS = (13, 12)
+# Loaded by hand so that the plugin finds the libraries of the nvidia wheels, which are on no search path. In order of
+# need: a later one may ask for an earlier one.
+_LIBRARIES = ("libcudart.so.*", "libnvJitLink.so.*", "libnvrtc.so.*", "libcublasLt.so.*", "libcublas.so.*",
+              "libnccl.so.*", "libcupti.so.*", "libcusparse.so.*", "libcusolver.so.*", "libcufft.so.*",
+              "libnvshmem_host.so.*", "libcudnn.so.*")
+
+
+@functools.cache
+def _plugin() -> tuple[int, str] | None:
+    """(CUDA major version, path of the plugin's library) of the first plugin on disk."""
+    for version in _VERSIONS:
+        try:
+            spec = importlib.util.find_spec(f"jax_plugins.xla_cuda{version}")
+        except (ImportError, ValueError):
+            spec = None
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            path = os.path.join(folder, "xla_cuda_plugin.so")
+            if os.path.exists(path):
+                return version, path
+    return None
+
+
+def found() -> bool:
+    """Whether a plugin is installed and a GPU seems to be there."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return False
+    return bool(_plugin()) and (os.path.exists("/dev/nvidia0") or os.path.exists("/dev/nvidiactl")
+                                or os.path.exists("/dev/dxg"))
+
+
+def _preload() -> None:
+    import ctypes
+    try:
+        spec = importlib.util.find_spec("nvidia")
+    except (ImportError, ValueError):
+        return
+    roots = list(spec.submodule_search_locations or ()) if spec else []
+    for pattern in _LIBRARIES:
+        paths = sorted(p for root in roots for p in glob.glob(os.path.join(root, "*", "lib", pattern)))
+        for path in paths[:1]:
+            try:
+                ctypes.cdll.LoadLibrary(path)
+            except OSError:
+                pass  # the system's own copy may serve; the plugin says so if not
+
+
+def _register(version: int, c_api: Any) -> None:
+    """Make the plugin's kernels known under the platform CUDA."""
+    extension = importlib.import_module(f"jax_cuda{version}_plugin.cuda_plugin_extension")
+    xc = _jaxlib.xc
+    xc.register_custom_type_handler("CUDA", functools.partial(extension.register_custom_type, c_api))
+    xc.register_custom_call_handler("CUDA", functools.partial(extension.register_custom_call_target, c_api))
+    for name, kind in extension.ffi_types():
+        xc.register_custom_type(name, kind, platform="CUDA")
+    for name, function in extension.ffi_handlers():
+        xc.register_custom_call_target(name, function, platform="CUDA", api_version=1)
+    for module in ("gpu_solver", "gpu_linalg", "gpu_sparse", "gpu_prng"):
+        try:
+            registrations = importlib.import_module(f"jaxlib.{module}").registrations()
+        except (ImportError, AttributeError):
+            continue
+        for platform, items in registrations.items():
+            for name, capsule, api_version in items:
+                xc.register_custom_call_target(name, capsule, platform=platform, api_version=api_version)
+
+
+def _visible() -> list[int] | None:
+    text = os.environ.get("LAMINA_CUDA_VISIBLE_DEVICES") or os.environ.get("JAX_CUDA_VISIBLE_DEVICES") or "all"
+    return None if text == "all" else [int(part) for part in text.split(",")]
+
+
+def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: int | None = None) -> Any:
+    """The GPU client. RuntimeError when no plugin is installed."""
+    plugin = _plugin()
+    if plugin is None:
+        raise RuntimeError("no CUDA plugin is installed; pip install 'jax-cuda13-plugin[with-cuda]' of jaxlib's "
+                           f"version, {_jaxlib.VERSION}")
+    version, path = plugin
+    xc = _jaxlib.xc
+    _preload()
+    if xc.pjrt_plugin_loaded("cuda"):
+        c_api = None
+    else:
+        c_api = xc.load_pjrt_plugin_dynamically("cuda", path)
+        _register(version, c_api)
+    if not xc.pjrt_plugin_initialized("cuda"):
+        xc.initialize_pjrt_plugin("cuda")
+    options = dict(xc.generate_pjrt_gpu_plugin_options())
+    options.setdefault("platform_name", "cuda")
+    visible = _visible()
+    if visible is not None:
+        options["visible_devices"] = visible
+    if distributed is not None:
+        options["node_id"], options["num_nodes"] = node_id, num_nodes
+    return xc.make_c_api_client("cuda", options, distributed)

@@ -1,0 +1,201 @@
+"""The one door to jaxlib: every private name, every difference between its versions, and the process-wide set-up.
+
+Nothing else in this package imports jaxlib. Differences are found by asking jaxlib what it offers, not by version.
+"""
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+LOWEST, BELOW = (0, 10, 2), (0, 13)
+
+
+class _RefuseJax:
+    """Import hook: `import jax` after us gets one clear line instead of a half-broken array class."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "jax" or importlib.machinery.PathFinder.find_spec(name, path) is None:
+            return None
+        return importlib.machinery.ModuleSpec(name, _RefuseJax)  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: Any) -> None:
+        return None
+
+    @staticmethod
+    def exec_module(module: Any) -> None:
+        raise ImportError("jax cannot be imported in a process that has imported lamina_runtime: both would own "
+                          "jaxlib's one array class. Use a process for each")
+
+
+def _open() -> str:
+    """Check that this process can hold us, import jaxlib, and return its version."""
+    if "jax" in sys.modules:
+        raise ImportError("lamina_runtime cannot be imported in a process that has imported jax: both would own "
+                          "jaxlib's one array class. Use a process for each")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # read once, when the shared library is loaded
+    try:
+        from jaxlib.version import __version__ as found
+    except ImportError as e:
+        raise ImportError("lamina_runtime needs jaxlib >=0.10.2,<0.13, which is not installed; "
+                          "pip install 'jaxlib>=0.10.2,<0.13'") from e
+    numbers = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in found.split(".")[:3])
+    if not LOWEST <= numbers < BELOW:
+        raise ImportError(f"lamina_runtime needs jaxlib >=0.10.2,<0.13; found {found}. "
+                          "pip install 'jaxlib>=0.10.2,<0.13'")
+    # jaxlib makes the sharding of every single-device array by importing this module of jax. Blocked, the import
+    # fails at once; unblocked it would cost 30 us per array, or load jax and hand it our array class.
+    sys.modules["jax._src.sharding_impls"] = None  # type: ignore[assignment]
+    sys.modules["jax.core"] = None  # type: ignore[assignment]
+    sys.meta_path.insert(0, _RefuseJax)  # type: ignore[arg-type]
+    return found
+
+
+VERSION = _open()
+VERSION_NUMBERS = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in VERSION.split(".")[:3])
+
+from jaxlib import cpu_feature_guard  # noqa: E402
+
+cpu_feature_guard.check_cpu_features()  # before the large library, for a clean message on an old processor
+
+from jaxlib import weakref_lru_cache as _weakref_lru_cache  # noqa: E402, F401  needed before typed values exist
+from jaxlib import _jax, utils, xla_client as xc  # noqa: E402
+
+ArrayImpl = xc.ArrayImpl
+Device = xc.Device
+DeviceList = xc.DeviceList
+HloSharding = xc.HloSharding
+Sharding = xc.Sharding
+SingleDeviceSharding = xc.SingleDeviceSharding
+GSPMDSharding = xc.GSPMDSharding
+JaxRuntimeError = _jax.JaxRuntimeError
+LAUNCH_ERRORS = (JaxRuntimeError, ValueError)  # a failed run raises either, by version
+PyTreeRegistry = _jax.pytree.PyTreeRegistry
+PyTreeDef = _jax.pytree.PyTreeDef
+pytree = _jax.pytree
+pjit = _jax.pjit
+PjitFunctionCache = _jax.PjitFunctionCache
+PjitFunction = _jax.PjitFunction
+batched_device_put = _jax.batched_device_put
+batched_block_until_ready = _jax.batched_block_until_ready
+COPY_DURING_CALL = xc.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
+ZERO_COPY = xc.HostBufferSemantics.ZERO_COPY
+to_dlpack = _jax.buffer_to_dlpack_managed_tensor
+
+
+# --- process-wide state ------------------------------------------------------------------------------------------
+UNSET = _jax.config.unset
+
+
+def new_state(name: str, value: Any, keyed: bool = True) -> Any:
+    """A thread-local-over-global setting jaxlib's call path reads; `keyed` ones are part of every signature."""
+    return _jax.config.Config(name, value, include_in_jit_key=keyed, include_in_trace_context=keyed)
+
+
+x64_state = new_state("enable_x64", False)
+disable_jit_state = new_state("disable_jit", False)
+post_hook_state = new_state("post_hook", None, keyed=False)
+_jax.jax_jit.set_enable_x64_state(x64_state)
+_jax.jax_jit.set_disable_jit_state(disable_jit_state)
+_jax.jax_jit.set_post_hook_state(post_hook_state)
+
+
+def watch_into(state: Any) -> Callable[[Any, bool], None]:
+    """A watcher for `config.Option.watch` that keeps `state` equal to the option."""
+    def tell(value: Any, is_local: bool) -> None:
+        if is_local:
+            state.set_local(UNSET if value is None else value)
+        else:
+            state.set_global(value)
+    return tell
+
+
+def _collect(phase: str, info: Any) -> None:
+    _jax.collect_garbage()  # references jaxlib dropped on threads without the interpreter lock
+
+
+gc.callbacks.append(_collect)
+
+
+def quiet(level: int) -> None:
+    """Drop jaxlib's log lines below `level`: 1 keeps warnings, 2 errors, 3 nothing but crashes."""
+    utils.absl_set_min_log_level(level)
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """A block in which jaxlib logs errors only."""
+    usual = int(os.environ.get("TF_CPP_MIN_LOG_LEVEL") or 0)
+    quiet(max(usual, 2))
+    try:
+        yield
+    finally:
+        quiet(usual)
+
+
+# --- clients -----------------------------------------------------------------------------------------------------
+_STRAGGLER_FLAG = "--xla_cpu_collective_call_terminate_timeout_seconds"
+
+
+def make_cpu_client(num_devices: int | None, **more: Any) -> Any:
+    """A CPU client. `num_devices` None leaves the number to XLA_FLAGS.
+
+    A participant of a collective that is a minute late would end the process; the in-flight window already excludes
+    deadlock, so that limit is lifted. The flag is known to every jaxlib in our range (an unknown one aborts).
+    """
+    flags = os.environ.get("XLA_FLAGS")
+    if _STRAGGLER_FLAG not in (flags or ""):
+        os.environ["XLA_FLAGS"] = f"{flags or ''} {_STRAGGLER_FLAG}=1000000".strip()
+    try:
+        if num_devices is not None:
+            more["num_devices"] = num_devices
+        return xc.make_cpu_client(**more)
+    finally:
+        if flags is None:
+            os.environ.pop("XLA_FLAGS", None)
+        else:
+            os.environ["XLA_FLAGS"] = flags
+
+
+# --- arrays ------------------------------------------------------------------------------------------------------
+_HAS_SKIP = "_skip_checks" in (xc.array_result_handler.__doc__ or "")
+
+
+def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
+    """What makes the array of one result."""
+    if _HAS_SKIP:
+        return xc.array_result_handler(aval, sharding, committed, _skip_checks=True)
+    return xc.array_result_handler(aval, sharding, committed)
+
+
+def copy_to_device_list(arrays: Sequence[Any], lists: Sequence[Any], shardings: Sequence[Any], copy: bool) -> list[Any]:
+    """Copies between devices, shard by shard; without `copy` a buffer already in place is shared."""
+    how = xc.ArrayCopySemantics.ALWAYS_COPY if copy else xc.ArrayCopySemantics.REUSE_INPUT
+    return _jax.batched_copy_array_to_devices_with_sharding(arrays, lists, shardings, [how] * len(arrays))
+
+
+def from_dlpack(capsule: Any, device: Any) -> Any:
+    """A single-device array (without aval) over the memory in a DLPack capsule."""
+    return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None)
+
+
+# --- compiling ---------------------------------------------------------------------------------------------------
+DeviceAssignment = xc.DeviceAssignment
+CompileOptions = xc.CompileOptions
+_HAS_FUSION_SWITCH = VERSION_NUMBERS < (0, 11)
+
+
+def cheap_overrides() -> list[tuple[str, Any]]:
+    """Compile settings that halve the compile time of a very small program and do not slow it."""
+    return [("xla_cpu_use_fusion_emitters", False)] if _HAS_FUSION_SWITCH else []
+
+
+def sharding_from_proto(proto: Any) -> Any:
+    return HloSharding.from_proto(proto)

@@ -1,0 +1,227 @@
+"""Devices: clients are made at first use, one per platform; the first platform that works is the default.
+
+Platforms come from `config.platforms` (LAMINA_PLATFORMS, JAX_PLATFORMS), else a GPU plugin that is found, else the CPU.
+The number of CPU devices comes from `config.num_cpu_devices`, else from XLA_FLAGS
+(`--xla_force_host_platform_device_count=N`), and is settled when the client is made.
+"""
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import config
+
+from . import _gpu, _jaxlib
+
+__all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
+           "devices", "get_backend", "host_count", "host_id", "host_ids", "live_arrays", "local_device_count",
+           "local_devices", "lowering_platform", "process_count", "process_index", "process_indices", "reset",
+           "set_cpu_client_maker", "setup_tpu"]
+
+platforms = config.Option("platforms", None, help="comma-separated platforms to try in order, as 'cuda,cpu'")
+num_cpu_devices = config.Option("num_cpu_devices", None, help="how many devices the CPU client has (None: XLA_FLAGS)")
+default_device_option = config.Option("default_device", None, keyed=True,
+                                      help="where arrays that nobody placed go: a device or None")
+
+_ALIASES = {"gpu": "cuda", "rocm": "rocm", "cuda": "cuda", "cpu": "cpu", "host": "cpu", "METAL": "metal"}
+_lock = threading.RLock()
+_clients: dict[str, Any] = {}
+_failures: dict[str, str] = {}
+_default: Any = None
+_default_device: Any = None
+
+
+def _cpu_client() -> Any:
+    n = num_cpu_devices.value
+    return _jaxlib.make_cpu_client(None if n is None else int(n))
+
+
+_makers: dict[str, Callable[[], Any]] = {"cpu": _cpu_client, "cuda": _gpu.make_client}
+
+
+def set_cpu_client_maker(make: Callable[[], Any]) -> None:
+    """Make the CPU client with `make()` (several processes do). RuntimeError when it exists already."""
+    with _lock:
+        if "cpu" in _clients:
+            raise RuntimeError("set_cpu_client_maker: the CPU client exists already; call this before the first array")
+        _makers["cpu"] = make
+
+
+def _wanted() -> list[str]:
+    named = platforms.value
+    if named:
+        return [_ALIASES.get(p.strip(), p.strip()) for p in named.split(",") if p.strip()]
+    return (["cuda"] if _gpu.found() else []) + ["cpu"]
+
+
+def client(platform: str | None = None) -> Any:
+    """The client of a platform, made if need be; without a name, the default one."""
+    global _default
+    if platform is None:
+        if _default is None:
+            with _lock:
+                if _default is None:
+                    _default = _first_client()
+        return _default
+    name = _ALIASES.get(platform, platform)
+    found = _clients.get(name)
+    if found is not None:
+        return found
+    with _lock:
+        found = _clients.get(name)
+        if found is None:
+            make = _makers.get(name)
+            if make is None or (platforms.value and name not in _wanted()):
+                raise RuntimeError(f"no platform {platform!r}; there are {', '.join(_wanted())}")
+            try:
+                found = _clients[name] = make()
+            except Exception as e:
+                raise RuntimeError(f"platform {platform!r} cannot be used: {e}") from e
+        return found
+
+
+def _first_client() -> Any:
+    wanted = _wanted()
+    explicit = bool(platforms.value)
+    for name in wanted:
+        try:
+            return client(name)
+        except RuntimeError as e:
+            if explicit and len(wanted) == 1:
+                raise
+            _failures[name] = str(e)
+    raise RuntimeError("no platform can be used: " + "; ".join(_failures.values()))
+
+
+def reset() -> None:
+    """Forget the clients; the next use makes new ones. Arrays of the old ones stay usable only by themselves."""
+    global _default, _default_device
+    with _lock:
+        _clients.clear()
+        _failures.clear()
+        _default = _default_device = None
+
+
+def get_backend(platform: str | None = None) -> Any:
+    """jaxlib's client of a platform; `.platform` is its name.
+
+    >>> get_backend("cpu").platform
+    'cpu'
+    """
+    return client(platform)
+
+
+def live_arrays(platform: str | None = None) -> list[Any]:
+    """The arrays of a platform that are alive."""
+    return [x for x in client(platform).live_arrays() if x.aval is not None]
+
+
+def setup_tpu(tpu_driver_version: Any = None) -> None:
+    """For notebooks written for hosted TPUs: there is no TPU platform, so eight CPU devices stand in for its cores.
+
+    Call it before the first array. A chosen number of devices, or another platform, is left alone.
+    """
+    with _lock:
+        chosen = num_cpu_devices.value is not None or "device_count" in os.environ.get("XLA_FLAGS", "")
+        if not _clients and not chosen and _wanted() == ["cpu"]:
+            num_cpu_devices.set(8)
+    warnings.warn("setup_tpu: lamina has no TPU platform; programs run on CPU or GPU devices", stacklevel=2)
+
+
+def devices(backend: str | None = None) -> list[Any]:
+    """All devices of a backend (by default the default one), those of other processes included.
+
+    >>> devices("cpu")[0].platform
+    'cpu'
+    """
+    return sorted(client(backend).devices(), key=lambda d: d.id)
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Any]:
+    """The devices this process drives, or those of process `process_index`."""
+    c = client(backend)
+    if process_index is None:
+        return list(c.local_devices())
+    return [d for d in devices(backend) if d.process_index == process_index]
+
+
+def device_count(backend: str | None = None) -> int:
+    """How many devices there are in all processes."""
+    return int(client(backend).device_count())
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """How many devices this process drives."""
+    return int(client(backend).local_device_count())
+
+
+def process_index(backend: str | None = None) -> int:
+    """Number of this process, from 0."""
+    return int(client(backend).process_index())
+
+
+def process_count(backend: str | None = None) -> int:
+    """How many processes work together."""
+    return len(process_indices(backend))
+
+
+def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of all processes."""
+    return sorted({d.process_index for d in client(backend).devices()})
+
+
+host_id, host_count, host_ids = process_index, process_count, process_indices
+
+
+def default_backend() -> str:
+    """Name of the default platform: 'cpu', 'gpu'.
+
+    >>> isinstance(default_backend(), str)
+    True
+    """
+    platform = client().platform
+    return "gpu" if platform in ("cuda", "rocm") else platform
+
+
+def lowering_platform(device: Any) -> str:
+    """The name `lamina_lowering` knows a device's platform by: 'cpu', 'cuda', 'rocm', 'tpu'."""
+    platform = device.platform
+    if platform == "gpu":
+        return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
+    return platform
+
+
+def device_of(spec: Any) -> Any:
+    """A device from a device or a platform name; TypeError for anything else."""
+    if isinstance(spec, _jaxlib.Device):
+        return spec
+    if isinstance(spec, str):
+        return local_devices(backend=spec)[0]
+    raise TypeError(f"expected a device or a platform name; got {type(spec).__name__}: {spec!r}")
+
+
+def default_device() -> Any:
+    """Where arrays go that nobody placed."""
+    global _default_device
+    chosen = default_device_option.value
+    if chosen is not None:
+        return device_of(chosen)
+    if _default_device is None:
+        _default_device = client().local_devices()[0]
+    return _default_device
+
+
+def check_devices(call: str, given: Sequence[Any]) -> tuple[Any, ...]:
+    """`given` as a tuple of distinct devices of one client."""
+    found = tuple(given)
+    for d in found:
+        if not isinstance(d, _jaxlib.Device):
+            raise TypeError(f"{call}: expected devices, as lamina.devices() gives; got {type(d).__name__}: {d!r}")
+    if len(set(found)) != len(found):
+        raise ValueError(f"{call}: a device is named twice in {list(found)}")
+    if len({id(d.client) for d in found}) > 1:
+        raise ValueError(f"{call}: devices of several platforms cannot run one program; got {list(found)}")
+    return found

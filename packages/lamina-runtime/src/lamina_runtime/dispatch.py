@@ -1,0 +1,157 @@
+"""`jit` on jaxlib's C++ call object: the object people hold is that object, so a repeated call runs no Python.
+
+jaxlib knows a call's signature (types, placements, static values, settings) and hands an unknown one to `miss`, which
+stages, lowers, compiles, runs, and leaves behind what the next call needs. Traced arguments, and calls made while
+another function is staged, come to `miss` each time and become an `xla_call`.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import config, trees
+from lamina_ir.avals import ShapeDtypeStruct
+from lamina_tracing import slots
+from lamina_tracing.extend import EVALUATION, JitSpec, any_traced, call_staged, now
+
+from . import _jaxlib, backends as _devices, execution, safe_launch, stages
+from ._jaxlib import ArrayImpl
+from .trees_cpp import REGISTRY
+
+__all__ = ["XlaDispatcher", "call_object", "fallback", "install"]
+
+_cache = _jaxlib.PjitFunctionCache(capacity=8192)
+staging_state = _jaxlib.new_state("staging", None)
+_device_state = _jaxlib.new_state("default_device", None)
+_precision_state = _jaxlib.new_state("matmul_precision", None)
+_promotion_state = _jaxlib.new_state("dtype_promotion", "standard")
+_rank_state = _jaxlib.new_state("rank_promotion", "allow")
+
+
+def _on_staging(begins: bool) -> None:
+    staging_state.set_local(True if begins else _jaxlib.UNSET)
+
+
+def fallback(x: Any, sharding: Any, layout: Any) -> Any:
+    """jaxlib asks for an argument it cannot place itself."""
+    return execution.place(x, sharding)
+
+
+def call_object(name: str, fun: Callable[..., Any] | None, miss: Callable[..., Any], key: Any,
+                static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = (), cache: Any = _cache) -> Any:
+    """jaxlib's callable: `miss(*args, **kwargs)` gives `(result, fast path or None, forget)` for a new signature."""
+    return _jaxlib.pjit(name, fun, miss, list(static_argnums), list(static_argnames), key, REGISTRY, fallback, cache)
+
+
+class XlaDispatcher:
+    """The runtime's `dispatcher` slot."""
+
+    def jit(self, spec: JitSpec) -> Callable[..., Any]:
+        return make_jit(spec)
+
+    def pmap(self, spec: Any) -> Callable[..., Any]:
+        from .pmap_dispatch import make_pmap
+        return make_pmap(spec)
+
+
+def make_jit(spec: JitSpec) -> Callable[..., Any]:
+    """The callable of a `jit`."""
+    fun, statics = spec.fun, spec.statics
+    if spec.device is not None and spec.backend is not None:
+        raise ValueError(f"jit of `{spec.name}`: give device or backend, not both; got device={spec.device!r}, "
+                         f"backend={spec.backend!r}")
+
+    def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        if spec.inline and now.trace is not EVALUATION:
+            return fun(*args, **kwargs), None, True
+        flat, tree, static = spec.split(args, kwargs)
+        if spec.inline and any_traced(flat):
+            return fun(*args, **kwargs), None, True
+        staged = spec.stage(flat, tree, static)
+        donated = spec.donated(args, kwargs)
+        if (now.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names
+                or any_traced(flat)):
+            return call_staged(spec, staged, flat, donated), None, True
+        safe_launch.check_usable("jit", spec.name, flat)
+        place = execution.placement_of("jit", spec.name, flat, staged.closed, spec.device, spec.backend)
+        try:
+            program = execution.program_for(staged.closed, spec.name, place, flat, donated, spec.keep_unused)
+            outs = program.run(flat)
+        except _jaxlib.JaxRuntimeError as e:
+            raise execution.failure("jit", spec.name, e) from e
+        return trees.tree_unflatten(staged.out_tree, outs), program.fast_path(staged.out_tree), False
+
+    key = (spec.call, spec.device, spec.backend, spec.inline, spec.keep_unused, spec.donate_argnums, statics.nums,
+           statics.names)
+    call = call_object(spec.name, _referable(fun), miss, key, sorted(statics.nums), sorted(statics.names))
+    _dress(call, spec)
+    if not spec.donate_argnums:
+        return call
+    return _donating(spec, call)
+
+
+def _referable(fun: Callable[..., Any]) -> Callable[..., Any]:
+    try:
+        hash(fun)
+    except TypeError:
+        return functools.partial(fun)
+    return fun
+
+
+def _donating(spec: JitSpec, call: Any) -> Callable[..., Any]:
+    """`call`, with the given-up arguments checked before and deleted after, so that every other path notices."""
+    def donating(*args: Any, **kwargs: Any) -> Any:
+        if now.trace is not EVALUATION or config.disable_jit.value:
+            return call(*args, **kwargs)
+        given = [x for i, a in enumerate(args) if i in spec.donate_argnums for x in trees.tree_leaves(a)]
+        for k, v in kwargs.items():
+            if spec.statics.position(k) in spec.donate_argnums:
+                given += trees.tree_leaves(v)
+        safe_launch.check_usable("jit", spec.name, given)
+        out = call(*args, **kwargs)
+        for x in given:
+            if type(x) is ArrayImpl:
+                x.delete()
+        return out
+
+    functools.update_wrapper(donating, spec.fun, updated=())
+    for name in stages.ATTRIBUTES:
+        setattr(donating, name, getattr(call, name))
+    donating.spec = spec  # type: ignore[attr-defined]
+    return donating
+
+
+def _dress(call: Any, spec: JitSpec) -> None:
+    """Name, docstring and the attributes `lower`, `trace`, `eval_shape`, `clear_cache`."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        try:
+            setattr(call, name, getattr(spec.fun, name))
+        except AttributeError:
+            pass
+    call.__wrapped__ = spec.fun
+    call.spec = spec
+
+
+def _eval_shape(call: Any, *args: Any, **kwargs: Any) -> Any:
+    staged, _ = stages.stage_types(call.spec, args, kwargs)
+    return trees.tree_unflatten(staged.out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                                                  for a in staged.closed.out_avals])
+
+
+def install() -> None:
+    """Fill the slot, and keep jaxlib's settings equal to ours."""
+    kind = _jaxlib.PjitFunction
+    kind.lower = lambda self, *args, **kwargs: stages.lower(self.spec, args, kwargs)
+    kind.trace = lambda self, *args, **kwargs: stages.trace(self.spec, args, kwargs)
+    kind.eval_shape = _eval_shape
+    kind.clear_cache = lambda self: (self._clear_cache(), self.spec._programs.clear())[0]
+    kind.__repr__ = lambda self: f"<jitted {getattr(self, '__name__', 'function')}>"
+    slots.on_staging.append(_on_staging)
+    config.enable_x64.watch(_jaxlib.watch_into(_jaxlib.x64_state))
+    config.disable_jit.watch(_jaxlib.watch_into(_jaxlib.disable_jit_state))
+    config.default_matmul_precision.watch(_jaxlib.watch_into(_precision_state))
+    config.numpy_dtype_promotion.watch(_jaxlib.watch_into(_promotion_state))
+    config.numpy_rank_promotion.watch(_jaxlib.watch_into(_rank_state))
+    _devices.default_device_option.watch(_jaxlib.watch_into(_device_state))
+    slots.set_dispatcher(XlaDispatcher())

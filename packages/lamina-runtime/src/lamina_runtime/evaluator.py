@@ -1,0 +1,147 @@
+"""Running ops and programs on concrete arrays: one C++ call object per op and params, one per program."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir.avals import ShapedArray, aval_of
+from lamina_ir.primitive import Primitive
+from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var
+from lamina_tracing import slots
+
+from . import _jaxlib, arrays, backends as _devices, compile_cache, dispatch, execution, safe_launch, trees_cpp
+
+__all__ = ["XlaEvaluator", "clear_caches", "install"]
+
+_MOST_OPS = 4096
+_cache = _jaxlib.PjitFunctionCache(capacity=16384)
+_lock = threading.Lock()
+_leaf = trees_cpp.REGISTRY.flatten(0)[1]
+
+
+class XlaEvaluator:
+    """The runtime's `evaluator` slot."""
+
+    def __init__(self) -> None:
+        self._plain: dict[Primitive, Any] = {}
+        self._with_params: dict[Any, Any] = {}
+
+    def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if not params:
+            run = self._plain.get(prim)
+            if run is None:
+                run = self._plain[prim] = _op(prim, {})
+            return run(*args)
+        if prim.subprograms:
+            return self._call(prim, args, params)
+        key = (prim, *params.items())
+        try:
+            run = self._with_params.get(key)
+        except TypeError:  # a param that cannot be hashed
+            return _op(prim, params)(*args)
+        if run is None:
+            run = self._remember(key, _op(prim, params))
+        return run(*args)
+
+    def clear(self) -> None:
+        """Forget the call objects."""
+        with _lock:
+            self._plain.clear()
+            self._with_params.clear()
+
+    def _remember(self, key: Any, run: Any) -> Any:
+        with _lock:
+            table = self._with_params
+            if len(table) >= _MOST_OPS:
+                for old in list(table)[:_MOST_OPS // 2]:
+                    del table[old]
+            return table.setdefault(key, run)
+
+    def _call(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """An op with programs inside: remembered with the first of them, so that it goes when that does."""
+        if prim.name == "xla_call" and params.get("device") is None and params.get("backend") is None:
+            return tuple(self.program(params["call_jaxpr"], args, params["name"]))
+        if prim.name == "xla_pmap":
+            from .pmap_dispatch import run_xla_pmap
+            return run_xla_pmap(args, params)
+        sub = params[prim.subprograms[0]]
+        if not isinstance(sub, ClosedJaxpr):
+            sub = sub[0]
+        key = ("op", prim, *((k, id(v) if isinstance(v, ClosedJaxpr) else _hashable(v)) for k, v in params.items()))
+        held = sub.memo(key, lambda: (_op(prim, params), params))  # params keep the ids from being used again
+        return held[0](*args)
+
+    def program(self, closed: ClosedJaxpr, args: Sequence[Any], name: str = "program") -> list[Any]:
+        run = closed.memo(("evaluator", name), lambda: _runner(closed, name))
+        return run(*args)
+
+    def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
+        return arrays.put(value, _devices.default_device(), False, aval)
+
+
+def _object(name: str, miss: Any) -> Any:
+    def plain(*args: Any) -> Any:  # what jaxlib calls while jit is disabled
+        return miss(*args)[0]
+
+    return dispatch.call_object(name, plain, miss, (), cache=_cache)
+
+
+def _hashable(v: Any) -> Any:
+    if isinstance(v, (list, tuple)):
+        return tuple(id(x) if isinstance(x, ClosedJaxpr) else _hashable(x) for x in v)
+    return v
+
+
+def _one_equation(prim: Primitive, params: dict[str, Any], avals: tuple[ShapedArray, ...]) -> ClosedJaxpr:
+    found = prim.infer(*avals, **params)
+    invars = [Var(a) for a in avals]
+    outvars = [Var(a) for a in (found if prim.multiple else (found,))]
+    return ClosedJaxpr(Jaxpr((), invars, [Eqn(prim, invars, outvars, params)], outvars))
+
+
+def _op(prim: Primitive, params: dict[str, Any]) -> Any:
+    programs: dict[Any, ClosedJaxpr] = {}
+
+    def miss(*args: Any) -> tuple[Any, Any, bool]:
+        avals = tuple([aval_of(a) for a in args])
+        closed = programs.get(avals)
+        if closed is None:
+            closed = programs[avals] = _one_equation(prim, params, avals)
+        outs, program = _run(closed, prim.name, args)
+        tree = trees_cpp.REGISTRY.flatten(tuple(outs))[1] if prim.multiple else _leaf
+        return (tuple(outs) if prim.multiple else outs[0]), program.fast_path(tree), False
+
+    return _object(prim.name, miss)
+
+
+def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any], Any]:
+    safe_launch.check_usable("evaluation", name, args)
+    place = execution.placement_of("evaluation", name, args, closed)
+    try:
+        program = execution.program_for(closed, name, place, args)
+        return program.run(args), program
+    except _jaxlib.JaxRuntimeError as e:
+        raise execution.failure("evaluation", name, e) from e
+
+
+def _runner(closed: ClosedJaxpr, name: str) -> Any:
+    def miss(*args: Any) -> tuple[Any, Any, bool]:
+        outs, program = _run(closed, name, args)
+        return outs, program.fast_path(trees_cpp.REGISTRY.flatten(outs)[1]), False
+
+    return _object(name, miss)
+
+
+def clear_caches() -> None:
+    """Forget compiled programs and call signatures held in memory. The disk keeps its part."""
+    if isinstance(slots.evaluator, XlaEvaluator):
+        slots.evaluator.clear()
+    _jaxlib.PjitFunctionCache.clear_all()
+    compile_cache.clear_memory()
+
+
+def install() -> None:
+    """Fill the slot."""
+    slots.set_evaluator(XlaEvaluator())

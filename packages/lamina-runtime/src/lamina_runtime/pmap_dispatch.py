@@ -1,0 +1,286 @@
+"""`pmap` on several devices: one module in each device's own view, run as replicas.
+
+Every device gets its row of a mapped operand: the array is split along the mapped axis, one row per device, wherever
+that axis is, so no axis is ever moved. Repeated calls go through jaxlib's call object; the Python around it keeps
+collectives in their window and watches donated arguments.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import prims, trees
+from lamina_ir.avals import ShapedArray, shaped
+from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var, subprograms
+from lamina_lowering import lower, replica_count, table_version
+from lamina_tracing.extend import EVALUATION, now
+
+from . import _jaxlib, backends as _devices, compile_cache, dispatch, execution, safe_launch, shardings
+from ._jaxlib import ArrayImpl
+from .trees_cpp import REGISTRY
+
+__all__ = ["PmapProgram", "make_pmap", "run_xla_pmap"]
+
+_cache = _jaxlib.PjitFunctionCache(capacity=4096)
+
+
+class PmapProgram:
+    """A mapped program compiled for its devices.
+
+    Args:
+      closed: the program of one device.
+      axis_name, axis_size, in_axes, out_axes, devices, backend, donated: as in the params of `xla_pmap`.
+    """
+
+    def __init__(self, closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_axes: Sequence[int | None],
+                 out_axes: Sequence[int | None], devices: tuple[Any, ...] | None, backend: str | None,
+                 donated: Sequence[bool]) -> None:
+        self.name = name
+        replicas = axis_size * replica_count(closed)
+        self.devices = where = _choose(name, replicas, axis_size, devices, backend)
+        copies = replicas // axis_size
+        framed = _framed(closed, in_axes, out_axes)
+        self.lowered = low = lower(framed, name=f"pmap_{name}", platform=_devices.lowering_platform(where[0]),
+                                   axis_env=[(axis_name, axis_size)], num_replicas=replicas, donated=donated)
+        self.in_avals = [_whole(v, axis, axis_size) for v, axis in zip(closed.in_avals, in_axes)]
+        self.out_avals = [_whole(v, axis, axis_size) for v, axis in zip(closed.out_avals, out_axes)]
+        self.in_shardings = [_spread(where, a, axis, axis_size, copies) for a, axis in zip(self.in_avals, in_axes)]
+        self.out_shardings = [_spread(where, a, axis, axis_size, copies) for a, axis in zip(self.out_avals, out_axes)]
+        self.kept = low.kept_args
+        everywhere = shardings.replicated(where)
+        self.const_args = [execution.place(c, everywhere) for c in low.const_args]
+        self._const_shardings = [everywhere] * len(self.const_args)
+        self.executable = compile_cache.compile(low, where, compile_cache.Options(num_replicas=replicas))
+        self.handlers = [_jaxlib.result_handler(a, s, True) for a, s in zip(self.out_avals, self.out_shardings)]
+        self.collective = replicas > 1 and _communicates(closed)
+        self.window = safe_launch.window_of(where[0].client)
+
+    def run(self, flat: Sequence[Any]) -> list[Any]:
+        """Run on flat arguments, wherever they are. The caller has seen to the window if `collective`."""
+        args = list(self.const_args)
+        args += [execution.place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.in_avals) if k]
+        return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
+
+    def fast_path(self, flat: Sequence[Any], out_tree: Any) -> Any:
+        """None when an argument lies on as many devices as it should, but otherwise: jaxlib would not notice."""
+        for x, k, s in zip(flat, self.kept, self.in_shardings):
+            if k and type(x) is ArrayImpl and x._sharding is not s and x._sharding != s:
+                if x._sharding.num_devices == len(self.devices):
+                    return None
+        kept = [True] * len(self.const_args) + list(self.kept)
+        ins = self._const_shardings + [s for s, k in zip(self.in_shardings, self.kept) if k]
+        return execution.FastPath(self.executable, out_tree, ins, self.out_shardings, self.out_avals,
+                                  [True] * len(self.out_avals), kept, [None] * len(ins), self.const_args)
+
+
+def _choose(name: str, replicas: int, axis_size: int, devices: tuple[Any, ...] | None,
+            backend: str | None) -> tuple[Any, ...]:
+    if devices is not None:
+        found = _devices.check_devices(f"pmap of `{name}`", devices)
+        if len(found) < replicas or (len(found) > replicas and replicas == axis_size):
+            raise ValueError(f"pmap of `{name}`: compiling computation that requires {replicas} logical devices, but "
+                             f"devices names {len(found)} (num_replicas={replicas}, num_partitions=1)")
+        return found[:replicas]
+    every = _devices.local_devices(backend=backend)
+    if len(every) < replicas:
+        raise ValueError(f"pmap of `{name}`: compiling computation that requires {replicas} logical devices, but only "
+                         f"{len(every)} XLA devices are available (num_replicas={replicas}, num_partitions=1)")
+    return tuple(every[:replicas])
+
+
+def _whole(part: ShapedArray, axis: int | None, size: int) -> ShapedArray:
+    if axis is None:
+        return part
+    return shaped(part.shape[:axis] + (size,) + part.shape[axis:], part.dtype, part.weak_type)
+
+
+def _spread(devices: tuple[Any, ...], aval: ShapedArray, axis: int | None, size: int, copies: int) -> Any:
+    if axis is None:
+        return shardings.replicated(devices)
+    return shardings.mapped(devices, len(aval.shape), ((axis, size),), copies)
+
+
+def _framed(closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None]) -> ClosedJaxpr:
+    """The program on what a device really holds: the mapped axis is there, with length one."""
+    jaxpr = closed.jaxpr
+    invars, eqns = [], []
+    for v, axis in zip(jaxpr.invars, in_axes):
+        if axis is None:
+            invars.append(v)
+        else:
+            held = Var(_whole(v.aval, axis, 1))
+            invars.append(held)
+            eqns.append(_reshape(held, v))
+    eqns += jaxpr.eqns
+    outvars = []
+    for o, axis in zip(jaxpr.outvars, out_axes):
+        if axis is None:
+            outvars.append(o)
+        else:
+            held = Var(_whole(o.aval, axis, 1))
+            eqns.append(_reshape(o, held))
+            outvars.append(held)
+    return ClosedJaxpr(Jaxpr(jaxpr.constvars, invars, eqns, outvars, jaxpr.axis_names, jaxpr.effectful), closed.consts)
+
+
+def _reshape(source: Any, target: Var) -> Eqn:
+    return Eqn(prims.reshape_p, (source,), (target,), {"dimensions": None, "new_sizes": target.aval.shape})
+
+
+def _communicates(closed: ClosedJaxpr) -> bool:
+    """Whether devices wait for each other in this program."""
+    return any((e.primitive.axis_params and e.primitive.name != "axis_index") or e.primitive.name == "xla_pmap"
+               or any(_communicates(s) for s in subprograms(e)) for e in closed.jaxpr.eqns)
+
+
+def _program(closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_axes: Any, out_axes: Any, devices: Any,
+             backend: str | None, donated: Any) -> PmapProgram:
+    key = ("pmap", name, axis_name, axis_size, tuple(in_axes), tuple(out_axes), devices, backend, tuple(donated),
+           table_version(_devices.lowering_platform(_devices.client(backend).local_devices()[0])))
+    try:
+        return closed.memo(key, lambda: PmapProgram(closed, name, axis_name, axis_size, in_axes, out_axes, devices,
+                                                    backend, donated))
+    except _jaxlib.JaxRuntimeError as e:
+        raise execution.failure("pmap", name, e) from e
+
+
+def _launch(program: PmapProgram, flat: Sequence[Any], donated: Sequence[bool]) -> list[Any]:
+    safe_launch.check_usable("pmap", program.name, flat)
+    if any(donated):
+        safe_launch.check_donation("pmap", program.name, flat, donated)
+    try:
+        return program.run(flat)
+    except _jaxlib.JaxRuntimeError as e:
+        raise execution.failure("pmap", program.name, e) from e
+
+
+def run_xla_pmap(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
+    """The evaluator's `xla_pmap`: run a mapped program on concrete arrays."""
+    program = _program(params["call_jaxpr"], params["name"], params["axis_name"], params["axis_size"],
+                       params["in_axes"], params["out_axes"], params["devices"], params["backend"],
+                       (False,) * len(args))
+    outs = _launch(program, args, ())
+    if program.collective and outs:
+        program.window.passed(outs[0])
+    return tuple(outs)
+
+
+def make_pmap(spec: Any) -> Callable[..., Any]:
+    """The callable of a `pmap`."""
+    window: Any = None  # set once a program with collectives has been seen
+
+    def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        nonlocal window
+        flat, tree, static = spec.split(args, kwargs)
+        staged = spec.stage(args, kwargs, flat, tree, static)
+        if spec.traced(staged, flat) or staged.closed.jaxpr.axis_names - {spec.axis_name}:
+            return spec.call(staged, flat), None, True
+        program = _program(staged.closed, spec.name, spec.axis_name, staged.size, staged.in_axes, staged.out_axes,
+                           spec.devices, spec.backend, staged.donated)
+        if program.collective:
+            window = program.window
+        outs = _launch(program, flat, staged.donated)
+        fast = program.fast_path(flat, staged.out_tree) if type(staged.out_tree) is _jaxlib.PyTreeDef else None
+        return trees.tree_unflatten(staged.out_tree, outs), fast, False
+
+    def plain(*args: Any, **kwargs: Any) -> Any:  # what jaxlib calls while jit is disabled
+        return miss(*args, **kwargs)[0]
+
+    call = dispatch.call_object(spec.name, plain, miss, (), sorted(spec.statics.nums), (), cache=_cache)
+
+    if spec.donate_argnums:
+        def pmapped(*args: Any, **kwargs: Any) -> Any:
+            if now.trace is not EVALUATION:
+                return call(*args, **kwargs)
+            given = [x for i in spec.donate_argnums if i < len(args) for x in trees.tree_leaves(args[i])]
+            safe_launch.check_usable("pmap", spec.name, given)
+            if len({id(x) for x in given}) != len(given):
+                safe_launch.check_donation("pmap", spec.name, given, [True] * len(given))
+            out = call(*args, **kwargs)
+            if window is not None:
+                _passed(window, out)
+            for x in given:
+                if type(x) is ArrayImpl:
+                    x.delete()
+            return out
+    else:
+        def pmapped(*args: Any, **kwargs: Any) -> Any:
+            out = call(*args, **kwargs)
+            if window is not None:
+                _passed(window, out)
+            return out
+
+    functools.update_wrapper(pmapped, spec.fun, updated=())
+    pmapped.spec = spec  # type: ignore[attr-defined]
+    pmapped.lower = lambda *args, **kwargs: _lower(spec, args, kwargs)  # type: ignore[attr-defined]
+    pmapped.clear_cache = call._clear_cache  # type: ignore[attr-defined]
+    pmapped._cache_size = call._cache_size  # type: ignore[attr-defined]
+    return pmapped
+
+
+def _passed(window: Any, out: Any) -> None:
+    if type(out) is not ArrayImpl:
+        leaves = REGISTRY.flatten(out)[0]
+        if not leaves:
+            return
+        out = leaves[0]
+        if type(out) is not ArrayImpl:
+            return
+    window.passed(out)
+
+
+class LoweredPmap:
+    """A lowered mapped call: `.as_text()`, `.compile()`."""
+
+    def __init__(self, spec: Any, staged: Any, in_tree: Any) -> None:
+        self._spec, self._staged, self.in_tree = spec, staged, in_tree
+        self._program = _program(staged.closed, spec.name, spec.axis_name, staged.size, staged.in_axes,
+                                 staged.out_axes, spec.devices, spec.backend, staged.donated)
+
+    def as_text(self, dialect: str | None = None) -> str:
+        """The module of one device as text; `dialect` is 'stablehlo' or 'hlo'."""
+        return self._program.lowered.as_text(dialect or "stablehlo")
+
+    def compile(self) -> CompiledPmap:
+        """The call, compiled."""
+        return CompiledPmap(self)
+
+
+class CompiledPmap:
+    """A compiled mapped call."""
+
+    def __init__(self, lowered: LoweredPmap) -> None:
+        self._lowered = lowered
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        low = self._lowered
+        flat, tree, _ = low._spec.split(args, kwargs)
+        if tree != low.in_tree:
+            raise TypeError(f"compiled `{low._spec.name}`: expected arguments of structure {low.in_tree}; got {tree}")
+        outs = _launch(low._program, flat, low._staged.donated)
+        if low._program.collective and outs:
+            low._program.window.passed(outs[0])
+        return trees.tree_unflatten(low._staged.out_tree, outs)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """The compiler's estimate for one device: 'flops', 'bytes accessed' (bytes), ..."""
+        found = self._lowered._program.executable.cost_analysis()
+        return found[0] if isinstance(found, (list, tuple)) else found
+
+    def memory_analysis(self) -> Any:
+        """Bytes of arguments, results and temporaries on one device, as attributes."""
+        return self._lowered._program.executable.get_compiled_memory_stats()
+
+    def as_text(self) -> str:
+        """The optimised HLO text."""
+        return "\n".join(m.to_string() for m in self._lowered._program.executable.hlo_modules())
+
+
+def _lower(spec: Any, args: Any, kwargs: Any) -> LoweredPmap:
+    flat, tree, static = spec.split(args, kwargs)
+    staged = spec.stage(args, kwargs, flat, tree, static)
+    if staged.outer:
+        raise ValueError(f"pmap of `{spec.name}`: the function uses values of an enclosing transformation, so it "
+                         "cannot be lowered by itself; pass them as arguments")
+    return LoweredPmap(spec, staged, tree)

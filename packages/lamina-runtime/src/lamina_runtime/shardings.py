@@ -1,0 +1,204 @@
+"""Where the parts of an array lie: jaxlib's own sharding classes, given a Python face and interned.
+
+Exactly two classes are used, because jaxlib's call path looks for exactly these: `SingleDeviceSharding` and
+`GSPMDSharding`. One object stands for one placement, so comparing is mostly a matter of identity.
+
+A mapped array (made by `pmap`) is tiled with one row per device along its mapped axes. `mapped_dims` of a sharding are
+the dimensions that are split at all.
+"""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from . import _jaxlib
+from ._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
+
+__all__ = ["device_list", "gspmd", "index_map", "is_replicated", "mapped", "replicated", "single", "sharding_devices"]
+
+Index = tuple[slice, ...]
+_REPLICATED = HloSharding.replicate()
+
+_singles: dict[Any, Any] = {}
+_lists: dict[tuple[Any, ...], Any] = {}
+_gspmds: dict[Any, Any] = {}
+
+
+def single(device: Any) -> Any:
+    """The placement on one device."""
+    found = _singles.get(device)
+    if found is None:
+        found = _singles.setdefault(device, SingleDeviceSharding(device))
+    return found
+
+
+def device_list(devices: tuple[Any, ...]) -> Any:
+    """jaxlib's list object for these devices, in this order."""
+    found = _lists.get(devices)
+    if found is None:
+        if len(_lists) > 4096:
+            _lists.clear()
+        found = _lists.setdefault(devices, DeviceList(devices))
+    return found
+
+
+def gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
+    """The placement over several devices that a tile assignment describes."""
+    key = (devices, tiles)
+    found = _gspmds.get(key)
+    if found is None:
+        if len(_gspmds) > 4096:
+            _gspmds.clear()
+        found = GSPMDSharding(device_list(devices), tiles)
+        found.mapped_dims = _split_dims(tiles)
+        found.partly_copied = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
+        found = _gspmds.setdefault(key, found)
+    return found
+
+
+def _split_dims(tiles: Any) -> tuple[int, ...]:
+    if not tiles.is_tiled():
+        return ()
+    counts = list(tiles.tile_assignment_dimensions())
+    if tiles.replicate_on_last_tile_dim():
+        counts.pop()
+    return tuple(d for d, n in enumerate(counts) if n > 1)
+
+
+def mapped(devices: tuple[Any, ...], ndim: int, dims: tuple[tuple[int, int], ...], copies: int = 1) -> Any:
+    """One row per device.
+
+    Args:
+      devices: in order of the mapped axes, the first slowest; `copies` neighbours hold the same row.
+      ndim: rank of the arrays.
+      dims: (dimension, number of rows) of each mapped axis, slowest first.
+      copies: how many devices hold each row (axes of the program that do not map this array).
+    """
+    if not dims or len(devices) == 1:
+        return replicated(devices)
+    return gspmd(devices, _tiles(ndim, dims, copies))
+
+
+@lru_cache(maxsize=1024)
+def _tiles(ndim: int, dims: tuple[tuple[int, int], ...], copies: int) -> Any:
+    shape = [1] * ndim
+    for d, n in dims:
+        shape[d] = n
+    in_order = list(dims) == sorted(dims)
+    tail = [copies] if copies > 1 else []
+    kinds = [_jaxlib.xc.OpSharding.Type.REPLICATED] if copies > 1 else []
+    if in_order:
+        return HloSharding.iota_tile(shape + tail, subgroup_types=kinds)
+    reshape = [n for _, n in dims] + tail
+    perm = sorted(range(len(dims)), key=lambda i: dims[i][0]) + ([len(dims)] if tail else [])
+    return HloSharding.iota_tile(shape + tail, reshape_dims=reshape, transpose_perm=perm, subgroup_types=kinds)
+
+
+def replicated(devices: tuple[Any, ...]) -> Any:
+    """A whole copy on each device."""
+    if len(devices) == 1:
+        return single(devices[0])
+    return gspmd(devices, _REPLICATED)
+
+
+def sharding_devices(sharding: Any) -> tuple[Any, ...]:
+    """The devices of a placement, in its order."""
+    if type(sharding) is SingleDeviceSharding:
+        return (sharding._device,)
+    return tuple(sharding._internal_device_list)
+
+
+def is_replicated(sharding: Any) -> bool:
+    """Whether each device holds all of the array."""
+    return type(sharding) is SingleDeviceSharding or sharding._hlo_sharding.is_replicated()
+
+
+@lru_cache(maxsize=4096)
+def _slices(tiles: Any, ndim: int, shape: tuple[int, ...]) -> tuple[Index, ...]:
+    """For each position in the device list, the part it holds."""
+    if not tiles.is_tiled():
+        raise ValueError(f"the parts of a placement {tiles} are not known to Python")
+    counts = list(tiles.tile_assignment_dimensions())
+    order = np.asarray(tiles.tile_assignment_devices()).reshape(counts)
+    found: dict[int, Index] = {}
+    sizes = [-(-n // k) for n, k in zip(shape, counts[:ndim])]
+    for at in np.ndindex(*counts):
+        found[int(order[at])] = tuple(slice(None) if counts[d] == 1 else
+                                      slice(min(at[d] * sizes[d], shape[d]), min((at[d] + 1) * sizes[d], shape[d]))
+                                      for d in range(ndim))
+    return tuple(found[i] for i in range(len(found)))
+
+
+def index_map(sharding: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
+    """For each device of a placement, in order, the part of an array of this shape it holds, as a tuple of slices."""
+    ndim = len(shape)
+    if is_replicated(sharding):
+        return ((slice(None),) * ndim,) * sharding.num_devices
+    return _slices(sharding._hlo_sharding, ndim, shape)
+
+
+def _shard_shape(self: Any, global_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of one device's part of an array of `global_shape`."""
+    shape = tuple(global_shape)
+    if is_replicated(self):
+        return shape
+    counts = self._hlo_sharding.tile_assignment_dimensions()
+    return tuple(-(-n // k) for n, k in zip(shape, counts))
+
+
+def _equal_single(self: Any, other: Any) -> bool:
+    return self is other or (type(other) is SingleDeviceSharding and self._device == other._device)
+
+
+def _equal_gspmd(self: Any, other: Any) -> bool:
+    return self is other or (type(other) is GSPMDSharding and self._hlo_sharding == other._hlo_sharding
+                             and self._internal_device_list == other._internal_device_list)
+
+
+def _repr_gspmd(self: Any) -> str:
+    devices = ", ".join(str(d) for d in self._internal_device_list)
+    dims = self.mapped_dims
+    if dims:
+        return f"MappedSharding(dims={dims}, devices=[{devices}])"
+    if self._hlo_sharding.is_replicated():
+        return f"ReplicatedSharding(devices=[{devices}])"
+    return f"GSPMDSharding({self._hlo_sharding}, devices=[{devices}])"
+
+
+def _indices(self: Any, global_shape: tuple[int, ...]) -> dict[Any, Index]:
+    """Device -> the part of an array of `global_shape` it holds."""
+    return dict(zip(sharding_devices(self), index_map(self, tuple(global_shape))))
+
+
+def _install() -> None:
+    one, many = SingleDeviceSharding, GSPMDSharding
+    one._to_xla_hlo_sharding = lambda self, ndim: _REPLICATED
+    many._to_xla_hlo_sharding = lambda self, ndim: self._hlo_sharding
+    one.__eq__, many.__eq__ = _equal_single, _equal_gspmd
+    one.__hash__ = lambda self: hash(self._device)
+    many.__hash__ = lambda self: hash(self._hlo_sharding)
+    one.__repr__ = lambda self: f"SingleDeviceSharding(device={self._device!r})"
+    many.__repr__ = _repr_gspmd
+    one.__reduce__ = lambda self: (_restore_single, (self._device.platform, self._device.id))
+    one.num_devices = 1
+    many.num_devices = property(lambda self: len(self._internal_device_list))
+    many.mapped_dims = one.mapped_dims = ()
+    many.partly_copied = one.partly_copied = False
+    for kind in (one, many):
+        kind.memory_kind = None
+        kind.device_set = property(lambda self: set(sharding_devices(self)))
+        kind.is_fully_replicated = property(is_replicated)
+        kind.is_fully_addressable = property(lambda self: self._internal_device_list.is_fully_addressable)
+        kind.addressable_devices = property(lambda self: set(self._internal_device_list.addressable_device_list))
+        kind.devices_indices_map = _indices
+        kind.shard_shape = _shard_shape
+
+
+def _restore_single(platform: str, number: int) -> Any:
+    from .backends import devices
+    return single(next(d for d in devices(platform) if d.id == number))
+
+
+_install()

@@ -1,0 +1,239 @@
+"""Moving values between the host and devices: `device_put`, its sharded and replicated forms, `device_get`."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, trees
+from lamina_ir.avals import ShapedArray, aval_of, shaped
+from lamina_ir.errors import DTypeError
+from lamina_tracing.extend import Tracer
+
+from . import _jaxlib, arrays, backends as _devices, shardings
+from ._jaxlib import ArrayImpl, SingleDeviceSharding
+
+__all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
+           "from_dlpack"]
+
+
+def _is_target(x: Any) -> bool:
+    return x is None or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding))
+
+
+def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
+    """Put the arrays of a tree on a device.
+
+    Args:
+      x: array, number or tree of them.
+      device: a device or a sharding; the results are then committed to it and decide where programs run. None: host
+        values go to the default device, uncommitted, and arrays stay where they are. A tree of these that is a prefix
+        of `x` gives each part its own.
+      donate: the caller gives up the arrays of `x`.
+    Returns:
+      `x` with an `Array` at each leaf. Host memory is copied before this returns.
+    Raises:
+      TypeError: a leaf is no array or number.
+
+    >>> device_put([1.0, 2])
+    [Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True)]
+    """
+    if type(x) in _LEAVES and _is_target(device):
+        return _put_leaf(x, device, donate)
+    flat, tree = trees.tree_flatten(x)
+    targets = [device] * len(flat) if _is_target(device) else trees.broadcast_prefix(device, x, is_leaf=_is_target)
+    return tree.unflatten([_put_leaf(leaf, t, donate) for leaf, t in zip(flat, targets)])
+
+
+_LEAVES = frozenset((ArrayImpl, np.ndarray, float, int, bool))
+
+
+def _type_of(call: str, x: Any) -> ShapedArray:
+    try:
+        aval = aval_of(x)
+    except DTypeError:
+        raise DTypeError(f"{call}: expected an array of booleans or numbers; got {type(x).__name__} of dtype "
+                         f"{getattr(x, 'dtype', '?')}") from None
+    except TypeError:
+        raise TypeError(f"{call}: expected an array, a number or a tree of them; got {type(x).__name__}: "
+                        f"{x!r:.60}") from None
+    if aval.dtype == dtypes.float0:
+        raise DTypeError(f"{call}: float0 values, the tangents of integers, hold no data and stay on the host")
+    return aval
+
+
+def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
+    if isinstance(x, Tracer):
+        return x
+    if type(x) is ArrayImpl:
+        if target is None:
+            return x
+        out = _move(x, target)
+        if donate and out is not x:
+            x.delete()
+        return out
+    aval = _type_of("device_put", x)
+    if target is None:
+        return arrays.put(x, _devices.default_device(), False, aval)
+    if isinstance(target, _jaxlib.Device):
+        return arrays.put(x, target, True, aval)
+    return spread(x, aval, target)
+
+
+def spread(x: Any, aval: ShapedArray, sharding: Any) -> Any:
+    """A host value placed by a sharding, committed."""
+    where = list(sharding._internal_device_list.addressable_device_list)
+    if type(sharding) is SingleDeviceSharding:
+        return arrays.put(x, where[0], True, aval)
+    host = np.asarray(x, aval.dtype)
+    if shardings.is_replicated(sharding):
+        return arrays.put_pieces(aval, sharding, [host] * len(where), where)
+    parts = shardings.index_map(sharding, aval.shape)
+    _check_divides(aval, sharding)
+    if 0 in host.strides:  # rows that share memory, see arrays.put_pieces
+        host = np.array(host)
+    if len(where) == len(parts):
+        return arrays.put_pieces(aval, sharding, [host[p] for p in parts], where)
+    at = dict(zip(shardings.sharding_devices(sharding), parts))
+    return arrays.put_pieces(aval, sharding, [host[at[d]] for d in where], where)
+
+
+def _check_divides(aval: ShapedArray, sharding: Any) -> None:
+    counts = sharding._hlo_sharding.tile_assignment_dimensions()
+    for axis, (n, k) in enumerate(zip(aval.shape, counts)):
+        if n % k:
+            raise ValueError(f"device_put: axis {axis} of {aval.long()} has length {n}, which cannot be split over {k} "
+                             "devices evenly")
+
+
+def _move(x: Any, target: Any) -> Any:
+    """An array placed elsewhere; itself when it is there and committed already."""
+    arrays._check_alive(x)
+    aval, old = x.aval, x._sharding
+    sharding = shardings.single(target) if isinstance(target, _jaxlib.Device) else target
+    if old is sharding or old == sharding:
+        if x._committed:
+            return x
+        if type(old) is SingleDeviceSharding:
+            return arrays.put_pieces(aval, sharding, [x], [old._device])
+    if type(old) is SingleDeviceSharding and type(sharding) is SingleDeviceSharding:
+        if old._device.client is sharding._device.client:
+            return arrays.put_pieces(aval, sharding, [x], [sharding._device])
+    elif shardings.is_replicated(old) and shardings.is_replicated(sharding) and sharding.is_fully_addressable:
+        source = dict(zip(shardings.sharding_devices(old), arrays._pieces(x)))
+        where = shardings.sharding_devices(sharding)
+        first = next(iter(source.values()))
+        return arrays.put_pieces(aval, sharding, [source.get(d, first) for d in where], where)
+    return spread(arrays.host_value(x), aval, sharding)
+
+
+def _device_tuple(call: str, given: Any) -> tuple[Any, ...]:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ValueError(f"{call}: devices: expected a sequence of devices; got {type(given).__name__}: {given!r}")
+    if not given:
+        raise ValueError(f"{call}: devices: expected at least one device; got an empty sequence")
+    return _devices.check_devices(call, given)
+
+
+def device_put_sharded(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
+    """Put one tree on each device, as the rows of one array per leaf.
+
+    Args:
+      shards: trees of one structure, whose leaves at one place have one shape and dtype; one per device.
+      devices: as many devices.
+    Returns:
+      A tree of arrays `[len(devices), ...]`, one row per device, as `pmap` takes and gives them.
+    Raises:
+      ValueError: the lengths, structures, shapes or dtypes do not match.
+
+    >>> device_put_sharded([1.0], devices("cpu")[:1]).shape  # doctest: +SKIP
+    (1,)
+    """
+    call = "device_put_sharded"
+    if not isinstance(shards, Sequence) or isinstance(shards, str):
+        raise ValueError(f"{call}: shards: expected a sequence of trees; got {type(shards).__name__}")
+    where = _device_tuple(call, devices)
+    if len(shards) != len(where):
+        raise ValueError(f"{call}: expected one shard per device; got {len(shards)} shards and {len(where)} devices")
+    first, tree = trees.tree_flatten(shards[0])
+    columns = [first]
+    for i, shard in enumerate(shards[1:], 1):
+        leaves, other = trees.tree_flatten(shard)
+        if other != tree:
+            raise ValueError(f"{call}: the shards must have one tree structure; shard 0 has {tree}, shard {i} has "
+                             f"{other}")
+        columns.append(leaves)
+    return tree.unflatten([_stack(call, rows, where) for rows in zip(*columns)])
+
+
+def _stack(call: str, rows: Sequence[Any], where: tuple[Any, ...]) -> Any:
+    avals = [_type_of(call, r) for r in rows]
+    for i, a in enumerate(avals):
+        if not a.same_type(avals[0]):
+            raise ValueError(f"{call}: the shards must have one shape and dtype; shard 0 has {avals[0].long()}, "
+                             f"shard {i} has {a.long()}")
+    one = avals[0]
+    aval = shaped((len(rows), *one.shape), one.dtype, one.weak_type)
+    pieces = [np.array(r, one.dtype)[None] for r in rows]  # copies: no two may share memory, see arrays.put_pieces
+    return arrays.put_pieces(aval, shardings.mapped(where, len(aval.shape), ((0, len(rows)),)), pieces, where)
+
+
+def device_put_replicated(x: Any, devices: Sequence[Any]) -> Any:
+    """Put a copy of a tree on each device, as the rows of one array per leaf.
+
+    Args:
+      x: array, number or tree of them.
+      devices: where to.
+    Returns:
+      A tree of arrays `[len(devices), ...]`, every row equal to the leaf.
+    Raises:
+      ValueError: `devices` is empty or no sequence of devices.
+    """
+    call = "device_put_replicated"
+    where = _device_tuple(call, devices)
+    return trees.tree_map(lambda leaf: _stack(call, [leaf] * len(where), where), x)
+
+
+def device_get(x: Any) -> Any:
+    """Bring the arrays of a tree to the host.
+
+    Returns:
+      `x` with NumPy arrays in place of arrays; other leaves stay.
+
+    >>> device_get({"a": device_put(1.0)})
+    {'a': array(1., dtype=float32)}
+    """
+    flat, tree = trees.tree_flatten(x)
+    for leaf in flat:
+        if type(leaf) is ArrayImpl:
+            leaf.copy_to_host_async()
+    return tree.unflatten([np.asarray(leaf) if hasattr(leaf, "__array__") else leaf for leaf in flat])
+
+
+def from_dlpack(x: Any, device: Any = None) -> Any:
+    """An array over (or, on another device, copied from) memory another library owns and shares through DLPack.
+
+    >>> from_dlpack(np.ones(2, np.float32))
+    Array([1., 1.], dtype=float32)
+    """
+    kind, number = x.__dlpack_device__()
+    if kind == 1:
+        owner = _devices.local_devices(backend="cpu")[0]
+    elif kind in (2, 13):
+        owner = next(d for d in _devices.local_devices(backend="cuda") if d.local_hardware_id == number)
+    else:
+        raise ValueError(f"from_dlpack: expected memory of a CPU or a CUDA device; got DLPack device type {int(kind)}")
+    raw = _jaxlib.from_dlpack(x.__dlpack__(), owner)
+    value, _ = raw._single_device_array_to_np_array_did_copy() if kind == 1 else (x, False)
+    found = arrays.with_type(raw, shaped(tuple(value.shape), np.dtype(value.dtype)), shardings.single(owner))
+    return found if device is None else device_put(found, device)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait until every array of a tree is computed; returns the tree."""
+    found = [leaf for leaf in trees.tree_leaves(x) if type(leaf) is ArrayImpl]
+    if len(found) == 1:
+        found[0].block_until_ready()
+    elif found:
+        _jaxlib.batched_block_until_ready(found)
+    return x

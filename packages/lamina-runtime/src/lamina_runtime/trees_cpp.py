@@ -1,0 +1,44 @@
+"""jaxlib's C++ tree registry behind `lamina_ir.trees`: the call path flattens with it, so everything should."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lamina_ir import trees
+
+from . import _jaxlib
+
+__all__ = ["REGISTRY", "JaxlibBackend", "install"]
+
+REGISTRY = _jaxlib.PyTreeRegistry()
+_NAME = "lamina_registry"
+# A treedef is pickled with the name of its registry, looked up in this module of jaxlib.
+REGISTRY.__name__ = _NAME
+setattr(_jaxlib.pytree, _NAME, REGISTRY)
+
+
+class JaxlibBackend:
+    """The backend protocol of `lamina_ir.trees` on `PyTreeRegistry`."""
+
+    def __init__(self) -> None:
+        self.flatten = REGISTRY.flatten
+        self.flatten_one_level = REGISTRY.flatten_one_level
+        self.register_dataclass_node = REGISTRY.register_dataclass_node
+
+    def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
+        REGISTRY.register_node(kind, flatten, unflatten)
+
+    def treedef_tuple(self, treedefs: Iterable[Any]) -> Any:
+        return _jaxlib.pytree.treedef_tuple(REGISTRY, list(treedefs))
+
+    def all_leaves(self, values: Iterable[Any]) -> bool:
+        return _jaxlib.pytree.all_leaves(REGISTRY, values)
+
+    def make_treedef(self, node_data: tuple[type, Any] | None, children: Iterable[Any]) -> Any:
+        return _jaxlib.PyTreeDef.from_node_data_and_children(REGISTRY, node_data, children)
+
+
+def install() -> None:
+    """Flatten every tree with jaxlib from now on."""
+    if not isinstance(trees.backend(), JaxlibBackend):
+        trees.set_backend(JaxlibBackend())

@@ -1,0 +1,71 @@
+import os
+import subprocess
+import sys
+
+import lamina_runtime as rt
+import pytest
+from lamina_runtime import backends
+
+
+def python(code, **more):
+    env = {**os.environ, **more}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+
+
+def test_counts():
+    assert len(rt.devices()) == rt.device_count() == rt.local_device_count() == len(rt.local_devices()) == 8
+    assert rt.process_index() == rt.host_id() == 0 and rt.process_count() == 1 and rt.default_backend() == "cpu"
+    assert rt.devices("cpu") == rt.devices()
+
+
+def test_unknown_platform():
+    with pytest.raises(RuntimeError, match="no platform 'vax'"):
+        rt.devices("vax")
+    with pytest.raises(TypeError, match="expected a device"):
+        backends.device_of(3)
+
+
+def test_option_sets_the_number_of_devices():
+    done = python("import lamina_runtime as rt; from lamina_ir import config; config.update('num_cpu_devices', 3)\n"
+                  "print(rt.device_count())", XLA_FLAGS="")
+    assert done.stdout.split() == ["3"], done.stderr
+
+
+def test_client_is_made_at_first_use():
+    done = python("import lamina_runtime as rt; from lamina_runtime import backends; print(len(backends._clients))\n"
+                  "rt.devices(); print(len(backends._clients))")
+    assert done.stdout.split() == ["0", "1"], done.stderr
+
+
+def test_flags_are_left_as_they_were():
+    done = python("import os, lamina_runtime as rt; rt.devices(); print(os.environ.get('XLA_FLAGS'))", XLA_FLAGS="")
+    assert done.stdout.strip() in ("", "None"), done.stderr
+
+
+def test_jax_first_is_refused():
+    done = python("import sys, types; sys.modules['jax'] = types.ModuleType('jax')\nimport lamina_runtime")
+    assert done.returncode and "ImportError: lamina_runtime cannot be imported" in done.stderr
+
+
+def test_jax_second_is_refused(tmp_path):
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("")
+    done = python("import lamina_runtime\nimport jax",
+                  PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    assert done.returncode and "ImportError: jax cannot be imported" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["0.10.1", "0.13.0", "0.4.30"])
+def test_other_jaxlib_versions_are_refused(version):
+    done = python("import jaxlib.version as v; v.__version__ = " + repr(version) + "\nimport lamina_runtime")
+    assert done.returncode and "needs jaxlib >=0.10.2,<0.13; found " + version in done.stderr
+
+
+def test_missing_jaxlib_is_one_clear_line():
+    done = python("import sys; sys.modules['jaxlib.version'] = None\nimport lamina_runtime")
+    assert done.returncode and "pip install 'jaxlib>=0.10.2,<0.13'" in done.stderr.splitlines()[-1]
+
+
+def test_no_log_lines():
+    done = python("import lamina_runtime as rt; rt.device_put(1.0)")
+    assert done.returncode == 0 and done.stderr == ""

@@ -1,0 +1,192 @@
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from lamina_ir import config, trees
+from lamina_ir.avals import ShapeDtypeStruct
+from lamina_runtime import default_device, device_put, device_put_sharded, devices
+from lamina_tracing import disable_jit, jit, lax, make_jaxpr
+
+X = np.arange(24, dtype=np.float32).reshape(8, 3)
+
+
+def test_trees_kwargs_and_scalars():
+    f = jit(lambda t, *, k=2.0: {"s": lax.mul(t["a"], k), "n": None})
+    np.testing.assert_array_equal(f({"a": X})["s"], X * 2)
+    np.testing.assert_array_equal(f({"a": X}, k=3.0)["s"], X * 3)
+    assert jit(lambda: ())() == () and float(jit(lambda: np.float32(2))()) == 2
+    assert jit(lambda x: lax.add(x, 1))(2).weak_type and not jit(lambda x: lax.add(x, x))(np.int32(2)).weak_type
+
+
+def test_traced_once_per_signature():
+    calls = []
+
+    @jit
+    def f(x):
+        calls.append(x)
+        return lax.neg(x)
+
+    for value in (X, X + 1, device_put(X), device_put(X)):
+        f(value)
+    assert len(calls) == 1
+    f(X[0]), f(X.astype(np.int32)), f(2.0), f(np.float32(2))
+    assert len(calls) == 5
+    with config.enable_x64(True):
+        assert f(np.arange(3.0)).dtype == np.float64
+    assert f(np.arange(3.0)).dtype == np.float32
+
+
+def test_static_arguments():
+    f = jit(lambda x, n: lax.mul(x, float(n)), static_argnums=1)
+    assert float(f(2.0, 3)) == 6 and float(f(2.0, n=4)) == 8
+    with pytest.raises(ValueError, match="ashable"):
+        f(2.0, [1])
+
+
+@pytest.mark.parametrize("bad, words", [("a", r"args\[0\].*str"), ({"q": object()}, r"args\[0\]\['q'\]")])
+def test_bad_arguments_are_named(bad, words):
+    with pytest.raises(TypeError, match=words):
+        jit(lambda x: x)(bad)
+
+
+def test_inside_other_functions_it_is_staged():
+    f = jit(lambda x: lax.sin(x))
+    f(2.0)
+    text = str(make_jaxpr(lambda x: lax.add(f(x), f(2.0)))(1.0))
+    assert text.count("xla_call") == 2
+    inlined = jit(lambda x: lax.sin(x), inline=True)
+    assert "xla_call" not in str(make_jaxpr(lambda x: inlined(x))(1.0))
+    np.testing.assert_allclose(jit(lambda x: lax.add(f(x), inlined(x)))(2.0), 2 * np.sin(2.0), rtol=1e-6)
+
+
+def test_unused_arguments_and_constants():
+    big = np.random.RandomState(0).randn(50, 50).astype(np.float32)
+    there = device_put(big)
+    f = jit(lambda x, unused: lax.add(lax.mul(there, x), big))
+    for _ in range(3):
+        np.testing.assert_allclose(f(2.0, "x" and 1), big * 3, rtol=1e-6)
+
+
+def test_placement():
+    f = jit(lambda x: lax.add(x, x))
+    assert f(X).devices() == {devices()[0]} and not f(X)._committed
+    there = f(device_put(X, devices()[2]))
+    assert there.devices() == {devices()[2]} and there._committed
+    assert jit(lambda x: lax.neg(x), device=devices()[3])(X).devices() == {devices()[3]}
+    with default_device(devices()[5]):
+        assert f(X).devices() == {devices()[5]} == device_put(1.0).devices()
+    with pytest.raises(ValueError, match="committed to different devices"):
+        lax.add(device_put(X, devices()[1]), device_put(X, devices()[2]))
+
+
+def test_arguments_on_several_devices():
+    f = jit(lambda x, y: lax.add(x, y))
+    x = device_put_sharded(list(X), devices())
+    for _ in range(3):
+        out = f(x, X)
+        assert out.sharding == x.sharding
+        np.testing.assert_array_equal(out, 2 * X)
+    np.testing.assert_array_equal(jit(lambda x: lax.reduce_sum(x, (0,)))(x), X.sum(0))
+
+
+def test_donation():
+    f = jit(lambda x, y: lax.add(x, y), donate_argnums=0)
+    g = jit(lambda x: lax.neg(x))
+    x, y = device_put(X), device_put(X)
+    g(x), f(device_put(X), y)
+    np.testing.assert_array_equal(f(x, y), 2 * X)
+    assert x.is_deleted() and not y.is_deleted()
+    for use in (lambda: f(x, y), lambda: g(x), lambda: lax.sin(x), lambda: np.asarray(x)):
+        with pytest.raises(RuntimeError, match="deleted or donated"):
+            use()
+
+
+def test_disable_jit_runs_op_by_op():
+    seen = []
+    f = jit(lambda x: (seen.append(x), lax.neg(x))[1])
+    f(2.0)
+    with disable_jit():
+        assert float(f(2.0)) == -2
+    assert len(seen) == 2 and seen[1] == 2.0
+
+
+def test_steps_one_by_one():
+    f = jit(lambda x: lax.sin(x))
+    low = f.lower(ShapeDtypeStruct((8, 3), np.float32))
+    assert "stablehlo.sine" in low.as_text() and "sine" in low.as_text("hlo")
+    run = low.compile()
+    np.testing.assert_allclose(run(X), np.sin(X), rtol=1e-6)
+    assert run.cost_analysis() and run.memory_analysis().output_size_in_bytes == 96 and "sine" in run.as_text()
+    with pytest.raises(TypeError, match="float32\\[8,3\\]"):
+        run(X[0])
+    with pytest.raises(TypeError, match="structure"):
+        run(X, X)
+    assert f.eval_shape(X).shape == (8, 3) and "sin" in str(f.trace(X).jaxpr) and f.trace(X).out_info.shape == (8, 3)
+
+
+def test_methods_and_names():
+    class Model:
+        scale = 3.0
+
+        def apply(self, x):
+            """Scaled."""
+            return lax.mul(x, self.scale)
+
+        go = jit(apply, static_argnums=0)
+
+    assert float(Model().go(2.0)) == 6
+    assert Model.go.__name__ == "apply" and Model.go.__doc__ == "Scaled."
+
+
+def test_functions_are_let_go():
+    def make():
+        def f(x):
+            return lax.neg(x)
+        j = jit(f)
+        j(2.0)
+        return weakref.ref(f)
+
+    refs = [make() for _ in range(5)]
+    gc.collect()
+    assert not any(r() for r in refs)
+
+
+def test_cache_can_be_cleared():
+    calls = []
+    f = jit(lambda x: (calls.append(0), lax.neg(x))[1])
+    f(2.0)
+    f.clear_cache()
+    f(2.0)
+    assert len(calls) == 2
+
+
+def test_threads():
+    f = jit(lambda x, n: lax.add(lax.mul(x, 2.0), float(n)), static_argnums=1)
+    errors = []
+
+    def work(i):
+        try:
+            for k in range(20):
+                assert float(f(np.float32(i), k % 5)) == 2 * i + k % 5
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    assert not errors
+
+
+def test_numpy_values_of_other_widths():
+    f = jit(lambda x: lax.neg(x))
+    assert f(np.int64(3)).dtype == np.int32 and f(np.float64(3)).dtype == np.float32
+    with pytest.raises(OverflowError):
+        f(2 ** 40)
+
+
+def test_tree_of_a_hundred():
+    tree = {"a": [X] * 50, "b": tuple([X] * 50)}
+    out = jit(lambda t: trees.tree_map(lambda x: lax.add(x, x), t))(tree)
+    np.testing.assert_array_equal(out["b"][49], 2 * X)

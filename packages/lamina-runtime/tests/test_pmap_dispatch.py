@@ -1,0 +1,143 @@
+import numpy as np
+import pytest
+from lamina_parallel import pmap, psum
+from lamina_runtime import device_put, devices
+from lamina_tracing import disable_jit, jit, lax, make_jaxpr
+
+pytestmark = pytest.mark.devices
+X = np.random.RandomState(0).randn(8, 3).astype(np.float32)
+
+
+def total(x):
+    return psum(x, "i")
+
+
+def test_rows_stay_on_their_devices():
+    y = pmap(lambda x: lax.mul(x, x))(X)
+    np.testing.assert_allclose(y, X * X, rtol=1e-6)
+    assert [next(iter(row.devices())) for row in y] == devices()
+    for _ in range(3):
+        y = pmap(lambda x: lax.neg(x))(y)
+    np.testing.assert_allclose(y, -X * X, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [lambda: X, lambda: device_put(X), lambda: device_put(X, devices()[3]),
+                                  lambda: pmap(lambda x: x)(X)])
+def test_arguments_from_anywhere(make):
+    f = pmap(lambda x: lax.add(x, x))
+    for _ in range(3):
+        np.testing.assert_array_equal(f(make()), X + X)
+
+
+def test_rows_that_share_memory():
+    f = pmap(lambda x: lax.neg(x))
+    for value in (np.broadcast_to(np.float32([1, 2]), (8, 2)), np.zeros((8, 0), np.float32), np.float32(range(8))):
+        for _ in range(2):
+            np.testing.assert_array_equal(f(value), -value)
+
+
+def test_collectives():
+    f = pmap(total, axis_name="i")
+    for _ in range(20):
+        np.testing.assert_allclose(f(X), np.tile(X.sum(0), (8, 1)), rtol=1e-5)
+    np.testing.assert_array_equal(pmap(lambda x: lax.axis_index("i"), axis_name="i")(X), np.arange(8))
+
+
+def test_axes_elsewhere():
+    np.testing.assert_array_equal(pmap(lambda x, y: lax.add(x, y), in_axes=(1, None), out_axes=1)(X.T, 2.0), X.T + 2)
+    t = np.arange(48, dtype=np.float32).reshape(2, 8, 3)
+    out = pmap(lambda x: lax.neg(x), in_axes=1, out_axes=2)(t)
+    np.testing.assert_array_equal(out, -np.moveaxis(t, 1, 2))
+    np.testing.assert_array_equal(pmap(lambda x: lax.mul(x, 2.0), in_axes=2)(out), np.moveaxis(-t, 1, 0) * 2)
+    np.testing.assert_allclose(pmap(total, axis_name="i", out_axes=None)(X), X.sum(0), rtol=1e-5)
+
+
+def test_same_number_of_devices_split_otherwise():
+    square = np.random.RandomState(1).randn(8, 8).astype(np.float32)
+    columns = pmap(lambda x: x, out_axes=1)(square)  # lies in columns
+    f = pmap(lambda x: lax.mul(x, x))
+    backwards = pmap(lambda x: x, devices=devices()[::-1])(X)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(columns), square.T * square.T)
+        np.testing.assert_array_equal(f(backwards), X * X)
+
+
+def test_static_arguments_and_trees():
+    f = pmap(lambda t, k: {"a": lax.mul(t["x"], float(k)), "b": 1.0}, static_broadcasted_argnums=1)
+    out = f({"x": X}, 3)
+    np.testing.assert_allclose(out["a"], X * 3, rtol=1e-6)
+    assert out["b"].shape == (8,)
+
+
+def test_fewer_devices_and_one():
+    assert pmap(lambda x: lax.neg(x))(X[:3]).devices() == set(devices()[:3])
+    one = pmap(total, axis_name="i")(X[:1])
+    np.testing.assert_array_equal(one, X[:1])
+    assert one.shape == (1, 3) and np.asarray(one[0]).shape == (3,)
+
+
+def test_too_many_rows():
+    with pytest.raises(ValueError, match=r"requires 10000000 logical devices, but only 8 XLA devices are available "
+                                         r"\(num_replicas=10000000, num_partitions=1\)"):
+        pmap(lambda x: x)(np.zeros(10_000_000, np.float32))
+
+
+def test_nested_maps():
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    f = pmap(lambda r: pmap(lambda v: lax.add(psum(v, "j"), psum(v, "i")), axis_name="j")(r), axis_name="i")
+    np.testing.assert_array_equal(f(x), x.sum(1, keepdims=True) + x.sum(0))
+
+
+def test_inside_jit():
+    f = jit(lambda v: lax.add(pmap(lambda x: lax.mul(x, psum(x, "i")), axis_name="i")(v), 1.0))
+    for _ in range(3):
+        np.testing.assert_allclose(f(X), X * X.sum(0) + 1, rtol=1e-4)
+    assert len(f(X).devices()) == 1
+    assert "xla_pmap" in str(make_jaxpr(pmap(total, axis_name="i"))(X))
+
+
+def test_donation():
+    step = pmap(lambda x: lax.mul(psum(x, "i"), 0.125), axis_name="i", donate_argnums=0)
+    free = pmap(lambda x: lax.neg(x))
+    z = first = free(X)
+    free(first)
+    for _ in range(40):  # more than the window, each result given to the next call
+        z = step(z)
+    np.testing.assert_allclose(z, np.tile(-X.sum(0) / 8, (8, 1)), rtol=1e-4, atol=1e-5)
+    for use in (lambda: step(first), lambda: free(first), lambda: lax.neg(first)):
+        with pytest.raises(RuntimeError, match="deleted or donated"):
+            use()
+    both = pmap(lambda x, y: lax.add(x, y), donate_argnums=(0, 1))
+    z = free(X)
+    with pytest.raises(ValueError, match="twice"):
+        both(z, z)
+
+
+def test_many_queued_collectives_finish():
+    f, y = pmap(total, axis_name="i"), pmap(lambda x: x)(X)
+    for _ in range(300):
+        out = f(y)
+    np.testing.assert_allclose(out, np.tile(X.sum(0), (8, 1)), rtol=1e-5)
+
+
+def test_lower_and_compile():
+    f = pmap(lambda x: lax.sin(x))
+    low = f.lower(X)
+    assert "stablehlo.sine" in low.as_text() and "num_replicas = 8" in low.as_text()
+    run = low.compile()
+    np.testing.assert_allclose(run(X), np.sin(X), rtol=1e-5)
+    assert run.cost_analysis() and run.memory_analysis() and "sine" in run.as_text()
+
+
+def test_disable_jit():
+    with disable_jit():
+        np.testing.assert_allclose(pmap(total, axis_name="i")(X), np.tile(X.sum(0), (8, 1)), rtol=1e-5)
+
+
+def test_chosen_devices():
+    f = pmap(lambda x: lax.neg(x), devices=devices()[::-1])
+    assert f(X)[0].devices() == {devices()[7]}
+    with pytest.raises(ValueError, match="requires 8 logical devices, but devices names 2"):
+        pmap(lambda x: x, devices=devices()[:2])(X)
+    with pytest.raises(TypeError, match="expected devices"):
+        pmap(lambda x: x, devices=["cpu"] * 8)(X)

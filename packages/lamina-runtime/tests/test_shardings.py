@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from lamina_runtime import devices
+from lamina_runtime.shardings import index_map, mapped, replicated, single
+
+ALL = tuple(devices())
+
+
+def pieces(sharding, shape):
+    host = np.arange(int(np.prod(shape))).reshape(shape)
+    return host, [host[i] for i in index_map(sharding, shape)]
+
+
+def test_one_object_per_placement():
+    assert single(ALL[1]) is single(ALL[1]) and mapped(ALL, 2, ((0, 8),)) is mapped(ALL, 2, ((0, 8),))
+    assert single(ALL[0]) != single(ALL[1]) and hash(single(ALL[0])) == hash(single(ALL[0]))
+    assert mapped(ALL, 2, ((0, 8),)) != mapped(ALL[::-1], 2, ((0, 8),))
+
+
+@pytest.mark.parametrize("axis, shape", [(0, (8, 3)), (1, (3, 8)), (2, (2, 3, 8))])
+def test_one_row_per_device(axis, shape):
+    host, parts = pieces(mapped(ALL, len(shape), ((axis, 8),)), shape)
+    for i, part in enumerate(parts):
+        np.testing.assert_array_equal(part, np.take(host, [i], axis))
+
+
+def test_rows_repeated_over_an_inner_axis():
+    s = mapped(ALL, 2, ((0, 2),), copies=4)
+    host, parts = pieces(s, (2, 3))
+    for i, part in enumerate(parts):
+        np.testing.assert_array_equal(part, host[[i // 4]])
+    assert s.shard_shape((2, 3)) == (1, 3)
+
+
+def test_two_axes_in_another_order():
+    host, parts = pieces(mapped(ALL, 3, ((2, 4), (0, 2))), (2, 3, 4))
+    for i, part in enumerate(parts):
+        np.testing.assert_array_equal(part, host[i % 2:i % 2 + 1, :, i // 2:i // 2 + 1])
+
+
+def test_replicated_holds_all():
+    s = replicated(ALL)
+    assert s.is_fully_replicated and s.shard_shape((4,)) == (4,) and len(s.devices_indices_map((4,))) == 8
+    assert replicated(ALL[:1]) is single(ALL[0])
+
+
+def test_text():
+    assert "MappedSharding" in repr(mapped(ALL, 1, ((0, 8),))) and "SingleDevice" in repr(single(ALL[0]))

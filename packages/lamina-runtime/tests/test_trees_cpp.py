@@ -1,0 +1,40 @@
+import pickle
+from collections import OrderedDict, defaultdict, namedtuple
+
+from lamina_ir import trees
+from lamina_runtime import trees_cpp
+
+Point = namedtuple("Point", "x y")
+
+
+class Early:  # as classes registered before the runtime came
+    def __init__(self, a):
+        self.a = a
+
+
+trees.register_pytree_node(Early, lambda e: ((e.a,), None), lambda data, children: Early(*children))
+
+
+def test_registry_is_in_use():
+    assert isinstance(trees.backend(), trees_cpp.JaxlibBackend)
+
+
+def test_round_trips():
+    tree = {"b": [1, (2, None)], "a": OrderedDict(z=3, y=4), "d": defaultdict(list, k=5), "p": Point(6, 7)}
+    leaves, treedef = trees.tree_flatten(tree)
+    assert trees.tree_unflatten(treedef, leaves) == tree
+    assert treedef == trees.tree_structure(tree) and hash(treedef) == hash(trees.tree_structure(tree))
+    assert trees.tree_leaves(Early(3)) == [3]
+
+
+def test_treedefs_are_pickled():
+    for tree in ({"b": 1, "a": (2, None)}, Point(1, [2])):
+        treedef = trees.tree_structure(tree)
+        assert pickle.loads(pickle.dumps(treedef)) == treedef
+
+
+def test_treedef_tools():
+    pair = trees.treedef_tuple([trees.tree_structure([0, 0]), trees.tree_structure(0)])
+    assert pair == trees.tree_structure(([0, 0], 0))
+    assert trees.make_treedef(pair.node_data(), pair.children()) == pair
+    assert trees.all_leaves([1, "x"]) and not trees.all_leaves([(1,)])

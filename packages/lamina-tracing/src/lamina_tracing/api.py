@@ -1,0 +1,142 @@
+"""Looking at programs: `make_jaxpr`, `eval_shape`; naming parts: `named_call`, `named_scope`; `disable_jit`."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from lamina_ir import config, trees
+from lamina_ir.avals import ShapeDtypeStruct
+from lamina_ir.program import ClosedJaxpr
+
+from .arguments import Statics, duck_types, function_name, result_types
+from .jitting import JitSpec, any_traced, call_staged
+from .stage import stage
+from .trace import EVALUATION, AxisFrame, bound_axes, now
+
+__all__ = ["disable_jit", "eval_shape", "make_jaxpr", "named_call", "named_scope"]
+
+
+def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
+    """A block in which jitted functions run op by op, so that values can be printed and stepped through.
+
+    >>> with disable_jit():
+    ...     pass
+    """
+    return config.disable_jit(disable)
+
+
+def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """(program, outer values, (flat result avals' tree)) of `fun` on arrays or shape-only stand-ins."""
+    dynamic, named, static = statics.split(args, kwargs) if statics.any else (tuple(args), kwargs, ())
+    flat, tree = trees.tree_flatten((dynamic, named))
+    name = function_name(fun)
+    avals = duck_types(call, name, flat, tree)
+    out_tree = None
+
+    def flat_fun(*tracers: Any) -> list[Any]:
+        nonlocal out_tree
+        a, k = trees.tree_unflatten(tree, tracers)
+        if static:
+            a, k = statics.join(a, k, static)
+        out, out_tree = trees.tree_flatten(fun(*a, **k))
+        result_types(call, name, out, out_tree)
+        return out
+
+    closed, outer = stage(flat_fun, avals)
+    return closed, outer, out_tree
+
+
+def _structs(closed: ClosedJaxpr, out_tree: Any) -> Any:
+    return trees.tree_unflatten(out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                                           for a in closed.out_avals])
+
+
+def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
+               axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: bool = False) -> Callable[..., Any]:
+    """A function that returns the program `fun` computes for example arguments.
+
+    Args:
+      fun: function of arrays, numbers and trees of them.
+      static_argnums: positions of arguments that are plain Python values.
+      axis_env: (axis name, size) pairs in scope, as an enclosing `pmap` would bind them.
+      return_shape: also return the tree of result shapes and dtypes.
+    Returns:
+      A function of the same arguments (or anything with `shape` and `dtype`) that returns a `ClosedJaxpr`.
+
+    >>> print(make_jaxpr(lambda x: x * 2.0)(3.0))
+    { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
+    """
+    if not callable(fun):
+        raise TypeError(f"make_jaxpr: expected a function; got {type(fun).__name__}")
+    statics = Statics("make_jaxpr", fun, static_argnums, None)
+    frames = tuple(AxisFrame(name, size) for name, size in axis_env or ())
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        with bound_axes(*frames):
+            closed, outer, out_tree = _stage_tree("make_jaxpr", fun, statics, args, kwargs)
+        if outer:  # show values of enclosing traces as constants
+            jaxpr = closed.jaxpr
+            n = len(outer)
+            from lamina_ir.program import Jaxpr
+            closed = ClosedJaxpr(Jaxpr([*jaxpr.constvars, *jaxpr.invars[:n]], jaxpr.invars[n:], jaxpr.eqns,
+                                       jaxpr.outvars), [*closed.consts, *outer])
+        return (closed, _structs(closed, out_tree)) if return_shape else closed
+
+    functools.update_wrapper(make, fun, updated=())
+    make.__name__ = f"make_jaxpr({function_name(fun)})"
+    return make
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of what `fun` returns, without computing it.
+
+    Args:
+      fun: function of arrays, numbers and trees of them.
+      args, kwargs: arguments, or anything with `shape` and `dtype` in their place.
+    Returns:
+      The result's tree with a `ShapeDtypeStruct` at each leaf.
+
+    >>> eval_shape(lambda x: x * 2, ShapeDtypeStruct((2, 3), "float32"))
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+    closed, _, out_tree = _stage_tree("eval_shape", fun, Statics("eval_shape", fun, None, None), args, kwargs)
+    return _structs(closed, out_tree)
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """`fun`, kept together under a name in staged and compiled programs.
+
+    >>> print(make_jaxpr(named_call(lambda x: -x, name="flip"))(1.0))
+    { lambda ; a:f32[]. let
+        b:f32[] = xla_call[
+          call_jaxpr={ lambda ; c:f32[]. let d:f32[] = neg c in (d,) }
+          name=flip
+        ] a
+      in (b,) }
+    """
+    spec = JitSpec(fun, call="named_call")
+    spec.name = name or spec.name
+
+    @functools.wraps(fun)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        flat, tree, static = spec.split(args, kwargs)
+        if now.trace is EVALUATION and not any_traced(flat):
+            return fun(*args, **kwargs)
+        return call_staged(spec, spec.stage(flat, tree, static), flat)
+
+    return named
+
+
+@contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """Within the block, staged equations remember `name` (scopes nest with `/`), for profiles and debugging."""
+    if not isinstance(name, str):
+        raise TypeError(f"named_scope: expected a string; got {type(name).__name__}")
+    old = now.scope
+    now.scope = f"{old}/{name}" if old else name
+    try:
+        yield
+    finally:
+        now.scope = old

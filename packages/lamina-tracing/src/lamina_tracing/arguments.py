@@ -1,0 +1,214 @@
+"""Arguments of transformed functions: static ones, their names and positions, and errors that name the culprit."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import trees
+from lamina_ir.avals import ShapedArray, aval_of
+from lamina_ir.errors import DTypeError
+
+from .trace import Tracer
+
+__all__ = ["Statics", "argument_path", "as_tuple", "duck_types", "flat_types", "function_name", "parameter_names",
+           "result_types"]
+
+
+def function_name(fun: Any) -> str:
+    """A name for print and errors, looking through partials and callable objects."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return getattr(fun, "__name__", None) or type(fun).__name__
+
+
+def parameter_names(fun: Any) -> tuple[str, ...] | None:
+    """Names of the positional parameters, or None where they are not to be had."""
+    code = getattr(fun, "__code__", None)
+    if code is not None and not hasattr(fun, "__wrapped__"):
+        return code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    import inspect
+    try:
+        found = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return tuple(p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+
+
+def _positional_count(fun: Any) -> int | None:
+    """How many positional arguments `fun` takes; None for any number."""
+    import inspect
+    try:
+        found = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind is p.VAR_POSITIONAL for p in found):
+        return None
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in found)
+
+
+def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
+    """One value or several, as a tuple of `kind`; TypeError otherwise."""
+    if value is None:
+        return ()
+    if isinstance(value, kind):
+        return (value,)
+    if kind is int and hasattr(value, "__index__"):
+        return (value.__index__(),)
+    try:
+        found = tuple(value)
+    except TypeError:
+        found = (value,)
+    if not all(isinstance(v, kind) or (kind is int and hasattr(v, "__index__")) for v in found):
+        raise TypeError(f"{call}: {what} expects {kind.__name__} or a sequence of them; got {value!r}")
+    return found
+
+
+def _named_positional(fun: Any) -> int:
+    """How many positional parameters have a name of their own (those before `*args`)."""
+    import inspect
+    try:
+        found = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in found)
+
+
+class Statics:
+    """Which arguments of a function are static, by position and by name."""
+
+    def __init__(self, call: str, fun: Callable[..., Any], argnums: Any, argnames: Any) -> None:
+        self.call = call
+        self.fun = fun
+        nums = as_tuple(call, "static_argnums", argnums, int)
+        names = as_tuple(call, "static_argnames", argnames, str)
+        if nums or names:
+            count = _positional_count(fun)
+            nums = tuple(self._front(n, count) for n in nums)
+            known = parameter_names(fun) or ()
+            limit = _named_positional(fun) if count is None else count
+            if argnames is None:
+                names = tuple(known[n] for n in nums if n < min(limit, len(known)))
+            elif argnums is None:
+                nums = tuple(known.index(n) for n in names if n in known[:limit])
+        self.nums = frozenset(nums)
+        self.names = frozenset(names)
+        self.any = bool(self.nums or self.names)
+
+    def _front(self, n: int, count: int | None) -> int:
+        if count is not None and not -count <= n < count:
+            raise ValueError(f"{self.call}: static_argnums {n} is out of range: `{function_name(self.fun)}` takes {count} "
+                             "positional arguments")
+        return n + count if n < 0 and count is not None else n
+
+    def donated(self, argnums: Any, argnames: Any) -> frozenset[int]:
+        nums = as_tuple(self.call, "donate_argnums", argnums, int)
+        names = as_tuple(self.call, "donate_argnames", argnames, str)
+        if any(n < 0 for n in nums):
+            count = _positional_count(self.fun) or 0
+            nums = tuple(n + count if n < 0 else n for n in nums)
+        if names:
+            known = parameter_names(self.fun) or ()
+            nums += tuple(known.index(n) for n in names if n in known)
+        both = self.nums.intersection(nums)
+        if both:
+            raise ValueError(f"{self.call}: argument {min(both)} is both static and donated; choose one")
+        return frozenset(nums)
+
+    def position(self, name: str) -> int:
+        known = parameter_names(self.fun) or ()
+        return known.index(name) if name in known else -1
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+        """(dynamic positional, dynamic keyword, key of the static ones). ValueError when one is not hashable."""
+        dynamic = tuple(a for i, a in enumerate(args) if i not in self.nums)
+        static = [(i, a) for i, a in enumerate(args) if i in self.nums]
+        rest = {}
+        for name, value in kwargs.items():
+            if name in self.names:
+                static.append((name, value))
+            else:
+                rest[name] = value
+        for where, value in static:
+            if isinstance(value, Tracer):
+                raise ValueError(f"{self.call} of `{function_name(self.fun)}`: static argument {where!r} is a traced value "
+                                 f"{value.aval.long()}; a static argument must be a known Python value")
+            try:
+                hash(value)
+            except TypeError as e:
+                raise ValueError(
+                    f"{self.call} of `{function_name(self.fun)}`: static argument {where!r} must be hashable; got "
+                    f"{type(value).__name__}: {value!r:.60}. Use a tuple for a list, or make the argument dynamic") from e
+        return dynamic, rest, tuple((w, type(v), v) for w, v in sorted(static, key=lambda p: str(p[0])))
+
+    def join(self, dynamic: Sequence[Any], kwargs: dict[str, Any], static: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The inverse of `split`."""
+        at = {w: v for w, _, v in static if isinstance(w, int)}
+        rest = iter(dynamic)
+        args = [at[i] if i in at else next(rest) for i in range(len(dynamic) + len(at))]
+        named = {w: v for w, _, v in static if isinstance(w, str)}
+        return args, {**kwargs, **named}
+
+
+def argument_path(tree: Any, leaf: int) -> str:
+    """The user's words for a flat argument of `(args, kwargs)`: `args[0]['w']` or `kwargs['x']`."""
+    marked = trees.tree_unflatten(tree, list(range(tree.num_leaves)))
+    for path, at in trees.tree_flatten_with_path(marked)[0]:
+        if at == leaf:
+            lead = "args" if path and getattr(path[0], "idx", None) == 0 else "kwargs"
+            return lead + trees.keystr(path[1:])
+    return f"argument {leaf}"
+
+
+def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[ShapedArray, ...]:
+    """Types of flat arguments; TypeError that names the argument when one is no array or number."""
+    try:
+        return tuple([x.aval if isinstance(x, Tracer) else aval_of(x) for x in flat])
+    except (TypeError, OverflowError) as e:
+        for i, x in enumerate(flat):
+            try:
+                if not isinstance(x, Tracer):
+                    aval_of(x)
+            except DTypeError as bad:
+                raise DTypeError(f"{call} of `{name}`: {argument_path(tree, i)}: {bad}") from None
+            except (TypeError, OverflowError) as bad:
+                raise type(bad)(f"{call} of `{name}`: {argument_path(tree, i)}: {bad}; mark Python values with "
+                                "static_argnums or static_argnames") from None
+        raise e
+
+
+def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[ShapedArray, ...]:
+    """Like `flat_types`, but anything with `shape` and `dtype` will do."""
+    from lamina_ir.avals import shaped
+    from lamina_ir.dtypes import canonical
+
+    def one(i: int, x: Any) -> ShapedArray:
+        if isinstance(x, Tracer):
+            return x.aval
+        try:
+            return aval_of(x)
+        except DTypeError:
+            raise
+        except TypeError:
+            if hasattr(x, "shape") and hasattr(x, "dtype"):
+                return shaped(tuple(x.shape), canonical(x.dtype), bool(getattr(x, "weak_type", False)))
+            raise TypeError(f"{call} of `{name}`: {argument_path(tree, i)}: expected an array, a number, or an object "
+                            f"with shape and dtype; got {type(x).__name__}") from None
+
+    return tuple(one(i, x) for i, x in enumerate(flat))
+
+
+def result_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> None:
+    """TypeError when a function returned something that is no array or number, naming where."""
+    for i, x in enumerate(flat):
+        if isinstance(x, Tracer):
+            continue
+        try:
+            aval_of(x)
+        except TypeError:
+            marked = trees.tree_unflatten(tree, list(range(len(flat))))
+            path = next(p for p, at in trees.tree_flatten_with_path(marked)[0] if at == i)
+            raise TypeError(f"{call} of `{name}`: the function returned {type(x).__name__} at output{trees.keystr(path)}; "
+                            "expected arrays, numbers and trees of them") from None
+
+

@@ -1,0 +1,108 @@
+"""Concrete arrays of this floor, and the type names users annotate with.
+
+Without a runtime a concrete array is a `HostArray`: a NumPy array that carries a weak-type mark and our operators.
+"""
+from __future__ import annotations
+
+from typing import Any, Union
+
+import numpy as np
+from lamina_ir.avals import ShapedArray
+
+from .trace import Tracer
+
+__all__ = ["Array", "ArrayLike", "HostArray", "concrete_types", "is_array", "register_array_type"]
+
+concrete_types: list[type] = []
+
+
+class _ArrayKind(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, Tracer) or isinstance(x, tuple(concrete_types))
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, (Tracer, *concrete_types)) or type.__subclasscheck__(cls, kind)
+
+
+class Array(metaclass=_ArrayKind):
+    """The type of every array and traced value, for annotations and `isinstance`; it cannot be instantiated.
+
+    >>> import numpy as np
+    >>> isinstance(np.ones(3), Array)
+    False
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    ndim: int
+    size: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("Array is a type to check against; make arrays with lamina.numpy.array")
+
+
+ArrayLike = Union[Array, np.ndarray, np.generic, bool, int, float, complex]
+
+
+class HostArray(np.ndarray):
+    """A NumPy array with our operators, made by the NumPy evaluator."""
+
+    weak_type = False
+    _trace = None
+    __array_priority__ = 900
+
+    @staticmethod
+    def of(x: Any, aval: ShapedArray) -> HostArray:
+        """`x` with the dtype and weakness of `aval`; shares memory where it can."""
+        array = np.asarray(x, aval.dtype).view(HostArray)
+        if aval.weak_type:
+            array.weak_type = True
+        return array
+
+    aval = property(lambda self: ShapedArray(self.shape, self.dtype, self.weak_type))
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        out = np.asarray(array)
+        return out[()] if return_scalar else out
+
+    def block_until_ready(self) -> HostArray:
+        return self
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
+
+    def __repr__(self) -> str:
+        text = np.array2string(np.asarray(self), separator=", ", prefix="Array(")
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"Array({text}, dtype={self.dtype.name}{weak})"
+
+    def __str__(self) -> str:
+        return str(np.asarray(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(np.asarray(self)[()], spec)
+
+    def __hash__(self) -> int:
+        raise TypeError("arrays are not hashable; use their shape and dtype, or x.tobytes(), as a key")
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (np.asarray(self), self.weak_type)
+
+
+HostArray.__name__ = "Array"
+concrete_types.append(HostArray)
+
+
+def _rebuild(x: np.ndarray, weak: bool) -> HostArray:
+    return HostArray.of(x, ShapedArray(x.shape, x.dtype, weak))
+
+
+def register_array_type(kind: type) -> None:
+    """Count `kind` among the concrete arrays (the runtime does, for the arrays of its devices)."""
+    if kind not in concrete_types:
+        concrete_types.append(kind)
+
+
+def is_array(x: Any) -> bool:
+    """Whether `x` is one of our arrays or a traced value; NumPy arrays and numbers are not."""
+    return isinstance(x, Array)

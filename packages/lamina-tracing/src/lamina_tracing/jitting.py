@@ -1,0 +1,198 @@
+"""`jit`: stage once per signature, then call through the dispatcher.
+
+`JitSpec` says what is jitted and how; it stages (and remembers the programs of each signature), and the dispatcher in
+`slots` turns it into the callable people hold. The default dispatcher here needs no backend.
+"""
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from lamina_ir import config, prims, trees
+from lamina_ir.program import ClosedJaxpr
+
+from . import slots
+from .arguments import Statics, flat_types, function_name, result_types
+from .stage import stage
+from .trace import EVALUATION, Tracer, bind, now
+
+__all__ = ["JitSpec", "Staged", "any_traced", "call_staged", "jit"]
+
+
+class Staged(NamedTuple):
+    """One signature's program: `closed` takes the values in `outer` and then the flat arguments."""
+
+    closed: ClosedJaxpr
+    outer: list[Any]
+    out_tree: Any
+
+
+_programs: weakref.WeakKeyDictionary[Any, dict[Any, Staged]] = weakref.WeakKeyDictionary()
+_MOST_PROGRAMS = 2048  # per function; beyond that the oldest half is forgotten
+
+
+class JitSpec:
+    """A function and how it is jitted. Public to dispatchers through `lamina_tracing.extend`."""
+
+    def __init__(self, fun: Callable[..., Any], *, static_argnums: Any = None, static_argnames: Any = None,
+                 donate_argnums: Any = (), donate_argnames: Any = None, device: Any = None,
+                 backend: str | None = None, inline: bool = False, keep_unused: bool = False,
+                 call: str = "jit") -> None:
+        if not callable(fun):
+            raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
+        self.fun = fun
+        self.call = call
+        self.name = function_name(fun)
+        self.statics = Statics(call, fun, static_argnums, static_argnames)
+        self.donate_argnums = self.statics.donated(donate_argnums, donate_argnames)
+        self.device = device
+        self.backend = backend
+        self.inline = inline
+        self.keep_unused = keep_unused
+        try:
+            self._programs = _programs.setdefault(fun, {})
+        except TypeError:  # not hashable or not weakly referable
+            self._programs = {}
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        """(flat dynamic arguments, their tree, key of the static ones)."""
+        if self.statics.any:
+            dynamic, dynamic_kwargs, static = self.statics.split(args, kwargs)
+            flat, tree = trees.tree_flatten((dynamic, dynamic_kwargs))
+            return flat, tree, static
+        flat, tree = trees.tree_flatten((tuple(args), kwargs))
+        return flat, tree, ()
+
+    def stage(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
+        """The program for arguments of these types, staged now or remembered."""
+        avals = flat_types(self.call, self.name, flat, tree)
+        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
+        found = self._programs.get(key)
+        if found is None:
+            found = self._stage(avals, tree, static)
+            if not found.outer:
+                if len(self._programs) >= _MOST_PROGRAMS:
+                    for old in list(self._programs)[:_MOST_PROGRAMS // 2]:
+                        self._programs.pop(old, None)
+                self._programs[key] = found
+        return found
+
+    def _stage(self, avals: Sequence[Any], tree: Any, static: Any) -> Staged:
+        out_tree = None
+
+        def flat_fun(*tracers: Any) -> list[Any]:
+            nonlocal out_tree
+            args, kwargs = trees.tree_unflatten(tree, tracers)
+            if static:
+                args, kwargs = self.statics.join(args, kwargs, static)
+            out, out_tree = trees.tree_flatten(self.fun(*args, **kwargs))
+            result_types(self.call, self.name, out, out_tree)
+            return out
+
+        closed, outer = stage(flat_fun, avals)
+        return Staged(closed, outer, out_tree)
+
+    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+        """For each flat dynamic argument, whether the caller gives up its buffer."""
+        if not self.donate_argnums:
+            return ()
+        marks: list[bool] = []
+        for i, a in enumerate(args):
+            if i not in self.statics.nums:
+                marks += [i in self.donate_argnums] * len(trees.tree_leaves(a))
+        named = {k: v for k, v in kwargs.items() if k not in self.statics.names}
+        for k in sorted(named):
+            marks += [self.statics.position(k) in self.donate_argnums] * len(trees.tree_leaves(named[k]))
+        return tuple(marks)
+
+
+def any_traced(flat: Iterable[Any]) -> bool:
+    return any(isinstance(x, Tracer) for x in flat)
+
+
+def call_staged(spec: JitSpec, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+    """Apply a staged program as one `xla_call`, through whatever transformations its arguments are in."""
+    params = dict(call_jaxpr=staged.closed, name=spec.name, donated_invars=donated, inline=spec.inline,
+                  device=spec.device, backend=spec.backend)
+    outs = bind(prims.xla_call_p, *staged.outer, *flat, **params)
+    return trees.tree_unflatten(staged.out_tree, outs)
+
+
+class PortableDispatcher:
+    """The default: no backend, a Python cache of programs, each run by the evaluator."""
+
+    def jit(self, spec: JitSpec) -> Callable[..., Any]:
+        return _portable_jit(spec)
+
+    def pmap(self, spec: Any) -> Callable[..., Any]:
+        return spec.portable()
+
+
+def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
+    fun = spec.fun
+    version = slots.dispatcher_version
+    forward: Callable[..., Any] | None = None
+
+    def jitted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal version, forward
+        if version != slots.dispatcher_version:  # a runtime has moved in since
+            version = slots.dispatcher_version
+            forward = slots.dispatcher.jit(spec)
+        if forward is not None:
+            return forward(*args, **kwargs)
+        if config.disable_jit.value:
+            return fun(*args, **kwargs)
+        if spec.inline and now.trace is not EVALUATION:
+            return fun(*args, **kwargs)
+        flat, tree, static = spec.split(args, kwargs)
+        if spec.inline and any_traced(flat):
+            return fun(*args, **kwargs)
+        staged = spec.stage(flat, tree, static)
+        if (now.trace is EVALUATION and not staged.outer and not staged.closed.jaxpr.axis_names
+                and not any_traced(flat)):
+            return trees.tree_unflatten(staged.out_tree, slots.evaluator.program(staged.closed, flat))
+        return call_staged(spec, staged, flat)
+
+    functools.update_wrapper(jitted, fun, updated=())
+    jitted.spec = spec  # type: ignore[attr-defined]
+    return jitted
+
+
+slots.dispatcher = PortableDispatcher()
+
+
+def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Iterable[str] | None = None, device: Any = None, backend: str | None = None,
+        donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
+        inline: bool = False, keep_unused: bool = False) -> Callable[..., Any]:
+    """Compile a function: its first call with arguments of given types stages it, later ones only run it.
+
+    Args:
+      fun: a pure function of arrays, numbers and trees of them. Left out, `jit` is a decorator with options.
+      static_argnums: positions of arguments that are Python values, part of the program: hashable, compared by `==`.
+      static_argnames: their names. One of the two is enough; the other follows from the signature.
+      device: where to run; the results are committed to it. Default: where the arguments are.
+      backend: platform name, as "cpu".
+      donate_argnums: positions of arguments whose memory may be reused for results; using them again raises.
+      donate_argnames: their names.
+      inline: when called while another function is traced, become part of it instead of a call.
+      keep_unused: pass arguments the program does not read to the device all the same.
+    Returns:
+      A function with the signature of `fun`.
+    Raises:
+      TypeError: `fun` is not callable, or an argument is no array, number or tree of them.
+      ValueError: a static argument is not hashable, or a position is out of range.
+
+    >>> jit(lambda x: x * 2)(3.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    options = dict(static_argnums=static_argnums, static_argnames=static_argnames, device=device, backend=backend,
+                   donate_argnums=donate_argnums if donate_argnums is not None else (),
+                   donate_argnames=donate_argnames, inline=inline, keep_unused=keep_unused)
+    if fun is None:
+        return functools.partial(jit, **options)
+    return slots.dispatcher.jit(JitSpec(fun, **options))
+
+

@@ -1,0 +1,91 @@
+"""What the `lax` modules share: binding, reading types, matching Python scalars, checking axes."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes
+from lamina_ir.errors import ShapeError
+
+from ..array import ArrayLike
+from ..trace import bind, typeof
+
+__all__ = ["ArrayLike", "bind", "check_axes", "check_axis", "full_like", "match_scalars", "one_like", "scalar",
+           "typeof", "zeros_like"]
+
+_SCALARS = frozenset((bool, int, float, complex))
+
+
+def scalar(value: Any, dtype: np.dtype) -> Any:
+    """A NumPy scalar of `dtype`, to stand beside an operand of that dtype."""
+    try:
+        return dtype.type(value)  # a tenth of the cost of the general way
+    except (OverflowError, TypeError):
+        return np.asarray(value).astype(dtype)[()]
+
+
+def match_scalars(x: Any, y: Any) -> tuple[Any, Any]:
+    """Give a Python scalar the dtype (and weakness) of the operand beside it. A scalar that would lose its kind
+    (2.5 beside integers) is left alone, so that the op's own type rule reports it."""
+    if type(x) in _SCALARS:
+        if type(y) in _SCALARS:
+            return x, y
+        return _beside(x, y), y
+    if type(y) in _SCALARS:
+        return x, _beside(y, x)
+    return x, y
+
+
+def _beside(value: Any, other: Any) -> Any:
+    aval = typeof(other)
+    dtype = aval.dtype
+    kind = type(value)
+    if kind is float and dtype is dtypes.canonical_float():  # already of that dtype, and weakness gives way
+        return value
+    if dtypes.is_float(dtype):
+        if kind is complex:
+            return value
+    elif dtypes.is_integer(dtype):
+        if kind in (float, complex):
+            return value
+    elif not dtypes.is_complex(dtype):  # bool
+        return value if kind is not bool else np.bool_(value)
+    if aval.weak_type:
+        return complex(value) if dtypes.is_complex(dtype) else float(value) if dtypes.is_float(dtype) else int(value)
+    return scalar(value, dtype)
+
+
+def full_like(x: Any, value: Any) -> Any:
+    """An array of the shape and dtype of `x`, every element `value`."""
+    from .shape import broadcast_in_dim
+    aval = typeof(x)
+    fill = scalar(value, aval.dtype)
+    return fill if not aval.shape else broadcast_in_dim(fill, aval.shape, ())
+
+
+def zeros_like(x: Any) -> Any:
+    return full_like(x, 0)
+
+
+def one_like(x: Any) -> Any:
+    """The number one in the dtype of `x`; rank 0, so it broadcasts."""
+    return scalar(1, typeof(x).dtype)
+
+
+def check_axis(call: str, axis: Any, ndim: int) -> int:
+    """`axis` counted from the front; ShapeError when out of range."""
+    at = axis.__index__()
+    if not -ndim <= at < ndim:
+        raise ShapeError(f"{call}: axis {at} is out of range for an array with {ndim} axes; expected {-ndim} <= axis < {ndim}")
+    return at + ndim if at < 0 else at
+
+
+def check_axes(call: str, axes: Sequence[int] | int, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front, no repeats."""
+    if isinstance(axes, (int, np.integer)):
+        axes = (axes,)
+    found = tuple(check_axis(call, a, ndim) for a in axes)
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{call}: axes {tuple(axes)} name an axis twice")
+    return found

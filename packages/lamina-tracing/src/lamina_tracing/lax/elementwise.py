@@ -1,0 +1,515 @@
+"""Elementwise functions: operands of one dtype and one shape, any of which may be a number or rank 0.
+
+They bind and do nothing else; type rules and their errors stand in `lamina_ir.prims.elementwise`. A Python number
+takes the dtype of the operand beside it. Meanings: the StableHLO section or NumPy function named by each primitive.
+"""
+from __future__ import annotations
+
+import builtins
+import enum
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, trees
+from lamina_ir.errors import DTypeError
+from lamina_ir.prims import (
+    abs_p, acos_p, acosh_p, add_p, and_p, asin_p, asinh_p, atan_p, atan2_p, atanh_p, bessel_i1e_p,
+    bitcast_convert_type_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p,
+    convert_element_type_p, copy_p, cos_p, cosh_p, digamma_p, div_p, eq_p, erf_p, erf_inv_p, erfc_p, exp_p, exp2_p,
+    expm1_p, floor_p, ge_p, gt_p, imag_p, integer_pow_p, is_finite_p, le_p, lgamma_p, log_p, log1p_p, logistic_p,
+    lt_p, max_p, min_p, mul_p, ne_p, neg_p, nextafter_p, not_p, or_p, polygamma_p, population_count_p, pow_p,
+    real_p, rem_p, round_p, rsqrt_p, select_p, shift_left_p, shift_right_arithmetic_p, shift_right_logical_p,
+    sign_p, sin_p, sinh_p, sqrt_p, square_p, stop_gradient_p, sub_p, tan_p, tanh_p, xor_p, zeta_p,
+)
+
+from ..array import Array, ArrayLike
+from ._common import bind, match_scalars, typeof
+
+__all__ = [
+    "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i1e",
+    "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clamp",
+    "clz", "complex", "conj", "convert_element_type", "copy", "cos", "cosh", "digamma", "div", "eq", "erf",
+    "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow",
+    "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter",
+    "polygamma", "population_count", "pow", "real", "reciprocal", "rem", "round", "rsqrt", "select", "select_n",
+    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square",
+    "stop_gradient", "sub", "tan", "tanh", "zeta"]
+
+_SCALARS = frozenset((bool, int, float, builtins.complex))
+
+
+# --- one operand -------------------------------------------------------------------------------------------------
+
+
+def neg(x: ArrayLike) -> Array:
+    """-x, elementwise."""
+    return bind(neg_p, x)
+
+
+def sign(x: ArrayLike) -> Array:
+    """-1, 0 or 1 by the sign of x; x / |x| for complex x."""
+    return bind(sign_p, x)
+
+
+def floor(x: ArrayLike) -> Array:
+    """The largest integer not above x, as a float."""
+    return bind(floor_p, x)
+
+
+def ceil(x: ArrayLike) -> Array:
+    """The smallest integer not below x, as a float."""
+    return bind(ceil_p, x)
+
+
+def is_finite(x: ArrayLike) -> Array:
+    """Whether x is neither infinite nor NaN; bool."""
+    return bind(is_finite_p, x)
+
+
+def exp(x: ArrayLike) -> Array:
+    """e to the power x."""
+    return bind(exp_p, x)
+
+
+def exp2(x: ArrayLike) -> Array:
+    """2 to the power x."""
+    return bind(exp2_p, x)
+
+
+def expm1(x: ArrayLike) -> Array:
+    """exp(x) - 1, accurate near 0."""
+    return bind(expm1_p, x)
+
+
+def log(x: ArrayLike) -> Array:
+    """Natural logarithm."""
+    return bind(log_p, x)
+
+
+def log1p(x: ArrayLike) -> Array:
+    """log(1 + x), accurate near 0."""
+    return bind(log1p_p, x)
+
+
+def sin(x: ArrayLike) -> Array:
+    """Sine of x radians."""
+    return bind(sin_p, x)
+
+
+def cos(x: ArrayLike) -> Array:
+    """Cosine of x radians."""
+    return bind(cos_p, x)
+
+
+def tan(x: ArrayLike) -> Array:
+    """Tangent of x radians."""
+    return bind(tan_p, x)
+
+
+def asin(x: ArrayLike) -> Array:
+    """Arc sine, in radians."""
+    return bind(asin_p, x)
+
+
+def acos(x: ArrayLike) -> Array:
+    """Arc cosine, in radians."""
+    return bind(acos_p, x)
+
+
+def atan(x: ArrayLike) -> Array:
+    """Arc tangent, in radians."""
+    return bind(atan_p, x)
+
+
+def sinh(x: ArrayLike) -> Array:
+    """Hyperbolic sine."""
+    return bind(sinh_p, x)
+
+
+def cosh(x: ArrayLike) -> Array:
+    """Hyperbolic cosine."""
+    return bind(cosh_p, x)
+
+
+def tanh(x: ArrayLike) -> Array:
+    """Hyperbolic tangent."""
+    return bind(tanh_p, x)
+
+
+def asinh(x: ArrayLike) -> Array:
+    """Inverse hyperbolic sine."""
+    return bind(asinh_p, x)
+
+
+def acosh(x: ArrayLike) -> Array:
+    """Inverse hyperbolic cosine."""
+    return bind(acosh_p, x)
+
+
+def atanh(x: ArrayLike) -> Array:
+    """Inverse hyperbolic tangent."""
+    return bind(atanh_p, x)
+
+
+def sqrt(x: ArrayLike) -> Array:
+    """Square root."""
+    return bind(sqrt_p, x)
+
+
+def rsqrt(x: ArrayLike) -> Array:
+    """1 / sqrt(x)."""
+    return bind(rsqrt_p, x)
+
+
+def cbrt(x: ArrayLike) -> Array:
+    """Real cube root."""
+    return bind(cbrt_p, x)
+
+
+def logistic(x: ArrayLike) -> Array:
+    """1 / (1 + exp(-x))."""
+    return bind(logistic_p, x)
+
+
+def abs(x: ArrayLike) -> Array:
+    """Absolute value; real for complex x."""
+    return bind(abs_p, x)
+
+
+def real(x: ArrayLike) -> Array:
+    """Real part of a complex array."""
+    return bind(real_p, x)
+
+
+def imag(x: ArrayLike) -> Array:
+    """Imaginary part of a complex array."""
+    return bind(imag_p, x)
+
+
+def square(x: ArrayLike) -> Array:
+    """x * x."""
+    return bind(square_p, x)
+
+
+def erf(x: ArrayLike) -> Array:
+    """Error function."""
+    return bind(erf_p, x)
+
+
+def erfc(x: ArrayLike) -> Array:
+    """1 - erf(x), accurate for large x."""
+    return bind(erfc_p, x)
+
+
+def erf_inv(x: ArrayLike) -> Array:
+    """Inverse of erf on (-1, 1)."""
+    return bind(erf_inv_p, x)
+
+
+def lgamma(x: ArrayLike) -> Array:
+    """log |gamma(x)|."""
+    return bind(lgamma_p, x)
+
+
+def digamma(x: ArrayLike) -> Array:
+    """Derivative of log gamma."""
+    return bind(digamma_p, x)
+
+
+def bessel_i1e(x: ArrayLike) -> Array:
+    """exp(-|x|) I1(x), the scaled modified Bessel function of order 1."""
+    return bind(bessel_i1e_p, x)
+
+
+def bitwise_not(x: ArrayLike) -> Array:
+    """Every bit flipped; logical not for bool."""
+    return bind(not_p, x)
+
+
+def population_count(x: ArrayLike) -> Array:
+    """How many bits are one."""
+    return bind(population_count_p, x)
+
+
+def clz(x: ArrayLike) -> Array:
+    """How many leading bits are zero."""
+    return bind(clz_p, x)
+
+
+class RoundingMethod(enum.IntEnum):
+    """What `round` does with halves."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+def round(x: ArrayLike, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array:
+    """The nearest integer, as a float; halves go where `rounding_method` says."""
+    return bind(round_p, x, rounding_method=int(rounding_method))
+
+
+def conj(x: ArrayLike) -> Array:
+    """Complex conjugate; real numbers become complex ones."""
+    return bind(conj_p, x) if dtypes.is_complex(typeof(x).dtype) else complex(x, 0.0)
+
+
+def reciprocal(x: ArrayLike) -> Array:
+    """1 / x, for floats and complex numbers."""
+    return bind(integer_pow_p, x, y=-1)
+
+
+def integer_pow(x: ArrayLike, y: int) -> Array:
+    """x to the whole power `y`, known when the program is built; 1 for `y` 0.
+
+    Raises:
+      DTypeError: `y` is negative and `x` holds integers.
+    """
+    y = y.__index__()
+    if y < 0 and not dtypes.is_inexact(typeof(x).dtype):
+        raise DTypeError(f"integer_pow: a negative power needs floats or complex numbers; got {typeof(x).long()} to "
+                         f"the power {y}")
+    return bind(integer_pow_p, x, y=y)
+
+
+def copy(x: ArrayLike) -> Array:
+    """The same values in memory of their own."""
+    return bind(copy_p, x)
+
+
+def stop_gradient(x: Any) -> Any:
+    """`x` as a constant of differentiation: its derivative is zero. Works on every array of a pytree."""
+    return trees.tree_map(_stop, x)
+
+
+def _stop(x: Any) -> Any:
+    return bind(stop_gradient_p, x) if dtypes.is_inexact(typeof(x).dtype) else x
+
+
+def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
+    """`operand` with another dtype. Complex to real drops the imaginary part; float to integer truncates and
+    saturates; to bool asks whether it is nonzero. The result is never weakly typed."""
+    if new_dtype.__class__ is not np.dtype or new_dtype.itemsize >= 8:
+        new_dtype = dtypes.canonical(new_dtype)
+    aval = typeof(operand)
+    if aval.dtype == new_dtype and not aval.weak_type and isinstance(operand, Array):
+        return operand
+    return bind(convert_element_type_p, operand, new_dtype=new_dtype, weak_type=False)
+
+
+def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
+    """The bits of `operand` read as another dtype. Twice as wide: the last axis, of size 2, goes; half as wide: a last
+    axis of size 2 is added; and so on."""
+    return bind(bitcast_convert_type_p, operand, new_dtype=dtypes.canonical(new_dtype))
+
+
+# --- two operands ------------------------------------------------------------------------------------------------
+
+
+def add(x: ArrayLike, y: ArrayLike) -> Array:
+    """x + y; the logical or for bool."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(add_p, x, y)
+
+
+def sub(x: ArrayLike, y: ArrayLike) -> Array:
+    """x - y."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(sub_p, x, y)
+
+
+def mul(x: ArrayLike, y: ArrayLike) -> Array:
+    """x * y; the logical and for bool."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(mul_p, x, y)
+
+
+def div(x: ArrayLike, y: ArrayLike) -> Array:
+    """x / y; integers round towards zero."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(div_p, x, y)
+
+
+def rem(x: ArrayLike, y: ArrayLike) -> Array:
+    """Remainder of x / y, with the sign of x."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(rem_p, x, y)
+
+
+def max(x: ArrayLike, y: ArrayLike) -> Array:
+    """The larger of x and y; NaN if either is."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(max_p, x, y)
+
+
+def min(x: ArrayLike, y: ArrayLike) -> Array:
+    """The smaller of x and y; NaN if either is."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(min_p, x, y)
+
+
+def atan2(x: ArrayLike, y: ArrayLike) -> Array:
+    """Angle of the point (y, x) in radians: the arc tangent of x / y in the right quadrant."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(atan2_p, x, y)
+
+
+def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
+    """The float next to x in the direction of y."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(nextafter_p, x, y)
+
+
+def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
+    """Bitwise and."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(and_p, x, y)
+
+
+def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
+    """Bitwise or."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(or_p, x, y)
+
+
+def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
+    """Bitwise exclusive or."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(xor_p, x, y)
+
+
+def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
+    """The bits of x moved up by y; 0 when y is the width or more."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(shift_left_p, x, y)
+
+
+def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
+    """The bits of x moved down by y, zeros coming in."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(shift_right_logical_p, x, y)
+
+
+def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
+    """The bits of x moved down by y, the sign coming in."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(shift_right_arithmetic_p, x, y)
+
+
+def eq(x: ArrayLike, y: ArrayLike) -> Array:
+    """x == y; bool."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(eq_p, x, y)
+
+
+def ne(x: ArrayLike, y: ArrayLike) -> Array:
+    """x != y; bool."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(ne_p, x, y)
+
+
+def lt(x: ArrayLike, y: ArrayLike) -> Array:
+    """x < y; bool."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(lt_p, x, y)
+
+
+def le(x: ArrayLike, y: ArrayLike) -> Array:
+    """x <= y; bool."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(le_p, x, y)
+
+
+def gt(x: ArrayLike, y: ArrayLike) -> Array:
+    """x > y; bool."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(gt_p, x, y)
+
+
+def ge(x: ArrayLike, y: ArrayLike) -> Array:
+    """x >= y; bool."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(ge_p, x, y)
+
+
+def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
+    """The m-th derivative of digamma at x; m whole, given as a float."""
+    if type(m) in _SCALARS or type(x) in _SCALARS:
+        m, x = match_scalars(m, x)
+    return bind(polygamma_p, m, x)
+
+
+def zeta(x: ArrayLike, q: ArrayLike) -> Array:
+    """Hurwitz zeta: the sum over k >= 0 of (q + k)^-x."""
+    if type(x) in _SCALARS or type(q) in _SCALARS:
+        x, q = match_scalars(x, q)
+    return bind(zeta_p, x, q)
+
+
+def pow(x: ArrayLike, y: ArrayLike) -> Array:
+    """x to the power y. `y` has the dtype of `x`, or holds integers."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(pow_p, x, y)
+
+
+def complex(x: ArrayLike, y: ArrayLike) -> Array:
+    """x + i y, from float32 or float64 parts."""
+    if type(x) in _SCALARS or type(y) in _SCALARS:
+        x, y = match_scalars(x, y)
+    return bind(complex_p, x, y)
+
+
+# --- three operands, and arrays of one value ---------------------------------------------------------------------
+
+
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
+    """`on_true` where `pred` holds, else `on_false`. `pred` is bool, of rank 0 or of the shape of the others."""
+    if type(on_true) in _SCALARS or type(on_false) in _SCALARS:
+        on_true, on_false = match_scalars(on_true, on_false)
+    return bind(select_p, pred, on_true, on_false)
+
+
+def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
+    """`cases[which]`, elementwise. `which` is bool (two cases: false, true) or holds integers.
+
+    >>> select_n(np.array([True, False]), np.float32([1, 2]), np.float32([3, 4]))
+    Array([3., 2.], dtype=float32)
+    """
+    if not cases:
+        raise ValueError("select_n: expected at least one case; got none")
+    if typeof(which).dtype == dtypes.BOOL:
+        if len(cases) > 2:
+            raise ValueError(f"select_n: a bool `which` chooses between two cases; got {len(cases)}")
+        return select(which, cases[-1], cases[0])
+    chosen = cases[-1]
+    for k in range(len(cases) - 2, -1, -1):
+        chosen = select(lt(which, k + 1), cases[k], chosen)
+    return chosen
+
+
+def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
+    """`x` held between `min` and `max`, each of rank 0 or of the shape of `x`."""
+    if type(min) in _SCALARS or type(max) in _SCALARS:
+        min, max = match_scalars(min, x)[0], match_scalars(max, x)[0]
+    return bind(clamp_p, min, x, max)

@@ -1,0 +1,277 @@
+"""Combining elements along axes: reductions, positions of extremes, cumulations and scans."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims, trees
+from lamina_ir.avals import shaped
+from lamina_ir.errors import ShapeError
+from lamina_ir.prims.reductions import highest, lowest
+
+from ..array import Array
+from . import elementwise as ew
+from . import shape as sh
+from ._common import ArrayLike, bind, check_axes, check_axis, full_like, typeof
+
+__all__ = ["argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
+           "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor"]
+
+
+def _reduction(prim: Any, does: str, example: str, note: str) -> Callable[[ArrayLike, Sequence[int]], Any]:
+    name = prim.name
+
+    def reduction(operand: ArrayLike, axes: Sequence[int]) -> Array:
+        return bind(prim, operand, axes=check_axes(name, axes, len(typeof(operand).shape)))
+
+    reduction.__name__ = reduction.__qualname__ = name
+    reduction.__doc__ = f"""{does} over some axes; negative axes count from the end.
+
+    Args:
+      operand: array of any shape.
+      axes: the axes that go away.
+    Returns:
+      Array of the other axes, dtype of `operand`.
+
+    {note}
+
+    >>> {example}
+    """
+    return reduction
+
+
+_F = "np.array([2., 3.], np.float32)"
+_B = "np.array([True, False])"
+reduce_sum = _reduction(prims.reduce_sum_p, "Sum", f"reduce_sum({_F}, (0,))\n    Array(5., dtype=float32)",
+                        "Derivative: linear; the transpose repeats.")
+reduce_prod = _reduction(prims.reduce_prod_p, "Product", f"reduce_prod({_F}, (0,))\n    Array(6., dtype=float32)",
+                         "Derivative: exact at zeros too.")
+reduce_max = _reduction(prims.reduce_max_p, "Maximum", f"reduce_max({_F}, (0,))\n    Array(3., dtype=float32)",
+                        "NaN wins. Derivative: equal maxima share equally.")
+reduce_min = _reduction(prims.reduce_min_p, "Minimum", f"reduce_min({_F}, (0,))\n    Array(2., dtype=float32)",
+                        "NaN wins. Derivative: equal minima share equally.")
+reduce_and = _reduction(
+    prims.reduce_and_p, "Bitwise and", f"reduce_and({_B}, (0,))\n    Array(False, dtype=bool)",
+    "For boolean and integer arrays.")
+reduce_or = _reduction(
+    prims.reduce_or_p, "Bitwise or", f"reduce_or({_B}, (0,))\n    Array(True, dtype=bool)",
+    "For boolean and integer arrays.")
+reduce_xor = _reduction(
+    prims.reduce_xor_p, "Bitwise exclusive or", f"reduce_xor({_B}, (0,))\n    Array(True, dtype=bool)",
+    "For boolean and integer arrays.")
+
+
+# --- positions of extremes ----------------------------------------------------------------------------------------
+def _arg(prim: Any, operand: ArrayLike, axis: int, index_dtype: Any) -> Any:
+    return bind(prim, operand, axes=(check_axis(prim.name, axis, len(typeof(operand).shape)),),
+                index_dtype=dtypes.canonical(index_dtype))
+
+
+def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
+    """Position of the maximum along one axis: the lowest among equals, the first NaN where there is one.
+
+    >>> argmax(np.array([1., 3., 3.], np.float32), 0, "int32")
+    Array(1, dtype=int32)
+    """
+    return _arg(prims.argmax_p, operand, axis, index_dtype)
+
+
+def argmin(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
+    """Position of the minimum along one axis: the lowest among equals, the first NaN where there is one.
+
+    >>> argmin(np.array([1., 3., 1.], np.float32), 0, "int32")
+    Array(0, dtype=int32)
+    """
+    return _arg(prims.argmin_p, operand, axis, index_dtype)
+
+
+# --- cumulations --------------------------------------------------------------------------------------------------
+def _cumulate(prim: Any, operand: ArrayLike, axis: int, reverse: bool) -> Any:
+    return bind(prim, operand, axis=check_axis(prim.name, axis, len(typeof(operand).shape)), reverse=bool(reverse))
+
+
+def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running sum along one axis, from its last element when `reverse`.
+
+    Derivative: linear; the transpose is the same sum from the other end.
+
+    >>> cumsum(np.array([1., 2., 3.], np.float32))
+    Array([1., 3., 6.], dtype=float32)
+    """
+    return _cumulate(prims.cumsum_p, operand, axis, reverse)
+
+
+def cumprod(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running product along one axis, from its last element when `reverse`.
+
+    >>> cumprod(np.array([1., 2., 3.], np.float32), reverse=True)
+    Array([6., 6., 3.], dtype=float32)
+    """
+    return _cumulate(prims.cumprod_p, operand, axis, reverse)
+
+
+def cummax(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running maximum along one axis, from its last element when `reverse`; NaN stays.
+
+    >>> cummax(np.array([1., 3., 2.], np.float32))
+    Array([1., 3., 3.], dtype=float32)
+    """
+    return _cumulate(prims.cummax_p, operand, axis, reverse)
+
+
+def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running minimum along one axis, from its last element when `reverse`; NaN stays.
+
+    >>> cummin(np.array([2., 3., 1.], np.float32))
+    Array([2., 2., 1.], dtype=float32)
+    """
+    return _cumulate(prims.cummin_p, operand, axis, reverse)
+
+
+def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running `log(sum(exp(x)))` along one axis, without overflow.
+
+    >>> cumlogsumexp(np.zeros(2, np.float32))
+    Array([0.       , 0.6931472], dtype=float32)
+    """
+    return associative_scan(_logaddexp, operand, reverse=reverse,
+                            axis=check_axis("cumlogsumexp", axis, len(typeof(operand).shape)))
+
+
+def _logaddexp(x: Any, y: Any) -> Any:
+    top = ew.max(x, y)
+    gap = ew.sub(x, y)  # NaN only for a NaN, or for two equal infinities
+    same = ew.eq(x, y)
+    gap = ew.select(same, full_like(gap, 0), gap)
+    return ew.add(top, ew.log1p(ew.exp(ew.neg(ew.abs(gap)))))
+
+
+# --- scans by any associative function ----------------------------------------------------------------------------
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """Running combination along one axis by an associative function, in a logarithmic number of steps.
+
+    Args:
+      fn: `fn(a, b)` combines two trees like `elems`, elementwise along `axis`; associative.
+      elems: tree of arrays with one length along `axis`.
+      reverse: whether to start from the last element.
+      axis: the axis.
+    Returns:
+      Tree like `elems`: at place `i` the combination of places `0 ... i`.
+
+    Source: Blelloch, "Prefix sums and their applications" (1990).
+
+    >>> associative_scan(lambda a, b: a * b, np.array([1., 2., 3.], np.float32))
+    Array([1., 2., 6.], dtype=float32)
+    """
+    leaves, treedef = trees.tree_flatten(elems)
+    if not leaves:
+        return elems
+    axis = check_axis("associative_scan", axis, len(typeof(leaves[0]).shape))
+    lengths = {typeof(x).shape[axis] for x in leaves}
+    if len(lengths) != 1:
+        raise ShapeError(f"associative_scan: arrays must have one length along axis {axis}; got "
+                         f"{', '.join(typeof(x).long() for x in leaves)}")
+
+    def combine(a: list[Any], b: list[Any]) -> list[Any]:
+        return trees.tree_leaves(fn(trees.tree_unflatten(treedef, a), trees.tree_unflatten(treedef, b)))
+
+    if reverse:
+        leaves = [sh.rev(x, (axis,)) for x in leaves]
+        out = _scan(combine, leaves, lengths.pop(), axis)
+        return trees.tree_unflatten(treedef, [sh.rev(x, (axis,)) for x in out])
+    return trees.tree_unflatten(treedef, _scan(combine, leaves, lengths.pop(), axis))
+
+
+def _scan(combine: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], n: int, axis: int) -> list[Array]:
+    """Pairs first, their scan by the same road, then the places between."""
+    if n < 2:
+        return xs
+    cut = sh.slice_in_dim
+    pairs = combine([cut(x, 0, n - n % 2, 2, axis) for x in xs], [cut(x, 1, n, 2, axis) for x in xs])
+    odd = _scan(combine, pairs, n // 2, axis)
+    even = [cut(x, 0, 1, 1, axis) for x in xs]
+    if n > 2:
+        before = odd if n % 2 else [cut(x, 0, n // 2 - 1, 1, axis) for x in odd]
+        rest = combine(before, [cut(x, 2, n, 2, axis) for x in xs])
+        even = [sh.concatenate([e, r], axis) for e, r in zip(even, rest, strict=True)]
+    return [_interleave(e, o, n, axis) for e, o in zip(even, odd, strict=True)]
+
+
+def _interleave(even: Any, odd: Any, n: int, axis: int) -> Any:
+    half = n // 2
+    head = sh.slice_in_dim(even, 0, half, 1, axis) if n % 2 else even
+    both = sh.concatenate([sh.expand_dims(head, (axis + 1,)), sh.expand_dims(odd, (axis + 1,))], axis + 1)
+    shape = typeof(odd).shape
+    out = sh.reshape(both, (*shape[:axis], 2 * half, *shape[axis + 1:]))
+    return sh.concatenate([out, sh.slice_in_dim(even, half, half + 1, 1, axis)], axis) if n % 2 else out
+
+
+# --- reduction by any function ------------------------------------------------------------------------------------
+_MONOIDS = {prims.add_p: (reduce_sum, lambda d: 0), prims.mul_p: (reduce_prod, lambda d: 1),
+            prims.max_p: (reduce_max, lowest), prims.min_p: (reduce_min, highest),
+            prims.and_p: (reduce_and, lambda d: -1 if dtypes.is_integer(d) else True),
+            prims.or_p: (reduce_or, lambda d: 0), prims.xor_p: (reduce_xor, lambda d: 0)}
+
+
+def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int]) -> Any:
+    """Combine elements over some axes by an associative function of scalars.
+
+    Sums, products, extremes and bitwise combinations are recognised and recorded as the op of that name.
+
+    Args:
+      operands: array or tree of arrays of one shape.
+      init_values: tree like `operands` of scalars, an identity of `computation`.
+      computation: `computation(a, b)` combines two trees of scalars.
+      dimensions: the axes that go away.
+    Returns:
+      Tree like `operands` of arrays without these axes.
+
+    >>> reduce(np.array([1., 5.], np.float32), 0., lambda a, b: a + b, (0,))
+    Array(6., dtype=float32)
+    """
+    from ..stage import stage
+    xs, treedef = trees.tree_flatten(operands)
+    inits, init_def = trees.tree_flatten(init_values)
+    if treedef != init_def or not xs:
+        raise ShapeError(f"reduce: init_values must be a tree of scalars like operands; got {init_def} for {treedef}")
+    axes = check_axes("reduce", dimensions, len(typeof(xs[0]).shape))
+    inits = [_beside(i, x) for i, x in zip(inits, xs, strict=True)]
+    scalars = [shaped((), typeof(x).dtype) for x in xs]
+
+    def flat(*args: Any) -> list[Any]:
+        a, b = trees.tree_unflatten(treedef, args[:len(xs)]), trees.tree_unflatten(treedef, args[len(xs):])
+        return trees.tree_leaves(computation(a, b))
+
+    program, captured = stage(flat, scalars * 2)
+    if captured:
+        raise ShapeError("reduce: the computation must use its two arguments alone; it uses a traced value from "
+                         f"outside, {typeof(captured[0]).long()}. Pass it as one more operand")
+    monoid = _monoid(program) if len(xs) == 1 else None
+    if monoid is not None:
+        return trees.tree_unflatten(treedef, [_by_monoid(monoid, xs[0], inits[0], axes)])
+    return trees.tree_unflatten(treedef, list(bind(prims.reduce_p, *xs, *inits, computation=program, dimensions=axes)))
+
+
+def _beside(init: Any, x: Any) -> Any:
+    dtype = typeof(x).dtype
+    return init if typeof(init).dtype == dtype else ew.convert_element_type(init, dtype)
+
+
+def _monoid(program: Any) -> Any:
+    """The op of a program that is one binary op of its two arguments, in either order."""
+    body = program.jaxpr
+    if len(body.eqns) == 1 and not body.constvars and body.outvars == list(body.eqns[0].outvars) \
+            and body.eqns[0].primitive in _MONOIDS and set(body.eqns[0].invars) == set(body.invars):
+        return body.eqns[0].primitive
+    return None
+
+
+def _by_monoid(op: Any, x: Any, init: Any, axes: tuple[int, ...]) -> Any:
+    reduction, identity = _MONOIDS[op]
+    out = reduction(x, axes)
+    if isinstance(init, (bool, int, float, complex, np.ndarray, np.generic)):
+        d = typeof(x).dtype
+        if np.asarray(init) == np.asarray(identity(d)).astype(d):
+            return out
+    return bind(op, out, init)

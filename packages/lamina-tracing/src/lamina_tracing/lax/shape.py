@@ -1,0 +1,373 @@
+"""Functions that make, move or repeat elements. Shapes and axes may be any sequence of integers.
+
+What changes nothing is not recorded: a reshape to the same shape returns its operand.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index as _int
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import ShapeError
+
+from ..array import Array
+from . import elementwise
+from ._common import _SCALARS, ArrayLike, bind, check_axes, check_axis, match_scalars, typeof
+
+__all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota", "collapse",
+           "concatenate", "expand_dims", "full", "full_like", "index_in_dim", "iota", "pad", "reshape", "rev", "slice",
+           "slice_in_dim", "split", "squeeze", "transpose", "zeros_like_array"]
+
+_broadcast_in_dim_p, _reshape_p, _transpose_p = prims.broadcast_in_dim_p, prims.reshape_p, prims.transpose_p
+
+
+def _ints(sizes: Any) -> tuple[int, ...]:
+    """A tuple of ints from any sequence of integers, or from one integer."""
+    try:
+        return tuple([_int(d) for d in sizes])
+    except TypeError:
+        if not hasattr(sizes, "__iter__") or getattr(sizes, "ndim", 1) == 0:
+            return (_int(sizes),)
+        raise
+
+
+# --- repeating ----------------------------------------------------------------------------------------------------
+def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Array:
+    """Repeat an array along new axes and along axes of length 1.
+
+    Args:
+      operand: array of any shape.
+      shape: the result's shape.
+      broadcast_dimensions: for each operand axis, the result axis it becomes; increasing.
+    Returns:
+      Array of `shape`, dtype of `operand`.
+    Raises:
+      ShapeError: an operand axis has neither length 1 nor that of its result axis.
+
+    Derivative: linear; the transpose sums over the repeated axes.
+
+    >>> broadcast_in_dim(np.array([1., 2.], np.float32), (2, 2), (0,))
+    Array([[1., 1.],
+           [2., 2.]], dtype=float32)
+    """
+    shape = _ints(shape)
+    dims = _ints(broadcast_dimensions)
+    if type(operand) not in _SCALARS and typeof(operand).shape == shape and dims == tuple(range(len(shape))):
+        return operand
+    return bind(_broadcast_in_dim_p, operand, shape=shape, broadcast_dimensions=dims)
+
+
+def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
+    """Repeat an array along new leading axes of the given sizes.
+
+    >>> broadcast(np.array([1., 2.], np.float32), (2,)).shape
+    (2, 2)
+    """
+    sizes = _ints(sizes)
+    if not sizes:
+        return operand
+    shape = typeof(operand).shape
+    dims = tuple(range(len(sizes), len(sizes) + len(shape)))
+    return bind(_broadcast_in_dim_p, operand, shape=sizes + shape, broadcast_dimensions=dims)
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape NumPy broadcasting gives arrays of these shapes.
+
+    >>> broadcast_shapes((3, 1), (2, 1, 4))
+    (2, 3, 4)
+    """
+    if len(shapes) == 1 or (len(shapes) == 2 and shapes[0] == shapes[1]):
+        return tuple(shapes[0])
+    ndim = max(map(len, shapes), default=0)
+    out = [1] * ndim
+    for shape in shapes:
+        for at, n in enumerate(shape, ndim - len(shape)):
+            if n != 1:
+                if out[at] not in (1, n):
+                    raise ShapeError(f"broadcast_shapes: shapes {', '.join(map(str, shapes))} do not broadcast: axis "
+                                     f"{at - ndim} has lengths {out[at]} and {n}; expected equal lengths or 1")
+                out[at] = n
+    return tuple(out)
+
+
+def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
+    """`x` with leading axes of length 1 added until it has `rank` axes.
+
+    >>> broadcast_to_rank(np.ones(3, np.float32), 2).shape
+    (1, 3)
+    """
+    missing = rank - len(typeof(x).shape)
+    if missing < 0:
+        raise ShapeError(f"broadcast_to_rank: expected an array with at most {rank} axes; got {typeof(x).long()}")
+    return x if not missing else expand_dims(x, range(missing))
+
+
+# --- reshaping ----------------------------------------------------------------------------------------------------
+def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Array:
+    """The elements in row-major order, in another shape.
+
+    Args:
+      operand: array of any shape.
+      new_sizes: the result's shape; as many elements as `operand` has.
+      dimensions: axes of `operand` in the order in which they are read; None for the order they have.
+    Returns:
+      Array of shape `new_sizes`, dtype of `operand`.
+
+    Derivative: linear; the transpose reshapes back.
+
+    >>> reshape(np.arange(6, dtype=np.int32), (2, 3))
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
+    """
+    new_sizes = _ints(new_sizes)
+    shape = typeof(operand).shape
+    if dimensions is not None:
+        dimensions = _ints(dimensions)
+        if dimensions == tuple(range(len(shape))):
+            dimensions = None
+    if dimensions is None and shape == new_sizes and type(operand) not in _SCALARS:
+        return operand
+    return bind(_reshape_p, operand, new_sizes=new_sizes, dimensions=dimensions)
+
+
+def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
+    """Join axes `start_dimension` up to, not including, `stop_dimension` into one.
+
+    >>> collapse(np.ones((2, 3, 4), np.float32), 1).shape
+    (2, 12)
+    """
+    shape = typeof(operand).shape
+    lo = check_axis("collapse", start_dimension, len(shape))
+    hi = len(shape) if stop_dimension is None else _int(stop_dimension) % (len(shape) + 1)
+    if hi < lo:
+        raise ShapeError(f"collapse: stop_dimension must not be before start_dimension; got {start_dimension} and "
+                         f"{stop_dimension} for {typeof(operand).long()}")
+    length = 1
+    for n in shape[lo:hi]:
+        length *= n
+    return reshape(operand, (*shape[:lo], length, *shape[hi:]))
+
+
+def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
+    """Axes in another order: result axis `i` is operand axis `permutation[i]`.
+
+    Derivative: linear; the transpose is the inverse permutation.
+
+    >>> transpose(np.ones((2, 3), np.float32), (1, 0)).shape
+    (3, 2)
+    """
+    permutation = _ints(permutation)
+    if permutation == tuple(range(len(permutation))) and type(operand) not in _SCALARS \
+            and len(typeof(operand).shape) == len(permutation):
+        return operand
+    return bind(_transpose_p, operand, permutation=permutation)
+
+
+def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """Drop axes of length 1; negative axes count from the end.
+
+    >>> squeeze(np.ones((1, 3, 1), np.float32), (0, -1)).shape
+    (3,)
+    """
+    axes = tuple(sorted(check_axes("squeeze", dimensions, len(typeof(array).shape))))
+    return array if not axes else bind(prims.squeeze_p, array, dimensions=axes)
+
+
+def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """Add axes of length 1 at these places of the result; negative places count from the end.
+
+    >>> expand_dims(np.ones(3, np.float32), (0, -1)).shape
+    (1, 3, 1)
+    """
+    axes = _ints(dimensions)
+    axes = tuple(sorted(check_axes("expand_dims", axes, len(typeof(array).shape) + len(axes))))
+    return array if not axes else bind(prims.expand_dims_p, array, dimensions=axes)
+
+
+# --- joining, padding, cutting ------------------------------------------------------------------------------------
+def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
+    """Arrays one after the other along an axis; they agree in dtype and in all other axes.
+
+    Derivative: linear; the transpose cuts the cotangent into the operands' pieces.
+
+    >>> concatenate([np.zeros(2, np.float32), np.ones(1, np.float32)], 0)
+    Array([0., 0., 1.], dtype=float32)
+    """
+    operands = list(operands)
+    if not operands:
+        raise ShapeError("concatenate: expected at least one operand; got an empty sequence")
+    axis = check_axis("concatenate", dimension, len(typeof(operands[0]).shape))
+    if len(operands) == 1 and type(operands[0]) not in _SCALARS:
+        return operands[0]
+    return bind(prims.concatenate_p, *operands, dimension=axis)
+
+
+def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:
+    """Cut an array along an axis into pieces of these lengths, which add up to the axis's length.
+
+    >>> [piece.shape for piece in split(np.ones(5, np.float32), (2, 3))]
+    [(2,), (3,)]
+    """
+    shape, sizes = typeof(operand).shape, _ints(sizes)
+    axis = check_axis("split", axis, len(shape))
+    if sum(sizes) != shape[axis]:
+        raise ShapeError(f"split: sizes must add up to the axis length; got sizes {sizes} for axis {axis} of "
+                         f"{typeof(operand).long()}")
+    pieces, start = [], 0
+    for n in sizes:
+        pieces.append(slice_in_dim(operand, start, start + n, axis=axis))
+        start += n
+    return pieces
+
+
+def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
+    """Add copies of a value before, after and between the elements of each axis.
+
+    Args:
+      operand: array of any shape.
+      padding_value: scalar of the operand's dtype.
+      padding_config: `(low, high, interior)` counts per axis; negative low or high cut elements off.
+
+    Derivative: linear in both operands.
+
+    >>> pad(np.array([1., 2.], np.float32), 0., [(1, 0, 1)])
+    Array([0., 1., 0., 2.], dtype=float32)
+    """
+    operand, padding_value = match_scalars(operand, padding_value)
+    config = tuple([_ints(c) for c in padding_config])
+    for c in config:
+        if len(c) != 3:
+            raise ShapeError(f"pad: each axis needs (low, high, interior); got {c} in {config}")
+    return bind(prims.pad_p, operand, padding_value, padding_config=config)
+
+
+def slice(operand: ArrayLike, start_indices: Sequence[int], limit_indices: Sequence[int],
+          strides: Sequence[int] | None = None) -> Array:
+    """The elements from `start_indices` up to, not including, `limit_indices`, each `strides` apart.
+
+    >>> slice(np.arange(6, dtype=np.int32), (1,), (6,), (2,))
+    Array([1, 3, 5], dtype=int32)
+    """
+    if strides is not None:
+        strides = _ints(strides)
+        if all(s == 1 for s in strides):
+            strides = None
+    return bind(prims.slice_p, operand, start_indices=_ints(start_indices), limit_indices=_ints(limit_indices),
+                strides=strides)
+
+
+def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1,
+                 axis: int = 0) -> Array:
+    """`operand[start_index:limit_index:stride]` along one axis; negative indices count from the end.
+
+    >>> slice_in_dim(np.arange(6, dtype=np.int32), 1, -1)
+    Array([1, 2, 3, 4], dtype=int32)
+    """
+    shape = typeof(operand).shape
+    axis = check_axis("slice_in_dim", axis, len(shape))
+    n = shape[axis]
+    lo = 0 if start_index is None else _int(start_index)
+    hi = n if limit_index is None else _int(limit_index)
+    lo, hi = lo + n if lo < 0 else lo, hi + n if hi < 0 else hi
+    starts, limits = [0] * len(shape), list(shape)
+    starts[axis], limits[axis] = lo, hi
+    strides = None
+    if stride != 1:
+        strides = [1] * len(shape)
+        strides[axis] = _int(stride)
+        strides = tuple(strides)
+    return bind(prims.slice_p, operand, start_indices=tuple(starts), limit_indices=tuple(limits), strides=strides)
+
+
+def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
+    """The slice of length 1 at `index`; without its axis when not `keepdims`.
+
+    >>> index_in_dim(np.arange(6, dtype=np.int32), -1, keepdims=False)
+    Array(5, dtype=int32)
+    """
+    shape = typeof(operand).shape
+    axis = check_axis("index_in_dim", axis, len(shape))
+    at = _int(index)
+    if not -shape[axis] <= at < shape[axis]:
+        raise ShapeError(f"index_in_dim: index {at} is out of range for axis {axis} of {typeof(operand).long()}")
+    at = at + shape[axis] if at < 0 else at
+    piece = slice_in_dim(operand, at, at + 1, axis=axis)
+    return piece if keepdims else squeeze(piece, (axis,))
+
+
+def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """Elements in opposite order along these axes.
+
+    >>> rev(np.arange(3, dtype=np.int32), (0,))
+    Array([2, 1, 0], dtype=int32)
+    """
+    axes = check_axes("rev", dimensions, len(typeof(operand).shape))
+    return operand if not axes else bind(prims.rev_p, operand, dimensions=axes)
+
+
+# --- new arrays ---------------------------------------------------------------------------------------------------
+def iota(dtype: Any, size: int) -> Array:
+    """`0, 1, ..., size - 1` in the given dtype.
+
+    >>> iota("int32", 3)
+    Array([0, 1, 2], dtype=int32)
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
+    """The index along one axis, as an array of the whole shape.
+
+    >>> broadcasted_iota("int32", (2, 2), 0)
+    Array([[0, 0],
+           [1, 1]], dtype=int32)
+    """
+    shape = _ints(shape)
+    return bind(prims.iota_p, dtype=dtypes.canonical(dtype), shape=shape,
+                dimension=check_axis("iota", dimension, len(shape)))
+
+
+def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None) -> Array:
+    """An array with every element `fill_value`.
+
+    Args:
+      shape: the result's shape.
+      fill_value: scalar.
+      dtype: the result's dtype; None for that of `fill_value` (weak, when it is a Python number).
+
+    >>> full((2,), 7, "float32")
+    Array([7., 7.], dtype=float32)
+    """
+    shape = _ints(shape)
+    aval = typeof(fill_value)
+    if aval.shape:
+        raise ShapeError(f"full: fill_value must be a scalar; got {aval.long()}")
+    if dtype is not None:
+        dtype = dtypes.canonical(dtype)
+        if type(fill_value) in _SCALARS:
+            fill_value = np.asarray(fill_value).astype(dtype)[()]
+        elif aval.dtype != dtype or aval.weak_type:
+            fill_value = elementwise.convert_element_type(fill_value, dtype)
+    return bind(_broadcast_in_dim_p, fill_value, shape=shape, broadcast_dimensions=())
+
+
+def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Sequence[int] | None = None) -> Array:
+    """An array of the shape and dtype of `x` (unless given) with every element `fill_value`.
+
+    >>> full_like(np.ones(2, np.float32), 3)
+    Array([3., 3.], dtype=float32)
+    """
+    aval = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
+    return full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
+
+
+def zeros_like_array(x: ArrayLike) -> Array:
+    """Zeros in the shape and dtype of `x`.
+
+    >>> zeros_like_array(np.ones(2, np.float32))
+    Array([0., 0.], dtype=float32)
+    """
+    return full_like(x, 0)

@@ -1,0 +1,141 @@
+"""The four doors through which control comes back up. Each has a default that works alone; a higher floor fills it.
+
+    slot        default                                      filled by
+    evaluator   NumPy meaning of each op                     lamina_runtime: XLA
+    dispatcher  Python cache + evaluator, for jit and pmap   lamina_runtime: jaxlib's C++ call path
+    basis_map   loop over basis vectors and stack            lamina_batching: vmap
+    operators   lax arithmetic with NumPy promotion          lamina_numpy: the full NumPy set
+
+`on_staging` is the small fifth: hooks told when this thread starts and stops staging (or binding axis names), for
+caches outside Python.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from lamina_ir import evaluator as _numpy_evaluator
+from lamina_ir.avals import ShapedArray, aval_of
+from lamina_ir.primitive import Primitive
+from lamina_ir.program import ClosedJaxpr
+
+from . import trace
+from .array import HostArray
+from .trace import on_staging
+
+__all__ = ["Dispatcher", "Evaluator", "Operators", "basis_map", "dispatcher", "evaluator", "on_staging", "operators",
+           "set_basis_map", "set_dispatcher", "set_evaluator"]
+
+
+class Evaluator(Protocol):
+    """Runs ops and programs on concrete values."""
+
+    def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """The op's result on concrete arguments; a tuple when `prim.multiple`."""
+
+    def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+        """The program's results on concrete arguments."""
+
+    def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
+        """A concrete array of type `aval` from host memory. Copies: the caller may change `value` afterwards."""
+
+
+class NumPyEvaluator:
+    """The default evaluator: the NumPy meanings of `lamina_ir`."""
+
+    def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        avals = [aval_of(a) for a in args]
+        out = prim.infer(*avals, **params)
+        values = _numpy_evaluator.evaluate_primitive(prim, args, params)
+        if prim.multiple:
+            return tuple(HostArray.of(v, a) for v, a in zip(values, out))
+        return HostArray.of(values, out)
+
+    def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+        values = _numpy_evaluator.evaluate(closed, *args)
+        return [HostArray.of(v, a) for v, a in zip(values, closed.out_avals)]
+
+    def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
+        return HostArray.of(np.array(value, aval.dtype), aval)
+
+
+evaluator: Evaluator = NumPyEvaluator()
+
+
+def set_evaluator(new: Evaluator) -> None:
+    """Evaluate ops with `new` from now on."""
+    global evaluator
+    evaluator = new
+    trace.EVALUATION.process = new.primitive  # type: ignore[method-assign]
+
+
+set_evaluator(evaluator)
+
+
+class Dispatcher(Protocol):
+    """Turns a staged callable into a fast repeated call."""
+
+    def jit(self, spec: Any) -> Callable[..., Any]:
+        """A callable for a `lamina_tracing.extend.JitSpec`."""
+
+    def pmap(self, spec: Any) -> Callable[..., Any]:
+        """A callable for a `lamina_parallel.extend.PmapSpec`."""
+
+
+dispatcher: Dispatcher  # the default is set by api.py, which defines it
+dispatcher_version = 0  # grows with each change, so that callables made earlier notice
+
+
+def set_dispatcher(new: Dispatcher) -> None:
+    """Make repeated calls through `new` from now on; callables made before follow at their next call."""
+    global dispatcher, dispatcher_version
+    dispatcher = new
+    dispatcher_version += 1
+
+
+
+
+basis_map: Callable[..., Any] | None = None
+
+
+def set_basis_map(new: Callable[..., Any]) -> None:
+    """Push all basis vectors at once: `new(push, basis)` with `basis` a tree of arrays stacked on axis 0."""
+    global basis_map
+    basis_map = new
+
+
+class Operators:
+    """Methods, operators and properties of arrays and tracers.
+
+    `install(tracer_table, array_table)` takes name -> function or property. Tracers get the first table; every
+    concrete array class, now or later, the second, whose functions may be the faster dispatched ones.
+    """
+
+    def __init__(self) -> None:
+        self.tracer_table: dict[str, Any] = {}
+        self.array_table: dict[str, Any] = {}
+        self._classes: list[type] = []
+
+    def install(self, tracer_table: dict[str, Any], array_table: dict[str, Any]) -> None:
+        self.tracer_table.update(tracer_table)
+        self.array_table.update(array_table)
+        for name, value in tracer_table.items():
+            setattr(trace.Tracer, name, value)
+        for kind in self._classes:
+            self._dress(kind, array_table)
+
+    def register_array_class(self, kind: type) -> None:
+        """Give a class of concrete arrays the array table, and every later change of it."""
+        if kind not in self._classes:
+            self._classes.append(kind)
+            self._dress(kind, self.array_table)
+
+    @staticmethod
+    def _dress(kind: type, table: dict[str, Any]) -> None:
+        for name, value in table.items():
+            setattr(kind, name, value)
+
+
+operators = Operators()
+operators.register_array_class(HostArray)

@@ -1,0 +1,242 @@
+"""`bind`, `Trace`, `Tracer`: how an operation finds the transformation that handles it.
+
+Each running transformation is a `Trace` with a level, its depth in the dynamic nest. `bind` hands an op to the deepest
+trace among its arguments and the current staging trace; that trace applies its row, which binds again one level
+further out, until the evaluator is left. Per thread, `now` holds the current staging trace, the depth and the bound
+axis names; nothing else is global.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from lamina_ir import avals, errors
+from lamina_ir.avals import ShapedArray
+from lamina_ir.primitive import Primitive
+from lamina_ir.program import axis_names_of
+
+__all__ = ["AxisFrame", "EVALUATION", "Trace", "Tracer", "axis_frame", "bind", "bound_axes", "deeper",
+           "now", "on_staging", "tell_staging", "typeof"]
+
+
+class Trace:
+    """One running transformation.
+
+    A subclass defines `process(prim, args, params)`, which returns the result (a tuple when `prim.multiple`), and
+    whatever tracers it makes. `level` is larger than the level of every trace it runs inside of.
+    """
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+        self.process: Callable[[Primitive, tuple[Any, ...], dict[str, Any]], Any]
+
+    def end(self) -> None:
+        """The function being transformed has returned: a tracer that is still used has leaked."""
+        self.process = self._refuse
+
+    @property
+    def alive(self) -> bool:
+        return getattr(self.process, "__func__", None) is not Trace._refuse
+
+    def _refuse(self, prim: Primitive, args: Any, params: Any) -> Any:
+        leaked = next((a for a in args if isinstance(a, Tracer) and a._trace is self), None)
+        raise leak_error(leaked, f"`{prim.name}`")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(level={self.level})"
+
+
+def leak_error(tracer: Any, use: str) -> errors.LeakedTracerError:
+    kind = tracer.aval.long() if tracer is not None else "value"
+    return errors.LeakedTracerError(
+        f"{use} was given a traced {kind} whose trace has ended: it was kept in a global, an attribute or a closure of "
+        "the transformed function. Return such values from the function instead.")
+
+
+class _Evaluation(Trace):
+    """The end of every walk: run the op on concrete values. `slots.set_evaluator` sets its `process`."""
+
+    def end(self) -> None:
+        raise RuntimeError("the evaluation trace does not end")
+
+
+EVALUATION = _Evaluation(0)
+
+
+class AxisFrame(NamedTuple):
+    """A mapped axis in scope: its name and size, and the trace that maps it (None under `pmap` staging)."""
+
+    name: Hashable
+    size: int
+    trace: Trace | None = None
+
+
+class _Now(threading.local):
+    trace: Trace = EVALUATION
+    depth: int = 0
+    axes: tuple[AxisFrame, ...] = ()
+    scope: str = ""
+
+
+now = _Now()
+
+
+def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
+    """Apply an op: to values, or, where an argument is traced, in the deepest transformation among them."""
+    trace = now.trace
+    level = trace.level
+    for a in args:
+        if isinstance(a, Tracer):
+            t = a._trace
+            if t.level > level:
+                trace = t
+                level = t.level
+    if prim.named:  # a collective, or a call with collectives inside: the traces that map its axes count as arguments
+        for name in axis_names_of(prim, params):
+            mapper = axis_frame(name).trace
+            if mapper is not None and mapper.level > trace.level:
+                trace = mapper
+    return trace.process(prim, args, params)
+
+
+def axis_frame(name: Hashable) -> AxisFrame:
+    """The innermost axis of this name. UnboundAxisError when there is none."""
+    for frame in reversed(now.axes):
+        if frame.name == name:
+            return frame
+    bound = ", ".join(repr(f.name) for f in now.axes) or "none"
+    raise errors.UnboundAxisError(f"axis name {name!r} is not bound; bound here: {bound}. Give it to vmap, pmap or xmap as "
+                                  "axis_name, or to make_jaxpr in axis_env")
+
+
+on_staging: list[Callable[[bool], None]] = []
+
+
+def tell_staging() -> None:
+    """Tell the hooks whether this thread stages now (or has mapped axes in scope, which programs depend on as well)."""
+    state = now.trace is not EVALUATION or bool(now.axes)
+    for hook in on_staging:
+        hook(state)
+
+
+@contextmanager
+def bound_axes(*frames: AxisFrame) -> Iterator[None]:
+    """Bring mapped axes into scope."""
+    old = now.axes
+    now.axes = old + frames
+    tell_staging()
+    try:
+        yield
+    finally:
+        now.axes = old
+        tell_staging()
+
+
+@contextmanager
+def deeper(trace: Trace) -> Iterator[None]:
+    """Run the body of a transformation: traces made inside get higher levels. `trace` ends with the block."""
+    old = now.depth
+    now.depth = trace.level
+    try:
+        yield
+    finally:
+        now.depth = old
+        trace.end()
+
+
+def typeof(x: Any) -> ShapedArray:
+    """The aval of a tracer, array or number. TypeError for anything else.
+
+    >>> typeof(3)
+    ShapedArray(int32[], weak_type=True)
+    """
+    if isinstance(x, Tracer):
+        return x.aval
+    return avals.aval_of(x)
+
+
+class Tracer:
+    """A value that stands for an array while a function is transformed. Behaves like an array; has no numbers."""
+
+    __slots__ = ("_trace", "aval", "__weakref__")
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, trace: Trace, aval: ShapedArray) -> None:
+        self._trace = trace
+        self.aval = aval
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+    size = property(lambda self: self.aval.size)
+    weak_type = property(lambda self: self.aval.weak_type)
+    itemsize = property(lambda self: self.aval.dtype.itemsize)
+    nbytes = property(lambda self: self.aval.dtype.itemsize * self.aval.size)
+
+    def __len__(self) -> int:
+        if not self.aval.shape:
+            raise TypeError(f"len() of a rank-0 traced value {self.aval.long()}")
+        return self.aval.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.aval.shape:
+            raise TypeError(f"iteration over a rank-0 traced value {self.aval.long()}")
+        return (self[i] for i in range(self.aval.shape[0]))  # type: ignore[index]
+
+    def __contains__(self, value: Any) -> bool:
+        raise errors.TracerBoolError(self._known("a Python truth value for `in`", "lamina.numpy.any(x == value)"))
+
+    def _known(self, use: str, remedy: str) -> str:
+        where = type(self._trace).__name__
+        return (f"a traced value {self.aval.long()} ({where}) has no known number, but {use} was asked for. Use {remedy}, "
+                "or pass the value as a static argument (static_argnums) where that is meant.")
+
+    def __bool__(self) -> bool:
+        if self.aval.shape and self.aval.size != 1:
+            raise ValueError(f"the truth value of an array with several elements is ambiguous; got {self.aval.long()}. "
+                             "Use .any() or .all()")
+        raise errors.TracerBoolError(self._known("a Python truth value (`if`, `while`, `and`, `not`)",
+                                                 "lamina.numpy.where or lax.select"))
+
+    def __int__(self) -> int:
+        raise errors.TracerIntegerError(self._known("a Python int", "x.astype(int)"))
+
+    def __float__(self) -> float:
+        raise errors.ConcretizationError(self._known("a Python float", "x.astype(float)"))
+
+    def __complex__(self) -> complex:
+        raise errors.ConcretizationError(self._known("a Python complex", "x.astype(complex)"))
+
+    def __index__(self) -> int:
+        raise errors.TracerIntegerError(self._known("a Python index", "lax.dynamic_index_in_dim or x[i] on an array"))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise errors.TracerArrayError(self._known("a NumPy array", "the lamina.numpy function of the same name"))
+
+    def item(self, *args: Any) -> Any:
+        raise errors.ConcretizationError(self._known("a Python number (item)", "the array itself"))
+
+    def tolist(self) -> Any:
+        raise errors.ConcretizationError(self._known("a Python list (tolist)", "the array itself"))
+
+    def block_until_ready(self) -> Any:
+        return self
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __repr__(self) -> str:
+        return f"Traced<{self.aval!r}>with<{self._trace!r}>"
+
+    def __format__(self, spec: str) -> str:
+        return repr(self) if not spec else format(repr(self), spec)

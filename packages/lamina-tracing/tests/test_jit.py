@@ -1,0 +1,139 @@
+"""jit, its options, and what it refuses. These hold for the default dispatcher and for the runtime's."""
+import functools
+
+import numpy as np
+import pytest
+from lamina_tracing import disable_jit, eval_shape, jit, lax, make_jaxpr, named_call, named_scope
+from lamina_ir import ShapeDtypeStruct
+
+X = np.arange(3.0, dtype=np.float32)
+
+
+def test_runs_the_function_once_per_signature():
+    count = []
+
+    @jit
+    def f(x, y=1.0):
+        count.append(1)
+        return {"a": lax.add(x, y), "b": (x, None)}
+
+    out = f(X, y=2.0)
+    f(X + 1, y=3.0)
+    np.testing.assert_array_equal(np.asarray(out["a"]), X + 2)
+    assert out["b"][1] is None and len(count) == 1
+    f(np.int32(1), y=2)
+    assert len(count) == 2
+    assert f.__name__ == "f"
+
+
+def test_static_arguments_by_position_and_by_name():
+    @functools.partial(jit, static_argnums=1)
+    def power(x, n):
+        assert type(n) is int
+        return lax.integer_pow(x, n)
+
+    assert power(2.0, 3) == 8 and power(2.0, n=2) == 4
+
+    @functools.partial(jit, static_argnames="n")
+    def scaled(x, n):
+        return lax.mul(x, float(n))
+
+    assert scaled(2.0, 3) == 6 and scaled(2.0, n=4) == 8
+
+
+def test_negative_static_argnums():
+    assert jit(lambda x, n: lax.mul(x, float(n)), static_argnums=-1)(2.0, 5) == 10
+
+
+def test_unhashable_static_argument():
+    with pytest.raises(ValueError, match="static argument.*must be hashable.*list|hash"):
+        jit(lambda x, n: x, static_argnums=1)(1.0, [2])
+
+
+def test_static_argnums_out_of_range():
+    with pytest.raises(ValueError, match="out of range"):
+        jit(lambda x: x, static_argnums=3)
+
+
+def test_methods_and_kwargs():
+    class Model:
+        def __init__(self, w):
+            self.w = w
+
+        @functools.partial(jit, static_argnums=0)
+        def __call__(self, x, *, bias):
+            return lax.add(lax.mul(x, self.w), bias)
+
+    np.testing.assert_array_equal(np.asarray(Model(2.0)(X, bias=1.0)), 2 * X + 1)
+
+
+def test_disable_jit_shows_values():
+    seen = []
+
+    @jit
+    def f(x):
+        seen.append(float(x))
+        return lax.neg(x)
+
+    with disable_jit():
+        assert f(2.0) == -2
+    assert seen == [2.0]
+
+
+def test_a_function_must_return_arrays():
+    with pytest.raises(TypeError, match="returned str at output\\['a'\\]"):
+        jit(lambda x: {"a": "no"})(1.0)
+
+
+def test_not_a_function():
+    with pytest.raises(TypeError, match="expected a function"):
+        jit(3)
+
+
+def test_jit_in_jit_is_a_call_and_inline_is_not():
+    inner = jit(lax.sin)
+    assert make_jaxpr(lambda x: inner(x))(X).eqns[0].primitive.name == "xla_call"
+    inlined = jit(lambda x: lax.sin(x), inline=True)
+    assert make_jaxpr(lambda x: inlined(x))(X).eqns[0].primitive.name == "sin"
+
+
+def test_closed_over_tracers_become_operands():
+    def f(x):
+        return jit(lambda y: lax.mul(x, y))(2.0)
+    closed = make_jaxpr(f)(X)
+    assert len(closed.eqns[0].invars) == 2 and not closed.consts
+
+
+def test_constants_are_staged():
+    closed = make_jaxpr(lambda: lax.sin(np.ones(3, np.float32)))()
+    assert [e.primitive.name for e in closed.eqns] == ["sin"]
+
+
+def test_make_jaxpr_static_shape_and_axis_env():
+    closed, shape = make_jaxpr(lambda x, n: (lax.psum(x, "i"), n * 2), static_argnums=1, axis_env=[("i", 4)],
+                               return_shape=True)(X, 3)
+    assert "psum" in str(closed) and shape[0].shape == (3,) and shape[0].dtype == np.float32
+
+
+def test_eval_shape_takes_duck_typed_arguments():
+    class Duck:
+        shape, dtype = (2000, 3000), np.dtype("float32")
+    out = eval_shape(lambda a, b: lax.dot(a, b), Duck(), ShapeDtypeStruct((3000, 5), "float32"))
+    assert out == ShapeDtypeStruct((2000, 5), "float32")
+    with pytest.raises(TypeError, match=r"args\[0\]"):
+        eval_shape(lambda a: a, object())
+
+
+def test_named_call_and_named_scope():
+    closed = make_jaxpr(named_call(lambda x: lax.neg(x), name="flip"))(1.0)
+    assert closed.eqns[0].params["name"] == "flip"
+
+    def f(x):
+        with named_scope("outer"), named_scope("inner"):
+            return lax.neg(x)
+    assert make_jaxpr(f)(1.0).eqns[0].source.scope == "outer/inner"
+
+
+def test_equations_know_the_users_line():
+    closed = make_jaxpr(lambda x: lax.sin(x))(1.0)
+    assert closed.eqns[0].source.file == __file__

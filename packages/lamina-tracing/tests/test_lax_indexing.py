@@ -1,0 +1,71 @@
+"""The functions over dynamic slices, gather and scatter: starts from the end, traced starts, errors."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_ir import DTypeError, ShapeError
+from lamina_tracing import jit, lax, make_jaxpr
+
+X = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+
+
+def same(got, want):
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
+@pytest.mark.parametrize("starts", [(1, 2), (-2, -2), np.array([1, 2]), (np.int8(-2), 2)], ids=str)
+def test_dynamic_slice_when_starts_come_in_several_ways(starts):
+    same(lax.dynamic_slice(X, starts, (2, 2)), X[1:3, 2:4])
+    same(jit(lambda x, s: lax.dynamic_slice(x, s, (2, 2)))(X, starts), X[1:3, 2:4])
+
+
+def test_dynamic_slice_when_negative_starts_are_refused():
+    same(lax.dynamic_slice(X, (-1, 0), (1, 4), allow_negative_indices=False), X[:1])
+    same(lax.dynamic_slice(X, (-1, -1), (1, 1), allow_negative_indices=(True, False)), X[2:, :1])
+    text = str(make_jaxpr(lambda x, i: lax.dynamic_slice(x, (i, 0), (1, 4), allow_negative_indices=False))(X, 0))
+    assert "select" not in text
+
+
+def test_dynamic_slice_when_start_dtype_is_narrow():
+    x = np.arange(300)
+    same(jit(lambda x, i: lax.dynamic_slice(x, (i,), (1,)))(x, np.int8(-1)), [299])
+    same(jit(lambda x, i: lax.dynamic_slice(x, (i,), (1,)))(x, np.uint8(255)), [255])
+
+
+def test_in_dim_functions():
+    same(lax.dynamic_slice_in_dim(X, 1, 2, axis=-1), X[:, 1:3])
+    same(lax.dynamic_index_in_dim(X, -1), X[2:])
+    same(lax.dynamic_index_in_dim(X, 1, axis=1, keepdims=False), X[:, 1])
+    want = X.copy()
+    want[:, 2] = 7
+    same(lax.dynamic_update_slice_in_dim(X, np.full((3, 1), 7, np.float32), 2, axis=1), want)
+    same(lax.dynamic_update_index_in_dim(X, np.full(3, 7, np.float32), 2, axis=1), want)
+    same(lax.dynamic_update_index_in_dim(X, np.full((3, 1), 7, np.float32), 2, axis=1), want)
+
+
+def test_index_take():
+    same(lax.index_take(X, (np.array([0, -1]), np.array([1, 6])), (0, 1)), X[[0, 2], [1, 2]])
+    same(lax.index_take(X, (np.array([3, 1]),), (1,)), X[:, [3, 1]].T)
+
+
+def test_gather_and_scatter_round_trip():
+    dims = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    put = lax.ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    where = np.array([[2], [0]])
+    rows = lax.gather(X, where, dims, (1, 4), mode="clip")
+    same(rows, X[[2, 0]])
+    same(lax.scatter(np.zeros_like(X), where, rows, put), X * [[1], [0], [1]])
+    same(lax.scatter_sub(X, where, rows, put), X * [[0], [1], [0]])
+
+
+def test_errors():
+    with pytest.raises(ShapeError, match="one start index for each of 2 axes; got 1"):
+        lax.dynamic_slice(X, (0,), (1, 1))
+    with pytest.raises(DTypeError, match=r"integer scalars; got float32\[\]"):
+        lax.dynamic_slice(X, (0.5, 0), (1, 1))
+    with pytest.raises(ShapeError, match="rank-1 array"):
+        lax.dynamic_slice(X, np.zeros((1, 2), int), (1, 1))
+    with pytest.raises(ShapeError, match="rank 2, or one axis less"):
+        lax.dynamic_update_index_in_dim(X, np.float32(1), 0, 0)
+    with pytest.raises(ValueError, match="mode"):
+        lax.gather(X, np.array([[0]]), lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 4), mode="nearest")

@@ -1,0 +1,46 @@
+"""dot_general and its everyday forms."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_ir import config
+from lamina_ir.errors import ShapeError
+from lamina_tracing import lax, make_jaxpr
+
+
+def same(got, wanted):
+    np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), rtol=1e-5, atol=1e-5)
+
+
+X, Y = np.ones((8, 3), np.float32), np.ones((3, 2), np.float32)
+
+
+def params(fun):
+    return make_jaxpr(fun)(X, Y).jaxpr.eqns[0].params
+
+
+def test_text():
+    text = str(make_jaxpr(lax.dot)(X, Y))
+    assert "dot_general[dimension_numbers=(((1,), (0,)), ((), ())) precision=None preferred_element_type=None] a b" \
+        in " ".join(text.split()).replace("dot_general[ ", "dot_general[").replace("None ]", "None]")
+
+
+def test_precision_comes_from_the_call_or_the_setting():
+    high, highest = lax.Precision.HIGH, lax.Precision.HIGHEST
+    assert params(lambda x, y: lax.dot(x, y, precision="high"))["precision"] == (high, high)
+    with config.default_matmul_precision("float32"):
+        assert params(lax.dot)["precision"] == (highest, highest)
+        assert params(lambda x, y: lax.dot(x, y, precision=high))["precision"] == (high, high)
+
+
+def test_dot_of_vectors_and_matrices():
+    same(lax.dot(X, Y), X @ Y)
+    same(lax.dot(X, Y[:, 0]), X @ Y[:, 0])
+    same(lax.batch_matmul(X[None], Y[None])[0], X @ Y)
+    with pytest.raises(ShapeError, match=r"lhs float32\[3,2\], rhs float32\[8,3\]"):
+        lax.dot(Y, X)
+
+
+def test_indices_may_be_lists_and_dtype_a_name():
+    out = lax.dot_general(X, Y, (([1], [0]), ([], [])), preferred_element_type="float32")
+    assert out.dtype == np.float32

@@ -1,0 +1,56 @@
+"""lax functions that move elements."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_ir.errors import ShapeError
+from lamina_tracing import lax, make_jaxpr
+
+
+def same(got, wanted):
+    np.testing.assert_allclose(np.asarray(got), np.asarray(wanted), rtol=1e-5, atol=1e-5)
+
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def eqns(fun, *args):
+    return [e.primitive.name for e in make_jaxpr(fun)(*args).jaxpr.eqns]
+
+
+@pytest.mark.parametrize("fun", [
+    lambda x: lax.reshape(x, (2, 3)), lambda x: lax.transpose(x, (0, 1)), lambda x: lax.squeeze(x, ()),
+    lambda x: lax.broadcast_in_dim(x, (2, 3), (0, 1)), lambda x: lax.broadcast(x, ()), lambda x: lax.rev(x, ()),
+    lambda x: lax.concatenate([x], 0), lambda x: lax.expand_dims(x, ())])
+def test_what_changes_nothing_is_not_recorded(fun):
+    assert eqns(fun, X) == []
+
+
+def test_reshape_prints_both_params():
+    text = str(make_jaxpr(lambda x: lax.reshape(x, (6,)))(X))
+    assert "b:f32[6] = reshape[dimensions=None new_sizes=(6,)] a" in text
+
+
+def test_slices_by_axis():
+    same(lax.slice_in_dim(X, 0, None, 2, axis=-1), X[:, ::2])
+    same(lax.index_in_dim(X, -1, axis=1, keepdims=False), X[:, -1])
+    with pytest.raises(ShapeError, match=r"index 3.*float32\[2,3\]"):
+        lax.index_in_dim(X, 3, axis=1)
+
+
+def test_pieces_and_axes():
+    a, b = lax.split(X, (1, 2), axis=1)
+    same(lax.concatenate([a, b], 1), X)
+    assert lax.collapse(X, 0).shape == (6,)
+    assert lax.broadcast_to_rank(X, 4).shape == (1, 1, 2, 3)
+    assert lax.broadcast_shapes((2, 1), (3,), ()) == (2, 3)
+    with pytest.raises(ShapeError, match="lengths 2 and 3"):
+        lax.broadcast_shapes((2,), (3,))
+
+
+def test_full_keeps_or_sets_the_dtype():
+    assert lax.full((2,), 1.0).weak_type and not lax.full((2,), 1.0, np.float32).weak_type
+    assert lax.full_like(X, 1, np.int32).dtype == np.int32
+    assert lax.full((), 2, np.int32).shape == ()
+    with pytest.raises(ShapeError, match="scalar"):
+        lax.full((2,), X)

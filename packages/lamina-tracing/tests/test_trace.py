@@ -1,0 +1,91 @@
+"""Binding, tracers, and what they refuse."""
+import copy
+
+import numpy as np
+import pytest
+from lamina_ir import (ConcretizationError, LeakedTracerError, TracerArrayError, TracerBoolError, TracerIntegerError,
+                       UnboundAxisError)
+from lamina_tracing import Array, jit, lax, make_jaxpr
+from lamina_tracing.extend import AxisFrame, bound_axes, typeof
+
+X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+
+
+def test_eager_ops_give_arrays_with_numpy_interchange():
+    y = lax.sin(X)
+    assert isinstance(y, Array) and not isinstance(X, Array)
+    np.testing.assert_allclose(np.asarray(y), np.sin(X), rtol=1e-6)
+    assert repr(lax.neg(np.float32(1.5))) == "Array(-1.5, dtype=float32)"
+
+
+def test_numbers_are_weak():
+    assert typeof(2.0).weak_type and not typeof(np.float32(2)).weak_type
+    assert lax.mul(2.0, 3.0).weak_type
+    assert not lax.mul(X, 2.0).weak_type
+
+
+@pytest.mark.parametrize("use, error", [
+    (bool, TracerBoolError), (int, TracerIntegerError), (float, ConcretizationError), (complex, ConcretizationError),
+    (np.asarray, TracerArrayError), (lambda x: [1, 2][x], TracerIntegerError), (lambda x: x.item(), ConcretizationError),
+    (lambda x: 1 in x, TracerBoolError)])
+def test_a_tracer_has_no_number(use, error):
+    with pytest.raises(error, match="traced value int32"):
+        make_jaxpr(use)(1)
+
+
+def test_truth_of_many_elements_is_ambiguous():
+    with pytest.raises(ValueError, match="ambiguous"):
+        make_jaxpr(bool)(X)
+
+
+def test_errors_leave_the_process_usable():
+    with pytest.raises(TracerBoolError):
+        jit(lambda x: 1 if x else 2)(3)
+    assert jit(lambda x: x + 1)(3) == 4
+
+
+def test_leaked_tracers_are_reported():
+    kept = []
+    jit(lambda x: kept.append(x) or x)(1.0)
+    with pytest.raises(LeakedTracerError, match="`sin` was given a traced float32"):
+        lax.sin(kept[0])
+    with pytest.raises(LeakedTracerError):
+        jit(lambda y: y + kept[0])(1.0)
+
+
+def test_tracers_are_immutable_unhashable_and_copy_to_themselves():
+    def f(x):
+        assert copy.copy(x) is x and copy.deepcopy(x) is x
+        with pytest.raises(TypeError, match=r"x\.at\[i\]\.set"):
+            x[0] = 1
+        with pytest.raises(TypeError):
+            hash(x)
+        assert len(x) == 2 and x.shape == (2, 3) and x.ndim == 2 and x.size == 6
+        assert "Traced<ShapedArray(float32[2,3])>" in repr(x)
+        return x
+    jit(f)(X)
+
+
+def test_unbound_axis_names_what_is_bound():
+    with pytest.raises(UnboundAxisError, match="'j' is not bound; bound here: 'i'"), bound_axes(AxisFrame("i", 2)):
+        lax.axis_index("j")
+    with pytest.raises(NameError, match="bound here: none"):
+        lax.psum(X, "i")
+
+
+def test_psum_of_a_number_is_the_size():
+    with bound_axes(AxisFrame("i", 4)):
+        assert lax.psum(1, "i") == 4 and type(lax.psum(2, "i")) is int
+
+
+def test_array_priority_lets_our_operators_win():
+    out = make_jaxpr(lambda x: np.ones(3, np.float32) + x)(X)
+    assert [e.primitive.name for e in out.eqns][-1] == "add"
+
+
+@pytest.mark.parametrize("bad", [object(), "text", np.array(["a"]), np.array([None])])
+def test_values_that_are_no_arrays(bad):
+    with pytest.raises(TypeError):
+        lax.sin(bad)
+    with pytest.raises(TypeError, match="args\\[0\\]"):
+        jit(lambda x: x)(bad)

@@ -1,0 +1,3 @@
+"""`lamina.flatten_util`: trees as vectors, from `lamina_numpy.flatten_util`."""
+from lamina_numpy.flatten_util import *
+from lamina_numpy.flatten_util import __all__ as __all__

@@ -1,0 +1,37 @@
+"""Each name on the roof is the object of its home room."""
+import importlib
+
+import lamina
+import pytest
+
+SUBMODULES = {"numpy": "lamina_numpy", "random": "lamina_random", "lax": "lamina_tracing.lax",
+              "tree_util": "lamina_ir.trees", "flatten_util": "lamina_numpy.flatten_util"}
+HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
+         "lamina_ir.trees"]
+
+
+@pytest.mark.parametrize("name", SUBMODULES)
+def test_submodules_hold_the_home_rooms_objects(name):
+    roof, home = importlib.import_module(f"lamina.{name}"), importlib.import_module(SUBMODULES[name])
+    assert set(roof.__all__) == set(home.__all__)
+    for n in home.__all__:
+        assert getattr(roof, n) is getattr(home, n), n
+
+
+def test_top_level_names_are_at_home_somewhere():
+    homes = [importlib.import_module(h) for h in HOMES]
+    for name in lamina.__all__:
+        if name in SUBMODULES or name in ("__version__", "dtypes", "float0"):
+            continue
+        assert any(getattr(h, name, None) is getattr(lamina, name) for h in homes), name
+
+
+def test_all_is_what_the_module_shows():
+    shown = {n for n in vars(lamina) if not n.startswith("_") and n not in ("lib", "tools")}
+    assert shown <= set(lamina.__all__)
+
+
+def test_older_homes_of_names():
+    from lamina.lib import xla_bridge
+    from lamina.tools import colab_tpu
+    assert xla_bridge.get_backend().platform == "cpu" and callable(colab_tpu.setup_tpu)

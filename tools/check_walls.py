@@ -1,0 +1,143 @@
+"""Checks the walls that import-linter cannot see; prints one line per breach.
+
+usage: python tools/check_walls.py [--root FOLDER]
+
+- every package folder is in the import-linter contract, and the contract names no other;
+- a package declares exactly the distributions that its source imports (the roof: all rooms);
+- no room reaches for another room's `_private` module or name;
+- jaxlib is imported only in `_jaxlib.py` of lowering and runtime (and in those two rooms' tests); `jax` nowhere;
+- the roof holds names only: imports, `__all__`, lazy attributes.
+"""
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+JAXLIB_DOORS = {"lamina_lowering/_jaxlib.py", "lamina_runtime/_jaxlib.py"}
+MACHINE_ROOMS = ("lamina-lowering", "lamina-runtime")
+ROOF = "lamina"
+
+
+def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """(line, module, names) of each absolute import in a file, wherever in the file it stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name, ()
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.lineno, node.module, tuple(alias.name for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in ("import_module",
+                                                                                     "importlib.import_module"):
+            if isinstance(node.args[0], ast.Constant) and not str(node.args[0].value).startswith("."):
+                yield node.lineno, str(node.args[0].value), ()
+
+
+def distribution(requirement: str) -> str:
+    """`ml_dtypes>=0.5` -> `ml-dtypes`."""
+    return re.split(r"[\s<>=!~;\[]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def contract_breaches(root: Path, folders: list[Path]) -> Iterator[str]:
+    """Packages that the import-linter contract forgets, or names that have no package."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layered = {name for contract in settings["contracts"] if contract["type"] == "layers"
+               for layer in contract["layers"] for name in re.findall(r"\w+", layer)}
+    existing = {folder.name.replace("-", "_") for folder in folders}
+    for where, names in (("root_packages", set(settings["root_packages"])), ("layers", layered)):
+        for name in sorted(existing - names):
+            yield f"pyproject.toml: {name} is missing from import-linter's {where}"
+        for name in sorted(names - existing):
+            yield f"pyproject.toml: import-linter's {where} names {name}, which has no folder under packages/"
+
+
+def dependency_breaches(root: Path, folder: Path) -> Iterator[str]:
+    """Declared dependencies beside the real imports of one package."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    if project["name"] != folder.name:
+        yield f"{folder.relative_to(root)}: the folder's name and the project's name {project['name']!r} differ"
+    declared = {distribution(line) for line in project.get("dependencies", ())}
+    own = folder.name.replace("-", "_")
+    used: dict[str, str] = {}
+    for path in sorted((folder / "src").rglob("*.py")):
+        for line, module, _ in imports(path):
+            top = module.split(".")[0]
+            if top != own and top not in sys.stdlib_module_names:
+                used.setdefault(top.lower().replace("_", "-"), f"{path.relative_to(root)}:{line}")
+    for name in sorted(set(used) - declared):
+        yield f"{used[name]}: imports {name}, which {folder.name} does not declare"
+    for name in sorted(declared - set(used)):
+        if folder.name == ROOF and name.startswith("lamina-"):
+            continue  # the roof says which versions of all rooms belong together
+        yield f"{folder.relative_to(root)}/pyproject.toml: declares {name}, which its source never imports"
+
+
+def private_breaches(root: Path, folder: Path) -> Iterator[str]:
+    """Imports of another room's underscored modules or names."""
+    own = folder.name.replace("-", "_")
+    for path in sorted((folder / "src").rglob("*.py")):
+        for line, module, names in imports(path):
+            top, *inner = module.split(".")
+            if top == own or not re.fullmatch(r"lamina(_\w+)?", top):
+                continue
+            private = [name for name in (*inner, *names) if name.startswith("_") and not name.startswith("__")]
+            if private:
+                yield f"{path.relative_to(root)}:{line}: reaches for {top}'s private {', '.join(private)}"
+
+
+def jaxlib_breaches(root: Path) -> Iterator[str]:
+    """Imports of jaxlib outside its two doors, and of jax anywhere."""
+    places = [*root.glob("packages/*/src/**/*.py"), *root.glob("packages/*/tests/**/*.py"), *root.glob("tests/**/*.py"),
+              *root.glob("examples/**/*.py"), *root.glob("tools/**/*.py")]
+    for path in sorted(places):
+        where = path.relative_to(root)
+        is_door = "/".join(where.parts[-2:]) in JAXLIB_DOORS
+        machine_test = where.parts[0] == "packages" and where.parts[1] in MACHINE_ROOMS and where.parts[2] == "tests"
+        for line, module, _ in imports(path):
+            top = module.split(".")[0]
+            if top == "jax":
+                yield f"{where}:{line}: imports jax, which is never a dependency"
+            elif top == "jaxlib" and not (is_door or machine_test):
+                yield f"{where}:{line}: imports jaxlib; only {' and '.join(sorted(JAXLIB_DOORS))} may"
+
+
+def roof_breaches(root: Path) -> Iterator[str]:
+    """Anything in the roof's source that is more than a name: functions (lazy attributes apart), classes, loops."""
+    for path in sorted((root / "packages" / ROOF / "src").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            lazy = isinstance(node, ast.FunctionDef) and node.name in ("__getattr__", "__dir__")
+            text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            names = isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | ast.Delete)
+            if not (lazy or text or names):
+                yield f"{path.relative_to(root)}:{node.lineno}: the roof only re-exports; move this into a room"
+
+
+def breaches(root: Path) -> list[str]:
+    """Every breach in the house at `root`."""
+    folders = sorted(path.parent for path in root.glob("packages/*/pyproject.toml"))
+    found = [f"packages/{path.name}: has no pyproject.toml" for path in sorted(root.glob("packages/*"))
+             if path.is_dir() and path not in folders and not path.name.startswith(".")]
+    found += contract_breaches(root, folders)
+    for folder in folders:
+        found += dependency_breaches(root, folder)
+        found += private_breaches(root, folder)
+    found += jaxlib_breaches(root)
+    found += roof_breaches(root)
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, default=ROOT)
+    found = breaches(parser.parse_args(argv).root.resolve())
+    print("\n".join(found) or "walls: all stand")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Runs every test: one pytest process per room, because a room above fills the slots of the rooms below it.
+
+usage: python tools/run_tests.py [--jobs N] [--sample] [target ...] [-- pytest arguments]
+
+A target is a folder with tests (`packages/lamina-ir`, `tests`) or a package's name; without targets all are run.
+Output appears target by target as each ends; the last lines repeat every summary. `--sample` leaves out `slow` tests.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NO_TESTS_COLLECTED = 5
+# The longest first, so that two cores end at about the same time.
+HEAVY = ("tests", "lamina-runtime", "lamina-lowering", "lamina-autodiff", "lamina-numpy", "lamina-batching",
+         "lamina-ir")
+
+
+def all_targets() -> list[str]:
+    """Names of everything that has tests: packages, `tests`, `tools`, `docs`."""
+    names = [path.parent.name for path in sorted(ROOT.glob("packages/*/tests"))]
+    names += [name for name in ("tests", "tools", "docs") if (ROOT / name).is_dir()]
+    return sorted(names, key=lambda name: HEAVY.index(name) if name in HEAVY else len(HEAVY))
+
+
+def package_arguments(package: str) -> list[str]:
+    """One room: its tests, the examples in the docstrings of the installed package, those in its README."""
+    folder = f"packages/{package}"
+    return ["--doctest-modules", "--doctest-glob=README.md", f"{folder}/tests", f"{folder}/README.md",
+            "--pyargs", package.replace("-", "_")]
+
+
+def pytest_arguments(target: str) -> list[str]:
+    """What pytest is told for one target."""
+    if target == "docs":
+        pages = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+        return ["--doctest-glob=*.md", *(str(page.relative_to(ROOT)) for page in pages)]
+    if target == "tools":
+        return ["tools/tests"]
+    if target == "tests":
+        return ["tests"]
+    name = target.strip("/").removeprefix("packages/")
+    if not (ROOT / "packages" / name / "tests").is_dir():
+        raise SystemExit(f"run_tests: no tests for {target!r}; there are {', '.join(all_targets())}")
+    return package_arguments(name)
+
+
+def summary_of(output: str) -> str:
+    """pytest's last line, such as `12 passed in 0.34s`."""
+    lines = [line.strip("= ") for line in output.splitlines() if re.search(r"\bin [\d.]+s\b", line)]
+    return lines[-1] if lines else "no summary; pytest ended early"
+
+
+def run(target: str, extra: list[str]) -> tuple[int, str, float]:
+    """One pytest process: (exit status, its output, seconds)."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", *pytest_arguments(target), *extra]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace")
+    status = 0 if done.returncode == NO_TESTS_COLLECTED and extra else done.returncode
+    return status, done.stdout, time.monotonic() - start
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*")
+    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="targets run at a time")
+    parser.add_argument("--sample", action="store_true", help="leave out tests marked slow")
+    argv = list(sys.argv[1:] if argv is None else argv)
+    own, extra = (argv[:argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, [])
+    options = parser.parse_args(own)
+    if options.sample:
+        extra = ["-m", "not slow", *extra]
+    targets = options.targets or all_targets()
+    for target in targets:
+        pytest_arguments(target)
+    print(f"run_tests: {len(targets)} targets, {options.jobs} at a time, Python {sys.version.split()[0]}", flush=True)
+    results: dict[str, tuple[int, str]] = {}
+    with ThreadPoolExecutor(options.jobs) as pool:
+        waiting = {pool.submit(run, target, extra): target for target in targets}
+        for done in as_completed(waiting):
+            target = waiting[done]
+            status, output, seconds = done.result()
+            results[target] = status, summary_of(output)
+            print(f"\n----- {target} ({seconds:.0f} s)\n{output.rstrip()}", flush=True)
+    print("\n----- all")
+    for target in targets:
+        status, summary = results[target]
+        print(f"{'ok  ' if status == 0 else 'FAIL'} {target:18s} {summary}")
+    failed = [target for target in targets if results[target][0]]
+    if failed:
+        print(f"failed: {', '.join(failed)}; run one again with `python tools/run_tests.py {failed[0]} -- -x`")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""The benchmark's table: ratios against the right peer, verdicts, and rows that failed."""
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    spec = importlib.util.spec_from_file_location("bench_run", BENCHMARKS / "run.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FIGURES = {"lamina": {"eager_add": 4.0, "eager_index": 3.0, "growth_grad": 1.2, "psum_10000_queued": 8.0,
+                      "psum_10000_blocking": 10.0, "import": 100.0},
+           "jax 0.10.2": {"eager_add": 8.0, "eager_index": 20.0, "psum_10000_queued": "died", "import": 400.0},
+           "jax 0.4.30": {"eager_add": 2.0, "eager_index": 10.0, "import": 300.0}}
+
+
+@pytest.mark.parametrize("row, basis, ratio", [
+    ("eager_add", "same", 0.5), ("eager_index", "best", 0.3), ("growth_grad", "limit", 1.2),
+    ("psum_10000_queued", "psum_10000_blocking", 0.8), ("eager_sin", "same", None),
+])
+def test_a_ratio_is_against_what_the_goal_names(bench: ModuleType, row: str, basis: str, ratio: float | None) -> None:
+    found = bench.ratio_of(row, basis, FIGURES)
+    assert found == (None if ratio is None else pytest.approx(ratio))
+
+
+def test_the_table_marks_what_falls_short(bench: ModuleType) -> None:
+    rows = {line.split(" | ")[0][2:]: line for line in bench.table(FIGURES).splitlines() if line.startswith("| ")}
+    assert rows["growth_grad"].endswith("| short |")
+    assert rows["eager_add"].endswith("| 0.8 same |  |")
+    assert "fails" in rows["psum_10000_queued"]
+    assert "4 of 5 goals reached" in bench.table(FIGURES)
+
+
+def test_the_best_of_the_rounds_is_kept(bench: ModuleType) -> None:
+    best: dict[str, float | str] = {"a": 3.0, "b": "failed"}
+    bench.keep_best(best, {"a": 2.0, "b": 5.0, "c": "failed"})
+    bench.keep_best(best, {"a": 4.0, "c": "failed again"})
+    assert best == {"a": 2.0, "b": 5.0, "c": "failed again"}
+
+
+def test_every_goal_is_a_program_or_figure(bench: ModuleType) -> None:
+    text = (BENCHMARKS / "programs.py").read_text(encoding="utf-8")
+    for row in bench.GOALS:
+        assert row == "import" or f"def {row}(" in text, row
+
+
+def test_peers_are_looked_for_in_the_named_folder(bench: ModuleType, monkeypatch: pytest.MonkeyPatch,
+                                                  tmp_path: Path) -> None:
+    monkeypatch.setenv("LAMINA_PEERS", str(tmp_path))
+    peers = sys.modules["peers"]
+    for name in peers.PEERS:
+        (tmp_path / name.replace(" ", "-")).mkdir()
+        (tmp_path / name.replace(" ", "-") / "ready").touch()
+    assert set(peers.interpreters()) == set(peers.PEERS)

@@ -1,0 +1,68 @@
+"""Setting up: which interpreter, when again, and what a failure says."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import bootstrap
+import pytest
+
+
+def test_version_of_tells_this_interpreter_and_none_for_what_does_not_run() -> None:
+    assert bootstrap.version_of(sys.executable) == sys.version_info[:2]
+    assert bootstrap.version_of("/no/such/python") is None
+
+
+def test_choose_python_refuses_one_that_does_not_run() -> None:
+    with pytest.raises(bootstrap.SetupError, match="not a Python 3.11"):
+        bootstrap.choose_python("/no/such/python")
+
+
+def test_choose_python_says_what_to_install_when_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap.sys, "version_info", (3, 9, 2))
+    monkeypatch.setattr(bootstrap, "candidates", list)
+    with pytest.raises(bootstrap.SetupError, match=r"Python 3\.11 to 3\.13 is needed.*Install one"):
+        bootstrap.choose_python(None)
+
+
+def test_choose_python_looks_for_another_when_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap.sys, "version_info", (3, 9, 2))
+    monkeypatch.setattr(bootstrap, "candidates", lambda: [sys.executable])
+    assert bootstrap.choose_python(None) == sys.executable
+
+
+def test_group_spells_out_included_groups() -> None:
+    names = bootstrap.group("dev")
+    assert any(name.startswith("pytest") for name in names)
+    assert any(name.startswith("hatchling") for name in names)
+    assert all(isinstance(name, str) for name in names)
+
+
+def test_make_venv_names_the_package_to_install_when_it_fails(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(bootstrap.SetupError, match=r"apt install python3\.\d+-venv"):
+        bootstrap.make_venv(sys.executable, blocked / "venv")
+
+
+def test_pip_install_names_the_network_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap.subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 1))
+    with pytest.raises(bootstrap.SetupError, match="PIP_INDEX_URL"):
+        bootstrap.pip_install(tmp_path, "numpy")
+
+
+def test_set_up_does_nothing_when_the_stamp_is_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / bootstrap.STAMP).write_text(bootstrap.fingerprint(sys.executable))
+    monkeypatch.setattr(bootstrap, "inside", lambda venv: sys.executable)
+    monkeypatch.setattr(bootstrap, "make_venv", lambda *a: pytest.fail("made the environment again"))
+    bootstrap.set_up(sys.executable, tmp_path)
+
+
+def test_main_ends_with_status_1_and_the_message(monkeypatch: pytest.MonkeyPatch,
+                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*arguments: object) -> None:
+        raise bootstrap.SetupError("the reason")
+    monkeypatch.setattr(bootstrap, "set_up", fail)
+    assert bootstrap.main(["setup"]) == 1
+    assert "the reason" in capsys.readouterr().err

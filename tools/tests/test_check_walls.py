@@ -1,0 +1,92 @@
+"""Each wall: a small house that breaks it, and the real one that does not."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import check_walls
+import pytest
+
+PYPROJECT = """
+[tool.importlinter]
+root_packages = ["lamina", "lamina_ir", "lamina_numpy"]
+[[tool.importlinter.contracts]]
+name = "down"
+type = "layers"
+layers = ["lamina", "lamina_numpy", "lamina_ir"]
+"""
+SOURCES = {"lamina": "from lamina_numpy import sin\nfrom lamina_ir import shaped\n",
+           "lamina-numpy": "import numpy\nfrom lamina_ir import shaped\n", "lamina-ir": "import numpy\n"}
+DEPENDENCIES = {"lamina": '"lamina-ir", "lamina-numpy>=0.1"', "lamina-numpy": '"numpy", "lamina-ir"',
+                "lamina-ir": '"numpy"'}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    for name, source in SOURCES.items():
+        folder = tmp_path / "packages" / name / "src" / name.replace("-", "_")
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(source)
+        (tmp_path / "packages" / name / "pyproject.toml").write_text(
+            f'[project]\nname = "{name}"\ndependencies = [{DEPENDENCIES[name]}]\n')
+    return tmp_path
+
+
+def room(house: Path, name: str) -> Path:
+    return house / "packages" / name / "src" / name.replace("-", "_") / "__init__.py"
+
+
+def only_breach(house: Path) -> str:
+    found = check_walls.breaches(house)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_sound_house_has_no_breach(house: Path) -> None:
+    assert check_walls.breaches(house) == []
+
+
+def test_a_folder_that_the_contract_forgets_is_named(house: Path) -> None:
+    folder = house / "packages" / "lamina-nn"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text('[project]\nname = "lamina-nn"\n')
+    assert any("lamina_nn is missing from import-linter's layers" in line for line in check_walls.breaches(house))
+
+
+def test_a_layer_without_a_folder_is_named(house: Path) -> None:
+    more = PYPROJECT.replace('layers = ["lamina",', 'layers = ["lamina", "lamina_gone",')
+    (house / "pyproject.toml").write_text(more)
+    assert "layers names lamina_gone" in only_breach(house)
+
+
+def test_an_undeclared_import_is_named_with_its_line(house: Path) -> None:
+    room(house, "lamina-ir").write_text("import numpy\n\ndef f():\n    import ml_dtypes\n")
+    assert "lamina_ir/__init__.py:4: imports ml-dtypes, which lamina-ir does not declare" in only_breach(house)
+
+
+def test_a_dependency_that_is_never_imported_is_named(house: Path) -> None:
+    room(house, "lamina-ir").write_text("import sys\n")
+    assert "declares numpy, which its source never imports" in only_breach(house)
+
+
+@pytest.mark.parametrize("line", ["from lamina_ir._trees import flatten", "from lamina_ir import _trees",
+                                  "import lamina_ir._trees"])
+def test_a_reach_for_a_private_name_is_named(house: Path, line: str) -> None:
+    room(house, "lamina-numpy").write_text(f"import numpy\n{line}\n")
+    assert "reaches for lamina_ir's private _trees" in only_breach(house)
+
+
+def test_jaxlib_and_jax_are_kept_out(house: Path) -> None:
+    tests = house / "packages" / "lamina-ir" / "tests"
+    tests.mkdir()
+    (tests / "test_x.py").write_text("import jaxlib\nfrom jax import numpy\n")
+    assert [line.split(": ", 1)[1][:14] for line in check_walls.breaches(house)] == ["imports jaxlib", "imports jax, w"]
+
+
+def test_the_roof_holds_names_only(house: Path) -> None:
+    room(house, "lamina").write_text(SOURCES["lamina"] + "\ndef helper():\n    return 1\n")
+    assert "the roof only re-exports" in only_breach(house)
+
+
+def test_the_real_house_stands() -> None:
+    assert check_walls.breaches(check_walls.ROOT) == []
