@@ -161,7 +161,7 @@ CASES: dict[str, list[Any]] = {
     # sets
     "unique": [call(L), call(L, return_index=True, return_inverse=True, return_counts=True), call(I % 2, axis=0)],
     "isin": [call(I, [1, 2, 3]), call(I, J, invert=True)], "union1d": [call(L, J)], "intersect1d": [call(L, J)],
-    "setdiff1d": [call(L, J)], "setxor1d": [call(L, J)], 
+    "setdiff1d": [call(L, J)], "setxor1d": [call(L, J)],
     # along an axis
     "diff": [call(F), call(F, 2, axis=0), call(L, prepend=0), call(B)], "ediff1d": [call(L), call(L, to_begin=0)],
     "gradient": [call(V), call(F), call(F, 2.0), call(V, S)], "trapezoid": [call(F), call(F, S), call(F, dx=0.5, axis=0)],

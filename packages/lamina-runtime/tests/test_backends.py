@@ -69,3 +69,19 @@ def test_missing_jaxlib_is_one_clear_line():
 def test_no_log_lines():
     done = python("import lamina_runtime as rt; rt.device_put(1.0)")
     assert done.returncode == 0 and done.stderr == ""
+
+
+def test_options_are_settled_at_first_use():
+    done = python("import lamina_runtime as rt; from lamina_ir import config; rt.devices()\n"
+                  "config.update('num_cpu_devices', 2)")
+    assert done.returncode and "before the first array" in done.stderr.replace("\n", " ")
+
+
+def test_tpu_notebooks_get_eight_devices():
+    done = python("import lamina_runtime as rt; rt.setup_tpu(); print(rt.device_count())", XLA_FLAGS="")
+    assert done.stdout.split() == ["8"] and "no TPU platform" in done.stderr
+
+
+def test_live_arrays():
+    x = rt.device_put(1.0)
+    assert any(a is x for a in rt.live_arrays()) and rt.get_backend().platform == "cpu"

@@ -1,3 +1,4 @@
+import functools
 import gc
 import threading
 import weakref
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 from lamina_ir import config, trees
 from lamina_ir.avals import ShapeDtypeStruct
-from lamina_runtime import default_device, device_put, device_put_sharded, devices
+from lamina_runtime import clear_caches, default_device, device_put, device_put_sharded, devices
 from lamina_tracing import disable_jit, jit, lax, make_jaxpr
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
@@ -190,3 +191,38 @@ def test_tree_of_a_hundred():
     tree = {"a": [X] * 50, "b": tuple([X] * 50)}
     out = jit(lambda t: trees.tree_map(lambda x: lax.add(x, x), t))(tree)
     np.testing.assert_array_equal(out["b"][49], 2 * X)
+
+
+def test_callables_of_all_kinds():
+    class Slotted:
+        __slots__ = ()
+
+        def __call__(self, x):
+            return lax.neg(x)
+
+    class Unhashable:
+        __hash__ = None
+
+        def __call__(self, x):
+            return lax.neg(x)
+
+    for f in (Slotted(), Unhashable(), functools.partial(lambda a, x: lax.mul(a, x), -1.0), Slotted().__call__):
+        np.testing.assert_array_equal(jit(f)(X), -X)
+    with pytest.raises(TypeError, match="expected a function"):
+        jit(3)
+    with pytest.raises(ValueError, match="not both"):
+        jit(lambda x: x, device=devices()[0], backend="cpu")
+
+
+def test_everything_can_be_forgotten():
+    f = jit(lambda x: lax.neg(x))
+    f(2.0), lax.sin(1.0)
+    clear_caches()
+    assert float(f(2.0)) == -2 and float(lax.neg(1.0)) == -1
+
+
+def test_large_results_of_small_programs_take_the_cheap_road():
+    from lamina_runtime.execution import is_cheap
+    small = jit(lambda x: lax.mul(lax.sin(x), 2.0)).trace(X).jaxpr
+    assert is_cheap(small) and not is_cheap(jit(lambda x: [lax.sin(x) for _ in range(20)]).trace(X).jaxpr)
+    assert not is_cheap(jit(lambda x: lax.reduce_sum(x, (0,))).trace(np.ones((1000, 100), np.float32)).jaxpr)

@@ -85,7 +85,8 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
       primals: the point.
       has_aux: whether `fun` returns (output, auxiliary data).
     Returns:
-      (output, `f_jvp`), and the auxiliary data if `has_aux`; `f_jvp(*tangents)` gives the tangent of the output without running `fun` again.
+      (output, `f_jvp`), and the auxiliary data if `has_aux`; `f_jvp(*tangents)` gives the tangent of the
+      output without running `fun` again.
 
     >>> y, f_jvp = linearize(lambda x: x * x, 3.0)
     >>> f_jvp(2.0)

@@ -111,6 +111,7 @@ class LinearProgram:
           free: give up the record while walking it, so that memory goes down as fast as it can.
         """
         cts: list[Any] = [None] * self.count
+        ct: Any
         for o, ct in zip(self.outs, cotangents):
             if ct is not None and type(o) is LinearTracer:
                 old = cts[o.number]
@@ -124,7 +125,7 @@ class LinearProgram:
             if free:
                 rows.pop()
             if prim.multiple:
-                ct: Any = [cts[o.number] for o in out]
+                ct = [cts[o.number] for o in out]
                 if all(c is None for c in ct):
                     continue
                 for o in out:

@@ -48,8 +48,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
       has_aux: whether `fun` returns (output, auxiliary data).
       reduce_axes: names of mapped axes over which the cotangents of arguments are summed.
     Returns:
-      (output, `f_vjp`), and the auxiliary data if `has_aux`; `f_vjp(ct)` returns a tuple, one entry per argument, of the argument's tree,
-      shapes and dtypes (dtype `float0` for integers).
+      (output, `f_vjp`), and the auxiliary data if `has_aux`; `f_vjp(ct)` returns a tuple, one entry per
+      argument, of the argument's tree, shapes and dtypes (dtype `float0` for integers).
     Raises:
       TypeError, ValueError: the cotangent does not fit the output.
 

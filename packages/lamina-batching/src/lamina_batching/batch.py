@@ -85,7 +85,8 @@ def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequen
     frames = () if axis.name is None else (AxisFrame(axis.name, axis.size, trace),)
     with deeper(trace), bound_axes(*frames):
         ins = [a if d is None else BatchTracer(trace, a, d) for a, d in zip(args, dims)]
-        outs, out_dims = [], []
+        outs: list[Any] = []
+        out_dims: list[int | None] = []
         for o in fun(*ins):
             if type(o) is BatchTracer and o._trace is trace:
                 outs.append(o.val)

@@ -31,30 +31,41 @@ def axis_specs(call: str, name: str, what: str, spec: Any, tree: Any, wanted: st
 
 def mapped_size(call: str, name: str, flat: Sequence[Any], axes: list[Any], tree: Any, axis_size: int | None) -> int:
     """The size of the mapped axis; `axes` are counted from the front in place. ValueError names the arguments."""
-    sizes: dict[int, list[str]] = {}
+    size = axis_size
+    agree = True
     for i, (x, axis) in enumerate(zip(flat, axes)):
         try:
-            aval = typeof(x)
+            shape = typeof(x).shape
         except TypeError as e:
             raise TypeError(f"{call} of `{name}`: {argument_path(tree, i)}: {e}") from None
         if axis is None:
             continue
-        if not -aval.ndim <= axis < aval.ndim:
-            where = argument_path(tree, i)
-            if not aval.ndim:
-                raise ValueError(f"{call} of `{name}`: {where} has rank 0 ({aval.long()}) but in_axes asks to map its axis "
-                                 f"{axis}; use None for arguments that are not mapped")
-            raise ValueError(f"{call} of `{name}`: in_axes {axis} is out of range for {where}, {aval.long()}")
-        axes[i] = axis % aval.ndim
-        sizes.setdefault(aval.shape[axes[i]], []).append(f"{argument_path(tree, i)} {aval.long()} axis {axes[i]}")
-    if axis_size is not None:
-        sizes.setdefault(axis_size, []).append("axis_size")
-    if not sizes:
+        if not -len(shape) <= axis < len(shape):
+            raise _no_such_axis(call, name, argument_path(tree, i), typeof(x), axis)
+        if axis < 0:
+            axis = axes[i] = axis + len(shape)
+        if size is None:
+            size = shape[axis]
+        elif size != shape[axis]:
+            agree = False
+    if size is None:
         raise ValueError(f"{call} of `{name}`: at least one in_axes entry must not be None, or axis_size must be given")
-    if len(sizes) > 1:
-        parts = "; ".join(f"{size}: {', '.join(places[:4])}" for size, places in sizes.items())
+    if not agree:
+        places: dict[int, list[str]] = {} if axis_size is None else {axis_size: ["axis_size"]}
+        for i, (x, axis) in enumerate(zip(flat, axes)):
+            if axis is not None:
+                aval = typeof(x)
+                places.setdefault(aval.shape[axis], []).append(f"{argument_path(tree, i)} {aval.long()} axis {axis}")
+        parts = "; ".join(f"{n}: {', '.join(found[:4])}" for n, found in places.items())
         raise ValueError(f"{call} of `{name}`: inconsistent sizes of the mapped axis: {parts}")
-    return next(iter(sizes))
+    return size
+
+
+def _no_such_axis(call: str, name: str, where: str, aval: Any, axis: int) -> ValueError:
+    if not aval.ndim:
+        return ValueError(f"{call} of `{name}`: {where} has rank 0 ({aval.long()}) but in_axes asks to map its axis {axis}; "
+                          "use None for arguments that are not mapped")
+    return ValueError(f"{call} of `{name}`: in_axes {axis} is out of range for {where}, {aval.long()}")
 
 
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable | None = None,

@@ -194,7 +194,7 @@ class _Build:
         func = ir.Operation.create("func.func", None, None, attributes, None, 1, loc, self.ip)
         block = func.regions[0].blocks.append(*ins, arg_locs=[loc] * len(ins))
         values = list(block.arguments)
-        ctx = Context(self, env, ir.InsertionPoint(block), {id(c): v for c, v in zip(big, values)})  # noqa: B905
+        ctx = Context(self, env, ir.InsertionPoint(block), {id(c): v for c, v in zip(big, values)})
         args = values[len(big):]
         if kept is not None:
             rest = iter(args)

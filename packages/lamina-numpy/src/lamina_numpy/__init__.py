@@ -1,6 +1,6 @@
 """The NumPy functions of lamina: `import lamina_numpy as lnp`, then as with `numpy`, traced, differentiated and mapped.
 
-Modules here hold plain functions; under their public names stand the jitted ones, so an eager call is one compiled call.
+Modules here hold plain functions; under their public names stand the jitted ones: an eager call is one compiled call.
 """
 import numpy as _np
 from lamina_tracing import Array as ndarray

@@ -43,7 +43,8 @@ def _core_sizes(dims: dict[str, int], shape: Sequence[int], names: _Dims, where:
             raise ValueError(f"inconsistent size for core dimension {name!r}: {size} vs {dims[name]} {where}")
 
 
-def _checked(fun: Callable[..., Any], dims: dict[str, int], outputs: Sequence[_Dims], where: str) -> Callable[..., Any]:
+def _checked(fun: Callable[..., Any], dims: dict[str, int], outputs: Sequence[_Dims],
+             where: str) -> Callable[..., Any]:
     """`fun` with its results checked against the output part of a signature."""
     def core(*args: Any) -> Any:
         out = fun(*args)
@@ -160,7 +161,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     arr = asarray(arr)
     n = len(typeof(arr).shape)
     at = check_axis("apply_along_axis", axis, n)
-    fun: Callable[..., Any] = lambda line: func1d(line, *args, **kwargs)  # noqa: E731 - wrapped again below
+    fun: Callable[..., Any] = lambda line: func1d(line, *args, **kwargs)
     for i in range(1, n - at):
         fun = vmap(fun, in_axes=i, out_axes=-1)
     for _ in range(at):

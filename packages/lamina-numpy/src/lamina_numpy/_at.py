@@ -285,8 +285,8 @@ class AtReference:
     def subtract(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                  mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] -= values`, functionally; positions named twice are lowered twice."""
-        values = _number_or_array(values)
-        return _changed("add", self.array, self.index, -values, indices_are_sorted, unique_indices, mode,
+        change: Any = _number_or_array(values)
+        return _changed("add", self.array, self.index, -change, indices_are_sorted, unique_indices, mode,
                         wrap_negative_indices)
 
 

@@ -202,9 +202,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     >>> astype(array([1.7, -1.7]), "int32")
     Array([ 1, -1], dtype=int32)
     """
-    aval("astype", x)
+    t = aval("astype", x)
     d = dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
-    return cast_compiled(x, d)
+    return x if t.dtype == d and not t.weak_type and is_array(x) else cast_compiled(x, d)
 
 
 @public("order")
@@ -391,12 +391,12 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    shape = as_shape("eye", (N, N if M is None else M))
+    shape: Any = as_shape("eye", (N, N if M is None else M))
     d = _float_or(dtype)
 
     def ops() -> Any:
         return cast(bind(prims.eq_p, *_row_column(shape, operator.index(k))), d)
-    out = _made(shape, d, lambda: np.eye(*shape, k=operator.index(k)), ops)
+    out = _made(shape, d, lambda: np.eye(shape[0], shape[1], k=operator.index(k)), ops)
     return out if device is None else _to_device(out, device)
 
 
@@ -413,12 +413,12 @@ def identity(n: int, dtype: Any = None) -> Any:
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """Ones on and below the `k`-th diagonal, zeros above."""
-    shape = as_shape("tri", (N, N if M is None else M))
+    shape: Any = as_shape("tri", (N, N if M is None else M))
     d = _float_or(dtype)
 
     def ops() -> Any:
         return cast(bind(prims.ge_p, *_row_column(shape, operator.index(k))), d)
-    return _made(shape, d, lambda: np.tri(*shape, k=operator.index(k)), ops)
+    return _made(shape, d, lambda: np.tri(shape[0], shape[1], k=operator.index(k)), ops)
 
 
 def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:

@@ -502,7 +502,7 @@ def _pad_stat(array: Any, widths: tuple[tuple[int, int], ...], mode: str, length
     from . import _reductions as reductions
     from ._stats import median
     from ._ufuncs import round as to_nearest
-    fun = {"maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean, "median": median}[mode]
+    fun: Any = {"maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean, "median": median}[mode]
     d = typeof(array).dtype
     spans = None if lengths is None else np.broadcast_to(np.asarray(lengths), (len(widths), 2))
     for i, (b, a) in enumerate(widths):

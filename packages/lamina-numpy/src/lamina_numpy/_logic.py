@@ -8,7 +8,7 @@ from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError
 from lamina_tracing.extend import bind, typeof
 
-from ._promotion import aval, cast, literal, pair, promote_all
+from ._promotion import aval, cast, literal, meet, pair, promote_all
 from ._publish import public
 from ._ufuncs import _named, abs, imag, where_
 
@@ -28,8 +28,8 @@ def _equality(name: str, prim: Any, doc: str) -> Any:
 
 def _order(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
-        x, y = pair(name, x, y)
-        if dtypes.is_complex(typeof(x).dtype):  # by real part, then imaginary part, as NumPy
+        x, y, d = meet(name, x, y)
+        if d.kind == "c":  # by real part, then imaginary part, as NumPy
             rx, ry = bind(prims.real_p, x), bind(prims.real_p, y)
             tie = bind(prim, bind(prims.imag_p, x), bind(prims.imag_p, y))
             return where_(bind(prims.eq_p, rx, ry), tie, bind(prim, rx, ry))

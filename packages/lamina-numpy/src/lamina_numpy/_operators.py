@@ -203,8 +203,9 @@ def _array_table() -> dict[str, Any]:
     return {
         **_operators(_public_power), **{name: compiled(fun) for name, fun in (_UNARY | _METHODS).items()},
         "__getitem__": _indexing.getitem, "__setitem__": _at.setitem, "__round__": rounded, "at": _at.at,
-        "astype": _astype, "choose": _selection.choose, "clip": array_clip, "compress": _compress, "nonzero": _nonzero, "repeat": _repeat,
-        "reshape": array_reshape, "searchsorted": array_search, "squeeze": array_squeeze,
+        "astype": _astype, "choose": _selection.choose, "clip": array_clip, "compress": _compress,
+        "nonzero": _nonzero, "repeat": _repeat, "reshape": array_reshape, "searchsorted": array_search,
+        "squeeze": array_squeeze,
         "transpose": array_transpose, "view": array_view,
         "T": property(reversed_axes, doc="The array with its axes in reverse."),
         "mT": property(lambda self: flip(self), doc="The array with its last two axes swapped."),

@@ -36,7 +36,8 @@ def save(file: Any, arr: Any, allow_pickle: bool = False) -> None:
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
     """Write several arrays as a `.npz` file."""
-    np.savez(file, *(np.asarray(asarray(a)) for a in args), **{k: np.asarray(asarray(v)) for k, v in kwds.items()})
+    named: dict[str, Any] = {name: np.asarray(asarray(value)) for name, value in kwds.items()}
+    np.savez(file, *(np.asarray(asarray(a)) for a in args), **named)
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:

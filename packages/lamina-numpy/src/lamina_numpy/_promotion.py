@@ -13,20 +13,24 @@ import numpy as np
 from lamina_ir import config, dtypes, prims
 from lamina_ir.errors import ShapeError
 from lamina_tracing import Array
-from lamina_tracing.extend import EVALUATION, bind, now, typeof
+from lamina_tracing.extend import EVALUATION, Tracer, bind, now, typeof
 
-__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "fixed", "inexact_dtype", "inexact_pair",
-           "is_array", "is_staging", "literal", "own_array", "pair", "promote_all", "to_inexact"]
+__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "fixed", "inexact_dtype",
+           "inexact_pair", "is_array", "is_staging", "literal", "meet", "own_array", "pair", "promote_all",
+           "to_inexact"]
 
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 _F32 = np.dtype("float32")
 _I32 = np.dtype("int32")
+_x64 = config.enable_x64
 _convert_p = prims.convert_element_type_p
 _broadcast_p = prims.broadcast_in_dim_p
 
 
 def aval(call: str, x: Any, position: int = 0) -> Any:
     """The type of one argument; TypeError naming the call when it is neither array nor number."""
+    if isinstance(x, Tracer):
+        return x.aval
     try:
         return typeof(x)
     except TypeError:
@@ -109,39 +113,46 @@ def to_inexact(call: str, x: Any) -> Any:
     return x if d == a.dtype else convert(x, d, a.weak_type)
 
 
-def _meet(call: str, x: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any, Any, Any]:
-    d, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
-    if a.dtype != d:
-        x = convert(x, d, weak)
-    if b.dtype != d:
-        y = convert(y, d, weak)
-    return x, y
+def meet(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
+    """Both operands in their common dtype, in one shape unless one has rank 0, and that dtype."""
+    a = x.aval if isinstance(x, Tracer) else aval(call, x, 0)
+    kind = type(y)
+    if kind is float:  # the commonest constants need no look at the lattice
+        if a.dtype is _F32 and not _x64.value:
+            return x, y, _F32
+    elif kind is int and a.dtype is _F32 and not _x64.value:
+        return x, float(y), _F32
+    b = y.aval if isinstance(y, Tracer) else aval(call, y, 1)
+    d = a.dtype
+    if a is b:
+        return x, y, d
+    if d is not b.dtype and d != b.dtype:
+        d, weak = dtypes.promote((d, a.weak_type), (b.dtype, b.weak_type))
+        if a.dtype != d:
+            x = convert(x, d, weak)
+        if b.dtype != d:
+            y = convert(y, d, weak)
+    if a.shape != b.shape and a.shape and b.shape:
+        shape = broadcast_shapes_of(call, (a.shape, b.shape))
+        return broadcast(x, a.shape, shape), broadcast(y, b.shape, shape), d
+    return x, y, d
 
 
 def pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Both operands in their common dtype, and in one shape unless one has rank 0."""
-    a = aval(call, x, 0)
-    b = aval(call, y, 1)
-    if a is b:
-        return x, y
-    if a.dtype is not b.dtype and a.dtype != b.dtype:
-        x, y = _meet(call, x, y, a, b)
-    if a.shape != b.shape and a.shape and b.shape:
-        shape = broadcast_shapes_of(call, (a.shape, b.shape))
-        return broadcast(x, a.shape, shape), broadcast(y, b.shape, shape)
+    x, y, _ = meet(call, x, y)
     return x, y
 
 
 def inexact_pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
     """`pair`, in float."""
-    x, y = pair(call, x, y)
-    a = typeof(x)
-    if a.dtype is _F32:
+    x, y, known = meet(call, x, y)
+    if known is _F32:
         return x, y
-    d = inexact_dtype(a.dtype, config.enable_x64.value)
-    if d == a.dtype:
+    d = inexact_dtype(known, config.enable_x64.value)
+    if d == known:
         return x, y
-    weak = a.weak_type and typeof(y).weak_type
+    weak = typeof(x).weak_type and typeof(y).weak_type
     return convert(x, d, weak), convert(y, d, weak)
 
 

@@ -9,7 +9,7 @@ from lamina_tracing.extend import bind, check_axes, check_axis, typeof
 
 from ._creation import arange, asarray
 from ._joins import _cut, concatenate
-from ._promotion import aval, broadcast, cast, literal, own_array, pair, promote_all, to_inexact
+from ._promotion import broadcast, cast, literal, own_array, pair, promote_all, to_inexact
 from ._publish import public
 from ._reductions import cumsum
 from ._reductions import sum as total

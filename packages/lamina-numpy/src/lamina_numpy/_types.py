@@ -65,7 +65,7 @@ SMALL = ("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "f
 for _name in SMALL:
     if hasattr(ml_dtypes, _name):
         globals()[_name] = _scalar_type(_name, getattr(ml_dtypes, _name))
-        __all__.append(_name)  # noqa: PYI056 - the set depends on the installed ml_dtypes
+        __all__.append(_name)
 
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 float_, int_, uint, complex_ = float64, int64, uint64, complex128

@@ -13,7 +13,7 @@ from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError
 from lamina_tracing.extend import bind, typeof
 
-from ._promotion import aval, cast, convert, fixed, inexact_pair, literal, pair, to_inexact
+from ._promotion import aval, cast, convert, fixed, inexact_pair, literal, meet, pair, to_inexact
 from ._publish import compiled, public, publish_as
 
 __all__ = ["abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -76,7 +76,7 @@ def _rounding(name: str, prim: Any, doc: str) -> Any:
 
 def _binary(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
-        x, y = pair(name, x, y)
+        x, y, _ = meet(name, x, y)
         return bind(prim, x, y)
     return _named(op, name, doc)
 
@@ -86,8 +86,8 @@ def _arith(name: str, prim: Any, on_bool: Any, doc: str) -> Any:
     bool_ = dtypes.BOOL
 
     def op(x: Any, y: Any, /) -> Any:
-        x, y = pair(name, x, y)
-        if typeof(x).dtype is bool_:
+        x, y, d = meet(name, x, y)
+        if d is bool_:
             if on_bool is None:
                 raise DTypeError(f"{name}: not defined on booleans; use logical_xor or convert with astype(int)")
             return bind(on_bool, x, y)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+import numpy as np  # noqa: F401  (the example uses it)
 from lamina_ir import dtypes, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof

@@ -1,4 +1,6 @@
 """Running programs: devices, arrays, transfers, compilation and fast calls. Importing it fills the slots of tracing."""
+from typing import Any
+
 from . import _jaxlib  # noqa: F401  first: it sets jaxlib up
 from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
@@ -17,9 +19,9 @@ from .transfers import (block_until_ready, device_get, device_put, device_put_re
 
 __all__ = ["Array", "CacheStats", "Shard", "WINDOW", "__version__", "block_until_ready", "cache_dir", "cache_stats",
            "clear_caches", "clear_memory", "default_backend", "default_device", "device_count", "device_get",
-           "device_put", "device_put_replicated", "device_put_sharded", "devices", "from_dlpack", "get_backend",
-           "host_count", "host_id", "host_ids", "live_arrays", "local_device_count", "local_devices", "process_count",
-           "process_index", "process_indices", "setup_tpu"]
+           "device_put", "device_put_replicated", "device_put_sharded", "devices", "distributed", "from_dlpack",
+           "get_backend", "host_count", "host_id", "host_ids", "live_arrays", "local_device_count", "local_devices",
+           "process_count", "process_index", "process_indices", "profiler", "setup_tpu"]
 
 hide_frames_of(__file__.rsplit("/", 1)[0])
 trees_cpp.install()
@@ -28,3 +30,10 @@ slots.operators.register_array_class(arrays.Wardrobe())  # type: ignore[arg-type
 dispatch.install()
 evaluator.install()
 debug.install()
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("distributed", "profiler"):  # seldom needed, so imported on demand
+        import importlib
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -164,6 +164,30 @@ def make_cpu_client(num_devices: int | None, **more: Any) -> Any:
             os.environ["XLA_FLAGS"] = flags
 
 
+def new_service(address: str, processes: int, heartbeat: int, timeout: int) -> Any:
+    """Process 0's service. `recoverable`: else the loss of one process ends all others."""
+    return _jax.get_distributed_runtime_service(address, processes, heartbeat_timeout=heartbeat,
+                                                cluster_register_timeout=timeout, shutdown_timeout=60,
+                                                recoverable=True)
+
+
+def new_distributed_client(address: str, rank: int, heartbeat: int, timeout: int) -> Any:
+    return _jax.get_distributed_runtime_client(address, rank, init_timeout=timeout, shutdown_timeout=60,
+                                               heartbeat_timeout=heartbeat, shutdown_on_destruction=False,
+                                               use_compression=True)
+
+
+def gloo_collectives(client: Any) -> Any:
+    """Collectives between processes on CPUs."""
+    return _jax.make_gloo_tcp_collectives(distributed_client=client)
+
+
+def load_profiler() -> tuple[Any, Any]:
+    """(class of annotations, class of recordings); loaded on demand."""
+    from jaxlib import _profiler
+    return _profiler.TraceMe, _profiler.ProfilerSession
+
+
 # --- arrays ------------------------------------------------------------------------------------------------------
 _HAS_SKIP = "_skip_checks" in (xc.array_result_handler.__doc__ or "")
 

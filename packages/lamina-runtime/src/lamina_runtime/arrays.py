@@ -103,7 +103,10 @@ def host_value(x: Any) -> np.ndarray:
     sharding = x._sharding
     aval = x.aval
     if type(sharding) is SingleDeviceSharding:
-        value, copied = x._single_device_array_to_np_array_did_copy()
+        if sharding.on_host and aval.dtype.isbuiltin == 1:
+            value, copied = np.asarray(memoryview(x)), False
+        else:
+            value, copied = x._single_device_array_to_np_array_did_copy()
     elif not sharding._internal_device_list.is_fully_addressable and not shardings.is_replicated(sharding):
         raise RuntimeError(f"np.asarray: {aval.long()} has parts on devices of other processes; gather it in a program "
                            "first (lax.all_gather), or read x.addressable_shards")
@@ -121,10 +124,12 @@ def _gather(x: Any, sharding: Any, aval: ShapedArray) -> np.ndarray:
     pieces = x._arrays
     if shardings.is_replicated(sharding):
         return pieces[0]._single_device_array_to_np_array_did_copy()[0]
-    if pieces[0].platform() != "cpu":  # let the copies overlap
-        for p in pieces:
+    if sharding.on_host and aval.dtype.isbuiltin == 1:
+        parts = [np.asarray(memoryview(p)) for p in pieces]  # a fifth of the time of the general way
+    else:
+        for p in pieces:  # let the copies overlap
             p._copy_single_device_array_to_host_async()
-    parts = [p._single_device_array_to_np_array_did_copy()[0] for p in pieces]
+        parts = [p._single_device_array_to_np_array_did_copy()[0] for p in pieces]
     if sharding.mapped_dims == (0,) and not sharding.partly_copied and aval.shape[0] % len(parts) == 0:
         return np.concatenate(parts)
     out = np.empty(aval.shape, aval.dtype)
@@ -346,6 +351,7 @@ FACE: dict[str, Any] = {
     "__reduce__": lambda self: (_restore, (np.array(host_value(self)), self.aval.dtype, self.aval.weak_type)),
     "__copy__": _copy_array,
     "__deepcopy__": _copy_array,
+    "copy": lambda self: _copy_array(self),
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
     "__setitem__": _setitem,

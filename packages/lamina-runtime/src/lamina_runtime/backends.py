@@ -17,21 +17,31 @@ from lamina_ir import config
 from . import _gpu, _jaxlib
 
 __all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
-           "devices", "get_backend", "host_count", "host_id", "host_ids", "live_arrays", "local_device_count",
+           "devices", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays", "local_device_count",
            "local_devices", "lowering_platform", "process_count", "process_index", "process_indices", "reset",
-           "set_cpu_client_maker", "setup_tpu"]
+           "set_client_maker", "setup_tpu"]
 
 platforms = config.Option("platforms", None, help="comma-separated platforms to try in order, as 'cuda,cpu'")
 num_cpu_devices = config.Option("num_cpu_devices", None, help="how many devices the CPU client has (None: XLA_FLAGS)")
 default_device_option = config.Option("default_device", None, keyed=True,
                                       help="where arrays that nobody placed go: a device or None")
 
-_ALIASES = {"gpu": "cuda", "rocm": "rocm", "cuda": "cuda", "cpu": "cpu", "host": "cpu", "METAL": "metal"}
+_ALIASES = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu", "host": "cpu"}
 _lock = threading.RLock()
 _clients: dict[str, Any] = {}
 _failures: dict[str, str] = {}
 _default: Any = None
 _default_device: Any = None
+
+
+def _settled(value: Any, is_local: bool) -> None:
+    if _clients:
+        raise RuntimeError("config: platforms and num_cpu_devices count until a device is first used, and one has been;"
+                           " set them before the first array")
+
+
+for _option in (platforms, num_cpu_devices):
+    _option.watch(_settled)
 
 
 def _cpu_client() -> Any:
@@ -42,12 +52,14 @@ def _cpu_client() -> Any:
 _makers: dict[str, Callable[[], Any]] = {"cpu": _cpu_client, "cuda": _gpu.make_client}
 
 
-def set_cpu_client_maker(make: Callable[[], Any]) -> None:
-    """Make the CPU client with `make()` (several processes do). RuntimeError when it exists already."""
-    with _lock:
-        if "cpu" in _clients:
-            raise RuntimeError("set_cpu_client_maker: the CPU client exists already; call this before the first array")
-        _makers["cpu"] = make
+def in_use() -> bool:
+    """Whether a device has been used, so that clients exist."""
+    return bool(_clients)
+
+
+def set_client_maker(platform: str, make: Callable[[], Any]) -> None:
+    """Make a platform's client with `make()`, as several processes do."""
+    _makers[platform] = make
 
 
 def _wanted() -> list[str]:

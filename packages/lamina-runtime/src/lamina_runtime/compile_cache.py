@@ -220,7 +220,7 @@ def _read(path: str) -> bytes | None:
     return data[start:]
 
 
-_since_trim = 0
+_since_trim = os.urandom(1)[0]  # so that short processes trim now and then too
 
 
 def _store(path: str, executable: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from lamina_ir import config, trees
 from lamina_ir.avals import ShapeDtypeStruct
 from lamina_tracing import slots
-from lamina_tracing.extend import EVALUATION, JitSpec, any_traced, call_staged, now
+from lamina_tracing.extend import EVALUATION, JitSpec, Tracer, any_traced, call_staged, now
 
 from . import _jaxlib, backends as _devices, execution, safe_launch, stages
 from ._jaxlib import ArrayImpl
@@ -63,8 +63,12 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
                          f"backend={spec.backend!r}")
 
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
-        if spec.inline and now.trace is not EVALUATION:
-            return fun(*args, **kwargs), None, True
+        if spec.inline:
+            if now.trace is not EVALUATION:
+                return fun(*args, **kwargs), None, True
+            for a in args:
+                if isinstance(a, Tracer):
+                    return fun(*args, **kwargs), None, True
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):
             return fun(*args, **kwargs), None, True

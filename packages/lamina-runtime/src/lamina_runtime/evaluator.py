@@ -11,7 +11,8 @@ from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var
 from lamina_tracing import slots
 
-from . import _jaxlib, arrays, backends as _devices, compile_cache, dispatch, execution, safe_launch, trees_cpp
+from . import (_jaxlib, arrays, backends as _devices, compile_cache, dispatch, execution, safe_launch, transfers,
+               trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
@@ -61,7 +62,10 @@ class XlaEvaluator:
 
     def _call(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """An op with programs inside: remembered with the first of them, so that it goes when that does."""
-        if prim.name == "xla_call" and params.get("device") is None and params.get("backend") is None:
+        if prim.name == "xla_call":
+            where = params.get("device") or params.get("backend")
+            if where is not None:
+                args = [transfers.device_put(a, _devices.device_of(where)) for a in args]
             return tuple(self.program(params["call_jaxpr"], args, params["name"]))
         if prim.name == "xla_pmap":
             from .pmap_dispatch import run_xla_pmap
@@ -108,6 +112,8 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
         avals = tuple([aval_of(a) for a in args])
         closed = programs.get(avals)
         if closed is None:
+            if len(programs) >= 1024:
+                programs.clear()
             closed = programs[avals] = _one_equation(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
         tree = trees_cpp.REGISTRY.flatten(tuple(outs))[1] if prim.multiple else _leaf

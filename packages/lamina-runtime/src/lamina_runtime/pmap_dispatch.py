@@ -39,6 +39,11 @@ class PmapProgram:
         self.name = name
         replicas = axis_size * replica_count(closed)
         self.devices = where = _choose(name, replicas, axis_size, devices, backend)
+        self.collective = replicas > 1 and _communicates(closed)
+        if devices is None and closed.jaxpr.axis_names and _devices.process_count(backend) > 1:
+            raise RuntimeError(f"pmap of `{name}`: in several processes the mapped axis covers this process's devices "
+                               "only. Say so with devices=lamina.local_devices(), or use jit on arrays placed over all "
+                               "devices")
         copies = replicas // axis_size
         framed = _framed(closed, in_axes, out_axes)
         self.lowered = low = lower(framed, name=f"pmap_{name}", platform=_devices.lowering_platform(where[0]),
@@ -53,7 +58,6 @@ class PmapProgram:
         self._const_shardings = [everywhere] * len(self.const_args)
         self.executable = compile_cache.compile(low, where, compile_cache.Options(num_replicas=replicas))
         self.handlers = [_jaxlib.result_handler(a, s, True) for a, s in zip(self.out_avals, self.out_shardings)]
-        self.collective = replicas > 1 and _communicates(closed)
         self.window = safe_launch.window_of(where[0].client)
 
     def run(self, flat: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,8 @@ import numpy as np
 from . import _jaxlib
 from ._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
 
-__all__ = ["device_list", "gspmd", "index_map", "is_replicated", "mapped", "replicated", "single", "sharding_devices"]
+__all__ = ["device_list", "gspmd", "index_map", "is_replicated", "mapped", "plan", "replicated", "single",
+           "sharding_devices"]
 
 Index = tuple[slice, ...]
 _REPLICATED = HloSharding.replicate()
@@ -30,7 +31,9 @@ def single(device: Any) -> Any:
     """The placement on one device."""
     found = _singles.get(device)
     if found is None:
-        found = _singles.setdefault(device, SingleDeviceSharding(device))
+        found = SingleDeviceSharding(device)
+        found.on_host = device.platform == "cpu"
+        found = _singles.setdefault(device, found)
     return found
 
 
@@ -52,6 +55,8 @@ def gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
         if len(_gspmds) > 4096:
             _gspmds.clear()
         found = GSPMDSharding(device_list(devices), tiles)
+        found.on_host = devices[0].platform == "cpu"
+        found.plans = {}
         found.mapped_dims = _split_dims(tiles)
         found.partly_copied = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
         found = _gspmds.setdefault(key, found)
@@ -139,6 +144,28 @@ def index_map(sharding: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
     return _slices(sharding._hlo_sharding, ndim, shape)
 
 
+def plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[Index, ...] | None]:
+    """How to split a host array of this shape: the devices of this process, and the part for each (None: all of it)."""
+    try:
+        return sharding.plans[shape]
+    except KeyError:
+        pass
+    where = list(sharding._internal_device_list.addressable_device_list)
+    parts = None
+    if not is_replicated(sharding):
+        counts = sharding._hlo_sharding.tile_assignment_dimensions()
+        for axis, (n, k) in enumerate(zip(shape, counts)):
+            if n % k:
+                raise ValueError(f"device_put: axis {axis} of an array of shape {shape} has length {n}, which cannot "
+                                 f"be split over {k} devices evenly")
+        at = dict(zip(sharding_devices(sharding), index_map(sharding, shape)))
+        parts = tuple(at[d] for d in where)
+    if len(sharding.plans) > 256:
+        sharding.plans.clear()
+    found = sharding.plans[shape] = where, parts
+    return found
+
+
 def _shard_shape(self: Any, global_shape: tuple[int, ...]) -> tuple[int, ...]:
     """Shape of one device's part of an array of `global_shape`."""
     shape = tuple(global_shape)
@@ -186,6 +213,7 @@ def _install() -> None:
     many.num_devices = property(lambda self: len(self._internal_device_list))
     many.mapped_dims = one.mapped_dims = ()
     many.partly_copied = one.partly_copied = False
+    many.on_host = one.on_host = False
     for kind in (one, many):
         kind.memory_kind = None
         kind.device_set = property(lambda self: set(sharding_devices(self)))

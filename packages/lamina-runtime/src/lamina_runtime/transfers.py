@@ -82,28 +82,15 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
 
 def spread(x: Any, aval: ShapedArray, sharding: Any) -> Any:
     """A host value placed by a sharding, committed."""
-    where = list(sharding._internal_device_list.addressable_device_list)
     if type(sharding) is SingleDeviceSharding:
-        return arrays.put(x, where[0], True, aval)
+        return arrays.put(x, sharding._device, True, aval)
     host = np.asarray(x, aval.dtype)
-    if shardings.is_replicated(sharding):
+    where, parts = shardings.plan(sharding, aval.shape)
+    if parts is None:
         return arrays.put_pieces(aval, sharding, [host] * len(where), where)
-    parts = shardings.index_map(sharding, aval.shape)
-    _check_divides(aval, sharding)
     if 0 in host.strides:  # rows that share memory, see arrays.put_pieces
         host = np.array(host)
-    if len(where) == len(parts):
-        return arrays.put_pieces(aval, sharding, [host[p] for p in parts], where)
-    at = dict(zip(shardings.sharding_devices(sharding), parts))
-    return arrays.put_pieces(aval, sharding, [host[at[d]] for d in where], where)
-
-
-def _check_divides(aval: ShapedArray, sharding: Any) -> None:
-    counts = sharding._hlo_sharding.tile_assignment_dimensions()
-    for axis, (n, k) in enumerate(zip(aval.shape, counts)):
-        if n % k:
-            raise ValueError(f"device_put: axis {axis} of {aval.long()} has length {n}, which cannot be split over {k} "
-                             "devices evenly")
+    return arrays.put_pieces(aval, sharding, [host[p] for p in parts], where)
 
 
 def _move(x: Any, target: Any) -> Any:
@@ -146,8 +133,8 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
     Raises:
       ValueError: the lengths, structures, shapes or dtypes do not match.
 
-    >>> device_put_sharded([1.0], devices("cpu")[:1]).shape  # doctest: +SKIP
-    (1,)
+    >>> device_put_sharded([1.0], [device_put(0.0).device])
+    Array([1.], dtype=float32, weak_type=True)
     """
     call = "device_put_sharded"
     if not isinstance(shards, Sequence) or isinstance(shards, str):

@@ -122,7 +122,7 @@ class Statics:
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
         """(dynamic positional, dynamic keyword, key of the static ones). ValueError when one is not hashable."""
         dynamic = tuple(a for i, a in enumerate(args) if i not in self.nums)
-        static = [(i, a) for i, a in enumerate(args) if i in self.nums]
+        static: list[tuple[int | str, Any]] = [(i, a) for i, a in enumerate(args) if i in self.nums]
         rest = {}
         for name, value in kwargs.items():
             if name in self.names:

@@ -30,7 +30,8 @@ def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
         try:
             full = np.broadcast_shapes(a.shape, b.shape)
         except ValueError:
-            raise ValueError(f"{call}: shapes {a.shape} and {b.shape} do not broadcast: trailing axes must be equal or 1") from None
+            raise ValueError(f"{call}: shapes {a.shape} and {b.shape} do not broadcast: trailing axes must be equal "
+                             "or 1") from None
         x, y = _stretch(x, a.shape, full), _stretch(y, b.shape, full)
     return x, y
 
@@ -88,7 +89,7 @@ def _getitem(x: Any, index: Any) -> Any:
             size = typeof(x).shape[axis]
             if isinstance(part, (int, np.integer)) and not -size <= part < size:
                 raise IndexError(f"index {part} is out of bounds for axis {axis} with size {size}")
-            x = indexing.dynamic_index_in_dim(x, part, axis, keepdims=False)
+            x = indexing.dynamic_index_in_dim(x, part, axis, keepdims=False)  # type: ignore[arg-type]
         else:
             raise NotImplementedError(f"index {part!r} needs lamina_numpy")
     return x

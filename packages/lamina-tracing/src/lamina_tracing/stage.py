@@ -1,6 +1,7 @@
 """Staging: running a function on `StagingTracer`s writes down the program it computes."""
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -47,12 +48,12 @@ def user_source(depth: int = 1) -> Source | None:
 class StagingTracer(Tracer):
     """A variable of the program being written."""
 
-    __slots__ = ("var",)
+    __slots__ = ("_var",)  # not `var`: that is a method of arrays
 
     def __init__(self, trace: Trace, aval: ShapedArray, var: Var) -> None:
         self._trace = trace
         self.aval = aval
-        self.var = var
+        self._var = var
 
 
 class StagingTrace(Trace):
@@ -68,7 +69,7 @@ class StagingTrace(Trace):
         return StagingTracer(self, aval, Var(aval))
 
     def _write(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        invars = [a.var if type(a) is StagingTracer and a._trace is self else self.lift(a) for a in args]
+        invars = [a._var if type(a) is StagingTracer and a._trace is self else self.lift(a) for a in args]
         if prim.multiple:
             out_avals = prim.infer(*[v.aval for v in invars], **params)
             outvars = [Var(a) for a in out_avals]
@@ -82,7 +83,7 @@ class StagingTrace(Trace):
     def lift(self, x: Any) -> Var | Literal:
         """The program's name for a value from outside: a literal for host scalars, else a constant."""
         if type(x) is StagingTracer and x._trace is self:
-            return x.var
+            return x._var
         kind = type(x)
         if kind in _NUMBERS:
             return Literal(x, _avals.aval_of(x))
@@ -106,7 +107,7 @@ class StagingTrace(Trace):
         outvars = [self.lift(o) for o in outs]
         values = [value for value, _ in self.consts.values()]
         constvars = [var for _, var in self.consts.values()]
-        return ClosedJaxpr(Jaxpr(constvars, [a.var for a in arguments], self.eqns, outvars), values)
+        return ClosedJaxpr(Jaxpr(constvars, [a._var for a in arguments], self.eqns, outvars), values)
 
 
 def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) -> tuple[ClosedJaxpr, list[Any]]:
@@ -123,10 +124,16 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
     trace = StagingTrace(old_depth + 1)
     now.trace, now.depth = trace, trace.level
     tell_staging()
+    # A program is millions of small live objects, and no garbage: with the cyclic collector on, staging 16,000
+    # equations took 1.4 to 2.5 times as long, and more than linearly.
+    collecting = gc.isenabled()
+    gc.disable()
     try:
         arguments = [trace.argument(a) for a in in_avals]
         closed = trace.finish(arguments, fun(*arguments))
     finally:
+        if collecting:
+            gc.enable()
         now.trace, now.depth = old_trace, old_depth
         tell_staging()
         trace.end()

@@ -26,7 +26,6 @@ for _prim in (prims.floor_p, prims.ceil_p, prims.round_p, prims.is_finite_p, pri
     zero_jvp(_prim)
 
 hole(prims.nextafter_p, "it steps from one float to the next, which is no smooth function")
-hole(prims.bessel_i1e_p, "its derivative needs the Bessel function of order 0, which is no primitive")
 
 
 def _scalar_of(x: Any, value: float) -> Any:
@@ -41,6 +40,13 @@ def _integer_pow_slope(x: Any, ans: Any, *, y: int) -> Any:
     if y == 0:
         return _scalar_of(x, 0)
     return one_like(x) if y == 1 else lax.add(x, x) if y == 2 else lax.mul(float(y), lax.integer_pow(x, y - 1))
+
+
+def _bessel_i1e_slope(x: Any, ans: Any) -> Any:
+    """I1' = I0 - I1 / x [DLMF 10.29.3], and a half at 0."""
+    at_0 = lax.eq(x, 0.0)
+    factor = lax.add(lax.sign(x), lax.div(1.0, lax.select(at_0, one_like(x), x)))
+    return lax.select(at_0, _scalar_of(x, 0.5), lax.sub(lax.bessel_i0e(x), lax.mul(factor, ans)))
 
 
 slope(prims.sin_p, lambda x, ans: lax.cos(x))
@@ -65,6 +71,8 @@ slope(prims.erf_p, lambda x, ans: lax.mul(2 / math.sqrt(math.pi), lax.exp(lax.ne
 slope(prims.erfc_p, lambda x, ans: lax.mul(-2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
 slope(prims.erf_inv_p, lambda x, ans: lax.mul(math.sqrt(math.pi) / 2, lax.exp(lax.square(ans))))
 slope(prims.lgamma_p, lambda x, ans: lax.digamma(x))
+slope(prims.bessel_i0e_p, lambda x, ans: lax.sub(lax.bessel_i1e(x), lax.mul(lax.sign(x), ans)))
+slope(prims.bessel_i1e_p, _bessel_i1e_slope)
 slope(prims.digamma_p, lambda x, ans: lax.polygamma(1.0, x))
 
 # --- one operand: the tangent divided, one equation less than by a slope -------------------------------------------

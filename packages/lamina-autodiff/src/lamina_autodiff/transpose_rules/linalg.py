@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from lamina_ir import prims
 from lamina_tracing import lax
@@ -24,7 +25,7 @@ def _order(axes):
 
 
 @lru_cache(maxsize=1024)
-def _plans(numbers, lhs_ndim, rhs_ndim):
+def _plans(numbers, lhs_ndim, rhs_ndim) -> tuple[Any, Any]:
     """For each operand: dimension numbers of the product that gives its cotangent, and the order its axes need.
 
     The result of `lhs . rhs` has axes (batch, lhs free, rhs free). `ct . rhs` over the rhs free axes leaves (batch, lhs
@@ -46,8 +47,8 @@ def dot_general_transpose(ct, x, y, *, dimension_numbers, precision, preferred_e
     lhs, rhs = typeof(x), typeof(y)
     for_lhs, for_rhs = _plans(dimension_numbers, len(lhs.shape), len(rhs.shape))
     if is_linear(x):
-        return _product(ct, _as(y, ct), *for_lhs, precision, lhs.dtype), None
-    return None, _product(_as(x, ct), ct, *for_rhs, precision, rhs.dtype)
+        return _product(ct, _as(y, ct), for_lhs[0], for_lhs[1], precision, lhs.dtype), None
+    return None, _product(_as(x, ct), ct, for_rhs[0], for_rhs[1], precision, rhs.dtype)
 
 
 def _as(x, ct):

@@ -120,19 +120,28 @@ def polygamma(n: Any, x: Any) -> Any:
     return np.where((n < 0) | (n != np.floor(n)), np.nan, np.where(n == 0, digamma(x), general))
 
 
-def bessel_i1e(x: Any) -> Any:
-    """exp(-|x|) I1(x): its power series up to |x| = 30, the asymptotic series beyond [DLMF 10.25.2, 10.40.1]."""
-    a = np.abs(x)
+def _bessel(order: int, a: Any) -> Any:
+    """exp(-a) I(a), a >= 0: the power series up to a = 30, the asymptotic series beyond [DLMF 10.25.2, 10.40.1]."""
     small, large = np.minimum(a, 30.0), np.maximum(a, 30.0)
-    term, near = small / 2, np.zeros_like(small)
+    term, near = (small / 2) ** order, np.zeros_like(small)
     for k in range(1, 110):
         near = near + term
-        term = term * (small / 2) ** 2 / (k * (k + 1))
+        term = term * (small / 2) ** 2 / (k * (k + order))
     term, far = np.ones_like(large), np.zeros_like(large)
     for k in range(1, 25):
         far = far + term
-        term = -term * (4 - (2 * k - 1) ** 2) / (8 * k * large)
-    return np.sign(x) * np.where(a <= 30, near * np.exp(-small), far / np.sqrt(2 * np.pi * large))
+        term = -term * (4 * order**2 - (2 * k - 1) ** 2) / (8 * k * large)
+    return np.where(a <= 30, near * np.exp(-small), far / np.sqrt(2 * np.pi * large))
+
+
+def bessel_i0e(x: Any) -> Any:
+    """exp(-|x|) I0(x)."""
+    return _bessel(0, np.abs(x))
+
+
+def bessel_i1e(x: Any) -> Any:
+    """exp(-|x|) I1(x)."""
+    return np.sign(x) * _bessel(1, np.abs(x))
 
 
 # --- rounding, integers, complex numbers -------------------------------------------------------------------------

@@ -19,13 +19,13 @@ from ._special import quiet, wide
 
 __all__ = [
     "abs_p", "acos_p", "acosh_p", "add_p", "and_p", "asin_p", "asinh_p", "atan2_p", "atan_p", "atanh_p",
-    "bessel_i1e_p", "bitcast_convert_type_p", "cbrt_p", "ceil_p", "clamp_p", "clz_p", "complex_p", "conj_p",
-    "convert_element_type_p", "copy_p", "cos_p", "cosh_p", "digamma_p", "div_p", "eq_p", "erf_inv_p", "erf_p",
-    "erfc_p", "exp2_p", "exp_p", "expm1_p", "floor_p", "ge_p", "gt_p", "imag_p", "integer_pow_p", "is_finite_p",
-    "le_p", "lgamma_p", "log1p_p", "log_p", "logistic_p", "lt_p", "max_p", "min_p", "mul_p", "ne_p", "neg_p",
-    "nextafter_p", "not_p", "or_p", "polygamma_p", "population_count_p", "pow_p", "real_p", "rem_p", "round_p",
-    "rsqrt_p", "select_p", "shift_left_p", "shift_right_arithmetic_p", "shift_right_logical_p", "sign_p", "sin_p",
-    "sinh_p", "sqrt_p", "square_p", "stop_gradient_p", "sub_p", "tan_p", "tanh_p", "xor_p", "zeta_p"]
+    "bessel_i0e_p", "bessel_i1e_p", "bitcast_convert_type_p", "cbrt_p", "ceil_p", "clamp_p", "clz_p", "complex_p",
+    "conj_p", "convert_element_type_p", "copy_p", "cos_p", "cosh_p", "digamma_p", "div_p", "eq_p", "erf_inv_p",
+    "erf_p", "erfc_p", "exp2_p", "exp_p", "expm1_p", "floor_p", "ge_p", "gt_p", "imag_p", "integer_pow_p",
+    "is_finite_p", "le_p", "lgamma_p", "log1p_p", "log_p", "logistic_p", "lt_p", "max_p", "min_p", "mul_p", "ne_p",
+    "neg_p", "nextafter_p", "not_p", "or_p", "polygamma_p", "population_count_p", "pow_p", "real_p", "rem_p",
+    "round_p", "rsqrt_p", "select_p", "shift_left_p", "shift_right_arithmetic_p", "shift_right_logical_p", "sign_p",
+    "sin_p", "sinh_p", "sqrt_p", "square_p", "stop_gradient_p", "sub_p", "tan_p", "tanh_p", "xor_p", "zeta_p"]
 
 BOOL = dtypes.BOOL
 _Kinds = tuple[frozenset[np.dtype], str]
@@ -216,6 +216,7 @@ erfc_p = _unary("erfc", FLOAT, wide(special.erfc), "chlo.erfc")
 erf_inv_p = _unary("erf_inv", FLOAT, wide(special.erf_inv), "chlo.erf_inv")
 lgamma_p = _unary("lgamma", FLOAT, wide(special.lgamma), "chlo.lgamma")
 digamma_p = _unary("digamma", FLOAT, wide(special.digamma), "chlo.digamma")
+bessel_i0e_p = _unary("bessel_i0e", FLOAT, wide(special.bessel_i0e), "DLMF 10.25")
 bessel_i1e_p = _unary("bessel_i1e", FLOAT, wide(special.bessel_i1e), "chlo.bessel_i1e")
 
 # unary, float or complex

@@ -34,7 +34,7 @@ for _prim in (p.log_p, p.log1p_p, p.sqrt_p, p.rsqrt_p):
     sample(_prim, complexes(3))
 sample(p.acosh_p, np.array([[1.5, 2.0, 3.0], [1.1, 7.0, 1.2]], np.float32))
 sample(p.acosh_p, np.array([0.5 + 1j, 2 - 1j, 1 + 0.25j], np.complex64))
-for _prim in (p.erf_p, p.erfc_p, p.bessel_i1e_p, p.copy_p, p.stop_gradient_p):
+for _prim in (p.erf_p, p.erfc_p, p.bessel_i0e_p, p.bessel_i1e_p, p.copy_p, p.stop_gradient_p):
     sample(_prim, floats(2, 3))
     sample(_prim, floats())
 for _prim in (p.floor_p, p.ceil_p, p.cbrt_p, p.sign_p, p.abs_p):
@@ -42,6 +42,8 @@ for _prim in (p.floor_p, p.ceil_p, p.cbrt_p, p.sign_p, p.abs_p):
 for _prim in (p.lgamma_p, p.digamma_p):
     sample(_prim, positives(2, 3))
 sample(p.erf_inv_p, unit(2, 3))
+for _prim in (p.bessel_i0e_p, p.bessel_i1e_p):
+    sample(_prim, np.array([-12.0, 7.9, 8.1, 300.0], np.float32))
 for _prim in (p.tanh_p, p.sin_p, p.log1p_p, p.logistic_p):
     sample(_prim, positives(4, dtype=BF16))
     sample(_prim, positives(4, dtype="float16"))

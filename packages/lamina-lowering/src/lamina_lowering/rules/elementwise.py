@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,41 @@ def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
     return result if y > 0 else ctx.op("stablehlo.divide", (ctx.const(1, aval), result), aval)
 
 
+@lru_cache(maxsize=4)
+def _bessel_i0e_series(terms: int) -> tuple[Any, Any]:
+    """Chebyshev coefficients of i0e on [0, 8], and of sqrt(x) i0e(x) on [8, inf) in the variable 8 / x."""
+    from numpy.polynomial.chebyshev import chebinterpolate  # rarely needed, and slow to import
+    meaning = prims.bessel_i0e_p.numpy
+    near = chebinterpolate(lambda t: meaning(4 * (t + 1)), terms)
+    far = chebinterpolate(lambda t: np.sqrt(16 / (t + 1)) * meaning(16 / (t + 1)), terms)
+    return near, far
+
+
+def bessel_i0e_lowering(ctx: Any, x: Any) -> Any:
+    """Two Chebyshev series, summed by Clenshaw's recurrence; in float32 for narrower floats."""
+    narrow = ctx.aval_out
+    aval = shaped(narrow.shape, np.dtype("float32")) if narrow.dtype.itemsize < 4 else narrow
+
+    def op(name: str, *operands: Any) -> Any:
+        return ctx.op("stablehlo." + name, [ctx.const(v, aval) if isinstance(v, float) else v for v in operands], aval)
+
+    def series(coefficients: Any, t: Any) -> Any:
+        ahead, last, twice = None, None, op("add", t, t)
+        for c in coefficients[:0:-1]:
+            term = ctx.const(float(c), aval)
+            if last is not None:
+                term = op("add", op("multiply", twice, last), term)
+            ahead, last = last, term if ahead is None else op("subtract", term, ahead)
+        return op("subtract", op("add", op("multiply", t, last), float(coefficients[0])), ahead)
+
+    a = op("abs", ctx.convert(x, narrow, aval))
+    near, far = _bessel_i0e_series(30 if aval.dtype.itemsize == 8 else 17)
+    low = series(near, op("subtract", op("multiply", op("minimum", a, 8.0), 0.25), 1.0))
+    high = series(far, op("subtract", op("divide", 16.0, op("maximum", a, 8.0)), 1.0))
+    small = ctx.compare(a, ctx.const(8.0, aval), "LE", aval)
+    return ctx.convert(ctx.select(small, low, op("divide", high, op("sqrt", a)), aval), aval, narrow)
+
+
 def _extreme(name: str, direction: str) -> Callable[..., Any]:
     plain = direct(name)
 
@@ -142,5 +178,6 @@ _define(prims.exp2_p, exp2_lowering)
 _define(prims.conj_p, conj_lowering)
 _define(prims.pow_p, pow_lowering)
 _define(prims.integer_pow_p, integer_pow_lowering)
+_define(prims.bessel_i0e_p, bessel_i0e_lowering)
 _define(prims.max_p, _extreme("stablehlo.maximum", "GT"))
 _define(prims.min_p, _extreme("stablehlo.minimum", "LT"))

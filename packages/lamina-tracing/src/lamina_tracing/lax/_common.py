@@ -77,7 +77,8 @@ def check_axis(call: str, axis: Any, ndim: int) -> int:
     """`axis` counted from the front; ShapeError when out of range."""
     at = axis.__index__()
     if not -ndim <= at < ndim:
-        raise ShapeError(f"{call}: axis {at} is out of range for an array with {ndim} axes; expected {-ndim} <= axis < {ndim}")
+        raise ShapeError(f"{call}: axis {at} is out of range for an array with {ndim} axes; expected "
+                         f"{-ndim} <= axis < {ndim}")
     return at + ndim if at < 0 else at
 
 

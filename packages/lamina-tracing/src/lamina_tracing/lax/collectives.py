@@ -40,7 +40,8 @@ def _group_size(call: str, names: tuple[Any, ...], groups: Any) -> int:
         return size
     flat = sorted(i for g in groups for i in g)
     if flat != list(range(size)) or len({len(g) for g in groups}) != 1:
-        raise ShapeError(f"{call}: axis_index_groups must split the indices 0..{size - 1} into groups of one size; got {groups}")
+        raise ShapeError(f"{call}: axis_index_groups must split the indices 0..{size - 1} into groups of one size; "
+                         f"got {groups}")
     return len(groups[0])
 
 

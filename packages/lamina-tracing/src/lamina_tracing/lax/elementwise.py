@@ -13,27 +13,27 @@ import numpy as np
 from lamina_ir import dtypes, trees
 from lamina_ir.errors import DTypeError
 from lamina_ir.prims import (
-    abs_p, acos_p, acosh_p, add_p, and_p, asin_p, asinh_p, atan_p, atan2_p, atanh_p, bessel_i1e_p,
-    bitcast_convert_type_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p,
-    convert_element_type_p, copy_p, cos_p, cosh_p, digamma_p, div_p, eq_p, erf_p, erf_inv_p, erfc_p, exp_p, exp2_p,
-    expm1_p, floor_p, ge_p, gt_p, imag_p, integer_pow_p, is_finite_p, le_p, lgamma_p, log_p, log1p_p, logistic_p,
-    lt_p, max_p, min_p, mul_p, ne_p, neg_p, nextafter_p, not_p, or_p, polygamma_p, population_count_p, pow_p,
-    real_p, rem_p, round_p, rsqrt_p, select_p, shift_left_p, shift_right_arithmetic_p, shift_right_logical_p,
-    sign_p, sin_p, sinh_p, sqrt_p, square_p, stop_gradient_p, sub_p, tan_p, tanh_p, xor_p, zeta_p,
+    abs_p, acos_p, acosh_p, add_p, and_p, asin_p, asinh_p, atan2_p, atan_p, atanh_p, bessel_i0e_p, bessel_i1e_p,
+    bitcast_convert_type_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p, convert_element_type_p, copy_p,
+    cos_p, cosh_p, digamma_p, div_p, eq_p, erf_inv_p, erf_p, erfc_p, exp2_p, exp_p, expm1_p, floor_p, ge_p, gt_p,
+    imag_p, integer_pow_p, is_finite_p, le_p, lgamma_p, log1p_p, log_p, logistic_p, lt_p, max_p, min_p, mul_p, ne_p,
+    neg_p, nextafter_p, not_p, or_p, polygamma_p, population_count_p, pow_p, real_p, rem_p, round_p, rsqrt_p,
+    select_p, shift_left_p, shift_right_arithmetic_p, shift_right_logical_p, sign_p, sin_p, sinh_p, sqrt_p,
+    square_p, stop_gradient_p, sub_p, tan_p, tanh_p, xor_p, zeta_p,
 )
 
 from ..array import Array, ArrayLike
 from ._common import bind, match_scalars, typeof
 
 __all__ = [
-    "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i1e",
-    "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clamp",
-    "clz", "complex", "conj", "convert_element_type", "copy", "cos", "cosh", "digamma", "div", "eq", "erf",
-    "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow",
-    "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter",
-    "polygamma", "population_count", "pow", "real", "reciprocal", "rem", "round", "rsqrt", "select", "select_n",
-    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square",
-    "stop_gradient", "sub", "tan", "tanh", "zeta"]
+    "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
+    "bessel_i1e", "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt", "ceil",
+    "clamp", "clz", "complex", "conj", "convert_element_type", "copy", "cos", "cosh", "digamma", "div", "eq", "erf",
+    "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
+    "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "polygamma",
+    "population_count", "pow", "real", "reciprocal", "rem", "round", "rsqrt", "select", "select_n", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient",
+    "sub", "tan", "tanh", "zeta"]
 
 _SCALARS = frozenset((bool, int, float, builtins.complex))
 
@@ -214,6 +214,11 @@ def lgamma(x: ArrayLike) -> Array:
 def digamma(x: ArrayLike) -> Array:
     """Derivative of log gamma."""
     return bind(digamma_p, x)
+
+
+def bessel_i0e(x: ArrayLike) -> Array:
+    """exp(-|x|) I0(x), the scaled modified Bessel function of order 0."""
+    return bind(bessel_i0e_p, x)
 
 
 def bessel_i1e(x: ArrayLike) -> Array:

@@ -1,0 +1,16 @@
+"""The examples in docstrings run and print what they say."""
+import doctest
+import importlib
+import pkgutil
+
+import lamina_numpy
+import pytest
+
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+@pytest.mark.parametrize("name", ["lamina_numpy", *(f"lamina_numpy.{m.name}" for m in pkgutil.iter_modules(
+    lamina_numpy.__path__))])
+def test_examples_run(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
+    assert not found.failed

@@ -1,0 +1,108 @@
+"""dtypes and weakness of results, and what `array` and its relatives make of values."""
+from __future__ import annotations
+
+from typing import Any
+
+import lamina_numpy as lnp
+import numpy as np
+import pytest
+from lamina_ir import config
+
+# left, right, result dtype, weak. Strings are strong arrays of that dtype
+BINARY = [
+    ("int8", "int8", "int8", False), ("int8", "uint8", "int16", False), ("int32", "uint32", "int32", False),
+    ("int32", "float32", "float32", False), ("int8", "bfloat16", "bfloat16", False),
+    ("float16", "bfloat16", "float32", False), ("float32", "complex64", "complex64", False),
+    ("bool", "int8", "int8", False), ("bool", "bool", "bool", False), ("uint8", "float16", "float16", False),
+    ("float32", 1, "float32", False), ("float32", 1.5, "float32", False), ("bfloat16", 1.5, "bfloat16", False),
+    ("int8", 1, "int8", False), ("int8", 1.5, "float32", True), ("int32", 2.0, "float32", True),
+    ("int32", 1j, "complex64", True), ("float32", 1j, "complex64", False), ("bool", 1, "int32", True),
+    (1, 2, "int32", True), (1, 2.5, "float32", True), (True, 1, "int32", True), ("float16", True, "float16", False)]
+
+
+def value(x: Any) -> Any:
+    return lnp.ones(3, x) if isinstance(x, str) else x
+
+
+@pytest.mark.parametrize(("x", "y", "dtype", "weak"), BINARY)
+def test_binary_results(x: Any, y: Any, dtype: str, weak: bool) -> None:
+    for a, b in ((x, y), (y, x)):
+        out = lnp.multiply(value(a), value(b))
+        assert out.dtype == dtype and out.weak_type == weak
+        assert lnp.result_type(value(a), value(b)) == dtype
+
+
+UNARY = [("sin", "int8", "float32"), ("sin", "bool", "float32"), ("sin", "bfloat16", "bfloat16"),
+         ("abs", "complex64", "float32"),
+         ("sum", "int8", "int32"), ("sum", "bool", "int32"), ("prod", "uint8", "uint32"), ("mean", "int32", "float32"),
+         ("mean", "bfloat16", "bfloat16"), ("cumsum", "int8", "int8"), ("cumsum", "bool", "int32"), ("floor", "int32", "int32"),
+         ("sqrt", "int32", "float32"), ("var", "int32", "float32"), ("var", "complex64", "float32"),
+         ("argmax", "float32", "int32"),
+         ("median", "int32", "float32"), ("square", "int8", "int8"), ("sign", "float16", "float16"),
+         ("exp2", "int32", "float32"),
+         ("max", "int8", "int8"), ("any", "float32", "bool"), ("isnan", "float32", "bool"), ("angle", "complex64", "float32")]
+
+
+@pytest.mark.parametrize(("name", "dtype", "result"), UNARY)
+def test_unary_results(name: str, dtype: str, result: str) -> None:
+    out = getattr(lnp, name)(lnp.ones((2,), dtype))
+    assert out.dtype == result and not out.weak_type
+
+
+@pytest.mark.parametrize("name", ["sin", "abs", "negative", "square", "floor", "exp2", "round", "sign"])
+def test_python_numbers_stay_weak(name: str) -> None:
+    assert getattr(lnp, name)(2.0).weak_type
+
+
+MADE = [(1, "int32", True), (1.5, "float32", True), (True, "bool", False), (1j, "complex64", True), ([1, 2], "int32", False),
+        ([1, 2.5], "float32", False), ([True], "bool", False), (np.arange(3), "int32", False), (np.ones(2), "float32", False),
+        (np.float16(1), "float16", False), ([], "float32", False), ([[1], [2]], "int32", False)]
+
+
+@pytest.mark.parametrize(("x", "dtype", "weak"), MADE)
+def test_asarray(x: Any, dtype: str, weak: bool) -> None:
+    out = lnp.asarray(x)
+    assert out.dtype == dtype and out.weak_type == weak and isinstance(out, lnp.ndarray)
+    assert not lnp.asarray(x, dtype="float32").weak_type
+
+
+def test_x64_mode_is_wide() -> None:
+    with config.enable_x64(True):
+        assert lnp.asarray(np.ones(2)).dtype == np.float64
+        assert lnp.arange(3).dtype == np.int64
+        assert (lnp.ones(2, "float32") * 2.0).dtype == np.float32
+        assert lnp.sum(lnp.ones(2, "int32")).dtype == np.int64
+        assert lnp.sin(1).dtype == np.float64
+
+
+def test_strict_promotion_refuses_mixtures() -> None:
+    with config.numpy_dtype_promotion("strict"), pytest.raises(TypeError, match="strict"):
+        lnp.ones(2, "float32") + lnp.ones(2, "int32")
+    with config.numpy_dtype_promotion("strict"):
+        assert (lnp.ones(2, "float32") + 1).dtype == np.float32
+
+
+def test_rank_promotion_can_be_refused() -> None:
+    with config.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="rank promotion"):
+        lnp.ones((2, 3)) + lnp.ones(3)
+
+
+@pytest.mark.parametrize(("bad", "words"), [("abc", "<U3"), (object(), "object"), (None, "None"), ([1, None], "object"),
+                                            (np.array(["a"]), "<U1"), ([[1, 2], [3]], "equal lengths")])
+def test_values_that_are_no_numbers(bad: Any, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        lnp.array(bad)
+
+
+def test_large_integers_overflow() -> None:
+    with pytest.raises(OverflowError):
+        lnp.array([2 ** 40])
+    with pytest.raises(OverflowError):
+        lnp.asarray(2 ** 40)
+
+
+def test_can_cast_and_isdtype() -> None:
+    assert lnp.can_cast("int8", "float32") and not lnp.can_cast("float32", "int8")
+    assert lnp.isdtype("int8", "integral") and lnp.isdtype(lnp.bfloat16, "real floating")
+    assert lnp.promote_types("int8", "bfloat16") == lnp.bfloat16
+    assert lnp.issubdtype(lnp.bfloat16, lnp.floating) and lnp.finfo(lnp.bfloat16).bits == 16

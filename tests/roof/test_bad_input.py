@@ -1,0 +1,80 @@
+"""Bad input: the field's exception, the culprit named, and a process that goes on."""
+import lamina as jax
+import lamina.numpy as jnp
+import numpy as np
+import pytest
+from lamina import lax
+
+X = np.ones((8, 3), np.float32)
+KEPT = []
+
+
+def donated():
+    x = jnp.ones(3)
+    jax.jit(lambda x: x + 1, donate_argnums=0)(x)
+    return x + 1
+
+
+def leaked():
+    jax.jit(lambda x: KEPT.append(x) or x)(1.0)
+    return KEPT[-1] + 1
+
+
+BAD = {
+    "in_axes structure": (lambda: jax.vmap(lambda x, y: x, in_axes=(0, 0, 0))(X, X), ValueError, "in_axes must have one entry"),
+    "in_axes prefix": (lambda: jax.vmap(lambda d: d, in_axes=({"a": 0},))({"b": X}), ValueError, "in_axes must be a prefix"),
+    "sizes": (lambda: jax.vmap(jnp.add)(X, X[:2]), ValueError, "inconsistent sizes of the mapped axis"),
+    "rank 0": (lambda: jax.vmap(jnp.add)(X, 1.0), ValueError, "rank 0"),
+    "pmap rows": (lambda: jax.pmap(lambda x: x)(np.ones(9)), ValueError, "requires 9 .* only 8"),
+    "non-scalar grad": (lambda: jax.grad(lambda x: x)(X), TypeError, r"scalar output; `<lambda>` returned float32\[8,3\]"),
+    "tree grad": (lambda: jax.grad(lambda x: (x.sum(), 1.0))(X), TypeError, "scalar output"),
+    "integer grad": (lambda: jax.grad(lambda x: x * 1.0)(3), TypeError, "allow_int"),
+    "complex grad": (lambda: jax.grad(lambda z: z * z)(1j), TypeError, "holomorphic"),
+    "holomorphic of real": (lambda: jax.grad(lambda z: z, holomorphic=True)(1.0), TypeError, "complex"),
+    "argnums": (lambda: jax.grad(lambda x: x, argnums=2)(1.0), ValueError, "argnums 2"),
+    "bool": (lambda: jax.jit(lambda x: 1 if x > 0 else 2)(1.0), TypeError, r"bool\[\].*lax.select|where"),
+    "int": (lambda: jax.jit(lambda x: int(x))(1), TypeError, "Python int"),
+    "numpy": (lambda: jax.jit(np.sin)(X), TypeError, "NumPy array"),
+    "leaked": (leaked, RuntimeError, "trace has ended"),
+    "static": (lambda: jax.jit(lambda x, n: x, static_argnums=1)(1.0, [1]), ValueError, "hashable"),
+    "static name": (lambda: jax.jit(lambda x, n: x, static_argnames="n")(1.0, n={}), ValueError, "hashable"),
+    "tangent shape": (lambda: jax.jvp(jnp.sin, (X,), (X[0],)), ValueError, "same shape"),
+    "tangent dtype": (lambda: jax.jvp(jnp.sin, (X,), (np.ones((8, 3), np.int32),)), TypeError, "same dtype"),
+    "tangent tree": (lambda: jax.jvp(jnp.sin, (X,), ((X, X),)), TypeError, "same tree"),
+    "jvp not a tuple": (lambda: jax.jvp(jnp.sin, X, X), TypeError, "tuple or list"),
+    "cotangent": (lambda: jax.vjp(jnp.sin, X)[1](X[0]), ValueError, "shape of the output"),
+    "unknown axis": (lambda: jax.vmap(lambda x: lax.psum(x, "j"), axis_name="i")(X), NameError,
+                     "'j' is not bound; bound here: 'i'"),
+    "donated": (donated, RuntimeError, "deleted or donated"),
+    "object array": (lambda: jnp.sin(np.array([None])), TypeError, "object|dtype"),
+    "string array": (lambda: jnp.asarray(np.array(["a"])), TypeError, "dtype|str"),
+    "string to jit": (lambda: jax.jit(lambda x: x)("a"), TypeError, r"args\[0\]"),
+    "shards of different shapes": (lambda: jax.device_put_sharded([np.ones(2)] * 7 + [np.ones(3)], jax.devices()),
+                                   ValueError, "shape"),
+    "number of shards": (lambda: jax.device_put_sharded([np.ones(2)] * 3, jax.devices()), ValueError, "3"),
+    "matmul": (lambda: jnp.matmul(np.ones((2, 3)), np.ones((4, 3))), TypeError, r"\[3\] and \[4\]"),
+    "broadcast": (lambda: jnp.add(np.ones((2, 3)), np.ones((4,))), (ValueError, TypeError), r"\(2, 3\)|float32\[2,3\]"),
+    "reshape": (lambda: jnp.reshape(X, (5, 5)), (TypeError, ValueError), "24|reshape"),
+    "assignment": (lambda: jnp.ones(3).__setitem__(0, 1), TypeError, "at\\[i\\]"),
+    "not a function": (lambda: jax.grad(3), TypeError, "function"),
+    "unhashable array": (lambda: {jnp.ones(3): 1}, TypeError, "hash"),
+    "python int too large": (lambda: jnp.add(2**40, 1), OverflowError, "1099511627776"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case):
+    call, kind, words = BAD[case]
+    with pytest.raises(kind, match=words):
+        call()
+    assert float(jax.jit(lambda x: x + 1)(1.0)) == 2.0
+    assert np.asarray(jax.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(np.ones(8))).tolist() == [8.0] * 8
+
+
+def test_integers_with_allow_int():
+    g = jax.grad(lambda n, x: x * n, argnums=(0, 1), allow_int=True)(2, 3.0)
+    assert g[0].dtype == jax.float0 and float(g[1]) == 2.0
+
+
+def test_holomorphic():
+    np.testing.assert_allclose(complex(jax.grad(lambda z: z * z, holomorphic=True)(1 + 2j)), 2 + 4j)
