@@ -144,6 +144,13 @@ def set_up(python: str, venv: Path) -> None:
     say(f"ready after {time.monotonic() - start:.0f} s")
 
 
+def compile_sources(venv: Path) -> None:
+    """Write bytecode beside the sources: Python may be told not to (PYTHONDONTWRITEBYTECODE), and imports take then
+    three times as long."""
+    sources = [str(path) for path in sorted(ROOT.glob("packages/*/src"))]
+    subprocess.run([inside(venv), "-m", "compileall", "-q", *sources], cwd=ROOT)
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("setup", "demo", "test", "run"))
@@ -158,6 +165,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("run: give a command after --")
     try:
         set_up(choose_python(options.python), venv)
+        compile_sources(venv)
     except SetupError as error:
         print(f"bootstrap: {error}", file=sys.stderr)
         return 1

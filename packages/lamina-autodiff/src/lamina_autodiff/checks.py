@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, trees
+from lamina_ir import dtypes, prims, trees
 from lamina_ir.avals import ShapedArray
-from lamina_tracing import lax
-from lamina_tracing.extend import argument_path, function_name, scalar, typeof
+from lamina_tracing import lax, slots
+from lamina_tracing.extend import (EVALUATION, HostArray, argument_path, bind, function_name, now, scalar,
+                                   typeof)
 
-__all__ = ["check_input", "check_scalar_output", "chosen_arguments", "cotangent_leaves", "float0_zeros", "leaf_types",
-           "tangent_leaves", "zeros_of"]
+__all__ = ["as_weak_as", "check_input", "check_output_dtype", "check_scalar_output", "chosen_arguments",
+           "cotangent_leaves", "float0_zeros", "leaf_types", "number_like", "tangent_leaves", "zeros_of"]
 
 
 def chosen_arguments(call: str, fun: Callable[..., Any], argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
@@ -128,9 +129,24 @@ def cotangent_leaves(call: str, outs: Sequence[Any], cts: Sequence[Any]) -> list
                                 "Convert it with astype")
             ct = lax.convert_element_type(ct, want)
         elif b.weak_type and not hasattr(ct, "shape"):  # a Python number; rows may ask for its shape
-            ct = scalar(ct, want)
+            ct = number_like(ct, o)
         found.append(ct)
     return found
+
+
+def number_like(value: Any, aval: ShapedArray) -> Any:
+    """A rank-0 array of the dtype and weakness of `aval`; rows may ask it for its shape, unlike a Python number."""
+    if not aval.weak_type:
+        return scalar(value, aval.dtype)
+    host = np.asarray(value, aval.dtype)
+    return slots.evaluator.array(host, aval) if now.trace is EVALUATION else HostArray.of(host, aval)
+
+
+def as_weak_as(x: Any, aval: ShapedArray) -> Any:
+    """`x`, weak if `aval` is: derivatives of Python numbers give way in promotion as the numbers do."""
+    if aval.weak_type and not typeof(x).weak_type:
+        return bind(prims.convert_element_type_p, x, new_dtype=aval.dtype, weak_type=True)
+    return x
 
 
 def float0_zeros(aval: ShapedArray) -> np.ndarray:

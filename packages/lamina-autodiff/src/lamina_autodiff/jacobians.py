@@ -10,7 +10,7 @@ from lamina_ir import dtypes, trees
 from lamina_tracing import lax, slots
 from lamina_tracing.extend import typeof
 
-from .checks import check_input, check_output_dtype, chosen_arguments
+from .checks import as_weak_as, check_input, check_output_dtype, chosen_arguments
 from .forward import jvp
 from .reverse import vjp
 
@@ -47,12 +47,14 @@ def _chosen(fun: Callable[..., Any], nums: Sequence[int], args: Sequence[Any], k
     return functools.update_wrapper(chosen, fun, updated=())
 
 
-def _split(stacked: Any, avals: Sequence[Any], axis: int, shape: Callable[[Any], tuple[int, ...]]) -> list[Any]:
-    """Cut one axis into the parts that belong to each aval, and give each part its shape."""
+def _split(stacked: Any, avals: Sequence[Any], axis: int, shape: Callable[[Any], tuple[int, ...]],
+           weak: bool) -> list[Any]:
+    """Cut one axis into the parts that belong to each aval, and give each part its shape (and its weakness)."""
     parts, start = [], 0
     for a in avals:
         part = lax.slice_in_dim(stacked, start, start + a.size, 1, axis) if len(avals) > 1 else stacked
-        parts.append(lax.reshape(part, shape(a)))
+        part = lax.reshape(part, shape(a))
+        parts.append(as_weak_as(part, a) if weak else part)
         start += a.size
     return parts
 
@@ -101,7 +103,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
         result = []
         for column, o in zip(columns[:n], out_avals):
             last = lax.transpose(column, (*range(1, o.ndim + 1), 0))
-            parts = _split(last, avals, o.ndim, lambda a, o=o: o.shape + a.shape)
+            parts = _split(last, avals, o.ndim, lambda a, o=o: o.shape + a.shape, o.weak_type)
             arguments = trees.tree_unflatten(tree, parts)
             result.append(arguments if isinstance(argnums, (tuple, list)) else arguments[0])
         found = trees.tree_unflatten(out_tree, [tuple(r) if isinstance(argnums, (tuple, list)) else r for r in result])
@@ -143,7 +145,8 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
         per_input = []  # for each input leaf, its part for each output leaf
         for a in avals:
             if dtypes.is_inexact(a.dtype):
-                per_input.append(_split(next(rows), out_avals, 0, lambda o, a=a: o.shape + a.shape))
+                per_input.append(_split(next(rows), out_avals, 0, lambda o, a=a: o.shape + a.shape,
+                                        a.weak_type))
             else:
                 per_input.append([np.zeros(o.shape + a.shape, dtypes.float0) for o in out_avals])
         result = []

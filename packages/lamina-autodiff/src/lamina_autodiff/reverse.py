@@ -8,10 +8,10 @@ from typing import Any
 from lamina_ir import dtypes, trees
 from lamina_ir.avals import shaped
 from lamina_tracing import lax
-from lamina_tracing.extend import duck_types, function_name, scalar, typeof
+from lamina_tracing.extend import duck_types, function_name, typeof
 
-from .checks import (check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
-                     zeros_of)
+from .checks import (as_weak_as, check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
+                     number_like, zeros_of)
 from .forward import _flat_function
 from .linear import LinearProgram, linearize_flat, record_linear
 
@@ -35,7 +35,7 @@ def _pull(program: LinearProgram, avals: Sequence[Any], active: Sequence[bool], 
     result = []
     for a, on in zip(avals, active):
         ct = next(found) if on else None
-        result.append(zeros_of(a) if ct is None else ct)
+        result.append(zeros_of(a) if ct is None else as_weak_as(ct, a) if a.weak_type else ct)
     return result
 
 
@@ -115,7 +115,7 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
         for a in avals:
             check_input(call, fun, a, holomorphic, allow_int)
         check_scalar_output(call, fun, out[:n], out_tree, holomorphic)
-        seed = scalar(1, typeof(out[0]).dtype)
+        seed = number_like(1, typeof(out[0]))
         grads = trees.tree_unflatten(tree, _pull(program, avals, active, [seed], free=True))
         grads = _reduced(grads, reduce_axes)
         value = trees.tree_unflatten(out_tree, out[:n])
@@ -186,7 +186,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
         if ct_tree != out_tree:
             raise TypeError(f"linear_transpose: the cotangent must have the tree of the output, {out_tree}; got {ct_tree}")
         back = program.backward(cotangent_leaves("linear_transpose", out_avals, flat_ct))
-        cts = [zeros_of(a) if b is None else b for a, b in zip(avals, back)]
+        cts = [zeros_of(a) if b is None else as_weak_as(b, a) for a, b in zip(avals, back)]
         return _reduced(trees.tree_unflatten(tree, cts), reduce_axes)
 
     return transposed

@@ -10,15 +10,16 @@ from . import _operators, linalg
 from ._apply import (apply_along_axis, apply_over_axes, frompyfunc, vectorize)
 from ._bits import (packbits, unpackbits)
 from ._creation import (arange, array, asarray, astype, copy, empty, empty_like, eye, from_dlpack, frombuffer,
-                        fromfunction, fromiter, fromstring, full, full_like, geomspace, identity, linspace, logspace,
-                        ones, ones_like, tri, zeros, zeros_like)
+                        fromfunction, fromiter, fromstring, full, full_like, identity, ones, ones_like, tri, zeros,
+                        zeros_like)
+from ._ranges import (geomspace, linspace, logspace)
 from ._einsum import (einsum, einsum_path)
 from ._grids import (c_, diag, diag_indices, diag_indices_from, diagflat, diagonal, fill_diagonal, index_exp, indices,
                      ix_, mask_indices, meshgrid, mgrid, ogrid, r_, ravel_multi_index, s_, trace, tril, tril_indices,
                      tril_indices_from, triu, triu_indices, triu_indices_from, unravel_index, vander)
 from ._joins import (append, array_split, block, column_stack, concat, concatenate, delete, dsplit, dstack, hsplit,
-                     hstack, insert, pad, repeat, resize, roll, split, stack, tile, trim_zeros, unstack, vsplit,
-                     vstack)
+                     hstack, insert, repeat, resize, roll, split, stack, tile, trim_zeros, unstack, vsplit, vstack)
+from ._padding import (pad)
 from ._logic import (allclose, array_equal, array_equiv, bitwise_and, bitwise_count, bitwise_invert,
                      bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, equal, greater,
                      greater_equal, invert, isclose, iscomplex, iscomplexobj, isfinite, isinf, isnan, isneginf,
@@ -26,10 +27,10 @@ from ._logic import (allclose, array_equal, array_equiv, bitwise_and, bitwise_co
                      logical_or, logical_xor, not_equal, right_shift)
 from ._poly import (poly, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub, polyval, roots)
 from ._products import (cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat)
-from ._reductions import (all, amax, amin, any, argmax, argmin, average, count_nonzero, cumprod, cumsum,
-                          cumulative_prod, cumulative_sum, max, mean, min, nanargmax, nanargmin, nancumprod,
-                          nancumsum, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar, prod, ptp, std, sum,
-                          var)
+from ._nan import (nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar)
+from ._reductions import (all, amax, amin, any, argmax, argmin, average, count_nonzero, max, mean, min, nanargmax,
+                          nanargmin, prod, ptp, std, sum, var)
+from ._running import (cumprod, cumsum, cumulative_prod, cumulative_sum, nancumprod, nancumsum)
 from ._searching import (argwhere, bincount, digitize, flatnonzero, histogram, histogram2d, histogram_bin_edges,
                          histogramdd, nonzero, searchsorted)
 from ._selection import (choose, compress, extract, piecewise, place, select, where)
@@ -50,13 +51,14 @@ from ._types import (bfloat16, bool_, can_cast, cdouble, character, complex128, 
                      unsignedinteger, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz,
                      float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu, float4_e2m1fn, float6_e2m3fn, float6_e3m2fn, int2,
                      int4, uint2, uint4)
+from ._special import (copysign, fmax, fmin, frexp, gcd, heaviside, hypot, i0, lcm, ldexp, logaddexp, logaddexp2,
+                       nan_to_num, signbit, sinc, spacing)
 from ._ufuncs import (abs, absolute, acos, acosh, add, angle, arccos, arccosh, arcsin, arcsinh, arctan, arctan2,
-                      arctanh, around, asin, asinh, atan, atan2, atanh, cbrt, ceil, clip, conj, conjugate, copysign,
-                      cos, cosh, deg2rad, degrees, divide, divmod, exp, exp2, expm1, fabs, fix, float_power, floor,
-                      floor_divide, fmax, fmin, fmod, frexp, gcd, heaviside, hypot, i0, imag, lcm, ldexp, log, log10,
-                      log1p, log2, logaddexp, logaddexp2, maximum, minimum, mod, modf, multiply, nan_to_num, negative,
-                      nextafter, positive, pow, power, rad2deg, radians, real, reciprocal, remainder, rint, round,
-                      sign, signbit, sin, sinc, sinh, spacing, sqrt, square, subtract, tan, tanh, true_divide, trunc)
+                      arctanh, around, asin, asinh, atan, atan2, atanh, cbrt, ceil, clip, conj, conjugate, cos, cosh,
+                      deg2rad, degrees, divide, divmod, exp, exp2, expm1, fabs, fix, float_power, floor, floor_divide,
+                      fmod, imag, log, log10, log1p, log2, maximum, minimum, mod, modf, multiply, negative, nextafter,
+                      positive, pow, power, rad2deg, radians, real, reciprocal, remainder, rint, round, sign, sin,
+                      sinh, sqrt, square, subtract, tan, tanh, true_divide, trunc)
 from ._persist import array_repr, array_str, load, save, savez
 from ._publish import publish as _publish
 from ._version import __version__

@@ -15,7 +15,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import Tracer, bind
 
 from . import _at, _creation, _grids, _indexing, _joins, _logic, _products, _reductions, _searching, _selection
-from . import _shape, _sorting, _taking, _ufuncs
+from . import _running, _shape, _sorting, _taking, _ufuncs
 from ._promotion import is_array
 from ._publish import compiled, hashable, public
 
@@ -40,8 +40,8 @@ _UNARY: dict[str, Function] = {
 _METHODS: dict[str, Function] = {
     "all": _reductions.all, "any": _reductions.any, "argmax": _reductions.argmax, "argmin": _reductions.argmin,
     "argpartition": _sorting.argpartition, "argsort": _sorting.argsort,
-    "conj": _ufuncs.conj, "conjugate": _ufuncs.conj, "copy": _creation.copy, "cumprod": _reductions.cumprod,
-    "cumsum": _reductions.cumsum, "diagonal": _grids.diagonal, "dot": _products.dot, "flatten": _shape.ravel,
+    "conj": _ufuncs.conj, "conjugate": _ufuncs.conj, "copy": _creation.copy, "cumprod": _running.cumprod,
+    "cumsum": _running.cumsum, "diagonal": _grids.diagonal, "dot": _products.dot, "flatten": _shape.ravel,
     "max": _reductions.max, "mean": _reductions.mean, "min": _reductions.min, "partition": _sorting.partition,
     "prod": _reductions.prod, "ptp": _reductions.ptp, "ravel": _shape.ravel, "round": _ufuncs.round,
     "sort": _sorting.sort, "std": _reductions.std, "sum": _reductions.sum, "swapaxes": _shape.swapaxes,

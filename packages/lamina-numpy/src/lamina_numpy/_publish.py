@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from lamina_tracing import jit
+from lamina_tracing.extend import EVALUATION, now
 
 __all__ = ["compiled", "hashable", "public", "public_lists", "publish", "publish_as"]
 
@@ -65,6 +66,8 @@ def public_lists(*static: str) -> Callable[[F], F]:
 
         @functools.wraps(fun)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if now.trace is not EVALUATION:  # a program is being written: no need for a compiled call
+                return fun(*args, **kwargs)
             count = len(args)
             for i in at:
                 if i < count and type(args[i]) in _LISTS:

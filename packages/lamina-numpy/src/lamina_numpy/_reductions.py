@@ -12,20 +12,17 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes, prims
-from lamina_ir.errors import DTypeError
 from lamina_tracing.extend import bind, check_axes, check_axis, typeof
 
-from ._logic import isnan, logical_and, truth
+from ._logic import isnan, truth
 from ._promotion import aval, broadcast, cast, convert, fixed, inexact_dtype, literal, pair, to_inexact
 from ._publish import public
 from ._selection import choose_by
 from ._shape import ravel, with_axes
 from ._ufuncs import no_out
 
-__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "cumprod", "cumsum",
-           "cumulative_prod", "cumulative_sum", "max", "mean", "min", "nanargmax", "nanargmin", "nancumprod",
-           "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar", "prod", "ptp", "std",
-           "sum", "var"]
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean", "min",
+           "nanargmax", "nanargmin", "prod", "ptp", "std", "sum", "var"]
 
 _sum, _prod = prims.reduce_sum_p, prims.reduce_prod_p
 _max, _min, _and, _or = prims.reduce_max_p, prims.reduce_min_p, prims.reduce_and_p, prims.reduce_or_p
@@ -368,152 +365,3 @@ def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool 
     """`argmin` ignoring NaN; -1 where all are NaN."""
     no_out("nanargmin", out)
     return _nan_position("nanargmin", argmin, 1, a, axis, keepdims)
-
-
-# --- ignoring NaN ---------------------------------------------------------------------------------------------------
-
-
-def _present(call: str, a: Any, where: Any) -> Any:
-    """Which elements count: those that are not NaN and that `where` includes; None for all."""
-    if not dtypes.is_inexact(aval(call, a).dtype):
-        return where
-    good = bind(prims.eq_p, a, a)
-    return good if where is None else logical_and(good, where)
-
-
-@public("axis", "dtype", "out", "keepdims")
-def nansum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> Any:
-    """`sum` ignoring NaN."""
-    return sum(a, axis, dtype, out, keepdims, initial, _present("nansum", a, where))
-
-
-@public("axis", "dtype", "out", "keepdims")
-def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-            initial: Any = None, where: Any = None) -> Any:
-    """`prod` ignoring NaN."""
-    return prod(a, axis, dtype, out, keepdims, initial, _present("nanprod", a, where))
-
-
-def _nan_extreme(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: Any, out: Any, keepdims: bool,
-                 initial: Any, where: Any) -> Any:
-    d = aval(call, a).dtype
-    if not dtypes.is_inexact(d):
-        return fun(a, axis, out, keepdims, initial, where)
-    good = _present(call, a, where)
-    found = fun(choose_by(good, a, literal(sign * np.inf, d)), axis, out, keepdims, initial)
-    if initial is not None:
-        return found
-    return choose_by(any(good, axis, None, keepdims), found, literal(np.nan, d))
-
-
-@public("axis", "out", "keepdims")
-def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> Any:
-    """`max` ignoring NaN; NaN where all are."""
-    return _nan_extreme("nanmax", max, -1, a, axis, out, keepdims, initial, where)
-
-
-@public("axis", "out", "keepdims")
-def nanmin(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> Any:
-    """`min` ignoring NaN; NaN where all are."""
-    return _nan_extreme("nanmin", min, 1, a, axis, out, keepdims, initial, where)
-
-
-@public("axis", "dtype", "out", "keepdims")
-def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-            where: Any = None) -> Any:
-    """`mean` ignoring NaN."""
-    return mean(a, axis, dtype, out, keepdims, where=_present("nanmean", a, where))
-
-
-@public("axis", "dtype", "out", "ddof", "keepdims")
-def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: bool = False,
-           where: Any = None) -> Any:
-    """`var` ignoring NaN."""
-    return var(a, axis, dtype, out, ddof, keepdims, where=_present("nanvar", a, where))
-
-
-@public("axis", "dtype", "out", "ddof", "keepdims")
-def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: bool = False,
-           where: Any = None) -> Any:
-    """`std` ignoring NaN."""
-    return std(a, axis, dtype, out, ddof, keepdims, where=_present("nanstd", a, where))
-
-
-# --- running totals -------------------------------------------------------------------------------------------------
-
-
-def _running(call: str, prim: Any, a: Any, axis: int | None, dtype: Any) -> Any:
-    t = aval(call, a)
-    d = dtypes.canonical(dtype) if dtype is not None else t.dtype
-    if d == dtypes.BOOL:
-        if dtype is not None:
-            raise DTypeError(f"{call}: booleans cannot hold a running total; give an integer or float dtype")
-        d = dtypes.canonical_int()
-    a = cast(a, d)
-    if axis is None:
-        a, at = ravel(a), 0
-    else:
-        at = check_axis(call, axis, len(t.shape))
-    return bind(prim, a, axis=at, reverse=False)
-
-
-@public("axis", "dtype", "out")
-def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """Running sum along an axis, or over all elements in order.
-
-    >>> cumsum(np.array([1., 2., 3.]))
-    Array([1., 3., 6.], dtype=float32)
-    """
-    no_out("cumsum", out)
-    return _running("cumsum", prims.cumsum_p, a, axis, dtype)
-
-
-@public("axis", "dtype", "out")
-def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """Running product along an axis, or over all elements in order."""
-    no_out("cumprod", out)
-    return _running("cumprod", prims.cumprod_p, a, axis, dtype)
-
-
-def _without_nan(call: str, a: Any, unit: int) -> Any:
-    d = aval(call, a).dtype
-    return choose_by(isnan(a), literal(unit, d), a) if dtypes.is_inexact(d) else a
-
-
-@public("axis", "dtype", "out")
-def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """`cumsum` with NaN as zero."""
-    return cumsum(_without_nan("nancumsum", a, 0), axis, dtype, out)
-
-
-@public("axis", "dtype", "out")
-def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
-    """`cumprod` with NaN as one."""
-    return cumprod(_without_nan("nancumprod", a, 1), axis, dtype, out)
-
-
-def _cumulative(call: str, prim: Any, unit: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
-    t = aval(call, x)
-    if not t.shape or axis is None and len(t.shape) > 1:
-        raise ValueError(f"{call}: name an axis of {t.long()}; only one-dimensional arrays may leave it out")
-    at = 0 if axis is None else check_axis(call, axis, len(t.shape))
-    out = _running(call, prim, x, at, sum_dtype(t.dtype) if dtype is None else dtype)
-    if include_initial:
-        config_ = tuple((1, 0, 0) if i == at else (0, 0, 0) for i in range(len(t.shape)))
-        out = bind(prims.pad_p, out, literal(unit, typeof(out).dtype), padding_config=config_)
-    return out
-
-
-@public("axis", "dtype", "include_initial")
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """Running sum as the array API defines it; `include_initial` puts a zero first."""
-    return _cumulative("cumulative_sum", prims.cumsum_p, 0, x, axis, dtype, include_initial)
-
-
-@public("axis", "dtype", "include_initial")
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """Running product as the array API defines it; `include_initial` puts a one first."""
-    return _cumulative("cumulative_prod", prims.cumprod_p, 1, x, axis, dtype, include_initial)

@@ -52,7 +52,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 @public("size")
 def _nonzero(a: Any, fills: tuple[Any, ...], size: int) -> tuple[Any, ...]:
     from ._grids import unravel_index
-    from ._reductions import cumsum
+    from ._running import cumsum
     from ._reductions import sum as total
     shape = typeof(a).shape
     d = dtypes.canonical_int()
@@ -196,7 +196,7 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     """The edges that `histogram` would use: `bins` equal ones over `range`, or `bins` itself when it is an array."""
-    from ._creation import linspace
+    from ._ranges import linspace
     from ._reductions import max as highest
     from ._reductions import min as lowest
     del weights

@@ -58,12 +58,19 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
     return choose_by(condition, x, y)
 
 
+_compiled_where = compiled(_where)
+
+
 def eager_where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None,
-                 fill_value: Any = None) -> Any:
-    """`where` as one compiled call."""
+                fill_value: Any = None) -> Any:
+    """`x` where the condition holds, else `y`; with the condition alone, the indices where it holds.
+
+    >>> eager_where(True, 1, 2.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
     if x is None or y is None or size is not None:
         return where(condition, x, y, size=size, fill_value=fill_value)
-    return compiled(_where)(condition, x, y)
+    return _compiled_where(condition, x, y)
 
 
 publish_as(where, eager_where)
@@ -188,7 +195,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     """A copy of `arr` with the elements where the mask holds replaced by `vals` in order, repeated as needed."""
     from ._taking import take
-    from ._reductions import cumsum
+    from ._running import cumsum
     from ._shape import ravel, reshape
     from ._ufuncs import remainder
     if inplace:

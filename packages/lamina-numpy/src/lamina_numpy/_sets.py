@@ -59,7 +59,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
 
 @public("axis", "equal_nan", "size")
 def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: int) -> tuple[Any, ...]:
-    from ._reductions import cumsum
+    from ._running import cumsum
     from ._searching import searchsorted
     from ._taking import take
     shape = typeof(ar).shape

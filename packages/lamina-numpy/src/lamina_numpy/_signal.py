@@ -11,13 +11,14 @@ from ._creation import arange, asarray
 from ._joins import _cut, concatenate
 from ._promotion import broadcast, cast, literal, own_array, pair, promote_all, to_inexact
 from ._publish import public
-from ._reductions import cumsum
+from ._running import cumsum
 from ._reductions import sum as total
 from ._searching import searchsorted
 from ._selection import choose_by
 from ._shape import moveaxis, ravel, reshape
 from ._taking import take
-from ._ufuncs import i0, remainder, where_
+from ._special import i0
+from ._ufuncs import remainder, where_
 
 __all__ = ["bartlett", "blackman", "convolve", "correlate", "diff", "ediff1d", "gradient", "hamming", "hanning",
            "interp", "kaiser", "trapezoid", "unwrap"]

@@ -47,7 +47,7 @@ class _ScalarType(type):
 
 
 def _scalar_type(name: str, of: Any) -> Any:
-    kind = _ScalarType(name, (), {"dtype": np.dtype(of), "__module__": "lamina.numpy",
+    kind = _ScalarType(name, (), {"dtype": np.dtype(of), "__module__": "lamina_numpy",
                                   "__doc__": f"Element type {name}; `{name}(x)` is an array of it."})
     scalar_types[name] = kind
     return kind

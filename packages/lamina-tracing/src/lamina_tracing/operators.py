@@ -14,6 +14,7 @@ from . import slots
 from .array import ArrayLike, HostArray
 from .lax import elementwise as ew
 from .lax import indexing, linalg, shape
+from .lax._common import match_scalars
 from .trace import Tracer, typeof
 
 __all__ = ["install", "promote_operands"]
@@ -21,6 +22,7 @@ __all__ = ["install", "promote_operands"]
 
 def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     """`x` and `y` in one dtype (the lattice of `lamina_ir.dtypes`) and one shape (NumPy broadcasting)."""
+    x, y = match_scalars(x, y)
     a, b = typeof(x), typeof(y)
     if a.dtype != b.dtype or a.weak_type != b.weak_type:
         dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
