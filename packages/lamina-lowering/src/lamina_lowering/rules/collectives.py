@@ -62,22 +62,37 @@ def _all_reduce(op: str, bool_op: str, identity: Any, wide: Any) -> Any:
     def rule(ctx: Context, *xs: Any, axes: Any, axis_index_groups: Any = None) -> list[Any]:
         names, positions = _split_axes(axes)
         groups = ctx.axis_env.groups(names, axis_index_groups) if names else None
-        made = []
+        ready: list[tuple[Any, ShapedArray]] = []
         for x, aval, out in zip(xs, ctx.avals_in, ctx.avals_out, strict=True):
             work = shaped(aval.shape, wide(out.dtype))
-            emit = bool_op if work.dtype == dtypes.BOOL else op
             if dtypes.is_complex(work.dtype) and op != "stablehlo.add":
                 raise DTypeError(f"{ctx.eqn.primitive.name}: complex numbers have no order across replicas; got "
                                  f"{aval.long()}. Use the real and imaginary parts")
             x = ctx.convert(x, aval, work)
             if positions:
+                emit = bool_op if work.dtype == dtypes.BOOL else op
                 x, work = _reduce_local(ctx, x, work, emit, identity(work.dtype), positions)
-            if groups is not None and groups.shape[1] > 1:
-                x = ctx.op("stablehlo.all_reduce", (x,), work, replica_groups=ctx.matrix(groups),
-                           regions=[ctx.reducer_region(emit, work)])
-            made.append(ctx.convert(x, work, out))
-        return made
+            ready.append((x, work))
+        if groups is not None and groups.shape[1] > 1:
+            ready = _together(ctx, ready, groups, op, bool_op)
+        return [ctx.convert(x, work, out) for (x, work), out in zip(ready, ctx.avals_out)]
     return rule
+
+
+def _together(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups: np.ndarray, op: str,
+              bool_op: str) -> list[tuple[Any, ShapedArray]]:
+    """One all_reduce per dtype for all operands: the replicas then meet once, not once per operand."""
+    result = list(operands)
+    kinds: dict[np.dtype, list[int]] = {}
+    for i, (_, work) in enumerate(operands):
+        kinds.setdefault(work.dtype, []).append(i)
+    for dtype, members in kinds.items():
+        sums = ctx.op("stablehlo.all_reduce", [operands[i][0] for i in members], *[operands[i][1] for i in members],
+                      replica_groups=ctx.matrix(groups),
+                      regions=[ctx.reducer_region(bool_op if dtype == dtypes.BOOL else op, operands[members[0]][1])])
+        for i, x in zip(members, sums if len(members) > 1 else (sums,)):
+            result[i] = (x, operands[i][1])
+    return result
 
 
 def gather_over(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names: Sequence[Hashable], dimension: int,
