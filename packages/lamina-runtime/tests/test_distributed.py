@@ -35,6 +35,7 @@ try:
 except RuntimeError as e:
     assert "local_devices" in str(e)
 assert float(pmap(lambda x: psum(x, "i"), axis_name="i", devices=rt.local_devices())(rows)[0][0]) == 2
+assert float(jit(lambda x: lax.reduce_sum(x, (0, 1)))(x)) == 66  # neither leaves before the other has come this far
 print("done")
 """
 
