@@ -158,4 +158,6 @@ def zeros_of(aval: ShapedArray) -> Any:
     """Zero of the tangent type of `aval`, as an array."""
     if not dtypes.is_inexact(aval.dtype):
         return float0_zeros(aval)
+    if not aval.shape and now.trace is EVALUATION:
+        return slots.evaluator.array(np.zeros((), aval.dtype), aval)
     return lax.broadcast_in_dim(scalar(0, aval.dtype), aval.shape, ())
