@@ -1,6 +1,5 @@
 """The notebook, cell by cell at a small size, and its printed programs to the letter."""
 import re
-import textwrap
 
 import lamina as jax
 import lamina.numpy as jnp
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from lamina import random
 from lamina.lib import xla_bridge
+from lamina_ir.testing.programs import NOTEBOOK
 
 
 def dot(v: jax.Array, u: jax.Array):
@@ -47,130 +47,13 @@ def test_shapes():
     assert jax.pmap(jax.vmap(dot))(v, v).shape == (8, 50)
 
 
-def test_make_jaxpr_of_pmap_of_matrices():
-    v = jnp.ones((8, 50, 3))
-    assert printed(jax.pmap(dot), v, v) == textwrap.dedent("""\
-        { lambda ; a:f32[8,50,3] b:f32[8,50,3]. let
-            c:f32[8] = xla_pmap[
-              axis_name=<axis 0x0>
-              axis_size=8
-              backend=None
-              call_jaxpr={ lambda ; d:f32[50,3] e:f32[50,3]. let
-                  f:f32[150] = reshape[dimensions=None new_sizes=(150,)] d
-                  g:f32[150] = reshape[dimensions=None new_sizes=(150,)] e
-                  h:f32[] = dot_general[
-                    dimension_numbers=(((0,), (0,)), ((), ()))
-                    precision=None
-                    preferred_element_type=None
-                  ] f g
-                in (h,) }
-              devices=None
-              donated_invars=(False, False)
-              global_arg_shapes=(None, None)
-              global_axis_size=None
-              in_axes=(0, 0)
-              name=dot
-              out_axes=(0,)
-            ] a b
-          in (c,) }""")
+BIG = jax.ShapeDtypeStruct((8, 1_250_000, 3), "float32")
+PROGRAMS = {"pmap of vdot": (jax.pmap(dot), BIG, BIG), "jit of vmap": (jax.jit(jax.vmap(dot)), V, U),
+            "jit of pmap": (jax.jit(jax.pmap(dot)), V, U), "pmap of jit": (jax.pmap(jax.jit(dot)), V, U),
+            "pmap": (jax.pmap(dot), V, U)}
 
 
-def test_make_jaxpr_of_jit_of_vmap():
-    assert printed(jax.jit(jax.vmap(dot)), V, U) == textwrap.dedent("""\
-        { lambda ; a:f32[8,3] b:f32[8,3]. let
-            c:f32[8] = xla_call[
-              call_jaxpr={ lambda ; d:f32[8,3] e:f32[8,3]. let
-                  f:f32[8] = dot_general[
-                    dimension_numbers=(((1,), (1,)), ((0,), (0,)))
-                    precision=None
-                    preferred_element_type=None
-                  ] d e
-                in (f,) }
-              name=dot
-            ] a b
-          in (c,) }""")
-
-
-def test_make_jaxpr_of_jit_of_pmap():
-    assert printed(jax.jit(jax.pmap(dot)), V, U) == textwrap.dedent("""\
-        { lambda ; a:f32[8,3] b:f32[8,3]. let
-            c:f32[8] = xla_call[
-              call_jaxpr={ lambda ; d:f32[8,3] e:f32[8,3]. let
-                  f:f32[8] = xla_pmap[
-                    axis_name=<axis 0x0>
-                    axis_size=8
-                    backend=None
-                    call_jaxpr={ lambda ; g:f32[3] h:f32[3]. let
-                        i:f32[] = dot_general[
-                          dimension_numbers=(((0,), (0,)), ((), ()))
-                          precision=None
-                          preferred_element_type=None
-                        ] g h
-                      in (i,) }
-                    devices=None
-                    donated_invars=(False, False)
-                    global_arg_shapes=(None, None)
-                    global_axis_size=None
-                    in_axes=(0, 0)
-                    name=dot
-                    out_axes=(0,)
-                  ] d e
-                in (f,) }
-              name=dot
-            ] a b
-          in (c,) }""")
-
-
-def test_make_jaxpr_of_pmap_of_jit():
-    assert printed(jax.pmap(jax.jit(dot)), V, U) == textwrap.dedent("""\
-        { lambda ; a:f32[8,3] b:f32[8,3]. let
-            c:f32[8] = xla_pmap[
-              axis_name=<axis 0x0>
-              axis_size=8
-              backend=None
-              call_jaxpr={ lambda ; d:f32[3] e:f32[3]. let
-                  f:f32[] = xla_call[
-                    call_jaxpr={ lambda ; g:f32[3] h:f32[3]. let
-                        i:f32[] = dot_general[
-                          dimension_numbers=(((0,), (0,)), ((), ()))
-                          precision=None
-                          preferred_element_type=None
-                        ] g h
-                      in (i,) }
-                    name=dot
-                  ] d e
-                in (f,) }
-              devices=None
-              donated_invars=(False, False)
-              global_arg_shapes=(None, None)
-              global_axis_size=None
-              in_axes=(0, 0)
-              name=dot
-              out_axes=(0,)
-            ] a b
-          in (c,) }""")
-
-
-def test_make_jaxpr_of_pmap():
-    assert printed(jax.pmap(dot), V, U) == textwrap.dedent("""\
-        { lambda ; a:f32[8,3] b:f32[8,3]. let
-            c:f32[8] = xla_pmap[
-              axis_name=<axis 0x0>
-              axis_size=8
-              backend=None
-              call_jaxpr={ lambda ; d:f32[3] e:f32[3]. let
-                  f:f32[] = dot_general[
-                    dimension_numbers=(((0,), (0,)), ((), ()))
-                    precision=None
-                    preferred_element_type=None
-                  ] d e
-                in (f,) }
-              devices=None
-              donated_invars=(False, False)
-              global_arg_shapes=(None, None)
-              global_axis_size=None
-              in_axes=(0, 0)
-              name=dot
-              out_axes=(0,)
-            ] a b
-          in (c,) }""")
+@pytest.mark.parametrize("name", NOTEBOOK)
+def test_printed_programs(name):
+    text = re.sub(r"<axis 0x[0-9a-f]+>", "<axis 0x0>", NOTEBOOK[name][1])
+    assert printed(*PROGRAMS[name]) == text

@@ -1,6 +1,7 @@
 """Abstract values: what is known of a value while a program is traced: shape, dtype, and whether its dtype is weak."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -35,10 +36,7 @@ class ShapedArray:
 
     @property
     def size(self) -> int:
-        n = 1
-        for d in self.shape:
-            n *= d
-        return n
+        return math.prod(self.shape)
 
     @property
     def named_shape(self) -> dict:
@@ -108,10 +106,7 @@ class ShapeDtypeStruct:
 
     @property
     def size(self) -> int:
-        n = 1
-        for d in self.shape:
-            n *= d
-        return n
+        return math.prod(self.shape)
 
     def __repr__(self) -> str:
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name})"
