@@ -34,6 +34,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def laws(session: nox.Session) -> None:
+    """Every law of every primitive on many random uses: `-- 200` of each; the tests try a few."""
+    examples, *rest = session.posargs or ["60"]
+    session.env["LAMINA_LAWS"] = examples
+    python(session, "-m", "pytest", "-q", "tests/laws", *rest)
+
+
+@nox.session
 def isolated(session: nox.Session) -> None:
     """Each built wheel with only what it declares, in a bare environment: its own tests pass."""
     python(session, "tools/run_isolated.py", *session.posargs)

@@ -50,7 +50,7 @@ def test_watchers_hear_of_every_change(option):
     with option(True):
         pass
     option.set(True)
-    assert heard == [(False, False), (True, True), (None, True), (True, False)]
+    assert heard == [(False, False), (True, True), (config.UNSET, True), (True, False)]
 
 
 def test_values_are_checked(option):
@@ -82,3 +82,65 @@ def test_keyed_settings_change_the_cache_key():
     with config.enable_x64(not config.enable_x64.value):
         assert config.cache_key() != key
     assert config.cache_key() == key
+
+
+def test_an_overlay_of_none_is_not_the_end_of_one():
+    heard = []
+    config.default_matmul_precision.watch(lambda value, local: heard.append((value, local)))
+    try:
+        with config.default_matmul_precision("highest"), config.default_matmul_precision(None):
+            assert config.default_matmul_precision.value is None
+    finally:
+        config.default_matmul_precision._watchers.pop()
+    assert heard[1:] == [("highest", True), (None, True), ("highest", True), (config.UNSET, True)]
+
+
+def test_every_keyed_setting_is_in_the_key_also_those_made_later():
+    told = []
+    config.watch_keyed(lambda option: told.append(option.name))
+    try:
+        later = config.Option("test_keyed_later", 1, keyed=True)
+        before = config.cache_key()
+        assert "test_keyed_later" in told and "threefry_partitionable" in told
+        with later(2):
+            assert config.keyed_values(config.cache_key())["test_keyed_later"] == 2
+            assert config.cache_key() != before
+        assert config.cache_key() == before
+    finally:
+        config._keyed_watchers.pop()
+        config._keyed.remove(config.options.pop("test_keyed_later"))
+        config._epoch += 1
+
+
+def test_keys_of_threads_are_their_own():
+    keys = {}
+    inside = threading.Barrier(2)
+
+    def run(on):
+        with config.enable_x64(on):
+            inside.wait()
+            keys[on] = config.keyed_values(config.cache_key())["enable_x64"]
+            inside.wait()
+
+    threads = [threading.Thread(target=run, args=(on,)) for on in (True, False)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert keys == {True: True, False: False}
+
+
+def test_values_are_read_as_attributes_with_the_prefix():
+    assert config.jax_numpy_rank_promotion == "allow"
+    assert config.read("jax_enable_x64") is config.enable_x64.value
+    with pytest.raises(AttributeError, match="no setting 'jax_nothing'"):
+        config.jax_nothing  # noqa: B018
+    assert bool(config.debug_nans) is False
+
+
+def test_numbers_in_the_environment_are_numbers(monkeypatch):
+    monkeypatch.setenv("LAMINA_TEST_NUMBER", "12")
+    try:
+        assert config.Option("test_number", 3).value == 12
+    finally:
+        del config.options["test_number"]

@@ -5,8 +5,9 @@ import struct
 import numpy as np
 import pytest
 
-from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, Var, alpha_equal, aval_of, dtypes, dumps,
-                       jaxpr_text, loads, prims, shaped)
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, MissingRuleError, ProgramError, Var, alpha_equal, aval_of,
+                       dtypes, dumps, jaxpr_text, loads, prims, shaped)
+from lamina_ir.prims.custom import Rule
 from lamina_ir.testing import samples
 from lamina_ir.testing.programs import NOTEBOOK, chain, f32, jit
 
@@ -104,3 +105,70 @@ def test_what_cannot_be_saved_is_named():
     program.eqns[0].params["device"] = print
     with pytest.raises(ProgramError, match="param `device` of `xla_call` holds a builtin_function"):
         dumps(program)
+
+
+def custom(rule, call=None):
+    call = call or chain(1)
+    v = Var(f32())
+    params = {"call_jaxpr": call, "jvp": rule, "name": "f", "num_consts": 0}
+    ins = [Var(f32())]
+    return ClosedJaxpr(Jaxpr([], ins, [Eqn(prims.custom_jvp_call_p, ins, [v], params)], [v]))
+
+
+def test_rules_of_custom_calls_come_with_the_program():
+    x, t, y = Var(f32()), Var(f32()), Var(f32())
+    body = ClosedJaxpr(Jaxpr([], [x, t], [Eqn(prims.mul_p, [x, t], [y], {})], [x, y]))
+    asked = []
+    rule = Rule("f_jvp", lambda: asked.append(1) or body)
+    program = custom(rule)
+    again = loads(dumps(program))
+    found = again.eqns[0].params["jvp"]
+    assert alpha_equal(program, again) and alpha_equal(found.program(), body) and asked == [1]
+    assert alpha_equal(loads(dumps(again)).eqns[0].params["jvp"].program(), body)
+
+
+def around(inner):
+    """The rule's program `(x, t) -> (f(x), t)` with the custom call `inner` for f."""
+    x, t, y = Var(f32()), Var(f32()), Var(f32())
+    e = inner.eqns[0]
+    return ClosedJaxpr(Jaxpr([], [x, t], [Eqn(e.primitive, [x], [y], e.params)], [y, t]))
+
+
+def test_a_rule_that_uses_its_own_function_is_saved_once():
+    rule = Rule("f_jvp", lambda: around(custom(rule)))
+    found = loads(dumps(custom(rule))).eqns[0].params["jvp"]
+    assert found.program().eqns[0].params["jvp"] is found
+
+
+def test_a_chain_of_ever_new_rules_has_an_end():
+    def make():
+        return around(custom(Rule("f_jvp", make)))
+    found = loads(dumps(custom(Rule("f_jvp", make)))).eqns[0].params["jvp"]
+    with pytest.raises(MissingRuleError, match="the rule `f_jvp`"):
+        for _ in range(100):
+            found = found.program().eqns[0].params["jvp"]
+
+
+def test_a_rule_that_cannot_be_staged_is_named_when_asked_for():
+    rule = loads(dumps(custom(Rule("f_jvp")))).eqns[0].params["jvp"]
+    with pytest.raises(MissingRuleError, match="the rule `f_jvp` of a custom call is not known here"):
+        rule.program()
+
+
+def test_a_forged_rule_is_checked():
+    x, y = Var(f32()), Var(f32())
+    bad = ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.sin_p, [x], [y], {"extra": 1})], [y]))
+    with pytest.raises(ProgramError, match="unexpected extra"):
+        loads(dumps(custom(Rule("f_jvp", lambda: bad))))
+
+
+def test_a_chain_of_ever_new_rules_is_cut():
+    def make():  # equal names do not make equal rules
+        inner = custom(Rule("f_jvp", make))
+        x, t, y = Var(f32()), Var(f32()), Var(f32())
+        return ClosedJaxpr(Jaxpr([], [x, t], [Eqn(inner.eqns[0].primitive, [x], [y], inner.eqns[0].params)], [y, t]))
+    rule, depth = loads(dumps(custom(Rule("f_jvp", make)))).eqns[0].params["jvp"], 0
+    with pytest.raises(MissingRuleError, match="not known here"):
+        while depth < 100:
+            rule, depth = rule.program().eqns[0].params["jvp"], depth + 1
+    assert depth == 8

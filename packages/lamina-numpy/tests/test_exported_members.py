@@ -26,7 +26,7 @@ NO_COUNTERPART = {
 def test_all_names_the_public_members() -> None:
     shown = {name for name, value in vars(lnp).items()
              if not name.startswith("_") and not isinstance(value, types.ModuleType)}
-    assert shown | {"linalg", "__version__"} == set(lnp.__all__)
+    assert shown | {"fft", "linalg", "__version__"} == set(lnp.__all__)
     assert len(lnp.__all__) == len(set(lnp.__all__))
 
 

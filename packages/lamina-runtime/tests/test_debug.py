@@ -1,6 +1,15 @@
+import linecache
+
+import numpy as np
 import pytest
+from lamina_batching import vmap
 from lamina_ir import config
-from lamina_tracing import jit, lax
+from lamina_parallel import pmap
+from lamina_tracing import debug, jit, lax
+
+
+def line_of(text):
+    return next(i for i in range(1, 400) if text in linecache.getline(__file__, i))
 
 
 def test_nan_raises_where_it_appears():
@@ -10,6 +19,67 @@ def test_nan_raises_where_it_appears():
         for _ in range(2):
             with pytest.raises(FloatingPointError, match="NaN"):
                 f(-1.0)
-        with pytest.raises(FloatingPointError, match="`log`"):
-            lax.log(-2.0)
+        with pytest.raises(FloatingPointError, match=f"`log`.*test_debug.py:{line_of('eager ' + 'line')}"):
+            lax.log(-2.0)  # eager line
     f(-1.0)
+
+
+def compute(x):
+    y = lax.sub(x, 2.0)
+    z = lax.sqrt(y)  # the culprit
+    return lax.add(z, 1.0)
+
+
+@pytest.mark.parametrize("how", [jit, lambda f: jit(vmap(f)), lambda f: jit(jit(f)),
+                                 lambda f: jit(lambda x: lax.add(jit(f)(x), 1.0))])
+def test_the_op_and_its_line_are_named_in_compiled_code(how):
+    f = how(compute)
+    good, bad = np.full(3, 5, "float32"), np.array([5, 1, 5], "float32")
+    where = rf"`sqrt` produced a NaN.*float32\[3\] at .*test_debug.py:{line_of('the ' + 'culprit')} .*in \[-1, 3\]"
+    with config.debug_nans(True):
+        with pytest.raises(FloatingPointError, match=where):
+            f(bad)
+        f(good)
+        with pytest.raises(FloatingPointError, match=where):  # without Python in between
+            f(bad)
+
+
+def test_inside_of_control_flow():
+    def body(carry, x):
+        return lax.log(carry), x  # in the loop
+
+    looped = jit(lambda x: lax.scan(body, x, np.arange(4, dtype="float32")))
+    chosen = jit(lambda x: lax.cond(x > 0, lambda v: v, lambda v: lax.sqrt(v), x))  # in the branch
+    with config.debug_nans(True):
+        with pytest.raises(FloatingPointError, match=rf"`log`.*test_debug.py:{line_of('in the ' + 'loop')} "):
+            looped(np.float32(2))
+        with pytest.raises(FloatingPointError, match=rf"`sqrt`.*test_debug.py:{line_of('in the ' + 'branch')} "):
+            chosen(np.float32(-2))
+
+
+def test_callbacks_are_not_called_again(capsys):
+    def f(x):
+        debug.print("once {x}", x=x)
+        return lax.log(x)
+
+    with config.debug_nans(True), pytest.raises(FloatingPointError, match="`log`"):
+        jit(f)(-1.0)
+    assert capsys.readouterr().out == "once -1.0\n"
+
+
+def test_donated_arguments_cannot_be_run_again():
+    x = lax.full((3,), -1.0)
+    with config.debug_nans(True), pytest.raises(FloatingPointError, match="`log`|donate_argnums"):
+        jit(lambda x: lax.log(x), donate_argnums=0)(x)
+
+
+def test_infinities():
+    with config.debug_infs(True):
+        with pytest.raises(FloatingPointError, match=r"`div` produced an infinity.*debug_infs is on"):
+            jit(lambda x: lax.div(1.0, x))(0.0)
+        assert np.isnan(float(jit(lambda x: lax.log(x))(-1.0)))
+
+
+def test_on_several_devices():
+    with config.debug_nans(True), pytest.raises(FloatingPointError, match="NaN"):
+        np.asarray(pmap(lambda x: lax.log(x))(np.array([1.0, -1.0], "float32")))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import dtypes, trees
-from lamina_tracing.extend import function_name, typeof
+from lamina_tracing.extend import boundary, function_name, typeof
 
 from .checks import leaf_types, tangent_leaves, zeros_of
 from .jvp import run_jvp
@@ -45,6 +45,7 @@ def _tangents_of(out: Sequence[Any], dout: Sequence[Any]) -> list[Any]:
     return [zeros_of(typeof(o)) if t is None else t for o, t in zip(out, dout)]
 
 
+@boundary
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """Jacobian-vector product: the value of `fun` and its directional derivative.
 
@@ -77,6 +78,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     return (value, tangent, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, tangent)
 
 
+@boundary
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun` at a point and the linear function that approximates it there.
 
@@ -101,6 +103,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     program.outs = program.outs[:n]
     out_avals = [typeof(o) for o in out[:n]]
 
+    @boundary
     def f_jvp(*tangents: Any) -> Any:
         flat_t, tree_t = trees.tree_flatten(tangents)
         if tree_t != tree:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, trees
 from lamina_tracing import lax, slots
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import boundary, typeof
 
 from .checks import as_weak_as, check_input, check_output_dtype, chosen_arguments
 from .forward import jvp
@@ -77,6 +77,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     >>> jacfwd(lambda x: x * x)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
+    @boundary
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         nums = chosen_arguments("jacfwd", fun, argnums, args)
         flat, tree = trees.tree_flatten([args[n] for n in nums])
@@ -124,6 +125,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     >>> jacrev(lambda x: x * x)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
+    @boundary
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         nums = chosen_arguments("jacrev", fun, argnums, args)
         point = [args[n] for n in nums]

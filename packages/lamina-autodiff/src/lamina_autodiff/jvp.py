@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import prims
+from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
 from lamina_tracing import lax
 from lamina_tracing.extend import Trace, Tracer, bind, deeper, now, scalar, typeof
@@ -38,6 +39,23 @@ class JVPTrace(Trace):
         self.level = level
         self.linear = linear
         self.process = self._push
+
+    def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        return call.push(self, args)
+
+    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Values and tangents (None for zero)."""
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        for a in args:
+            own = type(a) is JVPTracer and a._trace is self
+            primals.append(a.primal if own else a)
+            tangents.append(a.tangent if own else None)
+        return primals, tangents
+
+    def join(self, outs: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        """Results with their tangents, as tracers."""
+        return [o if t is None else JVPTracer(self, o, t) for o, t in zip(outs, tangents)]
 
     def _push(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals: list[Any] = []
@@ -91,10 +109,10 @@ def _widen(t: Any, ans: Any) -> Any:
 
 
 def instantiate(t: Any, primal: Any) -> Any:
-    """The tangent as an array: zeros for None."""
+    """The tangent as an array: zeros for None, of the type of `primal` (a value or a type)."""
     if t is not None:
         return t
-    aval = typeof(primal)
+    aval = primal if type(primal) is ShapedArray else typeof(primal)
     zero = scalar(0, aval.dtype)
     return lax.broadcast_in_dim(zero, aval.shape, ()) if aval.shape else zero
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import prims
+import numpy as np
+from lamina_ir import dce, prims
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
-from lamina_tracing.extend import Trace, Tracer, bind, deeper, now, typeof
+from lamina_ir.program import Literal
+from lamina_tracing.extend import Trace, Tracer, bind, deeper, now, typeof, user_source
 
 from .jvp import run_jvp
 from .tables import transpose_rules
 
 __all__ = ["LinearProgram", "LinearTrace", "LinearTracer", "is_linear", "linearize_flat", "record_linear"]
 
-_add_p = prims.add_p
+_add_p, _xla_call_p = prims.add_p, prims.xla_call_p
 
 
 class LinearTracer(Tracer):
@@ -46,12 +48,25 @@ class LinearTrace(Trace):
         self.count = 0
         self.process = self._record
 
+    def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        return call.run(*args)
+
     def variable(self, aval: ShapedArray) -> LinearTracer:
         number = self.count
         self.count = number + 1
         return LinearTracer(self, aval, number)
 
+    def row(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], avals: Sequence[ShapedArray]) -> Any:
+        """Record an op whose result types are known; it has a tuple of results."""
+        outs = tuple([self.variable(a) for a in avals])
+        self.rows.append((prim, args, params, outs))
+        return outs
+
     def _record(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if prim is _xla_call_p:
+            split = _split_call(self, args, params)
+            if split is not None:
+                return split
         out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
         if prim.multiple:
             outs = tuple([self.variable(a) for a in out])
@@ -60,6 +75,94 @@ class LinearTrace(Trace):
         result = self.variable(out)
         self.rows.append((prim, args, params, result))
         return result
+
+
+def _split_call(trace: LinearTrace, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A call some of whose results do not depend on linear variables: those are computed, the others recorded. None
+    when all depend."""
+    closed = params["call_jaxpr"]
+    linear = tuple([type(a) is LinearTracer for a in args])
+
+    def find() -> Any:
+        reached: set[Any] = {v for v, on in zip(closed.jaxpr.invars, linear) if on}
+        for e in closed.jaxpr.eqns:
+            if any(a in reached for a in e.invars if type(a) is not Literal):
+                reached.update(e.outvars)
+        depends = [type(v) is not Literal and v in reached for v in closed.jaxpr.outvars]
+        return None if all(depends) else (depends, dce(closed, [not d for d in depends]), dce(closed, depends))
+
+    found = closed.memo(("split", linear), find)
+    if found is None:
+        return None
+    depends, (known, used), (rest, read) = found
+    params = {**params, "donated_invars": ()}
+    values = iter(bind(_xla_call_p, *[a for a, u in zip(args, used) if u], **{**params, "call_jaxpr": known}))
+    variables = iter(trace.row(_xla_call_p, [a for a, u in zip(args, read) if u], {**params, "call_jaxpr": rest},
+                               rest.out_avals) if any(depends) else ())
+    return tuple([next(variables) if d else next(values) for d in depends])
+
+
+class CheckedLinearTrace(LinearTrace):
+    """Records a function of which it is not known whether it is linear, and says where it is not.
+
+    Args:
+      level: as for every trace.
+      name: the function's name.
+    """
+
+    def __init__(self, level: int, name: str) -> None:
+        super().__init__(level)
+        self.name = name
+        self.source: Any = None
+        self.process = self._check
+
+    def _check(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        source = self.source or user_source(2)
+        if "call_jaxpr" in params and prim.family != "collectives" and prim.name != "xla_pmap":
+            n = len(self.rows)
+            self._walk(params["call_jaxpr"], args)
+            del self.rows[n:]
+            return self._record(prim, args, params)
+        problem = _not_linear(prim, args)
+        if problem:
+            types = ", ".join((a.aval if isinstance(a, Tracer) else typeof(a)).long() for a in args)
+            raise TypeError(f"linear_transpose: `{self.name}` is not linear: {prim.name}({types}) at {source}: {problem}")
+        return self._record(prim, args, params)
+
+    def _walk(self, closed: Any, args: Sequence[Any]) -> None:
+        """The equations of a nested program, each with its own source."""
+        old = self.source
+        env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))
+        env.update(zip(closed.jaxpr.invars, args))
+        for e in closed.jaxpr.eqns:
+            self.source = e.source or old
+            out = bind(e.primitive, *[a.val if type(a) is Literal else env[a] for a in e.invars], **e.params)
+            env.update(zip(e.outvars, out if e.primitive.multiple else (out,)))
+        self.source = old
+
+
+_LINEAR_IN = {"div": (0,), "gather": (0,), "scatter": (0, 2)}  # linear, without being so jointly or bilinearly
+
+
+def _not_linear(prim: Primitive, args: Sequence[Any]) -> str:
+    """Why an op is not linear in its linear operands; empty when it is."""
+    linear = [i for i, a in enumerate(args) if type(a) is LinearTracer]
+    if prim not in transpose_rules:
+        return "this op is not linear"
+    if prim.bilinear_in:
+        if len(linear) > 1:
+            return "both operands depend on the arguments, and the op is linear in one only while the other is held"
+        return "" if linear[0] in prim.bilinear_in else f"the op is not linear in operand {linear[0]}"
+    places = prim.linear_in or _LINEAR_IN.get(prim.name) or (tuple(range(len(args))) if prim.name == "concatenate" else ())
+    if not places:
+        return ""
+    for i in linear:
+        if i not in places:
+            return f"the op is not linear in operand {i}"
+    for i in places:
+        if i not in linear and not isinstance(args[i], Tracer) and np.any(np.asarray(args[i]) != 0):
+            return f"operand {i} adds a constant that is not zero"
+    return ""
 
 
 class LinearProgram:
@@ -80,7 +183,7 @@ class LinearProgram:
         kept = []
         for row in reversed(self.rows):
             prim, args, _, out = row
-            if any(live[o.number] for o in out) if prim.multiple else live[out.number]:
+            if (any(live[o.number] for o in out) or prim.effectful) if prim.multiple else live[out.number]:
                 kept.append(row)
                 for a in args:
                     if type(a) is LinearTracer:
@@ -95,7 +198,7 @@ class LinearProgram:
             env[v.number] = t
         for prim, args, params, out in self.needed():
             values = [env[a.number] if type(a) is LinearTracer else a if replace is None else replace(a) for a in args]
-            result = bind(prim, *values, **params)
+            result = bind(prim, *values, **params) if "pull" not in params else params["pull"].push(values)
             if prim.multiple:
                 for o, r in zip(out, result):
                     env[o.number] = r
@@ -160,9 +263,14 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
         return out, LinearProgram(trace, [v for v in ins if v is not None], dout)
 
 
-def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray]) -> LinearProgram:
-    """The linear program of a function that is linear in all its arguments."""
-    trace = LinearTrace(now.depth + 1)
+def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str | None = None) -> LinearProgram:
+    """The linear program of a function that is linear in all its arguments; with its `name`, it is checked to be."""
+    trace = LinearTrace(now.depth + 1) if name is None else CheckedLinearTrace(now.depth + 1, name)
     with deeper(trace):
         ins = [trace.variable(a) for a in avals]
-        return LinearProgram(trace, ins, list(fun(*ins)))
+        outs = list(fun(*ins))
+        for i, o in enumerate(outs):
+            if name is not None and not isinstance(o, Tracer) and np.any(np.asarray(o) != 0):
+                raise TypeError(f"linear_transpose: `{name}` is not linear: result {i} is a constant that is not zero, "
+                                f"{typeof(o).long()}")
+        return LinearProgram(trace, ins, outs)

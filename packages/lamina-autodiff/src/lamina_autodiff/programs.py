@@ -4,16 +4,18 @@ Each derived program is remembered with the program it came from, so repeated ca
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lamina_ir.program import ClosedJaxpr
 from lamina_tracing.extend import Tracer, deeper, eval_jaxpr, now, stage
 
-from .jvp import run_jvp
+from .jvp import instantiate, run_jvp
 from .linear import LinearProgram, LinearTrace, LinearTracer, linearize_flat
 from .tables import jvp_rules, transpose_rules
 
-__all__ = ["Linearized", "Pushforward", "Transposed", "jvp_program", "linearize_program", "transpose_program"]
+__all__ = ["Linearized", "Pushforward", "Transposed", "jvp_program", "linearize_program", "pull_back",
+           "transpose_program"]
 
 
 class Pushforward(NamedTuple):
@@ -47,8 +49,16 @@ def _versions() -> tuple[int, int]:
     return jvp_rules.version, transpose_rules.version
 
 
-def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> Pushforward:
-    """The forward derivative of a program with respect to the active arguments."""
+def _wanted(tangents: Sequence[Any], primals: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+    """Tangents with zeros where they are wanted and not there."""
+    if not wanted:
+        return list(tangents)
+    return [instantiate(t, p) if w else t for t, p, w in zip(tangents, primals, wanted)]
+
+
+def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[bool, ...] = ()) -> Pushforward:
+    """The forward derivative of a program with respect to the active arguments; the `wanted` results have a tangent
+    even if it is zero."""
     def make() -> Pushforward:
         avals = closed.in_avals
         n = len(avals)
@@ -58,6 +68,7 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> Pushforward:
             rest = iter(args[n:])
             tangents = [next(rest) if a else None for a in active]
             out, dout = run_jvp(lambda *xs: eval_jaxpr(closed, xs), args[:n], tangents)
+            dout = _wanted(dout, out, wanted)
             flags[:] = [t is not None for t in dout]
             return out + [t for t in dout if t is not None]
 
@@ -65,11 +76,12 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> Pushforward:
         assert not outer
         return Pushforward(program, tuple(flags))
 
-    return closed.memo(("jvp", active, _versions()), make)
+    return closed.memo(("jvp", active, wanted, _versions()), make)
 
 
-def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> Linearized:
-    """Split a program at the active arguments into what is computed now and a linear program for later."""
+def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[bool, ...] = ()) -> Linearized:
+    """Split a program at the active arguments into what is computed now and a linear program for later; the `wanted`
+    results have a tangent even if it is zero."""
     def make() -> Linearized:
         avals = closed.in_avals
         kept: dict[str, Any] = {}
@@ -89,40 +101,47 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...]) -> Lineariz
 
         known, outer = stage(run, avals)
         assert not outer
-        linear, residuals = kept["linear"], kept["residuals"]
+        linear, residuals, outs = kept["linear"], kept["residuals"], closed.out_avals
         numbers = {id(r): i for i, r in enumerate(residuals)}
-        flags = tuple(type(o) is LinearTracer for o in linear.outs)
+        flags = tuple([type(o) is LinearTracer or w for o, w in zip(linear.outs, wanted or [False] * len(linear.outs))])
         n = len(residuals)
 
         def push(*args: Any) -> list[Any]:
             def replace(x: Any) -> Any:
                 i = numbers.get(id(x))
                 return x if i is None else args[i]
-            return [t for t, on in zip(linear.forward(args[n:], replace), flags) if on]
+            return [instantiate(t, a) for t, on, a in zip(linear.forward(args[n:], replace), flags, outs) if on]
 
         program, outer = stage(push, [r.aval for r in residuals] + [v.aval for v in linear.ins])
         assert not outer
         return Linearized(known, program, kept["sources"], flags)
 
-    return closed.memo(("linearize", active, _versions()), make)
+    return closed.memo(("linearize", active, wanted, _versions()), make)
 
 
-def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tuple[bool, ...]) -> Transposed:
-    """The transpose of a program that is linear in the marked arguments, for cotangents of the active results."""
+def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    """Cotangents of the arguments marked linear (None for zero), from one per result and the values of the others."""
+    rest = iter(held)
+    trace = LinearTrace(now.depth + 1)
+    with deeper(trace):
+        ins = [trace.variable(a) if on else next(rest) for a, on in zip(closed.in_avals, linear)]
+        outs = eval_jaxpr(closed, ins)
+    return LinearProgram(trace, [v for v, on in zip(ins, linear) if on], outs).backward(cts)
+
+
+def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tuple[bool, ...],
+                      wanted: tuple[bool, ...] = ()) -> Transposed:
+    """The transpose of a program that is linear in the marked arguments, for cotangents of the active results; linear
+    arguments that are `wanted` have a cotangent even if it is zero."""
     def make() -> Transposed:
         avals = closed.in_avals
         held = [a for a, on in zip(avals, linear) if not on]
         flags: list[bool] = []
 
         def run(*args: Any) -> list[Any]:
-            rest = iter(args[:len(held)])
-            trace = LinearTrace(now.depth + 1)
-            with deeper(trace):
-                ins = [trace.variable(a) if on else next(rest) for a, on in zip(avals, linear)]
-                outs = eval_jaxpr(closed, ins)
-            recorded = LinearProgram(trace, [v for v, on in zip(ins, linear) if on], outs)
             cts = iter(args[len(held):])
-            back = recorded.backward([next(cts) if on else None for on in active])
+            back = pull_back(closed, linear, args[:len(held)], [next(cts) if on else None for on in active])
+            back = _wanted(back, [a for a, on in zip(avals, linear) if on], wanted)
             flags[:] = [b is not None for b in back]
             return [b for b in back if b is not None]
 
@@ -131,6 +150,6 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
         assert not outer
         return Transposed(program, tuple(flags))
 
-    return closed.memo(("transpose", linear, active, _versions()), make)
+    return closed.memo(("transpose", linear, active, wanted, _versions()), make)
 
 

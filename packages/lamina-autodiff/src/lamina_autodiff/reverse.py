@@ -5,10 +5,10 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from lamina_ir import dtypes, trees
+from lamina_ir import LeakedTracerError, dtypes, trees
 from lamina_ir.avals import shaped
 from lamina_tracing import lax
-from lamina_tracing.extend import duck_types, function_name, typeof
+from lamina_tracing.extend import boundary, duck_types, function_name, typeof
 
 from .checks import (as_weak_as, check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
                      number_like, zeros_of)
@@ -39,6 +39,7 @@ def _pull(program: LinearProgram, avals: Sequence[Any], active: Sequence[bool], 
     return result
 
 
+@boundary
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
     """The value of `fun` and the function that pulls cotangents of its output back to its arguments.
 
@@ -60,6 +61,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     avals, active, tree, out, program, out_tree, aux_tree, n = _linearized("vjp", fun, primals, has_aux)
     out_avals = [typeof(o) for o in out[:n]]
 
+    @boundary
     def f_vjp(ct: Any) -> Any:
         flat_ct, ct_tree = trees.tree_flatten(ct)
         if ct_tree != out_tree:
@@ -78,6 +80,7 @@ def _reduced(tree: Any, axes: Sequence[Hashable]) -> Any:
     return trees.tree_map(lambda g: lax.psum(g, tuple(axes)) if g.dtype != dtypes.float0 else g, tree)
 
 
+@boundary
 def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
                    holomorphic: bool = False, allow_int: bool = False,
                    reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
@@ -98,6 +101,7 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
     if not callable(fun):
         raise TypeError(f"{call}: expected a function; got {type(fun).__name__}")
 
+    @boundary
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         nums = chosen_arguments(call, fun, argnums, args)
 
@@ -126,6 +130,7 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
     return functools.update_wrapper(value_and_gradient, fun, updated=())
 
 
+@boundary
 def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
          allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
     """A function that returns the gradient of a scalar-valued function.
@@ -147,6 +152,7 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
     """
     both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
+    @boundary
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, grads = both(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
@@ -154,6 +160,7 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
     return functools.update_wrapper(gradient, fun, updated=())
 
 
+@boundary
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
     """The transpose of a function that is linear in all its arguments.
 
@@ -165,7 +172,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
       A function from a cotangent of the output to a tuple with one cotangent per argument.
     Raises:
       TypeError: an argument is not of a real or complex dtype.
-      MissingRuleError, TypeError: `fun` is not linear; names the op.
+      TypeError: `fun` is not linear; names the first op that is not, its operands and the line it stands in.
 
     >>> linear_transpose(lambda x: x * 2.0, 1.0)(3.0)
     (Array(6., dtype=float32, weak_type=True),)
@@ -177,15 +184,21 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
             raise TypeError(f"linear_transpose of `{function_name(fun)}`: inputs must be of a real or complex dtype; got "
                             f"{a.long()}")
     run, info = _flat_function(fun, tree, False, "linear_transpose")
-    program = record_linear(run, avals)
+    program = record_linear(run, avals, function_name(fun))
     out_tree = info[0]
     out_avals = [o.aval if hasattr(o, "number") else shaped(typeof(o).shape, typeof(o).dtype) for o in program.outs]
 
+    @boundary
     def transposed(ct: Any) -> Any:
         flat_ct, ct_tree = trees.tree_flatten(ct)
         if ct_tree != out_tree:
             raise TypeError(f"linear_transpose: the cotangent must have the tree of the output, {out_tree}; got {ct_tree}")
-        back = program.backward(cotangent_leaves("linear_transpose", out_avals, flat_ct))
+        leaves = cotangent_leaves("linear_transpose", out_avals, flat_ct)
+        try:
+            back = program.backward(leaves)
+        except LeakedTracerError as e:  # the row of a loop has treated a linear variable as known
+            raise TypeError(f"linear_transpose: `{function_name(fun)}` is not linear: in the body of a loop or branch, "
+                            "operands of an op that is not linear depend on the arguments") from e
         cts = [zeros_of(a) if b is None else as_weak_as(b, a) for a, b in zip(avals, back)]
         return _reduced(trees.tree_unflatten(tree, cts), reduce_axes)
 

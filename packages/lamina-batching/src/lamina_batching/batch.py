@@ -8,7 +8,7 @@ from lamina_ir.avals import shaped
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr
 from lamina_tracing import lax
-from lamina_tracing.extend import AxisFrame, Trace, Tracer, bound_axes, deeper, eval_jaxpr, now, stage, typeof
+from lamina_tracing.extend import AxisFrame, Trace, Tracer, bound_axes, deeper, deepest, eval_jaxpr, now, stage, typeof
 
 from .tables import batching_rules
 
@@ -43,6 +43,13 @@ class BatchTrace(Trace):
         self.level = level
         self.axis = axis
         self.process = self._batch
+
+    def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        return call.batch(self, args, self.minds(args))
+
+    def minds(self, args: Sequence[Any]) -> bool:
+        vals = [a.val if type(a) is BatchTracer and a._trace is self else a for a in args]
+        return deepest(vals).minds(vals)
 
     def _batch(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         vals: list[Any] = []
@@ -105,21 +112,22 @@ class Batched(NamedTuple):
 
 
 def batch_program(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...],
-                  all_out: bool = False) -> Batched:
+                  all_out: bool | tuple[bool, ...] = False) -> Batched:
     """`closed` mapped over a batch carried at axis 0 of the marked arguments.
 
     Args:
       closed: the program of one example.
       axis: size and name of the batch.
       batched: which arguments carry the batch.
-      all_out: carry the batch in every result, repeating those that do not depend on it.
+      all_out: carry the batch in every result (or those marked), repeating those that do not depend on it.
     """
     def make() -> Batched:
         flags: list[bool] = []
 
         def run(*args: Any) -> list[Any]:
             outs, dims = run_batched(lambda *xs: eval_jaxpr(closed, xs), axis, args, [0 if b else None for b in batched])
-            flags[:] = [all_out or d is not None for d in dims]
+            wanted = all_out if isinstance(all_out, tuple) else (all_out,) * len(dims)
+            flags[:] = [w or d is not None for d, w in zip(dims, wanted)]
             return [materialise(o, d, axis.size) if on else o for o, d, on in zip(outs, dims, flags)]
 
         avals = [shaped((axis.size, *a.shape), a.dtype, a.weak_type) if b else a

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from lamina_ir import trees
-from lamina_tracing.extend import argument_path, function_name, typeof
+from lamina_tracing.extend import argument_path, boundary, function_name, typeof
 
 from .batch import BatchAxis, materialise, run_batched
 
@@ -68,6 +68,7 @@ def _no_such_axis(call: str, name: str, where: str, aval: Any, axis: int) -> Val
     return ValueError(f"{call} of `{name}`: in_axes {axis} is out of range for {where}, {aval.long()}")
 
 
+@boundary
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
          axis_size: int | None = None, spmd_axis_name: Hashable | None = None) -> Callable[..., Any]:
     """Vectorizing map: apply `fun` to every example along an axis, as one batched computation.
@@ -99,6 +100,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     if not isinstance(in_axes, (tuple, dict)) and in_axes is not None and not hasattr(in_axes, "__index__"):
         raise TypeError(f"vmap of `{name}`: in_axes must be an int, None, or a tuple of them per argument; got {in_axes!r}")
 
+    @boundary
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(f"vmap of `{name}`: in_axes must have one entry per positional argument; got {len(in_axes)} "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import trees
 from lamina_ir.testing import assert_close
+from lamina_ir.testing.samples import determined
 from lamina_tracing.extend import bind
 
 from .mapping import vmap
@@ -41,7 +42,8 @@ def check_vmap(fun: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[i
 def check_sample(sample: Any, size: int = 3) -> None:
     """One primitive on one sample, batched in each operand alone and in all, at the first and the last axis."""
     def fun(*xs: Any) -> Any:
-        return bind(sample.prim, *xs, **sample.params)
+        out = bind(sample.prim, *xs, **sample.params)
+        return determined(sample.prim, out if sample.prim.multiple else (out,), bind)
 
     n = len(sample.args)
     rng = np.random.default_rng(0)

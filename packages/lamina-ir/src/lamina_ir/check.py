@@ -1,6 +1,7 @@
 """`check`: whether a program is well formed. `alpha_equal`: whether two programs are the same up to names."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from .params import UnnamedAxis
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful
 from .program import subprograms as _subprograms
 
-__all__ = ["alpha_equal", "check"]
+__all__ = ["alpha_equal", "check", "check_all"]
 
 
 def check(program: Jaxpr | ClosedJaxpr) -> None:
@@ -30,6 +31,13 @@ def check(program: Jaxpr | ClosedJaxpr) -> None:
     lamina_ir.errors.ProgramError: check: equation 0 `b:f32[4] = neg a`: result 0 is f32[4]; neg gives f32[3]
     """
     _check(program, "check: ", {})
+
+
+def check_all(programs: Sequence[ClosedJaxpr]) -> None:
+    """`check` each program, looking once at those that stand in several."""
+    done: dict[int, Any] = {}
+    for program in programs:
+        _check(program, "check: ", done)
 
 
 def _excerpt(e: Eqn) -> str:

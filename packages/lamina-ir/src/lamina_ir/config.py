@@ -11,18 +11,39 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Option", "cache_key", "debug_nans", "default_matmul_precision", "disable_jit", "enable_x64",
-           "numpy_dtype_promotion", "numpy_rank_promotion", "options", "threefry_partitionable", "traceback_filtering",
-           "update"]
+__all__ = ["Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_infs", "debug_nans", "default_matmul_precision",
+           "disable_jit", "enable_x64", "explain_cache_misses", "keyed_values", "log_compiles",
+           "numpy_dtype_promotion", "numpy_rank_promotion", "options", "read", "threefry_partitionable",
+           "traceback_filtering", "update", "watch_keyed"]
 
 options: dict[str, Option] = {}
-_UNSET = object()
+_keyed: list[Option] = []
+_keyed_watchers: list[Callable[[Option], None]] = []
+_epoch = 0  # grows with every change of a keyed option, in any thread
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET = _Unset()  # what a watcher is told when a thread's own value ends
 
 
 class _Overlay(threading.local):
     """A thread's own value. The class attribute saves an exception on each read where there is none."""
 
-    value: Any = _UNSET
+    value: Any = UNSET
+
+
+class _Key(threading.local):
+    """A thread's cache key, and when it was made."""
+
+    epoch = -1
+    key: tuple[Any, ...] = ()
+
+
+_key = _Key()
 
 
 class Option:
@@ -32,7 +53,7 @@ class Option:
       name: as in `config.update(name, value)`; the environment variable `LAMINA_<NAME>` sets the initial default.
       default: initial value.
       choices: allowed values, or None for any.
-      keyed: whether compiled programs depend on it, so that it belongs to cache keys.
+      keyed: whether programs depend on it, so that it belongs to the keys of staged and compiled ones.
       help: one line.
     """
 
@@ -49,11 +70,28 @@ class Option:
         if text is not None:
             self._default = self._parse(text)
         options[name] = self
+        if keyed:
+            _keyed.append(self)
+            self._changed()
+            for tell in _keyed_watchers:
+                tell(self)
+
+    def _changed(self) -> None:
+        global _epoch
+        if self.keyed:
+            _epoch += 1
 
     def _parse(self, text: str) -> Any:
         if isinstance(self._default, bool):
             return text.strip().lower() in ("1", "true", "yes", "on")
-        return None if text.strip().lower() in ("", "none") else text
+        text = text.strip()
+        if isinstance(self._default, int):
+            if not text.lstrip("-").isdigit():
+                raise ValueError(f"config {self.name}: the environment variable must be a whole number; got {text!r}")
+            return int(text)
+        if text.lower() in ("", "none"):
+            return None
+        return self._check(text)
 
     def _check(self, value: Any) -> Any:
         if isinstance(self._default, bool) and self.choices is None:
@@ -67,35 +105,41 @@ class Option:
     @property
     def value(self) -> Any:
         own = self._local.value
-        return self._default if own is _UNSET else own
+        return self._default if own is UNSET else own
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
 
     def set(self, value: Any) -> None:
         """Change the default for all threads without an overlay of their own."""
         self._default = self._check(value)
+        self._changed()
         for tell in self._watchers:
             tell(self._default, False)
 
     def watch(self, tell: Callable[[Any, bool], None]) -> None:
-        """Call `tell(value, is_local)` now and on every change; a local change that ends tells `(None, True)`."""
+        """Call `tell(value, is_local)` now and on every change; a local change that ends tells `(UNSET, True)`."""
         self._watchers.append(tell)
         tell(self._default, False)
 
-    @contextmanager
-    def __call__(self, value: Any) -> Iterator[None]:
-        value = self._check(value)
-        old = self._local.value
-        self._local.value = value
+    def _overlay(self, value: Any) -> None:
+        if value is UNSET:
+            del self._local.value
+        else:
+            self._local.value = value
+        self._changed()
         for tell in self._watchers:
             tell(value, True)
+
+    @contextmanager
+    def __call__(self, value: Any = True) -> Iterator[None]:
+        value = self._check(value)
+        old = self._local.value
+        self._overlay(value)
         try:
             yield
         finally:
-            if old is _UNSET:
-                del self._local.value
-            else:
-                self._local.value = old
-            for tell in self._watchers:
-                tell(None if old is _UNSET else old, True)
+            self._overlay(old)
 
     def __repr__(self) -> str:
         return f"<option {self.name}={self.value!r}>"
@@ -103,26 +147,68 @@ class Option:
 
 enable_x64 = Option("enable_x64", False, keyed=True, help="64-bit integers, floats and complex numbers")
 disable_jit = Option("disable_jit", False, help="run jitted functions op by op")
-numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", choices=("standard", "strict"),
+numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", choices=("standard", "strict"), keyed=True,
                                help="'strict' refuses implicit promotion between dtypes")
-numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow", "warn", "raise"),
+numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow", "warn", "raise"), keyed=True,
                               help="what to do when broadcasting adds axes")
 default_matmul_precision = Option("default_matmul_precision", None, keyed=True, help="precision of dot_general")
 threefry_partitionable = Option("threefry_partitionable", False, keyed=True,
                                 help="random bits from each element's own counter, as newer jax-style systems draw them")
 debug_nans = Option("debug_nans", False, help="raise where a NaN first appears")
+debug_infs = Option("debug_infs", False, help="raise where an infinity first appears")
 traceback_filtering = Option("traceback_filtering", True, help="hide lamina's own frames in tracebacks")
+check_tracer_leaks = Option("check_tracer_leaks", False, help="raise when a traced value outlives its trace")
+log_compiles = Option("log_compiles", False, help="log each staging and compilation, with times, as a warning")
+explain_cache_misses = Option("explain_cache_misses", False,
+                              help="log why a jitted function is staged or compiled again")
+
+
+def _named(call: str, name: str) -> Option:
+    option = options.get(name.removeprefix("jax_"))
+    if option is None:
+        raise AttributeError(f"config.{call}: no setting {name!r}; there are {', '.join(sorted(options))}")
+    return option
 
 
 def update(name: str, value: Any) -> None:
     """Change a setting by name, as `config.update("enable_x64", True)`; a `jax_` prefix is accepted."""
-    option = options.get(name.removeprefix("jax_"))
-    if option is None:
-        raise AttributeError(f"config.update: no setting {name!r}; there are {', '.join(sorted(options))}")
-    option.set(value)
+    _named("update", name).set(value)
+
+
+def read(name: str) -> Any:
+    """A setting's value in this thread by name; a `jax_` prefix is accepted.
+
+    >>> read("jax_numpy_rank_promotion")
+    'allow'
+    """
+    return _named("read", name).value
+
+
+def __getattr__(name: str) -> Any:
+    """`config.jax_enable_x64` is the value of `enable_x64`; settings of other rooms are found by their names."""
+    if name.startswith("jax_") and name[4:] in options:
+        return options[name[4:]].value
+    if name in options:
+        return options[name]
+    raise AttributeError(f"config has no setting {name!r}; there are {', '.join(sorted(options))}")
 
 
 def cache_key() -> tuple[Any, ...]:
-    """Values of the settings that compiled programs depend on."""
-    return (enable_x64.value, default_matmul_precision.value, numpy_dtype_promotion.value,
-            numpy_rank_promotion.value, threefry_partitionable.value)
+    """Values of the settings that programs depend on."""
+    local, now = _key, _epoch
+    if local.epoch != now:
+        local.key = tuple([option.value for option in _keyed])
+        local.epoch = now
+    return local.key
+
+
+def keyed_values(key: tuple[Any, ...]) -> dict[str, Any]:
+    """What a `cache_key` says: setting -> value."""
+    return {option.name: value for option, value in zip(_keyed, key)}
+
+
+def watch_keyed(tell: Callable[[Option], None]) -> None:
+    """Call `tell(option)` for every setting that programs depend on: those there are, and each that is made later."""
+    _keyed_watchers.append(tell)
+    for option in _keyed:
+        tell(option)

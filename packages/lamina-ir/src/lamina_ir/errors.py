@@ -4,17 +4,19 @@
       ShapeError (ValueError)              shapes, axes or sizes do not fit
       DTypeError (TypeError)               an element type is not accepted
       MissingRuleError (NotImplementedError)  a table has no row, or a hole, for an op
+        UnboundedLoopError (also ValueError)
       ProgramError (ValueError)            an ill-formed program, text or saved file
       UnboundAxisError (NameError)         an axis name nobody has bound
+      CallbackError (RuntimeError)         a host callback raised, or returned what it should not
       LeakedTracerError (RuntimeError)     a traced value used after its trace ended
       ConcretizationError (TypeError)      a traced value used where a known number is needed
         TracerBoolError, TracerArrayError, TracerIntegerError
         TracerIndexError (also IndexError)
 """
 
-__all__ = ["ConcretizationError", "DTypeError", "LaminaError", "LeakedTracerError", "MissingRuleError",
+__all__ = ["CallbackError", "ConcretizationError", "DTypeError", "LaminaError", "LeakedTracerError", "MissingRuleError",
            "ProgramError", "ShapeError", "TracerArrayError", "TracerBoolError", "TracerIndexError",
-           "TracerIntegerError", "UnboundAxisError"]
+           "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError"]
 
 
 class LaminaError(Exception):
@@ -33,12 +35,20 @@ class MissingRuleError(LaminaError, NotImplementedError):
     """A transformation has no row for an op, or a hole with a written reason."""
 
 
+class UnboundedLoopError(MissingRuleError, ValueError):
+    """The reverse derivative of a loop whose number of iterations is not known."""
+
+
 class ProgramError(LaminaError, ValueError):
     """An ill-formed program, program text or saved program."""
 
 
 class UnboundAxisError(LaminaError, NameError):
     """An axis name that no enclosing `vmap`, `pmap` or `xmap` has bound."""
+
+
+class CallbackError(LaminaError, RuntimeError):
+    """A Python function called from a program raised, or returned values of other types than promised."""
 
 
 class LeakedTracerError(LaminaError, RuntimeError):

@@ -186,9 +186,12 @@ def _spmd_eqn(prim: Primitive, axes: AxisEnv, ins: list[list[Any]], params: dict
 
 
 def _define_calls() -> None:
-    from .prims import calls
+    from .prims import callbacks, calls, control, custom
     spmd_rules[calls.xla_call_p] = lambda env, ins, p: evaluate_spmd(p["call_jaxpr"], env, ins)
     spmd_rules[calls.xla_pmap_p] = calls.pmap_spmd
+    spmd_rules.update(callbacks.SPMD)
+    spmd_rules.update(control.SPMD)
+    spmd_rules.update(custom.SPMD)
 
 
 _define_calls()

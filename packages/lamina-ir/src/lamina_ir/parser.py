@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from ._collector import uncollected
 from .avals import ShapedArray, shaped
 from .errors import ProgramError
 from .params import UnnamedAxis, dtype_names, type_named
@@ -339,6 +340,7 @@ def _unescape(m: re.Match[str]) -> str:
     return _ESCAPES.get(code, code)
 
 
+@uncollected
 def parse(text: str, consts: Sequence[Any] | None = None) -> Jaxpr | ClosedJaxpr:
     """The program that `jaxpr_text` printed as `text`.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ._collector import uncollected
 from .avals import ShapedArray
 from .params import plain_text
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
@@ -191,6 +192,7 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and a == b)
 
 
+@uncollected
 def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> str:
     """The text of a program.
 

@@ -160,10 +160,11 @@ class ClosedJaxpr:
         try:
             return self._memo[key]
         except KeyError:
-            if len(self._memo) > 256:
-                self._memo.clear()
-            value = self._memo[key] = make()
-            return value
+            pass  # made outside of this block: an error would name the KeyError as its context
+        if len(self._memo) > 256:
+            self._memo.clear()
+        value = self._memo[key] = make()
+        return value
 
     def __repr__(self) -> str:
         from .printer import jaxpr_text

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from ._collector import uncollected
 from .primitive import Primitive
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
 
-__all__ = ["cse", "dce", "dce_rules", "inline_calls", "rewrite", "substitute", "walk"]
+__all__ = ["cse", "dce", "dce_rules", "inline_calls", "map_subprograms", "remember", "rewrite", "substitute", "walk"]
 
 Program = Jaxpr | ClosedJaxpr
 
@@ -44,7 +45,8 @@ def walk(program: Program) -> Iterator[Eqn]:
             todo.pop()
 
 
-def _map_subprograms(e: Eqn, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
+def map_subprograms(e: Eqn, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
+    """The equation with `f` applied to each program in its params."""
     if not e.primitive.subprograms:
         return e
     params = dict(e.params)
@@ -59,7 +61,7 @@ def _map_subprograms(e: Eqn, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
     return Eqn(e.primitive, e.invars, e.outvars, params, e.source)
 
 
-def _remember(f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[[ClosedJaxpr], ClosedJaxpr]:
+def remember(f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[[ClosedJaxpr], ClosedJaxpr]:
     """A nested program that stands in many places stays one object."""
     seen: dict[int, tuple[ClosedJaxpr, ClosedJaxpr]] = {}
 
@@ -104,13 +106,13 @@ def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool = True) 
     >>> rewrite(program, lambda e: ([], e.invars) if e.primitive.name == "copy" else None)
     { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
     """
-    inner = _remember(lambda sub: rewrite(sub, fn))
+    inner = remember(lambda sub: rewrite(sub, fn))
     jaxpr = _open(program)
     env: dict[Any, Any] = {}
     eqns: list[Eqn] = []
     for e in jaxpr.eqns:
         if nested:
-            e = _map_subprograms(e, inner)
+            e = map_subprograms(e, inner)
         if env:
             e = Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source)
         new = fn(e)
@@ -126,8 +128,8 @@ def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool = True) 
 
 
 # --- dead code ----------------------------------------------------------------------------------------------------
-# prim -> rule(eqn, which outvars are used) -> (narrower equation); only asked when some but not all are used or the
-# nested program may have dead code of its own.
+# prim -> rule(eqn, which outvars are used) -> narrower equation, which may bind fewer outvars and read fewer operands.
+# Without a row, nested programs lose their own dead code and keep their inputs and results.
 dce_rules: dict[Primitive, Callable[[Eqn, list[bool]], Eqn]] = {}
 
 
@@ -156,12 +158,15 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
     eqns: list[Eqn] = []
     for e in reversed(jaxpr.eqns):
         flags = [v in live for v in e.outvars]
-        if not any(flags) and not eqn_effectful(e):
+        effectful = eqn_effectful(e)
+        if not effectful and not any(flags):
             continue
         rule = dce_rules.get(e.primitive)
-        if rule is not None and not eqn_effectful(e):
+        if rule is not None and not effectful:
             e = rule(e, flags)
-        elif not all(flags):
+        elif e.primitive.subprograms:
+            e = map_subprograms(e, _without_dead_code)
+        if len(e.outvars) == len(flags) and not all(flags):
             outvars = [v if u or isinstance(v, DropVar) else DropVar(v.aval) for v, u in zip(e.outvars, flags)]
             e = Eqn(e.primitive, e.invars, outvars, e.params, e.source)
         eqns.append(e)
@@ -174,6 +179,10 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
         return Jaxpr(jaxpr.constvars, invars, eqns, outs), used_inputs
     kept = [(v, c) for v, c in zip(jaxpr.constvars, program.consts) if v in live]
     return ClosedJaxpr(Jaxpr([v for v, _ in kept], invars, eqns, outs), [c for _, c in kept]), used_inputs
+
+
+def _without_dead_code(body: ClosedJaxpr) -> ClosedJaxpr:
+    return body.memo("dce", lambda: dce(body, instantiate=True)[0])
 
 
 def _dce_call(e: Eqn, used: list[bool]) -> Eqn:
@@ -195,6 +204,7 @@ def _dce_call(e: Eqn, used: list[bool]) -> Eqn:
 
 
 # --- calls and common subexpressions ------------------------------------------------------------------------------
+@uncollected
 def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: True) -> ClosedJaxpr:
     """The program with the bodies of its `xla_call` equations in their place, at every depth.
 
@@ -204,7 +214,7 @@ def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: 
     """
     constvars, consts = list(program.jaxpr.constvars), list(program.consts)
     eqns: list[Eqn] = []
-    other = _remember(lambda sub: inline_calls(sub, which))
+    other = remember(lambda sub: inline_calls(sub, which))
     shared: dict[int, tuple[ClosedJaxpr, list[Var]]] = {}
 
     def emit(body: Jaxpr, env: dict[Any, Any]) -> list[Atom]:
@@ -222,7 +232,7 @@ def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: 
                 continue
             outvars = [type(v)(v.aval) for v in e.outvars]
             env.update(zip(e.outvars, outvars))
-            e = _map_subprograms(e, other)
+            e = map_subprograms(e, other)
             eqns.append(Eqn(e.primitive, invars, outvars, e.params, e.source))
         return [a if type(a) is Literal else env.get(a, a) for a in body.outvars]
 
@@ -236,6 +246,16 @@ def _key(a: Any) -> Any:
     return a
 
 
+def _param_key(v: Any) -> Any:
+    kind = type(v)
+    if kind in (float, complex):
+        return kind, repr(v)  # 0.0 is not -0.0, and NaN is itself
+    if kind is tuple:
+        return tuple(map(_param_key, v))
+    return kind, v
+
+
+@uncollected
 def cse(program: Program) -> Any:
     """The program in which equal equations on equal operands are computed once. Equations with effects stay.
 
@@ -247,17 +267,17 @@ def cse(program: Program) -> Any:
       in (c,) }
     """
     seen: dict[Any, Eqn] = {}
-    inner = _remember(cse)
+    inner = remember(cse)
     jaxpr = _open(program)
     env: dict[Any, Any] = {}
     eqns: list[Eqn] = []
     for e in jaxpr.eqns:
-        e = _map_subprograms(e, inner)
+        e = map_subprograms(e, inner)
         invars = [a if type(a) is Literal else env.get(a, a) for a in e.invars]
         first = None
         if not eqn_effectful(e):
             try:
-                key = (e.primitive, tuple(map(_key, invars)), tuple((k, type(v), v) for k, v in e.params.items()))
+                key = (e.primitive, tuple(map(_key, invars)), tuple((k, _param_key(v)) for k, v in e.params.items()))
                 first = seen.get(key)
             except TypeError:  # a param that cannot be hashed
                 key = None
@@ -275,8 +295,9 @@ def cse(program: Program) -> Any:
 
 
 def _define_calls() -> None:
-    from .prims import calls
+    from .prims import calls, custom
     dce_rules[calls.xla_call_p] = dce_rules[calls.xla_pmap_p] = _dce_call
+    dce_rules.update(custom.DCE)
 
 
 _define_calls()

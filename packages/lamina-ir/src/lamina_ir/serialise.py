@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from ._collector import uncollected
 from ._version import __version__
 from .avals import ShapedArray, shaped
-from .errors import ProgramError
+from .errors import LaminaError, ProgramError
 from .params import UnnamedAxis, field_values, type_named
+from .prims.custom import Rule
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 
 __all__ = ["FORMAT", "dumps", "loads"]
@@ -27,6 +29,7 @@ MAGIC = b"\x89LAMINA\n"
 FORMAT = 1
 _HEAD = struct.Struct("<8sII32sQQ")  # magic, format, reserved 0, sha256 of the rest, header bytes, buffer bytes
 _ALIGN = 16
+_RULE_DEPTH = 8  # rules of rules of rules ... that are written
 
 
 def _little(a: np.ndarray) -> bytes:
@@ -43,6 +46,9 @@ class _Writer:
         self.axes: dict[UnnamedAxis, int] = {}
         self.alive: list[Any] = []  # keeps ids valid
         self.buffers: list[list[Any]] = []
+        self.rules: list[list[Any]] = []
+        self.rule_numbers: dict[int, int] = {}
+        self.rule_depth = 0
         self.data = bytearray()
 
     def aval(self, a: ShapedArray) -> int:
@@ -84,6 +90,26 @@ class _Writer:
         number = self.numbers[id(closed)] = len(self.programs) - 1
         return number
 
+    def rule(self, rule: Rule) -> int:
+        """A custom call's rule with its program. A rule whose program uses its own function meets itself again, and is
+        written once; a chain of ever new ones is cut at `_RULE_DEPTH`, and what is cut says so when it is asked for."""
+        number = self.rule_numbers.get(id(rule))
+        if number is not None:
+            return number
+        number = self.rule_numbers[id(rule)] = len(self.rules)
+        self.alive.append(rule)
+        self.rules.append([rule.name, None])
+        if self.rule_depth < _RULE_DEPTH:
+            self.rule_depth += 1
+            try:
+                body = rule.program()
+            except LaminaError:  # a Python function, or dropped before
+                body = None
+            if isinstance(body, ClosedJaxpr):
+                self.rules[number][1] = self.program(body)
+            self.rule_depth -= 1
+        return number
+
     def atom(self, a: Any, index: dict[Var, int]) -> Any:
         if isinstance(a, Literal):
             return [self.aval(a.aval), _little(np.asarray(a.val, a.aval.dtype)).hex()]
@@ -103,6 +129,8 @@ class _Writer:
             return {"dtype": dtypes.short_name(v)}
         if isinstance(v, enum.Enum):
             return {"enum": [kind.__name__, v.name]}
+        if kind is Rule:
+            return {"rule": self.rule(v)}
         fields = field_values(v)
         if fields is not None:
             return {"record": [kind.__name__, {n: self.value(x, e, key) for n, x in fields}]}
@@ -118,6 +146,7 @@ class _Writer:
                            "saved; use numbers, strings, tuples, or a type given to lamina_ir.register_param_type")
 
 
+@uncollected
 def dumps(program: ClosedJaxpr) -> bytes:
     """The program, its constants included, as bytes for `loads`. Source lines are left out.
 
@@ -134,6 +163,7 @@ def dumps(program: ClosedJaxpr) -> bytes:
     header = json.dumps({
         "writer": f"lamina-ir {__version__}", "main": main, "programs": w.programs, "buffers": w.buffers,
         "avals": [[dtypes.short_name(a.dtype), list(a.shape), int(a.weak_type)] for a in w.avals],
+        **({"rules": w.rules} if w.rules else {}),
     }, separators=(",", ":"), allow_nan=False).encode()
     header += b" " * (-(_HEAD.size + len(header)) % _ALIGN)
     body = header + bytes(w.data)
@@ -148,6 +178,7 @@ class _Reader:
         self.data = data
         self.axes: dict[int, UnnamedAxis] = {}
         self.programs: list[ClosedJaxpr] = []
+        self.rules = [Rule(_text(name)) for name, _ in header.get("rules", ())]
 
     def buffer(self, i: int) -> np.ndarray:
         name, shape, start, length = self.header["buffers"][_size(i)]
@@ -214,6 +245,8 @@ class _Reader:
             return self.axes.setdefault(x[0], UnnamedAxis(str(x[1])))
         if kind == "array":
             return self.buffer(x)
+        if kind == "rule":
+            return self.rules[_size(x)]
         if kind in ("enum", "record"):
             found: Any = type_named(x[0])
             if found is None or issubclass(found, enum.Enum) != (kind == "enum"):
@@ -222,12 +255,19 @@ class _Reader:
         raise ProgramError(f"loads: params of kind `{kind}` are not known to this version")
 
 
+def _text(s: Any) -> str:
+    if type(s) is not str:
+        raise ProgramError(f"loads: expected a name; got {s!r}")
+    return s
+
+
 def _size(n: Any) -> int:
     if type(n) is not int or n < 0:
         raise ProgramError(f"loads: expected an index or a size; got {n!r}")
     return n
 
 
+@uncollected
 def loads(data: bytes) -> ClosedJaxpr:
     """The program that `dumps` saved.
 
@@ -237,28 +277,31 @@ def loads(data: bytes) -> ClosedJaxpr:
       ProgramError: not a saved program, damaged, of a newer format, with a primitive that is not known here, or not
         well formed.
     """
-    from .check import check
+    from .check import check_all
     data = bytes(data)
     if data[:8] != MAGIC:
         raise ProgramError("loads: these bytes are not a program saved by lamina_ir.dumps")
     if len(data) < _HEAD.size:
         raise ProgramError("loads: the saved program is cut off")
-    _, version, _, digest, n_header, n_data = _HEAD.unpack_from(data)
+    _, version, reserved, digest, n_header, n_data = _HEAD.unpack_from(data)
     if version != FORMAT:
         raise ProgramError(f"loads: the program was saved in format {version}; this version reads format {FORMAT}. "
                            "Use a lamina-ir that knows it")
     body = memoryview(data)[_HEAD.size:]
-    if len(body) != n_header + n_data or hashlib.sha256(body).digest() != digest:
+    if reserved or len(body) != n_header + n_data or hashlib.sha256(body).digest() != digest:
         raise ProgramError("loads: the saved program is damaged or cut off (its checksum does not fit)")
     try:
         header = json.loads(bytes(body[:n_header]))
         reader = _Reader(header, body[n_header:])
         for p in header["programs"]:
             reader.programs.append(reader.program(p))
+        for rule, (_, number) in zip(reader.rules, header.get("rules", ())):
+            if number is not None:
+                rule.resolve(reader.programs[_size(number)])
         program = reader.programs[_size(header["main"])]
     except ProgramError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as e:
         raise ProgramError(f"loads: the saved program is malformed ({type(e).__name__}: {e})") from e
-    check(program)
+    check_all(reader.programs)  # those of rules too, which are nested in nothing
     return program

@@ -75,10 +75,10 @@ def write_bytecode(module: Any) -> bytes:
     return out.getvalue()
 
 
-def hlo_computation(bytecode: bytes) -> Any:
+def hlo_computation(bytecode: bytes, tuple_args: bool = False, return_tuple: bool = False) -> Any:
     """The `XlaComputation` of a StableHLO module."""
     from jaxlib import _jax
-    return _jax.mlir.mlir_module_to_xla_computation(bytecode, use_tuple_args=False, return_tuple=False)
+    return _jax.mlir.mlir_module_to_xla_computation(bytecode, use_tuple_args=tuple_args, return_tuple=return_tuple)
 
 
 def dot_graph(module: Any) -> str:
@@ -100,7 +100,23 @@ def cpu_client(devices: int) -> Any:
     return client
 
 
-def run_on_cpu(bytecode: bytes, per_replica: list[list[Any]], avals: list[Any]) -> list[list[Any]]:
+def provide(needs: Any) -> None:
+    """Register the kernel libraries a lowered program needs."""
+    from jaxlib import lapack
+    from jaxlib import xla_client as xc
+    if "lapack" in needs and not _provided:
+        for platform, targets in lapack.registrations().items():
+            for name, function, version in targets:
+                xc.register_custom_call_target(name, function, platform=platform, api_version=version)
+        lapack._lapack.initialize()
+        _provided.add("lapack")
+
+
+_provided: set[str] = set()
+
+
+def run_on_cpu(program: Any, per_replica: list[list[Any]], avals: list[Any],
+               host_functions: list[Any]) -> list[list[Any]]:
     """Compile and run; `per_replica[r]` holds replica r's arguments, and the results are listed the same way."""
     import numpy as np
     from jaxlib import _jax
@@ -113,7 +129,8 @@ def run_on_cpu(bytecode: bytes, per_replica: list[list[Any]], avals: list[Any]) 
     options.num_replicas, options.num_partitions = replicas, 1
     options.device_assignment = xc.DeviceAssignment.create(np.arange(replicas, dtype=np.int32).reshape(replicas, 1))
     options.executable_build_options.num_replicas = replicas
-    executable = client.compile_and_load(bytecode, device_list, options)
+    more = (host_functions,) if host_functions else ()
+    executable = client.compile_and_load(program, device_list, options, *more)
     xc.GSPMDSharding.memory_kind = None
     xc.GSPMDSharding._to_xla_hlo_sharding = lambda self, ndim: self._hlo_sharding
     arrays = []

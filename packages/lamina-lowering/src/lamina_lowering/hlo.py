@@ -11,9 +11,15 @@ if TYPE_CHECKING:
 __all__ = ["as_dot_graph", "as_hlo_text", "as_serialized_hlo_module_proto", "xla_computation"]
 
 
-def xla_computation(lowered: Lowered) -> Any:
-    """jaxlib's `XlaComputation` of a lowered program, before any optimisation."""
-    return _jaxlib.hlo_computation(lowered.bytecode())
+def xla_computation(lowered: Lowered, *, tuple_args: bool = False, return_tuple: bool = False) -> Any:
+    """jaxlib's `XlaComputation` of a lowered program, before any optimisation.
+
+    Args:
+      lowered: the program.
+      tuple_args: whether it takes its arguments as one tuple.
+      return_tuple: whether it returns a tuple where there is one result.
+    """
+    return _jaxlib.hlo_computation(lowered.bytecode(), tuple_args, return_tuple)
 
 
 def as_hlo_text(lowered: Lowered, *, print_large_constants: bool = False) -> str:

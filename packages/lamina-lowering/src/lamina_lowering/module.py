@@ -32,10 +32,12 @@ class Lowered:
       out_avals: types of its results.
       donation: `(position in main's arguments, result it is written into or None)` of each donated argument.
       num_replicas, num_partitions: what it must be compiled for.
+      needs: names of kernel libraries that must be registered before it is compiled and run: `lapack`.
+      host_functions: the Python functions the module calls, by number; the compiler must be given them.
     """
 
     __slots__ = ("module", "name", "platform", "kept_args", "const_args", "in_avals", "out_avals", "donation",
-                 "num_replicas", "num_partitions", "_bytecode", "__weakref__")
+                 "num_replicas", "num_partitions", "needs", "host_functions", "_bytecode", "__weakref__")
 
     def __init__(self, **fields: Any) -> None:
         self._bytecode: bytes | None = None
@@ -128,13 +130,20 @@ class _Build:
         self.platform = platform
         self.partitions = 1
         self.inline_limit = inline_limit
+        self.host_functions: list[Any] = []
         self.rules = tables.rows(platform)
         self.module = s.ir.Module.create(s.loc)
         self.ip = s.ir.InsertionPoint(self.module.body)
+        self.needs: set[str] = set()
         self._functions: dict[Any, tuple[Any, list[Any], list[Any]]] = {}
         self._symbols: dict[str, int] = {"main": 1}
         self._live: dict[Jaxpr, tuple[list[Eqn], set[Any]]] = {}
         self._big: dict[ClosedJaxpr, list[Any]] = {}
+
+    def host_function(self, call: Any) -> int:
+        """The number under which the module can call a Python function."""
+        self.host_functions.append(call)
+        return len(self.host_functions) - 1
 
     def live(self, jaxpr: Jaxpr) -> tuple[list[Eqn], set[Any]]:
         """Equations that results or effects depend on, and everything they and the results read."""
@@ -253,7 +262,7 @@ class _Build:
         module["mhlo.num_partitions"] = s.i32(partitions)
         return Lowered(module=self.module, name=name, platform=self.platform, kept_args=kept, const_args=big,
                        in_avals=in_avals, out_avals=out_avals, donation=donation, num_replicas=env.replicas,
-                       num_partitions=partitions)
+                       num_partitions=partitions, host_functions=self.host_functions, needs=frozenset(self.needs))
 
     def _dicts(self, dicts: list[dict[str, Any]]) -> Any:
         ir, context = self.session.ir, self.session.context

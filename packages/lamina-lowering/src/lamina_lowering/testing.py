@@ -8,6 +8,7 @@ import numpy as np
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, aval_of
 from lamina_ir.testing import assert_close
+from lamina_ir.testing.samples import determined
 
 from . import _jaxlib
 from .module import Lowered, lower
@@ -37,7 +38,9 @@ def run_lowered(lowered: Lowered, *args: Any) -> list[np.ndarray] | list[list[np
     rows = [list(args)] if replicas == 1 else [[a[r] for a in args] for r in range(replicas)]
     rows = [[*lowered.const_args, *(a for a, kept in zip(row, lowered.kept_args, strict=True) if kept)]
             for row in rows]
-    outs = _jaxlib.run_on_cpu(lowered.bytecode(), rows, lowered.in_avals)
+    _jaxlib.provide(lowered.needs)
+    code = lowered.module if lowered.host_functions else lowered.bytecode()
+    outs = _jaxlib.run_on_cpu(code, rows, lowered.in_avals, lowered.host_functions)
     return outs[0] if replicas == 1 else outs
 
 
@@ -47,7 +50,8 @@ def check_lowering(prim: Primitive, args: Sequence[Any], params: dict[str, Any])
     arrays = [np.asarray(a, v.dtype) for a, v in zip(args, avals, strict=True)]
     got = run_lowered(lower(one_op(prim, avals, params)), *arrays)
     wanted = prim.numpy(*arrays, **params)
-    for g, w in zip(got, wanted if prim.multiple else (wanted,), strict=True):
+    pairs = zip(determined(prim, got), determined(prim, wanted if prim.multiple else (wanted,)), strict=True)
+    for g, w in pairs:
         assert_close(g, w, what=prim.name)
 
 

@@ -6,7 +6,7 @@ import numpy as _np
 from lamina_tracing import Array as ndarray
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
-from . import _operators, linalg
+from . import _operators, fft, linalg
 from ._apply import (apply_along_axis, apply_over_axes, frompyfunc, vectorize)
 from ._bits import (packbits, unpackbits)
 from ._creation import (arange, array, asarray, astype, copy, empty, empty_like, eye, from_dlpack, frombuffer,
@@ -88,7 +88,7 @@ __all__ = [
     "deg2rad", "degrees", "delete", "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "diff",
     "digitize", "divide", "divmod", "dot", "double", "dsplit", "dstack", "dtype", "e", "ediff1d", "einsum",
     "einsum_path", "empty", "empty_like", "equal", "euler_gamma", "exp", "exp2", "expand_dims", "expm1",
-    "extract", "eye", "fabs", "fill_diagonal", "finfo", "fix", "flatnonzero", "flexible", "flip", "fliplr",
+    "extract", "eye", "fabs", "fft", "fill_diagonal", "finfo", "fix", "flatnonzero", "flexible", "flip", "fliplr",
     "flipud", "float16", "float32", "float4_e2m1fn", "float64", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4",
     "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
     "float8_e8m0fnu", "float_", "float_power", "floating", "floor", "floor_divide", "fmax", "fmin", "fmod",

@@ -1,4 +1,4 @@
-"""Norms and products of `numpy.linalg`, in plain array functions; what needs a factorisation is not here."""
+"""`numpy.linalg`: norms and products here, factorisations in `_decompositions.py`."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,16 +7,21 @@ import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, check_axes, typeof
 
-from . import _products, _reductions, _shape, _ufuncs
+from . import _decompositions, _products, _reductions, _shape, _ufuncs
 from ._creation import asarray, eye
+from ._decompositions import (EighResult, EigResult, QRResult, SlogdetResult, SVDResult, cholesky, cond, det, eig, eigh,
+                              eigvals, eigvalsh, inv, lstsq, matrix_rank, pinv, qr, slogdet, solve, svd, svdvals,
+                              tensorinv, tensorsolve)
 from ._einsum import einsum
 from ._grids import diagonal as _diagonal
 from ._grids import trace as _trace
 from ._promotion import literal, own_array, to_inexact
 from ._publish import public, publish
 
-__all__ = ["cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm",
-           "outer", "tensordot", "trace", "vecdot", "vector_norm"]
+__all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond", "cross", "det",
+           "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm", "matrix_power",
+           "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd",
+           "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm"]
 
 matmul, outer, tensordot, vecdot = _products.matmul, _products.outer, _products.tensordot, _products.vecdot
 matrix_transpose = _shape.matrix_transpose
@@ -60,9 +65,18 @@ def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
         out = (_reductions.max if order > 0 else _reductions.min)(sums, second, None, True)
         return out if keepdims else _shape.squeeze(out, axes)
     if order in (2, -2, "nuc"):
-        raise NotImplementedError(f"norm: order {order!r} needs singular values, which are not available here; use "
-                                  "'fro', 1 or inf")
-    raise ValueError(f"norm: {order!r} is no matrix norm; use None, 'fro', 1, -1, inf or -inf")
+        moved = _shape.moveaxis(x, axes, (-2, -1))
+        values = _decompositions.svdvals(moved)
+        how = _reductions.sum if order == "nuc" else _reductions.max if order == 2 else _reductions.min
+        out = how(values, -1)
+        return _shape.expand_dims(out, tuple(sorted(axes))) if keepdims else out
+    raise ValueError(f"norm: {order!r} is no matrix norm; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+
+
+def matrix_norm_(x: Any, order: Any) -> Any:
+    """The norms of the matrices in the last two axes."""
+    n = len(typeof(x).shape)
+    return _matrix(x, (n - 2, n - 1), order, False)
 
 
 @public("ord", "axis", "keepdims")
@@ -72,7 +86,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     Args:
       x: numbers.
       ord: for vectors a number p (`sum(|x|**p)**(1/p)`), inf, -inf or 0 (how many are not zero); for matrices "fro",
-        1, -1, inf or -inf. None: the root of the sum of squares.
+        "nuc", 1, -1, 2, -2, inf or -inf. None: the root of the sum of squares.
       axis: an int for vectors, two for matrices; None takes all of `x`.
       keepdims: leave the axes in place with length 1.
 
@@ -116,12 +130,12 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 @public("n")
 def matrix_power(a: Any, n: int) -> Any:
-    """The product of `n` copies of a square matrix, by repeated squaring."""
+    """The product of `n` copies of a square matrix (of its inverse, if n is negative), by repeated squaring."""
     t = typeof(own_array("matrix_power", a))
     if len(t.shape) < 2 or t.shape[-1] != t.shape[-2]:
         raise TypeError(f"matrix_power: expected square matrices; got {t.long()}")
     if n < 0:
-        raise NotImplementedError("matrix_power: negative powers need an inverse, which is not available here")
+        a, n = _decompositions.inv(a), -n
     if n == 0:
         return _shape.broadcast_to(eye(t.shape[-1], dtype=t.dtype), t.shape)
     out = None

@@ -12,7 +12,7 @@ from lamina_batching.extend import BatchAxis, batch_program, batching_rules, mat
 from lamina_ir import prims
 from lamina_ir.errors import MissingRuleError
 from lamina_tracing import lax
-from lamina_tracing.extend import AxisFrame, bind, bound_axes, typeof
+from lamina_tracing.extend import AxisFrame, bind, bound_axes, scalar, typeof
 
 __all__: list[str] = []
 
@@ -44,7 +44,7 @@ def _reduction(prim: Any, total: Callable[[Any, int], Any], repeated: Callable[[
     batching_rules.define(prim, rule)
 
 
-_reduction(prims.psum_p, lambda x, d: lax.reduce_sum(x, (d,)), lambda x, n: lax.mul(x, n))
+_reduction(prims.psum_p, lambda x, d: lax.reduce_sum(x, (d,)), lambda x, n: lax.mul(x, scalar(n, typeof(x).dtype)))
 _reduction(prims.pmax_p, lambda x, d: lax.reduce_max(x, (d,)), lambda x, n: x)
 _reduction(prims.pmin_p, lambda x, d: lax.reduce_min(x, (d,)), lambda x, n: x)
 

@@ -13,8 +13,8 @@ from lamina_ir import UnnamedAxis, config, prims, trees
 from lamina_ir.avals import shaped
 from lamina_ir.program import ClosedJaxpr
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, any_traced, argument_path, bind, bound_axes, now,
-                                   result_types, stage, typeof)
+from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, any_traced, argument_path, bind, boundary, bound_axes,
+                                   explain_miss, now, result_types, stage, typeof)
 
 __all__ = ["PmapSpec", "StagedPmap", "pmap"]
 
@@ -76,6 +76,8 @@ class PmapSpec:
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self._programs.get(key)
         if found is None:
+            if config.explain_cache_misses.value:
+                explain_miss("pmap", self.name, self.fun, key, self._programs)
             found = self._stage(args, kwargs, avals, flat, tree, static)
             if not found.outer:
                 if len(self._programs) >= 1024:
@@ -147,6 +149,7 @@ class PmapSpec:
         version = slots.dispatcher_version
         forward: Callable[..., Any] | None = None
 
+        @boundary
         def mapped(*args: Any, **kwargs: Any) -> Any:
             nonlocal version, forward
             if version != slots.dispatcher_version:
@@ -162,6 +165,7 @@ class PmapSpec:
         return mapped
 
 
+@boundary
 def pmap(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
          static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
          backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),

@@ -4,14 +4,19 @@ from ._bits import bits
 from ._continuous import (cauchy, double_sided_maxwell, exponential, gumbel, laplace, logistic, lognormal, maxwell,
                           pareto, rayleigh, triangular, wald, weibull_min)
 from ._discrete import bernoulli, categorical, geometric, rademacher, randint
+from ._gamma import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
 from ._keys import PRNGKey, fold_in, key, key_data, split, wrap_key_data
+from ._matrix import multivariate_normal, orthogonal
 from ._normal import normal, truncated_normal, uniform
+from ._rejection import binomial, poisson
 from ._shuffles import choice, permutation, shuffle
 from ._version import __version__
 
-__all__ = ["PRNGKey", "__version__", "bernoulli", "bits", "categorical", "cauchy", "choice", "double_sided_maxwell",
-           "exponential", "fold_in", "geometric", "gumbel", "key", "key_data", "laplace", "logistic", "lognormal",
-           "maxwell", "normal", "pareto", "permutation", "rademacher", "randint", "rayleigh", "shuffle", "split",
-           "triangular", "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data"]
+__all__ = ["PRNGKey", "__version__", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy",
+           "chisquare", "choice", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma",
+           "generalized_normal", "geometric", "gumbel", "key", "key_data", "laplace", "loggamma", "logistic",
+           "lognormal", "maxwell", "multivariate_normal", "normal", "orthogonal", "pareto", "permutation", "poisson",
+           "rademacher", "randint", "rayleigh", "shuffle", "split", "t", "triangular", "truncated_normal", "uniform",
+           "wald", "weibull_min", "wrap_key_data"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

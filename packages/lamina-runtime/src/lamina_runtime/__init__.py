@@ -2,28 +2,36 @@
 from typing import Any
 
 from . import _jaxlib  # noqa: F401  first: it sets jaxlib up
+from lamina_lowering import lower
 from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
-from . import arrays, debug, dispatch, evaluator, trees_cpp
+from . import arrays, compilation_cache, debug, dispatch, evaluator, stages, trees_cpp
 from ._version import __version__
 from .arrays import Array, Shard
 from .backends import (default_backend, device_count, devices, get_backend, host_count, host_id, host_ids, live_arrays,
                        local_device_count, local_devices, process_count, process_index, process_indices, setup_tpu)
 from .backends import default_device_option as default_device
+from .computation import xla_computation
 from .compile_cache import CacheStats, cache_dir, cache_stats, clear_memory
+from .effects import effects_barrier
 from .evaluator import clear_caches
 from .safe_launch import WINDOW
+from .transfer_guards import (transfer_guard, transfer_guard_device_to_device, transfer_guard_device_to_host,
+                              transfer_guard_host_to_device)
 from .transfers import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
                         from_dlpack)
 
 __all__ = ["Array", "CacheStats", "Shard", "WINDOW", "__version__", "block_until_ready", "cache_dir", "cache_stats",
-           "clear_caches", "clear_memory", "default_backend", "default_device", "device_count", "device_get",
-           "device_put", "device_put_replicated", "device_put_sharded", "devices", "distributed", "from_dlpack",
-           "get_backend", "host_count", "host_id", "host_ids", "live_arrays", "local_device_count", "local_devices",
-           "process_count", "process_index", "process_indices", "profiler", "setup_tpu"]
+           "clear_caches", "clear_memory", "compilation_cache", "default_backend", "default_device", "device_count",
+           "device_get", "device_put", "device_put_replicated", "device_put_sharded", "devices", "distributed",
+           "effects_barrier", "from_dlpack", "get_backend", "host_count", "host_id", "host_ids", "live_arrays",
+           "local_device_count", "local_devices", "process_count", "process_index", "process_indices", "profiler",
+           "setup_tpu", "stages", "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+           "transfer_guard_host_to_device", "xla_computation"]
 
-hide_frames_of(__file__.rsplit("/", 1)[0])
+for _file in (__file__, lower.__code__.co_filename):
+    hide_frames_of(_file.rsplit("/", 1)[0] + "/")
 trees_cpp.install()
 register_array_type(Array)
 slots.operators.register_array_class(arrays.Wardrobe())  # type: ignore[arg-type]

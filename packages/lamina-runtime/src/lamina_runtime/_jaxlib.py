@@ -10,7 +10,8 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 LOWEST, BELOW = (0, 10, 2), (0, 13)
@@ -67,6 +68,7 @@ cpu_feature_guard.check_cpu_features()  # before the large library, for a clean 
 
 from jaxlib import weakref_lru_cache as _weakref_lru_cache  # noqa: E402, F401  needed before typed values exist
 from jaxlib import _jax, utils, xla_client as xc  # noqa: E402
+from lamina_ir import config  # noqa: E402
 
 ArrayImpl = xc.ArrayImpl
 Device = xc.Device
@@ -111,7 +113,7 @@ def watch_into(state: Any) -> Callable[[Any, bool], None]:
     """A watcher for `config.Option.watch` that keeps `state` equal to the option."""
     def tell(value: Any, is_local: bool) -> None:
         if is_local:
-            state.set_local(UNSET if value is None else value)
+            state.set_local(UNSET if value is config.UNSET else value)
         else:
             state.set_global(value)
     return tell
@@ -122,6 +124,25 @@ def _collect(phase: str, info: Any) -> None:
 
 
 gc.callbacks.append(_collect)
+
+
+def set_transfer_guard(direction: str, level: str | None, is_local: bool) -> None:
+    """Set what jaxlib does about transfers; None ends a thread's own level."""
+    guards = _jax.guard_lib
+    state = guards.thread_local_state() if is_local else guards.global_state()
+    setattr(state, direction, None if level is None else getattr(guards.TransferGuardLevel, level.upper()))
+
+
+@contextlib.contextmanager
+def explicit_transfer(kind: str) -> Iterator[None]:
+    """A block whose transfers were asked for; `kind` is 'put' or 'get'."""
+    state, name = _jax.guard_lib.thread_local_state(), f"explicit_device_{kind}"
+    old = getattr(state, name)
+    setattr(state, name, True)
+    try:
+        yield
+    finally:
+        setattr(state, name, old)
 
 
 def quiet(level: int) -> None:
@@ -210,6 +231,32 @@ def from_dlpack(capsule: Any, device: Any) -> Any:
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None)
 
 
+# --- kernels -----------------------------------------------------------------------------------------------------
+_provided: set[str] = set()
+_provide_lock = threading.Lock()
+
+
+def provide(needs: Iterable[str]) -> None:
+    """Register the kernel libraries programs call; LAPACK loads scipy's, which takes a quarter of a second, once."""
+    for name in needs:
+        if name not in _provided:
+            with _provide_lock:
+                if name not in _provided:
+                    _LIBRARIES[name]()
+                    _provided.add(name)
+
+
+def _provide_lapack() -> None:
+    from jaxlib import lapack
+    for platform, targets in lapack.registrations().items():
+        for name, function, version in targets:
+            xc.register_custom_call_target(name, function, platform=platform, api_version=version)
+    lapack._lapack.initialize()
+
+
+_LIBRARIES = {"lapack": _provide_lapack}
+
+
 # --- compiling ---------------------------------------------------------------------------------------------------
 DeviceAssignment = xc.DeviceAssignment
 CompileOptions = xc.CompileOptions
@@ -219,6 +266,11 @@ _HAS_FUSION_SWITCH = VERSION_NUMBERS < (0, 11)
 def cheap_overrides() -> list[tuple[str, Any]]:
     """Compile settings that halve the compile time of a very small program and do not slow it."""
     return [("xla_cpu_use_fusion_emitters", False)] if _HAS_FUSION_SWITCH else []
+
+
+def hlo_cost(client: Any, module: Any) -> dict[str, float]:
+    """The compiler's estimate of what a module costs, before optimisation."""
+    return dict(_jax.hlo_module_cost_analysis(client, module))
 
 
 def sharding_from_proto(proto: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from lamina_ir import avals
 from lamina_ir.avals import ShapedArray, shaped
 
-from . import _jaxlib, backends as _devices, shardings
+from . import _jaxlib, backends as _devices, host_errors, shardings
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["Array", "Shard", "Wardrobe", "host_value", "put", "put_pieces", "row_of", "text_of", "with_type"]
@@ -100,24 +100,30 @@ def host_value(x: Any) -> np.ndarray:
     if kept is not None:
         return kept
     _check_alive(x)
-    sharding = x._sharding
     aval = x.aval
-    if type(sharding) is SingleDeviceSharding:
-        if sharding.on_host and aval.dtype.isbuiltin == 1:
-            value, copied = np.asarray(memoryview(x)), False
-        else:
-            value, copied = x._single_device_array_to_np_array_did_copy()
-    elif not sharding._internal_device_list.is_fully_addressable and not shardings.is_replicated(sharding):
-        raise RuntimeError(f"np.asarray: {aval.long()} has parts on devices of other processes; gather it in a program "
-                           "first (lax.all_gather), or read x.addressable_shards")
-    else:
-        value, copied = _gather(x, sharding, aval), True
+    try:
+        value, copied = _read(x, x._sharding, aval)
+    except (BufferError, *_jaxlib.LAUNCH_ERRORS) as e:
+        found = host_errors.translated("np.asarray", e)
+        raise found from found.__cause__
     if value.shape != aval.shape:
         value = value.reshape(aval.shape)
     value.flags.writeable = False
     if copied:
         x._npy_value = value
     return value
+
+
+def _read(x: Any, sharding: Any, aval: ShapedArray) -> tuple[np.ndarray, bool]:
+    """(the numbers, whether they are a copy)."""
+    if type(sharding) is SingleDeviceSharding:
+        if sharding.on_host and aval.dtype.isbuiltin == 1:
+            return np.asarray(memoryview(x)), False
+        return x._single_device_array_to_np_array_did_copy()
+    if not sharding._internal_device_list.is_fully_addressable and not shardings.is_replicated(sharding):
+        raise RuntimeError(f"np.asarray: {aval.long()} has parts on devices of other processes; gather it in a program "
+                           "first (lax.all_gather), or read x.addressable_shards")
+    return _gather(x, sharding, aval), True
 
 
 def _gather(x: Any, sharding: Any, aval: ShapedArray) -> np.ndarray:

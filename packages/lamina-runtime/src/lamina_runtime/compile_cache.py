@@ -14,13 +14,14 @@ import sys
 import threading
 import warnings
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import config
 
-from . import _jaxlib, shardings
+from . import _jaxlib, host_errors, shardings
 from ._version import __version__
 
 __all__ = ["CacheStats", "Options", "cache_dir", "cache_stats", "clear_memory", "compile"]
@@ -78,6 +79,11 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Any:
       devices: one per (replica, partition), in row-major order.
       options: how.
     """
+    if lowered.host_functions:  # it holds Python functions, so it is of this program and this process alone
+        _counts["misses"] += 1
+        return _compiled(lowered.module, devices, options, [host_errors.guarded(f) for f in lowered.host_functions])
+    if lowered.needs:
+        _jaxlib.provide(lowered.needs)
     code = lowered.bytecode()
     digest = hashlib.sha256(code)
     digest.update(repr(options).encode())
@@ -111,15 +117,21 @@ def _from_disk_or_compiler(code: bytes, program: bytes, devices: tuple[Any, ...]
             else:
                 _counts["disk_hits"] += 1
                 return found
-    if options.num_partitions > 1:
-        with _jaxlib.without_warnings():  # each compilation warns that this partitioner will be replaced
-            found = client.compile_and_load(code, where, settings)
-    else:
-        found = client.compile_and_load(code, where, settings)
+    found = _compiled(code, devices, options)
     _counts["misses"] += 1
     if path is not None:
         _store(path, found)
     return found
+
+
+def _compiled(code: Any, devices: tuple[Any, ...], options: Options, host_functions: Sequence[Any] = ()) -> Any:
+    more = (list(host_functions),) if host_functions else ()
+    arguments = (code, shardings.device_list(devices), _settings(options, tuple(d.id for d in devices)), *more)
+    compile_and_load = devices[0].client.compile_and_load
+    if options.num_partitions > 1:
+        with _jaxlib.without_warnings():  # each compilation warns that this partitioner will be replaced
+            return compile_and_load(*arguments)
+    return compile_and_load(*arguments)
 
 
 @lru_cache(maxsize=1024)
@@ -159,8 +171,13 @@ def _host() -> bytes:
     return digest.digest()
 
 
+def on_disk() -> bool:
+    """Whether compiled programs are kept on disk."""
+    return bool(compilation_cache.value) and os.environ.get("LAMINA_CACHE", "1") not in ("0", "off", "false")
+
+
 def _path(program: bytes, devices: tuple[Any, ...]) -> str | None:
-    if not compilation_cache.value or os.environ.get("LAMINA_CACHE", "1") in ("0", "off", "false"):
+    if not on_disk():
         return None
     folder = cache_dir()
     if folder is None:

@@ -13,9 +13,10 @@ from typing import Any
 from lamina_ir import config, trees
 from lamina_ir.avals import ShapeDtypeStruct
 from lamina_tracing import slots
-from lamina_tracing.extend import EVALUATION, JitSpec, Tracer, any_traced, call_staged, now
+from lamina_tracing.extend import (EVALUATION, JitSpec, Tracer, any_traced, boundary, call_staged, filter_traceback,
+                                   now)
 
-from . import _jaxlib, backends as _devices, execution, safe_launch, stages
+from . import _jaxlib, execution, safe_launch, stages
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
@@ -23,10 +24,6 @@ __all__ = ["XlaDispatcher", "call_object", "fallback", "install"]
 
 _cache = _jaxlib.PjitFunctionCache(capacity=8192)
 staging_state = _jaxlib.new_state("staging", None)
-_device_state = _jaxlib.new_state("default_device", None)
-_precision_state = _jaxlib.new_state("matmul_precision", None)
-_promotion_state = _jaxlib.new_state("dtype_promotion", "standard")
-_rank_state = _jaxlib.new_state("rank_promotion", "allow")
 
 
 def _on_staging(begins: bool) -> None:
@@ -62,6 +59,7 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
         raise ValueError(f"jit of `{spec.name}`: give device or backend, not both; got device={spec.device!r}, "
                          f"backend={spec.backend!r}")
 
+    @boundary
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         if spec.inline:
             if now.trace is not EVALUATION:
@@ -113,7 +111,11 @@ def _donating(spec: JitSpec, call: Any) -> Callable[..., Any]:
             if spec.statics.position(k) in spec.donate_argnums:
                 given += trees.tree_leaves(v)
         safe_launch.check_usable("jit", spec.name, given)
-        out = call(*args, **kwargs)
+        try:
+            out = call(*args, **kwargs)
+        except Exception as e:
+            filter_traceback(e)
+            raise
         for x in given:
             if type(x) is ArrayImpl:
                 x.delete()
@@ -143,19 +145,21 @@ def _eval_shape(call: Any, *args: Any, **kwargs: Any) -> Any:
                                                   for a in staged.closed.out_avals])
 
 
+def _follow(option: config.Option) -> None:
+    """Make a setting that programs depend on part of every signature jaxlib keeps."""
+    known = _jaxlib.x64_state if option is config.enable_x64 else _jaxlib.new_state(option.name, option.value)
+    option.watch(_jaxlib.watch_into(known))
+
+
 def install() -> None:
     """Fill the slot, and keep jaxlib's settings equal to ours."""
     kind = _jaxlib.PjitFunction
-    kind.lower = lambda self, *args, **kwargs: stages.lower(self.spec, args, kwargs)
-    kind.trace = lambda self, *args, **kwargs: stages.trace(self.spec, args, kwargs)
-    kind.eval_shape = _eval_shape
+    kind.lower = boundary(lambda self, *args, **kwargs: stages.lower(self.spec, args, kwargs))
+    kind.trace = boundary(lambda self, *args, **kwargs: stages.trace(self.spec, args, kwargs))
+    kind.eval_shape = boundary(_eval_shape)
     kind.clear_cache = lambda self: (self._clear_cache(), self.spec._programs.clear())[0]
     kind.__repr__ = lambda self: f"<jitted {getattr(self, '__name__', 'function')}>"
     slots.on_staging.append(_on_staging)
-    config.enable_x64.watch(_jaxlib.watch_into(_jaxlib.x64_state))
     config.disable_jit.watch(_jaxlib.watch_into(_jaxlib.disable_jit_state))
-    config.default_matmul_precision.watch(_jaxlib.watch_into(_precision_state))
-    config.numpy_dtype_promotion.watch(_jaxlib.watch_into(_promotion_state))
-    config.numpy_rank_promotion.watch(_jaxlib.watch_into(_rank_state))
-    _devices.default_device_option.watch(_jaxlib.watch_into(_device_state))
+    config.watch_keyed(_follow)
     slots.set_dispatcher(XlaDispatcher())

@@ -10,9 +10,10 @@ from lamina_ir.avals import ShapedArray, aval_of
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var
 from lamina_tracing import slots
+from lamina_tracing.extend import eval_jaxpr
 
-from . import (_jaxlib, arrays, backends as _devices, compile_cache, dispatch, execution, safe_launch, transfers,
-               trees_cpp)
+from . import (_jaxlib, arrays, backends as _devices, compile_cache, dispatch, effects, execution, safe_launch,
+               transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
@@ -41,8 +42,12 @@ class XlaEvaluator:
         try:
             run = self._with_params.get(key)
         except TypeError:  # a param that cannot be hashed
+            if prim.family == "callbacks":
+                return effects.run_callback(prim, args, params)
             return _op(prim, params)(*args)
         if run is None:
+            if prim.family == "callbacks":
+                return effects.run_callback(prim, args, params)
             run = self._remember(key, _op(prim, params))
         return run(*args)
 
@@ -62,6 +67,8 @@ class XlaEvaluator:
 
     def _call(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """An op with programs inside: remembered with the first of them, so that it goes when that does."""
+        if prim.family == "custom" and "call_jaxpr" in params:  # op by op: a rule's function is not compiled for itself
+            return tuple(eval_jaxpr(params["call_jaxpr"], args))
         if prim.name == "xla_call":
             where = params.get("device") or params.get("backend")
             if where is not None:
@@ -89,7 +96,9 @@ def _object(name: str, miss: Any) -> Any:
     def plain(*args: Any) -> Any:  # what jaxlib calls while jit is disabled
         return miss(*args)[0]
 
-    return dispatch.call_object(name, plain, miss, (), cache=_cache)
+    call = dispatch.call_object(name, plain, miss, (), cache=_cache)
+    call.__name__ = name
+    return call
 
 
 def _hashable(v: Any) -> Any:

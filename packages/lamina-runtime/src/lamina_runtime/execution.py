@@ -6,15 +6,18 @@ are already split; and several devices as replicas, for programs with `xla_pmap`
 from __future__ import annotations
 
 import re
+import time
 from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import config
+from lamina_ir import CallbackError, config, has_ordered_effects, thread_order
 from lamina_ir.program import ClosedJaxpr
 from lamina_lowering import lower, replica_count, table_version
+from lamina_tracing.extend import logger, told
 
-from . import _jaxlib, arrays, backends as _devices, compile_cache, debug, safe_launch, shardings, transfers
+from . import (_jaxlib, arrays, backends as _devices, compile_cache, debug, effects, host_errors, safe_launch,
+               shardings, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["FastPath", "Placement", "Program", "failure", "placement_of", "program_for"]
@@ -81,24 +84,44 @@ class Program:
     """A compiled program with everything a launch needs."""
 
     __slots__ = ("executable", "lowered", "placement", "in_sharding", "in_shardings", "out_shardings", "handlers",
-                 "const_args", "kept", "window", "closed")
+                 "const_args", "kept", "window", "closed", "order", "effectful",
+                 "name")
 
     def __init__(self, closed: ClosedJaxpr, name: str, placement: Placement, in_sharding: Any,
                  in_shardings: list[Any] | None, donated: Sequence[bool], keep_unused: bool) -> None:
         devices, committed, kind = placement
         self.closed = closed
+        self.name = name
         self.placement = placement
         self.in_sharding = in_sharding
         n_out = len(closed.out_avals)
         texts = None if in_shardings is None else [_text(s) for s in in_shardings]
         partitions = len(devices) if kind == "partitions" else 1
-        self.lowered = low = lower(closed, name=name, platform=_devices.lowering_platform(devices[0]),
-                                   num_partitions=partitions, donated=donated, in_shardings=texts,
-                                   keep_unused=keep_unused)
+        self.effectful = closed.jaxpr.effectful
+        self.order = None
+        ordered = has_ordered_effects(closed)
+        if ordered:
+            if len(devices) > 1:
+                raise ValueError(f"jit of `{name}`: ordered effects need a single device; this program runs on "
+                                 f"{len(devices)}. Use ordered=False")
+            self.order = effects.order_of(devices[0])
+            donated = (*donated, False) if donated else ()
+        self.lowered = low = lower(thread_order(closed) if ordered else closed, name=name,
+                                   platform=_devices.lowering_platform(devices[0]), num_partitions=partitions,
+                                   donated=donated, in_shardings=texts, keep_unused=keep_unused)
         options = compile_cache.Options(low.num_replicas, partitions, (True,) * n_out if partitions > 1 else (),
                                         kind == "one" and is_cheap(closed))
-        self.executable = compile_cache.compile(low, devices, options)
-        self.kept = low.kept_args
+        if config.log_compiles.value:
+            start, before = time.perf_counter(), compile_cache.cache_stats()
+            self.executable = compile_cache.compile(low, devices, options)
+            after = compile_cache.cache_stats()
+            source = ("found in memory" if after.memory_hits > before.memory_hits else "loaded from disk"
+                      if after.disk_hits > before.disk_hits else "compiled")
+            logger.warning("`%s` (%s) for %s: %s in %.4f s", name, ", ".join(a.long() for a in closed.in_avals),
+                           _names(devices), source, time.perf_counter() - start)
+        else:
+            self.executable = compile_cache.compile(low, devices, options)
+        self.kept = low.kept_args[:-1] if ordered else low.kept_args
         self.in_shardings = in_shardings or [in_sharding] * len(self.kept)
         self.const_args = [place(c, in_sharding) for c in low.const_args]
         if kind == "partitions":
@@ -109,7 +132,7 @@ class Program:
         elif kind == "replicas":
             self.out_shardings = [shardings.replicated(devices)] * n_out
         else:
-            self.out_shardings = [in_sharding] * n_out
+            self.out_shardings = [in_sharding] * len(low.out_avals)
         self.handlers = [_jaxlib.result_handler(a, s, committed)
                          for a, s in zip(low.out_avals, self.out_shardings)]
         quiet = kind == "one" or (kind == "partitions" and not _communicates(self.executable))
@@ -119,18 +142,41 @@ class Program:
         """Run on flat arguments, wherever they are."""
         args = list(self.const_args)
         args += [place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.closed.in_avals) if k]
-        outs = self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
+        if self.effectful:
+            outs = self._run_with_effects(args)
+        else:
+            outs = self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
         if self.window is not None and outs:
             self.window.passed(outs[0])
             if self.placement.kind == "replicas":
                 outs = [_first_copy(o) for o in outs]
-        if config.debug_nans.value:
-            debug.check_nans(self.lowered.name, outs)
+        if config.debug_nans.value or config.debug_infs.value:
+            eqns = self.closed.jaxpr.eqns
+            alone = len(eqns) == 1 and eqns[0].source is None  # an op that is run by itself
+            debug.check_results(self.name, outs, self.closed, flat, eqns[0].primitive.name if alone else None)
+        return outs
+
+    def _run_with_effects(self, args: list[Any]) -> list[Any]:
+        order = self.order
+        if order is None:
+            found = self.executable.execute_sharded(args, with_tokens=True)
+            outs = found.consume_with_handlers(self.handlers)
+            effects.launched(found.consume_token())
+            return outs
+        with order.lock:
+            try:
+                found = self.executable.execute_sharded([*args, order.token()], with_tokens=True)
+            except _jaxlib.LAUNCH_ERRORS:
+                order.failed()
+                raise
+            *outs, token = found.consume_with_handlers(self.handlers)
+            order.passed(token)
+            effects.launched(found.consume_token())
         return outs
 
     def fast_path(self, out_tree: Any) -> Any:
         """What lets jaxlib run the next call of this signature by itself; None where Python has to look on."""
-        if self.window is not None or type(out_tree) is not _jaxlib.PyTreeDef:
+        if self.window is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
         n_const, n_out = len(self.const_args), len(self.handlers)
         kept = [True] * n_const + list(self.kept)
@@ -213,10 +259,49 @@ def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequ
     key = ("xla", devices, committed, kind, tuple(ins) if ins and kind == "partitions" else None, donated, keep_unused,
            table_version(_devices.lowering_platform(devices[0])))
     if kind == "replicas":
-        return closed.memo(key, lambda: Program(closed, name, placement, where, None, donated, keep_unused))
-    return closed.memo(key, lambda: Program(closed, name, placement, where, ins, donated, keep_unused))
+        ins = None
+
+    def make() -> Program:
+        if config.explain_cache_misses.value:
+            _explain(closed, name, key)
+        return Program(closed, name, placement, where, ins, donated, keep_unused)
+
+    return closed.memo(key, make)
+
+
+def _explain(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
+    """Say why a program that was compiled before is compiled again."""
+    known = [k for k in closed._memo or () if isinstance(k, tuple) and k[0] == "xla"]
+    if not known:
+        return
+
+    def reasons(old: tuple[Any, ...]) -> list[str]:
+        found = []
+        if old[1] != key[1]:
+            found.append(f"devices changed from {_names(old[1])} to {_names(key[1])}")
+        if old[2] != key[2]:
+            found.append("arguments are committed to their device now" if key[2] else "arguments are not committed to a "
+                         "device now")
+        if old[4] != key[4]:
+            for i, (a, b) in enumerate(zip(old[4] or (None,) * 99, key[4] or (None,) * 99)):
+                if a != b:
+                    found.append(f"sharding of flat argument {i} changed from {a} to {b}")
+        if old[5:7] != key[5:7]:
+            found.append("donated or kept arguments changed")
+        if old[7] != key[7]:
+            found.append("lowering rules were redefined")
+        return found
+
+    told("compile", name, min(map(reasons, known), key=len) or ["it was forgotten"])
 
 
 def failure(call: str, name: str, error: Exception) -> RuntimeError:
-    """jaxlib's error in our words; the cause keeps its text."""
+    """jaxlib's error in our words; the cause keeps its text. A callback's own exception becomes the cause's cause."""
+    raised = host_errors.original(error)
+    if raised is not None:
+        error.__cause__ = raised
+        return CallbackError(f"{call} of `{name}`: {raised}")
+    if "Disallowed" in str(error):
+        return RuntimeError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it with "
+                            "device_put before the call, or allow it with lamina.transfer_guard('allow')")
     return RuntimeError(f"{call} of `{name}`: the compiled program could not be built or failed: {error}")

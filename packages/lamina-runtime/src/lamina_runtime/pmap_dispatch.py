@@ -10,13 +10,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import prims, trees
+from lamina_ir import has_ordered_effects, prims, trees
 from lamina_ir.avals import ShapedArray, shaped
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var, subprograms
 from lamina_lowering import lower, replica_count, table_version
-from lamina_tracing.extend import EVALUATION, now
+from lamina_tracing.extend import EVALUATION, boundary, filter_traceback, now
 
-from . import _jaxlib, backends as _devices, compile_cache, dispatch, execution, safe_launch, shardings
+from . import (_jaxlib, backends as _devices, compile_cache, debug, dispatch, effects, execution, safe_launch,
+               shardings)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
@@ -44,6 +45,10 @@ class PmapProgram:
             raise RuntimeError(f"pmap of `{name}`: in several processes the mapped axis covers this process's devices "
                                "only. Say so with devices=lamina.local_devices(), or use jit on arrays placed over all "
                                "devices")
+        if has_ordered_effects(closed):
+            raise ValueError(f"pmap of `{name}`: ordered effects need a single device, and the devices of a pmap run at the "
+                             "same time; use ordered=False")
+        self.effectful = closed.jaxpr.effectful
         copies = replicas // axis_size
         framed = _framed(closed, in_axes, out_axes)
         self.lowered = low = lower(framed, name=f"pmap_{name}", platform=_devices.lowering_platform(where[0]),
@@ -64,10 +69,18 @@ class PmapProgram:
         """Run on flat arguments, wherever they are. The caller has seen to the window if `collective`."""
         args = list(self.const_args)
         args += [execution.place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.in_avals) if k]
-        return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
+        if not self.effectful:
+            return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
+        found = self.executable.execute_sharded(args, with_tokens=True)
+        outs = found.consume_with_handlers(self.handlers)
+        effects.launched(found.consume_token())
+        return outs
 
     def fast_path(self, flat: Sequence[Any], out_tree: Any) -> Any:
-        """None when an argument lies on as many devices as it should, but otherwise: jaxlib would not notice."""
+        """None when an argument lies on as many devices as it should, but otherwise: jaxlib would not notice. None for
+        programs that call the host, too: their errors are to be told apart."""
+        if self.lowered.host_functions:
+            return None
         for x, k, s in zip(flat, self.kept, self.in_shardings):
             if k and type(x) is ArrayImpl and x._sharding is not s and x._sharding != s:
                 if x._sharding.num_devices == len(self.devices):
@@ -154,9 +167,12 @@ def _launch(program: PmapProgram, flat: Sequence[Any], donated: Sequence[bool]) 
     if any(donated):
         safe_launch.check_donation("pmap", program.name, flat, donated)
     try:
-        return program.run(flat)
+        outs = program.run(flat)
     except _jaxlib.JaxRuntimeError as e:
         raise execution.failure("pmap", program.name, e) from e
+    if debug.wanted():
+        debug.check_results(program.name, outs)
+    return outs
 
 
 def run_xla_pmap(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
@@ -174,6 +190,7 @@ def make_pmap(spec: Any) -> Callable[..., Any]:
     """The callable of a `pmap`."""
     window: Any = None  # set once a program with collectives has been seen
 
+    @boundary
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         nonlocal window
         flat, tree, static = spec.split(args, kwargs)
@@ -192,6 +209,7 @@ def make_pmap(spec: Any) -> Callable[..., Any]:
         return miss(*args, **kwargs)[0]
 
     call = dispatch.call_object(spec.name, plain, miss, (), sorted(spec.statics.nums), (), cache=_cache)
+    call.__name__ = spec.name
 
     if spec.donate_argnums:
         def pmapped(*args: Any, **kwargs: Any) -> Any:
@@ -201,7 +219,11 @@ def make_pmap(spec: Any) -> Callable[..., Any]:
             safe_launch.check_usable("pmap", spec.name, given)
             if len({id(x) for x in given}) != len(given):
                 safe_launch.check_donation("pmap", spec.name, given, [True] * len(given))
-            out = call(*args, **kwargs)
+            try:
+                out = call(*args, **kwargs)
+            except Exception as e:
+                filter_traceback(e)
+                raise
             if window is not None:
                 _passed(window, out)
             for x in given:
@@ -210,7 +232,11 @@ def make_pmap(spec: Any) -> Callable[..., Any]:
             return out
     else:
         def pmapped(*args: Any, **kwargs: Any) -> Any:
-            out = call(*args, **kwargs)
+            try:
+                out = call(*args, **kwargs)
+            except Exception as e:
+                filter_traceback(e)
+                raise
             if window is not None:
                 _passed(window, out)
             return out

@@ -1,17 +1,19 @@
 """A jitted function's steps, one by one: `f.trace(...)`, `f.lower(...)`, `.compile()`, and the numbers behind them."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from lamina_ir import trees
 from lamina_ir.avals import ShapeDtypeStruct
+from lamina_ir.avals import ShapedArray
 from lamina_lowering import lower as _lower
-from lamina_tracing.extend import JitSpec, Staged, duck_types
+from lamina_lowering import xla_computation as _computation
+from lamina_tracing.extend import JitSpec, Staged, Tracer, argument_path, duck_types
 
 from . import _jaxlib, backends as _devices, execution, safe_launch
 
-__all__ = ["ATTRIBUTES", "Compiled", "Lowered", "Traced", "lower", "stage_types", "trace"]
+__all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped", "lower", "stage_types", "trace"]
 
 _PLAIN = frozenset((_jaxlib.ArrayImpl, np.ndarray, int, float, bool, complex))
 ATTRIBUTES = ("lower", "trace", "eval_shape", "clear_cache")
@@ -25,7 +27,77 @@ def stage_types(spec: JitSpec, args: Any, kwargs: Any) -> tuple[Staged, Any]:
     return spec.stage(flat, tree, static), tree
 
 
-class Traced:
+class ArgInfo(NamedTuple):
+    """What is known of one argument: its type, and whether the caller gives up its buffer."""
+
+    aval: ShapedArray
+    donated: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+
+@runtime_checkable
+class Wrapped(Protocol):
+    """A jitted function: called like the function, and taken step by step."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Stage it for these arguments."""
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Stage and lower it."""
+
+
+class _Stage:
+    """What every step of one call knows: its argument and result types."""
+
+    _spec: JitSpec
+    _staged: Staged
+    _in_tree: Any
+    _donated: tuple[bool, ...]
+
+    @property
+    def in_avals(self) -> Any:
+        """(positional arguments, keyword arguments) with a type at each leaf; static ones are left out."""
+        return trees.tree_unflatten(self._in_tree, self._staged.closed.in_avals)
+
+    @property
+    def args_info(self) -> Any:
+        """(positional arguments, keyword arguments) with an `ArgInfo` at each leaf."""
+        avals = self._staged.closed.in_avals
+        marks = self._donated or (False,) * len(avals)
+        return trees.tree_unflatten(self._in_tree, [ArgInfo(a, gone) for a, gone in zip(avals, marks)])
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """Flat positions of the donated arguments."""
+        return tuple(i for i, gone in enumerate(self._donated) if gone)
+
+    @property
+    def out_info(self) -> Any:
+        """The result's tree with shapes and dtypes."""
+        return trees.tree_unflatten(self._staged.out_tree, [
+            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self._staged.closed.out_avals])
+
+    @property
+    def in_tree(self) -> Any:
+        """The tree of (positional arguments, keyword arguments)."""
+        return self._in_tree
+
+    @property
+    def out_tree(self) -> Any:
+        """The tree of the result."""
+        return self._staged.out_tree
+
+
+class Traced(_Stage):
     """A staged call: `.jaxpr` is its program, `.lower()` the next step."""
 
     def __init__(self, spec: JitSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...]) -> None:
@@ -36,24 +108,17 @@ class Traced:
         self.jaxpr = staged.closed
         self.fun_name = spec.name
 
-    @property
-    def out_info(self) -> Any:
-        """The result's tree with shapes and dtypes."""
-        return trees.tree_unflatten(self._staged.out_tree, [
-            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self._staged.closed.out_avals])
-
     def lower(self, *, platform: str | None = None) -> Lowered:
         """The call as a StableHLO module."""
         return Lowered(self._spec, self._staged, self._in_tree, self._donated, platform)
 
 
-class Lowered:
+class Lowered(_Stage):
     """A lowered call: `.as_text()` shows the module, `.compile()` makes it callable."""
 
     def __init__(self, spec: JitSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...],
                  platform: str | None) -> None:
         self._spec, self._staged, self._in_tree, self._donated = spec, staged, in_tree, donated
-        self.in_tree, self.out_tree = in_tree, staged.out_tree
         if platform is None:
             platform = _devices.lowering_platform(_devices.client(spec.backend).local_devices()[0])
         self._lowered = _lower(staged.closed, name=spec.name, platform=platform, donated=donated,
@@ -64,19 +129,29 @@ class Lowered:
         return self._lowered.as_text(dialect or "stablehlo")
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
-        """The module itself, for tools."""
-        return self._lowered.module if dialect in (None, "stablehlo") else self._lowered.as_text(dialect)
+        """The module itself, for tools: MLIR's, or with dialect 'hlo' jaxlib's XlaComputation."""
+        if dialect == "hlo":
+            return _computation(self._lowered)
+        if dialect not in (None, "stablehlo"):
+            raise ValueError(f"compiler_ir: dialect must be 'stablehlo' or 'hlo'; got {dialect!r}")
+        return self._lowered.module
+
+    def cost_analysis(self) -> dict[str, float]:
+        """The compiler's estimate before optimisation: 'flops', 'bytes accessed' (bytes), ..."""
+        return _jaxlib.hlo_cost(_devices.client(self._spec.backend), _computation(self._lowered).get_hlo_module())
 
     def compile(self) -> Compiled:
         """The call, compiled for the device it would run on."""
         return Compiled(self)
 
 
-class Compiled:
+class Compiled(_Stage):
     """A compiled call: takes arguments of the types it was made for, and can be asked what it costs."""
 
     def __init__(self, lowered: Lowered) -> None:
         self._lowered = lowered
+        self._spec, self._staged, self._in_tree, self._donated = (lowered._spec, lowered._staged, lowered._in_tree,
+                                                                  lowered._donated)
         spec, closed = lowered._spec, lowered._staged.closed
         self._place = execution.placement_of(spec.call, spec.name, (), closed, spec.device, spec.backend)
         try:
@@ -84,24 +159,47 @@ class Compiled:
                                                   spec.keep_unused)
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure(spec.call, spec.name, e) from e
-        self.in_tree, self.out_tree = lowered.in_tree, lowered.out_tree
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        spec, staged = self._lowered._spec, self._lowered._staged
-        flat, tree, _ = spec.split(args, kwargs)
-        if tree != self.in_tree:
-            raise TypeError(f"compiled `{spec.name}`: expected arguments of structure {self.in_tree}; got {tree}")
+        """The call on arrays of just the types it was compiled for; static arguments are left out.
+
+        Raises:
+          TypeError: the arguments have another tree or other types; names those that differ.
+        """
+        spec, staged = self._spec, self._staged
+        flat, tree = trees.tree_flatten((args, kwargs))
+        if tree != self._in_tree:
+            static = " (static arguments are part of the program: leave them out)" if spec.statics.any else ""
+            raise TypeError(f"compiled `{spec.name}`: expected arguments of structure {self._in_tree}{static}; got {tree}")
+        if any(isinstance(x, Tracer) for x in flat):
+            raise TypeError(f"compiled `{spec.name}`: a compiled call takes arrays, not traced values: it cannot be "
+                            "transformed any more. Transform the function and compile the result")
         avals = duck_types(spec.call, spec.name, flat, tree)
-        for i, (a, b) in enumerate(zip(avals, staged.closed.in_avals)):
-            if not a.same_type(b):
-                raise TypeError(f"compiled `{spec.name}`: flat argument {i}: expected {b.long()}; got {a.long()}")
+        wrong = [f"{argument_path(tree, i)} was compiled with {b.long()} and called with {a.long()}"
+                 for i, (a, b) in enumerate(zip(avals, staged.closed.in_avals)) if not a.same_type(b)]
+        if wrong:
+            raise TypeError(f"compiled `{spec.name}`: argument types differ: {'; '.join(wrong)}. Convert the arguments, or "
+                            "lower the function for these types")
         safe_launch.check_usable(spec.call, spec.name, flat)
         place = execution.placement_of(spec.call, spec.name, flat, staged.closed, spec.device, spec.backend)
         program = self._program
         if place != self._place:
-            program = execution.program_for(staged.closed, spec.name, place, flat, self._lowered._donated,
+            program = execution.program_for(staged.closed, spec.name, place, flat, self._donated,
                                             spec.keep_unused)
         return trees.tree_unflatten(staged.out_tree, program.run(flat))
+
+    call = __call__
+
+    @property
+    def input_shardings(self) -> Any:
+        """(positional arguments, keyword arguments) with where each is expected; None for those nobody reads."""
+        flat = [s if kept else None for s, kept in zip(self._program.in_shardings, self._program.kept)]
+        return trees.tree_unflatten(self._in_tree, flat)
+
+    @property
+    def output_shardings(self) -> Any:
+        """The result's tree with where each array will be."""
+        return trees.tree_unflatten(self._staged.out_tree, self._program.out_shardings[:self._staged.out_tree.num_leaves])
 
     def cost_analysis(self) -> dict[str, float]:
         """The compiler's estimate: 'flops', 'bytes accessed' (bytes), ..."""

@@ -10,7 +10,7 @@ from lamina_ir.avals import ShapedArray, aval_of, shaped
 from lamina_ir.errors import DTypeError
 from lamina_tracing.extend import Tracer
 
-from . import _jaxlib, arrays, backends as _devices, shardings
+from . import _jaxlib, arrays, backends as _devices, host_errors, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
@@ -38,6 +38,13 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
     >>> device_put([1.0, 2])
     [Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True)]
     """
+    if transfer_guards.used:
+        with _jaxlib.explicit_transfer("put"):
+            return _put_tree(x, device, donate)
+    return _put_tree(x, device, donate)
+
+
+def _put_tree(x: Any, device: Any, donate: bool) -> Any:
     if type(x) in _LEAVES and _is_target(device):
         return _put_leaf(x, device, donate)
     flat, tree = trees.tree_flatten(x)
@@ -122,6 +129,7 @@ def _device_tuple(call: str, given: Any) -> tuple[Any, ...]:
     return _devices.check_devices(call, given)
 
 
+@transfer_guards.asked_for("put")
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
     """Put one tree on each device, as the rows of one array per leaf.
 
@@ -165,6 +173,7 @@ def _stack(call: str, rows: Sequence[Any], where: tuple[Any, ...]) -> Any:
     return arrays.put_pieces(aval, shardings.mapped(where, len(aval.shape), ((0, len(rows)),)), pieces, where)
 
 
+@transfer_guards.asked_for("put")
 def device_put_replicated(x: Any, devices: Sequence[Any]) -> Any:
     """Put a copy of a tree on each device, as the rows of one array per leaf.
 
@@ -181,6 +190,7 @@ def device_put_replicated(x: Any, devices: Sequence[Any]) -> Any:
     return trees.tree_map(lambda leaf: _stack(call, [leaf] * len(where), where), x)
 
 
+@transfer_guards.asked_for("get")
 def device_get(x: Any) -> Any:
     """Bring the arrays of a tree to the host.
 
@@ -219,8 +229,12 @@ def from_dlpack(x: Any, device: Any = None) -> Any:
 def block_until_ready(x: Any) -> Any:
     """Wait until every array of a tree is computed; returns the tree."""
     found = [leaf for leaf in trees.tree_leaves(x) if type(leaf) is ArrayImpl]
-    if len(found) == 1:
-        found[0].block_until_ready()
-    elif found:
-        _jaxlib.batched_block_until_ready(found)
+    try:
+        if len(found) == 1:
+            found[0].block_until_ready()
+        elif found:
+            _jaxlib.batched_block_until_ready(found)
+    except _jaxlib.LAUNCH_ERRORS as e:
+        error = host_errors.translated("block_until_ready", e)
+        raise error from error.__cause__
     return x

@@ -14,6 +14,7 @@ from .arguments import Statics, duck_types, function_name, result_types
 from .jitting import JitSpec, any_traced, call_staged
 from .stage import stage
 from .trace import EVALUATION, AxisFrame, bound_axes, now
+from .tracebacks import boundary
 
 __all__ = ["disable_jit", "eval_shape", "make_jaxpr", "named_call", "named_scope"]
 
@@ -53,6 +54,7 @@ def _structs(closed: ClosedJaxpr, out_tree: Any) -> Any:
                                            for a in closed.out_avals])
 
 
+@boundary
 def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
                axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: bool = False) -> Callable[..., Any]:
     """A function that returns the program `fun` computes for example arguments.
@@ -73,6 +75,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
     statics = Statics("make_jaxpr", fun, static_argnums, None)
     frames = tuple(AxisFrame(name, size) for name, size in axis_env or ())
 
+    @boundary
     def make(*args: Any, **kwargs: Any) -> Any:
         with bound_axes(*frames):
             closed, outer, out_tree = _stage_tree("make_jaxpr", fun, statics, args, kwargs)
@@ -89,6 +92,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
     return make
 
 
+@boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes of what `fun` returns, without computing it.
 
@@ -119,6 +123,7 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     spec = JitSpec(fun, call="named_call")
     spec.name = name or spec.name
 
+    @boundary
     @functools.wraps(fun)
     def named(*args: Any, **kwargs: Any) -> Any:
         flat, tree, static = spec.split(args, kwargs)

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from lamina_ir import config, prims, trees
 from lamina_ir.program import ClosedJaxpr
 
-from . import slots
+from . import explain, slots
 from .arguments import Statics, flat_types, function_name, result_types
 from .stage import stage
 from .trace import EVALUATION, Tracer, bind, now
+from .tracebacks import boundary
 
 __all__ = ["JitSpec", "Staged", "any_traced", "call_staged", "jit"]
 
@@ -71,7 +72,13 @@ class JitSpec:
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self._programs.get(key)
         if found is None:
-            found = self._stage(avals, tree, static)
+            if config.explain_cache_misses.value:
+                explain.explain_miss(self.call, self.name, self.fun, key, self._programs)
+            if config.log_compiles.value:
+                with explain.staging_logged(self.call, self.name):
+                    found = self._stage(avals, tree, static)
+            else:
+                found = self._stage(avals, tree, static)
             if not found.outer:
                 if len(self._programs) >= _MOST_PROGRAMS:
                     for old in list(self._programs)[:_MOST_PROGRAMS // 2]:
@@ -135,6 +142,7 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
     version = slots.dispatcher_version
     forward: Callable[..., Any] | None = None
 
+    @boundary
     def jitted(*args: Any, **kwargs: Any) -> Any:
         nonlocal version, forward
         if version != slots.dispatcher_version:  # a runtime has moved in since
@@ -163,6 +171,7 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
 slots.dispatcher = PortableDispatcher()
 
 
+@boundary
 def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Iterable[str] | None = None, device: Any = None, backend: str | None = None,
         donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,

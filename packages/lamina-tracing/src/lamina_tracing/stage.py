@@ -3,19 +3,25 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
 from lamina_ir import avals as _avals
+from lamina_ir import config
+from lamina_ir.errors import LeakedTracerError
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var
 
 from .trace import Trace, Tracer, bind, leak_error, now, tell_staging
 
-__all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "hide_frames_of", "jaxpr_as_fun", "stage", "user_source"]
+__all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "hide_frames_of", "is_own_file", "jaxpr_as_fun", "stage",
+           "user_source"]
 
+_check_leaks = config.check_tracer_leaks
 _NUMBERS = frozenset((bool, int, float, complex))
 _own_folders: list[str] = []
 _is_own: dict[str, bool] = {}
@@ -27,7 +33,16 @@ def hide_frames_of(folder: str) -> None:
     _is_own.clear()
 
 
-hide_frames_of(__file__.rsplit("/", 1)[0])
+for _module in (__file__, _avals.__file__):
+    hide_frames_of(_module.rsplit("/", 1)[0] + "/")
+
+
+def is_own_file(name: str) -> bool:
+    """Whether a file is ours, so that its frames are hidden."""
+    own = _is_own.get(name)
+    if own is None:
+        own = _is_own[name] = name.startswith(tuple(_own_folders))
+    return own
 
 
 def user_source(depth: int = 1) -> Source | None:
@@ -120,8 +135,36 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
       The program, and the values of enclosing traces it uses: they are its leading arguments. Concrete values it
       closes over are its constants.
     """
+    if not _check_leaks.value:
+        return _stage(fun, in_avals)
+    made: list[Any] = []
+    staged = _stage(fun, in_avals, made)
+    _refuse_leaks(made[0])
+    return staged
+
+
+def _refuse_leaks(trace: Any) -> None:
+    """LeakedTracerError when something still holds a value of an ended trace: `trace` is a weak reference to it."""
+    gc.collect()
+    alive = trace()
+    if alive is None:
+        return
+    texts = []
+    for x in gc.get_referrers(alive):
+        if isinstance(x, Tracer) and len(texts) < 3:
+            holders = {type(h).__name__ for h in gc.get_referrers(x) if not isinstance(h, FrameType)}
+            texts.append(f"{x.aval.long()} (held by {', '.join(sorted(holders)) or 'nothing the collector knows'})")
+    if texts:
+        raise LeakedTracerError(f"checking_leaks: traced values outlive the function they were made in: {'; '.join(texts)}. "
+                                "They were kept in a global, an attribute or a closure; return them instead")
+
+
+def _stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
+           made: list[Any] | None = None) -> tuple[ClosedJaxpr, list[Any]]:
     old_trace, old_depth = now.trace, now.depth
     trace = StagingTrace(old_depth + 1)
+    if made is not None:
+        made.append(weakref.ref(trace))
     now.trace, now.depth = trace, trace.level
     tell_staging()
     # A program is millions of small live objects, and no garbage: with the cyclic collector on, staging 16,000

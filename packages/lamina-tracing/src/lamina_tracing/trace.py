@@ -8,7 +8,7 @@ axis names; nothing else is global.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -32,6 +32,14 @@ class Trace:
     def __init__(self, level: int) -> None:
         self.level = level
         self.process: Callable[[Primitive, tuple[Any, ...], dict[str, Any]], Any]
+
+    def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        """Handle the call of a function with rules of its own (see custom.py): here, as one equation."""
+        return call.bind(args)
+
+    def minds(self, args: Sequence[Any]) -> bool:
+        """Whether such a call's rules matter to this trace or to one further out."""
+        return True
 
     def end(self) -> None:
         """The function being transformed has returned: a tracer that is still used has leaked."""
@@ -58,6 +66,12 @@ def leak_error(tracer: Any, use: str) -> errors.LeakedTracerError:
 
 class _Evaluation(Trace):
     """The end of every walk: run the op on concrete values. `slots.set_evaluator` sets its `process`."""
+
+    def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
+        return call.run(*args)
+
+    def minds(self, args: Sequence[Any]) -> bool:
+        return False
 
     def end(self) -> None:
         raise RuntimeError("the evaluation trace does not end")

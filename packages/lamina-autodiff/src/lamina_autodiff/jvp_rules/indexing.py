@@ -30,6 +30,9 @@ def _sum(a: Any, b: Any) -> Any:
 
 def _read(x: Any, indices: Any, updates: Any, fill: Any, p: dict[str, Any]) -> Any:
     """What `x` holds where each element of `updates` goes; `fill` where it goes nowhere."""
+    if 0 in typeof(x).shape:
+        value, shape = np.asarray(fill, typeof(x).dtype)[()], typeof(updates).shape
+        return lax.broadcast_in_dim(value, shape, ()) if shape else value
     window, inserted, index_map, x_batch, i_batch = p["dimension_numbers"]
     lengths = iter([typeof(updates).shape[a] for a in window])
     removed = inserted + x_batch

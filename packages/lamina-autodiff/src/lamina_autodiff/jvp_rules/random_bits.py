@@ -1,11 +1,15 @@
-"""Random bits are integers: no derivative."""
+"""Random bits are integers: no derivative; and draws that cannot be repeated have none."""
 from __future__ import annotations
 
 from lamina_ir import prims
 from lamina_tracing import lax
+from lamina_tracing.extend import bind
 
-from ..tables import jvp_rules
+from ..tables import hole, jvp_rules
 
 __all__: list[str] = []
 
 jvp_rules.define(prims.threefry2x32_p, lambda primals, tangents: (list(lax.threefry2x32(*primals)), [None, None]))
+jvp_rules.define(prims.rng_bit_generator_p, lambda primals, tangents, **params: (
+    list(bind(prims.rng_bit_generator_p, *primals, **params)), [None, None]))
+hole(prims.rng_uniform_p, "its draws cannot be repeated; use lamina.random.uniform")

@@ -29,6 +29,8 @@ def _extreme_jvp(prim):
         (x,), (t,) = primals, tangents
         ans = bind(prim, x, axes=axes)
         shape = typeof(x).shape
+        if 0 in shape:  # the extreme of nothing is a constant
+            return ans, None
         here = _mark(x, lax.broadcast_in_dim(ans, shape, _kept(len(shape), axes)))
         share = lax.div(one_like(ans), lax.reduce_sum(here, axes))
         return ans, lax.mul(lax.reduce_sum(lax.mul(t, here), axes), share)

@@ -23,9 +23,19 @@ def _take_along(x, places, axis):
 
 
 def sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
-    where = lax.broadcasted_iota("int32", typeof(primals[0]).shape, dimension)
+    shape = typeof(primals[0]).shape
+    if 0 in shape:  # nothing to reorder, and no place to gather from
+        return bind(prims.sort_p, *primals, dimension=dimension, is_stable=is_stable, num_keys=num_keys), list(tangents)
+    where = lax.broadcasted_iota("int32", shape, dimension)
     *outs, places = bind(prims.sort_p, *primals, where, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
     return outs, [None if t is None else _take_along(t, places, dimension) for t in tangents]
 
 
+def top_k_jvp(primals, tangents, *, axis, k):
+    values, places = bind(prims.top_k_p, *primals, axis=axis, k=k)
+    t = tangents[0]
+    return [values, places], [None if t is None else _take_along(t, places, axis), None]
+
+
 jvp_rules.define(prims.sort_p, sort_jvp)
+jvp_rules.define(prims.top_k_p, top_k_jvp)

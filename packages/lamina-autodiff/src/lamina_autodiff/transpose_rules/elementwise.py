@@ -71,3 +71,4 @@ _define(prims.complex_p, complex_transpose)
 for _prim in prims.ALL:
     if _prim.family == "elementwise" and _prim not in transpose_rules:
         transpose_rules.hole(_prim, "it is not linear, so it has no place in a linear program")
+transpose_rules.define(prims.reduce_precision_p, lambda ct, x, **params: bind(prims.reduce_precision_p, ct, **params))

@@ -22,7 +22,8 @@ def _zeros(aval: Any) -> Any:
 
 
 def dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Any) -> Any:
-    return bind(prims.dynamic_update_slice_p, _zeros(x.aval), ct, *starts), *(None for _ in starts)
+    out = bind(prims.dynamic_update_slice_p, _zeros(x.aval), ct, *starts)
+    return (out, *(None for _ in starts)) if starts else out
 
 
 def dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> Any:
@@ -47,6 +48,8 @@ def gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: Any, f
 def _read(ct: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool, mode: Any,
           unique_indices: bool) -> Any:
     """The cotangents found where the updates went; zero where they went nowhere."""
+    if 0 in ct.shape:
+        return _zeros(updates.aval)
     window, inserted, index_map, x_batch, i_batch = dimension_numbers
     lengths = iter([updates.shape[a] for a in window])
     sizes = tuple(1 if a in inserted + x_batch else next(lengths) for a in range(len(ct.shape)))

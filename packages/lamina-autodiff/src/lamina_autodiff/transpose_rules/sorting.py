@@ -1,2 +1,2 @@
-"""`sort` is not linear; its forward row moves tangents with `gather`, which has a transpose."""
+"""`sort` and `top_k` are not linear; their forward rows move tangents with `gather`, which has a transpose."""
 __all__: list[str] = []

@@ -1,4 +1,7 @@
 """One module per family; importing the package fills the table."""
-from . import calls, collectives, elementwise, indexing, linalg, random_bits, reductions, shape, sorting
+from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft,
+               indexing, linalg, random_bits, reductions, shape, solves, sorting, special, windows)
 
-__all__ = ["calls", "collectives", "elementwise", "indexing", "linalg", "random_bits", "reductions", "shape", "sorting"]
+__all__ = ["callbacks", "calls", "collectives", "control", "convolution", "custom", "elementwise", "factorizations",
+           "fft", "indexing", "linalg", "random_bits", "reductions", "shape", "solves", "sorting", "special",
+           "windows"]

@@ -17,4 +17,10 @@ def sort_batching(axis, args, dims, *, dimension, is_stable, num_keys):
     return outs, [d] * len(xs)
 
 
+def top_k_batching(batch, args, dims, *, axis, k):
+    d = dims[0]
+    return bind(prims.top_k_p, args[0], axis=axis + (axis >= d), k=k), [d, d]
+
+
 batching_rules.define(prims.sort_p, sort_batching)
+batching_rules.define(prims.top_k_p, top_k_batching)

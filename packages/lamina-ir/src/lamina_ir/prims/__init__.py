@@ -1,17 +1,28 @@
 """Every built-in primitive, as `<name>_p`; one module per family, the same file names in every room."""
 from .. import primitive as _primitive
-from . import calls, collectives, elementwise, indexing, linalg, random_bits, reductions, shape, sorting
+from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft,
+               indexing, linalg, random_bits, reductions, shape, solves, sorting, special, windows)
+from .callbacks import *
 from .calls import *
 from .collectives import *
+from .control import *
+from .convolution import *
+from .custom import *
 from .elementwise import *
+from .factorizations import *
+from .fft import *
 from .indexing import *
 from .linalg import *
 from .random_bits import *
 from .reductions import *
 from .shape import *
+from .solves import *
 from .sorting import *
+from .special import *
+from .windows import *
 
-FAMILIES = (elementwise, shape, reductions, linalg, indexing, sorting, random_bits, calls, collectives)
+FAMILIES = (elementwise, special, shape, reductions, windows, linalg, convolution, factorizations, fft, indexing,
+            sorting, solves, random_bits, calls, callbacks, collectives, control, custom)
 ALL = tuple(getattr(family, name) for family in FAMILIES for name in family.__all__
             if isinstance(getattr(family, name), _primitive.Primitive))
 _BY_NAME = {p.name: p for p in ALL}

@@ -108,8 +108,9 @@ def zeta(s: Any, q: Any) -> Any:
     value = np.where(np.isinf(q) & (q > 0), 0.0, total + tail)
     pole = np.where(np.mod(s, 2) == 0, np.inf, np.nan)
     value = np.where((q <= 0) & (s != np.floor(s)), np.nan, value)
+    value = np.where(s < 1, np.nan, value)
     value = np.where((q <= 0) & (q == np.floor(q)), pole, value)
-    return np.where(s == 1, np.inf, np.where(s < 1, np.nan, value))
+    return np.where(s == 1, np.inf, value)
 
 
 def polygamma(n: Any, x: Any) -> Any:
@@ -245,6 +246,13 @@ def convert(x: Any, *, new_dtype: np.dtype, weak_type: bool = False) -> np.ndarr
     return x.astype(new_dtype)
 
 
+def from_parts(x: Any, y: Any) -> np.ndarray:
+    """x + iy without arithmetic, which would make NaN of an infinite part."""
+    out = np.empty(np.broadcast_shapes(x.shape, y.shape), dtypes.complex_of(x.dtype))
+    out.real, out.imag = x, y
+    return out
+
+
 def bitcast(x: Any, *, new_dtype: np.dtype) -> np.ndarray:
     """The same bits read as another dtype; a last axis appears or goes when the widths differ."""
     if new_dtype.itemsize == x.dtype.itemsize:
@@ -252,3 +260,19 @@ def bitcast(x: Any, *, new_dtype: np.dtype) -> np.ndarray:
     if new_dtype.itemsize < x.dtype.itemsize:
         return np.ascontiguousarray(x)[..., None].reshape(*x.shape, 1).view(new_dtype)
     return np.ascontiguousarray(x).view(new_dtype)[..., 0]
+
+
+def reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
+    """Rounded half to even in the mantissa; too large becomes infinite, and what would be subnormal zero."""
+    info = dtypes.finfo(x.dtype)
+    wide = x.astype(np.float64)
+    mantissa, exponent = np.frexp(wide)
+    if mantissa_bits < info.nmant:
+        step = 2.0 ** (mantissa_bits + 1)
+        wide = np.where(np.isfinite(wide), np.ldexp(np.rint(mantissa * step) / step, exponent), wide)
+    if exponent_bits < info.bits - 1 - info.nmant:
+        top = 2 ** (exponent_bits - 1) - 1
+        exponent = np.frexp(wide)[1] - 1
+        wide = np.where(np.isfinite(wide) & (exponent > top), np.copysign(np.inf, wide), wide)
+        wide = np.where(np.isfinite(wide) & (exponent < 1 - top), np.copysign(0.0, wide), wide)
+    return wide.astype(x.dtype)

@@ -23,7 +23,8 @@ __all__ = [
     "conj_p", "convert_element_type_p", "copy_p", "cos_p", "cosh_p", "digamma_p", "div_p", "eq_p", "erf_inv_p",
     "erf_p", "erfc_p", "exp2_p", "exp_p", "expm1_p", "floor_p", "ge_p", "gt_p", "imag_p", "integer_pow_p",
     "is_finite_p", "le_p", "lgamma_p", "log1p_p", "log_p", "logistic_p", "lt_p", "max_p", "min_p", "mul_p", "ne_p",
-    "neg_p", "nextafter_p", "not_p", "or_p", "polygamma_p", "population_count_p", "pow_p", "real_p", "rem_p",
+    "neg_p", "nextafter_p", "not_p", "or_p", "polygamma_p", "population_count_p", "pow_p", "real_p",
+    "reduce_precision_p", "rem_p",
     "round_p", "rsqrt_p", "select_p", "shift_left_p", "shift_right_arithmetic_p", "shift_right_logical_p", "sign_p",
     "sin_p", "sinh_p", "sqrt_p", "square_p", "stop_gradient_p", "sub_p", "tan_p", "tanh_p", "xor_p", "zeta_p"]
 
@@ -157,6 +158,15 @@ def _convert_infer(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool) -> S
     return x if x.dtype == new_dtype and x.weak_type is weak_type else shaped(x.shape, new_dtype, weak_type)
 
 
+def _reduce_precision_infer(x: ShapedArray, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
+    if x.dtype not in FLOAT[0]:
+        raise refuse("reduce_precision", x, FLOAT[1])
+    if exponent_bits < 1 or mantissa_bits < 0:
+        raise ValueError(f"reduce_precision: needs exponent_bits >= 1 and mantissa_bits >= 0; got {exponent_bits} and "
+                         f"{mantissa_bits} [StableHLO reduce_precision C2-C3]")
+    return x
+
+
 def _bitcast_infer(x: ShapedArray, *, new_dtype: np.dtype) -> ShapedArray:
     if x.dtype == new_dtype:
         return x.strong()
@@ -245,9 +255,7 @@ logistic_p = _unary("logistic", INEXACT, wide(lambda x: 1 / (1 + np.exp(-x))), "
 real_p = _op("real", _part("real", COMPLEX), lambda x: np.array(x.real), "real", linear_in=(0,))
 imag_p = _op("imag", _part("imag", COMPLEX), lambda x: np.array(x.imag), "imag", linear_in=(0,))
 conj_p = _unary("conj", COMPLEX, lambda x: np.asarray(np.conj(x)), "negate", linear_in=(0,))
-complex_p = _op("complex", _complex_infer, quiet(
-    lambda x, y: (x + np.zeros_like(y) + 1j * (np.zeros_like(x) + y)).astype(dtypes.complex_of(x.dtype))),
-    "complex", linear_in=(0, 1))
+complex_p = _op("complex", _complex_infer, special.from_parts, "complex", linear_in=(0, 1))
 
 # unary, bits
 not_p = _unary("not", BITS, lambda x: np.asarray(np.invert(x)), "not")
@@ -257,6 +265,8 @@ clz_p = _unary("clz", INTEGER, quiet(special.leading_zeros), "count_leading_zero
 # change of dtype
 convert_element_type_p = _op("convert_element_type", _convert_infer, quiet(special.convert), "convert", linear_in=(0,),
                              params=("new_dtype", "weak_type"))
+reduce_precision_p = _op("reduce_precision", _reduce_precision_infer, quiet(special.reduce_precision),
+                         "reduce_precision", linear_in=(0,), params=("exponent_bits", "mantissa_bits"))
 bitcast_convert_type_p = _op("bitcast_convert_type", _bitcast_infer, special.bitcast, "bitcast_convert",
                              params=("new_dtype",), elementwise=False)
 

@@ -237,15 +237,14 @@ def _windows(shape: tuple[int, ...], indices: np.ndarray, sizes: Sequence[int], 
 def _gather_numpy(x: np.ndarray, indices: np.ndarray, *, dimension_numbers: GatherDimensionNumbers,
                   slice_sizes: tuple[int, ...], mode: GatherScatterMode, fill_value: Any, **_: Any) -> np.ndarray:
     offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
-    batch = indices.shape[:-1]
-    if 0 in batch + tuple(slice_sizes):
-        found = np.zeros(batch + tuple(slice_sizes), x.dtype)
+    batch, removed = indices.shape[:-1], collapsed + x_batch
+    positions, inside = _windows(x.shape, indices, slice_sizes, index_map, x_batch, i_batch, mode)
+    if 0 in batch + tuple(slice_sizes):  # windows of nothing; along a removed axis there are zeros to see
+        found = np.zeros(batch + tuple(1 if a in removed else s for a, s in enumerate(slice_sizes)), x.dtype)
     else:
-        positions, inside = _windows(x.shape, indices, slice_sizes, index_map, x_batch, i_batch, mode)
         found = np.broadcast_to(x[positions], batch + tuple(slice_sizes))
-        inside = inside.reshape(batch + (1,) * x.ndim)
-        found = np.where(inside, found, gather_fill(x.dtype, fill_value)).astype(x.dtype)
-    out = found.reshape(batch + tuple(s for a, s in enumerate(slice_sizes) if a not in collapsed + x_batch))
+    found = np.where(inside.reshape(batch + (1,) * x.ndim), found, gather_fill(x.dtype, fill_value)).astype(x.dtype)
+    out = found.reshape(batch + tuple(s for a, s in enumerate(slice_sizes) if a not in removed))
     return np.moveaxis(out, range(len(batch), out.ndim), offset)
 
 
@@ -258,7 +257,7 @@ def _scatter_numpy(combine: Callable[..., Any]) -> Callable[..., np.ndarray]:
         lengths = iter(updates.shape[len(batch):])
         sizes = tuple(1 if a in inserted + x_batch else next(lengths) for a in range(x.ndim))
         out = x.copy()
-        if updates.size == 0:
+        if updates.size == 0 or x.size == 0:  # nothing to write, or no place inside
             return out
         positions, inside = _windows(x.shape, indices, sizes, index_map, x_batch, i_batch, mode)
         keep = np.broadcast_to(inside.reshape(batch + (1,) * x.ndim), batch + sizes)

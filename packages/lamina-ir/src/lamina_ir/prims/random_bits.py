@@ -1,19 +1,23 @@
-"""The counter-based random number generator: one op that scrambles counters with a key.
+"""The counter-based random number generator, one op that scrambles counters with a key; and the compiler's own ones.
 
 Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): Threefry-2x32-20.
 """
 from __future__ import annotations
 
+from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..avals import ShapedArray
-from ..errors import DTypeError
+from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
 from .elementwise import one_shape, shaped
 
-__all__ = ["THREEFRY_PARITY", "THREEFRY_ROTATIONS", "threefry2x32_p"]
+__all__ = ["THREEFRY_PARITY", "THREEFRY_ROTATIONS", "RandomAlgorithm", "rng_bit_generator_p", "rng_uniform_p",
+           "threefry2x32_p"]
 
 THREEFRY_PARITY = 0x1BD11BDA
 THREEFRY_ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)  # of the four rounds of even and of odd groups
@@ -45,3 +49,90 @@ def _threefry(k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[np.ndarray, np.ndarra
 
 threefry2x32_p = Primitive("threefry2x32", infer=_threefry_infer, numpy=_threefry, family="random_bits",
                            multiple=True, elementwise=True, spec="Threefry-2x32-20, Salmon et al. 2011")
+
+
+# --- the compiler's generators -----------------------------------------------------------------------------------
+class RandomAlgorithm(IntEnum):
+    """How `rng_bit_generator` draws: the device's fastest way, Threefry-2x32-20, or Philox-4x32-10."""
+
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+    def __repr__(self) -> str:
+        return f"RandomAlgorithm.{self.name}"
+
+    __str__ = __repr__
+
+
+_UINTS = frozenset(np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+
+
+@lru_cache(maxsize=1024)
+def _generator_infer(key: ShapedArray, *, algorithm: RandomAlgorithm, dtype: np.dtype,
+                     shape: tuple[int, ...]) -> tuple[ShapedArray, ShapedArray]:
+    if (key.shape, key.dtype.name) not in (((4,), "uint32"), ((2,), "uint64")):
+        raise ShapeError(f"rng_bit_generator: the key must be uint32[4] or uint64[2]; got {key.long()} "
+                         "[StableHLO rng_bit_generator]")
+    if dtype not in _UINTS:
+        raise DTypeError(f"rng_bit_generator: dtype must be an unsigned integer dtype; got {dtype.name}")
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"rng_bit_generator: shape must not be negative; got {shape}")
+    return key, shaped(shape, dtype)
+
+
+def _philox(key: int, counter: int, count: int) -> np.ndarray:
+    """Blocks of four words: ten rounds of Salmon et al. (2011), table 2."""
+    x = [np.array([(counter + i) >> 32 * j & 0xFFFFFFFF for i in range(count)], np.uint64) for j in range(4)]
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        p, q = np.uint64(0xD2511F53) * x[0], np.uint64(0xCD9E8D57) * x[2]
+        low = np.uint64(0xFFFFFFFF)
+        x = [(q >> np.uint64(32)) ^ x[1] ^ np.uint64(k0), q & low, (p >> np.uint64(32)) ^ x[3] ^ np.uint64(k1), p & low]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack(x, 1).astype(np.uint32).reshape(-1)
+
+
+def _generator(key: Any, *, algorithm: RandomAlgorithm, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+    """Words of consecutive counters. Compilers scramble the key of Philox first, each in its own way, and what the
+    default is they choose too: only Threefry gives the same bits everywhere."""
+    state = np.ascontiguousarray(key).view(np.uint64)
+    words = int(np.prod(shape, dtype=int)) * max(dtype.itemsize // 4, 1)
+    if algorithm == RandomAlgorithm.RNG_THREE_FRY:
+        count = -(-words // 2)
+        with np.errstate(over="ignore"):
+            counters = (state[1] + np.arange(count, dtype=np.uint64)).view(np.uint32).reshape(count, 2)
+        k = state[:1].view(np.uint32)
+        made = np.stack(_threefry(k[0], k[1], counters[:, 0], counters[:, 1]), 1).reshape(-1)
+    else:
+        count = -(-words // 4)
+        made = _philox(int(state[0]), int(state[1]), count)
+    made = made[:words]
+    with np.errstate(over="ignore"):
+        after = np.array([state[0], state[1] + np.uint64(count)], np.uint64).view(key.dtype)
+    bits = made.view(np.uint64) if dtype.itemsize == 8 else made.astype(dtype)
+    return after.reshape(key.shape), bits.reshape(shape)
+
+
+rng_bit_generator_p = Primitive("rng_bit_generator", params=("algorithm", "dtype", "shape"), family="random_bits",
+                                infer=_generator_infer, numpy=_generator, multiple=True, spec="rng_bit_generator")
+
+
+def _uniform_infer(a: ShapedArray, b: ShapedArray, *, shape: tuple[int, ...]) -> ShapedArray:
+    if a.shape or b.shape or a.dtype != b.dtype:
+        raise ShapeError(f"rng_uniform: the bounds must be scalars of one dtype; got {a.long()} and {b.long()} "
+                         "[StableHLO rng C1]")
+    if not (dtypes.is_float(a.dtype) or dtypes.is_integer(a.dtype)):
+        raise DTypeError(f"rng_uniform: the bounds must be floats or integers; got {a.long()}")
+    return shaped(shape, a.dtype)
+
+
+def _uniform(a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
+    rng = np.random.default_rng()
+    if dtypes.is_integer(a.dtype):
+        return np.full(shape, a) if b <= a else rng.integers(a, b, shape).astype(a.dtype)
+    return (a + rng.random(shape) * (b - a)).astype(a.dtype)
+
+
+rng_uniform_p = Primitive("rng_uniform", params=("shape",), family="random_bits", infer=_uniform_infer,
+                          numpy=_uniform, spec="rng")

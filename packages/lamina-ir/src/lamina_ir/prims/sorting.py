@@ -1,4 +1,4 @@
-"""`sort`: along one axis, by one or several keys, other operands carried along.
+"""`sort`: along one axis, by one or several keys, other operands carried along; `top_k`: the largest and their places.
 
 The order is NumPy's: -0 equals 0 and NaN comes last; complex numbers by real, then imaginary part, those with a NaN
 last.
@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..avals import ShapedArray
-from ..errors import ShapeError
+from ..avals import ShapedArray, shaped
+from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
 
-__all__ = ["sort_p"]
+__all__ = ["sort_p", "top_k_p"]
+
+_I32 = np.dtype("int32")
 
 
 def _sort_infer(*xs: ShapedArray, dimension: int, is_stable: bool, num_keys: int) -> tuple[ShapedArray, ...]:
@@ -40,3 +42,27 @@ def _sort(*xs: Any, dimension: int, is_stable: bool, num_keys: int) -> tuple[Any
 
 sort_p = Primitive("sort", params=("dimension", "is_stable", "num_keys"), family="sorting", infer=_sort_infer,
                    numpy=_sort, multiple=True, spec="sort")
+
+
+def _top_k_infer(x: ShapedArray, *, axis: int, k: int) -> tuple[ShapedArray, ShapedArray]:
+    if not 0 <= axis < len(x.shape):
+        raise ShapeError(f"top_k: axis {axis} is out of range for operand {x.long()}")
+    if not 0 <= k <= x.shape[axis]:
+        raise ShapeError(f"top_k: k must be between 0 and the length of axis {axis}; got k={k} for {x.long()} "
+                         "[CHLO top_k C3]")
+    if dtypes.is_complex(x.dtype):
+        raise DTypeError(f"top_k: expected an operand that can be ordered; got {x.long()}")
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1:])
+    return shaped(shape, x.dtype, x.weak_type), shaped(shape, _I32)
+
+
+def _top_k(x: Any, *, axis: int, k: int) -> tuple[Any, Any]:
+    """A stable ascending sort of the reversed array, reversed: of equals the first comes first."""
+    keys = np.flip(x.astype(np.float32) if dtypes.is_float(x.dtype) and x.dtype.kind != "f" else x, axis)
+    places = x.shape[axis] - 1 - np.flip(np.argsort(keys, axis=axis, kind="stable"), axis)
+    places = np.take(places, np.arange(k), axis).astype(_I32)
+    return np.take_along_axis(x, places, axis), places
+
+
+top_k_p = Primitive("top_k", params=("axis", "k"), family="sorting", infer=_top_k_infer, numpy=_top_k, multiple=True,
+                    spec="chlo.top_k")

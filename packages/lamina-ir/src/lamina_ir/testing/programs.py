@@ -4,12 +4,12 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes, prims
-from ..avals import ShapedArray, shaped
+from ..avals import ShapedArray, aval_of, shaped
 from ..params import UnnamedAxis
 from ..primitive import Primitive
 from ..program import ClosedJaxpr, Eqn, Jaxpr, Var
 
-__all__ = ["NOTEBOOK", "chain", "dot", "f32", "jit", "one_eqn", "pmap", "vdot"]
+__all__ = ["NOTEBOOK", "chain", "dot", "f32", "jit", "one_eqn", "pmap", "program_of", "vdot"]
 
 F32 = dtypes.as_dtype("float32")
 
@@ -24,6 +24,20 @@ def one_eqn(prim: Primitive, avals: list[ShapedArray], out: ShapedArray, **param
     ins = [Var(a) for a in avals]
     v = Var(out)
     return ClosedJaxpr(Jaxpr([], ins, [Eqn(prim, ins, [v], params)], [v]))
+
+
+def program_of(row: Any, weak: bool = False) -> ClosedJaxpr:
+    """The program of one equation that a `samples.Sample` describes.
+
+    Args:
+      row: the sample.
+      weak: whether its numeric operands have weak types.
+    """
+    avals = [aval_of(a) for a in row.args]
+    ins = [Var(shaped(a.shape, a.dtype, weak and dtypes.is_number(a.dtype))) for a in avals]
+    out = row.prim.infer(*[v.aval for v in ins], **row.params)
+    outs = [Var(a) for a in (out if row.prim.multiple else [out])]
+    return ClosedJaxpr(Jaxpr([], ins, [Eqn(row.prim, ins, outs, row.params)], outs))
 
 
 def dot(*shape: int, batched: bool = False) -> ClosedJaxpr:

@@ -14,7 +14,8 @@ import numpy as np
 from .. import dtypes
 from ..primitive import Primitive
 
-__all__ = ["Sample", "Spec", "away", "bools", "complexes", "distinct", "floats", "ints", "positives", "sample",
+__all__ = ["Sample", "Spec", "away", "bools", "complexes", "determine", "determined",
+           "distinct", "floats", "ints", "positives", "sample",
            "samples_of", "small_ints", "uints", "unit"]
 
 _samples: dict[Primitive, list[Sample]] = {}
@@ -107,17 +108,56 @@ def samples_of(prim: Primitive) -> list[Sample]:
     return list(_samples.get(prim, ()))
 
 
+_determined: dict[Primitive, Callable[..., Any]] = {}
+
+
+def determine(prim: Primitive, fun: Callable[..., Any]) -> None:
+    """Say what of a primitive's results its meaning determines, for ops that leave a choice (signs of eigenvectors).
+
+    Args:
+      prim: the primitive.
+      fun: `fun(bind, *results)` gives arrays in which the choices cancel; `bind(prim, *args, **params)` runs an op.
+    """
+    _determined[prim] = fun
+
+
+def determined(prim: Primitive, results: Any, bind: Callable[..., Any] | None = None) -> list[Any]:
+    """What two correct implementations of `prim` agree on, from its results (a sequence); mostly the results.
+
+    Args:
+      prim: the primitive.
+      results: all its results; arrays, or tracers with the `bind` that takes them.
+      bind: runs an op; None for its NumPy meaning.
+    """
+    fun = _determined.get(prim)
+    if fun is None:
+        return list(results)
+    from ..evaluator import evaluate_primitive
+    return fun(bind or (lambda op, *args, **params: evaluate_primitive(op, args, params)), *results)
+
+
 from . import (  # noqa: E402  (the rows use the functions above)
+    samples_callbacks,
     samples_calls,
     samples_collectives,
+    samples_control,
+    samples_convolution,
+    samples_custom,
     samples_elementwise,
+    samples_factorizations,
+    samples_fft,
     samples_indexing,
     samples_linalg,
     samples_random_bits,
     samples_reductions,
     samples_shape,
+    samples_solves,
     samples_sorting,
+    samples_special,
+    samples_windows,
 )
 
-FAMILIES = (samples_elementwise, samples_shape, samples_reductions, samples_linalg, samples_indexing, samples_sorting,
-            samples_random_bits, samples_calls, samples_collectives)
+FAMILIES = (samples_elementwise, samples_special, samples_shape, samples_reductions, samples_windows, samples_linalg,
+            samples_convolution, samples_factorizations, samples_fft, samples_indexing, samples_sorting,
+            samples_solves, samples_random_bits, samples_calls, samples_callbacks, samples_collectives,
+            samples_control, samples_custom)

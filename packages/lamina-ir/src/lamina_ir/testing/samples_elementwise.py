@@ -135,3 +135,9 @@ sample(p.clamp_p, np.float32(-0.55), distinct(2, 3), np.float32(0.65))
 sample(p.clamp_p, np.array([-1, -0.25, 0.1], np.float32), distinct(3),
        np.array([1, 0.3, 0.2], np.float32))
 sample(p.clamp_p, np.int32(-5), ints(5), np.int32(5))
+
+_WIDE = np.array([np.nan, np.inf, 1.2345678, -1e-30, 70000.0, -0.0, 65520.0, 6e-5, 3.5], np.float32)
+sample(p.reduce_precision_p, _WIDE, exponent_bits=5, mantissa_bits=10)
+sample(p.reduce_precision_p, _WIDE, exponent_bits=8, mantissa_bits=3)
+sample(p.reduce_precision_p, floats(2, 3), exponent_bits=11, mantissa_bits=52)
+sample(p.reduce_precision_p, floats(6, dtype="float16"), exponent_bits=4, mantissa_bits=5)

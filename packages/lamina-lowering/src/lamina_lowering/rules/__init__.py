@@ -1,2 +1,7 @@
 """The lowering rows, one module per family of ops; importing this package fills the table."""
-from . import calls, collectives, elementwise, indexing, linalg, random_bits, reductions, shape, sorting  # noqa: F401
+from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft,
+               indexing, linalg, random_bits, reductions, shape, solves, sorting, special, windows)
+
+__all__ = ["callbacks", "calls", "collectives", "control", "convolution", "custom", "elementwise", "factorizations",
+           "fft", "indexing", "linalg", "random_bits", "reductions", "shape", "solves", "sorting", "special",
+           "windows"]

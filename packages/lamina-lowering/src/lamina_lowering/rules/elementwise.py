@@ -37,7 +37,7 @@ for _prim, _name in (
         (prims.rem_p, "stablehlo.remainder"), (prims.max_p, "stablehlo.maximum"),
         (prims.min_p, "stablehlo.minimum"), (prims.atan2_p, "stablehlo.atan2"),
         (prims.complex_p, "stablehlo.complex"), (prims.nextafter_p, "chlo.next_after"),
-        (prims.polygamma_p, "chlo.polygamma"), (prims.zeta_p, "chlo.zeta"), (prims.and_p, "stablehlo.and"),
+        (prims.and_p, "stablehlo.and"),
         (prims.or_p, "stablehlo.or"), (prims.xor_p, "stablehlo.xor"),
         (prims.shift_left_p, "stablehlo.shift_left"),
         (prims.shift_right_logical_p, "stablehlo.shift_right_logical"),
@@ -61,6 +61,9 @@ _define(prims.copy_p, lambda ctx, x: ctx.op("stablehlo.optimization_barrier", (x
 _define(prims.stop_gradient_p, lambda ctx, x: x)
 _define(prims.square_p, lambda ctx, x: ctx.op("stablehlo.multiply", (x, x), ctx.aval_out))
 _define(prims.convert_element_type_p, lambda ctx, x, *, new_dtype, weak_type: ctx.convert(x, ctx.aval_in, ctx.aval_out))
+_define(prims.reduce_precision_p, lambda ctx, x, *, exponent_bits, mantissa_bits: ctx.op(
+    "stablehlo.reduce_precision", (x,), ctx.aval_out, exponent_bits=ctx.i32(exponent_bits),
+    mantissa_bits=ctx.i32(mantissa_bits)))
 _define(prims.round_p, lambda ctx, x, *, rounding_method: ctx.op(
     "stablehlo.round_nearest_even" if rounding_method else "stablehlo.round_nearest_afz", (x,), ctx.aval_out))
 _define(prims.bitcast_convert_type_p, lambda ctx, x, *, new_dtype: x if ctx.aval_in.dtype == new_dtype else ctx.op(
@@ -100,10 +103,39 @@ def conj_lowering(ctx: Any, x: Any) -> Any:
     return ctx.op("stablehlo.complex", (ctx.op("stablehlo.real", (x,), part), imag), ctx.aval_out)
 
 
+def _whole_power(ctx: Any, x: Any, y: Any, aval: ShapedArray) -> Any:
+    """XLA's integer power reads six bits of the exponent (3**64 would be 1): one such power for every six bits."""
+    def op(name: str, *operands: Any) -> Any:
+        return ctx.op("stablehlo." + name, operands, aval)
+
+    base, out = x, None
+    bits = 8 * aval.dtype.itemsize - (not _is_unsigned(aval))
+    for low in range(0, bits, 6):
+        digit = op("shift_right_logical", y, ctx.const(low, aval)) if low else y
+        power = op("power", base, op("and", digit, ctx.const(63, aval)))
+        out = power if out is None else op("multiply", out, power)
+        for _ in range(6 if low + 6 < bits else 0):
+            base = op("multiply", base, base)
+    if _is_unsigned(aval):
+        return out
+    return op("select", ctx.compare(y, ctx.const(0, aval), "LT", aval), op("power", x, y), out)
+
+
 def pow_lowering(ctx: Any, x: Any, y: Any) -> Any:
-    """An integer exponent of a float or complex base is converted to the base's dtype."""
+    """An integer exponent of a float or complex base is converted to the base's dtype. A complex zero to a power with a
+    positive real part is zero, of which XLA knows nothing."""
     base, exponent = ctx.avals_in
-    return ctx.op("stablehlo.power", (x, ctx.convert(y, exponent, base)), ctx.aval_out)
+    y, aval = ctx.convert(y, exponent, base), ctx.aval_out
+    if dtypes.is_integer(base.dtype):
+        return _whole_power(ctx, x, y, aval)
+    out = ctx.op("stablehlo.power", (x, y), aval)
+    if not dtypes.is_complex(base.dtype):
+        return out
+    part, truth = shaped(aval.shape, dtypes.real_of(aval.dtype)), shaped(aval.shape, dtypes.BOOL)
+    grows = ctx.compare(ctx.op("stablehlo.real", (y,), part), ctx.const(0, part), "GT", part)
+    zero = ctx.const(0, aval)
+    gone = ctx.op("stablehlo.and", (grows, ctx.compare(x, zero, "EQ", aval)), truth)
+    return ctx.op("stablehlo.select", (gone, zero, out), aval)
 
 
 def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
@@ -119,6 +151,20 @@ def integer_pow_lowering(ctx: Any, x: Any, *, y: int) -> Any:
         if left:
             power = ctx.op("stablehlo.multiply", (power, power), aval)
     return result if y > 0 else ctx.op("stablehlo.divide", (ctx.const(1, aval), result), aval)
+
+
+def _gone_at_infinity(name: str, least: float, whole: bool) -> Callable[..., Any]:
+    """A CHLO op of (order, x) that gives NaN at x = inf, where its value is 0 for every (whole) order above `least`."""
+    def rule(ctx: Any, order: Any, x: Any) -> Any:
+        aval, truth = ctx.aval_out, shaped(ctx.aval_out.shape, dtypes.BOOL)
+        far = ctx.compare(x, ctx.const(np.inf, aval), "EQ", aval)
+        steep = ctx.compare(order, ctx.const(least, aval), "GT", aval)
+        gone = ctx.op("stablehlo.and", (far, steep), truth)
+        if whole:
+            rest = ctx.op("stablehlo.subtract", (order, ctx.op("stablehlo.floor", (order,), aval)), aval)
+            gone = ctx.op("stablehlo.and", (gone, ctx.compare(rest, ctx.const(0, aval), "EQ", aval)), truth)
+        return ctx.op("stablehlo.select", (gone, ctx.const(0, aval), ctx.op(name, (order, x), aval)), aval)
+    return rule
 
 
 @lru_cache(maxsize=4)
@@ -176,6 +222,8 @@ _define(prims.abs_p, abs_lowering)
 _define(prims.sign_p, sign_lowering)
 _define(prims.exp2_p, exp2_lowering)
 _define(prims.conj_p, conj_lowering)
+_define(prims.polygamma_p, _gone_at_infinity("chlo.polygamma", 0, True))
+_define(prims.zeta_p, _gone_at_infinity("chlo.zeta", 1, False))
 _define(prims.pow_p, pow_lowering)
 _define(prims.integer_pow_p, integer_pow_lowering)
 _define(prims.bessel_i0e_p, bessel_i0e_lowering)

@@ -134,6 +134,10 @@ def scatter_lowering(combine: str | None) -> Any:
             return x
         window, inserted, index_map, x_batch, i_batch = dimension_numbers
         indices, i_aval = _wide(ctx, indices, i_aval)
+        free = [a for a in range(len(x_aval.shape)) if a not in x_batch]
+        if not index_map and free:  # XLA's CPU compiler gets several windows wrong that all start at 0 unsaid: say it
+            index_map, i_aval = (free[0],), shaped((*i_aval.shape[:-1], 1), i_aval.dtype)
+            indices = ctx.const(0, i_aval)
         if index_map and (mode is CLIP or i_aval.dtype.kind == "u"):
             lengths = iter([u_aval.shape[a] for a in window])
             sizes = [1 if a in inserted + x_batch else next(lengths) for a in range(len(x_aval.shape))]

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import prims
+import numpy as np
+from lamina_ir import prims, shaped
 from lamina_ir.prims.random_bits import THREEFRY_PARITY, THREEFRY_ROTATIONS
 
 from ..tables import lowering_rules
@@ -33,3 +34,29 @@ def threefry2x32_lowering(ctx: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple
 
 
 lowering_rules.define(prims.threefry2x32_p, threefry2x32_lowering)
+
+
+def rng_bit_generator_lowering(ctx: Any, key: Any, *, algorithm: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+    """XLA's state is uint64[2]. Narrow bits are the low ones of whole words, as in the op's meaning."""
+    state, (after, out) = ctx.aval_in, ctx.avals_out
+    wide, pairs = shaped((2,), np.dtype("uint64")), shaped((2, 2), state.dtype)
+    narrow = state.dtype.itemsize == 4
+    if narrow:
+        key = ctx.op("stablehlo.bitcast_convert", (ctx.reshape(key, pairs),), wide)
+    words = out if dtype.itemsize >= 4 else shaped(shape, np.dtype("uint32"))
+    name = {0: "DEFAULT", 1: "THREE_FRY", 2: "PHILOX"}[int(algorithm)]
+    moved, bits = ctx.op("stablehlo.rng_bit_generator", (key,), wide, words,
+                         rng_algorithm=ctx.enum("rng_algorithm", name))
+    if narrow:
+        moved = ctx.reshape(ctx.op("stablehlo.bitcast_convert", (moved,), pairs), after)
+    return moved, ctx.convert(bits, words, out)
+
+
+def rng_uniform_lowering(ctx: Any, a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
+    sizes = ctx.const(np.array(shape, np.int64), shaped((len(shape),), np.dtype("int64")))
+    return ctx.op("stablehlo.rng", (a, b, sizes), ctx.aval_out,
+                  rng_distribution=ctx.enum("rng_distribution", "UNIFORM"))
+
+
+lowering_rules.define(prims.rng_bit_generator_p, rng_bit_generator_lowering)
+lowering_rules.define(prims.rng_uniform_p, rng_uniform_lowering)

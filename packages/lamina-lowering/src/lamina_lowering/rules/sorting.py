@@ -1,4 +1,4 @@
-"""Lowering of `sort`. The comparator gives NumPy's order: -0 equals 0, NaN comes last, complex numbers part by part."""
+"""Lowering of `sort` and `top_k` in NumPy's order: -0 equals 0, NaN comes last, complex numbers part by part."""
 from __future__ import annotations
 
 import numpy as np
@@ -85,4 +85,34 @@ def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
     return made if len(xs) > 1 else (made,)
 
 
+def top_k_lowering(ctx, x, *, axis, k):
+    aval, values = ctx.aval_in, ctx.avals_out[0]
+    if aval.dtype == dtypes.BOOL:
+        small = shaped(aval.shape, np.dtype("uint8"))
+        made, where = _top_k(ctx, ctx.convert(x, aval, small), small, axis, k)
+        return ctx.convert(made, shaped(values.shape, small.dtype), values), where
+    return _top_k(ctx, x, aval, axis, k)
+
+
+def _top_k(ctx, x, aval, axis, k):
+    """`chlo.top_k` works along the last axis and orders floats by their bits: so zeros and NaNs lose their signs."""
+    if dtypes.is_float(aval.dtype):
+        zero = ctx.const(0, aval)
+        x = ctx.select(ctx.compare(x, zero, "EQ", aval), zero, x, aval)
+        x = ctx.select(ctx.compare(x, x, "NE", aval), ctx.const(np.nan, aval), x, aval)
+    order = [*(a for a in range(len(aval.shape)) if a != axis), axis]
+    moved = shaped(tuple(aval.shape[a] for a in order), aval.dtype)
+    if moved.shape != aval.shape or axis != len(order) - 1:
+        x = ctx.op("stablehlo.transpose", (x,), moved, permutation=ctx.i64s(order))
+    shape = (*moved.shape[:-1], k)
+    made = ctx.op("chlo.top_k", (x,), shaped(shape, aval.dtype), shaped(shape, _I32.dtype), k=k)
+    if axis == len(order) - 1:
+        return made
+    back = [order.index(a) for a in range(len(order))]
+    final = (*aval.shape[:axis], k, *aval.shape[axis + 1:])
+    return [ctx.op("stablehlo.transpose", (v,), shaped(final, d), permutation=ctx.i64s(back))
+            for v, d in zip(made, (aval.dtype, _I32.dtype), strict=True)]
+
+
 lowering_rules.define(prims.sort_p, sort_lowering)
+lowering_rules.define(prims.top_k_p, top_k_lowering)

@@ -1,14 +1,24 @@
 """The typed functions people and rules call: one per primitive, and what is written with them."""
-from . import calls, collectives, elementwise, indexing, linalg, random_bits, reductions, shape, sorting
+from . import fft as _fft
+from . import (calls, collectives, control, convolution, custom, elementwise, indexing, linalg, random_bits,
+               reductions, shape, sorting, special, windows)
+from . import factorizations as factorizations
 from .calls import *
 from .collectives import *
+from .control import *
+from .convolution import *
+from .custom import *
 from .elementwise import *
+from .fft import *
 from .indexing import *
 from .linalg import *
 from .random_bits import *
 from .reductions import *
 from .shape import *
 from .sorting import *
+from .special import *
+from .windows import *
 
-__all__ = [name for family in (elementwise, shape, reductions, linalg, indexing, sorting, random_bits, calls,
-                               collectives) for name in family.__all__]
+__all__ = [name for family in (elementwise, special, shape, reductions, windows, linalg, convolution, _fft, indexing,
+                               sorting, random_bits, calls, collectives, control, custom)
+           for name in family.__all__]

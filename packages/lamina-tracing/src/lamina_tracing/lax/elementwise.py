@@ -17,9 +17,9 @@ from lamina_ir.prims import (
     bitcast_convert_type_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p, convert_element_type_p, copy_p,
     cos_p, cosh_p, digamma_p, div_p, eq_p, erf_inv_p, erf_p, erfc_p, exp2_p, exp_p, expm1_p, floor_p, ge_p, gt_p,
     imag_p, integer_pow_p, is_finite_p, le_p, lgamma_p, log1p_p, log_p, logistic_p, lt_p, max_p, min_p, mul_p, ne_p,
-    neg_p, nextafter_p, not_p, or_p, polygamma_p, population_count_p, pow_p, real_p, rem_p, round_p, rsqrt_p,
-    select_p, shift_left_p, shift_right_arithmetic_p, shift_right_logical_p, sign_p, sin_p, sinh_p, sqrt_p,
-    square_p, stop_gradient_p, sub_p, tan_p, tanh_p, xor_p, zeta_p,
+    neg_p, nextafter_p, not_p, or_p, polygamma_p, population_count_p, pow_p, real_p, reduce_precision_p, rem_p,
+    round_p, rsqrt_p, select_p, shift_left_p, shift_right_arithmetic_p, shift_right_logical_p, sign_p, sin_p,
+    sinh_p, sqrt_p, square_p, stop_gradient_p, sub_p, tan_p, tanh_p, xor_p, zeta_p,
 )
 
 from ..array import Array, ArrayLike
@@ -28,12 +28,12 @@ from ._common import bind, match_scalars, typeof
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
     "bessel_i1e", "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt", "ceil",
-    "clamp", "clz", "complex", "conj", "convert_element_type", "copy", "cos", "cosh", "digamma", "div", "eq", "erf",
-    "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
+    "clamp", "clz", "complex", "conj", "convert_element_type", "copy", "cos", "cosh", "digamma", "div", "dtype", "eq",
+    "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
     "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "polygamma",
-    "population_count", "pow", "real", "reciprocal", "rem", "round", "rsqrt", "select", "select_n", "shift_left",
-    "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient",
-    "sub", "tan", "tanh", "zeta"]
+    "population_count", "pow", "real", "reciprocal", "reduce_precision", "rem", "round", "rsqrt", "select",
+    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt",
+    "square", "stop_gradient", "sub", "tan", "tanh", "zeta"]
 
 _SCALARS = frozenset((bool, int, float, builtins.complex))
 
@@ -299,6 +299,28 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
     if aval.dtype == new_dtype and not aval.weak_type and isinstance(operand, Array):
         return operand
     return bind(convert_element_type_p, operand, new_dtype=new_dtype, weak_type=False)
+
+
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
+    """`operand` rounded to floats of this format, in its own dtype: half to even, overflow to infinity, underflow to 0.
+
+    Derivative: the identity, its values rounded likewise.
+
+    >>> reduce_precision(np.float32(1.2345678), 5, 3)
+    Array(1.25, dtype=float32)
+    """
+    return bind(reduce_precision_p, operand, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits))
+
+
+def dtype(x: Any, *, canonicalize: bool = True) -> np.dtype:
+    """The dtype of an array, a scalar or a scalar type; with `canonicalize` as arrays made from it would have it.
+
+    >>> dtype(np.zeros(3)), dtype(np.zeros(3), canonicalize=False)
+    (dtype('float32'), dtype('float64'))
+    """
+    if isinstance(x, type):
+        return dtypes.canonical(x) if canonicalize else np.dtype(x)
+    return typeof(x).dtype if canonicalize or not isinstance(x, (np.ndarray, np.generic)) else x.dtype
 
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:

@@ -10,9 +10,11 @@ from lamina_ir.errors import ShapeError
 from lamina_ir.prims.linalg import DotDimensionNumbers, Precision, as_precision
 
 from ..array import Array
-from ._common import ArrayLike, bind, typeof
+from . import elementwise as ew
+from . import shape as sh
+from ._common import ArrayLike, bind, scalar, typeof
 
-__all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general"]
+__all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "ragged_dot"]
 
 PrecisionLike = Any  # None, a Precision, its name ("high"), or a pair of those
 _dot_general_p = prims.dot_general_p
@@ -78,3 +80,38 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None
                          f"rhs {y.long()}")
     batch = tuple(range(n - 2))
     return dot_general(lhs, rhs, (((n - 1,), (n - 2,)), (batch, batch)), precision)
+
+
+def ragged_dot(lhs: ArrayLike, rhs: ArrayLike, group_sizes: ArrayLike, precision: PrecisionLike = None,
+               preferred_element_type: str | type | np.dtype | None = None, group_offset: None = None) -> Array:
+    """Matrix product in which consecutive groups of rows of `lhs` meet a matrix of their own.
+
+    Args:
+      lhs: array `[m, k]`.
+      rhs: array `[g, k, n]`.
+      group_sizes: integers `[g]`: how many rows of `lhs` each group has; rows behind the last group give zeros.
+      precision, preferred_element_type: as in `dot_general`.
+      group_offset: must be None.
+    Returns:
+      Array `[m, n]`.
+
+    Derivative: linear in `lhs` and in `rhs`. Source: one `dot_general` over groups and `k`, other groups' rows zeroed.
+
+    >>> ragged_dot(np.ones((3, 2), np.float32), np.float32([[[1], [1]], [[5], [5]]]), np.int32([1, 2]))[:, 0]
+    Array([ 2., 10., 10.], dtype=float32)
+    """
+    x, y, sizes = typeof(lhs), typeof(rhs), typeof(group_sizes)
+    if group_offset is not None:
+        raise ValueError("ragged_dot: group_offset must be None; take the groups of rhs you need instead")
+    if (len(x.shape), len(y.shape), len(sizes.shape)) != (2, 3, 1) or x.shape[1] != y.shape[1] \
+            or sizes.shape[0] != y.shape[0] or not dtypes.is_integer(sizes.dtype):
+        raise ShapeError(f"ragged_dot: expected lhs [m, k], rhs [g, k, n] and integer group_sizes [g]; got "
+                         f"lhs {x.long()}, rhs {y.long()}, group_sizes {sizes.long()}")
+    (m, k), g = x.shape, y.shape[0]
+    ends = bind(prims.cumsum_p, group_sizes, axis=0, reverse=False)
+    first = sh.broadcast_in_dim(ew.sub(ends, group_sizes), (g, m, k), (0,))
+    last = sh.broadcast_in_dim(ends, (g, m, k), (0,))
+    row = sh.broadcasted_iota(sizes.dtype, (g, m, k), 1)
+    mine = ew.bitwise_and(ew.ge(row, first), ew.lt(row, last))
+    rows = ew.select(mine, sh.broadcast_in_dim(lhs, (g, m, k), (1, 2)), scalar(0, x.dtype))
+    return dot_general(rows, rhs, (((0, 2), (0, 1)), ((), ())), precision, preferred_element_type)

@@ -1,14 +1,17 @@
-"""The random number generator's one op; `lamina_random` draws numbers with it."""
+"""The random number generator's op, with which `lamina_random` draws numbers; and the compiler's own generators."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import index
 from typing import Any
 
-from lamina_ir.prims import threefry2x32_p
+from lamina_ir import dtypes
+from lamina_ir.prims import RandomAlgorithm, rng_bit_generator_p, rng_uniform_p, threefry2x32_p
 
 from ..array import Array, ArrayLike
-from ._common import bind
+from ._common import bind, match_scalars
 
-__all__ = ["threefry2x32"]
+__all__ = ["RandomAlgorithm", "rng_bit_generator", "rng_uniform", "threefry2x32"]
 
 
 def threefry2x32(k0: ArrayLike, k1: ArrayLike, x0: ArrayLike, x1: ArrayLike) -> tuple[Array, Array]:
@@ -28,3 +31,44 @@ def threefry2x32(k0: ArrayLike, k1: ArrayLike, x0: ArrayLike, x1: ArrayLike) -> 
     """
     out: Any = bind(threefry2x32_p, k0, k1, x0, x1)
     return out
+
+
+def rng_bit_generator(key: ArrayLike, shape: Sequence[int], dtype: Any = "uint32",
+                      algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT) -> tuple[Array, Array]:
+    """Random bits from the compiler's generator, and the key to draw the next ones with.
+
+    Args:
+      key: uint32[4], or uint64[2]: a key and a counter.
+      shape: of the bits.
+      dtype: uint8, uint16, uint32 or uint64.
+      algorithm: Threefry gives the same bits on every device; the others need not.
+    Returns:
+      The key with its counter moved on, and the bits.
+
+    Source: StableHLO `rng_bit_generator`.
+
+    >>> import numpy as np
+    >>> key = np.array([1, 2, 3, 4], np.uint32)
+    >>> rng_bit_generator(key, (2,), algorithm=RandomAlgorithm.RNG_THREE_FRY)[1]
+    Array([1576285164, 2249660814], dtype=uint32)
+    """
+    after, bits = bind(rng_bit_generator_p, key, algorithm=RandomAlgorithm(algorithm), dtype=dtypes.canonical(dtype),
+                       shape=tuple([index(n) for n in shape]))
+    return after, bits
+
+
+def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
+    """Numbers spread evenly over `[a, b)` from a generator with hidden state: other ones at every call.
+
+    Use `lamina.random.uniform` for numbers that can be drawn again.
+
+    Args:
+      a, b: scalars of one float or integer dtype.
+      shape: of the result.
+
+    Source: StableHLO `rng`.
+
+    >>> rng_uniform(0., 1., (2, 3)).shape
+    (2, 3)
+    """
+    return bind(rng_uniform_p, *match_scalars(a, b), shape=tuple([index(n) for n in shape]))

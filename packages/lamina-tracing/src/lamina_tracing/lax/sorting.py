@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 
-import numpy as np
-from lamina_ir import prims
-from lamina_ir.errors import ShapeError
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import DTypeError, ShapeError
 
 from ..array import Array
-from . import shape as _shape
 from ._common import ArrayLike, bind, check_axis, typeof
+from .elementwise import neg
 
-__all__ = ["sort", "sort_key_val", "top_k"]
+__all__ = ["approx_max_k", "approx_min_k", "sort", "sort_key_val", "top_k"]
 
 
 def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stable: bool = True,
@@ -28,6 +28,7 @@ def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stabl
 
     Derivative: that of the reordering found.
 
+    >>> import numpy as np
     >>> sort(np.array([3., 1., 2.], np.float32))
     Array([1., 2., 3.], dtype=float32)
     """
@@ -43,6 +44,7 @@ def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1,
                  is_stable: bool = True) -> tuple[Array, Array]:
     """Sort `keys` along one axis and reorder `values` with them.
 
+    >>> import numpy as np
     >>> sort_key_val(np.array([3, 1], np.int32), np.array([7, 8], np.int32))
     (Array([1, 3], dtype=int32), Array([8, 7], dtype=int32))
     """
@@ -50,21 +52,76 @@ def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1,
     return k, v
 
 
-def top_k(operand: ArrayLike, k: int) -> tuple[Array, Array]:
-    """The `k` largest elements along the last axis, largest first, and their positions; NaN counts as largest.
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
+    """The `k` largest elements along an axis, largest first, and their positions; NaN counts as largest.
 
     Among equal elements those with lower positions come first.
 
+    Args:
+      operand: array of a dtype that can be ordered.
+      k: how many.
+      axis: the axis.
+    Returns:
+      The elements, and their positions as int32; the axis has length `k`.
+
+    Derivative: that of the elements chosen.
+
+    >>> import numpy as np
     >>> top_k(np.array([1., 3., 2.], np.float32), 2)
     (Array([3., 2.], dtype=float32), Array([1, 2], dtype=int32))
     """
+    values, places = bind(prims.top_k_p, operand, axis=check_axis("top_k", axis, len(typeof(operand).shape)),
+                          k=index(k))
+    return values, places
+
+
+def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
+    """At least the fraction `recall_target` of the `k` largest elements along an axis, and their positions.
+
+    Here all of them are found, so every target is met; the other arguments ask for less and are checked only.
+
+    Args:
+      operand: float array.
+      k: how many.
+      reduction_dimension: the axis.
+      recall_target: in (0, 1].
+      reduction_input_size_override: size of the whole axis where `operand` holds a part of it; -1 for none.
+      aggregate_to_topk: whether to return exactly `k` elements, sorted (which happens in any case).
+    Returns:
+      The elements, largest first, and their positions as int32.
+
+    >>> import numpy as np
+    >>> approx_max_k(np.array([1., 3., 2.], np.float32), 2)
+    (Array([3., 2.], dtype=float32), Array([1, 2], dtype=int32))
+    """
+    return _approx("approx_max_k", operand, k, reduction_dimension, recall_target, reduction_input_size_override)
+
+
+def approx_min_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
+    """`approx_max_k` for the smallest elements, smallest first.
+
+    >>> import numpy as np
+    >>> approx_min_k(np.array([1., 3., 2.], np.float32), 2)
+    (Array([1., 2.], dtype=float32), Array([0, 2], dtype=int32))
+    """
+    values, places = _approx("approx_min_k", neg(operand), k, reduction_dimension, recall_target,
+                             reduction_input_size_override)
+    return neg(values), places
+
+
+def _approx(call: str, operand: ArrayLike, k: int, axis: int, recall_target: float,
+            size_override: int) -> tuple[Array, Array]:
     aval = typeof(operand)
-    if not aval.shape or not 0 <= k <= aval.shape[-1]:
-        raise ShapeError(f"top_k: k must be between 0 and the length of the last axis; got k={k} for {aval.long()}")
-    last = len(aval.shape) - 1
-    n = aval.shape[-1]
-    # A stable ascending sort of the reversed array, reversed: ties then come lowest position first.
-    places = _shape.rev(_shape.broadcasted_iota(np.dtype("int32"), aval.shape, last), (last,))
-    values, places = sort((_shape.rev(operand, (last,)), places), dimension=last)
-    return (_shape.rev(_shape.slice_in_dim(values, n - k, n, axis=last), (last,)),
-            _shape.rev(_shape.slice_in_dim(places, n - k, n, axis=last), (last,)))
+    if not dtypes.is_float(aval.dtype):
+        raise DTypeError(f"{call}: expected a float operand; got {aval.long()}; use lax.top_k")
+    if not 0 < recall_target <= 1:
+        raise ValueError(f"{call}: recall_target must be in (0, 1]; got {recall_target}")
+    axis = check_axis(call, axis, len(aval.shape))
+    if size_override != -1 and size_override < aval.shape[axis]:
+        raise ValueError(f"{call}: reduction_input_size_override must be -1 or at least the length "
+                         f"{aval.shape[axis]} of the axis; got {size_override}")
+    if not 0 <= k <= aval.shape[axis]:
+        raise ShapeError(f"{call}: k must be between 0 and the length of axis {axis}; got k={k} for {aval.long()}")
+    return top_k(operand, k, axis=axis)

@@ -1,0 +1,69 @@
+"""`closure_convert`: values a function closes over, made into arguments."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lamina_ir import dtypes, trees
+from lamina_ir.program import ClosedJaxpr, Jaxpr
+from lamina_tracing.extend import duck_types, eval_jaxpr, function_name, stage, typeof
+
+__all__ = ["closure_convert"]
+
+
+def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """A function without closure, and the values it closed over.
+
+    Args:
+      fun: a pure function of arrays and trees of them.
+      example_args: arguments (or anything with shape and dtype) of the types it will be called with.
+    Returns:
+      (`converted`, `values`): `converted(*args, *values)` is `fun(*args)` for arguments of those types. `values` holds
+      what is traced or real or complex among the values `fun` meets outside its arguments; integers that are known stay
+      inside.
+
+    >>> from lamina_autodiff import grad
+    >>> def area(r):
+    ...     converted, values = closure_convert(lambda pi: pi * r * r, 3.0)
+    ...     return converted(3.0, *values)
+    >>> grad(area)(2.0)
+    Array(12., dtype=float32, weak_type=True)
+    """
+    name = function_name(fun)
+    flat, tree = trees.tree_flatten(example_args)
+    avals = duck_types("closure_convert", name, flat, trees.tree_structure((example_args, {})))
+    out_tree = None
+
+    def run(*xs: Any) -> list[Any]:
+        nonlocal out_tree
+        outs, out_tree = trees.tree_flatten(fun(*trees.tree_unflatten(tree, xs)))
+        return outs
+
+    closed, values = stage(run, avals)
+    jaxpr = closed.jaxpr
+    moved = [(v, c) for v, c in zip(jaxpr.constvars, closed.consts) if dtypes.is_inexact(typeof(c).dtype)]
+    kept = [(v, c) for v, c in zip(jaxpr.constvars, closed.consts) if not dtypes.is_inexact(typeof(c).dtype)]
+    n = len(values)
+    program = ClosedJaxpr(Jaxpr([v for v, _ in kept], [*jaxpr.invars[n:], *jaxpr.invars[:n], *[v for v, _ in moved]],
+                                jaxpr.eqns, jaxpr.outvars, jaxpr.axis_names, jaxpr.effectful), [c for _, c in kept])
+    values = [*values, *[c for _, c in moved]]
+    n_values = len(values)
+
+    def converted(*args: Any) -> Any:
+        count = len(args) - n_values
+        if count < 0:
+            raise TypeError(f"closure_convert: the converted `{name}` takes its arguments followed by {n_values} values; "
+                            f"got {len(args)} arguments")
+        leaves, given = trees.tree_flatten(tuple(args[:count]))
+        if given != tree:
+            raise TypeError(f"closure_convert: the converted `{name}` takes arguments of the structure of its examples, "
+                            f"{tree}; got {given}")
+        for i, (x, a) in enumerate(zip(leaves, avals)):
+            got = typeof(x)
+            if got.shape != a.shape or (got.dtype != a.dtype and not got.weak_type):
+                raise TypeError(f"closure_convert: the converted `{name}` was made for {a.long()} as argument leaf {i}; got "
+                                f"{got.long()}")
+        return trees.tree_unflatten(out_tree, eval_jaxpr(program, [*leaves, *args[count:]]))
+
+    converted.__name__ = name
+    return converted, values

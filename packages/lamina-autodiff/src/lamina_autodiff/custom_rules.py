@@ -1,0 +1,165 @@
+"""What custom derivative rules share: symbolic zeros, and checks of what a rule returned that name the culprit."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, trees
+from lamina_ir.avals import ShapedArray
+from lamina_tracing import lax
+from lamina_tracing.extend import Positional, as_tuple, function_name, parameter_names, typeof
+
+from .checks import float0_zeros, zeros_of
+from .jvp import JVPTracer
+
+__all__ = ["Arguments", "SymbolicZero", "check_type", "differential", "in_progress", "output_path", "refuse_closures",
+           "zero_tangent"]
+
+
+class _Staging(threading.local):
+    """Calls whose rules this thread is staging right now; a rule may use its own function."""
+
+    def __init__(self) -> None:
+        self.calls: set[Any] = set()
+
+
+_staging = _Staging()
+
+
+@contextmanager
+def in_progress(f: Any, avals: Sequence[ShapedArray], tree: Any) -> Iterator[bool]:
+    """Whether the rules of this call are being staged further out already."""
+    key = id(f), tuple(avals), tree
+    known = key in _staging.calls
+    _staging.calls.add(key)
+    try:
+        yield known
+    finally:
+        if not known:
+            _staging.calls.discard(key)
+
+
+class SymbolicZero:
+    """A tangent or cotangent known to be zero, as rules with `symbolic_zeros=True` see it; a leaf of trees.
+
+    >>> from lamina_ir import aval_of
+    >>> SymbolicZero(aval_of(1.0)).instantiate()
+    Array(0., dtype=float32, weak_type=True)
+    """
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray) -> None:
+        self.aval = aval
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+
+    def instantiate(self) -> Any:
+        """The zeros as an array."""
+        return zeros_of(self.aval)
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval.long()})"
+
+
+def differential(aval: ShapedArray) -> ShapedArray | None:
+    """The type of tangents and cotangents; None for integers, whose have no elements (dtype float0)."""
+    return aval.strong() if dtypes.is_inexact(aval.dtype) else None
+
+
+def zero_tangent(aval: ShapedArray, symbolic: bool) -> Any:
+    """What a rule sees for a zero."""
+    if dtypes.is_inexact(aval.dtype):
+        return SymbolicZero(aval.strong()) if symbolic else zeros_of(aval)
+    return SymbolicZero(ShapedArray(aval.shape, dtypes.float0, False)) if symbolic else float0_zeros(aval)
+
+
+def output_path(tree: Any, i: int) -> str:
+    """Where leaf `i` of a tree is: `output['w'][0]`."""
+    marked = trees.tree_unflatten(tree, list(range(tree.num_leaves)))
+    for path, at in trees.tree_flatten_with_path(marked)[0]:
+        if at == i:
+            return trees.keystr(path)
+    return f"[{i}]"
+
+
+def check_type(where: Callable[[], str], x: Any, wanted: ShapedArray) -> Any:
+    """A (co)tangent a rule returned, of the wanted type; None for zero. TypeError names it."""
+    if x is None or type(x) is SymbolicZero:
+        return None
+    inexact = dtypes.is_inexact(wanted.dtype)
+    if getattr(x, "dtype", None) == dtypes.float0:
+        if inexact:
+            raise TypeError(f"{where()} must be {wanted.long()}; got float0{list(np.shape(x))}")
+        return None
+    try:
+        got = typeof(x)
+    except TypeError:
+        raise TypeError(f"{where()} must be an array {wanted.long()}; got {type(x).__name__}") from None
+    if not inexact:
+        raise TypeError(f"{where()} must be zeros of dtype float0 (or None), because {wanted.long()} has no derivative; got "
+                        f"{got.long()}")
+    if got.shape != wanted.shape:
+        raise TypeError(f"{where()} must have shape {list(wanted.shape)}, {wanted.long()}; got {got.long()}")
+    if got.dtype != wanted.dtype:
+        if not got.weak_type:
+            raise TypeError(f"{where()} must have dtype {wanted.dtype.name}, {wanted.long()}; got {got.long()}. Convert it "
+                            "with astype")
+        x = lax.convert_element_type(x, wanted.dtype)
+    return x
+
+
+def refuse_closures(call: str, name: str, trace: Any, values: Sequence[Any]) -> None:
+    """TypeError when a rule's result belongs to the trace that asked for it: the rule closed over a value that is
+    being differentiated, and its derivative would be lost."""
+    for x in values:
+        if type(x) is JVPTracer and x._trace is trace:
+            raise TypeError(
+                f"{call} of `{name}`: a rule closes over a value that is being differentiated, {x.aval.long()}, so the "
+                f"rule cannot give its derivative. Pass the value to `{name}` as an argument (lamina.closure_convert "
+                "finds such values), or wrap it in lax.stop_gradient")
+
+
+class Arguments:
+    """How a function with rules takes its arguments: by position, some of them not differentiated."""
+
+    def __init__(self, call: str, fun: Callable[..., Any], nondiff_argnums: Any, nondiff_argnames: Any = ()) -> None:
+        if not callable(fun):
+            raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
+        self.call, self.fun = call, fun
+        self.name = function_name(fun)
+        nums = set(as_tuple(call, "nondiff_argnums", nondiff_argnums, int))
+        names = as_tuple(call, "nondiff_argnames", nondiff_argnames, str)
+        known = parameter_names(fun) or ()
+        for n in names:
+            if n not in known:
+                raise ValueError(f"{call} of `{self.name}`: nondiff_argnames names `{n}`; the parameters are {known}")
+            nums.add(known.index(n))
+        if any(n < 0 for n in nums):
+            raise ValueError(f"{call} of `{self.name}`: nondiff_argnums must not be negative; got {sorted(nums)}")
+        self.nondiff = tuple(sorted(nums))
+        self.resolve = Positional(call, fun).resolve
+
+    def split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """(arguments to differentiate, the others)."""
+        nums = self.nondiff
+        if not nums:
+            return args, ()
+        if nums[-1] >= len(args):
+            raise ValueError(f"{self.call} of `{self.name}`: nondiff_argnums {nums[-1]} is out of range: it was called with "
+                             f"{len(args)} arguments")
+        return tuple(a for i, a in enumerate(args) if i not in nums), tuple(args[i] for i in nums)
+
+    def join(self, dyn: Sequence[Any], static: Sequence[Any]) -> list[Any]:
+        """The inverse of `split`."""
+        if not self.nondiff:
+            return list(dyn)
+        args = list(dyn)
+        for n, x in zip(self.nondiff, static):
+            args.insert(n, x)
+        return args

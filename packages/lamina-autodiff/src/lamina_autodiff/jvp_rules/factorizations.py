@@ -1,0 +1,268 @@
+"""Derivatives of matrix factorisations: differentiate the defining equations, multiply by inverse factors, split.
+
+References: Giles, "An extended collection of matrix derivative results for forward and reverse mode algorithmic
+differentiation" (2008); Murray, "Differentiation of the Cholesky decomposition" (2016); Walter, Lehmann and Lamour, "On
+evaluating higher-order derivatives of the QR decomposition of tall matrices with full column rank in forward and
+reverse mode algorithmic differentiation" (2012); de Hoog, Anderssen and Lukas, "Differentiation of matrix functionals
+using triangular factorization" (2011); Wan and Zhang, "Automatic differentiation for complex valued SVD" (2019);
+Schreiber and Van Loan, "A storage-efficient WY representation for products of Householder transformations" (1989).
+
+Below, dX is the tangent of X, and Omega = U^H dU is skew-Hermitian for U with orthonormal columns.
+"""
+from __future__ import annotations
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, scalar, typeof
+
+from ..tables import hole, jvp_rules, zero_jvp
+from ._stacks import (adjoint, columns, diagonal, eye, gaps, hermitian_of, imaginary, matmul, on_diagonal, permute_rows,
+                      real_part, rows, solve, tril, triu, turned, vector_to)
+
+__all__: list[str] = []
+
+zero_jvp(prims.lu_pivots_to_permutation_p)
+hole(prims.geqrf_p, "its packed form has no rule; use lax.linalg.qr")
+hole(prims.hessenberg_p, "the reduction is no smooth invariant of the matrix; use lax.linalg.eig")
+hole(prims.tridiagonal_p, "the reduction is no smooth invariant of the matrix; use lax.linalg.eigh")
+hole(prims.schur_p, "the Schur form has no rule; use lax.linalg.eig or eigh")
+
+
+def _triangular(a, b, left, lower, adjoint_a=False, unit=False):
+    """a^-1 b (left) or b a^-1; with `adjoint_a` a^-H."""
+    conj = adjoint_a and dtypes.is_complex(typeof(a).dtype)
+    return bind(prims.triangular_solve_p, a, b, left_side=left, lower=lower, transpose_a=adjoint_a, conjugate_a=conj,
+                unit_diagonal=unit)
+
+
+def cholesky_jvp(primals, tangents):
+    """dL = L phi(L^-1 dA L^-H), phi the lower triangle with half the diagonal (Murray 2016, eq. 8)."""
+    (x,), (t,) = primals, tangents
+    l = bind(prims.cholesky_p, x)
+    inner = _triangular(l, hermitian_of(t, True), left=False, lower=True, adjoint_a=True)
+    inner = _triangular(l, inner, left=True, lower=True)
+    half = lax.mul(on_diagonal(diagonal(inner)), scalar(0.5, typeof(l).dtype))
+    return l, matmul(l, lax.sub(tril(inner), half))
+
+
+def lu_jvp(primals, tangents):
+    """With X = L1^-1 (P dA)1 U1^-1 on the leading square: dL1 = L1 tril(X, -1), dU1 = triu(X) U1; the rest follows."""
+    (x,), (t,) = primals, tangents
+    out, pivots, order = bind(prims.lu_p, x)
+    m, n = typeof(out).shape[-2:]
+    k = min(m, n)
+    t = permute_rows(t, order)
+    square = columns(rows(out, 0, k), 0, k)
+    inner = _triangular(square, columns(rows(t, 0, k), 0, k), left=True, lower=True, unit=True)
+    inner = _triangular(square, inner, left=False, lower=False)
+    one = eye(typeof(square).shape, typeof(out).dtype)
+    l1, u1 = lax.add(tril(square, -1), one), triu(square)
+    dl1, du1 = matmul(l1, tril(inner, -1)), matmul(triu(inner), u1)
+    packed = lax.add(dl1, du1)
+    if m > k:  # dA2 = dL2 U1 + L2 dU1
+        right = lax.sub(rows(t, k, m), matmul(rows(out, k, m), du1))
+        packed = _stack(packed, _triangular(square, right, left=False, lower=False), -2)
+    elif n > k:  # dA2 = dL1 U2 + L1 dU2
+        right = lax.sub(columns(t, k, n), matmul(dl1, columns(out, k, n)))
+        packed = _stack(packed, _triangular(square, right, left=True, lower=True, unit=True), -1)
+    return [out, pivots, order], [packed, None, None]
+
+
+def _stack(a, b, axis):
+    return lax.concatenate((a, b), len(typeof(a).shape) + axis)
+
+
+def qr_jvp(primals, tangents, *, full_matrices, pivoting):
+    """C = Q^H dA R^-1 = Omega + dR R^-1: its strict lower triangle makes Omega, R's diagonal stays real."""
+    (x,), (t,) = primals, tangents
+    outs = bind(prims.qr_p, x, full_matrices=full_matrices, pivoting=pivoting)
+    q, r = outs[:2]
+    m, n = typeof(x).shape[-2:]
+    k = min(m, n)
+    if pivoting:
+        t = turned(permute_rows(turned(t), outs[2]))
+    q1, r1 = columns(q, 0, k), rows(r, 0, k)
+    moved = _triangular(columns(r1, 0, k), columns(t, 0, k), left=False, lower=False)  # dA R^-1
+    c = matmul(adjoint(q1), moved)
+    below = tril(c, -1)
+    omega = lax.sub(below, adjoint(below))
+    if dtypes.is_complex(typeof(x).dtype):
+        omega = lax.add(omega, on_diagonal(imaginary(diagonal(c))))
+    dq = lax.sub(moved, matmul(q1, lax.sub(c, omega)))
+    dr = triu(lax.sub(matmul(adjoint(q1), t), matmul(omega, r1)))
+    if typeof(q).shape[-1] > k:
+        q2 = columns(q, k, m)
+        dq = _stack(dq, lax.neg(matmul(q1, matmul(adjoint(dq), q2))), -1)
+        dr = _stack(dr, lax.full_like(rows(r, k, m), 0), -2)
+    return list(outs), [dq, dr] + [None] * pivoting
+
+
+def eigh_jvp(primals, tangents, *, lower):
+    """dV = V (F * V^H dA V), dw = diag(V^H dA V) (Giles 3.1)."""
+    (x,), (t,) = primals, tangents
+    v, w = bind(prims.eigh_p, x, lower=lower)
+    inner = matmul(adjoint(v), matmul(hermitian_of(t, lower), v))
+    f = lax.convert_element_type(gaps(w), typeof(v).dtype)
+    dw = diagonal(inner)
+    return [v, w], [matmul(v, lax.mul(inner, f)), lax.real(dw) if dtypes.is_complex(typeof(v).dtype) else dw]
+
+
+def _eigenvectors_jvp(t, w, v):
+    """For A V = V diag(w): (diag X, V (F * X)) with X = V^-1 dA V (Giles 3.2), the columns' lengths kept at 1 and
+    their largest entries real."""
+    factors, _, order = bind(prims.lu_p, v)
+    inner = solve(factors, order, matmul(t, v))
+    dv = matmul(v, lax.mul(inner, gaps(w)))
+    shape = typeof(v).shape
+    if 0 in shape:
+        return w, v
+    axis = len(shape) - 2
+    size = lax.abs(v)
+    largest = lax.eq(lax.broadcasted_iota(np.int32, shape, axis),
+                     lax.broadcast_in_dim(lax.argmax(size, axis, np.int32), shape, (*range(axis), axis + 1)))
+    zero = scalar(0, typeof(v).dtype)
+    top, dtop = (lax.reduce_sum(lax.select(largest, y, zero), (axis,)) for y in (v, dv))
+    grown = real_part(lax.reduce_sum(lax.mul(dv, lax.conj(v)), (axis,)))
+    turned_by = imaginary(lax.div(dtop, top))
+    return diagonal(inner), lax.sub(dv, lax.mul(vector_to(lax.add(grown, turned_by), shape, -1), v))
+
+
+def eig_jvp(primals, tangents, *, compute_left_eigenvectors, compute_right_eigenvectors):
+    """Left eigenvectors are right eigenvectors of A^H, whose eigenvalues are conj(w)."""
+    (x,), (t,) = primals, tangents
+    outs = bind(prims.eig_p, x, compute_left_eigenvectors=compute_left_eigenvectors, compute_right_eigenvectors=True)
+    w, v = outs[0], outs[-1]
+    t = lax.convert_element_type(t, typeof(w).dtype)
+    dw, dv = _eigenvectors_jvp(t, w, v)
+    made, tangent = [w], [dw]
+    if compute_left_eigenvectors:
+        made.append(outs[1])
+        tangent.append(_eigenvectors_jvp(adjoint(t), lax.conj(w), outs[1])[1])
+    if compute_right_eigenvectors:
+        made.append(v)
+        tangent.append(dv)
+    return made, tangent
+
+
+def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
+    """With P = U^H dA V: ds = Re diag P, Omega_U = F * (P S + S P^H), Omega_V = F * (S P + P^H S), F of the squares
+    (Giles 3.3); an imaginary diagonal of P turns u and v by halves; outside the ranges dU gets (1 - U U^H) dA V / s."""
+    (x,), (t,) = primals, tangents
+    s, u, vh = bind(prims.svd_p, x, compute_uv=True, full_matrices=full_matrices and compute_uv)
+    m, n = typeof(x).shape[-2:]
+    k = min(m, n)
+    dtype = typeof(u).dtype
+    u1, v1 = columns(u, 0, k), adjoint(rows(vh, 0, k))
+    p = matmul(adjoint(u1), matmul(t, v1))
+    ds = diagonal(p)
+    ds = lax.real(ds) if dtypes.is_complex(dtype) else ds
+    if not compute_uv:
+        return [s], [ds]
+    f = lax.convert_element_type(gaps(lax.mul(s, s)), dtype)
+    wide = lax.convert_element_type(s, dtype)
+    shape = typeof(p).shape
+    across, down = vector_to(wide, shape, -1), vector_to(wide, shape, -2)
+    ph = adjoint(p)
+    omega_u = lax.mul(lax.add(lax.mul(p, across), lax.mul(ph, down)), f)
+    omega_v = lax.mul(lax.add(lax.mul(p, down), lax.mul(ph, across)), f)
+    if dtypes.is_complex(dtype):
+        half = on_diagonal(lax.mul(imaginary(diagonal(p)), lax.div(scalar(0.5, dtype), wide)))
+        omega_u, omega_v = lax.add(omega_u, half), lax.sub(omega_v, half)
+    du, dv = matmul(u1, omega_u), matmul(v1, omega_v)
+    inverse = lax.div(scalar(1, dtype), wide)
+    if m > k:
+        du = lax.add(du, _outside(u1, lax.mul(matmul(t, v1), vector_to(inverse, typeof(u1).shape, -1))))
+        du = _rest(du, u1, u, k)
+    if n > k:
+        dv = lax.add(dv, _outside(v1, lax.mul(matmul(adjoint(t), u1), vector_to(inverse, typeof(v1).shape, -1))))
+        dv = _rest(dv, v1, adjoint(vh), k)
+    return [s, u, vh], [ds, du, adjoint(dv)]
+
+
+def _outside(u, x):
+    """(1 - u u^H) x."""
+    return lax.sub(x, matmul(u, matmul(adjoint(u), x)))
+
+
+def _rest(du, u1, u, k):
+    """Tangents of the columns that fill up a basis: dU2 = -U1 dU1^H U2 keeps them orthogonal."""
+    n = typeof(u).shape[-1]
+    return du if n == k else _stack(du, lax.neg(matmul(u1, matmul(adjoint(du), columns(u, k, n)))), -1)
+
+
+def triangular_solve_jvp(primals, tangents, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    """dx = op(a)^-1 (db - op(da) x)."""
+    (a, b), (da, db) = primals, tangents
+    params = {"left_side": left_side, "lower": lower, "transpose_a": transpose_a, "conjugate_a": conjugate_a,
+              "unit_diagonal": unit_diagonal}
+    x = bind(prims.triangular_solve_p, a, b, **params)
+    right = db
+    if da is not None:
+        da = tril(da, -1 if unit_diagonal else 0) if lower else triu(da, 1 if unit_diagonal else 0)
+        da = lax.conj(da) if conjugate_a and dtypes.is_complex(typeof(da).dtype) else da
+        da = turned(da) if transpose_a else da
+        change = lax.neg(matmul(da, x) if left_side else matmul(x, da))
+        right = change if db is None else lax.add(db, change)
+    return x, None if right is None else bind(prims.triangular_solve_p, a, right, **params)
+
+
+def _shifted(x, by):
+    """Row i of the result is row i - by of x; zeros come in."""
+    n = len(typeof(x).shape)
+    pads = [(0, 0, 0)] * n
+    pads[n - 2] = (by, -by, 0)
+    return lax.pad(x, scalar(0, typeof(x).dtype), pads)
+
+
+def tridiagonal_solve_jvp(primals, tangents):
+    """dx = T^-1 (db - dT x)."""
+    dl, d, du, b = primals
+    x = bind(prims.tridiagonal_solve_p, dl, d, du, b)
+    shape = typeof(x).shape
+    right = tangents[3]
+    for t, moved in zip(tangents, (_shifted(x, 1), x, _shifted(x, -1))):
+        if t is not None:
+            term = lax.neg(lax.mul(vector_to(t, shape, -2), moved))
+            right = term if right is None else lax.add(right, term)
+    return x, None if right is None else bind(prims.tridiagonal_solve_p, dl, d, du, right)
+
+
+def householder_product_jvp(primals, tangents):
+    """Q = E - V T V^H E with T = (1 + D S)^-1 D, D = diag(tau), S = striu(V^H V), E the first columns of 1."""
+    (a, taus), (da, dtaus) = primals, tangents
+    q = bind(prims.householder_product_p, a, taus)
+    k, n = typeof(taus).shape[-1], typeof(a).shape[-1]
+    v = tril(columns(a, 0, k), -1)
+    v = lax.add(v, eye(typeof(v).shape, typeof(a).dtype))
+    vh = adjoint(v)
+    s = triu(matmul(vh, v), 1)
+    shape = typeof(s).shape
+    m = lax.mul(vector_to(taus, shape, -2), s)  # its unit diagonal is left to the solver
+    t = _triangular(m, on_diagonal(taus), left=True, lower=False, unit=True)
+    w = columns(vh, 0, n)
+    change = None
+    inner = None
+    if dtaus is not None:  # D' (1 - S T)
+        inner = lax.mul(vector_to(dtaus, shape, -2), lax.sub(eye(shape, typeof(a).dtype), matmul(s, t)))
+    if da is not None:
+        dv = tril(columns(da, 0, k), -1)
+        dvh = adjoint(dv)
+        ds = triu(lax.add(matmul(dvh, v), matmul(vh, dv)), 1)
+        term = lax.neg(lax.mul(vector_to(taus, shape, -2), matmul(ds, t)))
+        inner = term if inner is None else lax.add(inner, term)
+        change = lax.add(matmul(dv, matmul(t, w)), matmul(v, matmul(t, columns(dvh, 0, n))))
+    dt = _triangular(m, inner, left=True, lower=False, unit=True)
+    term = matmul(v, matmul(dt, w))
+    return q, lax.neg(term if change is None else lax.add(change, term))
+
+
+jvp_rules.define(prims.cholesky_p, cholesky_jvp)
+jvp_rules.define(prims.lu_p, lu_jvp)
+jvp_rules.define(prims.qr_p, qr_jvp)
+jvp_rules.define(prims.eigh_p, eigh_jvp)
+jvp_rules.define(prims.eig_p, eig_jvp)
+jvp_rules.define(prims.svd_p, svd_jvp)
+jvp_rules.define(prims.triangular_solve_p, triangular_solve_jvp)
+jvp_rules.define(prims.tridiagonal_solve_p, tridiagonal_solve_jvp)
+jvp_rules.define(prims.householder_product_p, householder_product_jvp)

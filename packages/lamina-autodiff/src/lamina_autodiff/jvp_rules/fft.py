@@ -1,0 +1,2 @@
+"""`fft` is linear: its facts say so, and it needs no row."""
+__all__: list[str] = []

@@ -1,0 +1,42 @@
+"""`linear_solve`: `dx = A^-1 (db - dA x)`, one more solve with the same programs."""
+from __future__ import annotations
+
+from typing import Any
+
+from lamina_ir import prims
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, eval_jaxpr
+
+from ..jvp import instantiate, run_jvp
+from ..tables import jvp_rules, linearize_rules
+
+__all__: list[str] = []
+
+
+def _linear_solve(linear: Any, primals: list[Any], tangents: list[Any], num_consts: int, num_aux: int, matvec: Any,
+                  **params: Any) -> Any:
+    params.update(num_consts=num_consts, num_aux=num_aux, matvec=matvec)
+    outs = bind(prims.linear_solve_p, *primals, **params)
+    n = len(outs) - num_aux
+    consts, moved = primals[:num_consts], tangents[:num_consts]
+    right = list(tangents[num_consts:])
+    if any(t is not None for t in moved):
+        _, change = run_jvp(lambda *cs: eval_jaxpr(matvec, (*cs, *outs[:n])), consts, moved, linear)
+        right = [r if c is None else lax.neg(c) if r is None else lax.sub(r, c) for r, c in zip(right, change)]
+    if all(r is None for r in right):
+        return outs, [None] * len(outs)
+    right = [instantiate(r, b) for r, b in zip(right, primals[num_consts:])]
+    tangent = bind(prims.linear_solve_p, *consts, *right, **params)
+    return outs, [*tangent[:n], *[None] * num_aux]
+
+
+def linear_solve_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> Any:
+    return _linear_solve(None, primals, tangents, **params)
+
+
+def linear_solve_linearize(trace: Any, primals: list[Any], tangents: list[Any], **params: Any) -> Any:
+    return _linear_solve(trace.linear, primals, tangents, **params)
+
+
+jvp_rules.define(prims.linear_solve_p, linear_solve_jvp)
+linearize_rules[prims.linear_solve_p] = linear_solve_linearize

@@ -1,0 +1,76 @@
+"""`checkpoint_policies`: what a checkpointed function keeps for its backward pass."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from lamina_ir import prims
+
+__all__ = ["checkpoint_policies"]
+
+_Policy = prims.CheckpointPolicy
+
+
+def _names(call: str, names: Sequence[Any]) -> tuple[str, ...]:
+    for n in names:
+        if not isinstance(n, str):
+            raise TypeError(f"checkpoint_policies.{call}: names must be strings as given to checkpoint_name; got {n!r}")
+    return tuple(names)
+
+
+def save_anything_except_these_names(*names_not_to_save: str) -> Any:
+    """Keep every result but those named so."""
+    return _Policy("anything_except_names", _names("save_anything_except_these_names", names_not_to_save))
+
+
+def save_any_names_but_these(*names_not_to_save: str) -> Any:
+    """Keep named values only, all but these."""
+    return _Policy("any_names_but", _names("save_any_names_but_these", names_not_to_save))
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> Any:
+    """Keep values of these names only."""
+    return _Policy("only_names", _names("save_only_these_names", names_which_can_be_saved))
+
+
+def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..., bool]) -> Any:
+    """Keep what either policy keeps."""
+    for p in (policy_1, policy_2):
+        if not callable(p):
+            raise TypeError(f"checkpoint_policies.save_from_both_policies: expected two policies; got {p!r}")
+    return _Policy("both", (), (policy_1, policy_2))
+
+
+def _no_offload(call: str) -> Any:
+    raise NotImplementedError(f"checkpoint_policies.{call}: moving saved values to host memory is not available here; keep "
+                              "them on the device (save_only_these_names, dots_with_no_batch_dims_saveable) or compute "
+                              "them again (nothing_saveable)")
+
+
+def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Any:
+    """Not available: raises NotImplementedError."""
+    return _no_offload("offload_dot_with_no_batch_dims")
+
+
+def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
+                                      offload_src: str, offload_dst: str) -> Any:
+    """Keeps the first names; there must be none to offload, else NotImplementedError."""
+    if names_which_can_be_offloaded:
+        return _no_offload("save_and_offload_only_these_names")
+    return _Policy("only_names", _names("save_and_offload_only_these_names", names_which_can_be_saved))
+
+
+checkpoint_policies = SimpleNamespace(
+    everything_saveable=_Policy("everything"),
+    nothing_saveable=_Policy("nothing"),
+    dots_saveable=_Policy("dots"),
+    checkpoint_dots=_Policy("dots"),
+    dots_with_no_batch_dims_saveable=_Policy("dots_with_no_batch_dims"),
+    checkpoint_dots_with_no_batch_dims=_Policy("dots_with_no_batch_dims"),
+    offload_dot_with_no_batch_dims=offload_dot_with_no_batch_dims,
+    save_anything_except_these_names=save_anything_except_these_names,
+    save_any_names_but_these=save_any_names_but_these,
+    save_only_these_names=save_only_these_names,
+    save_from_both_policies=save_from_both_policies,
+    save_and_offload_only_these_names=save_and_offload_only_these_names)

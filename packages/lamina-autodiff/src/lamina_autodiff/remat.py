@@ -1,0 +1,214 @@
+"""`checkpoint`: compute again instead of keeping. What a differentiated call keeps, and the program that recomputes."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from lamina_ir import config, inline_calls, prims, trees
+from lamina_ir import dce as _dce
+from lamina_ir import substitute
+from lamina_ir.program import ClosedJaxpr, DropVar, Jaxpr, Literal
+from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, StagingTracer, Tracer, bind, call_custom, deepest,
+                                   eval_jaxpr, function_name, now, stage, typeof)
+
+from .custom_rules import refuse_closures
+from .custom_vjp import pullback_p
+from .jvp import JVPTracer, instantiate, run_jvp
+from .linear import LinearTracer, linearize_flat
+from .tables import jvp_rules, transpose_rules
+
+__all__ = ["Recomputed", "checkpoint", "checkpoint_name", "recompute_program", "run_program"]
+
+
+def run_program(prim: Any, closed: ClosedJaxpr, args: Sequence[Any], **params: Any) -> Any:
+    """A call of a program: one op where something is traced, else op by op, so that nothing is compiled for it."""
+    if now.trace is EVALUATION and not any(isinstance(a, Tracer) for a in args):
+        return tuple(eval_jaxpr(closed, args))
+    return bind(prim, *args, call_jaxpr=closed, **params)
+
+
+class Recomputed(NamedTuple):
+    """`known(operands) -> (results, saved)`, and `linear(those of (saved, operands, active tangents) that `used` marks)
+    -> tangents of the results marked in `active_out`, which computes again what was not saved."""
+
+    known: ClosedJaxpr
+    linear: ClosedJaxpr
+    saved: int
+    used: tuple[bool, ...]
+    active_out: tuple[bool, ...]
+
+
+def recompute_program(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any = None) -> Recomputed:
+    """Split a program for recomputation, keeping the results that `policy` asks for."""
+    key = ("recompute", active, policy, jvp_rules.version, transpose_rules.version)
+    return closed.memo(key, lambda: _split(closed, active, policy))
+
+
+def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomputed:
+    if policy is not None:
+        closed = inline_calls(closed)
+    jaxpr = closed.jaxpr
+    marked = [] if policy is None else [
+        v for e in jaxpr.eqns if policy(e.primitive, *[a.aval for a in e.invars], **e.params)
+        for v in e.outvars if not isinstance(v, DropVar)]
+    n = len(marked)
+    place = {v: i for i, v in enumerate(marked)}
+    again: list[Any] = []
+    flags: list[bool] = []
+
+    def evaluate(*args: Any) -> list[Any]:
+        env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts))
+        env.update(zip(jaxpr.invars, args))
+        for e in jaxpr.eqns:
+            out = bind(e.primitive, *[a.val if type(a) is Literal else env[a] for a in e.invars], **e.params)
+            for v, o in zip(e.outvars, out if e.primitive.multiple else (out,)):
+                env[v] = o
+                if v in place:
+                    again.append((o.primal if type(o) is JVPTracer else o, place[v]))
+        return [a.val if type(a) is Literal else env[a] for a in jaxpr.outvars]
+
+    def run(*xs: Any) -> list[Any]:
+        primals, tangents = xs[n:n + len(active)], xs[n + len(active):]
+        _, program = linearize_flat(evaluate, primals, active)
+        flags[:] = [type(o) is LinearTracer for o in program.outs]
+        return [t for t, on in zip(program.forward(tangents), flags) if on]
+
+    avals = closed.in_avals
+    program, outer = stage(run, [*[v.aval for v in marked], *avals, *[a.strong() for a, on in zip(avals, active) if on]])
+    assert not outer
+    saved = program.jaxpr.invars[:n]
+    program = substitute(program, {x._var: saved[i] for x, i in again if type(x) is StagingTracer})
+    linear, used = _dce(program)
+    keep = [v for v, on in zip(marked, used) if on]
+    known = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, [*jaxpr.outvars, *keep], jaxpr.axis_names,
+                              jaxpr.effectful), closed.consts)
+    return Recomputed(known, linear, len(keep), (*[True] * len(keep), *used[n:]), tuple(flags))
+
+
+def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, prevent_cse: bool = True,
+               policy: Callable[..., bool] | None = None, static_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
+    """A function that computes what it does, and when differentiated keeps its arguments instead of what it computed
+    on the way; the backward pass computes that again.
+
+    Args:
+      fun: function of arrays and trees of them. Left out, `checkpoint` is a decorator with options.
+      concrete: allow Python control flow on known values: outside of `jit` the function is run as it is, and run
+        again in the backward pass.
+      prevent_cse: keep the compiler from merging the second computation with the first, which would keep the memory.
+        Not needed in the body of a loop.
+      policy: what to keep all the same: one of `checkpoint_policies`, or a function of a primitive, its operands'
+        types and its params.
+      static_argnums: positions of arguments that are Python values.
+    Returns:
+      A function of the same arguments and results.
+
+    >>> from lamina_autodiff import grad
+    >>> from lamina_tracing import lax
+    >>> grad(checkpoint(lambda x: lax.sin(lax.sin(x))))(2.0)
+    Array(-0.25563914, dtype=float32, weak_type=True)
+    """
+    options: dict[str, Any] = dict(concrete=concrete, prevent_cse=prevent_cse, policy=policy,
+                                   static_argnums=static_argnums)
+    if fun is None:
+        return functools.partial(checkpoint, **options)
+    if policy is not None and not callable(policy):
+        raise TypeError(f"checkpoint of `{function_name(fun)}`: policy must be a function such as "
+                        f"checkpoint_policies.dots_saveable; got {policy!r}")
+    spec = JitSpec(fun, static_argnums=static_argnums or None, call="checkpoint")
+    params = dict(differentiated=False, name=spec.name, policy=policy, prevent_cse=bool(prevent_cse))
+
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        if now.trace is EVALUATION and not now.depth or config.disable_jit.value:
+            return fun(*args, **kwargs)
+        flat, tree, static = spec.split(args, kwargs)
+        if concrete and now.trace is EVALUATION:
+            call = _Concrete(spec, tree, static, params)
+            outs = call_custom(call, flat)
+            return trees.tree_unflatten(call.out_tree, outs)
+        staged = spec.stage(flat, tree, static)
+        operands = [*staged.outer, *flat]
+        if not deepest(operands).minds(operands):
+            return fun(*args, **kwargs)
+        return trees.tree_unflatten(staged.out_tree, bind(prims.remat_p, *operands, call_jaxpr=staged.closed, **params))
+
+    return functools.update_wrapper(checkpointed, fun, updated=())
+
+
+class _Concrete(CustomCall):
+    """A call of a checkpointed function that may look at known values."""
+
+    def __init__(self, spec: JitSpec, tree: Any, static: Any, params: dict[str, Any]) -> None:
+        self.spec, self.tree, self.static, self.params = spec, tree, static, params
+        self.out_tree: Any = None
+
+    def run(self, *flat: Any) -> list[Any]:
+        args, kwargs = trees.tree_unflatten(self.tree, flat)
+        if self.static:
+            args, kwargs = self.spec.statics.join(args, kwargs, self.static)
+        outs, self.out_tree = trees.tree_flatten(self.spec.fun(*args, **kwargs))
+        return outs
+
+    def staged(self, avals: Sequence[Any]) -> Any:
+        staged = self.spec._stage(avals, self.tree, self.static)
+        self.out_tree = staged.out_tree
+        return prims.remat_p, staged.outer, dict(call_jaxpr=staged.closed, **self.params)
+
+    def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
+        primals, tangents = trace.split(args)
+        active = [t is not None for t in tangents]
+        if trace.linear is None:
+            outs, found = run_jvp(self.run, primals, tangents)
+            return trace.join(outs, found)
+        outs = self.run(*primals)
+        refuse_closures("checkpoint (concrete=True)", self.spec.name, trace, outs)
+        pull = _Again(self, primals, active, outs)
+        found = iter(trace.linear.row(pullback_p, (*pull.operands, *[t for t in tangents if t is not None]), {"pull": pull},
+                                      pull.out_avals))
+        return trace.join(outs, [next(found) if on else None for on in pull.out_active])
+
+
+class _Again:
+    """A row of a linear program that runs a function once more."""
+
+    def __init__(self, call: _Concrete, primals: Sequence[Any], active: Sequence[bool], outs: Sequence[Any]) -> None:
+        from lamina_ir import dtypes
+        self.call, self.active, self.operands = call, active, list(primals)
+        avals = [typeof(o).strong() for o in outs]
+        self.out_active = [dtypes.is_inexact(a.dtype) for a in avals]
+        self.out_avals = [a for a, on in zip(avals, self.out_active) if on]
+
+    def back(self, primals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+        """Cotangents of the active arguments."""
+        n = len(primals)
+        given = [instantiate(ct, a) for ct, a in zip(cts, self.out_avals)]
+        if any(isinstance(x, Tracer) for x in (*primals, *given)):
+            both = bind(prims.optimization_barrier_p, *primals, *given)
+            primals, given = both[:n], list(both[n:])
+        _, program = linearize_flat(self.call.run, primals, self.active)
+        rest = iter(given)
+        return program.backward([next(rest) if on else None for on in self.out_active], free=True)
+
+    def push(self, args: Sequence[Any]) -> list[Any]:
+        """Tangents of the inexact results."""
+        n = len(self.operands)
+        rest = iter(args[n:])
+        outs, found = run_jvp(self.call.run, args[:n], [next(rest) if on else None for on in self.active])
+        return [instantiate(t, o) for o, t, on in zip(outs, found, self.out_active) if on]
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """`x` under a name, for checkpoint policies such as `save_only_these_names`.
+
+    Args:
+      x: array or tree of arrays.
+      name: any text.
+    Returns:
+      `x`, unchanged.
+
+    >>> checkpoint_name(2.0, "activations")
+    Array(2., dtype=float32, weak_type=True)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"checkpoint_name: name must be a string; got {name!r}")
+    return trees.tree_map(lambda leaf: bind(prims.name_p, leaf, name=name), x)

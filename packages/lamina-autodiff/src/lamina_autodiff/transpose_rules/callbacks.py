@@ -1,0 +1,19 @@
+"""Calls of the host are linear in nothing. Those that debug a linear program have no results, so no cotangents."""
+from __future__ import annotations
+
+from typing import Any
+
+from lamina_ir import prims
+
+from ..tables import transpose_rules
+
+__all__: list[str] = []
+
+
+def debug_callback_transpose(cts: list[Any], *args: Any, **params: Any) -> Any:
+    return None if len(args) == 1 else [None] * len(args)
+
+
+transpose_rules.hole(prims.pure_callback_p, "it is not linear")
+transpose_rules.hole(prims.io_callback_p, "it is not linear")
+transpose_rules.define(prims.debug_callback_p, debug_callback_transpose)

@@ -1,0 +1,100 @@
+"""Calls with rules, transposed: a recomputing call recomputes in its transpose, a transposed call runs its program."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lamina_ir import prims
+from lamina_ir.avals import shaped
+from lamina_tracing.extend import bind, eval_jaxpr
+
+from ..checks import zeros_of
+from ..jvp_rules.custom import _repeat
+from ..linear import is_linear, record_linear
+from ..programs import transpose_program
+from ..remat import run_program
+from ..tables import transpose_rules
+
+__all__: list[str] = []
+
+
+def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, params: dict[str, Any]) -> Any:
+    linear = tuple(is_linear(a) for a in args)
+    back = transpose_program(call_jaxpr, linear, tuple(ct is not None for ct in cts))
+    held = [a for a in args if not is_linear(a)]
+    if "rule" in params:
+        params["rule"] = _transposed_rule(params["rule"], call_jaxpr, linear, cts, back.active_out)
+    outs = iter(run_program(prim, back.program, [*held, *[ct for ct in cts if ct is not None]], **params))
+    found = iter([next(outs) if on else None for on in back.active_out])
+    result = [next(found) if on else None for on in linear]
+    return result[0] if len(args) == 1 else result
+
+
+def remat_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) -> Any:
+    params["differentiated"] = True
+    params["policy"] = None
+    return _call_transpose(prims.remat_p, cts, args, call_jaxpr, params)
+
+
+def custom_vmap_call_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) -> Any:
+    return _call_transpose(prims.custom_vmap_call_p, cts, args, call_jaxpr, params)
+
+
+def _transposed_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequence[Any], active: Sequence[bool]) -> Any:
+    """The batching rule of the transpose is the transpose of the batching rule, with all linear operands batched."""
+    if rule.call is None:
+        return rule
+    on = [ct is not None for ct in cts]
+
+    def call(size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
+        n = len(linear) - sum(linear)
+        held, flags = iter(args[:n]), iter(batched[:n])
+        fixed = [None if is_lin else (next(held), next(flags)) for is_lin in linear]
+        given = iter([x if b else _repeat(x, size) for x, b in zip(args[n:], batched[n:])])
+        avals = [a.strong() for a, is_lin in zip(closed.in_avals, linear) if is_lin]
+        out_batched: list[bool] = []
+
+        def run(*ts: Any) -> list[Any]:
+            rest = iter(ts)
+            full = [next(rest) if f is None else f[0] for f in fixed]
+            outs, out_batched[:] = rule.call(size, [True if f is None else f[1] for f in fixed], full)
+            return [o if b else _repeat(o, size) for o, b in zip(outs, out_batched)]
+
+        wide = [shaped((size, *a.shape), a.dtype) for a in avals]
+        back = record_linear(run, wide).backward([next(given) if a else None for a in on])
+        kept = [zeros_of(w) if b is None else b for b, w, a in zip(back, wide, active) if a]
+        return kept, [True] * len(kept)
+
+    return prims.Rule(rule.name, call=call)
+
+
+def transposed_call_transpose(cts: list[Any], *args: Any, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
+    avals = transpose_jaxpr.in_avals[num_held:]
+    given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, avals)]
+    found = eval_jaxpr(transpose_jaxpr, [*args[:num_held], *given])
+    if len(args) == 1:
+        return found[0]
+    return [None] * num_held + [b if is_linear(a) else None for a, b in zip(args[num_held:], found)]
+
+
+def _body_transpose(prim: Any) -> Any:
+    """Linear in what it is given: through the function itself."""
+    def rule(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) -> Any:
+        return _call_transpose(prims.xla_call_p, cts, args, call_jaxpr, dict(
+            name=params["name"], donated_invars=(), inline=False, device=None, backend=None))
+    return rule
+
+
+def _barrier_back(cts: list[Any]) -> list[Any]:
+    rest = iter(bind(prims.optimization_barrier_p, *[ct for ct in cts if ct is not None]))
+    return [None if ct is None else next(rest) for ct in cts]
+
+
+transpose_rules.define(prims.custom_jvp_call_p, _body_transpose(prims.custom_jvp_call_p))
+transpose_rules.define(prims.custom_vjp_call_p, _body_transpose(prims.custom_vjp_call_p))
+transpose_rules.define(prims.custom_vmap_call_p, custom_vmap_call_transpose)
+transpose_rules.define(prims.transposed_call_p, transposed_call_transpose)
+transpose_rules.define(prims.remat_p, remat_transpose)
+transpose_rules.define(prims.name_p, lambda ct, x, *, name: ct)
+transpose_rules.define(prims.optimization_barrier_p, lambda cts, *args: (
+    _barrier_back(cts)[0] if len(args) == 1 else _barrier_back(cts)))

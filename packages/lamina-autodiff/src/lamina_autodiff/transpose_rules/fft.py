@@ -1,0 +1,47 @@
+"""Transposes of Fourier transforms; the transform matrix is symmetric, so FFT and IFFT are their own transposes.
+
+For the real forms let h be 1 where a frequency stands for itself alone (0, and n / 2 for even n) and 2 where it stands
+for two along the last axis; N is the number of elements transformed.
+"""
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from lamina_ir import prims
+from lamina_ir.prims.fft import FftType
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, scalar, typeof
+
+from ..tables import transpose_rules
+
+__all__: list[str] = []
+
+
+def _multiplicity(n, count, shape, dtype):
+    """h / N along the last axis."""
+    k = n // 2 + 1
+    alone = np.zeros(k, bool)
+    alone[0] = True
+    if n % 2 == 0:
+        alone[-1] = True
+    return lax.broadcast_in_dim((np.where(alone, 1, 2) / count).astype(dtype), shape, (len(shape) - 1,))
+
+
+def fft_transpose(ct, x, *, fft_lengths, fft_type):
+    if fft_type in (FftType.FFT, FftType.IFFT):
+        return bind(prims.fft_p, ct, fft_lengths=fft_lengths, fft_type=fft_type)
+    n, count = fft_lengths[-1], prod(fft_lengths)
+    dtype = typeof(ct).dtype
+    if fft_type == FftType.RFFT:  # Re(sum over k of ct[k] exp(-2 pi i j k / n)): a full transform of ct, padded
+        shape = typeof(ct).shape
+        pads = [(0, 0, 0)] * (len(shape) - 1) + [(0, n - shape[-1], 0)]
+        full = lax.pad(ct, scalar(0, dtype), pads)
+        return lax.real(bind(prims.fft_p, full, fft_lengths=fft_lengths, fft_type=FftType.FFT))
+    # x[k] has the factor h[k] / N exp(+2 pi i j k / n) in element j: the conjugate of RFFT's, as ct is real
+    spectrum = bind(prims.fft_p, ct, fft_lengths=fft_lengths, fft_type=FftType.RFFT)
+    wide = typeof(spectrum)
+    return lax.mul(lax.conj(spectrum), _multiplicity(n, count, wide.shape, wide.dtype))
+
+
+transpose_rules.define(prims.fft_p, fft_transpose)

@@ -1,0 +1,40 @@
+"""`linear_solve` in its right-hand side: the transposed system, by `transpose_solve`."""
+from __future__ import annotations
+
+from typing import Any
+
+from lamina_ir import MissingRuleError, prims
+from lamina_ir.program import ClosedJaxpr, Jaxpr
+from lamina_tracing import lax
+from lamina_tracing.extend import bind
+
+from ..linear import is_linear
+from ..programs import transpose_program
+from ..tables import transpose_rules
+
+__all__: list[str] = []
+
+
+def linear_solve_transpose(cts: list[Any], *args: Any, matvec: Any, num_aux: int, num_consts: int, solve: Any,
+                           transpose_solve: Any) -> Any:
+    consts, right = args[:num_consts], args[num_consts:]
+    if transpose_solve is None:
+        raise MissingRuleError("transpose of custom_linear_solve is not defined: it was given no transpose_solve; give one, "
+                               "or symmetric=True, to differentiate in reverse")
+    if any(is_linear(c) for c in consts):
+        raise MissingRuleError("transpose of custom_linear_solve is not defined where the system itself is linear in what "
+                               "is transposed")
+    n = len(right)
+    flags = (False,) * num_consts + (True,) * n
+    back = transpose_program(matvec, flags, (True,) * n, (True,) * n).program
+    jaxpr = solve.jaxpr
+    forth = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outvars[:n], jaxpr.axis_names,
+                              jaxpr.effectful), solve.consts) if num_aux else solve
+    given = [lax.full_like(r, 0) if ct is None else ct for ct, r in zip(cts, right)]
+    outs = bind(prims.linear_solve_p, *consts, *given, matvec=back, num_aux=0, num_consts=num_consts,
+                solve=transpose_solve, transpose_solve=forth)
+    result = [None] * num_consts + [o if is_linear(r) else None for o, r in zip(outs, right)]
+    return result[0] if len(args) == 1 else result
+
+
+transpose_rules.define(prims.linear_solve_p, linear_solve_transpose)

@@ -1,0 +1,90 @@
+"""Transposes of the linear window ops: a window sum goes back as a window sum; what was gathered is scattered."""
+from __future__ import annotations
+
+import numpy as np
+from lamina_ir import prims
+from lamina_ir.prims import dilated_length
+from lamina_ir.prims.reductions import highest, lowest
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, scalar, stacked_windows, typeof
+
+from ..tables import transpose_rules
+
+__all__: list[str] = []
+
+
+def reduce_window_sum_transpose(ct, x, *, base_dilation, padding, window_dilation, window_dimensions, window_strides):
+    """Place i gets the cotangents of the windows p with `p * stride + k * gap = low + i * spread` for some k:
+    windows of the same form over the cotangent spread by the stride, moving by the spread."""
+    aval = x.aval
+    if 0 in aval.shape or 0 in typeof(ct).shape:
+        return lax.full(aval.shape, 0, aval.dtype)
+    config = []
+    for i, p, k, (low, _), spread, gap, stride in zip(aval.shape, typeof(ct).shape, window_dimensions, padding,
+                                                      base_dilation, window_dilation, window_strides, strict=True):
+        reach = dilated_length(k, gap)
+        before = reach - 1 - low
+        after = dilated_length(i, spread) + reach - 1 - before - dilated_length(p, stride)
+        config.append((before, after, stride - 1))
+    ct = lax.pad(ct, scalar(0, aval.dtype), config)
+    ones = (1,) * len(config)
+    return bind(prims.reduce_window_sum_p, ct, base_dilation=ones, padding=((0, 0),) * len(config),
+                window_dilation=window_dilation, window_dimensions=window_dimensions, window_strides=base_dilation)
+
+
+def select_and_gather_add_transpose(ct, t, x, *, base_dilation, padding, select, window_dilation, window_dimensions,
+                                    window_strides):
+    """Scatter the cotangents back to where the tangents came from. Spread operands are first spread in memory."""
+    if 0 in typeof(x).shape or 0 in typeof(ct).shape:
+        return lax.full(typeof(x).shape, 0, typeof(ct).dtype), None
+    dtype = typeof(x).dtype
+    worst = scalar((lowest if select == "ge" else highest)(dtype), dtype)
+    if any(g != 1 for g in window_dilation):
+        return _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilation, window_dimensions,
+                                window_strides), None
+    config = [(min(low, 0), min(high, 0), b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)]
+    kept = tuple((max(low, 0), max(high, 0)) for low, high in padding)
+    out = bind(prims.select_and_scatter_add_p, ct, lax.pad(x, worst, config), padding=kept, select=select,
+               window_dimensions=window_dimensions, window_strides=window_strides)
+    return _unpad(out, config, typeof(x).shape), None
+
+
+def _unpad(ct, config, shape):
+    """The transpose of `lax.pad(x, ..., config)` for an `x` of this shape."""
+    config_back = [(-low, -high, 0) for low, high, _ in config]
+    ct = lax.pad(ct, scalar(0, typeof(ct).dtype), config_back)
+    return lax.slice(ct, (0,) * len(shape), typeof(ct).shape, [gap + 1 for _, _, gap in config])
+
+
+def _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilation, window_dimensions, window_strides):
+    """One term per element of the window: the cotangents of the windows that chose it, put back in its place.
+
+    Windows with gaps, which the compiler's scatter does not know.
+    """
+    params = dict(base_dilation=base_dilation, padding=padding, window_dilation=window_dilation,
+                  window_dimensions=window_dimensions, window_strides=window_strides)
+    rows = stacked_windows(x, worst, **params)
+    which = (lax.argmax if select == "ge" else lax.argmin)(rows, 0, "int32")
+    zero, shape = scalar(0, typeof(ct).dtype), typeof(x).shape
+    spread = [(low, high, b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)]
+    wide = [dilated_length(n, b) + low + high for n, (low, high), b in zip(shape, padding, base_dilation, strict=True)]
+    total = None
+    for number, at in enumerate(np.ndindex(*window_dimensions)):
+        term = lax.select(lax.eq(which, np.int32(number)), ct, zero)
+        firsts = [k * g for k, g in zip(at, window_dilation, strict=True)]
+        term = lax.pad(term, zero, [(f, w - f - dilated_length(c, s), s - 1) for f, w, c, s in zip(
+            firsts, wide, typeof(ct).shape, window_strides, strict=True)])
+        total = term if total is None else lax.add(total, term)
+    return _unpad(total, spread, shape)
+
+
+def select_and_scatter_add_transpose(ct, source, x, *, padding, select, window_dimensions, window_strides):
+    ones = (1,) * len(window_dimensions)
+    return bind(prims.select_and_gather_add_p, ct, x, base_dilation=ones, padding=padding, select=select,
+                window_dilation=ones, window_dimensions=window_dimensions, window_strides=window_strides), None
+
+
+transpose_rules.define(prims.reduce_window_sum_p, reduce_window_sum_transpose)
+transpose_rules.define(prims.select_and_gather_add_p, select_and_gather_add_transpose)
+transpose_rules.define(prims.select_and_scatter_add_p, select_and_scatter_add_transpose)
+transpose_rules.hole(prims.reduce_window_p, "its computation is opaque")

@@ -1,0 +1,305 @@
+"""Custom derivative rules without a backend: what they compute, what they see, and errors that name the culprit."""
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from lamina_autodiff import (
+    SymbolicZero,
+    closure_convert,
+    custom_gradient,
+    custom_jvp,
+    custom_vjp,
+    grad,
+    jacfwd,
+    jvp,
+    linear_transpose,
+    linearize,
+    vjp,
+)
+from lamina_tracing import jit, lax, make_jaxpr
+
+
+def close(a, b):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-6)
+
+
+def doubled_jvp(fun=lambda x: x * 2.0):
+    f = custom_jvp(fun)
+    f.defjvp(lambda p, t: (f(*p), t[0] * 7.0))
+    return f
+
+
+def with_rule(jvp=None, fwd=None, bwd=None):
+    if jvp is not None:
+        @custom_jvp
+        def f(x):
+            return x * 2.0
+        f.defjvp(jvp)
+        return f
+
+    @custom_vjp
+    def g(x, y):
+        return x * y["a"]
+    g.defvjp(fwd or (lambda x, y: (x * y["a"], (x, y["a"]))), bwd or (lambda r, ct: (ct * r[1], {"a": ct * r[0]})))
+    return g
+
+
+def test_rules_are_used_eager_staged_and_again():
+    f = doubled_jvp()
+    for g in (f, jit(f)):
+        close([g(3.0), grad(g)(3.0), jvp(g, (3.0,), (2.0,))[1], linearize(g, 3.0)[1](1.0)], [6.0, 7.0, 14.0, 7.0])
+        assert grad(grad(g))(3.0) == 0.0
+
+
+def test_functions_run_as_they_are_when_nothing_differentiates():
+    seen = []
+
+    @custom_jvp
+    def f(x):
+        seen.append(type(x))
+        return x * 2.0
+
+    f.defjvp(lambda p, t: (f(*p), t[0]))
+    f(3.0)
+    assert seen == [float]
+
+
+def test_python_control_flow_on_known_values_in_rules():
+    @custom_jvp
+    def f(x):
+        return x * 2.0 if x > 0 else x
+
+    f.defjvp(lambda p, t: (f(*p), t[0] * (5.0 if p[0] > 0 else 6.0)))
+    assert grad(f)(1.0) == 5.0 and grad(f)(-1.0) == 6.0
+
+
+def test_keywords_defaults_and_arguments_that_are_not_differentiated():
+    @partial(custom_jvp, nondiff_argnums=(0,))
+    def apply(f, x, scale=3.0):
+        return f(x) * scale
+
+    apply.defjvp(lambda f, p, t: (f(p[0]) * p[1], t[0] * 10.0))
+    for call in (lambda x: apply(lax.sin, x), lambda x: apply(x=x, f=lax.sin), lambda x: apply(lax.sin, x, scale=4.0)):
+        assert grad(call)(0.5) == 10.0 and grad(jit(call))(0.5) == 10.0
+
+    @partial(custom_vjp, nondiff_argnums=(1,))
+    def power(x, n):
+        return x ** n
+
+    power.defvjp(lambda x, n: (x ** n, x), lambda n, x, ct: (ct * n,))
+    assert grad(power)(2.0, 3) == 3.0 and grad(jit(lambda x: power(x, n=3)))(2.0) == 3.0
+    with pytest.raises(TypeError, match="argument 1 is in nondiff_argnums but holds a traced value"):
+        grad(lambda x: power(x, x))(2.0)
+
+
+def test_keyword_only_arguments_are_refused():
+    @custom_vjp
+    def f(x, *, scale=2.0):
+        return x * scale
+
+    f.defvjp(lambda x: (x, None), lambda r, ct: (ct,))
+    with pytest.raises(TypeError, match="`scale` can only be given by keyword"):
+        grad(f)(1.0)
+
+
+def test_symbolic_zeros():
+    seen = []
+
+    @custom_jvp
+    def f(x, y):
+        return x * y
+
+    def rule(p, t):
+        seen.append([type(s) is SymbolicZero for s in t])
+        return p[0] * p[1], t[0] * p[1]
+
+    f.defjvp(rule, symbolic_zeros=True)
+    assert grad(f)(2.0, 3.0) == 3.0 and seen == [[False, True]]
+
+    @custom_vjp
+    def g(x, y):
+        return x * y, y
+
+    def fwd(x, y):
+        seen.append([x.perturbed, y.perturbed])
+        return (x.value * y.value, y.value), y.value
+
+    def bwd(y, cts):
+        seen.append([type(c) is SymbolicZero for c in cts])
+        return cts[0] * y, None
+
+    g.defvjp(fwd, bwd, symbolic_zeros=True)
+    assert grad(lambda x, y: g(x, y)[0])(2.0, 3.0) == 3.0 and seen[1:] == [[True, False], [False, True]]
+
+
+def test_integers_have_no_derivative():
+    @custom_vjp
+    def f(n, x):
+        return n * x
+
+    f.defvjp(lambda n, x: (n * x, n), lambda n, ct: (None, n * ct))
+    assert grad(f, 1)(3, 2.0) == 3.0 and grad(jit(f), 1)(3, 2.0) == 3.0
+    f.defvjp(lambda n, x: (n * x, n), lambda n, ct: (1.0, n * ct))
+    with pytest.raises(TypeError, match="argument 0 that must be zeros of dtype float0"):
+        grad(f, 1)(3, 2.0)
+
+
+def test_a_reverse_rule_differentiates_forward_and_to_any_order():
+    @custom_vjp
+    def f(x):
+        return lax.sin(x)
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (ct * lax.cos(x),))
+    for g in (f, jit(f)):
+        close(jvp(g, (0.3,), (2.0,))[1], 2 * np.cos(0.3))
+        close(jacfwd(jacfwd(g))(0.3), -np.sin(0.3))
+        close(grad(grad(grad(g)))(0.3), -np.cos(0.3))
+        close(jacfwd(grad(g))(0.3), -np.sin(0.3))
+        close(grad(lambda x: jvp(g, (x,), (1.0,))[1])(0.3), -np.sin(0.3))
+        push = linearize(g, 0.3)[1]
+        close([push(1.0), jit(push)(2.0)], [np.cos(0.3), 2 * np.cos(0.3)])
+
+
+def test_a_reverse_rule_that_is_not_linear_stays_for_reverse_mode():
+    @custom_vjp
+    def clip(x):
+        return x
+
+    clip.defvjp(lambda x: (x, None), lambda _, ct: (lax.clamp(-1.0, ct, 1.0),))
+    for g in (clip, jit(clip)):
+        assert grad(lambda x: g(x) * 5.0)(2.0) == 1.0
+        with pytest.raises(TypeError, match="must be linear in the cotangents"):
+            jvp(g, (2.0,), (1.0,))
+
+
+def test_closures():
+    def outer(x, w, make):
+        return make(w)(x)
+
+    def by_jvp(w):
+        f = custom_jvp(lambda x: x * w)
+        f.defjvp(lambda p, t: (p[0] * w, t[0] * w * 10.0))
+        return f
+
+    def by_vjp(w):
+        f = custom_vjp(lambda x: x * w)
+        f.defvjp(lambda x: (x * w, None), lambda _, ct: (ct * w * 10.0,))
+        return f
+
+    for make in (by_jvp, by_vjp):
+        def f(x, w, make=make):
+            return outer(x, w, make)
+        for g in (grad(f), jit(grad(f)), grad(jit(f)), jit(grad(jit(f)))):
+            assert g(2.0, 3.0) == 30.0
+        for g in (grad(lambda x, f=f: f(x, x)), grad(jit(lambda x, f=f: f(x, x)))):
+            with pytest.raises(TypeError, match="closes over a value that is being differentiated"):
+                g(2.0)
+
+
+def test_closure_convert():
+    def area(r):
+        converted, values = closure_convert(lambda pi: pi * r * r, 3.0)
+        assert len(values) == 1
+        return converted(3.0, *values)
+
+    assert grad(area)(2.0) == 12.0 and jit(grad(area))(2.0) == 12.0
+    converted, values = closure_convert(lambda x: {"y": x + np.ones(2, np.float32)}, np.zeros(2, np.float32))
+    close(converted(np.zeros(2, np.float32), *values)["y"], [1.0, 1.0])
+    with pytest.raises(TypeError, match=r"made for float32\[2\].*got float32\[3\]"):
+        converted(np.zeros(3, np.float32), *values)
+
+
+def test_custom_gradient():
+    square = custom_gradient(lambda x: (x * x, lambda ct: ct * x))
+    for g in (square, jit(square)):
+        assert g(3.0) == 9.0 and grad(g)(3.0) == 3.0 and grad(grad(g))(3.0) == 1.0 and jvp(g, (3.0,), (1.0,))[1] == 3.0
+    product = custom_gradient(lambda x, y: (x * y, lambda ct: (ct * y, ct)))
+    assert [float(v) for v in grad(product, (0, 1))(3.0, 4.0)] == [4.0, 1.0]
+
+
+@pytest.mark.parametrize(("rule", "words"), [
+    (lambda p, t: p[0], "must return a pair"),
+    (lambda p, t: (p[0], (t[0], t[0])), "same structure"),
+    (lambda p, t: (p[0], np.ones(3, np.float32)),
+     r"tangent of output that must have shape \[\], float32\[\]; got float32\[3\]"),
+    (lambda p, t: (p[0], lax.convert_element_type(t[0], np.float16)),
+     r"must have dtype float32, float32\[\]; got float16\[\]"),
+    (lambda p, t: (p[0], "t"), "must be an array float32.*got str")])
+def test_wrong_forward_rules_are_named(rule, words):
+    with pytest.raises(TypeError, match=f"custom_jvp of `f`: its rule `<lambda>` .*{words}"):
+        grad(with_rule(jvp=rule))(2.0)
+    with pytest.raises(TypeError, match=words):
+        grad(jit(with_rule(jvp=rule)))(2.0)
+
+
+def test_staged_rules_must_return_what_the_function_does():
+    wrong = with_rule(jvp=lambda p, t: (lax.broadcast_in_dim(p[0], (2,), ()), lax.broadcast_in_dim(t[0], (2,), ())))
+    with pytest.raises(TypeError, match=r"must return output as float32\[\], as `f` does; got float32\[2\]"):
+        grad(jit(wrong))(2.0)
+    wrong = with_rule(fwd=lambda x, y: ((x,), None))
+    with pytest.raises(TypeError, match="must return an output of the structure `g` returns"):
+        grad(jit(wrong))(2.0, {"a": 3.0})
+
+
+@pytest.mark.parametrize(("rules", "words"), [
+    (dict(fwd=lambda x, y: x), "forward rule `<lambda>` must return a pair"),
+    (dict(bwd=lambda r, ct: ct), "must return a tuple with one cotangent per argument, 2"),
+    (dict(bwd=lambda r, ct: (ct,)), "one cotangent per argument, 2; got a tuple of 1"),
+    (dict(bwd=lambda r, ct: (ct, ct)), "a cotangent 1 of the structure of argument 1"),
+    (dict(bwd=lambda r, ct: (ct, {"a": np.ones(3, np.float32)})),
+     r"cotangent of argument 1\['a'\] that must have shape \[\], float32\[\]; got float32\[3\]")])
+def test_wrong_reverse_rules_are_named(rules, words):
+    for f in (with_rule(**rules), jit(with_rule(**rules))):
+        with pytest.raises(TypeError, match=f"custom_vjp of `g`: .*{words}"):
+            grad(f)(2.0, {"a": 3.0})
+
+
+def test_none_is_a_zero_cotangent():
+    for bwd in (lambda r, ct: (ct, None), lambda r, ct: (ct, {"a": None})):
+        g = with_rule(bwd=bwd)
+        assert grad(g, (0, 1))(2.0, {"a": 3.0}) == (1.0, {"a": 0.0})
+        assert grad(jit(g), (0, 1))(2.0, {"a": 3.0}) == (1.0, {"a": 0.0})
+
+
+def test_a_rule_that_was_not_set():
+    for f in (custom_jvp(lambda x: x), custom_vjp(lambda x: x)):
+        with pytest.raises(AttributeError, match="has no derivative rule yet"):
+            f(1.0)
+
+
+def test_rules_are_staged_once_per_signature():
+    count = []
+
+    @custom_jvp
+    def f(x):
+        count.append(1)
+        return x * 2.0
+
+    f.defjvp(lambda p, t: (p[0] * 2.0, t[0] * 2.0))
+    make_jaxpr(lambda x: [x := f(x) for _ in range(5)])(1.0)
+    assert len(count) <= 2  # weak and strong
+
+
+@pytest.mark.parametrize(("fun", "words"), [
+    (lambda x: lax.sin(x), r"sin\(float32\[\]\) at .*test_custom_rules.py:\d+ .*this op is not linear"),
+    (lambda x: lax.add(x, 1.0), "operand 1 adds a constant"),
+    (lambda x: 2.0, "result 0 is a constant that is not zero"),
+    (lambda x: lax.mul(x, x), "both operands depend on the arguments"),
+    (lambda x: lax.div(1.0, x), "not linear in operand 1"),
+    (jit(lambda x: (lax.mul(x, 2.0), lax.cos(x))), r"cos\(float32\[\]\) at .*test_custom_rules.py:\d+")])
+def test_linear_transpose_names_what_is_not_linear(fun, words):
+    with pytest.raises(TypeError, match=f"is not linear: {words}" if "at" in words else words):
+        linear_transpose(fun, 1.0)
+
+
+def test_calls_whose_results_do_not_all_depend_on_the_tangents():
+    inner = jit(lambda x: (lax.sin(x), lax.cos(x)))
+
+    def slope(t):
+        return jvp(lambda x: lax.mul(*inner(lax.sin(x))), (0.3,), (t,))[1]
+
+    y, pull = vjp(slope, 1.0)
+    close(linear_transpose(slope, 1.0)(1.0)[0], y)
+    close(pull(1.0)[0], y)

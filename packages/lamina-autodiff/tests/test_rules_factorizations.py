@@ -1,0 +1,91 @@
+"""Derivatives of factorisations beyond the samples: second order, laws between them, and what has no derivative."""
+import numpy as np
+import pytest
+from lamina_autodiff import grad, jvp, vjp
+from lamina_autodiff.testing import check_grads
+from lamina_ir import MissingRuleError, config
+from lamina_tracing import lax
+from lamina_tracing.lax import factorizations as linalg
+
+RNG = np.random.default_rng(1)
+
+
+def drawn(complex_, *shape):
+    x = RNG.normal(size=shape)
+    return x + 1j * RNG.normal(size=shape) if complex_ else x
+
+
+def product(a, b):
+    return lax.dot_general(a, b, (((1,), (0,)), ((), ())))
+
+
+def adjoint(a):
+    return lax.conj(lax.transpose(a, (1, 0))) if np.iscomplexobj(np.zeros(0, a.dtype)) else lax.transpose(a, (1, 0))
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with config.enable_x64(True):
+        yield
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("rebuild, shape", [
+    (lambda a: product(*linalg.qr(a, full_matrices=False)), (4, 3)),
+    (lambda a: product(*linalg.qr(a)), (3, 4)),
+    (lambda a: (lambda u, s, vh: product(lax.mul(u, lax.broadcast_in_dim(lax.convert_element_type(s, u.dtype), u.shape,
+                                                                         (1,))), vh))(
+        *linalg.svd(a, full_matrices=False)), (4, 3)),
+])
+def test_the_derivative_of_a_product_of_factors_is_the_identity(complex_, rebuild, shape):
+    a, t = drawn(complex_, *shape), drawn(complex_, *shape)
+    out, tangent = jvp(rebuild, (a,), (t,))
+    np.testing.assert_allclose(out, a, atol=1e-10)
+    np.testing.assert_allclose(tangent, t, atol=1e-9)
+    np.testing.assert_allclose(vjp(rebuild, a)[1](t)[0], t, atol=1e-9)
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+def test_cholesky_factor_squares_to_its_argument(complex_):
+    b = drawn(complex_, 3, 3)
+    a = b @ np.conj(b.T) + np.eye(3)
+    t = b + np.conj(b.T)
+    tangent = jvp(lambda a: (lambda l: product(l, adjoint(l)))(linalg.cholesky(a)), (a,), (t,))[1]
+    np.testing.assert_allclose(tangent, t, atol=1e-9)
+
+
+@pytest.mark.parametrize("complex_", [False, True])
+@pytest.mark.parametrize("fun, shape", [
+    (lambda a: linalg.lu(a)[0], (3, 3)), (lambda a: linalg.lu(a)[0], (4, 2)),
+    (lambda a: linalg.qr(a, full_matrices=False)[1], (3, 3)),
+    (lambda a: linalg.eigh(a)[1], (3, 3)), (lambda a: linalg.svd(a, compute_uv=False), (4, 3)),
+    (lambda a: lax.abs(linalg.eig(a)[2]), (3, 3)),
+])
+def test_second_derivatives(complex_, fun, shape):
+    check_grads(fun, (drawn(complex_, *shape) + 3 * np.diag(np.arange(1.0, 1 + max(shape)))[:shape[0], :shape[1]],),
+                order=2, eps=1e-5, rtol=1e-3, atol=1e-3)
+
+
+def test_trace_of_powers_through_eigenvalues():
+    a = drawn(False, 4, 4)
+    grads = grad(lambda a: lax.reduce_sum(lax.real(lax.integer_pow(
+        linalg.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0], 3)), (0,)))(a)
+    np.testing.assert_allclose(grads, 3 * (a @ a).T, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind, n", [("FFT", 5), ("IFFT", 4), ("RFFT", 6), ("RFFT", 5), ("IRFFT", 6), ("IRFFT", 5)])
+def test_fft_transposes_through_products(kind, n):
+    x = drawn(kind != "RFFT", 2, n // 2 + 1 if kind == "IRFFT" else n)
+    check_grads(lambda x: lax.abs(lax.fft(x, kind, (n,))), (x,), order=2, eps=1e-5, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("fun", [linalg.schur, linalg.hessenberg, linalg.tridiagonal, linalg.geqrf])
+def test_reductions_say_what_to_use_instead(fun):
+    with pytest.raises(MissingRuleError, match="use lax.linalg"):
+        jvp(fun, (np.eye(3),), (np.eye(3),))
+
+
+def test_equal_eigenvalues_have_no_finite_vector_derivative():
+    with np.errstate(all="ignore"):
+        tangent = jvp(lambda a: linalg.eigh(a)[0], (np.eye(2),), (np.ones((2, 2)),))[1]
+    assert not np.isfinite(tangent).all()

@@ -1,0 +1,122 @@
+"""`custom_linear_solve` and `custom_root`: values, derivatives of both modes and orders, auxiliary results, errors."""
+import numpy as np
+import pytest
+from lamina_autodiff import custom_linear_solve, custom_root, grad, jvp, vjp
+from lamina_autodiff.testing import check_grads
+from lamina_ir import MissingRuleError, config, dumps, loads
+from lamina_tracing import jit, lax, make_jaxpr
+from lamina_tracing.lax import factorizations as linalg
+
+RNG = np.random.default_rng(0)
+A = RNG.normal(size=(3, 3)) + 3 * np.eye(3)
+B = RNG.normal(size=3)
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with config.enable_x64(True):
+        yield
+
+
+def times(a, x):
+    return lax.dot_general(a, x, (((1,), (0,)), ((), ())))
+
+
+def back_substitute(a, y, transpose):
+    return linalg.triangular_solve(a, y, left_side=True, lower=True, transpose_a=transpose)
+
+
+def lower(a, b):
+    """A system with the lower triangle of a."""
+    triangle = lax.mul(a, np.tril(np.ones((3, 3))))
+    return custom_linear_solve(lambda x: times(triangle, x), b, lambda f, y: back_substitute(triangle, y, False),
+                               lambda f, y: back_substitute(triangle, y, True))
+
+
+def test_linear_solve_and_its_derivatives():
+    np.testing.assert_allclose(lower(A, B), np.linalg.solve(np.tril(A), B))
+    check_grads(lower, (A, B), order=2, eps=1e-5, rtol=1e-4, atol=1e-4)
+    check_grads(jit(lower), (A, B), order=2, eps=1e-5, rtol=1e-4, atol=1e-4)
+
+
+def test_the_solver_itself_is_not_differentiated():
+    def solve(f, y):  # Jacobi's iteration; its own derivative would be that of three steps
+        x = y
+        for _ in range(60):
+            x = lax.add(x, lax.div(lax.sub(y, f(x)), 4.0))
+        return x
+    system = np.diag([3.0, 4.0, 5.0]) + 0.5
+    def run(a):
+        return custom_linear_solve(lambda x: times(a, x), B, solve, symmetric=True)
+
+    tangent = jvp(run, (system,), (np.ones((3, 3)),))[1]
+    x = np.linalg.solve(system, B)
+    np.testing.assert_allclose(tangent, -np.linalg.solve(system, np.ones((3, 3)) @ x), atol=1e-6)
+
+
+def test_trees_and_auxiliary_results():
+    x, steps = custom_linear_solve(lambda t: {"x": 2.0 * t["x"]}, {"x": 6.0},
+                                   lambda f, y: ({"x": y["x"] / 2.0}, {"steps": 1}), symmetric=False, has_aux=True)
+    assert x["x"] == 3.0 and steps["steps"] == 1
+
+
+def test_reverse_without_a_transpose_is_refused():
+    with pytest.raises(MissingRuleError, match="transpose_solve"):
+        grad(lambda b: custom_linear_solve(lambda x: 2.0 * x, b, lambda f, y: y / 2.0))(3.0)
+
+
+def test_transposed_function_is_given():
+    triangle = np.tril(A)
+
+    def run(b):
+        return custom_linear_solve(
+            lambda x: times(triangle, x), b, lambda f, y: back_substitute(triangle, y, False),
+            lambda g, y: lax.add(back_substitute(triangle, y, True), lax.sub(g(y), times(triangle.T, y))))
+
+    np.testing.assert_allclose(vjp(run, B)[1](B)[0], np.linalg.solve(np.tril(A).T, B))
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: custom_linear_solve(lambda x: x[0], B, lambda f, y: y), "matvec must give"),
+    (lambda: custom_linear_solve(lambda x: x, B, lambda f, y: (y, y)), "solve must give"),
+    (lambda: custom_linear_solve(lambda x: x, B, lambda f, y: y, has_aux=True), "must return .result, aux."),
+    (lambda: custom_root(lambda x: (x, x), 1.0, lambda f, x: x, lambda g, y: y), "f must give"),
+])
+def test_errors_name_the_function(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
+def test_symmetric_or_transposed_not_both():
+    with pytest.raises(ValueError, match="not both"):
+        custom_linear_solve(lambda x: x, B, lambda f, y: y, lambda f, y: y, symmetric=True)
+
+
+def newton(f, x):
+    for _ in range(30):
+        y, slope = jvp(f, (x,), (1.0,))
+        x = x - y / slope
+    return x
+
+
+def cube_root(a):
+    return custom_root(lambda x: x * x * x - a, 1.0, newton, lambda g, y: y / g(1.0))
+
+
+def test_root_and_its_derivatives():
+    np.testing.assert_allclose(cube_root(8.0), 2.0)
+    np.testing.assert_allclose(grad(cube_root)(8.0), 1 / 12)
+    np.testing.assert_allclose(grad(grad(cube_root))(8.0), -2 / 9 * 8 ** (-5 / 3))
+    np.testing.assert_allclose(jit(grad(cube_root))(8.0), 1 / 12)
+
+
+def test_root_with_auxiliary_results():
+    x, aux = custom_root(lambda x: x * x - 2.0, 1.0, lambda f, x: (newton(f, x), {"guess": x}), lambda g, y: y / g(1.0),
+                         has_aux=True)
+    np.testing.assert_allclose(x, 2 ** 0.5)
+    assert aux["guess"] == 1.0
+
+
+def test_programs_with_solves_are_saved():
+    closed = make_jaxpr(lower)(A, B)
+    assert str(loads(dumps(closed))) == str(closed)

@@ -1,0 +1,133 @@
+"""`custom_vmap`: a function with a batching rule of its own; `sequential_vmap`."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import prims, trees
+from lamina_ir.avals import ShapedArray
+from lamina_tracing import lax
+from lamina_tracing.extend import (EVALUATION, CustomCall, Positional, call_custom, flat_types, function_name, now,
+                                   stage_onto)
+
+
+__all__ = ["custom_vmap", "sequential_vmap"]
+
+
+class custom_vmap:
+    """A function whose `vmap` is given by a rule.
+
+    Args:
+      fun: function of arrays and trees of them.
+
+    Derivative: that of `fun`; under `vmap` it is the derivative of the rule.
+
+    >>> from lamina_batching import vmap
+    >>> from lamina_tracing import lax
+    >>> import numpy as np
+    >>> @custom_vmap
+    ... def f(x):
+    ...     return lax.sin(x)
+    >>> @f.def_vmap
+    ... def rule(axis_size, in_batched, x):
+    ...     return lax.cos(x), in_batched[0]
+    >>> vmap(f)(np.zeros(2, np.float32))
+    Array([1., 1.], dtype=float32)
+    """
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        if not callable(fun):
+            raise TypeError(f"custom_vmap: expected a function; got {type(fun).__name__}")
+        self.fun = fun
+        self.name = function_name(fun)
+        self.vmap_rule: Callable[..., Any] | None = None
+        self._resolve = Positional("custom_vmap", fun).resolve
+        functools.update_wrapper(self, fun, updated=())
+
+    def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the rule.
+
+        Args:
+          vmap_rule: `vmap_rule(axis_size, in_batched, *args) -> (output, out_batched)`: `args` carry the batch at axis 0
+            where `in_batched`, a list with one tree of bools per argument, says so; `out_batched` is a tree of bools
+            like the output (or one bool for all of it).
+        Returns:
+          `vmap_rule`, so that this can be used as a decorator.
+        """
+        self.vmap_rule = vmap_rule
+        return vmap_rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.vmap_rule is None:
+            raise AttributeError(f"custom_vmap: `{self.name}` has no batching rule yet; set one with def_vmap")
+        if now.depth == 0 and now.trace is EVALUATION:
+            return self.fun(*args, **kwargs)
+        flat, tree = trees.tree_flatten(self._resolve(args, kwargs))
+        flat_types("custom_vmap", self.name, flat, trees.tree_structure((trees.tree_unflatten(tree, flat), {})))
+        call = _Call(self, tree)
+        outs = call_custom(call, flat)
+        return trees.tree_unflatten(call.out_tree, outs)
+
+
+class _Call(CustomCall):
+    """One call, on flat arguments."""
+
+    def __init__(self, f: custom_vmap, tree: Any) -> None:
+        self.f, self.tree = f, tree
+        self.out_tree: Any = None
+
+    def run(self, *flat: Any) -> list[Any]:
+        outs, self.out_tree = trees.tree_flatten(self.f.fun(*trees.tree_unflatten(self.tree, flat)))
+        return outs
+
+    def batch(self, trace: Any, args: Sequence[Any], minded: bool) -> list[Any]:
+        return self.bind(args)
+
+    def rule(self, size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
+        """The user's rule on flat values: (results, which carry the batch)."""
+        f = self.f
+        assert f.vmap_rule is not None
+        pair = f.vmap_rule(size, list(trees.tree_unflatten(self.tree, batched)), *trees.tree_unflatten(self.tree, args))
+        where = f"custom_vmap of `{f.name}`: its rule `{function_name(f.vmap_rule)}`"
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"{where} must return a pair (output, out_batched); got {type(pair).__name__}")
+        outs, tree = trees.tree_flatten(pair[0])
+        if tree != self.out_tree:
+            raise TypeError(f"{where} must return an output of the structure `{f.name}` returns, {self.out_tree}; got {tree}")
+        try:
+            flags = trees.broadcast_prefix(pair[1], pair[0])
+        except ValueError as e:
+            raise TypeError(f"{where} must return an out_batched like its output, {tree}; got {pair[1]!r}: {e}") from None
+        return outs, [bool(b) for b in flags]
+
+    def staged(self, avals: Sequence[ShapedArray]) -> Any:
+        outer: list[Any] = []
+        closed, _ = stage_onto(outer, self.run, avals)
+        rule = prims.Rule(function_name(self.f.vmap_rule), call=self.rule)
+        return prims.custom_vmap_call_p, outer, dict(call_jaxpr=closed, name=self.f.name, num_consts=len(outer), rule=rule)
+
+
+def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
+    """A function whose `vmap` runs the examples one after another.
+
+    >>> from lamina_batching import vmap
+    >>> import numpy as np
+    >>> vmap(sequential_vmap(lambda x: x * 2))(np.arange(3.0))
+    Array([0., 2., 4.], dtype=float32)
+    """
+    wrapped = custom_vmap(fun)
+
+    def rule(axis_size: int, in_batched: Any, *args: Any) -> Any:
+        flat, tree = trees.tree_flatten(args)
+        flags = trees.tree_leaves(in_batched)
+        results = []
+        for i in range(axis_size):
+            one = [lax.index_in_dim(x, i, 0, False) if b else x for x, b in zip(flat, flags)]
+            results.append(fun(*trees.tree_unflatten(tree, one)))
+        stacked = trees.tree_map(lambda *xs: lax.concatenate([lax.expand_dims(x, (0,)) for x in xs], 0), *results)
+        return stacked, trees.tree_map(lambda _: True, stacked)
+
+    rule.__name__ = wrapped.name
+    wrapped.def_vmap(rule)
+    return wrapped

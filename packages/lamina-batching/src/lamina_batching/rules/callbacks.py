@@ -1,0 +1,55 @@
+"""Calls of the host: once per example, in order, unless the callback takes whole batches."""
+from __future__ import annotations
+
+from typing import Any
+
+from lamina_ir import MissingRuleError, prims
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, typeof
+
+from ..batch import materialise, move_to
+from ..tables import batching_rules
+
+__all__: list[str] = []
+
+
+def _per_example(prim: Any, axis: Any, args: Any, dims: Any, batch: Any, mapped: Any, **params: Any) -> Any:
+    """The new axis is outside of those there are."""
+    old = mapped if batch else [()] * len(args)
+    moved = [a if d is None else move_to(a, d, 0) for a, d in zip(args, dims)]
+    flags = tuple((d is not None, *m) for d, m in zip(dims, old))
+    outs = bind(prim, *moved, batch=(axis.size, *batch), mapped=flags, **params)
+    return outs, [0] * len(outs)
+
+
+def pure_callback_batch(axis: Any, args: Any, dims: Any, *, vmap_method: Any, **params: Any) -> Any:
+    if vmap_method in (None, "sequential", "sequential_unrolled"):
+        return _per_example(prims.pure_callback_p, axis, args, dims, vmap_method=vmap_method, **params)
+    whole = []
+    for a, d in zip(args, dims):
+        if d is not None or vmap_method == "broadcast_all":
+            whole.append(materialise(a, d, axis.size))
+        elif vmap_method == "expand_dims":
+            whole.append(lax.broadcast_in_dim(a, (1, *typeof(a).shape), tuple(range(1, typeof(a).ndim + 1))))
+        else:
+            whole.append(a)
+    params["result_shapes"] = tuple((axis.size, *s) for s in params["result_shapes"])
+    outs = bind(prims.pure_callback_p, *whole, vmap_method=vmap_method, **params)
+    return outs, [0] * len(outs)
+
+
+def io_callback_batch(axis: Any, args: Any, dims: Any, *, ordered: bool, callback: Any, **params: Any) -> Any:
+    if ordered:
+        raise MissingRuleError(f"vmap of an ordered `io_callback` is not defined (callback `{callback.name}`): the effects "
+                               "of one example would have to come before those of the next. Use ordered=False, or a "
+                               "loop (lax.map) over the examples")
+    return _per_example(prims.io_callback_p, axis, args, dims, ordered=ordered, callback=callback, **params)
+
+
+def debug_callback_batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    return _per_example(prims.debug_callback_p, axis, args, dims, **params)
+
+
+batching_rules.define(prims.pure_callback_p, pure_callback_batch)
+batching_rules.define(prims.io_callback_p, io_callback_batch)
+batching_rules.define(prims.debug_callback_p, debug_callback_batch)

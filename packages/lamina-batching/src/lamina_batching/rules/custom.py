@@ -1,0 +1,118 @@
+"""Calls with rules: the batch of a call is a call of batched programs, whose rules are the batched rules."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lamina_ir import dtypes, prims
+from lamina_ir.avals import shaped
+from lamina_ir.errors import MissingRuleError, ShapeError
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, eval_jaxpr, in_scope, stage, typeof
+
+from ..batch import BatchAxis, batch_program, materialise, move_to
+from ..tables import batching_rules
+
+__all__: list[str] = []
+
+
+def _moved(args: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    return [a if d is None else move_to(a, d, 0) for a, d in zip(args, dims)]
+
+
+def _inexact(avals: Sequence[Any], flags: Sequence[bool]) -> tuple[bool, ...]:
+    return tuple(f for a, f in zip(avals, flags) if dtypes.is_inexact(a.dtype))
+
+
+def _whole(closed: Any, axis: BatchAxis, flags: Sequence[bool]) -> Any:
+    """The batched program; every result carries the batch."""
+    return batch_program(closed, axis, tuple(flags), True).program
+
+
+def custom_jvp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, jvp: Any, num_consts: int,
+                          **params: Any) -> Any:
+    flags = tuple(d is not None for d in dims)
+
+    def make() -> tuple[Any, Any]:
+        scope = in_scope()
+        wide = (*flags, *_inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:]))
+        rule = prims.Rule(jvp.name, lambda: scope(lambda: _whole(jvp.program(), axis, wide)))
+        return _whole(call_jaxpr, axis, flags), rule
+
+    program, rule = call_jaxpr.memo(("vmap of custom_jvp", jvp, axis, flags, batching_rules.version), make)
+    outs = bind(prims.custom_jvp_call_p, *_moved(args, dims), call_jaxpr=program, jvp=rule, num_consts=num_consts, **params)
+    return outs, [0] * len(outs)
+
+
+def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, bwd: Any, fwd: Any, num_consts: int,
+                          **params: Any) -> Any:
+    """The cotangent of an operand all examples share is the sum of theirs."""
+    flags = tuple(d is not None for d in dims)
+
+    def backward() -> Any:
+        program = bwd.program()
+        batched = _whole(program, axis, (True,) * len(program.in_avals))
+        shared = [not f for f in _inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:])]
+
+        def run(*xs: Any) -> list[Any]:
+            return [lax.reduce_sum(b, (0,)) if one else b for b, one in zip(eval_jaxpr(batched, xs), shared)]
+        return stage(run, batched.in_avals)[0] if any(shared) else batched
+
+    def make() -> tuple[Any, Any, Any]:
+        scope = in_scope()
+        return (_whole(call_jaxpr, axis, flags),
+                prims.Rule(fwd.name, lambda: scope(lambda: _whole(fwd.program(), axis, flags))),
+                prims.Rule(bwd.name, lambda: scope(backward)))
+
+    program, forward, back = call_jaxpr.memo(("vmap of custom_vjp", bwd, fwd, axis, flags, batching_rules.version), make)
+    outs = bind(prims.custom_vjp_call_p, *_moved(args, dims), call_jaxpr=program, bwd=back, fwd=forward,
+                num_consts=num_consts, **params)
+    return outs, [0] * len(outs)
+
+
+def transposed_call_batch(axis: BatchAxis, args: Any, dims: Any, *, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
+    held = tuple(d is not None for d in dims[:num_held])
+    n = len(transpose_jaxpr.in_avals) - num_held
+    scope = in_scope()
+    program = _whole(transpose_jaxpr, axis, (*held, *[True] * n))
+    rule = prims.Rule(forward.name, lambda: scope(lambda: _whole(
+        forward.program(), axis, (*held, *[True] * len(transpose_jaxpr.out_avals)))))
+    given = [materialise(a, d, axis.size) for a, d in zip(args[num_held:], dims[num_held:])]
+    outs = bind(prims.transposed_call_p, *_moved(args[:num_held], dims), *given, forward=rule, num_held=num_held,
+                transpose_jaxpr=program)
+    return outs, [0] * len(outs)
+
+
+def remat_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, **params: Any) -> Any:
+    batched = batch_program(call_jaxpr, axis, tuple(d is not None for d in dims))
+    outs = bind(prims.remat_p, *_moved(args, dims), call_jaxpr=batched.program, **params)
+    return outs, [0 if on else None for on in batched.batched_out]
+
+
+def custom_vmap_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, name: str, num_consts: int,
+                           rule: Any) -> Any:
+    if any(d is not None for d in dims[:num_consts]):
+        raise TypeError(f"custom_vmap of `{name}`: it closes over a value that is being mapped, so its rule cannot know of it; "
+                        f"pass the value to `{name}` as an argument")
+    if rule.call is None:
+        raise MissingRuleError(f"vmap of `{name}`: its batching rule is a Python function, which program text and saved "
+                               "programs do not hold. Make the program again from its function")
+    flags = [d is not None for d in dims[num_consts:]]
+    outs, batched = rule.call(axis.size, flags, _moved(args, dims)[num_consts:])
+    for i, (o, b, a) in enumerate(zip(outs, batched, call_jaxpr.out_avals)):
+        shape = (axis.size, *a.shape) if b else a.shape
+        got = typeof(o)
+        if got.shape != shape or got.dtype != a.dtype:
+            raise ShapeError(f"custom_vmap of `{name}`: its rule must return result {i} as {shaped(shape, a.dtype).long()}, "
+                             f"{'batched at axis 0' if b else 'not batched'}; got {got.long()}")
+    return outs, [0 if b else None for b in batched]
+
+
+batching_rules.define(prims.custom_jvp_call_p, custom_jvp_call_batch)
+batching_rules.define(prims.custom_vjp_call_p, custom_vjp_call_batch)
+batching_rules.define(prims.custom_vmap_call_p, custom_vmap_call_batch)
+batching_rules.define(prims.transposed_call_p, transposed_call_batch)
+batching_rules.define(prims.remat_p, remat_batch)
+batching_rules.define(prims.name_p, lambda axis, args, dims, *, name: (bind(prims.name_p, args[0], name=name), dims[0]))
+batching_rules.define(prims.optimization_barrier_p, lambda axis, args, dims: (
+    bind(prims.optimization_barrier_p, *args), dims))

@@ -1,0 +1,25 @@
+"""`linear_solve` over a batch: its programs over the batch; all right-hand sides and results carry it."""
+from __future__ import annotations
+
+from typing import Any
+
+from lamina_ir import prims
+from lamina_tracing.extend import bind
+
+from ..batch import BatchAxis, batch_program, materialise
+from ..tables import batching_rules
+
+__all__: list[str] = []
+
+
+def linear_solve_batching(axis: BatchAxis, args: Any, dims: Any, *, num_consts: int, **params: Any) -> Any:
+    on = (*[d is not None for d in dims[:num_consts]], *[True] * (len(args) - num_consts))
+    for name in ("matvec", "solve", "transpose_solve"):
+        if params[name] is not None:
+            params[name] = batch_program(params[name], axis, on, True).program
+    moved = [materialise(a, d, axis.size) if b else a for a, d, b in zip(args, dims, on)]
+    outs = bind(prims.linear_solve_p, *moved, num_consts=num_consts, **params)
+    return outs, [0] * len(outs)
+
+
+batching_rules.define(prims.linear_solve_p, linear_solve_batching)

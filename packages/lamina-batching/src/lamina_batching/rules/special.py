@@ -1,0 +1,13 @@
+"""Incomplete functions batch as every elementwise op does."""
+from __future__ import annotations
+
+from lamina_ir import prims
+
+from ..tables import batching_rules
+from .elementwise import elementwise_batching
+
+__all__: list[str] = []
+
+for _prim in prims.ALL:
+    if _prim.elementwise and _prim.family == "special":
+        batching_rules.define(_prim, elementwise_batching(_prim))

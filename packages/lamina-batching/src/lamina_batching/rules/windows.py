@@ -1,0 +1,41 @@
+"""Batching rows of window ops: windows of length 1 along the batch axis."""
+from __future__ import annotations
+
+from lamina_ir import prims
+from lamina_ir.errors import MissingRuleError
+from lamina_tracing.extend import bind
+
+from ..extend import materialise
+from ..tables import batching_rules
+
+__all__: list[str] = []
+
+_NEUTRAL = {"base_dilation": 1, "padding": (0, 0), "window_dilation": 1, "window_dimensions": 1, "window_strides": 1}
+
+
+def _widened(params, d):
+    return {k: (*v[:d], _NEUTRAL[k], *v[d:]) if k in _NEUTRAL else v for k, v in params.items()}
+
+
+def _windowed(prim):
+    def rule(axis, args, dims, **params):
+        d = next(d for d in dims if d is not None)
+        xs = [materialise(x, k, axis.size, d) for x, k in zip(args, dims, strict=True)]
+        return bind(prim, *xs, **_widened(params, d)), d
+    return rule
+
+
+def reduce_window_batching(axis, args, dims, **params):
+    n = len(args) // 2
+    if any(d is not None for d in dims[n:]):
+        raise MissingRuleError("vmap of `reduce_window`: the initial values must not be batched; combine them with the "
+                               "result of a reduction that starts from an identity")
+    d = next(d for d in dims if d is not None)
+    xs = [materialise(x, k, axis.size, d) for x, k in zip(args[:n], dims, strict=False)]
+    return bind(prims.reduce_window_p, *xs, *args[n:], **_widened(params, d)), [d] * n
+
+
+for _prim in (prims.reduce_window_sum_p, prims.reduce_window_prod_p, prims.reduce_window_max_p,
+              prims.reduce_window_min_p, prims.select_and_gather_add_p, prims.select_and_scatter_add_p):
+    batching_rules.define(_prim, _windowed(_prim))
+batching_rules.define(prims.reduce_window_p, reduce_window_batching)

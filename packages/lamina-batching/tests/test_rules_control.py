@@ -1,0 +1,97 @@
+"""vmap of control flow beside a loop over examples, and what is not batched without need."""
+import numpy as np
+import pytest
+from lamina_autodiff import grad
+from lamina_batching import vmap
+from lamina_batching.testing import check_vmap
+from lamina_ir import MissingRuleError, prims, walk
+from lamina_tracing import lax, make_jaxpr
+
+XS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+
+
+def names(fun, *args):
+    return [e.primitive.name for e in walk(make_jaxpr(fun)(*args))]
+
+
+def test_one_predicate_for_all_examples_runs_one_branch():
+    def f(p, x):
+        return vmap(lambda x: lax.cond(p, lambda x: lax.sin(x), lambda x: 1.0, x))(x)
+    assert "cond" in names(f, True, XS[:, 0]) and "select" not in names(f, True, XS[:, 0])
+    np.testing.assert_allclose(f(True, XS[:, 0]), np.sin(XS[:, 0]), rtol=1e-5)
+    np.testing.assert_array_equal(f(False, XS[:, 0]), np.ones(4))
+
+
+@pytest.mark.parametrize("in_axes", [(0, 0), (0, None), (None, 0)])
+def test_branches(in_axes):
+    index = np.array([0, 1, 2, 5]) if in_axes[0] == 0 else np.int32(1)
+    x = XS if in_axes[1] == 0 else XS[0]
+    check_vmap(lambda i, x: lax.switch(i, [lax.sin, lambda x: lax.mul(x, 2.0), lambda x: np.zeros(3, np.float32)], x),
+               [index, x], in_axes)
+
+
+@pytest.mark.parametrize("in_axes", [(0, 0), (0, None), (None, 0), (1, 1)])
+def test_scan(in_axes):
+    a = [XS if axis is not None else XS[0] for axis in in_axes]
+
+    def f(w, xs):
+        return lax.scan(lambda c, x: (lax.add(lax.mul(c, lax.reduce_sum(w, (0,))), x), lax.mul(c, x)), 1.0, xs)
+    check_vmap(f, a, in_axes)
+
+
+@pytest.mark.parametrize("max_iters", [None, 3])
+def test_every_example_stops_when_it_is_done(max_iters):
+    def f(limit, x):
+        return lax.while_loop(lambda c: lax.lt(c[0], limit), lambda c: (lax.add(c[0], 1), lax.mul(c[1], 2.0)), (0, x),
+                              max_iters)
+    for in_axes in ((0, 0), (0, None), (None, 0)):
+        limit = np.array([0, 5, 2, 9]) if in_axes[0] == 0 else np.int64(4).astype(np.int32)
+        check_vmap(f, [limit, XS[:, 0] if in_axes[1] == 0 else np.float32(1)], in_axes)
+
+
+def test_a_condition_that_is_the_same_for_all_stays_so():
+    def f(x):
+        return lax.fori_loop(0, lax.add(np.int32(2), np.int32(1)), lambda i, c: lax.mul(c, 2.0), x)
+    made = make_jaxpr(lambda n, x: vmap(lambda x: lax.fori_loop(0, n, lambda i, c: lax.mul(c, 2.0), x))(x))(3, XS)
+    loop = next(e for e in walk(made) if e.primitive is prims.while_p)
+    assert loop.params["cond_jaxpr"].eqns[0].primitive.name == "lt" and len(loop.params["cond_jaxpr"].eqns) == 1
+    check_vmap(f, [XS], (0,))
+
+
+def test_gradients_of_examples_that_stop_at_different_times():
+    def f(x):
+        return lax.while_loop(lambda c: lax.lt(c, 10.0), lambda c: lax.mul(c, c), x, max_iters=7)
+    x = np.array([2.0, 1.5, 20.0, 1.01], np.float32)
+    np.testing.assert_allclose(vmap(grad(f))(x), [grad(f)(v) for v in x], rtol=1e-4)
+    np.testing.assert_allclose(grad(lambda x: lax.reduce_sum(vmap(f)(x), (0,)))(x), [grad(f)(v) for v in x], rtol=1e-4)
+
+
+def test_gradient_of_the_branch_not_taken_does_not_leak():
+    def f(x):
+        return lax.cond(lax.gt(x, 0.0), lambda x: lax.sqrt(x), lambda x: lax.mul(x, 0.0), x)
+    out = vmap(grad(f))(np.array([4.0, -1.0], np.float32))
+    np.testing.assert_allclose(out, [0.25, 0.0])
+
+
+def test_nested_vmaps_and_loops():
+    def f(x, n):
+        return lax.scan(lambda c, k: (lax.while_loop(lambda d: lax.lt(d, n), lambda d: lax.add(d, x), c), c), 0.0,
+                        None, length=2)[0]
+    x, n = np.array([0.5, 1.0], np.float32), np.array([1.0, 3.0, 4.5], np.float32)
+    got = vmap(lambda x: vmap(lambda n: f(x, n))(n))(x)
+    np.testing.assert_allclose(got, [[f(a, b) for b in n] for a in x])
+
+
+def test_map_in_batches_uses_vmap():
+    assert "reshape" in names(lambda x: lax.map(lambda r: lax.reduce_sum(r, (0,)), x, batch_size=2), XS)
+    np.testing.assert_allclose(lax.map(lambda r: lax.reduce_sum(r, (0,)), XS, batch_size=3), XS.sum(1), rtol=1e-5)
+
+
+def test_effects_of_all_branches_are_refused():
+    from lamina_ir import Primitive
+    noise = Primitive("noise_for_test", infer=lambda x: x, numpy=lambda x: x, effectful=True, family="control")
+    from lamina_batching.extend import batching_rules
+    from lamina_tracing.extend import bind
+    batching_rules.define(noise, lambda axis, args, dims: (bind(noise, args[0]), dims[0]))
+    with pytest.raises(MissingRuleError, match="effects"):
+        vmap(lambda p, x: lax.cond(p, lambda x: bind(noise, x), lambda x: x, x))(np.array([True, False]), XS[:2])

@@ -1,0 +1,183 @@
+"""Control flow: `cond` (one of several programs), `while`, `scan` (a loop of known length over stacked values)."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..avals import ShapedArray, shaped
+from ..errors import DTypeError, ProgramError, ShapeError
+from ..primitive import Primitive
+
+__all__ = ["cond_p", "scan_p", "while_p"]
+
+
+def _fits(where: str, program: Any, avals: Sequence[ShapedArray]) -> None:
+    """ShapeError or DTypeError unless `program` takes operands of these types."""
+    wanted = program.jaxpr.invars
+    if len(wanted) != len(avals):
+        raise ShapeError(f"{where} takes {len(wanted)} operands; got {len(avals)}")
+    for i, (v, got) in enumerate(zip(wanted, avals)):
+        if v.aval is not got and not v.aval.same_type(got):
+            kind = ShapeError if v.aval.shape != got.shape else DTypeError
+            raise kind(f"{where} takes {v.aval.long()} as operand {i}; got {got.long()}")
+
+
+def _agree(where: str, got: Sequence[ShapedArray], wanted: Sequence[ShapedArray]) -> list[ShapedArray]:
+    """The common types, weak where both are; ShapeError or DTypeError where they differ."""
+    if len(got) != len(wanted):
+        raise ShapeError(f"{where} must have {len(wanted)} results; got {len(got)}")
+    for i, (a, b) in enumerate(zip(got, wanted)):
+        if a is not b and not a.same_type(b):
+            kind = ShapeError if a.shape != b.shape else DTypeError
+            raise kind(f"{where} must have a result {i} of type {b.long()}; got {a.long()}")
+    return [a if a.weak_type <= b.weak_type else b for a, b in zip(got, wanted)]
+
+
+# --- cond ---------------------------------------------------------------------------------------------------------
+def _cond_infer(index: ShapedArray, *avals: ShapedArray, branches: tuple[Any, ...]) -> list[ShapedArray]:
+    if index.shape or index.dtype != np.dtype("int32"):
+        kind = ShapeError if index.shape else DTypeError
+        raise kind(f"cond: index must be int32[]; got {index.long()}")
+    if not branches:
+        raise ShapeError("cond: branches must have at least one program")
+    outs = branches[0].out_avals
+    for i, branch in enumerate(branches):
+        _fits(f"cond: branch {i}", branch, avals)
+        outs = _agree(f"cond: branch {i}", branch.out_avals, outs)
+    return outs
+
+
+def _chosen(index: Any, branches: tuple[Any, ...]) -> Any:
+    """An index out of range chooses the last branch, as in StableHLO."""
+    i = int(index)
+    return branches[i if 0 <= i < len(branches) else -1]
+
+
+def _cond_numpy(index: Any, *args: Any, branches: tuple[Any, ...]) -> tuple[Any, ...]:
+    from ..evaluator import evaluate
+    return tuple(evaluate(_chosen(index, branches), *args))
+
+
+def _cond_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+    from ..evaluator import evaluate, evaluate_spmd
+    branches = params["branches"]
+    picked = [_chosen(i, branches) for i in args[0]]
+    if all(p is picked[0] for p in picked):
+        return evaluate_spmd(picked[0], env, args[1:])
+    if any(b.jaxpr.axis_names for b in branches):
+        raise ProgramError("cond: devices take different branches, and the branches communicate; the index must be the "
+                           "same on all devices")
+    rows = [evaluate(p, *[xs[d] for xs in args[1:]]) for d, p in enumerate(picked)]
+    return list(zip(*rows))
+
+
+cond_p = Primitive("cond", params=("branches",), family="control", infer=_cond_infer, numpy=_cond_numpy, multiple=True,
+                   subprograms=("branches",), spec="case")
+
+
+# --- while --------------------------------------------------------------------------------------------------------
+def _while_infer(*avals: ShapedArray, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int,
+                 max_iters: int | None = None) -> list[ShapedArray]:
+    carry = avals[cond_nconsts + body_nconsts:]
+    _fits("while: cond_jaxpr", cond_jaxpr, (*avals[:cond_nconsts], *carry))
+    _fits("while: body_jaxpr", body_jaxpr, avals[cond_nconsts:])
+    pred = cond_jaxpr.out_avals
+    if len(pred) != 1 or pred[0].shape or pred[0].dtype != np.bool_:
+        raise DTypeError(f"while: cond_jaxpr must have one result bool[]; got {', '.join(a.long() for a in pred)}")
+    if max_iters is not None and max_iters < 0:
+        raise ShapeError(f"while: max_iters must be None or at least 0; got {max_iters}")
+    return _agree("while: body_jaxpr", body_jaxpr.out_avals, carry)
+
+
+def _while_numpy(*args: Any, **params: Any) -> tuple[Any, ...]:
+    from ..evaluator import evaluate
+    return tuple(_loop(lambda p, xs: evaluate(p, *xs), bool, args, **params))
+
+
+def _loop(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int,
+          body_nconsts: int, max_iters: int | None = None) -> Sequence[Any]:
+    n = cond_nconsts + body_nconsts
+    cond_consts, body_consts, carry = args[:cond_nconsts], args[cond_nconsts:n], args[n:]
+    count = 0
+    while count != max_iters and truth(run(cond_jaxpr, (*cond_consts, *carry))[0]):
+        carry = run(body_jaxpr, (*body_consts, *carry))
+        count += 1
+    return carry
+
+
+def _while_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+    from ..evaluator import evaluate_spmd
+    if not (params["cond_jaxpr"].jaxpr.axis_names or params["body_jaxpr"].jaxpr.axis_names):
+        rows = [_while_numpy(*[xs[d] for xs in args], **params) for d in range(env.size)]
+        return list(zip(*rows))
+
+    def truth(preds: Sequence[Any]) -> bool:
+        if len({bool(p) for p in preds}) > 1:
+            raise ProgramError("while: devices stop after different numbers of iterations, and the loop communicates; "
+                               "the condition must be the same on all devices")
+        return bool(preds[0])
+
+    return _loop(lambda p, xs: evaluate_spmd(p, env, xs), truth, args, **params)
+
+
+while_p = Primitive("while", params=("body_jaxpr", "body_nconsts", "cond_jaxpr", "cond_nconsts", "max_iters"),
+                    family="control", infer=_while_infer, numpy=_while_numpy, multiple=True,
+                    subprograms=("cond_jaxpr", "body_jaxpr"), defaults={"max_iters": None}, spec="while")
+
+
+# --- scan ---------------------------------------------------------------------------------------------------------
+def _scan_infer(*avals: ShapedArray, jaxpr: Any, length: int, num_consts: int, num_carry: int, reverse: bool,
+                unroll: int) -> list[ShapedArray]:
+    n = num_consts + num_carry
+    for i, a in enumerate(avals[n:], n):
+        if not a.shape or a.shape[0] != length:
+            raise ShapeError(f"scan: operand {i} is scanned over and must have a leading axis of length {length}; got "
+                             f"{a.long()}")
+    slices = tuple(shaped(a.shape[1:], a.dtype, a.weak_type) for a in avals[n:])
+    _fits("scan: jaxpr", jaxpr, avals[:n] + slices)
+    outs = jaxpr.out_avals
+    if unroll < 1:
+        raise ShapeError(f"scan: unroll must be at least 1; got {unroll}")
+    carry = _agree("scan: jaxpr", outs[:num_carry], avals[num_consts:n])
+    return carry + [shaped((length, *a.shape), a.dtype, a.weak_type) for a in outs[num_carry:]]
+
+
+def _steps(run: Any, cut: Any, stack: Any, args: Sequence[Any], jaxpr: Any, length: int, num_consts: int,
+           num_carry: int, reverse: bool, **_: Any) -> list[Any]:
+    n = num_consts + num_carry
+    consts, carry, xs = list(args[:num_consts]), list(args[num_consts:n]), args[n:]
+    avals = jaxpr.out_avals[num_carry:]
+    ys: list[list[Any]] = [[] for _ in avals]
+    for i in reversed(range(length)) if reverse else range(length):
+        outs = run(jaxpr, consts + carry + [cut(x, i) for x in xs])
+        carry = list(outs[:num_carry])
+        for rows, y in zip(ys, outs[num_carry:]):
+            rows.append(y)
+    return carry + [stack(rows[::-1] if reverse else rows, a) for rows, a in zip(ys, avals)]
+
+
+def _stack(rows: Sequence[Any], aval: ShapedArray) -> Any:
+    return np.stack(rows) if rows else np.zeros((0, *aval.shape), aval.dtype)
+
+
+def _scan_numpy(*args: Any, **params: Any) -> tuple[Any, ...]:
+    from ..evaluator import evaluate
+    return tuple(_steps(lambda p, xs: evaluate(p, *xs), lambda x, i: x[i], _stack, args, **params))
+
+
+def _scan_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+    from ..evaluator import evaluate_spmd
+
+    def stack(rows: Sequence[Any], aval: ShapedArray) -> list[Any]:
+        return [_stack([row[d] for row in rows], aval) for d in range(env.size)]
+
+    return _steps(lambda p, xs: evaluate_spmd(p, env, xs), lambda xs, i: [x[i] for x in xs], stack, args, **params)
+
+
+scan_p = Primitive("scan", params=("jaxpr", "length", "num_carry", "num_consts", "reverse", "unroll"),
+                   family="control", infer=_scan_infer, numpy=_scan_numpy, multiple=True, subprograms=("jaxpr",),
+                   spec="while")
+
+SPMD = {cond_p: _cond_spmd, while_p: _while_spmd, scan_p: _scan_spmd}

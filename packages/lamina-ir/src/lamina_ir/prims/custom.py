@@ -1,0 +1,185 @@
+"""Calls with a meaning for a transformation: custom derivatives and batching, recomputation, names, barriers.
+
+The rules of a custom call stand in its params as `Rule`s: programs that are made when first asked for, because a
+derivative rule may well use the function it belongs to.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..avals import ShapedArray
+from ..errors import MissingRuleError, ShapeError
+from ..primitive import Primitive
+from .calls import _check_operands
+
+__all__ = ["CheckpointPolicy", "Rule", "custom_jvp_call_p", "custom_vjp_call_p", "custom_vmap_call_p", "name_p",
+           "optimization_barrier_p", "remat_p", "transposed_call_p"]
+
+
+@dataclasses.dataclass(init=False, frozen=True)
+class Rule:
+    """A user's rule, by name, with the program it stages to.
+
+    Args:
+      name: the rule's name; what printed programs show of it. Rules of one name are equal.
+      make: `make()` gives the program (a `ClosedJaxpr`). It is asked once. None: the rule is not known here, because
+        it was dropped when the program was printed or saved.
+      call: for rules that stay Python functions: the function.
+    """
+
+    name: str
+
+    def __init__(self, name: str, make: Callable[[], Any] | None = None, call: Callable[..., Any] | None = None) -> None:
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "make", make)
+        put(self, "call", call)
+        put(self, "_program", None)
+
+    def program(self) -> Any:
+        """The rule's program. MissingRuleError when it was dropped."""
+        if self._program is None:  # type: ignore[attr-defined]
+            if self.make is None:  # type: ignore[attr-defined]
+                raise MissingRuleError(f"the rule `{self.name}` of a custom call is not known here: program text does not "
+                                       "hold rules, and saved programs hold those that could be staged when they were "
+                                       "saved. Make the program again from its function")
+            object.__setattr__(self, "_program", self.make())  # type: ignore[attr-defined]
+            object.__setattr__(self, "make", None)
+        return self._program  # type: ignore[attr-defined]
+
+    def resolve(self, program: Any) -> None:
+        """Set the program (readers of saved programs do)."""
+        object.__setattr__(self, "_program", program)
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointPolicy:
+    """Which results a checkpointed function keeps: called with a primitive, its operands' types and its params.
+
+    Args:
+      kind: what it does, one of `_KINDS` below.
+      names: names given with `checkpoint_name`.
+      parts: the policies it is made of.
+    """
+
+    kind: str
+    names: tuple[str, ...] = ()
+    parts: tuple[Any, ...] = ()
+
+    def __call__(self, prim: Primitive, *avals: Any, **params: Any) -> bool:
+        return _KINDS[self.kind](self, prim, params)
+
+
+_DOTS = frozenset(["dot_general", "conv_general_dilated", "ragged_dot"])
+
+
+def _no_batch(params: dict[str, Any]) -> bool:
+    return "dimension_numbers" not in params or params["dimension_numbers"][1] == ((), ())
+
+
+_KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, dict[str, Any]], bool]] = {
+    "everything": lambda p, prim, params: True,
+    "nothing": lambda p, prim, params: False,
+    "dots": lambda p, prim, params: prim.name in _DOTS,
+    "dots_with_no_batch_dims": lambda p, prim, params: prim.name == "dot_general" and _no_batch(params),
+    "anything_except_names": lambda p, prim, params: prim.name != "name" or params["name"] not in p.names,
+    "any_names_but": lambda p, prim, params: prim.name == "name" and params["name"] not in p.names,
+    "only_names": lambda p, prim, params: prim.name == "name" and params["name"] in p.names,
+    "both": lambda p, prim, params: any(part(prim, **params) for part in p.parts),
+}
+
+
+# --- facts --------------------------------------------------------------------------------------------------------
+def _infer(name: str) -> Callable[..., list[ShapedArray]]:
+    def infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedArray]:
+        _check_operands(name, call_jaxpr, avals)
+        return [v.aval for v in call_jaxpr.jaxpr.outvars]
+    return infer
+
+
+def _meaning(*args: Any, call_jaxpr: Any, **_: Any) -> tuple[Any, ...]:
+    from ..evaluator import evaluate
+    return tuple(evaluate(call_jaxpr, *args))
+
+
+def _call(name: str, *params: str, spec: str, defaults: dict[str, Any] | None = None) -> Primitive:
+    return Primitive(name, params=("call_jaxpr", *params), family="custom", infer=_infer(name), numpy=_meaning,
+                     multiple=True, subprograms=("call_jaxpr",), spec=spec, defaults=defaults)
+
+
+# jvp: (operands, tangents of the inexact operands after the first num_consts) -> (results, tangents of inexact results)
+custom_jvp_call_p = _call("custom_jvp_call", "jvp", "name", "num_consts", spec="func.call; custom forward derivative",
+                          defaults={"num_consts": 0})
+# fwd: operands -> (results, residuals); bwd: (residuals, cotangents of inexact results) -> cotangents of the inexact
+# operands after the first num_consts
+custom_vjp_call_p = _call("custom_vjp_call", "bwd", "fwd", "name", "num_consts",
+                          spec="func.call; custom reverse derivative", defaults={"num_consts": 0})
+# rule.call: (axis_size, which operands are batched, operands) -> (results, which are batched)
+custom_vmap_call_p = _call("custom_vmap_call", "name", "num_consts", "rule", spec="func.call; custom batching",
+                           defaults={"num_consts": 0})
+remat_p = _call("remat", "differentiated", "name", "policy", "prevent_cse",
+                spec="func.call; optimization_barrier", defaults={"policy": None})
+
+
+def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, **_: Any) -> list[ShapedArray]:
+    """The transpose takes (held values, cotangents of the results) and gives the operands' cotangents."""
+    ins, outs = transpose_jaxpr.in_avals, transpose_jaxpr.out_avals
+    if not 0 <= num_held <= min(len(avals), len(ins)) or len(avals) != num_held + len(outs):
+        raise ShapeError(f"transposed_call: takes num_held {num_held} values and one operand for each of the "
+                         f"{len(outs)} results of transpose_jaxpr; got {len(avals)}")
+    for i, (a, b) in enumerate(zip(avals, [*ins[:num_held], *outs])):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise ShapeError(f"transposed_call: operand {i} must be {b.long()}; got {a.long()}")
+    return [a.strong() for a in ins[num_held:]]
+
+
+def _transposed_numpy(*args: Any, transpose_jaxpr: Any, num_held: int, **_: Any) -> tuple[Any, ...]:
+    """Element by element: result k is the pairing of the operands with the transpose of the k-th basis vector."""
+    from ..evaluator import evaluate
+    held, tangents = args[:num_held], args[num_held:]
+    avals = transpose_jaxpr.in_avals[num_held:]
+    results = [np.zeros(a.shape, a.dtype) for a in avals]
+    for i, result in enumerate(results):
+        for k in range(result.size):
+            basis = [np.zeros(a.shape, a.dtype) for a in avals]
+            basis[i].reshape(-1)[k] = 1
+            back = evaluate(transpose_jaxpr, *held, *basis)
+            result.reshape(-1)[k] = sum(np.sum(b * t) for b, t in zip(back, tangents))
+    return tuple(results)
+
+
+transposed_call_p = Primitive(
+    "transposed_call", params=("forward", "num_held", "transpose_jaxpr"), family="custom", infer=_transposed_infer,
+    numpy=_transposed_numpy, multiple=True, subprograms=("transpose_jaxpr",),
+    spec="the linear map whose transpose is transpose_jaxpr")
+
+name_p = Primitive("name", params=("name",), family="custom", infer=lambda x, *, name: x, numpy=lambda x, *, name: x,
+                   elementwise=True, linear_in=(0,), spec="identity; a value's name for checkpoint policies")
+
+optimization_barrier_p = Primitive(
+    "optimization_barrier", family="custom", infer=lambda *avals: list(avals), numpy=lambda *xs: xs, multiple=True,
+    spec="optimization_barrier")
+
+CALLS = (custom_jvp_call_p, custom_vjp_call_p, custom_vmap_call_p, remat_p)
+
+
+def _dce_remat(e: Any, used: list[bool]) -> Any:
+    from ..program import Eqn
+    from ..rewrite import dce
+    body = e.params["call_jaxpr"]
+    small, kept = body.memo(("dce", tuple(used)), lambda: dce(body, used))
+    return Eqn(e.primitive, [a for a, u in zip(e.invars, kept) if u], [v for v, u in zip(e.outvars, used) if u],
+               {**e.params, "call_jaxpr": small}, e.source)
+
+
+def _spmd_call(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+    from ..evaluator import evaluate_spmd
+    return evaluate_spmd(params["call_jaxpr"], env, args)
+
+
+DCE = {remat_p: _dce_remat}
+SPMD = dict.fromkeys(CALLS, _spmd_call)

@@ -1,0 +1,183 @@
+"""Factorisations of matrices and solutions with triangular and tridiagonal ones; all axes but the last two count matrices.
+
+The meanings are in `_matrices.py`. A matrix for which there is no result (not positive definite, no convergence) gets
+NaN. `lamina_tracing.lax.factorizations` holds the functions, which people know as `lax.linalg`.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..avals import ShapedArray, shaped
+from ..errors import DTypeError, ShapeError
+from ..primitive import Primitive
+from . import _matrices as _m
+
+__all__ = ["cholesky_p", "eig_p", "eigh_p", "geqrf_p", "hessenberg_p", "householder_product_p",
+           "lu_p", "lu_pivots_to_permutation_p", "qr_p", "schur_p", "svd_p", "triangular_solve_p", "tridiagonal_p",
+           "tridiagonal_solve_p"]
+
+_DTYPES = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
+_I32 = np.dtype("int32")
+
+
+def _check(op: str, x: ShapedArray, square: bool = False, least: int = 2) -> tuple[tuple[int, ...], int, int]:
+    """(batch shape, rows, columns) of a matrix operand; errors name the op."""
+    if x.dtype not in _DTYPES:
+        raise DTypeError(f"{op}: operands must be float32, float64, complex64 or complex128; got {x.long()}. Convert "
+                         "with lax.convert_element_type")
+    if len(x.shape) < least:
+        raise ShapeError(f"{op}: expected {'matrices in the last two axes' if least == 2 else 'at least one axis'}; "
+                         f"got {x.long()}")
+    m, n = x.shape[-2:] if least == 2 else (x.shape[-1], 1)
+    if square and m != n:
+        raise ShapeError(f"{op}: expected square matrices in the last two axes; got {x.long()}")
+    return x.shape[:-2] if least == 2 else x.shape[:-1], m, n
+
+
+def _together(op: str, first: ShapedArray, others: dict[str, ShapedArray]) -> None:
+    for name, x in others.items():
+        if x.dtype != first.dtype:
+            raise DTypeError(f"{op}: operands must have one dtype; got {first.long()} and {name} {x.long()}")
+
+
+def _real(x: ShapedArray) -> np.dtype:
+    return dtypes.real_of(x.dtype)
+
+
+def _cholesky_infer(x: ShapedArray) -> ShapedArray:
+    _check("cholesky", x, square=True)
+    return x
+
+
+def _lu_infer(x: ShapedArray) -> tuple[ShapedArray, ...]:
+    batch, m, n = _check("lu", x)
+    return x, shaped((*batch, min(m, n)), _I32), shaped((*batch, m), _I32)
+
+
+def _permutation_infer(pivots: ShapedArray, *, permutation_size: int) -> ShapedArray:
+    if not dtypes.is_integer(pivots.dtype) or not pivots.shape:
+        raise DTypeError(f"lu_pivots_to_permutation: pivots must be vectors of integers; got {pivots.long()}")
+    if permutation_size < pivots.shape[-1]:
+        raise ShapeError(f"lu_pivots_to_permutation: permutation_size {permutation_size} is smaller than the number of "
+                         f"pivots in {pivots.long()}")
+    return shaped((*pivots.shape[:-1], permutation_size), _I32)
+
+
+def _geqrf_infer(x: ShapedArray) -> tuple[ShapedArray, ...]:
+    batch, m, n = _check("geqrf", x)
+    return x, shaped((*batch, min(m, n)), x.dtype)
+
+
+def _householder_product_infer(a: ShapedArray, taus: ShapedArray) -> ShapedArray:
+    batch, m, n = _check("householder_product", a)
+    tau_batch, k, _ = _check("householder_product", taus, least=1)
+    _together("householder_product", a, {"taus": taus})
+    if m < n or k > n or batch != tau_batch:
+        raise ShapeError("householder_product: expected a [..., m, n] with m >= n and taus [..., k] with k <= n; got a "
+                         f"{a.long()}, taus {taus.long()}")
+    return a
+
+
+def _qr_infer(x: ShapedArray, *, full_matrices: bool, pivoting: bool) -> tuple[ShapedArray, ...]:
+    batch, m, n = _check("qr", x)
+    k = m if full_matrices else min(m, n)
+    made = shaped((*batch, m, k), x.dtype), shaped((*batch, k, n), x.dtype)
+    return (*made, shaped((*batch, n), _I32)) if pivoting else made
+
+
+def _eigh_infer(x: ShapedArray, *, lower: bool) -> tuple[ShapedArray, ...]:
+    batch, n, _ = _check("eigh", x, square=True)
+    return x, shaped((*batch, n), _real(x))
+
+
+def _eig_infer(x: ShapedArray, *, compute_left_eigenvectors: bool,
+               compute_right_eigenvectors: bool) -> tuple[ShapedArray, ...]:
+    batch, n, _ = _check("eig", x, square=True)
+    dtype = dtypes.complex_of(x.dtype)
+    vectors = (shaped((*batch, n, n), dtype),) * (compute_left_eigenvectors + compute_right_eigenvectors)
+    return shaped((*batch, n), dtype), *vectors
+
+
+def _svd_infer(x: ShapedArray, *, full_matrices: bool, compute_uv: bool) -> tuple[ShapedArray, ...]:
+    batch, m, n = _check("svd", x)
+    k = min(m, n)
+    s = shaped((*batch, k), _real(x))
+    if not compute_uv:
+        return (s,)
+    return (s, shaped((*batch, m, m if full_matrices else k), x.dtype),
+            shaped((*batch, n if full_matrices else k, n), x.dtype))
+
+
+def _triangular_solve_infer(a: ShapedArray, b: ShapedArray, *, left_side: bool, lower: bool, transpose_a: bool,
+                            conjugate_a: bool, unit_diagonal: bool) -> ShapedArray:
+    batch, n, _ = _check("triangular_solve", a, square=True)
+    b_batch, rows, columns = _check("triangular_solve", b)
+    _together("triangular_solve", a, {"b": b})
+    if batch != b_batch or n != (rows if left_side else columns):
+        raise ShapeError(f"triangular_solve: expected a [..., n, n] and b [..., {'n, k' if left_side else 'k, n'}] with "
+                         f"left_side={left_side}; got a {a.long()}, b {b.long()} [StableHLO triangular_solve C3]")
+    return b
+
+
+def _tridiagonal_solve_infer(dl: ShapedArray, d: ShapedArray, du: ShapedArray, b: ShapedArray) -> ShapedArray:
+    op = "tridiagonal_solve"
+    batch, n, _ = _check(op, d, least=1)
+    b_batch, rows, _ = _check(op, b)
+    _together(op, d, {"dl": dl, "du": du, "b": b})
+    if dl.shape != d.shape or du.shape != d.shape or b_batch != batch or rows != n:
+        raise ShapeError(f"{op}: expected dl, d, du [..., n] and b [..., n, k]; got dl {dl.long()}, d {d.long()}, du "
+                         f"{du.long()}, b {b.long()}")
+    return b
+
+
+def _hessenberg_infer(x: ShapedArray) -> tuple[ShapedArray, ...]:
+    batch, n, _ = _check("hessenberg", x, square=True)
+    return x, shaped((*batch, max(n - 1, 0)), x.dtype)
+
+
+def _tridiagonal_infer(x: ShapedArray, *, lower: bool) -> tuple[ShapedArray, ...]:
+    batch, n, _ = _check("tridiagonal", x, square=True)
+    k = max(n - 1, 0)
+    return x, shaped((*batch, n), _real(x)), shaped((*batch, k), _real(x)), shaped((*batch, k), x.dtype)
+
+
+def _schur_infer(x: ShapedArray, *, compute_schur_vectors: bool) -> tuple[ShapedArray, ...]:
+    _check("schur", x, square=True)
+    return (x, x) if compute_schur_vectors else (x,)
+
+
+def _matrices(name: str, infer: Any, fun: Any, cores: tuple[int, ...] = (2,), spec: str = "", **facts: Any) -> Primitive:
+    def without_weakness(*avals: ShapedArray, **params: Any) -> Any:
+        return infer(*[a.strong() for a in avals], **params)
+    return Primitive(name, family="factorizations", infer=without_weakness, numpy=_m.per_matrix(infer, cores, fun),
+                     spec=spec, **facts)
+
+
+_EIG = ("compute_left_eigenvectors", "compute_right_eigenvectors")
+_TRIANGULAR = ("conjugate_a", "left_side", "lower", "transpose_a", "unit_diagonal")
+
+cholesky_p = _matrices("cholesky", _cholesky_infer, _m.cholesky, spec="cholesky")
+lu_p = _matrices("lu", _lu_infer, _m.lu, multiple=True, spec="LAPACK getrf")
+lu_pivots_to_permutation_p = _matrices("lu_pivots_to_permutation", _permutation_infer, _m.pivots_to_permutation, (1,),
+                                       params=("permutation_size",), spec="LAPACK laswp")
+geqrf_p = _matrices("geqrf", _geqrf_infer, _m.geqrf, multiple=True, spec="LAPACK geqrf")
+householder_product_p = _matrices("householder_product", _householder_product_infer, _m.householder_product, (2, 1),
+                                  spec="LAPACK orgqr")
+qr_p = _matrices("qr", _qr_infer, _m.qr, params=("full_matrices", "pivoting"), multiple=True,
+                 spec="LAPACK geqrf, geqp3, orgqr")
+eigh_p = _matrices("eigh", _eigh_infer, _m.eigh, params=("lower",), multiple=True, spec="LAPACK syevd")
+eig_p = _matrices("eig", _eig_infer, _m.eig, params=_EIG, multiple=True, spec="LAPACK geev")
+svd_p = _matrices("svd", _svd_infer, _m.svd, params=("compute_uv", "full_matrices"), multiple=True,
+                  spec="LAPACK gesdd")
+triangular_solve_p = _matrices("triangular_solve", _triangular_solve_infer, _m.triangular_solve, (2, 2),
+                               params=_TRIANGULAR, linear_in=(1,), spec="triangular_solve")
+tridiagonal_solve_p = _matrices("tridiagonal_solve", _tridiagonal_solve_infer, _m.tridiagonal_solve, (1, 1, 1, 2),
+                                linear_in=(3,), spec="LAPACK gtsv")
+hessenberg_p = _matrices("hessenberg", _hessenberg_infer, _m.hessenberg, multiple=True, spec="LAPACK gehrd")
+tridiagonal_p = _matrices("tridiagonal", _tridiagonal_infer, _m.tridiagonal, params=("lower",), multiple=True,
+                          spec="LAPACK sytrd")
+schur_p = _matrices("schur", _schur_infer, _m.schur, params=("compute_schur_vectors",), multiple=True,
+                    spec="LAPACK gees")

@@ -1,0 +1,74 @@
+"""`fft`: the discrete Fourier transform over the last axes, in its four forms; `FftType` names them."""
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..avals import ShapedArray, shaped
+from ..errors import DTypeError, ShapeError
+from ..primitive import Primitive
+
+__all__ = ["FftType", "fft_p"]
+
+
+class FftType(IntEnum):
+    """Which transform: complex to complex, its inverse, real to half a spectrum, half a spectrum to real.
+
+    >>> FftType.RFFT
+    FftType.RFFT
+    """
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+    def __repr__(self) -> str:
+        return "FftType." + self.name
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_IN = {FftType.RFFT: frozenset(map(np.dtype, ("float32", "float64")))}
+_COMPLEX = frozenset(map(np.dtype, ("complex64", "complex128")))
+
+
+def _fft_infer(x: ShapedArray, *, fft_lengths: tuple[int, ...], fft_type: FftType) -> ShapedArray:
+    n = len(fft_lengths)
+    got = f"got {x.long()}, fft_type {fft_type}, fft_lengths {fft_lengths}"
+    if x.dtype not in _IN.get(fft_type, _COMPLEX):
+        wanted = "float32 or float64" if fft_type == FftType.RFFT else "complex64 or complex128"
+        raise DTypeError(f"fft: the operand of {fft_type} must be {wanted}; {got} [StableHLO fft C2]")
+    if not 1 <= n <= 3:
+        raise ShapeError(f"fft: one to three axes can be transformed at once; {got} [StableHLO fft C3]")
+    if len(x.shape) < n:
+        raise ShapeError(f"fft: the operand has fewer axes than fft_lengths; {got} [StableHLO fft C1]")
+    last = fft_lengths[-1] // 2 + 1 if fft_type == FftType.IRFFT else fft_lengths[-1]
+    wanted = (*fft_lengths[:-1], last)
+    if x.shape[-n:] != wanted:
+        raise ShapeError(f"fft: the last axes must have lengths {wanted}; {got} [StableHLO fft C4, C5]")
+    if fft_type == FftType.RFFT:
+        return shaped((*x.shape[:-1], fft_lengths[-1] // 2 + 1), dtypes.complex_of(x.dtype))
+    if fft_type == FftType.IRFFT:
+        return shaped((*x.shape[:-1], fft_lengths[-1]), dtypes.real_of(x.dtype))
+    return shaped(x.shape, x.dtype)
+
+
+_NUMPY: dict[FftType, Any] = {FftType.FFT: np.fft.fftn, FftType.IFFT: np.fft.ifftn, FftType.RFFT: np.fft.rfftn,
+          FftType.IRFFT: np.fft.irfftn}
+
+
+def _fft(x: Any, *, fft_lengths: tuple[int, ...], fft_type: FftType) -> Any:
+    out = _fft_infer(shaped(x.shape, x.dtype), fft_lengths=fft_lengths, fft_type=fft_type)
+    if not x.size or not out.size:
+        return np.zeros(out.shape, out.dtype)
+    axes = tuple(range(x.ndim - len(fft_lengths), x.ndim))
+    return _NUMPY[FftType(fft_type)](x, fft_lengths, axes).astype(out.dtype)
+
+
+fft_p = Primitive("fft", params=("fft_lengths", "fft_type"), family="fft", infer=_fft_infer, numpy=_fft, linear_in=(0,),
+                  spec="fft")

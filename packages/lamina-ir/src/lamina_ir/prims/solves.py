@@ -1,0 +1,44 @@
+"""`linear_solve`: a linear system given by its program, solved by a program; what differentiation needs to know is here.
+
+Operands are constants, then the right-hand sides b. `matvec(consts, x)` is the system, `solve(consts, b)` gives x and
+then what else the solver wants to tell, `transpose_solve(consts, b)` solves the transposed system, or is None.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from ..avals import ShapedArray
+from ..errors import ShapeError
+from ..primitive import Primitive
+
+__all__ = ["linear_solve_p"]
+
+
+def _linear_solve_infer(*avals: ShapedArray, matvec: Any, num_aux: int, num_consts: int, solve: Any,
+                        transpose_solve: Any) -> list[ShapedArray]:
+    b = avals[num_consts:]
+    programs = [("matvec", matvec, 0), ("solve", solve, num_aux)]
+    if transpose_solve is not None:
+        programs.append(("transpose_solve", transpose_solve, 0))
+    for name, program, more in programs:
+        ins, outs = program.in_avals, program.out_avals
+        if len(ins) != len(avals) or not all(a.same_type(v) for a, v in zip(ins, avals)):
+            raise ShapeError(f"linear_solve: {name} must take the operands {_types(avals)}; it takes {_types(ins)}")
+        if len(outs) != len(b) + more or not all(a.same_type(v) for a, v in zip(outs, b)):
+            raise ShapeError(f"linear_solve: {name} must give results of the types of b, {_types(b)}; it gives "
+                             f"{_types(outs)}")
+    return list(solve.out_avals)
+
+
+def _types(avals: Any) -> str:
+    return "(" + ", ".join(a.long() for a in avals) + ")"
+
+
+def _linear_solve(*args: Any, solve: Any, **params: Any) -> Any:
+    from ..evaluator import evaluate
+    return tuple(evaluate(solve, *args))
+
+
+linear_solve_p = Primitive("linear_solve", params=("matvec", "num_aux", "num_consts", "solve", "transpose_solve"),
+                           family="solves", infer=_linear_solve_infer, numpy=_linear_solve, multiple=True,
+                           subprograms=("matvec", "solve", "transpose_solve"), spec="the results of `solve`")

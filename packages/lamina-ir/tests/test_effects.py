@@ -1,0 +1,102 @@
+"""Effects as data: callbacks by name, and the number that keeps ordered ones in order through nested programs."""
+import numpy as np
+import pytest
+from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Primitive, Var, calls_host, check, cse, dce,
+                       dumps, evaluate, has_ordered_effects, loads, prims, shaped, thread_order)
+from lamina_ir.extend import HostFunction, order_rules, register_host_function
+
+F32 = shaped((), np.dtype("float32"))
+
+
+def note(seen, x, tag, ordered=True):
+    host = HostFunction.of(lambda v: seen.append((tag, float(v))) or (), tag)
+    return Eqn(prims.debug_callback_p, [x], [], dict(batch=(), callback=host, indexed=False, mapped=(), ordered=ordered,
+                                                     threaded=False))
+
+
+def program(*make):
+    """The program of one float argument with the equations `make(x, out)`, each on the result of the one before."""
+    x = first = Var(F32)
+    eqns = []
+    for m in make:
+        eqns.append(m(x))
+        if eqns[-1].outvars:
+            x = eqns[-1].outvars[0]
+    return ClosedJaxpr(Jaxpr([], [first], eqns, [x]))
+
+
+def call(body):
+    return lambda x: Eqn(prims.xla_call_p, [x], [Var(F32)], dict(call_jaxpr=body, name="f", donated_invars=(),
+                                                                  inline=False, device=None, backend=None))
+
+
+def double(x):
+    return Eqn(prims.add_p, [x, x], [Var(F32)], {})
+
+
+def test_threaded_programs_pass_one_number_through_every_ordered_call():
+    seen = []
+    inner = program(lambda x: note(seen, x, "in"), double, lambda x: note(seen, x, "out"))
+    outer = program(lambda x: note(seen, x, "first"), call(inner), lambda x: note(seen, x, "free", ordered=False),
+                    lambda x: note(seen, x, "last"))
+    assert has_ordered_effects(outer) and calls_host(outer)
+    threaded = thread_order(outer)
+    check(threaded)
+    assert len(threaded.in_avals) == len(threaded.out_avals) == 2
+    assert [len(e.invars) for e in threaded.eqns] == [2, 2, 1, 2]
+    assert [float(v) for v in evaluate(threaded, np.float32(1), np.int32(7))] == [2, 7]
+    assert seen == [("first", 1), ("in", 1), ("out", 2), ("free", 2), ("last", 2)]
+
+
+def test_loops_and_branches_carry_it():
+    seen = []
+    body = program(lambda x: note(seen, x, "body"), double)
+    x, out = Var(F32), Var(F32)
+    scan = Eqn(prims.scan_p, [x], [out], dict(jaxpr=body, length=3, num_carry=1, num_consts=0, reverse=False, unroll=1))
+    threaded = thread_order(ClosedJaxpr(Jaxpr([], [x], [scan], [out])))
+    check(threaded)
+    assert float(evaluate(threaded, np.float32(1), np.int32(0))[0]) == 8 and seen == [("body", v) for v in (1, 2, 4)]
+    index, y = Var(shaped((), np.dtype("int32"))), Var(F32)
+    cond = Eqn(prims.cond_p, [index, x], [y], dict(branches=(program(double), body)))
+    threaded = thread_order(ClosedJaxpr(Jaxpr([], [index, x], [cond], [y])))
+    check(threaded)
+    assert float(evaluate(threaded, np.int32(0), np.float32(5), np.int32(0))[0]) == 10 and len(seen) == 3
+
+
+def test_an_op_without_a_row_says_so():
+    holder = Primitive("holder", params=("body",), infer=lambda x, *, body: x, subprograms=("body",))
+    assert holder not in order_rules
+    body = program(lambda x: note([], x, "n"))
+    with pytest.raises(MissingRuleError, match="ordered effects inside of `holder`.*ordered=False"):
+        thread_order(program(lambda x: Eqn(holder, [x], [Var(F32)], dict(body=body))))
+
+
+def test_effects_are_neither_dead_nor_common():
+    seen = []
+    twice = program(lambda x: note(seen, x, "a", False), lambda x: note(seen, x, "a", False))
+    assert len(dce(twice, [False])[0].eqns) == len(cse(twice).eqns) == 2
+
+
+def test_saved_programs_find_their_function_by_name():
+    name = "test_effects.half"
+    host = register_host_function(name, lambda v: (v / 2,))
+    params = dict(batch=(), callback=host, mapped=(), result_dtypes=(np.dtype("float32"),), result_shapes=((),),
+                  vmap_method=None)
+    p = program(lambda x: Eqn(prims.pure_callback_p, [x], [Var(F32)], params))
+    assert float(evaluate(loads(dumps(p)), np.float32(3))[0]) == 1.5
+    with pytest.raises(ValueError, match="already registered"):
+        register_host_function(name, lambda v: v)
+    params["callback"] = HostFunction.of(lambda v: (v,), "nobody knows")
+    p = program(lambda x: Eqn(prims.pure_callback_p, [x], [Var(F32)], params))
+    with pytest.raises(CallbackError, match="`nobody knows`.*register_host_function"):
+        evaluate(loads(dumps(p)), np.float32(3))
+
+
+@pytest.mark.parametrize("change,text", [
+    (dict(batch=(2,), mapped=()), "one entry per operand"), (dict(batch=(2,), mapped=((True, True),)), "one flag per batch"),
+    (dict(batch=(2,), mapped=((True,),)), "must lead with the batch axes"), (dict(result_shapes=()), "one entry per result")])
+def test_types_are_checked(change, text):
+    params = dict(batch=(), callback=None, mapped=(), result_dtypes=(np.dtype("float32"),), result_shapes=((),),
+                  vmap_method=None)
+    with pytest.raises(ValueError, match=text):
+        prims.pure_callback_p.infer(F32, **{**params, **change})

@@ -1,0 +1,224 @@
+"""`partial_eval` splits programs, calls included, keeps effects in order; `fold_constants` computes early."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_ir import (
+    ClosedJaxpr,
+    Eqn,
+    Jaxpr,
+    Primitive,
+    Var,
+    check,
+    dce,
+    evaluate,
+    fold_constants,
+    jaxpr_text,
+    parse,
+    partial_eval,
+    walk,
+)
+from lamina_ir.testing.programs import chain, f32
+
+CALL = parse("""{ lambda ; a:f32[3] b:f32[3]. let
+    c:f32[3] d:f32[3] = xla_call[
+      call_jaxpr={ lambda ; e:f32[3] f:f32[3]. let
+          g:f32[3] = sin e
+          h:f32[3] = cos e
+          i:f32[3] = mul f h
+        in (g, i) }
+      name=f
+    ] a b
+    j:f32[3] = add c d
+  in (c, j, 1.0:f32[]) }""")
+X, Y = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+
+
+def names(program):
+    return [e.primitive.name for e in walk(program)]
+
+
+def test_calls_are_split_and_hand_over_residuals():
+    split = partial_eval(CALL, [True, False])
+    check(split.known)
+    check(split.unknown)
+    assert names(split.known) == ["xla_call", "sin", "cos"]
+    assert names(split.unknown) == ["xla_call", "mul", "add"]
+    assert split.out_known == [True, False, True] and len(split.residuals) == 2
+    c, one, *residuals = evaluate(split.known, X)
+    j, = evaluate(split.unknown, *residuals, Y)
+    for got, want in zip((c, j, one), evaluate(CALL, X, Y), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_results_can_be_asked_of_the_second_stage():
+    split = partial_eval(CALL, [True, True], instantiate=[True, False, False])
+    assert split.out_known == [False, True, True]
+    assert jaxpr_text(split.unknown) == "{ lambda ; a:f32[3]. let  in (a,) }"
+
+
+def test_constants_are_known_and_dead_code_asks_for_nothing():
+    k, a, b, c, d = (Var(f32()) for _ in range(5))
+    sin, mul = (e.primitive for e in parse(
+        "{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = mul a b in (c,) }").eqns)
+    program = ClosedJaxpr(Jaxpr([k], [a], [Eqn(sin, [k], [b], {}), Eqn(mul, [a, b], [c], {}),
+                                           Eqn(mul, [a, k], [d], {})], [c]), [np.float32(2)])
+    split = partial_eval(program, [False])
+    assert names(split.known) == ["sin"] and names(split.unknown) == ["mul"]
+    assert split.known.consts == [2.0] and split.unknown.consts == []
+
+
+def test_effects_keep_their_order():
+    say = Primitive("say", infer=lambda x: [], numpy=lambda x: (), multiple=True, effectful=True)
+    a, b = Var(f32()), Var(f32())
+    early, late, last = (Eqn(say, [v], [], {}) for v in (a, b, a))
+    split = partial_eval(ClosedJaxpr(Jaxpr([], [a, b], [early, late, last], [])), [True, False])
+    assert [e.invars for e in split.known.eqns] == [[a]]
+    assert [e.invars for e in split.unknown.eqns] == [[b], [a]]
+    check(split.known)
+    check(split.unknown)
+
+
+def test_what_is_known_must_be_said_of_each_input():
+    with pytest.raises(ValueError, match="known must have 2 entries, one per input; got 1"):
+        partial_eval(CALL, [True])
+
+
+def test_long_programs():
+    split = partial_eval(chain(20000), [True])
+    assert len(split.known.eqns) == 20000 and split.unknown.eqns == [] and split.residuals == []
+    split = partial_eval(chain(20000), [False])
+    assert len(split.unknown.eqns) == 20000 and split.known.eqns == []
+
+
+def test_folding_leaves_large_values_and_goes_into_calls():
+    program = parse("""{ lambda ; a:f32[3]. let
+        b:f32[3] = xla_call[
+          call_jaxpr={ lambda ; c:f32[3]. let
+              d:f32[] = exp 0.0:f32[]
+              e:f32[3] = broadcast_in_dim[broadcast_dimensions=() shape=(3,)] d
+              f:f32[9999] = broadcast_in_dim[broadcast_dimensions=() shape=(9999,)] d
+              g:f32[] = reduce_sum[axes=(0,)] f
+              h:f32[3] = mul c e
+              i:f32[3] = add h g
+            in (i,) }
+          name=f
+        ] a
+      in (b,) }""")
+    folded = fold_constants(program)
+    check(folded)
+    assert names(folded) == ["xla_call", "broadcast_in_dim", "reduce_sum", "mul", "add"]
+    np.testing.assert_array_equal(evaluate(folded, X)[0], evaluate(program, X)[0])
+
+
+def test_what_fails_is_left_to_fail_when_it_runs():
+    bad = Primitive("bad", infer=lambda x: x, numpy=lambda x: 1 / 0)
+    v, w = Var(f32()), Var(f32())
+    program = ClosedJaxpr(Jaxpr([v], [], [Eqn(bad, [v], [w], {})], [w]), [np.float32(0)])
+    assert [e.primitive.name for e in fold_constants(program).eqns] == ["bad"]
+
+
+SCAN = parse("""{ lambda ; w:f32[3] u:f32[] a:f32[3] n:f32[] xs:f32[4,3]. let
+    b:f32[3] m:f32[] ys:f32[4,3] zs:f32[4] = scan[
+      jaxpr={ lambda ; w:f32[3] u:f32[] a:f32[3] n:f32[] x:f32[3]. let
+          s:f32[3] = sin w
+          t:f32[3] = mul a s
+          b:f32[3] = add t x
+          m:f32[] = add n u
+          y:f32[3] = mul x x
+          z:f32[] = mul m 2.0:f32[]
+        in (b, m, y, z) }
+      length=4 num_carry=2 num_consts=2 reverse=False unroll=1
+    ] w u a n xs
+  in (b, m, ys, zs) }""")
+ARGS = [X, np.float32(2), Y, np.float32(1), np.arange(12, dtype=np.float32).reshape(4, 3)]
+
+
+def two_stages(program, known, args):
+    split = partial_eval(program, known)
+    check(split.known)
+    check(split.unknown)
+    first = evaluate(split.known, *[a for a, k in zip(args, known, strict=True) if k])
+    n = sum(split.out_known)
+    second = iter(evaluate(split.unknown, *first[n:], *[a for a, k in zip(args, known, strict=True) if not k]))
+    done = iter(first[:n])
+    for k, want in zip(split.out_known, evaluate(program, *args), strict=True):
+        np.testing.assert_array_equal(next(done if k else second), want)
+    return split
+
+
+def test_loops_lose_dead_carries_and_what_only_these_read():
+    small, used = dce(SCAN, [False, True, False, False])
+    check(small)
+    assert used == [False, True, False, True, False]
+    assert names(small) == ["scan", "add"] and small.eqns[0].params["num_carry"] == 1
+    np.testing.assert_array_equal(evaluate(small, ARGS[1], ARGS[3])[0], evaluate(SCAN, *ARGS)[1])
+    small, used = dce(SCAN, [False, False, True, False])
+    assert used == [False] * 4 + [True] and small.eqns[0].params["num_carry"] == 0
+    np.testing.assert_array_equal(evaluate(small, ARGS[4])[0], evaluate(SCAN, *ARGS)[2])
+
+
+def test_a_while_loop_keeps_what_its_condition_reads():
+    program = parse("""{ lambda ; k:i32[] i:i32[] a:f32[3] b:f32[3]. let
+        j:i32[] c:f32[3] d:f32[3] = while[
+          body_jaxpr={ lambda ; i:i32[] a:f32[3] b:f32[3]. let
+              j:i32[] = add i 1:i32[]
+              c:f32[3] = sin b
+            in (j, c, b) }
+          body_nconsts=0
+          cond_jaxpr={ lambda ; k:i32[] i:i32[] a:f32[3] b:f32[3]. let c:bool[] = lt i k in (c,) }
+          cond_nconsts=1
+        ] k i a b
+      in (j, c, d) }""")
+    args = [np.int32(5), np.int32(1), X, Y]
+    for keep, wanted in ((0, [True, True, False, False]), (1, [True] * 4), (2, [True, True, False, True])):
+        small, used = dce(program, [k == keep for k in range(3)])
+        check(small)
+        assert used == wanted
+        got = evaluate(small, *[a for a, u in zip(args, used) if u])[0]
+        np.testing.assert_array_equal(got, evaluate(program, *args)[keep])
+
+
+def test_branches_lose_the_same_operands():
+    program = parse("""{ lambda ; i:i32[] a:f32[3] b:f32[3] c:f32[3]. let
+        d:f32[3] e:f32[3] = cond[
+          branches=(
+            { lambda ; a:f32[3] b:f32[3] c:f32[3]. let d:f32[3] = sin a e:f32[3] = neg c in (d, e) },
+            { lambda ; a:f32[3] b:f32[3] c:f32[3]. let d:f32[3] = mul b 2.0:f32[] in (d, c) },
+          )
+        ] i a b c
+      in (d, e) }""")
+    args = [np.int32(1), X, Y, X]
+    small, used = dce(program, [True, False])
+    check(small)
+    assert used == [True, True, True, False] and names(small) == ["cond", "sin", "mul"]
+    np.testing.assert_array_equal(evaluate(small, *args[:3])[0], evaluate(program, *args)[0])
+    for index in (0, 1):
+        args[0] = np.int32(index)
+        split = two_stages(program, [True, True, False, True], args)
+        assert split.out_known == [False, True]
+        two_stages(program, [False, True, True, True], args)
+        two_stages(program, [True, False, True, False], args)
+
+
+def test_scans_are_split_into_two():
+    split = two_stages(SCAN, [True, True, False, True, True], ARGS)
+    assert split.out_known == [False, True, True, True]
+    assert names(split.known) == ["scan", "sin", "add", "mul", "mul"] and names(split.unknown) == ["scan", "mul", "add"]
+    for known in ([True, False, True, True, True], [False, True, False, True, False], [True, True, True, True, False]):
+        two_stages(SCAN, known, ARGS)
+
+
+def test_loop_constants_are_handed_over_once():
+    program = parse("""{ lambda ; w:f32[3] a:f32[3] xs:f32[4,3]. let
+        b:f32[3] = scan[
+          jaxpr={ lambda ; w:f32[3] a:f32[3] x:f32[3]. let
+              s:f32[3] = sin x
+              t:f32[3] = mul a w
+              b:f32[3] = add t s
+            in (b,) }
+          length=4 num_carry=1 num_consts=1 reverse=True unroll=1
+        ] w a xs
+      in (b,) }""")
+    split = two_stages(program, [True, False, True], [X, Y, ARGS[4]])
+    assert sorted(a.shape for a in split.residuals) == [(3,), (4, 3)]

@@ -1,0 +1,114 @@
+"""Calls of compiled library kernels (LAPACK on CPUs, cuSOLVER and cuSPARSE on CUDA) that jaxlib registers as targets.
+
+Matrices go in and out column-major, vectors as they are; leading axes count matrices. A kernel that reports failure in
+`info` leaves rubbish behind, which is replaced by NaN.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lamina_ir import MissingRuleError, dtypes, shaped
+
+__all__ = ["I32", "constants", "cut", "flag", "kernel", "lapack", "letter", "masked", "matrix_layout", "swap", "triangle"]
+
+I32 = np.dtype("int32")
+_PREFIX = {np.dtype("float32"): "s", np.dtype("float64"): "d", np.dtype("complex64"): "c", np.dtype("complex128"): "z"}
+_TWINS = {"syevd": "heevd", "orgqr": "ungqr", "sytrd": "hetrd"}  # names that differ for complex matrices
+
+
+def letter(c: str) -> str:
+    """A character as an attribute."""
+    return f"{ord(c)} : ui8"
+
+
+def flag(on: bool) -> str:
+    return "true" if on else "false"
+
+
+def _layout(aval: Any, columns: bool) -> str:
+    n = len(aval.shape)
+    order = [n - 2, n - 1, *range(n - 3, -1, -1)] if columns else list(range(n - 1, -1, -1))
+    return f"dense<{order}> : tensor<{n}xindex>" if n else "dense<> : tensor<0xindex>"
+
+
+def kernel(ctx: Any, target: str, operands: Any, ins: Any, outs: Any, attributes: dict[str, str],
+           aliases: tuple[tuple[int, int], ...] = ()) -> tuple[Any, ...]:
+    """Call a registered kernel.
+
+    Args:
+      ctx: the lowering context.
+      target: registered name.
+      operands: values, of types `ins`: `(aval, is_matrix)` pairs.
+      outs: `(aval, is_matrix)` per result.
+      attributes: name -> attribute text.
+      aliases: (result, operand) pairs that may share memory.
+    """
+    pairs = ", ".join(f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if len(outs) > 1 else ''}], "
+                      f"operand_index = {i}, operand_tuple_indices = []>" for o, i in aliases)
+    made = ctx.op("stablehlo.custom_call", operands, *[a for a, _ in outs], call_target_name=target,
+                  api_version=ctx.i32(4), has_side_effect=False,
+                  backend_config=ctx.attr("{" + ", ".join(f"{k} = {v}" for k, v in attributes.items()) + "}"),
+                  operand_layouts=ctx.attr("[" + ", ".join(_layout(a, m) for a, m in ins) + "]"),
+                  result_layouts=ctx.attr("[" + ", ".join(_layout(a, m) for a, m in outs) + "]"),
+                  output_operand_aliases=ctx.attr(f"[{pairs}]"))
+    return made if isinstance(made, tuple) else (made,)
+
+
+def lapack(ctx: Any, name: str, dtype: np.dtype, operands: Any, ins: Any, outs: Any,
+           aliases: tuple[tuple[int, int], ...] = ((0, 0),), **attributes: str) -> tuple[Any, ...]:
+    """Call a LAPACK routine by its name without the type letter."""
+    if ctx.platform != "cpu":
+        raise MissingRuleError(f"lowering of `{ctx.eqn.primitive.name}` for {ctx.platform} is not defined: its kernel "
+                               "is LAPACK's, on CPUs; run it there with lamina.device_put or jit(..., backend='cpu')")
+    ctx.module.needs.add("lapack")
+    full = _TWINS.get(name, name) if dtypes.is_complex(dtype) else name
+    return kernel(ctx, f"lapack_{_PREFIX[dtype]}{full}_ffi", operands, ins, outs, attributes, aliases)
+
+
+def matrix_layout(*avals: Any) -> list[tuple[Any, bool]]:
+    """Avals of matrices as `ins` and `outs` want them."""
+    return [(a, True) for a in avals]
+
+
+def masked(ctx: Any, values: Any, avals: Any, info: Any, info_aval: Any, failed: str = "NE") -> tuple[Any, ...]:
+    """`values`, NaN for the matrices whose `info` compares with 0 as `failed` says."""
+    bad = ctx.compare(info, ctx.const(0, info_aval), failed, info_aval)
+    truth = shaped(info_aval.shape, dtypes.BOOL)
+    made = []
+    for v, aval in zip(values, avals, strict=True):
+        where = ctx.op("stablehlo.broadcast_in_dim", (bad,), shaped(aval.shape, dtypes.BOOL),
+                       broadcast_dimensions=ctx.i64s(range(len(truth.shape))))
+        made.append(ctx.select(where, ctx.const(np.nan, aval), v, aval))
+    return tuple(made)
+
+
+def constants(ctx: Any, params: dict[str, Any]) -> list[Any]:
+    """Results of an op on arrays without elements, which depend on shapes alone: its meaning, written out."""
+    prim = ctx.eqn.primitive
+    made = prim.numpy(*[np.zeros(a.shape, a.dtype) for a in ctx.avals_in], **params)
+    return [ctx.const(m, a) for m, a in zip(made if prim.multiple else (made,), ctx.avals_out, strict=True)]
+
+
+def triangle(ctx: Any, x: Any, aval: Any, lower: bool, fill: float = 0) -> Any:
+    """One triangle of x with the diagonal, `fill` elsewhere."""
+    n = len(aval.shape)
+    places = shaped(aval.shape, I32)
+    keep = ctx.compare(ctx.iota(places, n - 2), ctx.iota(places, n - 1), "GE" if lower else "LE", places)
+    return ctx.select(keep, x, ctx.const(fill, aval), aval)
+
+
+def cut(ctx: Any, x: Any, aval: Any, shape: tuple[int, ...]) -> Any:
+    """The leading part of x of this shape."""
+    if aval.shape == shape:
+        return x
+    return ctx.op("stablehlo.slice", (x,), shaped(shape, aval.dtype), start_indices=ctx.i64s([0] * len(shape)),
+                  limit_indices=ctx.i64s(shape), strides=ctx.i64s([1] * len(shape)))
+
+
+def swap(ctx: Any, x: Any, aval: Any) -> tuple[Any, Any]:
+    """x^T and its type."""
+    n = len(aval.shape)
+    out = shaped((*aval.shape[:-2], aval.shape[-1], aval.shape[-2]), aval.dtype)
+    return ctx.op("stablehlo.transpose", (x,), out, permutation=ctx.i64s((*range(n - 2), n - 1, n - 2))), out

@@ -1,0 +1,113 @@
+"""Lowering of control flow. `scan` is a loop over slices read from, and written to, whole arrays; what does not change
+in a loop is used from outside its region."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lamina_ir import dtypes, prims, shaped
+
+from ..context import Context
+from ..tables import lowering_rules
+
+__all__: list[str] = []
+
+_I32 = shaped((), np.dtype("int32"))
+_BOOL = shaped((), dtypes.BOOL)
+
+
+def _listed(made: Any) -> list[Any]:
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def cond_lowering(ctx: Context, index: Any, *args: Any, branches: Any) -> list[Any]:
+    if len(branches) == 1:
+        return ctx.inline(branches[0], args)
+    regions = [ctx.region((), lambda ctx, b=branch: ctx.inline(b, args)) for branch in branches]
+    return _listed(ctx.op("stablehlo.case", (index,), *ctx.avals_out, regions=regions))
+
+
+def _while(ctx: Context, start: Sequence[Any], avals: Sequence[Any], test: Callable[..., Any],
+           step: Callable[..., Any]) -> list[Any]:
+    return _listed(ctx.op("stablehlo.while", start, *avals, regions=[ctx.region(avals, test), ctx.region(avals, step)]))
+
+
+def while_lowering(ctx: Context, *args: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int,
+                   max_iters: int | None = None) -> list[Any]:
+    n = cond_nconsts + body_nconsts
+    cond_consts, body_consts, carry = args[:cond_nconsts], args[cond_nconsts:n], args[n:]
+    avals = ctx.avals_out
+    if max_iters is None:
+        return _while(ctx, carry, avals, lambda ctx, *c: ctx.inline(cond_jaxpr, (*cond_consts, *c)),
+                      lambda ctx, *c: ctx.inline(body_jaxpr, (*body_consts, *c)))
+
+    def test(ctx: Context, i: Any, *c: Any) -> Any:
+        more = ctx.compare(i, ctx.const(max_iters, _I32), "LT", _I32)
+        return ctx.op("stablehlo.and", (more, *ctx.inline(cond_jaxpr, (*cond_consts, *c))), _BOOL)
+
+    def step(ctx: Context, i: Any, *c: Any) -> Any:
+        return [_plus(ctx, i, 1), *ctx.inline(body_jaxpr, (*body_consts, *c))]
+
+    return _while(ctx, (ctx.const(0, _I32), *carry), (_I32, *avals), test, step)[1:]
+
+
+def _plus(ctx: Context, i: Any, n: int) -> Any:
+    return ctx.op("stablehlo.add", (i, ctx.const(n, _I32)), _I32) if n else i
+
+
+def _read(ctx: Context, x: Any, aval: Any, i: Any, zero: Any) -> Any:
+    sizes = (1, *aval.shape)
+    starts = (i, *[zero] * aval.ndim)
+    piece = ctx.op("stablehlo.dynamic_slice", (x, *starts), shaped(sizes, aval.dtype), slice_sizes=ctx.i64s(sizes))
+    return ctx.reshape(piece, aval)
+
+
+def _write(ctx: Context, whole: Any, y: Any, aval: Any, out: Any, i: Any, zero: Any) -> Any:
+    row = ctx.reshape(y, shaped((1, *aval.shape), aval.dtype))
+    return ctx.op("stablehlo.dynamic_update_slice", (whole, row, i, *[zero] * aval.ndim), out)
+
+
+def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts: int, num_carry: int, reverse: bool,
+                  unroll: int) -> list[Any]:
+    """A loop of `length // unroll` passes, and the remaining iterations after it."""
+    n = num_consts + num_carry
+    consts, carry, xs = args[:num_consts], args[num_consts:n], args[n:]
+    x_avals, y_avals = jaxpr.in_avals[n:], jaxpr.out_avals[num_carry:]
+    outs = ctx.avals_out
+    wholes = outs[num_carry:]
+    state = [*carry, *[ctx.const(0, a) for a in wholes]]
+
+    def several(ctx: Context, first: Any, count: int, state: Sequence[Any]) -> list[Any]:
+        """`count` iterations from number `first`."""
+        zero = ctx.const(0, _I32)
+        now, ys = list(state[:num_carry]), list(state[num_carry:])
+        for k in range(count):
+            at = _plus(ctx, first, k)
+            if reverse:
+                at = ctx.op("stablehlo.subtract", (ctx.const(length - 1, _I32), at), _I32)
+            made = ctx.inline(jaxpr, [*consts, *now, *[_read(ctx, x, a, at, zero) for x, a in zip(xs, x_avals)]])
+            now = made[:num_carry]
+            ys = [_write(ctx, w, y, a, out, at, zero)
+                  for w, y, a, out in zip(ys, made[num_carry:], y_avals, wholes)]
+        return [*now, *ys]
+
+    passes, rest = divmod(length, unroll)
+    if passes == 1:
+        passes, rest = 0, length
+    if passes:
+        def test(ctx: Context, i: Any, *_: Any) -> Any:
+            return ctx.compare(i, ctx.const(passes * unroll, _I32), "LT", _I32)
+
+        def step(ctx: Context, i: Any, *state: Any) -> Any:
+            made = several(ctx, i, unroll, state)
+            return [_plus(ctx, i, unroll), *made]
+
+        state = _while(ctx, (ctx.const(0, _I32), *state), (_I32, *outs), test, step)[1:]
+    return several(ctx, ctx.const(passes * unroll, _I32), rest, state) if rest else list(state)
+
+
+lowering_rules.define(prims.cond_p, cond_lowering)
+lowering_rules.define(prims.while_p, while_lowering)
+lowering_rules.define(prims.scan_p, scan_lowering)

@@ -1,0 +1,64 @@
+"""Lowering of calls with rules: the function itself. A recomputing call stands behind a barrier."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lamina_ir import prims, shaped
+
+from ..context import Context
+from ..tables import lowering_rules, platform_rules
+from .calls import xla_call_lowering
+
+__all__: list[str] = []
+
+_F32 = shaped((), np.dtype("float32"))
+_NO_SHAPE = shaped((0,), np.dtype("int64"))
+
+
+def _call(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "call", **_: Any) -> Any:
+    return xla_call_lowering(ctx, *args, call_jaxpr=call_jaxpr, name=name)
+
+
+def optimization_barrier_lowering(ctx: Context, *args: Any) -> Any:
+    made = ctx.op("stablehlo.optimization_barrier", args, *ctx.avals_out)
+    return made if len(args) != 1 else (made,)
+
+
+def remat_lowering(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bool, prevent_cse: bool, **_: Any) -> Any:
+    """What is computed again waits for all operands, cotangents among them, and is not merged with the first time."""
+    if differentiated and prevent_cse and args:
+        made = ctx.op("stablehlo.optimization_barrier", args, *ctx.avals_in)
+        args = made if len(args) != 1 else (made,)
+    return ctx.inline(call_jaxpr, args)
+
+
+def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bool, prevent_cse: bool, **_: Any) -> Any:
+    """XLA's CPU compiler drops barriers before it merges equal work, so there what is computed again stands in a branch
+    that it cannot know to be always taken."""
+    jaxpr = call_jaxpr.jaxpr
+    if not (differentiated and prevent_cse and args) or jaxpr.axis_names or jaxpr.effectful:
+        return remat_lowering(ctx, *args, call_jaxpr=call_jaxpr, differentiated=differentiated, prevent_cse=prevent_cse)
+    low, high, two = ctx.const(0, _F32), ctx.const(1, _F32), ctx.const(2, _F32)
+    draw = ctx.op("stablehlo.rng", (low, high, ctx.const(np.zeros(0, np.int64), _NO_SHAPE)), _F32,
+                  rng_distribution=ctx.enum("rng_distribution", "UNIFORM"))
+    avals = ctx.avals_out
+    again = ctx.region((), lambda c: c.inline(call_jaxpr, args))
+    never = ctx.region((), lambda c: [c.const(0, a) for a in avals])
+    made = ctx.op("stablehlo.if", (ctx.compare(draw, two, "LT", _F32),), *avals, regions=[again, never])
+    return made if len(avals) != 1 else (made,)
+
+
+def transposed_call_lowering(ctx: Context, *args: Any, forward: Any, **_: Any) -> Any:
+    return ctx.inline(forward.program(), args)
+
+
+lowering_rules.define(prims.custom_jvp_call_p, _call)
+lowering_rules.define(prims.custom_vjp_call_p, _call)
+lowering_rules.define(prims.custom_vmap_call_p, _call)
+lowering_rules.define(prims.remat_p, remat_lowering)
+platform_rules("cpu").define(prims.remat_p, remat_lowering_cpu)
+lowering_rules.define(prims.transposed_call_p, transposed_call_lowering)
+lowering_rules.define(prims.name_p, lambda ctx, x, *, name: x)
+lowering_rules.define(prims.optimization_barrier_p, optimization_barrier_lowering)

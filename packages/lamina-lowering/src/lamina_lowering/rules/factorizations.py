@@ -1,0 +1,315 @@
+"""Lowering of matrix ops: on CPUs LAPACK's routines, on CUDA cuSOLVER's; elsewhere what StableHLO itself has.
+
+A row is a function of one set of types; operands without elements never reach a kernel.
+"""
+from __future__ import annotations
+
+from lamina_ir import dtypes, prims, shaped
+
+from ..tables import lowering_rules, platform_rules
+from ._kernels import I32, constants, cut, flag, kernel, lapack, letter, masked, matrix_layout, swap, triangle
+
+__all__: list[str] = []
+
+_cuda = platform_rules("cuda")
+
+
+def _whole(rule):
+    """The row, but for operands without elements."""
+    def guarded(ctx, *xs, **params):
+        if any(a.size == 0 for a in ctx.avals_in):
+            made = constants(ctx, params)
+            return made if ctx.eqn.primitive.multiple else made[0]
+        return rule(ctx, *xs, **params)
+    return guarded
+
+
+def _parts(aval):
+    """(batch shape, rows, columns, dtype, type of info)."""
+    batch = aval.shape[:-2]
+    return batch, *aval.shape[-2:], aval.dtype, shaped(batch, I32)
+
+
+# --- cholesky, triangular_solve ---------------------------------------------------------------------------------------
+def cholesky_native(ctx, x):
+    aval = ctx.aval_out
+    return triangle(ctx, ctx.op("stablehlo.cholesky", (x,), aval, lower=True), aval, lower=True)
+
+
+def cholesky_cpu(ctx, x):
+    aval = ctx.aval_out
+    info = _parts(aval)[4]
+    made, failed = lapack(ctx, "potrf", aval.dtype, (x,), matrix_layout(aval), [(aval, True), (info, False)],
+                          uplo=letter("L"))
+    whole, = masked(ctx, (made,), (aval,), failed, info)
+    return triangle(ctx, whole, aval, lower=True)
+
+
+def _conj(ctx, x, aval):
+    part = shaped(aval.shape, dtypes.real_of(aval.dtype))
+    imag = ctx.op("stablehlo.negate", (ctx.op("stablehlo.imag", (x,), part),), part)
+    return ctx.op("stablehlo.complex", (ctx.op("stablehlo.real", (x,), part), imag), aval)
+
+
+def triangular_solve_native(ctx, a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    aval = ctx.aval_in
+    conjugate_a = conjugate_a and dtypes.is_complex(aval.dtype)
+    if conjugate_a and not transpose_a:
+        a = _conj(ctx, a, aval)
+    how = ("ADJOINT" if conjugate_a else "TRANSPOSE") if transpose_a else "NO_TRANSPOSE"
+    return ctx.op("stablehlo.triangular_solve", (a, b), ctx.aval_out, left_side=left_side, lower=lower,
+                  unit_diagonal=unit_diagonal, transpose_a=ctx.enum("transpose", how))
+
+
+def triangular_solve_cpu(ctx, a, b, *, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    aval, out = ctx.avals_in
+    conjugate_a = conjugate_a and dtypes.is_complex(aval.dtype)
+    if conjugate_a and not transpose_a:
+        a = _conj(ctx, a, aval)
+    how = ("C" if conjugate_a else "T") if transpose_a else "N"
+    return lapack(ctx, "trsm", aval.dtype, (a, b), matrix_layout(aval, out), matrix_layout(out), ((0, 1),),
+                  side=letter("L" if left_side else "R"), uplo=letter("L" if lower else "U"), trans_x=letter(how),
+                  diag=letter("U" if unit_diagonal else "N"))[0]
+
+
+# --- lu ---------------------------------------------------------------------------------------------------------------
+def _permutation(ctx, pivots, aval, out):
+    """Rows exchanged one after the other: a loop over the pivots, which count from 0."""
+    n = len(out.shape)
+    axis, count = n - 1, shaped((), I32)
+    batch, steps = out.shape[:-1], aval.shape[-1]
+    one, flat = shaped((*batch, 1), I32), shaped(batch, I32)
+    places = ctx.iota(out, axis)
+    zero, limit, step = ctx.const(0, count), ctx.const(steps, count), ctx.const(1, count)
+
+    def spread(ctx, v):
+        return ctx.op("stablehlo.broadcast_in_dim", (v,), out, broadcast_dimensions=ctx.i64s(range(n)))
+
+    def pick(ctx, v, i):
+        return ctx.op("stablehlo.dynamic_slice", (v, *[zero] * axis, i), one, slice_sizes=ctx.i64s(one.shape))
+
+    def exchange(ctx, i, order):
+        here = spread(ctx, pick(ctx, order, i))
+        other = ctx.compare(places, spread(ctx, pick(ctx, pivots, i)), "EQ", out)
+        found = ctx.op("stablehlo.reduce", (ctx.select(other, order, ctx.const(0, out), out), zero), flat,
+                       dimensions=ctx.i64s([axis]), regions=[ctx.reducer_region("stablehlo.add", flat)])
+        there = ctx.op("stablehlo.broadcast_in_dim", (found,), out, broadcast_dimensions=ctx.i64s(range(axis)))
+        this = ctx.compare(places, ctx.broadcast(i, count, out), "EQ", out)
+        swapped = ctx.select(this, there, ctx.select(other, here, order, out), out)
+        return ctx.op("stablehlo.add", (i, step), count), swapped
+
+    regions = [ctx.region([count, out], lambda ctx, i, order: ctx.compare(i, limit, "LT", count)),
+               ctx.region([count, out], exchange)]
+    return ctx.op("stablehlo.while", (zero, places), count, out, regions=regions)[1]
+
+
+def lu_pivots_to_permutation_lowering(ctx, pivots, *, permutation_size):
+    aval = shaped(ctx.aval_in.shape, I32)
+    return _permutation(ctx, ctx.convert(pivots, ctx.aval_in, aval), aval, ctx.aval_out)
+
+
+def _lu(call):
+    def rule(ctx, x):
+        out, pivots, order = ctx.avals_out
+        info = _parts(out)[4]
+        made, exchanged, failed = call(ctx, "getrf", out.dtype, (x,), matrix_layout(out),
+                                       [(out, True), (pivots, False), (info, False)])
+        exchanged = ctx.op("stablehlo.subtract", (exchanged, ctx.const(1, pivots)), pivots)
+        return *masked(ctx, (made,), (out,), failed, info, "LT"), exchanged, _permutation(ctx, exchanged, pivots, order)
+    return rule
+
+
+# --- qr ---------------------------------------------------------------------------------------------------------------
+def _geqrf(call):
+    def rule(ctx, x):
+        out, taus = ctx.avals_out
+        return call(ctx, "geqrf", out.dtype, (x,), matrix_layout(out), [(out, True), (taus, False)])
+    return rule
+
+
+def _orgqr(ctx, call, a, taus, aval, tau_aval):
+    return call(ctx, "orgqr", aval.dtype, (a, taus), [(aval, True), (tau_aval, False)], matrix_layout(aval))[0]
+
+
+def _householder_product(call):
+    return lambda ctx, a, taus: _orgqr(ctx, call, a, taus, *ctx.avals_in)
+
+
+def _qr(call):
+    def rule(ctx, x, *, full_matrices, pivoting):
+        aval, (q, r, *order) = ctx.aval_in, ctx.avals_out
+        batch, m, n, dtype, _ = _parts(aval)
+        taus = shaped((*batch, min(m, n)), dtype)
+        if pivoting:
+            free = ctx.const(0, order[0])
+            packed, order_made, factors = call(
+                ctx, "geqp3", dtype, (x, free), [(aval, True), (order[0], False)],
+                [(aval, True), (order[0], False), (taus, False)], ((0, 0), (1, 1)))
+            order = [ctx.op("stablehlo.subtract", (order_made, ctx.const(1, order[0])), order[0])]
+        else:
+            packed, factors = call(ctx, "geqrf", dtype, (x,), matrix_layout(aval), [(aval, True), (taus, False)])
+        if q.shape[-1] > n:  # room for the columns that complete the basis
+            tails = ctx.op("stablehlo.pad", (packed, ctx.const(0, shaped((), dtype))), q,
+                           edge_padding_low=ctx.i64s([0] * len(q.shape)), interior_padding=ctx.i64s([0] * len(q.shape)),
+                           edge_padding_high=ctx.i64s([0] * (len(q.shape) - 1) + [q.shape[-1] - n]))
+        else:
+            tails = cut(ctx, packed, aval, q.shape)
+        upper = triangle(ctx, cut(ctx, packed, aval, r.shape), r, lower=False)
+        return _orgqr(ctx, call, tails, factors, q, taus), upper, *order
+    return rule
+
+
+# --- eigenvalues and singular values ----------------------------------------------------------------------------------
+def eigh_cpu(ctx, x, *, lower):
+    v, w = ctx.avals_out
+    info = _parts(v)[4]
+    *made, failed = lapack(ctx, "syevd", v.dtype, (x,), matrix_layout(v), [(v, True), (w, False), (info, False)],
+                           uplo=letter("L" if lower else "U"), mode=letter("V"))
+    return masked(ctx, made, (v, w), failed, info)
+
+
+def eig_cpu(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
+    aval, w = ctx.aval_in, ctx.avals_out[0]
+    info = _parts(aval)[4]
+    vectors = shaped(aval.shape, w.dtype)
+    real = not dtypes.is_complex(aval.dtype)
+    values = [(shaped(w.shape, aval.dtype), False)] * 2 if real else [(w, False)]
+    *made, left, right, failed = lapack(
+        ctx, "geev", aval.dtype, (x,), matrix_layout(aval), [*values, (vectors, True), (vectors, True), (info, False)],
+        (), compute_left=letter("V" if compute_left_eigenvectors else "N"),
+        compute_right=letter("V" if compute_right_eigenvectors else "N"))
+    outs = [ctx.op("stablehlo.complex", made, w) if real else made[0]]
+    outs += [left] * compute_left_eigenvectors + [right] * compute_right_eigenvectors
+    return masked(ctx, outs, ctx.avals_out, failed, info)
+
+
+def svd_cpu(ctx, x, *, compute_uv, full_matrices):
+    aval, s = ctx.aval_in, ctx.avals_out[0]
+    batch, m, n, dtype, info = _parts(aval)
+    u, vh = ctx.avals_out[1:] if compute_uv else (shaped((*batch, m, m), dtype), shaped((*batch, n, n), dtype))
+    mode = ("A" if full_matrices else "S") if compute_uv else "N"
+    _, *made, failed = lapack(ctx, "gesdd", dtype, (x,), matrix_layout(aval),
+                              [(aval, True), (s, False), (u, True), (vh, True), (info, False)], mode=letter(mode))
+    return masked(ctx, made[:len(ctx.avals_out)], ctx.avals_out, failed, info)
+
+
+def schur_cpu(ctx, x, *, compute_schur_vectors):
+    aval = ctx.aval_in
+    batch, n, _, dtype, info = _parts(aval)
+    w = shaped((*batch, n), dtype)
+    values = [(w, False)] * (1 if dtypes.is_complex(dtype) else 2)
+    t, q, *_, failed = lapack(ctx, "gees", dtype, (x,), matrix_layout(aval),
+                              [(aval, True), (aval, True), *values, (info, False), (info, False)],
+                              mode=letter("V" if compute_schur_vectors else "N"), sort=letter("N"))
+    return masked(ctx, (t, q)[:len(ctx.avals_out)], ctx.avals_out, failed, info)
+
+
+# --- reductions to nearly triangular form, tridiagonal solves ---------------------------------------------------------
+def hessenberg_cpu(ctx, x):
+    out, taus = ctx.avals_out
+    if not taus.size:
+        return x, ctx.const(0, taus)
+    info = _parts(out)[4]
+    *made, failed = lapack(ctx, "gehrd", out.dtype, (x,), matrix_layout(out),
+                           [(out, True), (taus, False), (info, False)], low="1 : i32",
+                           high=f"{out.shape[-1]} : i32")
+    return masked(ctx, made, ctx.avals_out, failed, info)
+
+
+def _tridiagonal(call, text):
+    def rule(ctx, x, *, lower):
+        out, d, e, taus = ctx.avals_out
+        if not taus.size:  # one number, its imaginary part dropped
+            diagonal = ctx.convert(ctx.reshape(x, shaped(d.shape, out.dtype)), shaped(d.shape, out.dtype), d)
+            back = ctx.reshape(ctx.convert(diagonal, d, shaped(d.shape, out.dtype)), out)
+            return back, diagonal, ctx.const(0, e), ctx.const(0, taus)
+        info = _parts(out)[4]
+        *made, failed = call(ctx, "sytrd", out.dtype, (x,), matrix_layout(out),
+                             [(out, True), (d, False), (e, False), (taus, False), (info, False)], **text(lower))
+        return masked(ctx, made, ctx.avals_out, failed, info)
+    return rule
+
+
+def tridiagonal_solve_cpu(ctx, dl, d, du, b):
+    diagonal, out = ctx.avals_in[1], ctx.aval_out
+    info = _parts(out)[4]
+    vectors = [(diagonal, False)] * 3
+    *_, made, failed = lapack(ctx, "gtsv", out.dtype, (dl, d, du, b), [*vectors, (out, True)],
+                              [*vectors, (out, True), (info, False)], ((0, 0), (1, 1), (2, 2), (3, 3)))
+    return masked(ctx, (made,), (out,), failed, info)[0]
+
+
+# --- CUDA: kernels of the same shape under other names ----------------------------------------------------------------
+_CUSOLVER = frozenset(["getrf", "geqrf", "orgqr", "sytrd"])
+
+
+def cusolver(ctx, name, dtype, operands, ins, outs, aliases=((0, 0),), **attributes):
+    """The cuSOLVER kernel of a LAPACK name."""
+    if name not in _CUSOLVER:
+        raise NotImplementedError(f"lowering of `{ctx.eqn.primitive.name}` for cuda: there is no kernel for {name}; use "
+                                  "pivoting=False, or run it on a CPU")
+    return kernel(ctx, f"cusolver_{name}_ffi", operands, ins, outs, attributes, aliases)
+
+
+def eigh_cuda(ctx, x, *, lower):
+    v, w = ctx.avals_out
+    info = _parts(v)[4]
+    *made, failed = kernel(ctx, "cusolver_syevd_ffi", (x,), matrix_layout(v), [(v, True), (w, False), (info, False)],
+                           {"algorithm": "0 : ui8", "lower": flag(lower)}, ((0, 0),))
+    return masked(ctx, made, (v, w), failed, info)
+
+
+def svd_cuda(ctx, x, *, compute_uv, full_matrices):
+    """gesvd wants at least as many rows as columns; else x^T = U S V^H is decomposed, so x = (V^H)^T S U^T."""
+    aval, s = ctx.aval_in, ctx.avals_out[0]
+    wide = aval.shape[-2] < aval.shape[-1]
+    if wide:
+        x, aval = swap(ctx, x, aval)
+    batch, m, n, dtype, info = _parts(aval)
+    u = shaped((*batch, m, m if full_matrices else n), dtype)
+    vh = shaped((*batch, n, n), dtype)
+    _, s_made, u_made, vh_made, failed = kernel(
+        ctx, "cusolver_gesvd_ffi", (x,), matrix_layout(aval),
+        [(aval, True), (s, False), (u, True), (vh, True), (info, False)],
+        {"full_matrices": flag(full_matrices), "compute_uv": flag(compute_uv), "transposed": "false"}, ((0, 0),))
+    made = [s_made, u_made, vh_made]
+    if wide:
+        made = [s_made, swap(ctx, vh_made, vh)[0], swap(ctx, u_made, u)[0]]
+    return masked(ctx, made[:len(ctx.avals_out)], ctx.avals_out, failed, info)
+
+
+def tridiagonal_solve_cuda(ctx, dl, d, du, b):
+    diagonal, out = ctx.avals_in[1], ctx.aval_out
+    return kernel(ctx, "cusparse_gtsv2_ffi", (dl, d, du, b), [*[(diagonal, False)] * 3, (out, True)],
+                  matrix_layout(out), {}, ((0, 3),))[0]
+
+
+_rows = lowering_rules.define
+_rows(prims.cholesky_p, _whole(cholesky_native))
+_rows(prims.triangular_solve_p, _whole(triangular_solve_native))
+_rows(prims.lu_pivots_to_permutation_p, _whole(lu_pivots_to_permutation_lowering))
+_rows(prims.lu_p, _whole(_lu(lapack)))
+_rows(prims.geqrf_p, _whole(_geqrf(lapack)))
+_rows(prims.householder_product_p, _whole(_householder_product(lapack)))
+_rows(prims.qr_p, _whole(_qr(lapack)))
+_rows(prims.eigh_p, _whole(eigh_cpu))
+_rows(prims.eig_p, _whole(eig_cpu))
+_rows(prims.svd_p, _whole(svd_cpu))
+_rows(prims.schur_p, _whole(schur_cpu))
+_rows(prims.hessenberg_p, _whole(hessenberg_cpu))
+_rows(prims.tridiagonal_p, _whole(_tridiagonal(lapack, lambda lower: {"uplo": letter("L" if lower else "U")})))
+_rows(prims.tridiagonal_solve_p, _whole(tridiagonal_solve_cpu))
+
+platform_rules("cpu").define(prims.cholesky_p, _whole(cholesky_cpu))
+platform_rules("cpu").define(prims.triangular_solve_p, _whole(triangular_solve_cpu))
+
+_cuda.define(prims.lu_p, _whole(_lu(cusolver)))
+_cuda.define(prims.geqrf_p, _whole(_geqrf(cusolver)))
+_cuda.define(prims.householder_product_p, _whole(_householder_product(cusolver)))
+_cuda.define(prims.qr_p, _whole(_qr(cusolver)))
+_cuda.define(prims.eigh_p, _whole(eigh_cuda))
+_cuda.define(prims.svd_p, _whole(svd_cuda))
+_cuda.define(prims.tridiagonal_p, _whole(_tridiagonal(cusolver, lambda lower: {"lower": flag(lower)})))
+_cuda.define(prims.tridiagonal_solve_p, _whole(tridiagonal_solve_cuda))
+for _prim in (prims.eig_p, prims.schur_p, prims.hessenberg_p):
+    _cuda.hole(_prim, "CUDA has no kernel for it; run it on a CPU, with lamina.device_put or jit(..., backend='cpu')")

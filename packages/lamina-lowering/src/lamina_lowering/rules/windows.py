@@ -1,0 +1,153 @@
+"""Lowering of window ops. Negative padding is cut off beforehand: not every backend's windows know it."""
+from __future__ import annotations
+
+import numpy as np
+
+from lamina_ir import dtypes, prims, shaped
+from lamina_ir.prims import dilated_length
+from lamina_ir.prims.reductions import highest, lowest
+
+from ..tables import lowering_rules
+from .reductions import _add, _max, _min, _mul, _one, _region, _widened, _zero
+
+__all__: list[str] = []
+
+_BOOL = shaped((), dtypes.BOOL)
+
+
+def _cropped(ctx, xs, starts, avals, base_dilation, padding):
+    """Operands spread and cropped where a padding is negative; the rest of the padding and the dilation left."""
+    if all(low >= 0 and high >= 0 for low, high in padding):
+        return xs, avals, base_dilation, padding
+    lows, highs = ([min(p[k], 0) for p in padding] for k in (0, 1))
+    shape = tuple(max(dilated_length(n, b) + low + high, 0)
+                  for n, b, low, high in zip(avals[0].shape, base_dilation, lows, highs, strict=True))
+    avals = [shaped(shape, a.dtype) for a in avals]
+    xs = [ctx.op("stablehlo.pad", (x, s), a, edge_padding_low=ctx.i64s(lows), edge_padding_high=ctx.i64s(highs),
+                 interior_padding=ctx.i64s([b - 1 for b in base_dilation]))
+          for x, s, a in zip(xs, starts, avals, strict=True)]
+    return xs, avals, (1,) * len(shape), tuple((max(low, 0), max(high, 0)) for low, high in padding)
+
+
+def _reduce_window(ctx, xs, starts, avals, outs, region, *, base_dilation, padding, window_dilation,
+                   window_dimensions, window_strides):
+    if not avals[0].shape:
+        return ctx.op("stablehlo.reduce", (*xs, *starts), *outs, regions=[region], dimensions=ctx.i64s(()))
+    xs, avals, base_dilation, padding = _cropped(ctx, xs, starts, avals, base_dilation, padding)
+    return ctx.op("stablehlo.reduce_window", (*xs, *starts), *outs, regions=[region],
+                  base_dilations=ctx.i64s(base_dilation), padding=ctx.matrix(padding),
+                  window_dilations=ctx.i64s(window_dilation), window_dimensions=ctx.i64s(window_dimensions),
+                  window_strides=ctx.i64s(window_strides))
+
+
+def _reduction(combine, identity):
+    def rule(ctx, x, **params):
+        x, aval = _widened(ctx, x, combine)
+        scalar, out = shaped((), aval.dtype), shaped(ctx.aval_out.shape, aval.dtype)
+        start = ctx.const(identity(aval.dtype), scalar)
+        made = _reduce_window(ctx, [x], [start], [aval], [out], _region(combine, scalar), **params)
+        return ctx.convert(made, out, ctx.aval_out)
+    return rule
+
+
+def reduce_window_lowering(ctx, *args, computation, **params):
+    n = len(args) // 2
+    scalars = [shaped((), a.dtype) for a in ctx.avals_in[:n]]
+    region = ctx.region(scalars * 2, lambda ctx, *xs: ctx.inline(computation, xs))
+    made = _reduce_window(ctx, args[:n], args[n:], ctx.avals_in[:n], ctx.avals_out, region, **params)
+    return made if n > 1 else (made,)
+
+
+def _keeps(ctx, a, b, select, aval):
+    """Whether `a` stays chosen when `b` comes: it is as good, or NaN."""
+    good = ctx.compare(a, b, "GE" if select == "ge" else "LE", aval)
+    if not dtypes.is_inexact(aval.dtype):
+        return good
+    return ctx.op("stablehlo.or", (good, ctx.compare(a, a, "NE", aval)), _BOOL)
+
+
+def select_and_gather_add_lowering(ctx, t, x, *, select, **params):
+    """A reduction of pairs (operand, tangent) that keeps the better pair, the earlier of equals."""
+    ta, xa = ctx.avals_in
+    key, value = shaped((), xa.dtype), shaped((), ta.dtype)
+
+    def pick(ctx, a, s, b, t):
+        left = _keeps(ctx, a, b, select, key)
+        return ctx.select(left, a, b, key), ctx.select(left, s, t, value)
+
+    starts = ctx.const((lowest if select == "ge" else highest)(xa.dtype), key), ctx.const(0, value)
+    outs = shaped(ctx.aval_out.shape, xa.dtype), ctx.aval_out
+    return _reduce_window(ctx, [x, t], list(starts), [xa, ta], outs, ctx.region([key, value] * 2, pick), **params)[1]
+
+
+def select_and_scatter_add_lowering(ctx, source, x, *, padding, select, window_dimensions, window_strides):
+    sa, xa = ctx.avals_in
+    out, key = ctx.aval_out, shaped((), xa.dtype)
+    if not out.shape or not sa.size:
+        return source if not out.shape else ctx.const(0, out)
+    wide = shaped((), np.dtype("float32") if dtypes.is_float(sa.dtype) and sa.dtype.itemsize < 4 else sa.dtype)
+    source = ctx.convert(source, sa, shaped(sa.shape, wide.dtype))
+    made = shaped(xa.shape, wide.dtype)
+    lows, highs = ([min(p[k], 0) for p in padding] for k in (0, 1))
+    cut = any(lows) or any(highs)
+    if cut:
+        shape = tuple(n + low + high for n, low, high in zip(xa.shape, lows, highs, strict=True))
+        x = ctx.op("stablehlo.slice", (x,), shaped(shape, xa.dtype), start_indices=ctx.i64s([-low for low in lows]),
+                   limit_indices=ctx.i64s([n + high for n, high in zip(xa.shape, highs, strict=True)]),
+                   strides=ctx.i64s([1] * len(shape)))
+        xa, made = shaped(shape, xa.dtype), shaped(shape, wide.dtype)
+        padding = [(max(low, 0), max(high, 0)) for low, high in padding]
+    if xa.dtype.itemsize < 4 and dtypes.is_float(xa.dtype) and xa.dtype != wide.dtype:
+        x, xa, key = ctx.convert(x, xa, made), made, wide  # widening keeps the order
+    zero = ctx.const(0, wide)
+    chosen = ctx.region([key, key], lambda ctx, a, b: _keeps(ctx, a, b, select, key))
+    added = ctx.reducer_region("stablehlo.add", wide)
+    if xa.dtype == wide.dtype:
+        back = ctx.op("stablehlo.select_and_scatter", (x, source, zero), made, regions=[chosen, added],
+                      padding=ctx.matrix(padding), window_dimensions=ctx.i64s(window_dimensions),
+                      window_strides=ctx.i64s(window_strides))
+    else:
+        back = _scatter_of_two_dtypes(ctx, source, x, sa, xa, made, padding, select, window_dimensions, window_strides)
+    if cut:
+        back = ctx.op("stablehlo.pad", (back, zero), shaped(out.shape, wide.dtype),
+                      edge_padding_low=ctx.i64s([-low for low in lows]),
+                      edge_padding_high=ctx.i64s([-high for high in highs]),
+                      interior_padding=ctx.i64s([0] * len(lows)))
+    return ctx.convert(back, shaped(out.shape, wide.dtype), out)
+
+
+def _scatter_of_two_dtypes(ctx, source, x, sa, xa, made, padding, select, window_dimensions, window_strides):
+    """StableHLO wants one dtype. The chosen places are found by a reduction of pairs (operand, place) and added to."""
+    place, key, value = shaped((), np.dtype("int32")), shaped((), xa.dtype), shaped((), made.dtype)
+    size = xa.size
+    flat = ctx.reshape(ctx.iota(shaped((size,), place.dtype), 0), shaped(xa.shape, place.dtype))
+
+    def pick(ctx, a, i, b, j):
+        left = ctx.op("stablehlo.and", (_keeps(ctx, a, b, select, key),
+                                        ctx.compare(i, ctx.const(size, place), "LT", place)), _BOOL)
+        left = ctx.op("stablehlo.or", (left, ctx.compare(j, ctx.const(size, place), "EQ", place)), _BOOL)
+        return ctx.select(left, a, b, key), ctx.select(left, i, j, place)
+
+    ones = (1,) * len(xa.shape)
+    starts = [ctx.const((lowest if select == "ge" else highest)(xa.dtype), key), ctx.const(size, place)]
+    where = shaped(sa.shape, place.dtype)
+    _, chosen = _reduce_window(ctx, [x, flat], starts, [xa, shaped(xa.shape, place.dtype)],
+                               [shaped(sa.shape, xa.dtype), where], ctx.region([key, place] * 2, pick),
+                               base_dilation=ones, padding=padding, window_dilation=ones,
+                               window_dimensions=window_dimensions, window_strides=window_strides)
+    line, count = shaped((size,), made.dtype), sa.size
+    numbers = "#stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>"
+    back = ctx.op("stablehlo.scatter", (ctx.const(0, line), ctx.reshape(chosen, shaped((count, 1), place.dtype)),
+                                        ctx.reshape(source, shaped((count,), made.dtype))), line,
+                  regions=[ctx.reducer_region("stablehlo.add", value)], scatter_dimension_numbers=ctx.attr(numbers),
+                  indices_are_sorted=False, unique_indices=False)
+    return ctx.reshape(back, made)
+
+
+lowering_rules.define(prims.reduce_window_sum_p, _reduction(_add, _zero))
+lowering_rules.define(prims.reduce_window_prod_p, _reduction(_mul, _one))
+lowering_rules.define(prims.reduce_window_max_p, _reduction(_max, lowest))
+lowering_rules.define(prims.reduce_window_min_p, _reduction(_min, highest))
+lowering_rules.define(prims.reduce_window_p, reduce_window_lowering)
+lowering_rules.define(prims.select_and_gather_add_p, select_and_gather_add_lowering)
+lowering_rules.define(prims.select_and_scatter_add_p, select_and_scatter_add_lowering)

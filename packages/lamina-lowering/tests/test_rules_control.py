@@ -1,0 +1,54 @@
+"""Lowered control flow: unrolled loops, programs that do not grow with the length, branches out of range."""
+import numpy as np
+import pytest
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, aval_of, parse, prims
+from lamina_ir.testing.samples import samples_of
+from lamina_lowering import lower
+from lamina_lowering.testing import check_lowering, one_op, run_lowered
+
+STEP = parse("""{ lambda ; w:f32[2] a:f32[2] x:f32[2]. let
+    b:f32[2] = mul a w
+    c:f32[2] = add b x
+  in (c, b) }""")
+
+
+def scan(length, unroll=1, reverse=False):
+    return dict(jaxpr=STEP, length=length, num_carry=1, num_consts=1, reverse=reverse, unroll=unroll)
+
+
+def args(length):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=s).astype(np.float32) for s in ((2,), (2,), (length, 2))]
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 5, 6])
+@pytest.mark.parametrize("unroll", [1, 2, 3, 6, 9])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_unrolled(length, unroll, reverse):
+    check_lowering(prims.scan_p, args(length), scan(length, unroll, reverse))
+
+
+def size(length, unroll=1):
+    return len(lower(one_op(prims.scan_p, [aval_of(a) for a in args(length)], scan(length, unroll))).bytecode())
+
+
+def test_a_module_does_not_grow_with_the_length():
+    assert abs(size(10) - size(100_000)) < 16
+    assert size(100, 4) > size(100)
+
+
+@pytest.mark.parametrize("index", [-1, 0, 1, 2, 3, 2**31 - 1, -2**31])
+def test_index_out_of_range(index):
+    sample = samples_of(prims.cond_p)[0]
+    check_lowering(prims.cond_p, [np.int32(index), *sample.args[1:]], sample.params)
+
+
+def test_large_constants_in_a_body_become_arguments_of_main():
+    data = np.arange(1000, dtype=np.float32)
+    body = parse("{ lambda k:f32[1000] ; a:f32[1000]. let b:f32[1000] = add a k in (b,) }", [data])
+    params = dict(jaxpr=body, length=3, num_carry=1, num_consts=0, reverse=False, unroll=1)
+    a = Var(aval_of(data))
+    out = Var(aval_of(data))
+    lowered = lower(ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.scan_p, [a], [out], params)], [out])))
+    assert len(lowered.const_args) == 1
+    np.testing.assert_array_equal(run_lowered(lowered, np.zeros(1000, np.float32))[0], 3 * data)

@@ -1,0 +1,271 @@
+"""`numpy.fft`: discrete Fourier transforms along any axes, each one or several calls of `lax.fft`."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axes, typeof
+from lamina_tracing.lax import FftType
+
+from . import _joins, _ufuncs
+from ._creation import arange
+from ._promotion import cast, literal, to_inexact
+from ._publish import public, public_lists, publish
+
+__all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
+           "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"]
+
+_AT_ONCE = 3  # axes that one operation transforms
+_NORMS = (None, "backward", "ortho", "forward")
+
+
+def _resized(x: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
+    """`x` cut off, or filled up with zeros, at the end of each axis."""
+    t = typeof(x)
+    pads = [(0, 0, 0)] * len(t.shape)
+    for n, a in zip(sizes, axes):
+        pads[a] = (0, n - t.shape[a], 0)
+    if all(hi == 0 for _, hi, _ in pads):
+        return x
+    return lax.pad(x, np.zeros((), t.dtype), pads)
+
+
+def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | None) -> Any:
+    if norm not in _NORMS:
+        raise ValueError(f"{call}: norm must be None, 'backward', 'ortho' or 'forward'; got {norm!r}")
+    x = to_inexact(call, x)
+    t = typeof(x)
+    real_in, real_out = kind == FftType.RFFT, kind == FftType.IRFFT
+    if real_in and dtypes.is_complex(t.dtype):
+        raise TypeError(f"{call}: expected real numbers; got {t.long()}. Use {call.replace('r', '', 1)}")
+    ndim = len(t.shape)
+    if axes is None:
+        axes = tuple(range(ndim)) if s is None else tuple(range(ndim - len(s), ndim))
+    axes = check_axes(call, axes, ndim)
+    wide = np.dtype("float32") if t.dtype.itemsize < 4 else t.dtype
+    x = cast(x, wide if real_in else dtypes.complex_of(wide))
+    if s is not None and len(s) != len(axes):
+        raise ValueError(f"{call}: s must give a length for each of the axes {axes}; got {s}")
+    if not axes:
+        return x
+    sizes = [t.shape[a] for a in axes] if s is None else [int(n) for n in s]
+    if s is None and real_out:
+        sizes[-1] = 2 * (sizes[-1] - 1)
+    if any(n < 1 for n in sizes):
+        raise ValueError(f"{call}: every transformed axis needs at least one element; got lengths {tuple(sizes)} for "
+                         f"{t.long()}")
+    x = _resized(x, [*sizes[:-1], sizes[-1] // 2 + 1 if real_out else sizes[-1]], axes)
+    order = [a for a in range(ndim) if a not in axes] + list(axes)
+    x = lax.transpose(x, order) if order != list(range(ndim)) else x
+    x = _in_groups(kind, x, sizes)
+    if order != list(range(ndim)):
+        x = lax.transpose(x, tuple(int(i) for i in np.argsort(order)))
+    return _normalised(x, norm, int(np.prod(sizes)), kind in (FftType.IFFT, FftType.IRFFT))
+
+
+def _in_groups(kind: FftType, x: Any, sizes: list[int]) -> Any:
+    """The transform of the last axes, at most three at a time; real forms take the last axes first, or last."""
+    if len(sizes) <= _AT_ONCE:
+        return lax.fft(x, kind, sizes)
+    n = len(typeof(x).shape)
+    first, last = sizes[:-_AT_ONCE], sizes[-_AT_ONCE:]
+    k = len(sizes)
+    turn = (*range(n - k), *range(n - _AT_ONCE, n), *range(n - k, n - _AT_ONCE))
+    back = tuple(int(i) for i in np.argsort(turn))
+    plain = FftType.IFFT if kind in (FftType.IFFT, FftType.IRFFT) else FftType.FFT
+    if kind != FftType.IRFFT:
+        x = lax.fft(x, kind, last)
+    x = lax.transpose(_in_groups(plain, lax.transpose(x, turn), first), back)
+    return lax.fft(x, kind, last) if kind == FftType.IRFFT else x
+
+
+def _normalised(x: Any, norm: str | None, count: int, inverse: bool) -> Any:
+    if norm in (None, "backward"):
+        return x
+    factor = {("ortho", False): count ** -0.5, ("ortho", True): count ** 0.5, ("forward", False): 1 / count,
+              ("forward", True): float(count)}[norm, inverse]
+    d = typeof(x).dtype
+    return _ufuncs.multiply(x, literal(factor, d) if not dtypes.is_complex(d) else np.asarray(factor, d))
+
+
+def _one(call: str, kind: FftType, a: Any, n: int | None, axis: int, norm: str | None) -> Any:
+    return _transform(call, kind, a, None if n is None else (n,), (axis,), norm)
+
+
+@public("n", "axis", "norm")
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The discrete Fourier transform along one axis: `sum_j a[j] exp(-2 pi i j k / n)`.
+
+    Args:
+      a: numbers.
+      n: length to cut off at, or to fill up to with zeros; None for that of the axis.
+      axis: the axis.
+      norm: where the factor 1 / n goes: "backward" (None) to the inverse, "forward" here, "ortho" its root to both.
+    Returns:
+      Complex array with `n` elements along the axis.
+
+    >>> fft(np.array([1., 0., 0., 0.]))
+    Array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
+    """
+    return _one("fft", FftType.FFT, a, n, axis, norm)
+
+
+@public("n", "axis", "norm")
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `fft` along one axis."""
+    return _one("ifft", FftType.IFFT, a, n, axis, norm)
+
+
+@public("n", "axis", "norm")
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """`fft` of real numbers: the frequencies 0, ..., n // 2, as the others are their conjugates.
+
+    >>> rfft(np.array([1., 2., 1.]))
+    Array([ 4. +0.j       , -0.5-0.8660254j], dtype=complex64)
+    """
+    return _one("rfft", FftType.RFFT, a, n, axis, norm)
+
+
+@public("n", "axis", "norm")
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `rfft`: `n` real numbers, by default an even number of them."""
+    return _one("irfft", FftType.IRFFT, a, n, axis, norm)
+
+
+_OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+@public("n", "axis", "norm")
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """`fft` of a signal that is conjugate-symmetric, given by its first half: `n` real numbers."""
+    return _one("hfft", FftType.IRFFT, _ufuncs.conj(to_inexact("hfft", a)), n, axis, _OTHER_WAY.get(norm, norm))
+
+
+@public("n", "axis", "norm")
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `hfft`: the first half of a conjugate-symmetric signal."""
+    return _ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
+
+
+@public_lists("s", "axes", "norm")
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """`fft` along several axes.
+
+    Args:
+      a: numbers.
+      s: length of each axis, as `n` of `fft`.
+      axes: the axes; None for all, or for the last `len(s)`.
+      norm: as for `fft`.
+    """
+    return _transform("fftn", FftType.FFT, a, s, axes, norm)
+
+
+@public_lists("s", "axes", "norm")
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """The inverse of `fftn`."""
+    return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
+
+
+@public_lists("s", "axes", "norm")
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """`fftn` of real numbers: half of the frequencies along the last of the axes."""
+    return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
+
+
+@public_lists("s", "axes", "norm")
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+    """The inverse of `rfftn`."""
+    return _transform("irfftn", FftType.IRFFT, a, s, axes, norm)
+
+
+def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
+    if len(axes) != 2:
+        raise ValueError(f"{call}: expected two axes; got {axes}")
+    return _transform(call, kind, a, s, axes, norm)
+
+
+@public_lists("s", "axes", "norm")
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """`fftn` along two axes."""
+    return _two("fft2", FftType.FFT, a, s, axes, norm)
+
+
+@public_lists("s", "axes", "norm")
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `fft2`."""
+    return _two("ifft2", FftType.IFFT, a, s, axes, norm)
+
+
+@public_lists("s", "axes", "norm")
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """`rfftn` along two axes."""
+    return _two("rfft2", FftType.RFFT, a, s, axes, norm)
+
+
+@public_lists("s", "axes", "norm")
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `rfft2`."""
+    return _two("irfft2", FftType.IRFFT, a, s, axes, norm)
+
+
+def _frequencies(call: str, places: Any, n: int, d: Any, dtype: Any) -> Any:
+    kind = dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
+    if isinstance(d, (int, float)):
+        return cast(places, kind) * literal(1 / (n * d), kind)
+    return _ufuncs.divide(cast(places, kind), _ufuncs.multiply(cast(to_inexact(call, d), kind), literal(float(n), kind)))
+
+
+def _count(call: str, n: Any) -> int:
+    try:
+        size = n.__index__()
+    except (AttributeError, TypeError):
+        raise ValueError(f"{call}: n must be an integer; got {n!r}") from None
+    if size < 1:
+        raise ValueError(f"{call}: n must be at least 1; got {size}")
+    return size
+
+
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
+    """The frequencies of `fft`'s results, in cycles per unit of the sample spacing `d`: 0, 1, ..., -2, -1 over `n d`.
+
+    >>> fftfreq(4)
+    Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
+    """
+    n = _count("fftfreq", n)
+    half = (n - 1) // 2 + 1
+    return _frequencies("fftfreq", _joins.concatenate([arange(half), arange(-(n // 2), 0)]), n, d, dtype)
+
+
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
+    """The frequencies of `rfft`'s results, in cycles per unit of the sample spacing `d`."""
+    n = _count("rfftfreq", n)
+    return _frequencies("rfftfreq", arange(n // 2 + 1), n, d, dtype)
+
+
+def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
+    n = len(typeof(x).shape)
+    return tuple(range(n)) if axes is None else check_axes(call, axes, n)
+
+
+@public_lists("axes")
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """Frequency zero moved to the middle of the axes (None: all).
+
+    >>> fftshift(np.array([0., 1., -2., -1.]))
+    Array([-2., -1.,  0.,  1.], dtype=float32)
+    """
+    where = _all_axes("fftshift", x, axes)
+    return _joins.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
+
+
+@public_lists("axes")
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """The inverse of `fftshift`."""
+    where = _all_axes("ifftshift", x, axes)
+    return _joins.roll(x, tuple(-(typeof(x).shape[a] // 2) for a in where), where)
+
+
+publish(globals())

@@ -1,0 +1,154 @@
+"""`numpy.linalg` beside NumPy's: values over kinds and stacks, derivatives, matrices without a result."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+import pytest
+from lamina_autodiff import grad, hessian
+from lamina_autodiff.testing import check_grads
+from lamina_batching import vmap
+from lamina_ir import config
+from lamina_tracing import jit
+
+L, N = lnp.linalg, np.linalg
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with config.enable_x64(True):
+        yield
+
+
+def drawn(kind, *shape):
+    x = RNG.normal(size=shape)
+    return x + 1j * RNG.normal(size=shape) if kind == "complex" else x
+
+
+def close(got, wanted, atol=1e-10):
+    assert np.shape(got) == np.shape(wanted)
+    np.testing.assert_allclose(got, wanted, atol=atol, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["float", "complex"])
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_square_matrices(kind, batch):
+    a = drawn(kind, *batch, 4, 4)
+    for name in ("inv", "det"):
+        close(getattr(L, name)(a), getattr(N, name)(a))
+    sign, size = L.slogdet(a)
+    wanted = N.slogdet(a)
+    close(sign, wanted[0])
+    close(size, wanted[1])
+    close(L.solve(a, a[..., :2]), N.solve(a, a[..., :2]))
+    h = a @ np.conj(np.swapaxes(a, -1, -2)) + np.eye(4)
+    close(L.cholesky(h), N.cholesky(h))
+    close(L.cholesky(h, upper=True), np.conj(np.swapaxes(N.cholesky(h), -1, -2)))
+    close(L.eigvalsh(h), N.eigvalsh(h))
+    w, v = L.eigh(h)
+    close(np.asarray(v) * np.asarray(w)[..., None, :] @ np.conj(np.swapaxes(v, -1, -2)), h)
+    close(np.sort_complex(L.eigvals(a)), np.sort_complex(N.eigvals(a)))
+    w, v = L.eig(a)
+    close(a @ np.asarray(v), np.asarray(v) * np.asarray(w)[..., None, :])
+    for n in (-2, 0, 3):
+        close(L.matrix_power(a, n), N.matrix_power(a, n), atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["float", "complex"])
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4), (2, 4, 2)])
+def test_any_matrices(kind, shape):
+    a = drawn(kind, *shape)
+    close(L.pinv(a), N.pinv(a))
+    close(L.svdvals(a), N.svd(a, compute_uv=False))
+    u, s, vh = L.svd(a, full_matrices=False)
+    close(np.asarray(u) * np.asarray(s)[..., None, :] @ np.asarray(vh), a)
+    assert [x.shape for x in L.svd(a)] == [x.shape for x in N.svd(a)]
+    for mode in ("reduced", "complete"):
+        for got, wanted in zip(L.qr(a, mode), N.qr(a, mode)):
+            close(got, wanted)
+    close(L.qr(a, "r"), N.qr(a, "r"))
+    close(L.matrix_rank(a), N.matrix_rank(a))
+    close(L.cond(a), N.cond(a))
+    for order in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
+        close(L.norm(a, order, axis=(-2, -1)), N.norm(a, order, axis=(-2, -1)))
+        close(L.norm(a, order, axis=(-1, -2), keepdims=True), N.norm(a, order, axis=(-1, -2), keepdims=True))
+
+
+def test_least_squares():
+    a, b = drawn("float", 5, 3), drawn("float", 5, 2)
+    for right in (b, b[:, 0]):
+        x, residuals, rank, s = L.lstsq(a, right)
+        wanted = N.lstsq(a, right, rcond=None)
+        close(x, wanted[0])
+        close(residuals, wanted[1])
+        assert rank == wanted[2]
+        close(s, wanted[3])
+    a[:, 2] = a[:, 0]
+    close(L.lstsq(a, b)[0], N.lstsq(a, b, rcond=None)[0])
+    assert L.lstsq(a, b, numpy_resid=True)[1].shape == N.lstsq(a, b, rcond=None)[1].shape
+    assert L.matrix_rank(a) == 2 and L.matrix_rank(a, 10.0) == 0 and L.matrix_rank(np.ones(3)) == 1
+
+
+def test_tensors_and_hermitian_forms():
+    a = drawn("float", 4, 6, 8, 3)
+    close(L.tensorinv(a, 2), N.tensorinv(a, 2))
+    close(L.tensorsolve(a, np.ones((4, 6))), N.tensorsolve(a, np.ones((4, 6))))
+    h = drawn("float", 3, 3)
+    h = h + h.T
+    u, s, vh = L.svd(h, hermitian=True)
+    close(s, N.svd(h)[1])
+    close(np.asarray(u) * np.asarray(s) @ np.asarray(vh), h)
+    close(L.pinv(h, hermitian=True), N.pinv(h))
+    close(L.multi_dot([h, h[:, :2], h[:2]]), N.multi_dot([h, h[:, :2], h[:2]]))
+
+
+def test_solve_broadcasts_stacks():
+    a, b = drawn("float", 3, 4, 4), drawn("float", 4)
+    close(L.solve(a, b), N.solve(a, b[:, None])[..., 0])
+    close(L.solve(a[0], drawn("float", 2, 4, 1)).shape, (2, 4, 1))
+    close(vmap(L.solve, (None, 0))(a[0], a), N.solve(a[:1], a))
+
+
+@pytest.mark.parametrize("kind", ["float", "complex"])
+@pytest.mark.parametrize("fun, shape", [
+    (L.inv, (3, 3)), (L.det, (4, 4)), (L.det, (3, 3)), (lambda a: L.slogdet(a).logabsdet, (4, 4)),
+    (L.pinv, (4, 2)), (L.pinv, (2, 4)), (lambda a: L.norm(a, "nuc"), (3, 2)), (L.svdvals, (3, 3)),
+    (lambda a: L.solve(a, a[:, 0] * 2), (3, 3)), (lambda a: L.lstsq(a, a[:, 0] ** 2)[0], (4, 2)), (L.cond, (3, 3)),
+], ids=range(11))
+def test_derivatives(kind, fun, shape):
+    check_grads(fun, (drawn(kind, *shape),), order=2, eps=1e-5, rtol=1e-3, atol=1e-3)
+
+
+def test_determinants_of_singular_matrices_have_derivatives():
+    a = drawn("float", 5, 5)
+    a[4] = a[3]
+    minors = [[(-1) ** (i + j) * N.det(np.delete(np.delete(a, i, 0), j, 1)) for j in range(5)] for i in range(5)]
+    close(grad(L.det)(a), minors)
+    assert np.isfinite(hessian(L.det)(np.eye(5))).all()
+
+
+def test_matrices_without_a_result():
+    zero, bad = np.zeros((2, 2)), np.full((2, 2), np.nan)
+    assert not np.isfinite(L.inv(zero)).all() and not np.isfinite(L.solve(zero, np.ones(2))).all()
+    assert L.slogdet(np.zeros((4, 4))) == (0, -np.inf) and L.det(np.zeros((4, 4))) == 0
+    for fun in (L.inv, L.det, L.cholesky, L.eigvalsh, L.svdvals, L.eigvals, L.pinv):
+        assert np.isnan(fun(bad)).any()
+    assert L.det(np.zeros((0, 0))) == 1 and L.inv(np.zeros((0, 0))).shape == (0, 0)
+    close(L.pinv(zero), zero)
+
+
+def test_narrow_and_integer_matrices():
+    assert L.inv(np.eye(2, dtype=np.int32)).dtype == np.float64
+    assert L.det(np.eye(4, dtype=np.float16)).dtype == np.float32
+    close(jit(L.inv)(np.array([[2, 0], [0, 4]])), [[0.5, 0], [0, 0.25]])
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: L.inv(np.ones((2, 3))), "inv: expected square"), (lambda: L.solve(np.eye(2), np.ones(3)), "solve: expected a"),
+    (lambda: L.qr(np.eye(2), "economic"), "mode must be"), (lambda: L.eigh(np.eye(2), "X"), "UPLO"),
+    (lambda: L.norm(np.eye(2), "nope"), "no matrix norm"), (lambda: L.slogdet(np.eye(2), method="x"), "method"),
+    (lambda: L.tensorinv(np.ones((2, 3)), 1), "tensorinv"), (lambda: L.svdvals(np.ones(3)), "expected matrices"),
+])
+def test_errors_name_the_function(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

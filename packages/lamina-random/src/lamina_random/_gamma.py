@@ -1,0 +1,228 @@
+"""The gamma distribution, and the distributions that are functions of it."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_autodiff import custom_jvp
+from lamina_ir import ShapeError, config
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import scalar, typeof
+
+from ._arguments import as_float, as_shape, common_shape
+from ._discrete import rademacher
+from ._normal import normal_core, unit_core
+from ._rejection import _full, accepted, halves
+
+__all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t"]
+
+_part = config.threefry_partitionable
+
+
+def _log_draw(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    """Logarithms of draws. Marsaglia and Tsang's cubed normals for a >= 1; below, a draw for a + 1 times u^(1/a)."""
+    boost = lax.lt(a, 1.0)
+    d = lax.sub(lax.select(boost, lax.add(a, 1.0), a), 1 / 3)
+    c = lax.div(1 / 3, lax.sqrt(d))
+    loop, last = halves(key, 2, part)
+
+    def propose(key: Any) -> tuple[Any, Any]:
+        kx, ku = halves(key, 2, part)
+        x = normal_core("gamma", kx, shape, dtype, part)
+        u = lax.sub(1.0, unit_core("gamma", ku, shape, dtype, part))
+        root = lax.add(lax.mul(c, x), 1.0)
+        up = lax.gt(root, 0.0)
+        log_v = lax.mul(3.0, lax.log(lax.select(up, root, lax.full_like(root, 1))))
+        limit = lax.add(lax.mul(0.5, lax.square(x)), lax.mul(d, lax.add(lax.sub(1.0, lax.exp(log_v)), log_v)))
+        return log_v, lax.bitwise_and(up, lax.lt(lax.log(u), limit))
+
+    bad = lax.bitwise_not(lax.gt(a, 0.0))
+    log_v = accepted(loop, lax.full_like(a, 0), propose, bad, part)
+    u = lax.sub(1.0, unit_core("gamma", last, shape, dtype, part))
+    extra = lax.select(boost, lax.div(lax.log(u), a), lax.full_like(a, 0))
+    out = lax.add(lax.add(lax.log(d), log_v), extra)
+    nothing = lax.select(lax.eq(a, 0.0), lax.full_like(a, -np.inf), lax.full_like(a, np.nan))
+    return lax.select(bad, nothing, out)
+
+
+def _log_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    return _log_draw(key, a, shape, dtype, part)
+
+
+def _plain_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    return lax.exp(_log_draw(key, a, shape, dtype, part))
+
+
+_log_core = custom_jvp(_log_gamma, nondiff_argnums=(2, 3, 4))
+_gamma_core = custom_jvp(_plain_gamma, nondiff_argnums=(2, 3, 4))
+
+
+def _log_jvp(shape: Any, dtype: Any, part: Any, primals: Any, tangents: Any) -> Any:
+    """d log x / da = dx / da / x; for tiny x, where P = x^a / gamma(a + 1), it is (digamma(a + 1) - log x) / a."""
+    key, a = primals
+    logs = _log_core(key, a, shape, dtype, part)
+    x = lax.exp(logs)
+    tiny = lax.lt(x, scalar(1e-20, dtype))
+    inside = lax.select(tiny, lax.full_like(x, 1), x)
+    slope = lax.select(tiny, lax.div(lax.sub(lax.digamma(lax.add(a, 1.0)), logs), a),
+                       lax.div(lax.random_gamma_grad(a, inside), inside))
+    return logs, lax.mul(slope, tangents[1])
+
+
+def _gamma_jvp(shape: Any, dtype: Any, part: Any, primals: Any, tangents: Any) -> Any:
+    key, a = primals
+    x = _gamma_core(key, a, shape, dtype, part)
+    return x, lax.mul(lax.random_gamma_grad(a, x), tangents[1])
+
+
+_log_core.defjvp(_log_jvp)
+_gamma_core.defjvp(_gamma_jvp)
+
+
+def _compiled(name: str, core: Any, count: int) -> Any:
+    """The compiled draw of a distribution with `count` parameters, brought to full shape first."""
+    def full(*args: Any) -> Any:
+        key, given, (shape, dtype, part) = args[0], args[1:1 + count], args[1 + count:]
+        return core(key, *(_full(x, shape, dtype) for x in given), shape, dtype, part)
+    full.__name__ = name
+    fast = jit(full, static_argnums=tuple(range(1 + count, 4 + count)), inline=True)
+
+    def draw(key: Any, given: tuple[Any, ...], shape: Any, dtype: Any) -> Any:
+        return fast(key, *given, common_shape(name, shape, *given), as_float(name, dtype), _part.value)
+    return draw
+
+
+def _log_sum(x: Any, y: Any) -> Any:
+    top = lax.max(x, y)
+    return lax.add(top, lax.log(lax.add(lax.exp(lax.sub(x, top)), lax.exp(lax.sub(y, top)))))
+
+
+def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    ka, kb = halves(key, 2, part)
+    x, y = _log_core(ka, a, shape, dtype, part), _log_core(kb, b, shape, dtype, part)
+    return lax.exp(lax.sub(x, _log_sum(x, y)))
+
+
+def _chisquare(key: Any, df: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    return lax.mul(2.0, _gamma_core(key, lax.mul(0.5, df), shape, dtype, part))
+
+
+def _t(key: Any, df: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    kn, kg = halves(key, 2, part)
+    half = lax.mul(0.5, df)
+    return lax.mul(normal_core("t", kn, shape, dtype, part),
+                   lax.sqrt(lax.div(half, _gamma_core(kg, half, shape, dtype, part))))
+
+
+def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    kn, kd = halves(key, 2, part)
+    return lax.div(lax.div(_chisquare(kn, dfnum, shape, dtype, part), dfnum),
+                   lax.div(_chisquare(kd, dfden, shape, dtype, part), dfden))
+
+
+_draw_gamma = _compiled("gamma", lambda key, a, *rest: _gamma_core(key, a, *rest), 1)
+_draw_log = _compiled("loggamma", lambda key, a, *rest: _log_core(key, a, *rest), 1)
+_draw_beta, _draw_chi = _compiled("beta", _beta, 2), _compiled("chisquare", _chisquare, 1)
+_draw_t, _draw_f = _compiled("t", _t, 1), _compiled("f", _f, 2)
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the gamma distribution with shape parameter `a` and scale 1; NaN where `a` is negative.
+
+    Args:
+      key: uint32[2].
+      a: shape parameter, broadcasts to `shape`.
+      shape: of the result; default: that of `a`.
+      dtype: a float dtype; default float32.
+
+    Derivative: by `a`, at constant quantile (`lax.random_gamma_grad`).
+    Source: Marsaglia and Tsang, "A simple method for generating gamma variables" (2000).
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(gamma(PRNGKey(0), 2.0) > 0)
+    True
+    """
+    return _draw_gamma(key, (a,), shape, dtype)
+
+
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Logarithms of numbers of the gamma distribution, accurate where these are too small for the dtype."""
+    return _draw_log(key, (a,), shape, dtype)
+
+
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers in [0, 1] of the beta distribution. Source: x / (x + y) of gamma variables, through logarithms."""
+    return _draw_beta(key, (a, b), shape, dtype)
+
+
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the chi-square distribution with `df` degrees of freedom: twice gamma variables of shape `df / 2`."""
+    return _draw_chi(key, (df,), shape, dtype)
+
+
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of Student's t distribution: normal ones divided by sqrt(g / (df / 2)), g gamma of shape `df / 2`."""
+    return _draw_t(key, (df,), shape, dtype)
+
+
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Numbers of the F distribution: a ratio of chi-square variables, each divided by its degrees of freedom."""
+    return _draw_f(key, (dfnum, dfden), shape, dtype)
+
+
+def _dirichlet(key: Any, alpha: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    logs = _log_core(key, _full(alpha, shape, dtype), shape, dtype, part)
+    last, kept = len(shape) - 1, tuple(range(len(shape) - 1))
+    top = lax.broadcast_in_dim(lax.reduce_max(lax.stop_gradient(logs), (last,)), shape, kept)
+    parts = lax.exp(lax.sub(logs, top))
+    return lax.div(parts, lax.broadcast_in_dim(lax.reduce_sum(parts, (last,)), shape, kept))
+
+
+_draw_dirichlet = jit(_dirichlet, static_argnums=(2, 3, 4), inline=True)
+
+
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Vectors of positive numbers that sum to 1, of the Dirichlet distribution.
+
+    Args:
+      key: uint32[2].
+      alpha: concentrations `[..., n]`, positive.
+      shape: of the result without its last axis; default: `alpha.shape[:-1]`.
+      dtype: a float dtype; default float32.
+
+    >>> from lamina_random import PRNGKey
+    >>> dirichlet(PRNGKey(0), np.ones(3, np.float32), (2,)).shape
+    (2, 3)
+    """
+    own = typeof(alpha).shape
+    if not own:
+        raise ShapeError(f"dirichlet: alpha needs at least one axis; got {typeof(alpha).long()}")
+    lead = own[:-1] if shape is None else as_shape("dirichlet", shape)
+    if lax.broadcast_shapes(lead, own[:-1]) != lead:
+        raise ShapeError(f"dirichlet: alpha of shape {own} does not broadcast to {lead} and its last axis")
+    return _draw_dirichlet(key, alpha, (*lead, own[-1]), as_float("dirichlet", dtype), _part.value)
+
+
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Numbers with density proportional to `exp(-|x|**p)`, `p` a positive number.
+
+    Source: gamma variables of shape `1 / p` to the power `1 / p`, with either sign.
+    """
+    shape, dtype = as_shape("generalized_normal", shape), as_float("generalized_normal", dtype)
+    kg, ks = halves(key, 2, _part.value)
+    size = lax.pow(gamma(kg, 1 / p, shape, dtype), scalar(1 / p, dtype))
+    return lax.mul(size, rademacher(ks, shape, dtype))
+
+
+def ball(key: Any, d: int, p: float = 2, shape: Any = (), dtype: Any = None) -> Any:
+    """Vectors of `d` numbers spread evenly over the unit ball of the `p`-norm.
+
+    Source: Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of the l_p^n ball" (2005).
+    """
+    from ._continuous import exponential
+    shape, dtype = as_shape("ball", shape), as_float("ball", dtype)
+    kx, ke = halves(key, 2, _part.value)
+    x = generalized_normal(kx, p, (*shape, d), dtype)
+    total = lax.add(lax.reduce_sum(lax.pow(lax.abs(x), scalar(p, dtype)), (len(shape),)), exponential(ke, shape, dtype))
+    size = lax.pow(total, scalar(1 / p, dtype))
+    return lax.div(x, lax.broadcast_in_dim(size, (*shape, d), tuple(range(len(shape)))))

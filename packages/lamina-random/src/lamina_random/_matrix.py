@@ -1,0 +1,113 @@
+"""Distributions of vectors and matrices that need factorizations."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import ShapeError, config, dtypes
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import typeof
+
+from ._arguments import as_float, as_shape
+from ._normal import normal_core
+
+__all__ = ["multivariate_normal", "orthogonal"]
+
+_part = config.threefry_partitionable
+
+
+def _root(cov: Any, method: str) -> Any:
+    """L with L L' = cov."""
+    if method == "cholesky":
+        return lax.factorizations.cholesky(cov)
+    rows = typeof(cov).shape
+    if method == "eigh":
+        vectors, values = lax.factorizations.eigh(cov)
+    else:
+        vectors, values, _ = lax.factorizations.svd(cov)
+    scale = lax.sqrt(lax.max(values, 0.0))
+    return lax.mul(vectors, lax.broadcast_in_dim(scale, rows, (*range(len(rows) - 2), len(rows) - 1)))
+
+
+def _multivariate(key: Any, mean: Any, cov: Any, shape: tuple[int, ...], dtype: np.dtype, method: str,
+                  part: bool) -> Any:
+    mean, cov = lax.convert_element_type(mean, dtype), lax.convert_element_type(cov, dtype)
+    n = typeof(mean).shape[-1]
+    full = (*shape, n)
+    root = _root(cov, method)
+    lead = typeof(root).shape[:-2]
+    at = len(shape) - len(lead)
+    root = lax.broadcast_in_dim(root, (*shape, n, n), tuple(range(at, len(shape) + 2)))
+    z = normal_core("multivariate_normal", key, full, dtype, part)
+    batch = tuple(range(len(shape)))
+    turned = lax.dot_general(root, z, (((len(shape) + 1,), (len(shape),)), (batch, batch)), precision="highest")
+    own = typeof(mean).shape
+    return lax.add(turned, lax.broadcast_in_dim(mean, full, tuple(range(len(full) - len(own), len(full)))))
+
+
+_draw = jit(_multivariate, static_argnums=(3, 4, 5, 6), inline=True)
+
+
+def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,
+                        method: str = "cholesky") -> Any:
+    """Normal vectors with this mean and covariance.
+
+    Args:
+      key: uint32[2].
+      mean: array `[..., n]`.
+      cov: symmetric array `[..., n, n]`; positive definite for "cholesky", semidefinite for the other methods.
+      shape: of the result without its last axis; default: what the leading axes of `mean` and `cov` broadcast to.
+      dtype: a float dtype; default float32.
+      method: "cholesky", "eigh" or "svd": how the root of `cov` is found, the first fastest.
+
+    >>> from lamina_random import PRNGKey
+    >>> multivariate_normal(PRNGKey(0), np.zeros(2, np.float32), np.eye(2, dtype=np.float32), (5,)).shape
+    (5, 2)
+    """
+    m, c = typeof(mean).shape, typeof(cov).shape
+    if method not in ("cholesky", "eigh", "svd"):
+        raise ValueError(f"multivariate_normal: method must be 'cholesky', 'eigh' or 'svd'; got {method!r}")
+    if not m or len(c) < 2 or c[-1] != c[-2] or c[-1] != m[-1]:
+        raise ShapeError(f"multivariate_normal: expected mean [..., n] and cov [..., n, n]; got "
+                         f"{typeof(mean).long()} and {typeof(cov).long()}")
+    own = lax.broadcast_shapes(m[:-1], c[:-2])
+    lead = own if shape is None else as_shape("multivariate_normal", shape)
+    if lax.broadcast_shapes(lead, own) != lead:
+        raise ShapeError(f"multivariate_normal: leading axes {own} of mean and cov do not broadcast to shape {lead}")
+    if any(d == 1 and lead[len(lead) - len(own) + i] != 1 for own in (m[:-1], c[:-2]) for i, d in enumerate(own)):
+        mean, cov = (_widened(x, lead, k) for x, k in ((mean, 1), (cov, 2)))
+    return _draw(key, mean, cov, lead, as_float("multivariate_normal", dtype), method, _part.value)
+
+
+def _widened(x: Any, lead: tuple[int, ...], last: int) -> Any:
+    """Leading axes of length 1 repeated."""
+    shape = typeof(x).shape
+    inner = shape[len(shape) - last:]
+    kept = [i for i, d in enumerate(shape[:-last]) if d != 1]
+    at = len(lead) - (len(shape) - last)
+    x = lax.reshape(x, (*[shape[i] for i in kept], *inner))
+    return lax.broadcast_in_dim(x, (*lead, *inner), (*[at + i for i in kept], *range(len(lead), len(lead) + last)))
+
+
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None) -> Any:
+    """Orthogonal matrices `[..., n, n]`, every one equally likely (Haar measure); unitary ones for a complex dtype.
+
+    Source: Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
+
+    >>> from lamina_random import PRNGKey
+    >>> orthogonal(PRNGKey(0), 3).shape
+    (3, 3)
+    """
+    dtype = as_float("orthogonal", dtype, complex_too=True)
+    full = (*as_shape("orthogonal", shape), n, n)
+    z = normal_core("orthogonal", key, full, dtype, _part.value)
+    q, r = lax.factorizations.qr(z, full_matrices=False)
+    eye = lax.eq(lax.broadcasted_iota("int32", full, len(full) - 1), lax.broadcasted_iota("int32", full, len(full) - 2))
+    diagonal = lax.reduce_sum(lax.select(eye, r, lax.full_like(r, 0)), (len(full) - 2,))
+    phase = lax.div(diagonal, _size(diagonal, dtype))
+    return lax.mul(q, lax.broadcast_in_dim(phase, full, (*range(len(full) - 2), len(full) - 1)))
+
+
+def _size(x: Any, dtype: np.dtype) -> Any:
+    size = lax.abs(x)
+    return lax.complex(size, lax.full_like(size, 0)) if dtypes.is_complex(dtype) else size

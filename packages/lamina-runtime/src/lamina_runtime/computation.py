@@ -1,0 +1,104 @@
+"""`xla_computation`: the HLO a function computes, before any optimisation."""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from lamina_ir import trees
+from lamina_lowering import lower
+from lamina_lowering import xla_computation as _computation
+from lamina_tracing import make_jaxpr
+from lamina_tracing.extend import JitSpec, Tracer, function_name
+
+from . import backends as _devices
+
+__all__ = ["xla_computation"]
+
+_MANY = 100
+
+
+def _is_parts(x: Any) -> bool:
+    return x is None or (isinstance(x, tuple) and all(isinstance(n, int) or n is None for n in x) and bool(x))
+
+
+def _shardings(what: str, parts: Any, tree: Any) -> tuple[list[str | None] | None, int]:
+    """(sharding text of each leaf, number of partitions): a leaf is None (replicated) or the parts along each axis."""
+    if parts is None:
+        return None, 1
+    full = trees.tree_unflatten(tree, [0] * tree.num_leaves)
+    try:
+        flat = trees.broadcast_prefix(parts, full, is_leaf=_is_parts)
+    except ValueError as e:
+        raise ValueError(f"xla_computation: {what} must be a prefix of the tree {tree}, with None or a tuple of ints at "
+                         f"its leaves; got {parts!r}: {e}") from None
+    for p in flat:
+        if not _is_parts(p):
+            raise TypeError(f"xla_computation: {what} must hold None and tuples of ints; got {p!r}")
+    counts = [1 if p is None else math.prod(n or 1 for n in p) for p in flat]
+    most = max(counts, default=1)
+    texts: list[str | None] = []
+    for p, count in zip(flat, counts):
+        if count == 1:
+            texts.append("{replicated}")
+        elif count != most:
+            raise ValueError(f"xla_computation: {what}: everything that is split must be split into the same number of "
+                             f"parts; got {count} and {most}")
+        else:
+            texts.append(f"{{devices=[{','.join(str(n or 1) for n in p)}]<=[{count}]}}")
+    return texts, most
+
+
+def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
+                    axis_env: Sequence[tuple[Hashable, int]] | None = None, in_parts: Any = None, out_parts: Any = None,
+                    backend: str | None = None, tuple_args: bool | None = False,
+                    instantiate_const_outputs: bool | None = None, return_shape: bool = False,
+                    donate_argnums: int | Sequence[int] = ()) -> Callable[..., Any]:
+    """A function that gives the XLA computation of `fun` for example arguments.
+
+    Args:
+      fun: function of arrays, numbers and trees of them.
+      static_argnums: positions of arguments that are plain Python values.
+      axis_env: (axis name, size) pairs, outermost first, that `fun` may use in collectives as inside of `pmap`.
+      in_parts, out_parts: into how many parts each axis of an argument or result is split: None (not at all) or a tuple
+        of ints per leaf, a prefix of the tree of arguments or results.
+      backend: platform to lower for: "cpu", "gpu", "cuda".
+      tuple_args: whether the computation takes one tuple; None: if it has more than 100 arguments.
+      instantiate_const_outputs: accepted for compatibility; does nothing.
+      return_shape: also return the tree of result shapes and dtypes.
+      donate_argnums: positions of arguments whose memory may be reused for results.
+    Returns:
+      A function of the same arguments, or anything with `shape` and `dtype` in their place. It returns jaxlib's
+      XlaComputation: `as_hlo_text()`, `as_serialized_hlo_module_proto()`, `as_hlo_dot_graph()`.
+
+    >>> from lamina_tracing import lax
+    >>> c = xla_computation(lambda x: lax.sub(x, lax.psum(x, "i")), axis_env=[("i", 4)])(2)
+    >>> "replica_groups={{0,1,2,3}}" in c.as_hlo_text()
+    True
+    """
+    if not callable(fun):
+        raise TypeError(f"xla_computation: expected a function; got {type(fun).__name__}")
+    name = function_name(fun)
+    spec = JitSpec(fun, static_argnums=static_argnums, donate_argnums=donate_argnums, call="xla_computation")
+    staged = make_jaxpr(fun, static_argnums, axis_env, return_shape=True)
+
+    def computation(*args: Any, **kwargs: Any) -> Any:
+        closed, shapes = staged(*args, **kwargs)
+        if any(isinstance(c, Tracer) for c in closed.consts):
+            raise ValueError(f"xla_computation of `{name}`: the function uses values of an enclosing transformation, so it "
+                             "cannot be lowered by itself; pass them as arguments")
+        _, tree, _ = spec.split(args, kwargs)
+        ins, in_count = _shardings("in_parts", None if in_parts is None else (in_parts, None), tree)
+        outs, out_count = _shardings("out_parts", out_parts, trees.tree_structure(shapes))
+        platform = _devices.lowering_platform(_devices.client(backend).local_devices()[0])
+        lowered = lower(closed, name=f"xla_computation_{name}", platform=platform, axis_env=tuple(axis_env or ()),
+                        num_partitions=max(in_count, out_count), donated=spec.donated(args, kwargs), in_shardings=ins,
+                        out_shardings=outs, inline_limit=None, keep_unused=True)
+        as_tuple = len(closed.in_avals) > _MANY if tuple_args is None else bool(tuple_args)
+        made = _computation(lowered, tuple_args=as_tuple, return_tuple=True)
+        return (made, shapes) if return_shape else made
+
+    functools.update_wrapper(computation, fun, updated=())
+    computation.__name__ = f"xla_computation({name})"
+    return computation

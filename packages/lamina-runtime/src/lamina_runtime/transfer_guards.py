@@ -1,0 +1,77 @@
+"""Transfer guards: find out where arrays move between host and devices without being asked to.
+
+Levels: "allow"; "log" and "disallow" act on implicit transfers, "log_explicit" and "disallow_explicit" also on those
+asked for with `device_put` and `device_get`. On CPU devices reading an array is no transfer.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from lamina_ir import config
+
+from . import _jaxlib
+
+__all__ = ["asked_for", "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+           "transfer_guard_host_to_device"]
+
+LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
+used = False  # whether a guard was ever set: until then transfers need not say that they are asked for
+
+
+def _guard(direction: str) -> config.Option:
+    option = config.Option(f"transfer_guard_{direction}", "allow", choices=LEVELS,
+                           help=f"what to do about {direction.replace('_', '-')} transfers: {', '.join(LEVELS)}")
+
+    def tell(value: Any, is_local: bool) -> None:
+        global used
+        used = used or (value is not config.UNSET and value != "allow")
+        _jaxlib.set_transfer_guard(direction, None if value is config.UNSET else value, is_local)
+
+    option.watch(tell)
+    return option
+
+
+transfer_guard_host_to_device = _guard("host_to_device")
+transfer_guard_device_to_device = _guard("device_to_device")
+transfer_guard_device_to_host = _guard("device_to_host")
+_ALL = (transfer_guard_host_to_device, transfer_guard_device_to_device, transfer_guard_device_to_host)
+
+
+def _set_all(value: Any, is_local: bool) -> None:
+    if not is_local and (value != "allow" or used):
+        for option in _ALL:
+            option.set(value)
+
+
+config.Option("transfer_guard", "allow", choices=LEVELS,
+              help="sets the guards of all three directions").watch(_set_all)
+
+
+@contextmanager
+def transfer_guard(level: str) -> Iterator[None]:
+    """A block with the guards of all three directions set; "allow", "log", "disallow", "log_explicit" or
+    "disallow_explicit".
+
+    >>> with transfer_guard("disallow"):
+    ...     pass
+    """
+    with ExitStack() as stack:
+        for option in _ALL:
+            stack.enter_context(option(level))
+        yield
+
+
+def asked_for(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a function whose transfers are explicit; `kind` is 'put' or 'get'."""
+    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fun)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            if not used:
+                return fun(*args, **kwargs)
+            with _jaxlib.explicit_transfer(kind):
+                return fun(*args, **kwargs)
+        return marked
+    return decorate

@@ -1,0 +1,104 @@
+"""A jitted function step by step: traced, lowered, compiled, called, and asked what it costs."""
+import types
+
+import numpy as np
+import pytest
+from lamina_ir import ShapeDtypeStruct
+from lamina_runtime import stages, xla_computation
+from lamina_tracing import jit, lax
+
+X = np.arange(6, dtype="float32").reshape(2, 3)
+SPEC = ShapeDtypeStruct((2, 3), "float32")
+
+
+@jit
+def f(x, d=None):
+    return {"y": lax.sin(x), "n": lax.reduce_sum(x, (0,)) if d is None else d["a"] * 2}
+
+
+def test_lowering_needs_shapes_only():
+    lowered = f.lower(SPEC)
+    assert "stablehlo.sine" in lowered.as_text() and "sine" in lowered.as_text("hlo")
+    compiled = lowered.compile()
+    np.testing.assert_allclose(compiled(X)["y"], np.sin(X), rtol=1e-6)
+    np.testing.assert_allclose(compiled.call(X)["n"], X.sum(0))
+
+
+def test_each_step_knows_its_types():
+    traced = f.trace(SPEC, {"a": 1.0})
+    assert isinstance(f, stages.Wrapped)
+    for step in (traced, traced.lower(), traced.lower().compile()):
+        assert step.in_avals[0][0].long() == "float32[2,3]"
+        assert step.args_info[0][1]["a"] == stages.ArgInfo(step.in_avals[0][1]["a"], False)
+        assert step.out_info["y"].shape == (2, 3) and step.donate_argnums == ()
+        assert step.in_tree.num_leaves == 2 and step.out_tree.num_leaves == 2
+    assert "sin" in str(traced.jaxpr) and traced.fun_name == "f"
+    assert jit(lambda x, y: x + y, donate_argnums=1).trace(X, X).donate_argnums == (1,)
+
+
+def test_numbers_behind_it():
+    lowered = jit(lambda x: lax.dot(x, x)).lower(ShapeDtypeStruct((64, 64), "float32"))
+    assert lowered.cost_analysis()["flops"] >= 2 * 64 ** 3
+    compiled = lowered.compile()
+    assert compiled.cost_analysis()["flops"] >= 2 * 64 ** 3
+    memory = compiled.memory_analysis()
+    assert memory.argument_size_in_bytes == memory.output_size_in_bytes == 64 * 64 * 4
+    assert "ENTRY" in compiled.as_text() and compiled.runtime_executable() is not None
+    assert len(compiled.input_shardings[0]) == 1 and compiled.output_shardings is not None
+    assert lowered.compiler_ir("hlo").as_hlo_text().startswith("HloModule")
+    with pytest.raises(ValueError, match="dialect must be"):
+        lowered.compiler_ir("mhlo")
+
+
+def test_a_compiled_call_checks_its_arguments():
+    compiled = f.lower(SPEC, {"a": 1.0}).compile()
+    with pytest.raises(TypeError, match=r"args\[1\]\['a'\] was compiled with float32\[\] and called with int32\[\]"):
+        compiled(X, {"a": 1})
+    with pytest.raises(TypeError, match="expected arguments of structure"):
+        compiled(X)
+    with pytest.raises(TypeError, match="not traced values"):
+        jit(lambda x: compiled(x, {"a": 1.0}))(X)
+
+
+def test_static_arguments_are_left_out_of_a_compiled_call():
+    compiled = jit(lambda x, n: x * n, static_argnums=1).lower(SPEC, 3).compile()
+    np.testing.assert_array_equal(compiled(X), X * 3)
+    with pytest.raises(TypeError, match="leave them out"):
+        compiled(X, 3)
+
+
+# --- xla_computation ------------------------------------------------------------------------------------------------
+def test_replica_groups():
+    def g(x):
+        return lax.psum(x, "i"), lax.psum(x, "j"), lax.psum(x, ("i", "j"))
+    text = xla_computation(g, axis_env=[("i", 4), ("j", 2)])(5.0).as_hlo_text()
+    for groups in ("{{0,2,4,6},{1,3,5,7}}", "{{0,1},{2,3},{4,5},{6,7}}", "{{0,1,2,3,4,5,6,7}}"):
+        assert f"replica_groups={groups}" in text
+    assert text.startswith("HloModule xla_computation_g") and "ROOT tuple" in text
+
+
+def test_forms_of_a_computation():
+    c = xla_computation(lambda x: lax.sin(lax.cos(x)))(3.0)
+    assert "cosine" in c.as_hlo_text() and "sine" in c.as_hlo_text()
+    assert c.as_serialized_hlo_module_proto()[:1] == b"\n" and c.as_hlo_dot_graph().startswith("digraph")
+    scalar = types.SimpleNamespace(shape=(), dtype=np.dtype("float32"))
+    assert xla_computation(lambda x: lax.sin(lax.cos(x)))(scalar).as_hlo_text() == c.as_hlo_text()
+
+
+def test_options_of_xla_computation():
+    c, shape = xla_computation(lambda x, n: (x * n, 3), static_argnums=1, tuple_args=True, return_shape=True,
+                               donate_argnums=0, instantiate_const_outputs=True, backend="cpu")(X, 2)
+    assert "(f32[2,3]{1,0})) parameter" not in c.as_hlo_text() and "get-tuple-element" in c.as_hlo_text()
+    assert "input_output_alias" in c.as_hlo_text()
+    assert shape[0].shape == (2, 3) and shape[1].named_shape == {}
+    many = xla_computation(lambda *xs: xs[0], tuple_args=None)(*[1.0] * 101)
+    assert "arg_tuple" in many.as_hlo_text()
+
+
+def test_parts():
+    text = xla_computation(lambda x, y: (x, y), in_parts=((2, 1), None), out_parts=(None, (1, 2)))(X, X).as_hlo_text()
+    assert "devices=[2,1]<=[2]" in text and "devices=[1,2]<=[2]" in text
+    with pytest.raises(ValueError, match="same number of parts"):
+        xla_computation(lambda x, y: x, in_parts=((2, 1), (1, 3)))(X, X)
+    with pytest.raises(TypeError, match="expected a function"):
+        xla_computation(3)

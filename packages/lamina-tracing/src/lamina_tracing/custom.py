@@ -1,0 +1,165 @@
+"""Calls of functions with rules of their own: how a call finds the transformation that wants the rule.
+
+A `CustomCall` is a function on flat arrays that a transformation may treat as a whole. `call_custom` hands it to the deepest
+trace among its arguments, as `bind` does with an op; while nothing minds the rules it simply runs. Under a staging
+trace it becomes one equation, whose rules are staged when first asked for.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import config, trees
+from lamina_ir.avals import ShapedArray
+from lamina_ir.primitive import Primitive
+from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
+
+from . import trace as _trace
+from .arguments import function_name
+from .stage import stage
+from .trace import AxisFrame, Trace, Tracer, bind, now
+
+__all__ = ["CustomCall", "call_custom", "deepest", "holds_tracers", "in_scope", "lead_with", "Positional", "stage_onto"]
+
+
+def deepest(args: Sequence[Any]) -> Trace:
+    """The trace that handles an op on these arguments."""
+    trace = now.trace
+    for a in args:
+        if isinstance(a, Tracer) and a._trace.level > trace.level:
+            trace = a._trace
+    return trace
+
+
+class CustomCall:
+    """One call of a function with rules. A subclass gives `run` and `staged`, and the hooks it has rules for."""
+
+    def run(self, *flat: Any) -> list[Any]:
+        """The function itself, on flat arguments."""
+        raise NotImplementedError
+
+    def staged(self, avals: Sequence[ShapedArray]) -> tuple[Primitive, list[Any], dict[str, Any]]:
+        """(primitive, values closed over, params): the call as an equation on those values and then the arguments."""
+        raise NotImplementedError
+
+    def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
+        """Under a differentiating trace."""
+        return self.bind(args)
+
+    def batch(self, trace: Any, args: Sequence[Any], minded: bool) -> list[Any]:
+        """Under a batching trace; `minded`: whether a transformation further out wants the rules."""
+        return self.bind(args) if minded else self.run(*args)
+
+    def bind(self, args: Sequence[Any]) -> list[Any]:
+        """As one equation, through whatever transformations the arguments are in."""
+        prim, outer, params = self.staged([_trace.typeof(a) for a in args])
+        return list(bind(prim, *outer, *args, **params))
+
+
+def call_custom(call: CustomCall, args: Sequence[Any]) -> list[Any]:
+    """The results of a call on flat arguments."""
+    return deepest(args).custom(call, args)
+
+
+def in_scope() -> Callable[[Callable[[], Any]], Any]:
+    """Settings and mapped axes as they are now, for a rule that is staged later: `scope(make)` runs `make` in them."""
+    axes = tuple(AxisFrame(f.name, f.size) for f in now.axes)
+    wide = config.enable_x64.value
+
+    def scope(make: Callable[[], Any]) -> Any:
+        old, now.axes = now.axes, axes
+        try:
+            if config.enable_x64.value == wide:
+                return make()
+            with config.enable_x64(wide):
+                return make()
+        finally:
+            now.axes = old
+
+    return scope
+
+
+def stage_onto(outer: list[Any], fun: Callable[..., Sequence[Any]],
+               avals: Sequence[ShapedArray]) -> tuple[ClosedJaxpr, list[int]]:
+    """Stage `fun`; values of enclosing traces it uses are added to `outer`.
+
+    Returns:
+      The program, whose leading arguments are those values, and where in `outer` they are.
+    """
+    closed, found = stage(fun, avals)
+    places = []
+    for x in found:
+        at = next((i for i, y in enumerate(outer) if y is x), None)
+        if at is None:
+            at = len(outer)
+            outer.append(x)
+        places.append(at)
+    return closed, places
+
+
+def lead_with(closed: ClosedJaxpr, places: Sequence[int], outer: Sequence[Any]) -> ClosedJaxpr:
+    """A program of `stage_onto`, taking all of `outer` as its leading arguments."""
+    if len(places) == len(outer) and list(places) == list(range(len(outer))):
+        return closed
+    jaxpr, n = closed.jaxpr, len(places)
+    lead = [Var(_trace.typeof(x)) for x in outer]
+    for at, v in zip(places, jaxpr.invars):
+        lead[at] = v
+    return ClosedJaxpr(Jaxpr(jaxpr.constvars, lead + jaxpr.invars[n:], jaxpr.eqns, jaxpr.outvars, jaxpr.axis_names,
+                             jaxpr.effectful), closed.consts)
+
+
+def holds_tracers(*values: Any, depth: int = 3) -> bool:
+    """Whether functions close over traced values, as far as their closures, partials and trees show it."""
+    for x in values:
+        if isinstance(x, Tracer):
+            return True
+        if depth and x is not None and not isinstance(x, (int, float, str)):
+            found: list[Any] = []
+            for cell in getattr(x, "__closure__", None) or ():
+                try:
+                    found.append(cell.cell_contents)
+                except ValueError:  # not bound yet
+                    pass
+            if hasattr(x, "func") and hasattr(x, "args"):  # functools.partial
+                found += [x.func, *x.args, *x.keywords.values()]
+            if isinstance(x, (tuple, list, dict)):
+                found += trees.tree_leaves(x)
+            if found and holds_tracers(*found, depth=depth - 1):
+                return True
+    return False
+
+
+class Positional:
+    """Arguments by position: `resolve(args, kwargs)` puts keywords where they belong and fills in defaults."""
+
+    def __init__(self, call: str, fun: Callable[..., Any]) -> None:
+        self.call, self.fun = call, fun
+        self._signature: Any = None
+        self._plain: bool | None = None
+
+    def resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """TypeError when the arguments do not fit, or one can only be given by keyword."""
+        if self._plain is None:
+            import inspect
+            try:
+                self._signature = inspect.signature(self.fun)
+            except (TypeError, ValueError):
+                self._signature = None
+            self._plain = self._signature is None or all(
+                p.default is p.empty for p in self._signature.parameters.values())
+        if not kwargs and self._plain:
+            return args
+        name = function_name(self.fun)
+        if self._signature is None:
+            raise TypeError(f"{self.call} of `{name}`: keyword arguments {sorted(kwargs)} have no known position, because "
+                            "the function shows no signature; pass them by position")
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as e:
+            raise TypeError(f"{self.call} of `{name}`: {e}") from None
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise TypeError(f"{self.call} of `{name}`: argument `{next(iter(bound.kwargs))}` can only be given by keyword, but "
+                            "rules take all arguments by position; make it positional or bind it with functools.partial")
+        return bound.args

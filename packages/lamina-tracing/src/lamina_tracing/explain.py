@@ -1,0 +1,103 @@
+"""Why a function is staged or compiled again: `config.explain_cache_misses`, and `config.log_compiles` for what it cost.
+
+Messages go to the logger `lamina` as warnings, so they are seen without any set-up.
+"""
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from lamina_ir import config, trees
+from lamina_ir.tree_paths import explain_mismatch
+
+from .arguments import argument_path
+from .stage import user_source
+
+__all__ = ["explain_miss", "logger", "staging_logged", "told"]
+
+logger = logging.getLogger("lamina")
+_same_code: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # code object -> the function last seen
+
+
+def told(call: str, name: str, reasons: Sequence[str]) -> None:
+    """Log why `name` misses its cache."""
+    where = user_source(2)
+    at = f" at {where.file}:{where.line}" if where is not None else ""
+    logger.warning("%s of `%s`%s: cache miss: %s", call, name, at, "; ".join(reasons))
+
+
+def explain_miss(call: str, name: str, fun: Any, key: tuple[Any, ...], known: Iterable[tuple[Any, ...]]) -> None:
+    """Log what is new about a signature.
+
+    Args:
+      call, name: as in `jit of f`.
+      fun: the function.
+      key: (types, tree, static arguments, axes in scope, settings).
+      known: the keys of the programs there are.
+    """
+    nearest = min((_differences(old, key) for old in reversed(list(known))), default=None,
+                  key=lambda found: (len(found), " ".join(found).count(" changed ")))
+    reasons = None if nearest is None else [text for text in nearest if text]
+    code = getattr(fun, "__code__", None)
+    if reasons is None:
+        other = _same_code.get(code) if code is not None else None
+        if other is not None and other() is not fun:
+            reasons = [f"new function object: another one made at {code.co_filename}:{code.co_firstlineno} was staged "
+                       "before, and programs are kept per object. Make the function once, outside of the loop or function "
+                       "that calls it"]
+        else:
+            reasons = ["first call of this function"]
+    if code is not None:
+        try:
+            _same_code[code] = weakref.ref(fun)
+        except TypeError:
+            pass
+    told(call, name, reasons)
+
+
+def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
+    """What differs between two signatures, a line each."""
+    found = []
+    if old[1] != new[1]:
+        tree = trees.tree_unflatten(new[1], [0] * new[1].num_leaves)
+        text = explain_mismatch(old[1], tree) or f"was {old[1]}, is {new[1]}"
+        found.append(f"the tree of (args, kwargs) changed: it {text}")
+        found += [""] * 8  # further away than any change of types
+    else:
+        for i, (a, b) in enumerate(zip(old[0], new[0])):
+            if a != b:
+                found.append(f"{argument_path(new[1], i)}: {_type_change(a, b)}")
+    was, now = {w: (t, v) for w, t, v in old[2]}, {w: (t, v) for w, t, v in new[2]}
+    for where in sorted(was.keys() | now.keys(), key=str):
+        if was.get(where) != now.get(where):
+            before, after = (repr(s[where][1]) if where in s else "missing" for s in (was, now))
+            found.append(f"static argument {where!r} changed from {before:.80} to {after:.80}")
+    if old[3] != new[3]:
+        found.append(f"mapped axes in scope changed from {old[3]} to {new[3]}")
+    if old[4] != new[4]:
+        before, after = config.keyed_values(old[4]), config.keyed_values(new[4])
+        found += [f"config {n} changed from {before.get(n)!r} to {v!r}" for n, v in after.items() if before.get(n) != v]
+    return found
+
+
+def _type_change(a: Any, b: Any) -> str:
+    parts = []
+    if a.shape != b.shape:
+        parts.append(f"shape changed from {a.shape} to {b.shape}")
+    if a.dtype != b.dtype:
+        parts.append(f"dtype changed from {a.dtype} to {b.dtype}")
+    if a.weak_type != b.weak_type:
+        parts.append(f"weak_type changed from {a.weak_type} to {b.weak_type} (a Python scalar is weakly typed)")
+    return ", ".join(parts) + f" ({a.long()} before, {b.long()} now)"
+
+
+@contextmanager
+def staging_logged(call: str, name: str) -> Iterator[None]:
+    """Log how long the block took."""
+    start = time.perf_counter()
+    yield
+    logger.warning("%s of `%s`: staged in %.4f s", call, name, time.perf_counter() - start)

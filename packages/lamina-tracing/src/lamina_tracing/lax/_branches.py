@@ -1,0 +1,171 @@
+"""`cond` and `switch`: one of several functions, chosen when the program runs."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import config, dtypes, prims, trees
+
+from ..trace import Tracer, bind, typeof
+from ..tracebacks import boundary
+from ._bodies import Body, check_callable, flat_avals, join_branches, side_by_side, stage_body
+from .elementwise import clamp, convert_element_type, ne
+
+__all__ = ["cond", "switch"]
+
+_INT32 = np.dtype("int32")
+_NO = object()
+
+
+def _in_python(*values: Any) -> bool:
+    """Whether to run in Python: jit is disabled, and what decides is known."""
+    return config.disable_jit.value and not any(isinstance(x, Tracer) for x in values)
+
+
+@boundary
+def cond(pred: Any, *args: Any, operand: Any = _NO, linear: Any = None, **named: Any) -> Any:
+    """One of two functions, chosen by a truth value: `cond(pred, true_fun, false_fun, *operands)`.
+
+    Only the chosen one runs, except under `vmap` with a batched `pred`, where both run and the results are selected.
+    The older form `cond(pred, true_operand, true_fun, false_operand, false_fun)` is understood too.
+
+    Args:
+      pred: a boolean or number of rank 0; nonzero is true.
+      true_fun: function of the operands.
+      false_fun: function of the operands, with results of the same tree and types.
+      *operands: arrays and trees of them.
+      operand: a single operand, by name.
+      linear: accepted for compatibility; has no effect.
+    Returns:
+      The chosen function's result.
+    Raises:
+      TypeError: the results differ in tree or types (both are shown), or `pred` is no scalar.
+
+    >>> cond(True, lambda x: x + 1, lambda x: x - 1, np.float32(3))
+    Array(4., dtype=float32)
+    """
+    old = {"true_operand", "true_fun", "false_operand", "false_fun"}
+    if set(named) - old or (linear is not None and not isinstance(linear, (tuple, bool))):
+        raise TypeError(f"cond: unexpected keyword arguments {sorted(set(named) - old)}")
+    if len(args) == 4 and callable(args[1]) and callable(args[3]) and not named:
+        operands, funs = (args[0], args[2]), (args[1], args[3])
+        return _cond(pred, funs, operands, ((0,), (1,)))
+    if {"true_operand", "false_operand"} & set(named):
+        found = dict(zip(("true_operand", "true_fun", "false_operand", "false_fun"), args)) | named
+        if set(found) != old or len(args) + len(named) != 4:
+            raise TypeError("cond: the form with an operand per branch takes true_operand, true_fun, false_operand and "
+                            f"false_fun; got {len(args)} positional and {sorted(named)}")
+        return _cond(pred, (found["true_fun"], found["false_fun"]), (found["true_operand"], found["false_operand"]),
+                     ((0,), (1,)))
+    rest = list(args)
+    missing = [n for n in ("true_fun", "false_fun") if n not in named]
+    if len(rest) < len(missing):
+        raise TypeError("cond: expected cond(pred, true_fun, false_fun, *operands); got "
+                        f"{len(args)} arguments after pred")
+    given = {n: rest.pop(0) for n in missing} | named
+    if operand is not _NO:
+        if rest:
+            raise TypeError("cond: give operands by position or one as operand=, not both")
+        rest = [operand]
+    both = tuple(range(len(rest)))
+    return _cond(pred, (given["true_fun"], given["false_fun"]), tuple(rest), (both, both))
+
+
+def _cond(pred: Any, funs: tuple[Any, Any], operands: tuple[Any, ...], takes: Sequence[Sequence[int]]) -> Any:
+    for name, fun in zip(("true_fun", "false_fun"), funs):
+        check_callable("cond", name, fun)
+    try:
+        aval = typeof(pred)
+    except TypeError:
+        raise TypeError(f"cond: pred must be a boolean scalar; got {type(pred).__name__}: {pred!r:.60}") from None
+    if aval.shape:
+        raise TypeError(f"cond: pred must be a scalar; got {aval.long()}. To choose elementwise use lax.select or vmap")
+    if not (dtypes.is_number(aval.dtype) or dtypes.is_bool(aval.dtype)):
+        raise TypeError(f"cond: pred must be a boolean or a number; got {aval.long()}")
+    if _in_python(pred):
+        return funs[0](*[operands[i] for i in takes[0]]) if pred else funs[1](*[operands[i] for i in takes[1]])
+    if not dtypes.is_bool(aval.dtype):
+        pred = ne(pred, 0)
+    return _choose("cond", convert_element_type(pred, _INT32), ("false_fun", "true_fun"), funs[::-1], operands,
+                   takes[::-1])
+
+
+@boundary
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NO) -> Any:
+    """One of several functions, chosen by a number.
+
+    Args:
+      index: integer of rank 0; clamped to the range of `branches`.
+      branches: functions of the operands, with results of the same tree and types.
+      *operands: arrays and trees of them.
+      operand: a single operand, by name.
+    Returns:
+      The chosen function's result.
+    Raises:
+      TypeError: the results differ in tree or types, or `index` is no integer scalar.
+      ValueError: there are no branches.
+
+    >>> switch(2, [lambda x: x, lambda x: x + 1, lambda x: x * x], np.float32(3))
+    Array(9., dtype=float32)
+    """
+    if operand is not _NO:
+        operands = (*operands, operand)
+    branches = tuple(branches)
+    for i, fun in enumerate(branches):
+        check_callable("switch", f"branches[{i}]", fun)
+    if not branches:
+        raise ValueError("switch: branches must hold at least one function")
+    aval = typeof(index)
+    if aval.shape or not dtypes.is_integer(aval.dtype):
+        raise TypeError(f"switch: index must be an integer scalar; got {aval.long()}")
+    if len(branches) == 1:
+        return branches[0](*operands)
+    if _in_python(index):
+        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+    if aval.dtype.kind == "u":
+        from .elementwise import min as smaller
+        index = smaller(index, aval.dtype.type(len(branches) - 1))
+    index = clamp(np.int32(0), convert_element_type(index, _INT32), np.int32(len(branches) - 1))
+    every = tuple(range(len(operands)))
+    return _choose("switch", index, [f"branches[{i}]" for i in every or range(len(branches))], branches, operands,
+                   (every,) * len(branches))
+
+
+def _choose(call: str, index: Any, names: Sequence[str], funs: Sequence[Any], operands: Sequence[Any],
+            takes: Sequence[Sequence[int]]) -> Any:
+    flat, tree = trees.tree_flatten(tuple(operands))
+    avals = flat_avals(call, "operands", flat, tree)
+    parts, places, at = tree.children(), [], 0
+    for part in parts:
+        places.append(range(at, at + part.num_leaves))
+        at += part.num_leaves
+    bodies, numbers = [], []
+    for fun, take in zip(funs, takes):
+        chosen = [i for k in take for i in places[k]]
+        mine = [parts[k] for k in take]
+
+        def run(tracers: Sequence[Any], fun: Any = fun, mine: Any = mine) -> Any:
+            rest, args = list(tracers), []
+            for part in mine:
+                args.append(trees.tree_unflatten(part, rest[:part.num_leaves]))
+                del rest[:part.num_leaves]
+            return fun(*args)
+
+        bodies.append(stage_body(call, fun, run, (call, *mine), [avals[i] for i in chosen]))
+        numbers.append(chosen)
+    _check_branches(call, funs, bodies)
+    branches, outer = join_branches(bodies, numbers, avals)
+    return trees.tree_unflatten(bodies[0].tree, bind(prims.cond_p, index, *outer, *flat, branches=branches))
+
+
+def _check_branches(call: str, funs: Sequence[Any], bodies: Sequence[Body]) -> None:
+    first = bodies[0]
+    for k, body in enumerate(bodies):
+        outs, wanted = body.closed.out_avals, first.closed.out_avals
+        if body.tree != first.tree or not all(a.same_type(b) for a, b in zip(outs, wanted)):
+            names = ["true_fun", "false_fun"] if call == "cond" else ["branches[0]", f"branches[{k}]"]
+            pair = (body, first) if call == "cond" else (first, body)
+            table, at = side_by_side(*[(n, b.tree, b.closed.out_avals) for n, b in zip(names, pair)])
+            raise TypeError(f"{call}: all branches must return results of the same tree and types; they differ at "
+                            f"result{at}:\n{table}")

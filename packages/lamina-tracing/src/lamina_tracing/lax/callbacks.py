@@ -1,0 +1,223 @@
+"""Calling Python on the host from a program: for a value (`pure_callback`) or for an effect (`io_callback`, debugging)."""
+from __future__ import annotations
+
+import string
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lamina_ir import dtypes, prims, trees
+from lamina_ir.avals import aval_of
+from lamina_ir.errors import CallbackError
+from lamina_ir.extend import HostFunction
+
+from ..arguments import argument_path, flat_types, function_name
+from ..trace import Tracer, bind
+
+__all__ = ["debug_callback", "debug_print", "io_callback", "pure_callback"]
+
+_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
+
+
+def _results(call: str, name: str, wanted: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
+    """(dtypes, shapes, tree) of a tree of things with `shape` and `dtype`."""
+    leaves, tree = trees.tree_flatten(wanted)
+    for x in leaves:
+        if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+            raise TypeError(f"{call} of `{name}`: result_shape_dtypes must be a tree of objects with shape and dtype, as "
+                            f"lamina.ShapeDtypeStruct; got {type(x).__name__}")
+    return tuple(dtypes.canonical(x.dtype) for x in leaves), tuple(tuple(map(int, x.shape)) for x in leaves), tree
+
+
+def _host(call: str, name: str, callback: Callable[..., Any], tree: Any, out_tree: Any) -> HostFunction:
+    """`callback` on flat arguments, its result flat and of the promised structure."""
+    def flat(*xs: Any) -> Sequence[Any]:
+        args, kwargs = trees.tree_unflatten(tree, xs)
+        leaves, found = trees.tree_flatten(callback(*args, **kwargs))
+        if found != out_tree:
+            raise CallbackError(f"{call}: the callback `{name}` must return the tree of result_shape_dtypes, {out_tree}; "
+                                f"got {found}")
+        return leaves
+    return HostFunction.of(flat, name)
+
+
+def _prepared(call: str, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    if not callable(callback):
+        raise TypeError(f"{call}: expected a function; got {type(callback).__name__}")
+    name = function_name(callback)
+    flat, tree = trees.tree_flatten((args, kwargs))
+    flat_types(call, name, flat, tree)
+    kinds, shapes, out_tree = _results(call, name, result_shape_dtypes)
+    host = _host(call, name, callback, tree, out_tree)
+    return (flat, out_tree), dict(batch=(), callback=host, mapped=(), result_dtypes=kinds, result_shapes=shapes)
+
+
+def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
+                  vmap_method: str | None = None, vectorized: bool | None = None, **kwargs: Any) -> Any:
+    """Call a pure Python function on the host; its result is a value of the program.
+
+    Args:
+      callback: function of (trees of) read-only NumPy arrays. It may run any number of times, also never.
+      result_shape_dtypes: tree of objects with `shape` and `dtype`, such as `ShapeDtypeStruct`: what it returns.
+      args, kwargs: trees of arrays and numbers.
+      sharding: accepted for compatibility; must be None.
+      vmap_method: what `vmap` makes of it: 'sequential' (the default: one call per example, in order),
+        'expand_dims' (one call; arguments that are not mapped get a leading axis of length 1), 'broadcast_all' (one
+        call; every argument gets the whole leading axis), 'legacy_vectorized' (one call; they stay as they are).
+      vectorized: older name: True is 'legacy_vectorized', False 'sequential'.
+    Returns:
+      The tree of `result_shape_dtypes`, with arrays.
+    Raises:
+      TypeError, ValueError: the arguments do not fit.
+      CallbackError: `callback` raised, or returned something else than promised.
+
+    >>> import numpy as np
+    >>> from lamina_ir import ShapeDtypeStruct
+    >>> pure_callback(lambda x: np.sort(x), ShapeDtypeStruct((3,), "int32"), np.array([3, 1, 2], "int32"))
+    Array([1, 2, 3], dtype=int32)
+    """
+    if sharding is not None:
+        raise ValueError("pure_callback: sharding must be None; the callback sees whole arrays")
+    if vectorized is not None:
+        if vmap_method is not None:
+            raise ValueError("pure_callback: give vmap_method or vectorized, not both")
+        vmap_method = "legacy_vectorized" if vectorized else "sequential"
+    if vmap_method is not None and vmap_method not in _VMAP_METHODS:
+        raise ValueError(f"pure_callback: vmap_method must be None or one of {', '.join(_VMAP_METHODS)}; got "
+                         f"{vmap_method!r}")
+    (flat, out_tree), params = _prepared("pure_callback", callback, result_shape_dtypes, args, kwargs)
+    outs = bind(prims.pure_callback_p, *flat, **params, vmap_method=vmap_method)
+    return trees.tree_unflatten(out_tree, outs)
+
+
+def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
+                ordered: bool = False, **kwargs: Any) -> Any:
+    """Call a Python function with effects on the host, exactly once per execution of the program around it.
+
+    Args:
+      callback: function of (trees of) read-only NumPy arrays.
+      result_shape_dtypes: tree of objects with `shape` and `dtype`: what it returns; None or `()` for nothing.
+      args, kwargs: trees of arrays and numbers.
+      sharding: accepted for compatibility; must be None.
+      ordered: keep the order of all ordered calls, within a program and between programs. Needs a single device, and
+        cannot be under `vmap`.
+    Returns:
+      The tree of `result_shape_dtypes`, with arrays.
+
+    >>> from lamina_ir import ShapeDtypeStruct
+    >>> seen = []
+    >>> io_callback(lambda x: seen.append(float(x)), None, 2.0)
+    >>> seen
+    [2.0]
+    """
+    if sharding is not None:
+        raise ValueError("io_callback: sharding must be None; the callback sees whole arrays")
+    (flat, out_tree), params = _prepared("io_callback", callback, result_shape_dtypes, args, kwargs)
+    outs = bind(prims.io_callback_p, *flat, **params, ordered=bool(ordered), threaded=False)
+    return trees.tree_unflatten(out_tree, outs)
+
+
+def _is_value(x: Any) -> bool:
+    if isinstance(x, Tracer):
+        return True
+    try:
+        aval_of(x)
+    except (TypeError, OverflowError):
+        return False
+    return True
+
+
+def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs: Any, ordered: bool,
+           indexed: bool) -> None:
+    flat, tree = trees.tree_flatten((args, kwargs))
+    known = [None if _is_value(x) else (x,) for x in flat]  # anything else is handed on as it is
+    for i, x in enumerate(flat):
+        if isinstance(x, Tracer) and not x._trace.alive:
+            raise CallbackError(f"{call} of `{name}`: {argument_path(tree, i)} is a traced value whose trace has ended")
+
+    def host(*xs: Any, **extra: Any) -> tuple[()]:
+        rest = iter(xs)
+        a, k = trees.tree_unflatten(tree, [next(rest) if v is None else v[0] for v in known])
+        callback(*a, **k, **extra)
+        return ()
+
+    bind(prims.debug_callback_p, *[x for x, v in zip(flat, known) if v is None], batch=(),
+         callback=HostFunction.of(host, name), indexed=indexed, mapped=(), ordered=bool(ordered), threaded=False)
+
+
+def debug_callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, indexed: bool = False,
+                   **kwargs: Any) -> None:
+    """Call a Python function on the host for debugging; derivatives and batches pass through it.
+
+    Under `vmap` it is called once per example, in order; under `grad` with the values, not the derivatives.
+
+    Args:
+      callback: function of (trees of) read-only NumPy arrays; its result is ignored.
+      args, kwargs: what it is given; what is no array or number is handed on as it is.
+      ordered: keep the order of all ordered calls, within a program and between programs. Needs a single device.
+      indexed: also give it `batch_index` (a tuple of ints, one per `vmap` around it, outermost first) and
+        `device_index` (the device's position in a `pmap`, else 0).
+
+    >>> debug_callback(lambda x: print("got", x), 3)
+    got 3
+    """
+    if not callable(callback):
+        raise TypeError(f"debug.callback: expected a function; got {type(callback).__name__}")
+    _debug("debug.callback", function_name(callback), callback, args, kwargs, ordered, indexed)
+
+
+class _Probe:
+    """Stands for any value while a format is tried out."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+    def __format__(self, spec: str) -> str:
+        return ""
+
+
+class _Trial(string.Formatter):
+    """Notes which fields a format uses, and that it uses all that is given."""
+
+    def check_unused_args(self, used: Any, args: Any, kwargs: Any) -> None:
+        self.used = used
+        extra = [k for k in (*range(len(args)), *kwargs) if k not in used and k not in _INDICES]
+        if extra:
+            raise ValueError(f"it has no field for argument {extra[0]!r}")
+
+
+_INDICES = ("batch_index", "device_index")
+
+
+def debug_print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Print values of a program while it runs: `debug_print("x = {x}", x=x)`.
+
+    Args:
+      fmt: a format as of `str.format`. Besides the arguments it may name `{batch_index}` (a tuple, one int per `vmap`
+        around it) and `{device_index}` (position in a `pmap`).
+      args, kwargs: values for its fields.
+      ordered: keep the order of all ordered calls, within a program and between programs. Needs a single device.
+    Raises:
+      ValueError: the format and the arguments do not fit; at once, not when the program runs.
+
+    >>> debug_print("x = {x:.2f}", x=2.0)
+    x = 2.00
+    """
+    if not isinstance(fmt, str):
+        raise TypeError(f"debug.print: the format must be a string; got {type(fmt).__name__}")
+    trial = _Trial()
+    given = {**dict.fromkeys(_INDICES, _Probe()), **dict.fromkeys(kwargs, _Probe())}
+    try:
+        trial.vformat(fmt, [_Probe()] * len(args), given)
+    except (ValueError, IndexError, KeyError) as e:
+        raise ValueError(f"debug.print: the format {fmt!r} does not fit {len(args)} positional arguments and the "
+                         f"keywords {sorted(kwargs)}: {e}") from None
+    indexed = any(n in trial.used and n not in kwargs for n in _INDICES)
+
+    def show(*a: Any, **k: Any) -> None:
+        sys.stdout.write(fmt.format(*a, **k) + "\n")  # one write, so that lines of several devices do not mix
+
+    _debug("debug.print", "print", show, args, kwargs, ordered, indexed)

@@ -1,0 +1,51 @@
+"""The discrete Fourier transform over the last axes."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import ShapeError
+from lamina_ir.prims.fft import FftType
+
+from ..array import Array
+from . import elementwise as _e
+from ._common import ArrayLike, bind, typeof
+
+__all__ = ["FftType", "fft"]
+
+
+def _kind(fft_type: FftType | str | int) -> FftType:
+    try:
+        return FftType[fft_type.upper()] if isinstance(fft_type, str) else FftType(fft_type)
+    except (KeyError, ValueError):
+        raise ValueError(f"fft: fft_type must be one of {', '.join(t.name for t in FftType)}; got {fft_type!r}") from None
+
+
+def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
+    """The discrete Fourier transform over the last one to three axes.
+
+    Args:
+      x: complex array `[..., n1, ..., nk]`; for RFFT a float array; for IRFFT the last axis has length nk // 2 + 1.
+      fft_type: an `FftType` or its name: FFT, IFFT (with the factor 1 / (n1 ... nk)), RFFT, IRFFT.
+      fft_lengths: n1, ..., nk.
+    Returns:
+      Complex array of the shape of `x` (FFT, IFFT), `[..., nk // 2 + 1]` (RFFT), or float array `[..., nk]` (IRFFT).
+    Raises:
+      ShapeError: the last axes do not have these lengths.
+
+    Derivative: linear. Source: StableHLO `fft`.
+
+    >>> fft(np.ones(4, np.complex64), "FFT", (4,))
+    Array([4.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
+    """
+    kind = _kind(fft_type)
+    aval = typeof(x)
+    if isinstance(fft_lengths, (int, np.integer)):
+        raise ShapeError(f"fft: fft_lengths must be a sequence of lengths; got {fft_lengths!r}")
+    if kind == FftType.RFFT:
+        if dtypes.is_complex(aval.dtype):
+            raise TypeError(f"fft: RFFT takes real numbers; got {aval.long()}. Use FFT")
+    elif not dtypes.is_complex(aval.dtype):
+        x = _e.convert_element_type(x, dtypes.complex_of(aval.dtype))
+    return bind(prims.fft_p, x, fft_lengths=tuple([int(n) for n in fft_lengths]), fft_type=kind)

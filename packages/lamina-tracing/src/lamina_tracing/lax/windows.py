@@ -1,0 +1,167 @@
+"""Reductions of windows that slide over an array: pooling, running sums, and what they are made of."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import index as _int
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims, trees
+from lamina_ir.avals import shaped
+from lamina_ir.errors import ShapeError
+from lamina_ir.prims import dilated_length, window_count
+
+from . import shape as sh
+from ._common import bind, typeof
+from .reductions import _MONOIDS, _beside, _monoid
+
+__all__ = ["padtype_to_pads", "reduce_window", "reduce_window_shape_tuple"]
+
+_SPECIAL = {prims.add_p: prims.reduce_window_sum_p, prims.mul_p: prims.reduce_window_prod_p,
+            prims.max_p: prims.reduce_window_max_p, prims.min_p: prims.reduce_window_min_p}
+Padding = str | Sequence[tuple[int, int]]
+
+
+def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
+                    padding: Any) -> list[tuple[int, int]]:
+    """The padding pairs a word stands for.
+
+    Args:
+      in_shape: lengths of the (spread) axes.
+      window_shape: lengths of the (spread) windows.
+      window_strides: how far windows lie apart.
+      padding: "SAME", "SAME_LOWER" or "VALID", in any case.
+
+    >>> padtype_to_pads((10, 10), (3, 4), (1, 2), "SAME")
+    [(1, 1), (1, 1)]
+    """
+    word = padding.upper() if isinstance(padding, str) else None
+    if word == "VALID":
+        return [(0, 0)] * len(in_shape)
+    if word not in ("SAME", "SAME_LOWER"):
+        raise ValueError(f"padding: expected 'SAME', 'SAME_LOWER' or 'VALID'; got {padding!r}")
+    if any(s < 1 for s in window_strides):
+        raise ValueError(f"padding: {padding!r} needs positive strides; got {tuple(window_strides)}")
+    pads = []
+    for n, k, s in zip(in_shape, window_shape, window_strides, strict=True):
+        total = max((-(-n // s) - 1) * s + k - n, 0)
+        small, large = total // 2, total - total // 2
+        pads.append((small, large) if word == "SAME" else (large, small))
+    return pads
+
+
+def _parameters(call: str, shape: Sequence[int], window_dimensions: Any, window_strides: Any, padding: Any,
+                base_dilation: Any, window_dilation: Any) -> dict[str, tuple[Any, ...]]:
+    ndim = len(shape)
+    ones = (1,) * ndim
+    window, strides, base, gaps = (ones if v is None else tuple([_int(d) for d in v])
+                                   for v in (window_dimensions, window_strides, base_dilation, window_dilation))
+    if isinstance(padding, str):
+        if any(len(v) != ndim for v in (window, strides, base, gaps)):
+            raise ShapeError(f"{call}: window_dimensions, window_strides, base_dilation and window_dilation need one "
+                             f"entry for each axis of shape {tuple(shape)}; got {window}, {strides}, {base}, {gaps} "
+                             "[StableHLO reduce_window C4-C10]")
+        padding = padtype_to_pads(shape, [*map(dilated_length, window, gaps)], strides, padding)
+    try:
+        pads = tuple([(_int(low), _int(high)) for low, high in padding])
+    except (TypeError, ValueError):
+        raise ValueError(f"{call}: padding must be 'SAME', 'SAME_LOWER', 'VALID' or a pair (low, high) per axis; got "
+                         f"{padding!r}") from None
+    return dict(base_dilation=base, padding=pads, window_dilation=gaps, window_dimensions=window,
+                window_strides=strides)
+
+
+def reduce_window(operand: Any, init_value: Any, computation: Callable[[Any, Any], Any],
+                  window_dimensions: Sequence[int], window_strides: Sequence[int] | None, padding: Padding,
+                  base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None) -> Any:
+    """Combine the elements of every window by an associative function of scalars.
+
+    Sums, products, maxima and minima are recognised and recorded as an op of their own, which has derivatives.
+
+    Args:
+      operand: array `[...]`, or a tree of arrays of one shape.
+      init_value: scalar, or tree like `operand` of scalars: where each window starts from.
+      computation: `computation(a, b)` combines two trees of scalars.
+      window_dimensions: the window's length along each axis.
+      window_strides: per axis how far windows lie apart; None for 1.
+      padding: per axis a pair `(low, high)`, negative to crop, or "SAME", "SAME_LOWER", "VALID" (counted without
+        `base_dilation`). Places in the padding are left out of the combination.
+      base_dilation: per axis how far the operand's elements are spread; None for 1.
+      window_dilation: per axis how far the window's elements are spread; None for 1.
+    Returns:
+      Tree like `operand` with one element per window.
+
+    Derivative: for sums linear; for extremes that of the first element that has the value; exact for products.
+    Source: StableHLO `reduce_window`.
+
+
+    >>> from lamina_tracing import lax
+    >>> reduce_window(np.float32([1, 5, 2, 4]), -np.inf, lax.max, (2,), (2,), "VALID")
+    Array([5., 4.], dtype=float32)
+    """
+    from ..stage import stage
+    xs, treedef = trees.tree_flatten(operand)
+    inits, init_def = trees.tree_flatten(init_value)
+    if treedef != init_def or not xs:
+        raise ShapeError(f"reduce_window: init_value must be a tree of scalars like operand; got {init_def} for "
+                         f"{treedef}")
+    params = _parameters("reduce_window", typeof(xs[0]).shape, window_dimensions, window_strides, padding,
+                         base_dilation, window_dilation)
+    inits = [_beside(i, x) for i, x in zip(inits, xs, strict=True)]
+    scalars = [shaped((), typeof(x).dtype) for x in xs]
+
+    def flat(*args: Any) -> list[Any]:
+        a, b = trees.tree_unflatten(treedef, args[:len(xs)]), trees.tree_unflatten(treedef, args[len(xs):])
+        return trees.tree_leaves(computation(a, b))
+
+    program, captured = stage(flat, scalars * 2)
+    if captured:
+        raise ShapeError("reduce_window: the computation must use its two arguments alone; it uses a traced value from "
+                         f"outside, {typeof(captured[0]).long()}. Pass it as one more operand")
+    op = _monoid(program) if len(xs) == 1 else None
+    if op in _SPECIAL and not (op is not prims.add_p and dtypes.is_complex(scalars[0].dtype)) \
+            and not (dtypes.is_bool(scalars[0].dtype) and op in (prims.add_p, prims.mul_p)):
+        return trees.tree_unflatten(treedef, [_special(op, xs[0], inits[0], params)])
+    return trees.tree_unflatten(treedef, list(bind(prims.reduce_window_p, *xs, *inits, computation=program, **params)))
+
+
+def _special(op: Any, x: Any, init: Any, params: dict[str, Any]) -> Any:
+    """A monoid's windows; another start than its identity is combined with the result."""
+    dtype = typeof(x).dtype
+    identity = np.asarray(_MONOIDS[op][1](dtype)).astype(dtype)
+    out = bind(_SPECIAL[op], x, **params)
+    if isinstance(init, (bool, int, float, complex, np.ndarray, np.generic)) and np.asarray(init) == identity:
+        return out
+    return bind(op, out, init)
+
+
+def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: Sequence[int],
+                              window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
+                              base_dilation: Sequence[int] | None = None,
+                              window_dilation: Sequence[int] | None = None) -> tuple[int, ...]:
+    """How many windows there are along each axis.
+
+    >>> reduce_window_shape_tuple((10, 7), (3, 2), (2, 1), ((0, 0), (1, 1)))
+    (4, 8)
+    """
+    p = _parameters("reduce_window_shape_tuple", operand_shape, window_dimensions, window_strides, padding,
+                    base_dilation, window_dilation)
+    return tuple(map(window_count, operand_shape, p["window_dimensions"], p["window_strides"], p["padding"],
+                     p["base_dilation"], p["window_dilation"]))
+
+
+def stacked_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding: Sequence[tuple[int, int]],
+                    window_dilation: Sequence[int], window_dimensions: Sequence[int],
+                    window_strides: Sequence[int]) -> Any:
+    """The windows' elements along a new first axis, in row-major order: one strided slice per place in the window."""
+    shape = typeof(x).shape
+    counts = [*map(window_count, shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)]
+    x = sh.pad(x, value, [(low, high, b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)])
+    if 0 in counts:
+        return sh.full((int(np.prod(window_dimensions)), *counts), 0, typeof(x).dtype)
+    rows = []
+    for at in np.ndindex(*window_dimensions):
+        firsts = [k * g for k, g in zip(at, window_dilation, strict=True)]
+        ends = [f + (c - 1) * s + 1 for f, c, s in zip(firsts, counts, window_strides, strict=True)]
+        rows.append(sh.expand_dims(sh.slice(x, firsts, ends, window_strides), (0,)))
+    return sh.concatenate(rows, 0)

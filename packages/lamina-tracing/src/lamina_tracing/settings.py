@@ -1,0 +1,32 @@
+"""Settings as blocks: `with debug_nans(True): ...` holds in this thread. Each is an option of `lamina_ir.config`, whose
+default `config.update(name, value)` and the environment variable `LAMINA_<NAME>` change for all threads."""
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from lamina_ir import config
+
+__all__ = ["checking_leaks", "debug_infs", "debug_nans", "default_matmul_precision", "disable_x64", "enable_x64",
+           "explain_cache_misses", "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion",
+           "threefry_partitionable"]
+
+checking_leaks = config.check_tracer_leaks
+debug_infs = config.debug_infs
+debug_nans = config.debug_nans
+default_matmul_precision = config.default_matmul_precision
+enable_x64 = config.enable_x64
+explain_cache_misses = config.explain_cache_misses
+log_compiles = config.log_compiles
+numpy_dtype_promotion = config.numpy_dtype_promotion
+numpy_rank_promotion = config.numpy_rank_promotion
+threefry_partitionable = config.threefry_partitionable
+
+
+def disable_x64() -> AbstractContextManager[None]:
+    """A block without 64-bit types.
+
+    >>> with disable_x64():
+    ...     bool(enable_x64)
+    False
+    """
+    return config.enable_x64(False)

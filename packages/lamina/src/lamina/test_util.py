@@ -1,0 +1,4 @@
+"""`lamina.test_util`: derivatives checked against finite differences, from `lamina_autodiff.testing`."""
+from lamina_autodiff.testing import check_grads, check_jvp, check_vjp
+
+__all__ = ["check_grads", "check_jvp", "check_vjp"]

@@ -1,0 +1,242 @@
+"""Custom derivatives, batching rules and recomputation inside every other transformation, and through a file."""
+import lamina as jax
+import lamina.numpy as jnp
+import numpy as np
+import pytest
+from lamina import lax
+from lamina.ad_checkpoint import checkpoint_name
+from lamina.custom_batching import custom_vmap, sequential_vmap
+from lamina.test_util import check_grads
+from lamina_ir import MissingRuleError, alpha_equal, dumps, jaxpr_text, loads, parse
+from lamina_tracing.extend import jaxpr_as_fun
+
+X = jnp.linspace(-1.0, 1.0, 4)
+
+
+def close(a, b, rtol=1e-5):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=1e-5)
+
+
+def with_jvp():
+    """sin(x) y, whose slope in x is three times what it should be."""
+    @jax.custom_jvp
+    def f(x, y):
+        return jnp.sin(x) * y
+
+    @f.defjvp
+    def f_jvp(primals, tangents):
+        (x, y), (s, t) = primals, tangents
+        return f(x, y), 3 * jnp.cos(x) * y * s + jnp.sin(x) * t
+    return f
+
+
+def with_vjp():
+    """The same by a reverse rule."""
+    @jax.custom_vjp
+    def f(x, y):
+        return jnp.sin(x) * y
+
+    def fwd(x, y):
+        return f(x, y), (jnp.cos(x), jnp.sin(x), y)
+
+    def bwd(res, ct):
+        return 3 * res[0] * res[2] * ct, res[1] * ct
+
+    f.defvjp(fwd, bwd)
+    return f
+
+
+RULES = [with_jvp, with_vjp]
+WANTED = 3 * np.cos(np.asarray(X)) * 2.0
+
+
+@pytest.mark.parametrize("make", RULES)
+def test_nestings(make):
+    f = make()
+    for g in (f, jax.jit(f)):
+        def row(x, g=g):
+            return g(x, 2.0)
+
+        def total(x, g=g):
+            return jax.vmap(lambda x: g(x, 2.0))(x).sum()
+
+        for slopes in (jax.vmap(jax.grad(row)), jax.jit(jax.vmap(jax.grad(row))), jax.vmap(jax.jit(jax.grad(row))),
+                       jax.grad(total), jax.jit(jax.grad(total)), jax.grad(jax.jit(total)), jax.vmap(jax.jacfwd(row)),
+                       lambda x: jnp.diagonal(jax.jacfwd(jax.vmap(row))(x)),
+                       lambda x: jnp.diagonal(jax.jacrev(jax.vmap(row))(x)),
+                       lambda x: jax.jvp(jax.vmap(row), (x,), (jnp.ones(4),))[1],
+                       lambda x: jax.linearize(jax.vmap(row), x)[1](jnp.ones(4)),
+                       lambda x: jax.jit(jax.linearize(jax.vmap(row), x)[1])(jnp.ones(4)), jax.pmap(jax.grad(row)),
+                       jax.grad(lambda x: jax.pmap(row)(x).sum())):
+            close(slopes(X), WANTED)
+        close(jax.vmap(jax.grad(lambda y: g(0.5, y)))(X), np.full(4, np.sin(0.5)))
+        close(jax.grad(lambda y: jax.vmap(g, (0, None))(X, y).sum())(2.0), np.sin(X).sum())
+
+
+@pytest.mark.parametrize("make", RULES)
+def test_in_loops_and_branches(make):
+    f = make()
+
+    def scanned(x):
+        return lax.scan(lambda c, y: (f(c, y), c), x, jnp.array([2.0, 3.0]))[0]
+
+    def unrolled(x):
+        return f(f(x, 2.0), 3.0)
+
+    for t in (jax.grad, jax.jacfwd, lambda f: jax.jit(jax.grad(f)), lambda f: jax.grad(jax.jit(f))):
+        close(t(scanned)(0.3), t(unrolled)(0.3))
+    close(jax.vmap(jax.grad(scanned))(X), jax.vmap(jax.grad(unrolled))(X))
+    close(jax.grad(jax.grad(scanned))(0.3), jax.grad(jax.grad(unrolled))(0.3))
+
+    def branched(x):
+        return lax.cond(x > 0, lambda x: f(x, 2.0), lambda x: f(x, 5.0), x)
+
+    close(jax.grad(branched)(0.3), 6 * np.cos(0.3))
+    close(jax.jit(jax.grad(branched))(-0.3), 15 * np.cos(0.3))
+    close(jax.vmap(jax.grad(branched))(X), 3 * np.cos(X) * np.where(np.asarray(X) > 0, 2.0, 5.0))
+
+
+@pytest.mark.parametrize("make", RULES)
+def test_programs_keep_their_rules_through_a_file(make):
+    f = make()
+    program = jax.make_jaxpr(lambda x: f(x, 2.0))(1.0)
+    again = loads(dumps(program))
+    assert alpha_equal(program, again, weak=True)
+
+    def fun(x):
+        return f(x, 2.0)
+
+    def loaded(x):
+        return jaxpr_as_fun(again)(x)[0]
+
+    for t in (lambda f: f, jax.grad, jax.jacfwd, lambda f: jax.grad(jax.grad(f)), lambda f: jax.grad(jax.grad(jax.grad(f))),
+              lambda f: jax.jit(jax.grad(f))):
+        close(t(loaded)(0.5), t(fun)(0.5))
+    text = parse(jaxpr_text(program))
+    assert alpha_equal(text, program)
+    close(jaxpr_as_fun(text)(0.5)[0], fun(0.5))
+    with pytest.raises(MissingRuleError, match="program text does not hold rules"):
+        jax.grad(lambda x: jaxpr_as_fun(text)(x)[0])(0.5)
+
+
+def test_a_saved_chain_of_rules_is_cut_where_it_says_so():
+    from functools import partial
+
+    @partial(jax.custom_jvp, nondiff_argnums=(0,))
+    def nth(n, x):
+        return x * x + n
+
+    nth.defjvp(lambda n, p, t: (nth(n, p[0]), t[0] * nth(n + 1, p[0])))
+    again = loads(dumps(jax.make_jaxpr(lambda x: nth(0, x))(1.0)))
+
+    def fun(x):
+        return jaxpr_as_fun(again)(x)[0]
+
+    for order in range(4):
+        close(fun(1.0), 1.0 + order)
+        fun = jax.grad(fun)
+    with pytest.raises(MissingRuleError, match="not known here"):
+        for _ in range(10):
+            fun = jax.grad(fun)
+        fun(1.0)
+
+
+def test_custom_vmap_under_derivatives():
+    @custom_vmap
+    def f(x, y):
+        return jnp.sin(x) * y
+
+    @f.def_vmap
+    def rule(axis_size, in_batched, x, y):
+        return 2 * jnp.sin(x) * y, in_batched[0] or in_batched[1]
+
+    close(jax.grad(f)(0.3, 2.0), 2 * np.cos(0.3))
+    for g in (f, jax.jit(f)):
+        close(jax.vmap(g, (0, None))(X, 2.0), 4 * np.sin(X))
+        close(jax.vmap(jax.grad(g), (0, None))(X, 2.0), 4 * np.cos(X))
+        close(jax.vmap(jax.grad(g), (None, 0))(0.3, X), 2 * X * np.cos(0.3))
+        close(jax.vmap(jax.grad(g, 1), (0, None))(X, 2.0), 2 * np.sin(X))
+        close(jax.grad(lambda x: jax.vmap(g, (0, None))(x, 2.0).sum())(X), 4 * np.cos(X))
+        close(jax.vmap(jax.jacfwd(g), (0, None))(X, 2.0), 4 * np.cos(X))
+        close(jax.vmap(jax.hessian(g), (0, None))(X, 2.0), -4 * np.sin(X))
+        close(jax.jit(jax.vmap(jax.grad(jax.grad(g)), (0, None)))(X, 2.0), -4 * np.sin(X))
+    close(jax.vmap(jax.grad(sequential_vmap(jnp.sin)))(X), np.cos(X))
+
+
+def layers(x):
+    for k in range(8):
+        x = checkpoint_name(jnp.sin(x @ (np.ones((32, 32), np.float32) / (32 + k))), f"layer{k % 2}")
+    return x
+
+
+POLICIES = {"everything": jax.checkpoint_policies.everything_saveable,
+            "nothing": jax.checkpoint_policies.nothing_saveable,
+            "dots": jax.checkpoint_policies.checkpoint_dots,
+            "dots without batch": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+            "names": jax.checkpoint_policies.save_only_these_names("layer1")}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies_keep_values_and_change_memory(name):
+    x = jnp.ones((64, 32))
+
+    def loss(x):
+        return jax.checkpoint(layers, policy=POLICIES[name])(x).sum()
+
+    close(jax.grad(loss)(x), jax.grad(lambda x: layers(x).sum())(x))
+    close(jax.jit(jax.grad(loss))(x), jax.grad(lambda x: layers(x).sum())(x))
+    compiled = jax.jit(jax.value_and_grad(loss)).lower(x).compile()
+    products = compiled.as_text().count(" dot(")
+    least, most = {"nothing": (22, 24), "names": (22, 24)}.get(name, (16, 16))
+    assert least <= products <= most, products
+
+
+def test_remat_nestings():
+    w = jnp.ones((4, 4)) / 3
+
+    def body(x):
+        return jnp.sin(jnp.sin(w @ x) @ w)
+
+    f = jax.checkpoint(body)
+    for t in (lambda f: jax.grad(lambda x: f(x).sum()), lambda f: jax.jit(jax.grad(lambda x: f(x).sum())),
+              jax.jacfwd, jax.jacrev,
+              lambda f: jax.vmap(jax.grad(lambda s: f(s * X).sum())), lambda f: jax.hessian(lambda x: f(x).sum()),
+              lambda f: jax.grad(lambda x: jax.vmap(lambda s: f(s * x).sum())(X).sum()),
+              lambda f: jax.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0].sum()),
+              lambda f: jax.grad(lambda x: jax.checkpoint(lambda x: f(f(x)))(x).sum())):
+        close(t(f)(X), t(body)(X), 1e-4)
+    check_grads(f, (X,), 2)
+    close(jax.grad(lambda w: jax.checkpoint(lambda x: jnp.sin(w * x))(2.0))(0.3), 2 * np.cos(0.6))
+
+
+def test_barriers():
+    def f(x):
+        a, b = lax.optimization_barrier((jnp.sin(x), jnp.cos(x)))
+        return a * b
+
+    close(jax.grad(f)(0.3), np.cos(0.6))
+    close(jax.jit(jax.vmap(jax.grad(f)))(X), np.cos(2 * X))
+    assert "optimization_barrier" in jax.jit(f).lower(1.0).as_text()
+
+
+def test_collectives_inside():
+    def mean_sine(x):
+        return jnp.sin(lax.psum(jnp.sin(x), "i"))
+
+    @jax.custom_vjp
+    def total(x):
+        return lax.psum(x, "i")
+
+    total.defvjp(lambda x: (total(x), None), lambda _, ct: (2 * lax.psum(ct, "i"),))
+    for t in (jax.pmap, jax.vmap, lambda f, axis_name: jax.jit(jax.vmap(f, axis_name=axis_name))):
+        close(t(jax.grad(jax.checkpoint(mean_sine)), axis_name="i")(X), t(jax.grad(mean_sine), axis_name="i")(X))
+        for f in (total, jax.jit(lambda x: total(x))):
+            close(t(jax.grad(f), axis_name="i")(X), np.full(4, 8.0))
+            close(t(lambda x, f=f: jax.jvp(f, (x,), (1.0,))[1], axis_name="i")(X), np.full(4, 8.0))
+
+
+def test_linear_transpose_of_a_loop():
+    close(jax.linear_transpose(lambda x: lax.scan(lambda c, x: (c + x, c * 2), 0.0, x), X)((1.0, jnp.ones(4)))[0],
+          [7.0, 5.0, 3.0, 1.0])
+    with pytest.raises(TypeError, match="is not linear: in the body of a loop"):
+        jax.linear_transpose(lambda x: lax.scan(lambda c, x: (c * x, c), 0.0, x), X)((1.0, X))

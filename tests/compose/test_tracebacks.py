@@ -1,0 +1,85 @@
+"""Tracebacks show the lines people wrote: no frame of ours, from whichever entry point the error leaves."""
+import traceback
+
+import lamina
+import lamina.numpy as jnp
+import numpy as np
+import pytest
+
+X = np.ones(4, "float32")
+
+
+def culprit(x):
+    return jnp.add(x, np.ones((2, 3)))
+
+
+def f(x):
+    return culprit(x).sum()
+
+
+def files(error):
+    return [(frame.filename, frame.name) for frame in traceback.extract_tb(error.__traceback__)]
+
+
+WAYS = {
+    "jit": lamina.jit, "grad": lamina.grad, "value_and_grad": lamina.value_and_grad, "jacfwd": lamina.jacfwd,
+    "jacrev": lamina.jacrev, "hessian": lamina.hessian, "make_jaxpr": lamina.make_jaxpr,
+    "donating": lambda f: lamina.jit(f, donate_argnums=0), "nested": lambda f: lamina.jit(lamina.grad(lamina.jit(f))),
+    "jvp": lambda f: lambda x: lamina.jvp(f, (x,), (x,)), "vjp": lambda f: lambda x: lamina.vjp(f, x),
+    "linearize": lambda f: lambda x: lamina.linearize(f, x), "lower": lambda f: lamina.jit(f).lower,
+    "eval_shape": lambda f: lambda x: lamina.eval_shape(f, x), "trace": lambda f: lamina.jit(f).trace,
+    "scan": lambda f: lambda x: lamina.lax.scan(lambda c, _: (f(c), None), x, None, length=2),
+    "cond": lambda f: lambda x: lamina.lax.cond(True, f, f, x),
+    "while": lambda f: lambda x: lamina.lax.while_loop(lambda c: True, f, x),
+    "vmap": lambda f: lambda x: lamina.vmap(f)(x[None]), "pmap": lambda f: lambda x: lamina.pmap(f)(x[None]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_only_lines_people_wrote_are_shown(way):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        WAYS[way](f)(X)
+    shown = files(caught.value)
+    assert all(file == __file__ for file, _ in shown), shown
+    assert [name for _, name in shown][-2:] == ["f", "culprit"]
+    assert len(traceback.extract_tb(caught.value.unfiltered_traceback)) > 2
+
+
+@pytest.mark.parametrize("call", [
+    lambda: lamina.jit(3), lambda: lamina.jit(f)("text"), lambda: lamina.grad(lambda x: x)(X),
+    lambda: lamina.vmap(f, in_axes=(0, 0))(X), lambda: lamina.jit(lambda x: x, static_argnums=1)(X, [1]),
+    lambda: lamina.vmap(f)(1.0), lambda: lamina.pmap(f)(np.ones(99))])
+def test_our_own_errors_point_at_the_call(call):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call()
+    assert all(file == __file__ for file, _ in files(caught.value))
+
+
+def test_errors_behind_errors_are_filtered_too():
+    def g(x):
+        try:
+            return f(x)
+        except ValueError as e:
+            raise KeyError("outer") from e
+
+    with pytest.raises(KeyError) as caught:
+        lamina.jit(g)(X)
+    assert all(file == __file__ for file, _ in files(caught.value) + files(caught.value.__cause__))
+
+
+def test_the_switch_shows_everything():
+    with lamina.config.traceback_filtering(False), pytest.raises(ValueError) as caught:
+        lamina.jit(f)(X)
+    assert any(file != __file__ for file, _ in files(caught.value))
+
+
+def test_errors_of_the_callers_own_code():
+    class Own(Exception):
+        __slots__ = ()
+
+    def g(x):
+        raise Own("mine")
+
+    with pytest.raises(Own, match="mine") as caught:
+        lamina.jit(lamina.vmap(g))(X)
+    assert [name for _, name in files(caught.value)] == ["test_errors_of_the_callers_own_code", "g"]

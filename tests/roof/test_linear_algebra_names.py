@@ -1,0 +1,28 @@
+"""`lax.linalg`, the solvers of `lax`, `numpy.linalg` and `numpy.fft` on the roof."""
+import lamina
+import lamina_autodiff
+import lamina_numpy
+import pytest
+from lamina_tracing.lax import factorizations
+
+
+def test_lax_linalg_is_the_room_of_factorisations():
+    assert lamina.lax.linalg is factorizations
+    for name in ("cholesky", "eig", "eigh", "hessenberg", "householder_product", "lu", "lu_pivots_to_permutation", "qdwh",
+                 "qr", "schur", "svd", "triangular_solve", "tridiagonal", "tridiagonal_solve"):
+        assert callable(getattr(lamina.lax.linalg, name)) and name in lamina.lax.linalg.__all__
+
+
+def test_solvers_are_lax_functions():
+    assert lamina.lax.custom_root is lamina_autodiff.custom_root
+    assert lamina.lax.custom_linear_solve is lamina_autodiff.custom_linear_solve
+
+
+@pytest.mark.parametrize("module", ["linalg", "fft"])
+def test_numpy_submodules(module):
+    np = pytest.importorskip("numpy")
+    ours, theirs = getattr(lamina.numpy, module), getattr(np, module)
+    assert ours is getattr(lamina_numpy, module)
+    absent = set(theirs.__all__) - set(ours.__all__) - {"LinAlgError"}
+    assert not absent
+    assert all(getattr(ours, name).__doc__ for name in ours.__all__)
