@@ -180,3 +180,19 @@ def test_programs_survive_saving():
     made = jax.make_jaxpr(jax.grad(rnn))(W, XS)
     assert any(e.primitive.name == "scan" for e in walk(made))
     close(eval_jaxpr(loads(dumps(made)), [W, XS])[0], WANTED)
+
+
+def test_gradients_of_examples_that_stop_at_different_times():
+    def f(x):
+        return lax.while_loop(lambda c: lax.lt(c, 10.0), lambda c: lax.mul(c, c), x, max_iters=7)
+    x = np.array([2.0, 1.5, 20.0, 1.01], np.float32)
+    np.testing.assert_allclose(jax.vmap(jax.grad(f))(x), [jax.grad(f)(v) for v in x], rtol=1e-4)
+    summed = jax.grad(lambda x: lax.reduce_sum(jax.vmap(f)(x), (0,)))
+    np.testing.assert_allclose(summed(x), [jax.grad(f)(v) for v in x], rtol=1e-4)
+
+
+def test_gradient_of_the_branch_not_taken_does_not_leak():
+    def f(x):
+        return lax.cond(lax.gt(x, 0.0), lambda x: lax.sqrt(x), lambda x: lax.mul(x, 0.0), x)
+    out = jax.vmap(jax.grad(f))(np.array([4.0, -1.0], np.float32))
+    np.testing.assert_allclose(out, [0.25, 0.0])

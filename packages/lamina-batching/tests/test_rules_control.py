@@ -1,7 +1,6 @@
 """vmap of control flow beside a loop over examples, and what is not batched without need."""
 import numpy as np
 import pytest
-from lamina_autodiff import grad
 from lamina_batching import vmap
 from lamina_batching.testing import check_vmap
 from lamina_ir import MissingRuleError, prims, walk
@@ -56,21 +55,6 @@ def test_a_condition_that_is_the_same_for_all_stays_so():
     loop = next(e for e in walk(made) if e.primitive is prims.while_p)
     assert loop.params["cond_jaxpr"].eqns[0].primitive.name == "lt" and len(loop.params["cond_jaxpr"].eqns) == 1
     check_vmap(f, [XS], (0,))
-
-
-def test_gradients_of_examples_that_stop_at_different_times():
-    def f(x):
-        return lax.while_loop(lambda c: lax.lt(c, 10.0), lambda c: lax.mul(c, c), x, max_iters=7)
-    x = np.array([2.0, 1.5, 20.0, 1.01], np.float32)
-    np.testing.assert_allclose(vmap(grad(f))(x), [grad(f)(v) for v in x], rtol=1e-4)
-    np.testing.assert_allclose(grad(lambda x: lax.reduce_sum(vmap(f)(x), (0,)))(x), [grad(f)(v) for v in x], rtol=1e-4)
-
-
-def test_gradient_of_the_branch_not_taken_does_not_leak():
-    def f(x):
-        return lax.cond(lax.gt(x, 0.0), lambda x: lax.sqrt(x), lambda x: lax.mul(x, 0.0), x)
-    out = vmap(grad(f))(np.array([4.0, -1.0], np.float32))
-    np.testing.assert_allclose(out, [0.25, 0.0])
 
 
 def test_nested_vmaps_and_loops():

@@ -14,6 +14,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, subpr
 
 from . import _jaxlib, hlo, session, tables
 from .axes import AxisEnv
+from .combine import together
 from .context import Context
 
 __all__ = ["Lowered", "lower", "replica_count"]
@@ -156,6 +157,8 @@ class _Build:
                     kept.append(eqn)
                     needed.update(eqn.invars)
             kept.reverse()
+            if self.platform == "cpu":
+                kept = together(kept)
             found = self._live[jaxpr] = kept, needed
         return found
 

@@ -1,0 +1,60 @@
+"""Independent sums over the same axes become one; what waits for a sum stays behind it."""
+import numpy as np
+from lamina_ir import Eqn, Jaxpr, Literal, Var, dtypes, prims, shaped
+from lamina_lowering import lower
+from lamina_lowering.combine import together
+
+F32 = shaped((3,), np.dtype("float32"))
+
+
+def psum(x, axes=("i",)):
+    out = Var(F32)
+    return Eqn(prims.psum_p, [x], [out], {"axes": axes, "axis_index_groups": None}), out
+
+
+def neg(x):
+    out = Var(F32)
+    return Eqn(prims.neg_p, [x], [out], {}), out
+
+
+def names(eqns):
+    return [f"{e.primitive.name}{len(e.invars)}" for e in eqns]
+
+
+def test_independent_sums_join_after_what_does_not_wait():
+    a, b = Var(F32), Var(F32)
+    (e1, s1), (e2, n1), (e3, m) = psum(a), neg(b), neg(b)
+    e4, s2 = psum(n1)
+    e5, _ = neg(s1)
+    found = together([e1, e5, e2, e3, e4])
+    assert names(found) == ["neg1", "neg1", "psum2", "neg1"]
+    assert found[2].outvars == [s1, s2] and found[-1] is e5
+
+
+def test_dependent_sums_and_other_axes_keep_their_order():
+    a = Var(F32)
+    e1, s1 = psum(a)
+    e2, s2 = psum(s1)
+    e3, s3 = psum(a, ("j",))
+    e4, s4 = psum(a)
+    assert names(together([e1, e2, e3, e4])) == ["psum2", "psum1", "psum1"]
+    assert together([e1]) == [e1]
+
+
+def test_long_chains_are_left_alone():
+    v, eqns = Var(F32), []
+    for _ in range(300):
+        e, v = psum(v)
+        eqns.append(e)
+    assert together(eqns) == eqns
+
+
+def test_one_meeting_in_the_module():
+    a, b = Var(F32), Var(F32)
+    (e1, s1), (e2, s2) = psum(a), psum(b)
+    half = Var(F32)
+    e3 = Eqn(prims.mul_p, [s1, Literal(0.5, shaped((), dtypes.as_dtype("float32")))], [half], {})
+    from lamina_ir import ClosedJaxpr
+    program = ClosedJaxpr(Jaxpr([], [a, b], [e1, e3, e2], [half, s2]))
+    text = lower(program, axis_env=[("i", 4)]).as_text()
+    assert text.count("stablehlo.all_reduce") == 1
