@@ -23,7 +23,7 @@ def names(eqns):
 
 def test_independent_sums_join_after_what_does_not_wait():
     a, b = Var(F32), Var(F32)
-    (e1, s1), (e2, n1), (e3, m) = psum(a), neg(b), neg(b)
+    (e1, s1), (e2, n1), (e3, _) = psum(a), neg(b), neg(b)
     e4, s2 = psum(n1)
     e5, _ = neg(s1)
     found = together([e1, e5, e2, e3, e4])
