@@ -196,3 +196,35 @@ def test_gradient_of_the_branch_not_taken_does_not_leak():
         return lax.cond(lax.gt(x, 0.0), lambda x: lax.sqrt(x), lambda x: lax.mul(x, 0.0), x)
     out = jax.vmap(jax.grad(f))(np.array([4.0, -1.0], np.float32))
     np.testing.assert_allclose(out, [0.25, 0.0])
+
+
+def test_platform_dependent_through_derivatives_and_batches():
+    def fun(x, z):
+        return lax.platform_dependent(x, cpu=lambda v: jnp.sin(v) * z, default=lambda v: v * 0)
+
+    x, z = jnp.array([0.5, 1.0, 2.0]), jnp.array([1.0, 2.0, 3.0])
+    wanted = np.cos(x) * z
+    np.testing.assert_allclose(jax.vmap(jax.grad(fun))(x, z), wanted, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(fun)))(x, z), wanted, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(jax.grad(jax.jit(fun)))(x, z), wanted, rtol=1e-6)
+
+
+def test_scatter_apply_through_derivatives_and_batches():
+    rows = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+
+    def fun(x):
+        return lax.scatter_apply(x, np.array([[0], [7], [2], [0]]), lambda v: v * v, rows, update_shape=(4, 2))
+
+    x = jnp.arange(6.0).reshape(3, 2)
+    wanted = np.stack([4 * x[0] ** 3, np.ones(2), 2 * x[2]])
+    np.testing.assert_allclose(jax.grad(lambda x: fun(x).sum())(x), wanted, rtol=1e-6)
+    np.testing.assert_allclose(jax.jvp(fun, (x,), (jnp.ones((3, 2)),))[1], wanted, rtol=1e-6)
+    both = jnp.stack([x, x + 1])
+    np.testing.assert_allclose(jax.jit(jax.vmap(fun))(both), np.stack([fun(x), fun(x + 1)]), rtol=1e-6)
+
+
+def test_sharding_constraints_of_a_batch_leave_its_axis_free():
+    sharding = jax.pmap(lambda v: v)(np.ones((8, 2), np.float32)).sharding
+    told = jax.vmap(lambda v: lax.with_sharding_constraint(v, sharding), 1, 1)
+    text = str(jax.make_jaxpr(told)(np.ones((8, 3, 2))))
+    assert "sharding='{devices=[8,1,1]<=[8]}'" in text and "unspecified_dims=(1,)" in text

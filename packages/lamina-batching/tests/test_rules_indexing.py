@@ -58,3 +58,9 @@ def test_gather_when_both_batched_uses_batching_axes():
     text = str(make_jaxpr(lb.vmap(pick))(np.zeros((3, 4), np.float32), np.zeros(3, np.int32)))
     assert "operand_batching_dims=(0,)" in text
     assert "iota" not in text
+
+
+def test_a_batch_of_no_examples():
+    x, at = np.zeros((0, 4), np.float32), np.zeros((0,), np.int32)
+    assert lb.vmap(lambda x, i: lax.dynamic_slice(x, (i,), (2,)))(x, at).shape == (0, 2)
+    assert lb.vmap(lambda x, i: lax.dynamic_index_in_dim(x, i, 0, False))(x, at).shape == (0,)

@@ -79,6 +79,9 @@ def test_strict_promotion_refuses_to_mix():
         assert dtypes.promote(node("f4"), node("f*")) == node("f4")
         with pytest.raises(DTypeError, match="strict dtype promotion refuses to mix float32, int32"):
             dtypes.promote(node("f4"), node("i4"))
+        assert dtypes.promote(node("i*"), node("f*")) == node("f*")
+        with pytest.raises(DTypeError, match="refuses to mix float32\\*, int32"):
+            dtypes.promote(node("i4"), node("f*"))
 
 
 @pytest.mark.parametrize("name", sorted(dtypes.SHORT_NAMES))

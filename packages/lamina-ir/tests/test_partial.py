@@ -222,3 +222,18 @@ def test_loop_constants_are_handed_over_once():
       in (b,) }""")
     split = two_stages(program, [True, False, True], [X, Y, ARGS[4]])
     assert sorted(a.shape for a in split.residuals) == [(3,), (4, 3)]
+
+
+def test_what_the_platform_decides_is_asked_in_each_stage_and_not_folded():
+    program = parse("""{ lambda ; x:f32[] y:f32[]. let
+        i:i32[] = platform_index[has_default=True platforms=(('tpu',),)]
+        a:f32[] = cond[branches=({ lambda ; a:f32[]. let in (a,) }, { lambda ; a:f32[]. let b:f32[] = sin a in (b,) })] i x
+        b:f32[] = cond[branches=({ lambda ; a:f32[]. let in (a,) }, { lambda ; a:f32[]. let b:f32[] = cos a in (b,) })] i y
+      in (a, b, i) }""")
+    split = partial_eval(program, [True, False])
+    names = [[e.primitive.name for e in p.eqns] for p in (split.known, split.unknown)]
+    assert names == [["platform_index", "cond"]] * 2 and split.residuals == [] and split.out_known == [True, False, True]
+    assert str(fold_constants(program)) == str(program)
+    call = parse("""{ lambda ; . let a:i32[] = xla_call[name=f call_jaxpr={ lambda ; . let
+        i:i32[] = platform_index[has_default=True platforms=(('tpu',),)] in (i,) }] in (a,) }""")
+    assert fold_constants(call).eqns

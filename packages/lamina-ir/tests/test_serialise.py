@@ -100,6 +100,11 @@ def test_newer_formats_are_told():
         loads(bytes(data))
 
 
+def test_text_is_not_bytes():
+    with pytest.raises(TypeError, match="loads: expected bytes; got str"):
+        loads("lamina")
+
+
 def test_what_cannot_be_saved_is_named():
     program = jit(chain(1))
     program.eqns[0].params["device"] = print

@@ -52,3 +52,21 @@ def test_large_constants_in_a_body_become_arguments_of_main():
     lowered = lower(ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.scan_p, [a], [out], params)], [out])))
     assert len(lowered.const_args) == 1
     np.testing.assert_array_equal(run_lowered(lowered, np.zeros(1000, np.float32))[0], 3 * data)
+
+
+def test_a_known_index_lowers_one_branch():
+    program = parse("""{ lambda ; x:f32[2]. let
+        i:i32[] = platform_index[has_default=True platforms=(('cuda', 'rocm'),)]
+        y:f32[2] = cond[branches=({ lambda ; a:f32[2]. let b:f32[2] = sin a in (b,) }, { lambda ; c:f32[2]. let
+          d:f32[2] = cos c in (d,) })] i x
+      in (y,) }""")
+    rows = (("cpu", "stablehlo.cosine", "stablehlo.sine"), ("rocm", "stablehlo.sine", "stablehlo.cosine"))
+    for platform, found, other in rows:
+        text = lower(program, platform=platform).as_text()
+        assert found in text and other not in text and "stablehlo.case" not in text
+
+
+def test_a_platform_without_a_function():
+    program = parse("{ lambda ; . let i:i32[] = platform_index[has_default=False platforms=(('cuda',),)] in (i,) }")
+    with pytest.raises(NotImplementedError, match="for cuda only, and the program is lowered for tpu"):
+        lower(program, platform="tpu")

@@ -23,3 +23,13 @@ def test_recomputation_stands_apart():
 def test_names_are_nothing():
     assert "name" not in text(prims.name_p).replace("sym_name", "")
     assert text(prims.optimization_barrier_p).count("optimization_barrier") == 1
+
+
+def test_sharding_is_said_where_the_module_is_partitioned():
+    def told(row, partitions):
+        return lower(one_op(row.prim, [aval_of(a) for a in row.args], row.params), num_partitions=partitions).as_text()
+
+    plain, partly, _ = samples_of(prims.sharding_constraint_p)
+    assert "Sharding" not in told(plain, 1)
+    assert 'mhlo.sharding = "{devices=[2,1]<=[2]}"' in told(plain, 2) and "unspecified" not in told(plain, 2)
+    assert "@Sharding" in told(partly, 4) and 'backend_config = "unspecified_dims=[0]"' in told(partly, 4)

@@ -102,6 +102,13 @@ def test_tensors_and_hermitian_forms():
     close(L.multi_dot([h, h[:, :2], h[:2]]), N.multi_dot([h, h[:, :2], h[:2]]))
 
 
+def test_stacks_of_no_matrix():
+    none = np.zeros((0, 3, 3), np.float32)
+    assert L.inv(none).shape == (0, 3, 3) and L.det(none).shape == (0,)
+    assert L.solve(none, none[..., :2]).shape == vmap(L.solve)(none, none)[..., :2].shape == (0, 3, 2)
+    assert grad(lambda m: L.inv(m).sum())(none).shape == (0, 3, 3)
+
+
 def test_solve_broadcasts_stacks():
     a, b = drawn("float", 3, 4, 4), drawn("float", 4)
     close(L.solve(a, b), N.solve(a, b[:, None])[..., 0])

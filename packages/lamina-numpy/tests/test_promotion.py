@@ -106,3 +106,47 @@ def test_can_cast_and_isdtype() -> None:
     assert lnp.isdtype("int8", "integral") and lnp.isdtype(lnp.bfloat16, "real floating")
     assert lnp.promote_types("int8", "bfloat16") == lnp.bfloat16
     assert lnp.issubdtype(lnp.bfloat16, lnp.floating) and lnp.finfo(lnp.bfloat16).bits == 16
+
+
+def test_negative_numbers_keep_their_sign_beside_unsigned_arrays():
+    x = np.array([4, 2], np.uint8)
+    np.testing.assert_allclose(np.asarray(lnp.true_divide(x, -1)), [-4.0, -2.0])
+    np.testing.assert_allclose(np.asarray(lnp.float_power(x, -1)), [0.25, 0.5])
+    np.testing.assert_allclose(np.asarray(lnp.arctan2(x, -1)), np.arctan2([4.0, 2.0], -1.0), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(lnp.copysign(x, -1)), [-4.0, -2.0])
+    assert lnp.true_divide(x, -1).dtype == np.float32
+
+
+def test_truth_values_count_as_numbers_in_powers_and_remainders():
+    b = np.array([True, False])
+    for out in (lnp.square(b), lnp.power(b, b), lnp.fmod(True, np.array([True, True]))):
+        assert out.dtype == np.int32
+    assert lnp.power(b, np.array([False, False])).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["remainder", "fmod"])
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+def test_the_remainder_of_an_integer_by_zero_is_zero(name, dtype):
+    assert getattr(lnp, name)(np.array([5, 7], dtype), np.array([0, 4], dtype)).tolist() == [0, 3]
+
+
+def test_hypot_of_an_infinity_is_infinite_even_beside_nan():
+    assert lnp.hypot(np.float32(np.inf), np.float32(np.nan)) == np.inf
+    assert np.isnan(lnp.hypot(np.float32(1), np.float32(np.nan)))
+
+
+def test_shapes_that_do_not_broadcast_are_value_and_type_errors():
+    for kind in (TypeError, ValueError):
+        with pytest.raises(kind, match=r"\(3,\), \(2,\)"):
+            lnp.add(np.ones(3), np.ones(2))
+
+
+def test_full_of_a_fitting_array_is_an_array_of_ours():
+    assert isinstance(lnp.full((2,), np.array([True, False])), type(lnp.asarray(1)))
+
+
+@pytest.mark.parametrize("call", [lambda: lnp.argmax(np.ones((2, 3)), axis=(0, 1)),
+                                  lambda: lnp.frexp(np.array([1j], np.complex64))])
+def test_an_axis_or_dtype_that_cannot_be_is_a_type_error(call):
+    with pytest.raises(TypeError):
+        call()

@@ -40,6 +40,13 @@ def test_traced_values_need_a_size(fun: Any) -> None:
         jit(fun)(L)
 
 
+def test_a_traced_shape_is_refused_and_a_known_scalar_is_one() -> None:
+    assert lnp.zeros(lnp.asarray(3)).shape == lnp.ones(np.int32(3)).shape == (3,)
+    for fun in (lnp.zeros, lambda n: lnp.ones((n, 2)), lambda n: lnp.ones(6).reshape(n)):
+        with pytest.raises(TypeError, match="traced value.*static_argnums"):
+            jit(fun)(3)
+
+
 def test_unique_rows() -> None:
     rows = np.array([[1, 2], [0, 5], [1, 2]], np.int32)
     np.testing.assert_array_equal(lnp.unique(rows, axis=0, size=2), np.unique(rows, axis=0))

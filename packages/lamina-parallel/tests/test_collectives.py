@@ -111,3 +111,32 @@ def test_every_collective_has_its_rows():
     for p in (*(p for p in prims.ALL if p.family == "collectives"), prims.xla_pmap_p):
         assert p in batching_rules and (p in jvp_rules or p.linear_in)
         assert transpose_rules.covers(p)
+
+
+@pytest.mark.parametrize("source", [0, N - 1])
+def test_pbroadcast_gives_the_values_of_one(source):
+    got = vmap(lambda x: lax.pbroadcast((x, x > 0, 2.0), "i", source), axis_name="i")(X)
+    np.testing.assert_array_equal(got[0], np.broadcast_to(X[source], X.shape))
+    np.testing.assert_array_equal(got[1], np.broadcast_to(X[source] > 0, X.shape))
+    np.testing.assert_array_equal(pmap(lambda x: lax.pbroadcast(x, "i", source), axis_name="i")(X), got[0])
+    back = vjp(vmap(lambda x: lax.pbroadcast(x, "i", source), axis_name="i"), X)[1](X)[0]
+    wanted = np.zeros_like(X)
+    wanted[source] = X.sum(0)
+    np.testing.assert_allclose(back, wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="pbroadcast: source must be an index in 0..3"):
+        vmap(lambda x: lax.pbroadcast(x, "i", N), axis_name="i")(X)
+
+
+@pytest.mark.parametrize("mapped", [vmap, pmap])
+def test_pdot_and_xeinsum_sum_over_the_mapped_axis(mapped):
+    y = X[::-1].copy()
+
+    def check(fun, wanted):
+        got = mapped(fun, axis_name="i")(X, y)
+        np.testing.assert_allclose(got, np.broadcast_to(wanted, np.shape(got)), rtol=1e-4, atol=1e-4)
+
+    check(lambda a, b: lax.pdot(a, b, "i", ((1,), (1,))), np.einsum("iab,icb->ac", X, y))
+    check(lambda a, b: lax.pdot(a, b, ("i",), ((1,), (1,)), ((0,), (0,))), np.einsum("iab,iab->a", X, y))
+    check(lambda a, b: lax.xeinsum("ab{i},cb{i}->ca", a, b), np.einsum("iab,icb->ca", X, y))
+    check(lambda a, b: lax.xeinsum("ab{i},cb{i}->ca{i}", a, b), np.einsum("iab,icb->ica", X, y))
+    check(lambda a, b: lax.xeinsum("ab{i}->b", a), np.einsum("iab->b", X))

@@ -103,3 +103,8 @@ def test_value_errors(call, words):
 def test_type_errors(call, words):
     with pytest.raises(TypeError, match=words):
         call()
+
+
+def test_a_mapped_axis_of_size_0_is_an_error_that_says_so():
+    with pytest.raises(ValueError, match="size 0"):
+        pmap(lambda x: x)(np.ones((0, 2), np.float32))

@@ -73,3 +73,8 @@ def test_empty_and_rank_0_draws():
     assert random.normal(KEY).shape == ()
     assert random.permutation(KEY, 0).shape == (0,)
     assert random.permutation(KEY, 1).shape == (1,)
+
+
+def test_nothing_is_permuted_to_nothing():
+    assert random.permutation(random.PRNGKey(0), np.zeros((0, 2), np.float32)).shape == (0, 2)
+    assert random.permutation(random.PRNGKey(0), -3).shape == (0,)

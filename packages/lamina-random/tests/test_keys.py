@@ -65,3 +65,12 @@ def test_bad_dtypes_are_refused():
         random.bits(key, (2,), np.int32)
     with pytest.raises(DTypeError, match="integers"):
         random.randint(key, (2,), 0.5, 3)
+
+
+def test_clone_and_key_impl():
+    keys = random.split(random.key(1), 3)
+    np.testing.assert_array_equal(random.clone(keys), keys)
+    assert random.key_impl(keys) == "threefry2x32"
+    for call in (random.clone, random.key_impl):
+        with pytest.raises(ShapeError, match=r"expected uint32\[..., 2\]; got float32"):
+            call(np.float32(1))

@@ -73,6 +73,12 @@ def test_donated_arguments_cannot_be_run_again():
         jit(lambda x: lax.log(x), donate_argnums=0)(x)
 
 
+def test_control_flow_outside_of_jit_names_the_operation_inside():
+    with config.debug_nans(True), pytest.raises(FloatingPointError,
+                                                match=f"`log`.*test_debug.py:{line_of('scanned ' + 'line')}"):
+        lax.scan(lambda c, x: (lax.log(lax.sub(c, x)), c), 1.0, np.arange(4, dtype=np.float32))  # scanned line
+
+
 def test_infinities():
     with config.debug_infs(True):
         with pytest.raises(FloatingPointError, match=r"`div` produced an infinity.*debug_infs is on"):

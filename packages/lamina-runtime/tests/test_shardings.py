@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from lamina_parallel import pmap
 from lamina_runtime import devices
 from lamina_runtime.shardings import index_map, mapped, replicated, single
+from lamina_tracing import jit, lax
 
 ALL = tuple(devices())
 
@@ -46,3 +48,20 @@ def test_replicated_holds_all():
 
 def test_text():
     assert "MappedSharding" in repr(mapped(ALL, 1, ((0, 8),))) and "SingleDevice" in repr(single(ALL[0]))
+
+
+def test_a_constraint_decides_where_the_parts_of_a_partitioned_program_lie():
+    x = pmap(lambda v: lax.mul(v, 2.0))(np.arange(16, dtype=np.float32).reshape(8, 2))
+
+    def square(v):
+        return lax.broadcast_in_dim(lax.reduce_sum(v, (1,)), (8, 8), (1,))
+
+    told = jit(lambda v: lax.with_sharding_constraint({"s": square(v)}, x.sharding))(x)["s"]
+    assert told.sharding == x.sharding and jit(square)(x).sharding != x.sharding
+    np.testing.assert_array_equal(told, jit(square)(np.asarray(x)))
+    alone = jit(lambda v: lax.with_sharding_constraint(v, x.sharding))(np.asarray(x))
+    np.testing.assert_array_equal(alone, x)
+    with pytest.raises(ValueError, match="sharding must be of arrays with 1 axes"):
+        lax.with_sharding_constraint(x[0], x.sharding)
+    with pytest.raises(TypeError, match="expected shardings.*got int"):
+        lax.with_sharding_constraint(x, 3)

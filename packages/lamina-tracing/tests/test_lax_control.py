@@ -216,3 +216,37 @@ def test_in_python_while_jit_is_disabled():
         assert lax.cond(True, lambda x: x, lambda x: 1 / 0, 2) == 2
         assert lax.switch(1, [lambda x: 1 / 0, lambda x: x], 2) == 2
         assert lax.map(lambda x: x * 2, XS).tolist() == [0, 2, 4, 6]
+
+
+# --- by platform ---
+def test_platform_dependent_takes_the_function_for_the_platform():
+    def of(x, **functions):
+        return lax.platform_dependent(x, **functions)
+
+    up, down = (lambda x: x + 1), (lambda x: x - 1)
+    assert of(3.0, cpu=up, default=down) == 4.0 and of(3.0, gpu=up, default=down) == 2.0
+    assert of(3.0, tpu=up, cpu=up) == 4.0 and of(3.0, default=down) == 2.0
+    with disable_jit():
+        assert of(3.0, tpu=up, cpu=down) == 2.0
+    text = str(make_jaxpr(lambda x: of(x, gpu=up, cpu=up, default=down))(3.0))
+    assert "platforms=(('cuda', 'rocm', 'cpu'),)" in text and "clamp" not in text
+
+
+def test_platform_dependent_errors():
+    with pytest.raises(NotImplementedError, match="for tpu only.*lowered for cpu"):
+        lax.platform_dependent(1.0, tpu=lambda x: x)
+    with pytest.raises(ValueError, match="expected functions by platform"):
+        lax.platform_dependent(1.0)
+    with pytest.raises(TypeError, match="same tree and types"):
+        lax.platform_dependent(1.0, cpu=lambda x: x, default=lambda x: (x, x))
+
+
+# --- tokens ---
+def test_tokens_pass_through_transformations():
+    token = jit(lambda t: lax.after_all(t, lax.create_token(1.0)))(lax.create_token())
+    assert token == lax.create_token() and repr(token) == "Token()"
+    with pytest.raises(TypeError, match="operand 1 of type float"):
+        lax.after_all(token, 1.0)
+    for call in (lambda: lax.infeed(token), lambda: lax.outfeed(token, 1.0)):
+        with pytest.raises(NotImplementedError, match="io_callback"):
+            call()

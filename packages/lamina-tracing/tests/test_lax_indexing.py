@@ -69,3 +69,40 @@ def test_errors():
         lax.dynamic_update_index_in_dim(X, np.float32(1), 0, 0)
     with pytest.raises(ValueError, match="mode"):
         lax.gather(X, np.array([[0]]), lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 4), mode="nearest")
+
+
+ROWS = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+
+
+@pytest.mark.parametrize("mode,times", [(None, [2, 0, 1]), ("clip", [2, 0, 2])])
+def test_scatter_apply_once_for_each_window(mode, times):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4) / 8
+    at = np.array([[0], [7], [2], [0]])
+    out = lax.scatter_apply(x, at, lambda v: v * v + 1, ROWS, update_shape=(4, 4), mode=mode)
+    wanted = x.copy()
+    for row, n in enumerate(times):
+        for _ in range(n):
+            wanted[row] = wanted[row] ** 2 + 1
+    np.testing.assert_allclose(out, wanted, rtol=1e-6)
+
+
+def test_scatter_apply_where_nothing_repeats():
+    x = np.arange(4, dtype=np.float32)
+    point = lax.ScatterDimensionNumbers((), (0,), (0,))
+    at = np.array([[3], [1]])
+    plain, promised = (lax.scatter_apply(x, at, lax.neg, point, update_shape=(2,), unique_indices=u) for u in (False, True))
+    np.testing.assert_array_equal(plain, [0, -1, 2, -3])
+    np.testing.assert_array_equal(promised, plain)
+    none = lax.scatter_apply(x, np.zeros((0, 1), np.int32), lax.neg, point, update_shape=(0,))
+    np.testing.assert_array_equal(none, x)
+    windows = lax.ScatterDimensionNumbers((1,), (), (0,))  # that overlap in part: element 1 is in both
+    out = lax.scatter_apply(x, np.array([[0], [1]]), lambda v: v * 10, windows, update_shape=(2, 2))
+    np.testing.assert_array_equal(out, [0, 100, 20, 3])
+
+
+def test_scatter_apply_errors():
+    x, at = np.ones((3, 4), np.float32), np.array([[0], [1]])
+    with pytest.raises(ShapeError, match=r"update_shape must hold.*got \(\)"):
+        lax.scatter_apply(x, at, lax.neg, ROWS)
+    with pytest.raises(ShapeError, match=r"must keep shape and dtype, float32\[2,4\]; got int32"):
+        lax.scatter_apply(x, at, lambda v: v.astype("int32"), ROWS, update_shape=(2, 4))

@@ -44,3 +44,19 @@ def test_dot_of_vectors_and_matrices():
 def test_indices_may_be_lists_and_dtype_a_name():
     out = lax.dot_general(X, Y, (([1], [0]), ([], [])), preferred_element_type="float32")
     assert out.dtype == np.float32
+
+
+@pytest.mark.parametrize("spec", ["ab,bc->ac", "ab,bc->ca", "ab,bc->a", "ab,cd->db", "ab,ab->ba", "ab,ac,ad->bd", "ab->a"])
+def test_xeinsum_without_names_is_einsum(spec):
+    rng = np.random.default_rng(0)
+    size = dict(a=2, b=3, c=4, d=2)
+    xs = [rng.normal(size=[size[c] for c in term]).astype(np.float32) for term in spec.split("->")[0].split(",")]
+    np.testing.assert_allclose(lax.xeinsum(spec, *xs), np.einsum(spec, *xs), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("spec,said", [("ab,b", "one '->'"), ("aa->a", "may stand once"), ("a{i->a", "letters and then names"),
+                                       ("a->b", "axis 'b' is in no operand"), ("a,b->ab", "for 2 operands; got 1"),
+                                       ("a->a", "has 1 axes")])
+def test_xeinsum_errors(spec, said):
+    with pytest.raises(ValueError, match=said):
+        lax.xeinsum(spec, np.ones((2, 2), np.float32))

@@ -235,7 +235,7 @@ def _promote(pairs: tuple[tuple[np.dtype, bool], ...], x64: bool, strict: bool) 
     if strict:
         strong = {n for n in nodes if not isinstance(n, str)}
         kinds = {"i*": 0, "f*": 1, "c*": 2}
-        if len(strong) > 1 or any(_kind(next(iter(strong))) < kinds[n] for n in nodes if isinstance(n, str)):
+        if len(strong) > 1 or any(_kind(d) < kinds[n] for d in strong for n in nodes if isinstance(n, str)):
             names = ", ".join(sorted(d.name + ("*" if w else "") for d, w in pairs))
             raise DTypeError(f"strict dtype promotion refuses to mix {names}; convert with astype, or use "
                              "config.numpy_dtype_promotion 'standard'")

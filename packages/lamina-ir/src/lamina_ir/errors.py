@@ -1,7 +1,7 @@
 """The shared error classes. Each is also the built-in kind people expect to catch.
 
     LaminaError
-      ShapeError (ValueError)              shapes, axes or sizes do not fit
+      ShapeError (ValueError, TypeError)         shapes, axes or sizes do not fit
       DTypeError (TypeError)               an element type is not accepted
       MissingRuleError (NotImplementedError)  a table has no row, or a hole, for an op
         UnboundedLoopError (also ValueError)
@@ -23,8 +23,8 @@ class LaminaError(Exception):
     """Root of the errors lamina raises on purpose."""
 
 
-class ShapeError(LaminaError, ValueError):
-    """Shapes, axes or sizes do not fit."""
+class ShapeError(LaminaError, ValueError, TypeError):
+    """Shapes, axes or sizes do not fit. Array libraries raise either kind for it, so it is both."""
 
 
 class DTypeError(LaminaError, TypeError):

@@ -12,7 +12,7 @@ import numpy as np
 
 from .avals import ShapedArray
 from .primitive import Primitive
-from .program import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful
+from .program import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful, subprograms
 from .rewrite import dce, map_subprograms, remember
 
 __all__ = ["PartialEval", "fold_constants", "partial_eval", "partial_eval_rules"]
@@ -70,6 +70,7 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     early: set[Any] = {v for v, k in zip(jaxpr.invars, known) if k} | set(jaxpr.constvars)
     first: list[Eqn] = []
     second: list[Eqn] = []
+    again: set[Any] = set()  # asked for in each stage, so that lowering knows the answer in each
     effects_wait = False
     for e in jaxpr.eqns:
         flags = [type(a) is Literal or a in early for a in e.invars]
@@ -77,7 +78,8 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
         one: Eqn | None
         two: Eqn | None
         if all(flags) and not (effectful and effects_wait):
-            one, two = e, None
+            one, two = e, e if e.primitive.name == "platform_index" else None
+            again.update(() if two is None else e.outvars)
         elif any(flags) and not effectful and e.primitive in partial_eval_rules:
             one, two = partial_eval_rules[e.primitive](e, flags)
         else:
@@ -93,7 +95,7 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     late_outs = [a for a, k in zip(jaxpr.outvars, out_known) if not k]
     read = dict.fromkeys(a for e in second for a in e.invars if type(a) is not Literal)
     read.update(dict.fromkeys(a for a in late_outs if type(a) is not Literal))
-    residuals: list[Any] = [v for v in read if v in early]
+    residuals: list[Any] = [v for v in read if v in early and v not in again]
     late = [v for v, k in zip(jaxpr.invars, known) if not k]
     tail, needed = dce(ClosedJaxpr(Jaxpr([], [*residuals, *late], second, late_outs)),
                        instantiate=[False] * len(residuals) + [True] * len(late))
@@ -130,7 +132,7 @@ def fold_constants(program: ClosedJaxpr, *, limit: int = 1024) -> ClosedJaxpr:
     """The program with equations that depend on nothing but literals and constants replaced by their values.
 
     Values are those of the NumPy meaning. Scalars become literals, arrays constants. Equations with effects, those
-    that refer to mapped axes, and those whose meaning raises stay; nested programs are folded on their own.
+    that refer to mapped axes or to the platform, and those whose meaning raises stay; nested programs are folded on their own.
 
     Args:
       program: where to fold.
@@ -171,9 +173,14 @@ def fold_constants(program: ClosedJaxpr, *, limit: int = 1024) -> ClosedJaxpr:
     return dce(whole, instantiate=True)[0] if folded else whole
 
 
+def _by_platform(e: Eqn) -> bool:
+    """Whether the result depends on the platform the program is lowered for."""
+    return e.primitive.name == "platform_index" or any(_by_platform(x) for s in subprograms(e) for x in s.jaxpr.eqns)
+
+
 def _value_of(e: Eqn, values: dict[Any, Any], limit: int) -> list[Any] | None:
     from .evaluator import evaluate_primitive
-    if eqn_effectful(e) or eqn_axis_names(e) or any(v.aval.size > limit for v in e.outvars):
+    if eqn_effectful(e) or eqn_axis_names(e) or _by_platform(e) or any(v.aval.size > limit for v in e.outvars):
         return None
     args = [np.asarray(a.val, a.aval.dtype) if type(a) is Literal else values[a] for a in e.invars]
     try:

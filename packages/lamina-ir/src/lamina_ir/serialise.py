@@ -278,6 +278,8 @@ def loads(data: bytes) -> ClosedJaxpr:
         well formed.
     """
     from .check import check_all
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"loads: expected bytes; got {type(data).__name__}. Open files in binary mode ('rb')")
     data = bytes(data)
     if data[:8] != MAGIC:
         raise ProgramError("loads: these bytes are not a program saved by lamina_ir.dumps")

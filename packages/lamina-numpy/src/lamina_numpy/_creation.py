@@ -31,8 +31,8 @@ _I32 = np.dtype("int32")
 def as_shape(call: str, shape: Any) -> tuple[int, ...]:
     """A shape as a tuple of ints."""
     try:
-        if isinstance(shape, (int, np.integer)):
-            sizes: tuple[int, ...] = (int(shape),)
+        if isinstance(shape, int) or getattr(shape, "shape", None) == ():
+            sizes: tuple[int, ...] = (operator.index(shape),)
         else:
             sizes = tuple(map(operator.index, shape))
     except TypeError as e:
@@ -295,7 +295,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
             out = bind(prims.broadcast_in_dim_p, cast(fill_value, d, weak), shape=shape, broadcast_dimensions=())
     else:
         from ._shape import broadcast_to
-        out = broadcast_to(cast(fill_value, d), shape)
+        out = asarray(broadcast_to(cast(fill_value, d), shape))
     return out if device is None else _to_device(out, device)
 
 

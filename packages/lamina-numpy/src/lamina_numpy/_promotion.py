@@ -145,15 +145,19 @@ def pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def inexact_pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """`pair`, in float."""
+    """`pair`, in float; whole numbers become floats before they meet, so a negative one keeps its sign beside an
+    unsigned array."""
+    a, b = aval(call, x, 0), aval(call, y, 1)
+    if a is not b and not dtypes.is_inexact(a.dtype) and not dtypes.is_inexact(b.dtype):
+        d, weak = inexact_dtype(a.dtype, _x64.value), a.weak_type and b.weak_type
+        x, y = convert(x, d, weak), convert(y, d, weak)
     x, y, known = meet(call, x, y)
     if known is _F32:
         return x, y
     d = inexact_dtype(known, config.enable_x64.value)
     if d == known:
         return x, y
-    weak = typeof(x).weak_type and typeof(y).weak_type
-    return convert(x, d, weak), convert(y, d, weak)
+    return convert(x, d, a.weak_type), convert(y, d, a.weak_type)
 
 
 def promote_all(call: str, xs: Any, first: int = 0) -> list[Any]:

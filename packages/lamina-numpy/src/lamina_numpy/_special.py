@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, prims
+from lamina_ir.errors import DTypeError
 from lamina_tracing.extend import bind, typeof
 
 from ._promotion import aval, cast, convert, inexact_pair, literal, pair, to_inexact
@@ -47,8 +48,7 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     zero = bind(_eq, high, literal(0, d))
     ratio = bind(_div, low, where_(zero, literal(1, d), high))
     out = bind(_mul, high, bind(prims.sqrt_p, bind(_add, bind(prims.integer_pow_p, ratio, y=2), literal(1, d))))
-    infinite = bind(_eq, high, literal(np.inf, d))
-    either = bind(_or, infinite, bind(_eq, low, literal(np.inf, d)))
+    either = bind(_or, bind(_eq, x, literal(np.inf, d)), bind(_eq, y, literal(np.inf, d)))  # even beside NaN
     return where_(either, literal(np.inf, d), where_(zero, high, out))
 
 
@@ -142,6 +142,8 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     """(mantissa, exponent) with `x == mantissa * 2**exponent` and 0.5 <= |mantissa| < 1."""
     x = to_inexact("frexp", x)
     d = typeof(x).dtype
+    if dtypes.is_complex(d):
+        raise DTypeError(f"frexp: complex numbers have no exponent; got {typeof(x).long()}. Take real and imag first")
     bits, width, bias = _LAYOUT[d]
     whole = np.dtype(f"int{8 * d.itemsize}")
     field = literal(((1 << width) - 1) << bits, whole)

@@ -141,7 +141,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
     if left[along] == 0 and how is not FILL and 0 not in seen:
         raise IndexError(f"take_along_axis: axis {axis} of length 0 has no positions; got {x_aval.long()}")
     dims = GatherDimensionNumbers(tuple(offset), (along,), (along,), tuple(x_batch), tuple(i_batch))
-    sizes = tuple(1 if a == along or a in x_batch else n for a, n in enumerate(left))
+    sizes = tuple(1 if a == along else min(n, 1) if a in x_batch else n for a, n in enumerate(left))
     if left[along] == 0:
         arr = lax.pad(arr, np.zeros((), x_aval.dtype)[()], [(0, int(a == along), 0) for a in range(len(left))])
         indices = lax.full_like(indices, 1)

@@ -24,6 +24,7 @@ __all__ = ["abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccos
            "radians", "real", "reciprocal", "remainder", "rint", "round", "sign", "sin", "sinh", "sqrt", "square",
            "subtract", "tan", "tanh", "true_divide", "trunc"]
 
+_I32 = np.dtype("int32")
 _LN2 = float(np.log(2.0))
 _LN10 = float(np.log(10.0))
 _abs, _sign, _floor, _ceil = prims.abs_p, prims.sign_p, prims.floor_p, prims.ceil_p
@@ -188,9 +189,10 @@ def sign(x: Any, /) -> Any:
 
 @public()
 def square(x: Any, /) -> Any:
-    """`x * x`."""
-    d = aval("square", x).dtype
-    return bind(_and, x, x) if d == dtypes.BOOL else bind(prims.integer_pow_p, x, y=2)
+    """`x * x`; a truth value counts as the int32 0 or 1."""
+    if aval("square", x).dtype == dtypes.BOOL:
+        x = convert(x, _I32)
+    return bind(prims.integer_pow_p, x, y=2)
 
 
 @public()
@@ -237,7 +239,7 @@ def power(x: Any, y: Any, /) -> Any:
     if dtypes.is_inexact(d):
         return bind(prims.pow_p, x, y)
     if d == dtypes.BOOL:
-        return bind(_or, x, bind(_not, y))
+        x, y, d = convert(x, _I32), convert(y, _I32), _I32
     return _int_power(x, y, d)
 
 
@@ -327,6 +329,13 @@ def _python_rem(x: Any, y: Any, d: np.dtype) -> Any:
     return bind(prims.select_p, bind(_and, differ, bind(_ne, r, zero)), bind(_add, r, y), r)
 
 
+def _zero_by_zero(r: Any, y: Any, d: np.dtype) -> Any:
+    """The remainder `r`, and 0 where the divisor `y` is the integer 0, as NumPy has it."""
+    if dtypes.is_inexact(d) or type(y) is int and y:
+        return r
+    return where_(_nonzero(y, d), r, literal(0, d))
+
+
 @public()
 def remainder(x: Any, y: Any, /) -> Any:
     """Remainder with the sign of the divisor, as Python's `%`.
@@ -342,8 +351,8 @@ def remainder(x: Any, y: Any, /) -> Any:
     if dtypes.is_complex(d):
         raise DTypeError(f"remainder: complex numbers have no order; got {typeof(x).long()}")
     if dtypes.issubdtype(d, np.unsignedinteger):
-        return bind(_rem, x, y)
-    return _python_rem(x, y, d)
+        return _zero_by_zero(bind(_rem, x, y), y, d)
+    return _zero_by_zero(_python_rem(x, y, d), y, d)
 
 
 mod = remainder
@@ -353,7 +362,10 @@ mod = remainder
 def fmod(x: Any, y: Any, /) -> Any:
     """Remainder with the sign of the dividend, as C's `fmod`."""
     x, y = pair("fmod", x, y)
-    return bind(_rem, x, y)
+    d = typeof(x).dtype
+    if d == dtypes.BOOL:
+        x, y, d = convert(x, _I32), convert(y, _I32), _I32
+    return _zero_by_zero(bind(_rem, x, y), y, d)
 
 
 @public()

@@ -102,6 +102,9 @@ class PmapSpec:
             spec = tuple(a for i, a in enumerate(spec) if i not in self.statics.nums)
         axes = axis_specs("pmap", self.name, "in_axes", (spec, 0), tree, "arguments")
         size = mapped_size("pmap", self.name, flat, axes, tree, self.axis_size)
+        if size == 0:
+            raise ValueError(f"pmap of `{self.name}`: the mapped axis has size 0, so no device has anything to compute; "
+                             "give every argument at least one row")
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
                  for a, axis in zip(avals, axes)]
         out_tree = None

@@ -5,7 +5,7 @@ from ._continuous import (cauchy, double_sided_maxwell, exponential, gumbel, lap
                           pareto, rayleigh, triangular, wald, weibull_min)
 from ._discrete import bernoulli, categorical, geometric, rademacher, randint
 from ._gamma import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
-from ._keys import PRNGKey, fold_in, key, key_data, split, wrap_key_data
+from ._keys import PRNGKey, clone, fold_in, key, key_data, key_impl, split, wrap_key_data
 from ._matrix import multivariate_normal, orthogonal
 from ._normal import normal, truncated_normal, uniform
 from ._rejection import binomial, poisson
@@ -13,10 +13,10 @@ from ._shuffles import choice, permutation, shuffle
 from ._version import __version__
 
 __all__ = ["PRNGKey", "__version__", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy",
-           "chisquare", "choice", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma",
-           "generalized_normal", "geometric", "gumbel", "key", "key_data", "laplace", "loggamma", "logistic",
-           "lognormal", "maxwell", "multivariate_normal", "normal", "orthogonal", "pareto", "permutation", "poisson",
-           "rademacher", "randint", "rayleigh", "shuffle", "split", "t", "triangular", "truncated_normal", "uniform",
+           "chisquare", "choice", "clone", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma",
+           "generalized_normal", "geometric", "gumbel", "key", "key_data", "key_impl", "laplace", "loggamma",
+           "logistic", "lognormal", "maxwell", "multivariate_normal", "normal", "orthogonal", "pareto", "permutation",
+           "poisson", "rademacher", "randint", "rayleigh", "shuffle", "split", "t", "triangular", "truncated_normal", "uniform",
            "wald", "weibull_min", "wrap_key_data"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

@@ -11,7 +11,7 @@ from lamina_tracing.extend import typeof
 from ._arguments import as_shape, key_words
 from ._bits import own_words, raw_words
 
-__all__ = ["PRNGKey", "fold_in", "key", "key_data", "split", "split_core", "wrap_key_data"]
+__all__ = ["PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split", "split_core", "wrap_key_data"]
 
 _U32 = np.dtype("uint32")
 _KEY = shaped((2,), _U32)
@@ -67,10 +67,40 @@ def key_data(keys: Any) -> Any:
 
 def wrap_key_data(key_bits_array: Any) -> Any:
     """Keys from their words: uint32[..., 2], returned as they are."""
-    aval = typeof(key_bits_array)
-    if aval.dtype != _U32 or aval.shape[-1:] != (2,):
-        raise ShapeError(f"wrap_key_data: expected uint32[..., 2]; got {aval.long()}")
+    _check_keys("wrap_key_data", key_bits_array)
     return key_bits_array
+
+
+def _check_keys(call: str, keys: Any) -> None:
+    aval = typeof(keys)
+    if aval.dtype != _U32 or aval.shape[-1:] != (2,):
+        raise ShapeError(f"{call}: expected uint32[..., 2]; got {aval.long()}")
+
+
+def clone(key: Any) -> Any:
+    """The same key, to say that it is used again on purpose; nothing here keeps count of uses.
+
+    Args:
+      key: uint32[..., 2].
+
+    >>> clone(PRNGKey(42))
+    Array([ 0, 42], dtype=uint32)
+    """
+    _check_keys("clone", key)
+    return key
+
+
+def key_impl(keys: Any) -> str:
+    """The generator keys are for: always "threefry2x32".
+
+    Args:
+      keys: uint32[..., 2].
+
+    >>> key_impl(PRNGKey(42))
+    'threefry2x32'
+    """
+    _check_keys("key_impl", keys)
+    return "threefry2x32"
 
 
 def split(key: Any, num: Any = 2) -> Any:

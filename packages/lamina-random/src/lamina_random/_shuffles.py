@@ -40,8 +40,10 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     if not aval.shape:
         if not isinstance(x, (int, np.integer)) and not dtypes.is_integer(aval.dtype):
             raise ShapeError(f"permutation: expected an array or an integer; got {aval.long()}")
-        return _count_off(key, int(x), _part.value)
+        return _count_off(key, max(int(x), 0), _part.value)
     axis = check_axis("permutation", axis, aval.ndim)
+    if aval.shape[axis] == 0:  # nothing to take rows from
+        return lax.full(aval.shape, 0, aval.dtype)
     return _permute(key, x, axis, bool(independent) or aval.ndim == 1, _part.value)
 
 

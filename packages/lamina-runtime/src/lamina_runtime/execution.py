@@ -152,7 +152,8 @@ class Program:
                 outs = [_first_copy(o) for o in outs]
         if config.debug_nans.value or config.debug_infs.value:
             eqns = self.closed.jaxpr.eqns
-            alone = len(eqns) == 1 and eqns[0].source is None  # an op that is run by itself
+            # An op that is run by itself; of control flow the operation inside is wanted.
+            alone = len(eqns) == 1 and eqns[0].source is None and not eqns[0].primitive.subprograms
             debug.check_results(self.name, outs, self.closed, flat, eqns[0].primitive.name if alone else None)
         return outs
 

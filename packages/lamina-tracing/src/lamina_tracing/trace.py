@@ -198,7 +198,8 @@ class Tracer:
 
     def __iter__(self) -> Iterator[Any]:
         if not self.aval.shape:
-            raise TypeError(f"iteration over a rank-0 traced value {self.aval.long()}")
+            raise TypeError(f"iteration over a rank-0 traced value {self.aval.long()}; where it is a size, a shape or an "
+                            "axis, pass it as a static argument (static_argnums)")
         return (self[i] for i in range(self.aval.shape[0]))  # type: ignore[index]
 
     def __contains__(self, value: Any) -> bool:

@@ -15,7 +15,7 @@ from ..arrange import arrange, note_source, picked
 from ..dependence import active_results, settle_carry
 from ..jvp import instantiate
 from ..programs import jvp_program
-from ..tables import jvp_rules, linearize_rules
+from ..tables import jvp_rules, linearize_rules, zero_jvp
 
 __all__: list[str] = []
 
@@ -112,3 +112,4 @@ jvp_rules.define(prims.while_p, while_jvp)
 linearize_rules[prims.cond_p] = control_linear.cond_linearize
 linearize_rules[prims.scan_p] = control_linear.scan_linearize
 linearize_rules[prims.while_p] = while_linearize
+zero_jvp(prims.platform_index_p)

@@ -159,3 +159,4 @@ def _step(cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_nconsts: int, n
 transpose_rules.define(prims.cond_p, cond_transpose)
 transpose_rules.define(prims.scan_p, scan_transpose)
 transpose_rules.define(prims.while_p, while_transpose)
+transpose_rules.hole(prims.platform_index_p, "it has no operand")

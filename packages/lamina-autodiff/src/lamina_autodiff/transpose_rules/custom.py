@@ -98,3 +98,5 @@ transpose_rules.define(prims.remat_p, remat_transpose)
 transpose_rules.define(prims.name_p, lambda ct, x, *, name: ct)
 transpose_rules.define(prims.optimization_barrier_p, lambda cts, *args: (
     _barrier_back(cts)[0] if len(args) == 1 else _barrier_back(cts)))
+transpose_rules.define(prims.sharding_constraint_p, lambda ct, x, **params: bind(prims.sharding_constraint_p, ct,
+                                                                                   **params))

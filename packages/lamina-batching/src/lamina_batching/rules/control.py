@@ -141,3 +141,4 @@ def _each(truth: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int,
 batching_rules.define(prims.cond_p, cond_batch)
 batching_rules.define(prims.scan_p, scan_batch)
 batching_rules.define(prims.while_p, while_batch)
+batching_rules.hole(prims.platform_index_p, "it has no operands, so nothing about it is ever batched")

@@ -116,3 +116,17 @@ batching_rules.define(prims.remat_p, remat_batch)
 batching_rules.define(prims.name_p, lambda axis, args, dims, *, name: (bind(prims.name_p, args[0], name=name), dims[0]))
 batching_rules.define(prims.optimization_barrier_p, lambda axis, args, dims: (
     bind(prims.optimization_barrier_p, *args), dims))
+
+
+def sharding_constraint_batching(axis, args, dims, *, sharding, unspecified_dims):
+    """The batch axis is one more in the tile assignment, which the compiler may split as it likes."""
+    d = dims[0]
+    if sharding.startswith("{devices=["):
+        tiles, rest = sharding[len("{devices=["):].split("]", 1)
+        counts = tiles.split(",")
+        sharding = "{devices=[" + ",".join([*counts[:d], "1", *counts[d:]]) + "]" + rest
+    free = tuple(sorted([d, *[a + (a >= d) for a in unspecified_dims]]))
+    return bind(prims.sharding_constraint_p, args[0], sharding=sharding, unspecified_dims=free), d
+
+
+batching_rules.define(prims.sharding_constraint_p, sharding_constraint_batching)

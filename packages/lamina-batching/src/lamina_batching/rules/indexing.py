@@ -41,7 +41,7 @@ def gather_batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, sli
         x, indices = move_to(x, dx, 0), move_to(indices, di, 0)
         dims_ = GatherDimensionNumbers(_up(offset), _up(collapsed), _up(index_map), (0, *_up(x_batch)),
                                        (0, *_up(i_batch)))
-        sizes = (1, *slice_sizes)
+        sizes = (min(axis.size, 1), *slice_sizes)
         p = {**p, "indices_are_sorted": False}
     return bind(prims.gather_p, x, indices, dimension_numbers=dims_, slice_sizes=sizes, **p), 0
 
@@ -85,7 +85,7 @@ def dynamic_slice_batch(axis: Any, args: Any, dims: Any, *, slice_sizes: Any) ->
         dims_, sizes = GatherDimensionNumbers(window, (), axes), tuple(slice_sizes)
     else:
         x = move_to(x, dx, 0)
-        dims_, sizes = GatherDimensionNumbers(window, (), _up(axes), (0,), (0,)), (1, *slice_sizes)
+        dims_, sizes = GatherDimensionNumbers(window, (), _up(axes), (0,), (0,)), (min(axis.size, 1), *slice_sizes)
     out = bind(prims.gather_p, x, indices, dimension_numbers=dims_, slice_sizes=sizes, fill_value=None,
                indices_are_sorted=False, unique_indices=dx is not None, mode=GatherScatterMode.CLIP)
     return out, 0

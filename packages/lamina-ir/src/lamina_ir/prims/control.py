@@ -1,4 +1,5 @@
-"""Control flow: `cond` (one of several programs), `while`, `scan` (a loop of known length over stacked values)."""
+"""Control flow: `cond` (one of several programs), `while`, `scan` (a loop of known length over stacked values), and
+`platform_index`, the number of a branch that is known when the program is lowered."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..avals import ShapedArray, shaped
-from ..errors import DTypeError, ProgramError, ShapeError
+from ..errors import DTypeError, MissingRuleError, ProgramError, ShapeError
 from ..primitive import Primitive
 
-__all__ = ["cond_p", "scan_p", "while_p"]
+__all__ = ["cond_p", "platform_index_p", "platform_number", "scan_p", "while_p"]
 
 
 def _fits(where: str, program: Any, avals: Sequence[ShapedArray]) -> None:
@@ -75,6 +76,25 @@ def _cond_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
 
 cond_p = Primitive("cond", params=("branches",), family="control", infer=_cond_infer, numpy=_cond_numpy, multiple=True,
                    subprograms=("branches",), spec="case")
+
+
+# --- platform_index: which branch the platform of the program takes -----------------------------------------------
+def platform_number(platform: str, platforms: Sequence[tuple[str, ...]], has_default: bool) -> int:
+    """Position of the first group of names that holds `platform`; the number of groups for the default."""
+    for i, names in enumerate(platforms):
+        if platform in names:
+            return i
+    if has_default:
+        return len(platforms)
+    known = ", ".join(sorted({n for names in platforms for n in names}))
+    raise MissingRuleError(f"platform_dependent: there is a function for {known} only, and the program is lowered for "
+                           f"{platform}; give one for {platform}, or default=")
+
+
+platform_index_p = Primitive(
+    "platform_index", params=("has_default", "platforms"), family="control", spec="a constant",
+    infer=lambda *, has_default, platforms: shaped((), np.dtype("int32")),
+    numpy=lambda *, has_default, platforms: np.array(platform_number("cpu", platforms, has_default), np.int32))
 
 
 # --- while --------------------------------------------------------------------------------------------------------

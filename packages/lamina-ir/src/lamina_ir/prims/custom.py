@@ -17,7 +17,7 @@ from ..primitive import Primitive
 from .calls import _check_operands
 
 __all__ = ["CheckpointPolicy", "Rule", "custom_jvp_call_p", "custom_vjp_call_p", "custom_vmap_call_p", "name_p",
-           "optimization_barrier_p", "remat_p", "transposed_call_p"]
+           "optimization_barrier_p", "remat_p", "sharding_constraint_p", "transposed_call_p"]
 
 
 @dataclasses.dataclass(init=False, frozen=True)
@@ -163,6 +163,11 @@ name_p = Primitive("name", params=("name",), family="custom", infer=lambda x, *,
 optimization_barrier_p = Primitive(
     "optimization_barrier", family="custom", infer=lambda *avals: list(avals), numpy=lambda *xs: xs, multiple=True,
     spec="optimization_barrier")
+
+sharding_constraint_p = Primitive(
+    "sharding_constraint", params=("sharding", "unspecified_dims"), family="custom", linear_in=(0,),
+    infer=lambda x, *, sharding, unspecified_dims: x, numpy=lambda x, *, sharding, unspecified_dims: x,
+    spec="identity; custom_call @Sharding where the program is partitioned")
 
 CALLS = (custom_jvp_call_p, custom_vjp_call_p, custom_vmap_call_p, remat_p)
 

@@ -34,3 +34,7 @@ for _reverse, _unroll in ((False, 1), (True, 1), (False, 2), (True, 3), (False, 
            num_carry=1, num_consts=1, reverse=_reverse, unroll=_unroll)
 sample(prims.scan_p, positives(3), floats(3), floats(0), np.zeros(0, np.int32), jaxpr=_STEP, length=0, num_carry=1,
        num_consts=1, reverse=False, unroll=1)
+
+sample(prims.platform_index_p, has_default=True, platforms=(("cpu",),))
+sample(prims.platform_index_p, has_default=False, platforms=(("cuda", "rocm"), ("tpu", "cpu")))
+sample(prims.platform_index_p, has_default=True, platforms=(("tpu",), ("cuda",)))

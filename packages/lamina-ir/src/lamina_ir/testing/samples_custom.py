@@ -60,3 +60,7 @@ sample(prims.name_p, floats(2, 3), name="hidden")
 sample(prims.optimization_barrier_p, floats(2, 3), ints(4))
 sample(prims.custom_vmap_call_p, floats(3), floats(3), call_jaxpr=_BOTH, name="both", num_consts=0,
        rule=Rule("both_vmap", call=_both_vmap))
+sample(prims.sharding_constraint_p, floats(4, 6), sharding="{devices=[2,1]<=[2]}", unspecified_dims=())
+sample(prims.sharding_constraint_p, floats(4, 6), sharding="{devices=[1,2,2]<=[4] last_tile_dim_replicate}",
+       unspecified_dims=(0,))
+sample(prims.sharding_constraint_p, floats(3), sharding="{replicated}", unspecified_dims=())

@@ -22,9 +22,20 @@ def _listed(made: Any) -> list[Any]:
     return list(made) if isinstance(made, tuple) else [made]
 
 
+def _known(index: Any) -> int | None:
+    """The value of an index that is a constant of the module."""
+    made = index.owner
+    if getattr(made, "name", None) != "stablehlo.constant":
+        return None
+    return int(np.asarray(made.attributes["value"]).reshape(()))
+
+
 def cond_lowering(ctx: Context, index: Any, *args: Any, branches: Any) -> list[Any]:
     if len(branches) == 1:
         return ctx.inline(branches[0], args)
+    chosen = _known(index)
+    if chosen is not None:  # as with platform_index: the other branches may have no lowering here
+        return ctx.inline(branches[chosen if 0 <= chosen < len(branches) else -1], args)
     regions = [ctx.region((), lambda ctx, b=branch: ctx.inline(b, args)) for branch in branches]
     return _listed(ctx.op("stablehlo.case", (index,), *ctx.avals_out, regions=regions))
 
@@ -108,6 +119,8 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
     return several(ctx, ctx.const(passes * unroll, _I32), rest, state) if rest else list(state)
 
 
+lowering_rules.define(prims.platform_index_p, lambda ctx, *, platforms, has_default: ctx.const(
+    prims.platform_number(ctx.platform, platforms, has_default), _I32))
 lowering_rules.define(prims.cond_p, cond_lowering)
 lowering_rules.define(prims.while_p, while_lowering)
 lowering_rules.define(prims.scan_p, scan_lowering)

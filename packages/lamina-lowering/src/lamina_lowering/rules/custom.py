@@ -21,6 +21,16 @@ def _call(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "call", **_: An
     return xla_call_lowering(ctx, *args, call_jaxpr=call_jaxpr, name=name)
 
 
+def sharding_constraint_lowering(ctx: Context, x: Any, *, sharding: str, unspecified_dims: tuple[int, ...]) -> Any:
+    """Where nothing is partitioned there is nothing to constrain."""
+    if ctx.module.partitions == 1:
+        return x
+    attrs = {"mhlo.sharding": sharding, "call_target_name": "Sharding"}
+    if unspecified_dims:
+        attrs["backend_config"] = f"unspecified_dims=[{','.join(map(str, unspecified_dims))}]"
+    return ctx.op("stablehlo.custom_call", (x,), ctx.aval_out, attributes=attrs)
+
+
 def optimization_barrier_lowering(ctx: Context, *args: Any) -> Any:
     made = ctx.op("stablehlo.optimization_barrier", args, *ctx.avals_out)
     return made if len(args) != 1 else (made,)
@@ -62,3 +72,4 @@ platform_rules("cpu").define(prims.remat_p, remat_lowering_cpu)
 lowering_rules.define(prims.transposed_call_p, transposed_call_lowering)
 lowering_rules.define(prims.name_p, lambda ctx, x, *, name: x)
 lowering_rules.define(prims.optimization_barrier_p, optimization_barrier_lowering)
+lowering_rules.define(prims.sharding_constraint_p, sharding_constraint_lowering)

@@ -29,7 +29,7 @@ for _prim, _name in (
         (prims.rsqrt_p, "stablehlo.rsqrt"), (prims.cbrt_p, "stablehlo.cbrt"),
         (prims.logistic_p, "stablehlo.logistic"), (prims.real_p, "stablehlo.real"),
         (prims.imag_p, "stablehlo.imag"), (prims.erf_p, "chlo.erf"), (prims.erfc_p, "chlo.erfc"),
-        (prims.erf_inv_p, "chlo.erf_inv"), (prims.lgamma_p, "chlo.lgamma"), (prims.digamma_p, "chlo.digamma"),
+        (prims.erf_inv_p, "chlo.erf_inv"), (prims.lgamma_p, "chlo.lgamma"),
         (prims.bessel_i1e_p, "chlo.bessel_i1e"), (prims.not_p, "stablehlo.not"),
         (prims.population_count_p, "stablehlo.popcnt"), (prims.clz_p, "stablehlo.count_leading_zeros"),
         (prims.add_p, "stablehlo.add"), (prims.sub_p, "stablehlo.subtract"),
@@ -218,11 +218,24 @@ def _extreme(name: str, direction: str) -> Callable[..., Any]:
     return rule
 
 
+def _no_value_at_zero(row: Callable[..., Any]) -> Callable[..., Any]:
+    """NaN at the pole where all operands are 0; the compiler says NaN before jaxlib 0.12 and -inf since."""
+    def rule(ctx: Any, *xs: Any) -> Any:
+        aval = ctx.aval_out
+        truth, zero = shaped(aval.shape, dtypes.BOOL), ctx.const(0.0, aval)
+        pole = ctx.compare(xs[0], zero, "EQ", aval)
+        for x in xs[1:]:
+            pole = ctx.op("stablehlo.and", (pole, ctx.compare(x, zero, "EQ", aval)), truth)
+        return ctx.select(pole, ctx.const(float("nan"), aval), row(ctx, *xs), aval)
+    return rule
+
+
 _define(prims.abs_p, abs_lowering)
+_define(prims.digamma_p, _no_value_at_zero(direct("chlo.digamma")))
 _define(prims.sign_p, sign_lowering)
 _define(prims.exp2_p, exp2_lowering)
 _define(prims.conj_p, conj_lowering)
-_define(prims.polygamma_p, _gone_at_infinity("chlo.polygamma", 0, True))
+_define(prims.polygamma_p, _no_value_at_zero(_gone_at_infinity("chlo.polygamma", 0, True)))
 _define(prims.zeta_p, _gone_at_infinity("chlo.zeta", 1, False))
 _define(prims.pow_p, pow_lowering)
 _define(prims.integer_pow_p, integer_pow_lowering)

@@ -1,7 +1,7 @@
 """The typed functions people and rules call: one per primitive, and what is written with them."""
 from . import fft as _fft
-from . import (calls, collectives, control, convolution, custom, elementwise, indexing, linalg, random_bits,
-               reductions, shape, sorting, special, windows)
+from . import (calls, collectives, control, convolution, custom, elementwise, indexing, linalg, named_einsum,
+               random_bits, reductions, scattering, shape, sorting, special, tokens, windows)
 from . import factorizations as factorizations
 from .calls import *
 from .collectives import *
@@ -12,13 +12,17 @@ from .elementwise import *
 from .fft import *
 from .indexing import *
 from .linalg import *
+from .named_einsum import *
 from .random_bits import *
 from .reductions import *
+from .scattering import *
 from .shape import *
 from .sorting import *
 from .special import *
+from .tokens import *
 from .windows import *
 
 __all__ = [name for family in (elementwise, special, shape, reductions, windows, linalg, convolution, _fft, indexing,
-                               sorting, random_bits, calls, collectives, control, custom)
+                               scattering, sorting, random_bits, calls, collectives, named_einsum, control, custom,
+                               tokens)
            for name in family.__all__]

@@ -1,4 +1,4 @@
-"""`cond` and `switch`: one of several functions, chosen when the program runs."""
+"""`cond` and `switch`: one of several functions, chosen when the program runs; `platform_dependent`: when lowered."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import config, dtypes, prims, trees
 
+from ..jitting import jit
 from ..trace import Tracer, bind, typeof
 from ..tracebacks import boundary
 from ._bodies import Body, check_callable, flat_avals, join_branches, side_by_side, stage_body
 from .elementwise import clamp, convert_element_type, ne
 
-__all__ = ["cond", "switch"]
+__all__ = ["cond", "platform_dependent", "switch"]
 
 _INT32 = np.dtype("int32")
 _NO = object()
@@ -130,6 +131,60 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     every = tuple(range(len(operands)))
     return _choose("switch", index, [f"branches[{i}]" for i in every or range(len(branches))], branches, operands,
                    (every,) * len(branches))
+
+
+@boundary
+def platform_dependent(*args: Any, default: Callable[..., Any] | None = None,
+                       **per_platform: Callable[..., Any]) -> Any:
+    """One of several functions, chosen when the program is lowered, by the platform it is lowered for.
+
+    Only the chosen function is lowered, so the others may use what this platform does not have. All are traced, and
+    differentiate and batch as the branches of `switch` do. The reverse derivative of a loop around it, taken outside of
+    `jit`, is a program of its own that lowers the transposes of all functions.
+
+    Args:
+      *args: arrays and trees of them.
+      default: function for the platforms that are not named; None: lowering for those raises.
+      **per_platform: functions by platform: `cpu`, `cuda`, `rocm`, `tpu`; `gpu` is `cuda` and `rocm`. All have results
+        of the same tree and types.
+    Returns:
+      The chosen function's result.
+    Raises:
+      TypeError: the results differ in tree or types.
+      ValueError: there is no function.
+      MissingRuleError: the program is lowered for a platform without a function (it is also a NotImplementedError).
+
+    >>> platform_dependent(np.float32(3), cpu=lambda x: x + 1, default=lambda x: x - 1)
+    Array(4., dtype=float32)
+    """
+    for name, fun in (*per_platform.items(), *(() if default is None else (("default", default),))):
+        check_callable("platform_dependent", name, fun)
+    if not per_platform:
+        if default is None:
+            raise ValueError("platform_dependent: expected functions by platform, as cpu=..., or default=...; got none")
+        return default(*args)
+    groups: dict[Any, list[str]] = {}
+    for name, fun in per_platform.items():
+        groups.setdefault(fun, []).extend(("cuda", "rocm") if name == "gpu" else (name,))
+    platforms = tuple(tuple(names) for names in groups.values())
+    funs = (*groups, *(() if default is None else (default,)))
+    index = bind(prims.platform_index_p, has_default=default is not None, platforms=platforms)
+    if _in_python(index):
+        return funs[int(index)](*args)
+    if isinstance(index, Tracer):
+        return _by_platform(index, platforms, funs, *args)
+    return _compiled(None, platforms, funs, *args)  # one program: the arguments say on which platform
+
+
+def _by_platform(index: Any, platforms: tuple[tuple[str, ...], ...], funs: tuple[Any, ...], *args: Any) -> Any:
+    if index is None:
+        index = bind(prims.platform_index_p, has_default=len(funs) > len(platforms), platforms=platforms)
+    names = [f"the function for {' and '.join(p)}" for p in platforms] + ["default"] * (len(funs) - len(platforms))
+    every = tuple(range(len(args)))
+    return _choose("platform_dependent", index, names, funs, args, (every,) * len(funs))
+
+
+_compiled = jit(_by_platform, static_argnums=(0, 1, 2))
 
 
 def _choose(call: str, index: Any, names: Sequence[str], funs: Sequence[Any], operands: Sequence[Any],

@@ -75,6 +75,8 @@ def one_like(x: Any) -> Any:
 
 def check_axis(call: str, axis: Any, ndim: int) -> int:
     """`axis` counted from the front; ShapeError when out of range."""
+    if not hasattr(axis, "__index__"):
+        raise TypeError(f"{call}: the axis must be an integer; got {axis!r}")
     at = axis.__index__()
     if not -ndim <= at < ndim:
         raise ShapeError(f"{call}: axis {at} is out of range for an array with {ndim} axes; expected "

@@ -11,8 +11,8 @@ from lamina_ir.errors import ShapeError
 from ..trace import axis_frame, bind, typeof
 from . import elementwise, reductions
 
-__all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pmax", "pmean", "pmin", "ppermute", "pshuffle",
-           "psum", "psum_scatter", "pswapaxes"]
+__all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute",
+           "pshuffle", "psum", "psum_scatter", "pswapaxes"]
 
 AxisName = Hashable
 _NUMBERS = (bool, int, float, complex)
@@ -183,6 +183,38 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
         if len(set(found)) != len(found) or any(not 0 <= i < n for i in found):
             raise ShapeError(f"ppermute: each {word} must be a different index in 0..{n - 1}; got perm {pairs}")
     return trees.tree_map(lambda v: bind(prims.ppermute_p, v, axis_name=_one(axis_name), perm=pairs), x)
+
+
+def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+    """The values of participant `source` for every participant.
+
+    Args:
+      x: array or tree of arrays.
+      axis_name: name of a mapped axis.
+      source: index along it.
+    Returns:
+      Array(s) of the shape and dtype of `x`.
+    Raises:
+      ShapeError: `source` is out of range.
+      UnboundAxisError: the name is not bound.
+
+    Derivative: linear; in the transpose the source gets the sum of all cotangents.
+    Source: `psum` of the values of one participant and zeros of the others.
+    """
+    n = axis_size(axis_name)
+    source = source.__index__()
+    if not 0 <= source < n:
+        raise ShapeError(f"pbroadcast: source must be an index in 0..{n - 1} of axis {axis_name!r}; got {source}")
+    mine = elementwise.eq(axis_index(axis_name), source)
+
+    def send(v: Any) -> Any:
+        if isinstance(v, _NUMBERS):  # the same everywhere
+            return v
+        if is_bool(typeof(v).dtype):
+            return pmax(elementwise.bitwise_and(v, mine), axis_name)
+        return psum(elementwise.select(mine, v, 0), axis_name)
+
+    return trees.tree_map(send, x)
 
 
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:

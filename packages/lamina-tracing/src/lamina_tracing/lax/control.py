@@ -18,11 +18,11 @@ from ..arguments import function_name
 from ..trace import Tracer, bind, typeof
 from ..tracebacks import boundary
 from ._bodies import cast, check_callable, check_carry, flat_avals, settle, stage_body
-from ._branches import cond, switch
+from ._branches import cond, platform_dependent, switch
 from ._scans import check_loop, map, scan, scan_flat, weak_met
 from .elementwise import add
 
-__all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
+__all__ = ["cond", "fori_loop", "map", "platform_dependent", "scan", "switch", "while_loop"]
 
 
 @boundary

@@ -1,0 +1,125 @@
+"""Products over positional and mapped axes: `pdot`, and `xeinsum` with mapped axes by name in braces."""
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from lamina_ir.errors import ShapeError
+
+from ._common import ArrayLike, typeof
+from .collectives import psum
+from .linalg import PrecisionLike, dot_general
+from .reductions import reduce_sum
+from .shape import transpose
+
+__all__ = ["pdot", "xeinsum"]
+
+Axes = Sequence[int]
+_TERM = re.compile(r"([A-Za-z]*)(?:\{([^{}]*)\})?\Z")
+
+
+def pdot(x: ArrayLike, y: ArrayLike, axis_name: Hashable | Sequence[Hashable],
+         pos_contract: tuple[Axes, Axes] = ((), ()), pos_batch: tuple[Axes, Axes] = ((), ()),
+         precision: PrecisionLike = None) -> Any:
+    """Multiply two arrays and sum the products over positional axes and over mapped ones.
+
+    Args:
+      x, y: arrays of one dtype.
+      axis_name: name, or several, of mapped axes to sum over.
+      pos_contract: positional axes of `x` and of `y` to sum over, in pairs.
+      pos_batch: positional axes that go together in pairs and stay.
+      precision: as in `dot_general`.
+    Returns:
+      Array with the batch axes, then the other axes of `x`, then those of `y`; the same for every participant.
+    Raises:
+      UnboundAxisError: a name is not bound.
+
+    Derivative: linear in each operand. Source: `psum` of `dot_general`.
+    """
+    (xc, yc), (xb, yb) = pos_contract, pos_batch
+    dims = (tuple(xc), tuple(yc)), (tuple(xb), tuple(yb))
+    return psum(dot_general(x, y, dims, precision), axis_name)
+
+
+def _terms(spec: str) -> tuple[list[tuple[str, tuple[str, ...]]], tuple[str, tuple[str, ...]]]:
+    """(letters, names) of each operand, and of the result."""
+    sides = spec.replace(" ", "").split("->")
+    if len(sides) != 2:
+        raise ValueError(f"xeinsum: the specification needs one '->' between operands and result; got {spec!r}")
+    found = []
+    for text in (*re.split(r",(?![^{]*\})", sides[0]), sides[1]):
+        term = _TERM.match(text)
+        if term is None:
+            raise ValueError(f"xeinsum: each term is letters and then names in braces, as 'ab{{i,j}}'; got {text!r} in "
+                             f"{spec!r}")
+        names = tuple(n for n in (term[2] or "").split(",") if n)
+        if len(set(term[1])) < len(term[1]) or len(set(names)) < len(names):
+            raise ValueError(f"xeinsum: a letter or name may stand once in each term; got {text!r} in {spec!r}")
+        found.append((term[1], names))
+    *operands, result = found
+    for wanted, given in ((result[0], "".join(t[0] for t in operands)), (result[1], sum((t[1] for t in operands), ()))):
+        if missing := [n for n in wanted if n not in given]:
+            raise ValueError(f"xeinsum: the result's axis {missing[0]!r} is in no operand of {spec!r}")
+    return operands, result
+
+
+def _summed(x: Any, letters: str, names: tuple[str, ...], keep: Any) -> tuple[Any, str, tuple[str, ...]]:
+    """`x` without the axes that are not in `keep`."""
+    gone = tuple(i for i, c in enumerate(letters) if c not in keep[0])
+    over = tuple(n for n in names if n not in keep[1])
+    x = reduce_sum(x, gone) if gone else x
+    return (psum(x, over) if over else x, "".join(c for c in letters if c in keep[0]),
+            tuple(n for n in names if n in keep[1]))
+
+
+def xeinsum(spec: str, *operands: ArrayLike) -> Any:
+    """Sum of products as in `einsum`, with mapped axes by name in braces: `xeinsum("ab{i},bc{i}->ac", x, y)`.
+
+    An axis that is not in the result is summed over: letters within the array, names over the mapped axis. A mapped
+    axis that the specification leaves out takes no part.
+
+    Args:
+      spec: a term for each operand and, after `->`, one for the result: letters for positional axes, then names of
+        mapped axes in braces. A letter may not stand twice in a term.
+      operands: arrays of one dtype.
+    Returns:
+      Array with the axes that the result's letters say.
+    Raises:
+      ValueError: the specification is malformed.
+      ShapeError: an operand's rank is not its number of letters, or axes of one letter differ in length.
+      UnboundAxisError: a name is not bound.
+
+    Derivative: linear in each operand. Source: `psum` of `dot_general`, operands from left to right.
+
+    >>> xeinsum("ab,bc->ca", np.ones((2, 3), np.float32), np.ones((3, 1), np.float32))
+    Array([[3., 3.]], dtype=float32)
+    """
+    terms, (out, out_names) = _terms(spec)
+    if len(terms) != len(operands):
+        raise ValueError(f"xeinsum: {spec!r} is for {len(terms)} operands; got {len(operands)}")
+    sizes: dict[str, int] = {}
+    for i, (x, (letters, _)) in enumerate(zip(operands, terms)):
+        aval = typeof(x)
+        if len(aval.shape) != len(letters):
+            raise ShapeError(f"xeinsum: operand {i} has {len(letters)} axes in {spec!r}; got {aval.long()}")
+        for c, n in zip(letters, aval.shape):
+            if sizes.setdefault(c, n) != n:
+                raise ShapeError(f"xeinsum: axes {c!r} of {spec!r} must be equally long; operand {i} is {aval.long()}, "
+                                 f"an earlier one has length {sizes[c]}")
+    parts = []
+    for i, (x, term) in enumerate(zip(operands, terms)):  # what only one operand has is summed first
+        others = [t for k, t in enumerate(terms) if k != i]
+        keep = (out + "".join(t[0] for t in others), {*out_names, *(n for t in others for n in t[1])})
+        parts.append(_summed(x, *term, keep))
+    x, a, a_names = parts[0]
+    for i, (y, b, b_names) in enumerate(parts[1:], 1):
+        later = (out + "".join(t[1] for t in parts[i + 1:]), {*out_names, *(n for t in parts[i + 1:] for n in t[2])})
+        both = [c for c in a if c in b]
+        batch, contract = [c for c in both if c in later[0]], [c for c in both if c not in later[0]]
+        x = dot_general(x, y, ((tuple(a.index(c) for c in contract), tuple(b.index(c) for c in contract)),
+                               (tuple(a.index(c) for c in batch), tuple(b.index(c) for c in batch))))
+        a = "".join([*batch, *(c for c in a if c not in both), *(c for c in b if c not in both)])
+        x, a, a_names = _summed(x, a, tuple(dict.fromkeys((*a_names, *b_names))), later)
+    order = tuple(a.index(c) for c in out)
+    return x if order == tuple(range(len(order))) else transpose(x, order)

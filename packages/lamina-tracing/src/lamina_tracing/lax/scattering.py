@@ -1,0 +1,91 @@
+"""`scatter_apply`: a function applied in place, made of `gather` and `scatter`."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from lamina_ir.errors import ShapeError
+
+from ..arguments import function_name
+from ._common import ArrayLike, typeof
+from .control import while_loop
+from .elementwise import lt, select
+from .indexing import (GatherDimensionNumbers, GatherScatterMode, Mode, ScatterDimensionNumbers, gather, scatter,
+                       scatter_add)
+from .reductions import reduce_max
+from .shape import full
+
+__all__ = ["scatter_apply"]
+
+
+def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable[[Any], Any],
+                  dimension_numbers: ScatterDimensionNumbers, *, update_shape: Sequence[int] = (),
+                  indices_are_sorted: bool = False, unique_indices: bool = False, mode: Mode = None) -> Any:
+    """`operand` with a function applied to the windows where index vectors say.
+
+    An element that several windows hold gets the function once for each of them.
+
+    Args:
+      operand: array to start from.
+      scatter_indices: integer array `[..., k]` of index vectors.
+      func: elementwise function: array -> array of the same shape and dtype.
+      dimension_numbers: which axis is which.
+      update_shape: shape that updates would have in `scatter`: a window for each index vector.
+      indices_are_sorted: promise that index vectors ascend.
+      unique_indices: promise that no two windows overlap; the function is then called once, without a loop.
+      mode: 'clip', 'drop' (None means this) or 'promise_in_bounds': what to do with windows outside the operand.
+    Returns:
+      Array of the operand's shape and dtype.
+    Raises:
+      ShapeError: `update_shape` does not fit, or `func` changes shape or dtype.
+
+    Derivative: that of its parts, as often as the function was applied.
+    Source: StableHLO `scatter`, with the function as its body.
+
+    >>> dims = ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
+    >>> scatter_apply(np.float32([1, 2, 3]), np.array([[0], [2], [2]]), lambda x: x * 10, dims, update_shape=(3,))
+    Array([ 10.,   2., 300.], dtype=float32)
+    """
+    dims = ScatterDimensionNumbers(*dimension_numbers)
+    aval, shape, batch = typeof(operand), tuple(update_shape), typeof(scatter_indices).shape[:-1]
+    window = tuple(dims.update_window_dims)
+    if len(shape) != len(window) + len(batch) or any(w >= len(shape) for w in window) or \
+            tuple(n for a, n in enumerate(shape) if a not in window) != batch:
+        raise ShapeError(f"scatter_apply: update_shape must hold the {len(window)} window axes {window} and, between "
+                         f"them, the axes {batch} of scatter_indices; got {shape} for {typeof(scatter_indices).long()}")
+    sizes = iter(shape[a] for a in window)
+    gone = {*dims.inserted_window_dims, *dims.operand_batching_dims}
+    how = GatherScatterMode.from_any(mode)
+    reads = GatherDimensionNumbers(window, dims.inserted_window_dims, dims.scatter_dims_to_operand_dims,
+                                   dims.operand_batching_dims, dims.scatter_indices_batching_dims)
+    taken = tuple(1 if a in gone else next(sizes, 1) for a in range(len(aval.shape)))
+    promises: dict[str, Any] = dict(indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=how)
+
+    def windows(x: Any, **extra: Any) -> Any:
+        return gather(x, scatter_indices, reads, taken, **promises, **extra)
+
+    def apply(x: Any) -> Any:
+        y, wanted = func(x), typeof(x)
+        if typeof(y).shape != wanted.shape or typeof(y).dtype != wanted.dtype:
+            raise ShapeError(f"scatter_apply: `{function_name(func)}` must keep shape and dtype, {wanted.long()}; got "
+                             f"{typeof(y).long()}")
+        return y
+
+    first = windows(operand)
+    count = prod(batch)
+    if unique_indices or count <= 1:
+        return scatter(operand, scatter_indices, apply(first), dims, **promises)
+    ones = full(shape, 1, np.dtype("int32"))
+    times = windows(scatter_add(full(aval.shape, 0, np.dtype("int32")), scatter_indices, ones, dims, **promises),
+                    fill_value=0)
+
+    def again(state: Any) -> Any:
+        k, x = state
+        active = lt(k, times)
+        return k + 1, select(active, apply(select(active, x, first)), x)  # `func` sees no value it was not asked for
+
+    most = reduce_max(times, tuple(range(len(shape)))) if prod(shape) else np.int32(0)
+    _, last = while_loop(lambda state: lt(state[0], most), again, (np.int32(1), apply(first)), max_iters=count - 1)
+    return scatter(operand, scatter_indices, last, dims, **promises)
