@@ -81,6 +81,12 @@ def ops(session: nox.Session) -> None:
 
 
 @nox.session
+def kernels(session: nox.Session) -> None:
+    """The CUDA lowerings against the plugin's kernels, which need no GPU to say what they expect."""
+    python(session, "tools/check_cuda_kernels.py", *session.posargs)
+
+
+@nox.session
 def wheels(session: nox.Session) -> None:
     """Build every package into dist/."""
     python(session, "tools/build_wheels.py", *session.posargs)

@@ -7,8 +7,6 @@ of several repeats; growth rows are exponents. A program that fails leaves its e
 """
 from __future__ import annotations
 
-import functools
-import importlib
 import json
 import math
 import os
@@ -18,68 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
+import control_programs  # noqa: F401 - registers its rows
 import numpy as np
-
-MODULE = sys.argv[1] if len(sys.argv) > 1 else "lamina"
-started = time.perf_counter()
-xp = importlib.import_module(MODULE)
-xnp = importlib.import_module(MODULE + ".numpy")
-IMPORT_SECONDS = time.perf_counter() - started
-lax = importlib.import_module(MODULE + ".lax")
-random = importlib.import_module(MODULE + ".random")
-leaves, tree_map = xp.tree_util.tree_leaves, xp.tree_util.tree_map
-
-PROGRAMS: dict[str, tuple[Callable[[], Callable[[], Any]], int, int]] = {}
-FIGURES: dict[str, Callable[[str], float]] = {}
-
-
-def timed(calls: int, repeats: int = 5) -> Callable[[Any], Any]:
-    """The function sets up and returns what is timed: `calls` calls at a time, `repeats` times, the best counts."""
-    def enter(set_up: Any) -> Any:
-        PROGRAMS[set_up.__name__] = set_up, calls, repeats
-        return set_up
-    return enter
-
-
-def figure(measure: Any) -> Any:
-    """The function gives its figure itself; it gets the cache folder."""
-    FIGURES[measure.__name__] = measure
-    return measure
-
-
-def wait(tree: Any) -> None:
-    for leaf in leaves(tree):
-        if hasattr(leaf, "block_until_ready"):
-            leaf.block_until_ready()
-
-
-def best_of(run: Callable[[], Any], calls: int, repeats: int) -> float:
-    wait(run())
-    found = math.inf
-    for _ in range(repeats):
-        start = time.perf_counter()
-        for _ in range(calls):
-            last = run()
-        wait(last)
-        found = min(found, (time.perf_counter() - start) / calls)
-    return found * 1e6
-
-
-@functools.cache
-def host(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-
-
-def array(*shape: int, seed: int = 0) -> Any:
-    return xnp.asarray(host(*shape, seed=seed))
-
-
-def sharded(*shape: int, seed: int = 0) -> Any:
-    return xp.pmap(lambda x: x)(host(*shape, seed=seed))
+from harness import (FIGURES, IMPORT_SECONDS, MODULE, PROGRAMS, array, best_of, figure, host, lax, random, sharded,
+                     timed, tree_map, wait, xnp, xp)
 
 
 def inner(v: Any, u: Any) -> Any:
@@ -321,6 +261,11 @@ def growth_vmap(_: str) -> float:
 
 
 @figure
+def growth_remat(_: str) -> float:
+    return exponent(lambda n: xp.make_jaxpr(xp.grad(xp.checkpoint(lambda x: sines(x, n))))(1.0))
+
+
+@figure
 def growth_print(_: str) -> float:
     programs = {n: xp.make_jaxpr(lambda x, n=n: sines(x, n))(1.0) for n in (1000, 16000)}
     return exponent(lambda n: str(programs[n]))
@@ -346,8 +291,9 @@ print("seconds", time.perf_counter() - start)
 
 @figure
 def second_process_first_result(cache: str) -> float:
-    """First result of the same program in a second process, each with its own on-disk cache as it comes by default."""
-    environment = {**os.environ, "LAMINA_CACHE_DIR": cache, "XDG_CACHE_HOME": cache}
+    """First result of the same program in a second process, each with its own on-disk cache switched on."""
+    environment = {**os.environ, "LAMINA_CACHE_DIR": cache, "JAX_COMPILATION_CACHE_DIR": cache,
+                   "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
     found = math.inf
     for repeat in range(4):
         done = subprocess.run([sys.executable, "-c", SECOND.format(module=MODULE)], env=environment,

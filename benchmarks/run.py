@@ -38,8 +38,13 @@ GOALS: dict[str, tuple[float, str]] = {
     "second_process_first_result": (0.3, "same"),
     "run_training_step_wide": (1.05, "same"), "run_pmap_vmap_dot": (0.6, "same"),
     "run_two_million_normals": (0.7, "same"),
+    **{f"trace_derivative_{name}": (0.2, "best")
+       for name in ("scan", "while", "cond", "remat", "custom_jvp", "custom_vjp")},
+    **{f"run_derivative_{name}": (1.05, "same") for name in ("scan", "while", "cond", "custom_jvp", "custom_vjp")},
+    "eager_scan": (0.5, "best"), "eager_while": (0.1, "best"), "eager_cond": (0.3, "best"),
+    "eager_custom_jvp": (0.3, "best"), "eager_grad_checkpoint": (0.3, "best"),
     "growth_trace": (1.15, "limit"), "growth_jvp": (1.15, "limit"), "growth_grad": (1.15, "limit"),
-    "growth_vmap": (1.15, "limit"), "growth_print": (1.15, "limit"),
+    "growth_vmap": (1.15, "limit"), "growth_remat": (1.15, "limit"), "growth_print": (1.15, "limit"),
     "psum_10000_queued": (0.9, "psum_10000_blocking"),
 }
 

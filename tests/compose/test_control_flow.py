@@ -6,7 +6,9 @@ import lamina.numpy as jnp
 import numpy as np
 import pytest
 from lamina import lax
-from lamina_ir import walk
+from lamina_autodiff.extend import transpose_rules
+from lamina_ir import Primitive, walk
+from lamina_tracing.extend import bind
 from lamina_tracing.lax.callbacks import debug_callback
 
 RNG = np.random.default_rng(0)
@@ -207,6 +209,26 @@ def test_platform_dependent_through_derivatives_and_batches():
     np.testing.assert_allclose(jax.vmap(jax.grad(fun))(x, z), wanted, rtol=1e-6)
     np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(fun)))(x, z), wanted, rtol=1e-6)
     np.testing.assert_allclose(jax.vmap(jax.grad(jax.jit(fun)))(x, z), wanted, rtol=1e-6)
+
+
+def test_derivatives_lower_the_function_for_the_platform_only():
+    odd = Primitive("odd", infer=lambda x: x, numpy=lambda x: x, linear_in=(0,), family="elementwise")  # has no lowering
+    transpose_rules.define(odd, lambda ct, x: bind(odd, ct))
+
+    def fun(x):
+        return lax.platform_dependent(x, cpu=jnp.sin, default=lambda v: bind(odd, v))
+
+    def loop(x):
+        return lax.scan(lambda c, _: (fun(c), None), x, None, length=2)[0]
+
+    def bounded(x):
+        return lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, fun(c[1])), (0, x), max_iters=3)[1]
+
+    twice = np.cos(np.sin(0.5)) * np.cos(0.5)
+    for f, wanted in ((fun, np.cos(0.5)), (loop, twice), (bounded, twice)):
+        for g in (f, jax.jit(f), jax.checkpoint(f)):
+            np.testing.assert_allclose(jax.grad(g)(0.5), wanted, rtol=1e-6)
+            np.testing.assert_allclose(jax.grad(jax.grad(g))(0.5), jax.grad(jax.grad(f))(0.5), rtol=1e-6)
 
 
 def test_scatter_apply_through_derivatives_and_batches():

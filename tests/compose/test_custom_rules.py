@@ -191,6 +191,25 @@ def test_policies_keep_values_and_change_memory(name):
     assert least <= products <= most, products
 
 
+def test_what_is_kept_in_a_loop_is_stacked_and_the_rest_is_not():
+    def inner(c, _):
+        for _ in range(6):
+            c = jnp.sin(jnp.cos(c))
+        return checkpoint_name(c, "step"), None
+
+    def steps(c):
+        return lax.scan(inner, c, None, length=16)[0]
+
+    def temporary(f):
+        loss = jax.grad(lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=16)[0].sum())
+        return jax.jit(loss).lower(x).compile().memory_analysis().temp_size_in_bytes / x.nbytes
+
+    x = jnp.ones((4096,))
+    names = jax.checkpoint_policies.save_only_these_names("step")
+    most, some, least = map(temporary, (steps, jax.checkpoint(steps, policy=names), jax.checkpoint(steps)))
+    assert least + 200 < some < 256 + 300 and most > 16 * 16 * 6, (most, some, least)
+
+
 def test_remat_nestings():
     w = jnp.ones((4, 4)) / 3
 
@@ -238,5 +257,38 @@ def test_collectives_inside():
 def test_linear_transpose_of_a_loop():
     close(jax.linear_transpose(lambda x: lax.scan(lambda c, x: (c + x, c * 2), 0.0, x), X)((1.0, jnp.ones(4)))[0],
           [7.0, 5.0, 3.0, 1.0])
-    with pytest.raises(TypeError, match="is not linear: in the body of a loop"):
+    with pytest.raises(TypeError, match=r"is not linear: mul\(float32\[\], float32\[\]\) at .*test_custom_rules.py:\d+"):
         jax.linear_transpose(lambda x: lax.scan(lambda c, x: (c * x, c), 0.0, x), X)((1.0, X))
+
+
+def test_a_rule_that_pushes_through_a_branch_per_example():
+    def fun(x):
+        return jnp.sin(lax.cond(x > 0.1, jnp.sqrt, lambda y: y * y, x))
+
+    f = jax.custom_jvp(fun)
+    f.defjvp(lambda primals, tangents: jax.jvp(fun, primals, tangents))
+    wanted = np.stack([jax.grad(fun)(x) for x in X])
+    close(jax.vmap(jax.grad(f))(X), wanted)
+    close(jax.grad(lambda x: jax.vmap(f)(x).sum())(X), wanted)
+    close(jax.grad(lambda x: jax.jit(jax.vmap(f))(x).sum())(X), wanted)
+    close(jax.vmap(jax.grad(jax.grad(f)))(X), np.stack([jax.grad(jax.grad(fun))(x) for x in X]))
+
+
+def test_python_numbers_stay_what_they_are_where_nothing_converts_them():
+    """A function's number is that number where it just runs, and a weak array where it is staged or mapped."""
+    f = jax.custom_jvp(lambda x: 2.0)
+    f.defjvp(lambda primals, tangents: (2.0, tangents[0] * 0))
+    g = jax.custom_vjp(lambda x: 2.0)
+    g.defvjp(lambda x: (2.0, None), lambda r, ct: (ct,))
+    for h in (f, g, jax.checkpoint(lambda x: 2.0)):
+        assert type(h(1.0)) is float
+        assert jax.jit(h)(1.0).weak_type and jax.vmap(h)(jnp.ones(2)).shape == (2,)
+    assert type(jax.value_and_grad(g)(1.0)[0]) is float
+    assert jax.value_and_grad(jax.checkpoint(lambda x: x * 2))(1.0)[0].weak_type
+    def pair(x):
+        return x, (3, "a")
+    with_aux = [t(pair, has_aux=True)(1.0)[1] for t in (jax.grad, jax.jacrev, jax.jacfwd)]
+    with_aux.append(jax.vjp(pair, 1.0, has_aux=True)[2])
+    assert with_aux == [(3, "a")] * 4
+    x, aux = jax.jit(lambda y: jax.jacfwd(lambda x: (x * y, y + 1), has_aux=True)(1.0))(2.0)
+    assert (x, aux) == (2.0, 3.0)

@@ -68,8 +68,9 @@ def test_rank_promotion(how):
         with pytest.raises(ValueError, match="rank promotion"):
             f(x, y)
         f(x, 1.0), f(x, x[:1])
-    with lamina.numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="rank promotion"):
+    with lamina.numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="rank promotion") as told:
         f(x, y)
+    assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         f(x, y)
@@ -151,6 +152,11 @@ def test_compiles_are_logged(caplog):
         lamina.jit(lambda x: x * 3.25)(np.ones(3, "float32"))
     told = messages(caplog)
     assert "`<lambda>`: staged in" in told and "`<lambda>` (float32[3]) for [cpu:0]:" in told
+    caplog.clear()
+    with lamina.log_compiles():
+        lamina.pmap(lambda x: x * 3.25)(np.ones(2, "float32"))
+    told = messages(caplog)
+    assert "pmap of `<lambda>`: staged in" in told and "`<lambda>` (float32[]) for [cpu:0, cpu:1]:" in told
 
 
 def test_leaks_are_found():
@@ -160,6 +166,41 @@ def test_leaks_are_found():
         assert lamina.jit(lamina.vmap(lambda x: lamina.jit(jnp.tanh)(x)))(np.zeros(3)).shape == (3,)
         with pytest.raises(RuntimeError, match=r"checking_leaks: .*float32\[\].*held by list"):
             lamina.jit(lambda x: kept.append(x) or x)(1.0)
+
+
+LEAKING = {
+    "jit": lamina.jit, "grad": lamina.grad, "make_jaxpr": lamina.make_jaxpr,
+    "vmap": lambda f: lambda x: lamina.vmap(f)(x[None]),
+    "jvp": lambda f: lambda x: lamina.jvp(f, (x,), (x,)), "vjp": lambda f: lambda x: lamina.vjp(f, x),
+    "linearize": lambda f: lambda x: lamina.linearize(f, x), "hessian": lamina.hessian,
+    "checkpoint": lambda f: lamina.grad(lamina.checkpoint(f)), "jit of grad": lambda f: lamina.jit(lamina.grad(f)),
+    "scan": lambda f: lambda x: lamina.lax.scan(lambda c, _: (f(c), None), x, None, length=2),
+    "cond": lambda f: lambda x: lamina.lax.cond(True, f, lambda x: x, x)}
+
+
+@pytest.mark.parametrize("way", LEAKING)
+def test_leaks_name_the_line_the_value_was_made_at(way):
+    kept = []
+
+    def f(x):
+        y = jnp.sin(x)
+        if leaking:
+            kept.append(y)
+        return x * y
+
+    line = f.__code__.co_firstlineno + 1
+    leaking = False
+    with lamina.checking_leaks():
+        LEAKING[way](f)(jnp.float32(1))
+    leaking = True
+
+    def fresh(x):
+        return f(x)
+
+    with lamina.checking_leaks(), pytest.raises(RuntimeError, match=rf"the result of `sin` at .*{__file__}:{line} \(f\)"):
+        LEAKING[way](fresh)(jnp.float32(1))
+    with lamina.checking_leaks():  # and what was said once is not said of others
+        assert float(lamina.jit(lambda x: x * 2)(1.0)) == 2
 
 
 # --- transfers --------------------------------------------------------------------------------------------------------
@@ -175,8 +216,10 @@ def test_transfer_guards():
             f(host)
         with lamina.transfer_guard_host_to_device("allow"):
             f(host)
-    with lamina.transfer_guard_host_to_device("disallow_explicit"), pytest.raises(RuntimeError, match="host-to-device"):
-        lamina.device_put(host)
+    for move, call in [(lamina.device_put, "device_put"), (jnp.asarray, "array")]:
+        with lamina.transfer_guard_host_to_device("disallow_explicit"):
+            with pytest.raises(RuntimeError, match=f"^{call}: the transfer guard refuses .* host-to-device"):
+                move(host)
     with lamina.transfer_guard_device_to_device("disallow_explicit"):
         with pytest.raises(RuntimeError, match="device-to-device"):
             lamina.device_put(x, lamina.devices()[1])

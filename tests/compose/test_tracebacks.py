@@ -1,4 +1,6 @@
 """Tracebacks show the lines people wrote: no frame of ours, from whichever entry point the error leaves."""
+import subprocess
+import sys
 import traceback
 
 import lamina
@@ -71,6 +73,37 @@ def test_the_switch_shows_everything():
     with lamina.config.traceback_filtering(False), pytest.raises(ValueError) as caught:
         lamina.jit(f)(X)
     assert any(file != __file__ for file, _ in files(caught.value))
+
+
+@pytest.mark.parametrize(("mode", "ours"), [("auto", False), ("remove_frames", False), ("off", True),
+                                            ("tracebackhide", True)])
+def test_modes(mode, ours):
+    with lamina.config.traceback_filtering(mode), pytest.raises(ValueError) as caught:
+        lamina.jit(f)(X)
+    assert any(file != __file__ for file, _ in files(caught.value)) is ours
+    tb, hidden = caught.value.__traceback__, []
+    while tb is not None:
+        hidden.append(tb.tb_frame.f_locals.get("__tracebackhide__", False))
+        tb = tb.tb_next
+    assert any(hidden) is (mode == "tracebackhide")
+
+
+def test_what_nothing_catches_is_printed_without_our_frames(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""
+import threading
+import lamina.numpy as jnp
+
+def user():
+    return jnp.ones(3) + jnp.ones(4)
+
+thread = threading.Thread(target=user)
+thread.start()
+thread.join()
+user()
+""")
+    said = subprocess.run([sys.executable, str(script)], capture_output=True, text=True).stderr
+    assert said.count("incompatible shapes") == 2 and "lamina_numpy" not in said
 
 
 def test_errors_of_the_callers_own_code():

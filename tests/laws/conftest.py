@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from lamina_ir import config
 from lamina_tracing import slots
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `law_cases`
+sys.path.insert(0, str(Path(__file__).parent))  # for `law_cases` and `drawing`
 
 settings.register_profile("laws", max_examples=int(os.environ.get("LAMINA_LAWS", "3")), deadline=None, database=None,
                           derandomize=True, suppress_health_check=list(HealthCheck), print_blob=True)

@@ -33,7 +33,7 @@ def test_compiled_op_has_its_numpy_meaning(prim, data):
         assert_close(got, want, what=f"{row.id} {row.params}", slack=slack)
 
 
-@pytest.mark.parametrize("prim", [p for p in OPS if p.family == "elementwise" and p.elementwise], ids=str)
+@pytest.mark.parametrize("prim", [p for p in OPS if p.family in ("elementwise", "special") and p.elementwise], ids=str)
 @given(data=st.data())
 def test_compiled_op_has_its_numpy_meaning_at_special_values(prim, data):
     row = data.draw(special_cases(prim))

@@ -123,6 +123,33 @@ def test_a_scanned_program_does_not_grow_with_its_length():
     assert calls(loop(10_000)) <= calls(loop(10)) * 1.1 + 20
 
 
+def doubled(f):
+    return lambda x: lax.mul(f(x), 2.0)
+
+
+def ruled(f):
+    made = lamina.custom_jvp(doubled(f))
+    made.defjvp(lambda primals, tangents: (made(*primals), tangents[0]))
+    return made
+
+
+NESTS = {"jit": lambda f: lamina.jit(doubled(f)), "custom_jvp": ruled,
+         "scan": lambda f: lambda x: lax.scan(lambda c, _: (doubled(f)(c), None), x, None, length=2)[0]}
+
+
+@pytest.mark.parametrize("nest", NESTS)
+@pytest.mark.parametrize("transform", [lamina.vmap, lambda f: lambda x: lamina.linearize(f, x)[0]])
+def test_programs_nested_in_one_another_grow_with_the_depth(nest, transform):
+    def deep(depth):
+        f = lax.sin
+        for _ in range(depth):
+            f = NESTS[nest](f)
+        return lambda: lamina.make_jaxpr(transform(f))(np.ones(3, np.float32))
+    deep(10)()
+    small, large = calls(deep(10)), calls(deep(40))
+    assert large <= small * 4 ** 1.15, f"{small} calls for depth 10, {large} for depth 40"
+
+
 ROOMS = (lamina_ir, lamina_parallel, lamina_runtime, lamina_numpy, lamina)
 
 

@@ -2,13 +2,15 @@
 import importlib
 
 import lamina
+import numpy as np
 import pytest
 
 SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": "lamina_tracing.debug",
               "stages": "lamina_runtime.stages",
               "numpy": "lamina_numpy", "random": "lamina_random", "lax": "lamina_tracing.lax",
               "tree_util": "lamina_ir.trees", "flatten_util": "lamina_numpy.flatten_util"}
-OWN = {"__version__", "ad_checkpoint", "custom_batching", "custom_derivatives", "dtypes", "experimental", "float0"}
+OWN = {"__version__", "ad_checkpoint", "custom_batching", "custom_derivatives", "dlpack", "dtypes",
+       "tree", "experimental", "float0"}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
          "lamina_ir.trees"]
 
@@ -32,6 +34,15 @@ def test_top_level_names_are_at_home_somewhere():
 def test_all_is_what_the_module_shows():
     shown = {n for n in vars(lamina) if not n.startswith("_") and n not in ("lib", "tools", "test_util")}
     assert shown <= set(lamina.__all__)
+
+
+def test_short_names_of_tree_functions():
+    for name in lamina.tree.__all__:
+        assert getattr(lamina.tree, name) is getattr(lamina.tree_util, f"tree_{name}")
+
+
+def test_arrays_from_other_libraries():
+    assert lamina.dlpack.from_dlpack(np.arange(3, dtype=np.float32)).tolist() == [0, 1, 2]
 
 
 def test_older_homes_of_names():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from lamina_autodiff import (
     SymbolicZero,
+    checkpoint,
     closure_convert,
     custom_gradient,
     custom_jvp,
@@ -16,9 +17,11 @@ from lamina_autodiff import (
     jvp,
     linear_transpose,
     linearize,
+    value_and_grad,
     vjp,
 )
-from lamina_tracing import jit, lax, make_jaxpr
+from lamina_autodiff.testing import check_grads, check_jvp, check_vjp
+from lamina_tracing import checking_leaks, jit, lax, make_jaxpr
 
 
 def close(a, b):
@@ -288,6 +291,11 @@ def test_rules_are_staged_once_per_signature():
     (lambda x: 2.0, "result 0 is a constant that is not zero"),
     (lambda x: lax.mul(x, x), "both operands depend on the arguments"),
     (lambda x: lax.div(1.0, x), "not linear in operand 1"),
+    (lambda x: lax.scan(lambda c, t: (lax.mul(c, lax.mul(t, x)), c), x, np.ones(3, np.float32))[0],
+     r"mul\(float32\[\], float32\[\]\) at .*test_custom_rules.py:\d+ .*both operands"),
+    (lambda x: lax.cond(True, lambda y: lax.exp(y), lambda y: y, x), r"exp\(float32\[\]\) at .*test_custom_rules.py:\d+"),
+    (lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(c, c), x, max_iters=2), r"lt\(float32"),
+    (lambda x: lax.scan(lambda c, _: (lax.add(c, x), None), 1.0, None, length=2)[0], "part 0 of its carry"),
     (jit(lambda x: (lax.mul(x, 2.0), lax.cos(x))), r"cos\(float32\[\]\) at .*test_custom_rules.py:\d+")])
 def test_linear_transpose_names_what_is_not_linear(fun, words):
     with pytest.raises(TypeError, match=f"is not linear: {words}" if "at" in words else words):
@@ -303,3 +311,145 @@ def test_calls_whose_results_do_not_all_depend_on_the_tangents():
     y, pull = vjp(slope, 1.0)
     close(linear_transpose(slope, 1.0)(1.0)[0], y)
     close(pull(1.0)[0], y)
+
+
+CONTROL = {
+    "cond": lambda x: lax.cond(lax.gt(x, 0.1), lax.sin, lambda y: lax.mul(y, y), x),
+    "scan": lambda x: lax.scan(lambda c, y: (lax.mul(lax.sin(x), c), c), x, None, length=3)[0],
+    "empty scan": lambda x: lax.scan(lambda c, y: (lax.sin(x), c), x, None, length=0)[0],
+    "while": lambda x: lax.while_loop(lambda c: lax.lt(c[0], 2), lambda c: (lax.add(c[0], 1), lax.sin(c[1])), (0, x),
+                                      max_iters=3)[1],
+    "checkpoint": checkpoint(lambda x: lax.mul(lax.sin(x), x)),
+    "cond in a call": jit(lambda x: lax.cond(lax.gt(x, 0.1), lax.sin, lambda y: lax.mul(y, y), x)),
+    "scan in a cond": lambda x: lax.cond(lax.gt(x, 0.1), CONTROL["scan"], lax.cos, x)}
+
+
+@pytest.mark.parametrize("name", CONTROL)
+@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
+def test_a_rule_may_push_through_control_flow(name, wrap):
+    def fun(x):  # works on with the value that control flow gives beside a tangent
+        return lax.mul(lax.sin(CONTROL[name](x)), CONTROL[name](x))
+
+    f = custom_jvp(fun)
+    f.defjvp(lambda primals, tangents: jvp(fun, primals, tangents))
+    f = wrap(f)
+    for x in (0.3, -0.4):
+        value, slope = value_and_grad(fun)(x)
+        for got, wanted in zip([*value_and_grad(f)(x), *jvp(f, (x,), (1.0,)), grad(grad(f))(x)],
+                               [value, slope, value, slope, grad(grad(fun))(x)]):
+            close(got, wanted)
+
+
+def test_an_unbounded_loop_beside_its_tangents_is_pushed_through():
+    def fun(x):
+        return lax.sin(lax.while_loop(lambda c: lax.lt(c[0], 2), lambda c: (lax.add(c[0], 1), lax.sin(c[1])), (0, x))[1])
+
+    f = custom_jvp(fun)
+    f.defjvp(lambda primals, tangents: jvp(fun, primals, tangents))
+    value, push = linearize(f, 0.3)
+    close(value, fun(0.3))
+    close(push(1.0), jvp(fun, (0.3,), (1.0,))[1])
+
+
+def test_linear_transpose_refuses_a_stopped_gradient():
+    with pytest.raises(TypeError, match="stop_gradient.*this op is not linear"):
+        linear_transpose(lax.stop_gradient, 1.0)
+
+
+def test_linear_functions_of_integers_transpose():
+    back, = linear_transpose(lambda x: {"a": x * 2, "b": lax.reduce_sum(x, (0,))}, np.arange(3))({"a": np.arange(3), "b": 1})
+    np.testing.assert_array_equal(back, [1, 3, 5])
+    assert back.dtype == np.int32
+    np.testing.assert_array_equal(linear_transpose(lambda x, y: x * 3, np.int32(1), np.int32(1))(np.int32(2)), [6, 0])
+    for fun, x in ((lambda x: lax.convert_element_type(x, np.float32), 1), (lambda x: x, True)):
+        with pytest.raises(TypeError, match="all be of real or complex dtypes, or all integers; got (int32|bool)"):
+            linear_transpose(fun, x)
+
+
+def test_rules_may_return_none_among_results_and_integer_zeros_for_integers():
+    f = custom_jvp(lambda x, n: (x * n, None, n))
+    f.defjvp(lambda p, t: (f(*p), (t[0] * p[1] * 10, None, np.int32(0))))
+    (y, none, n), (dy, nothing, dn) = jvp(lambda x: f(x, 3), (2.0,), (1.0,))
+    assert none is nothing is None and dn.dtype == np.dtype([("float0", np.void, 0)])
+    close([y, n, dy], [6, 3, 30])
+    close(grad(jit(lambda x: f(x, 3)[0]))(2.0), 30)
+    g = custom_vjp(lambda x, n: x * n)
+    g.defvjp(lambda x, n: (x * n, n), lambda n, ct: (ct * n * 10, np.int32(0)))
+    close(grad(g)(2.0, 3), 30)
+
+
+def test_arguments_not_to_differentiate_count_from_the_end_too():
+    f = custom_jvp(lambda x, n: x * len(n), nondiff_argnums=-1)
+    f.defjvp(lambda n, p, t: (f(p[0], n), t[0] * 7 * len(n)))
+    close(grad(f)(2.0, "abc"), 21)
+    with pytest.raises(ValueError, match=r"nondiff_argnums \[-3\] is out of range"):
+        custom_vjp(lambda x, n: x, nondiff_argnums=(-3,))
+
+
+def wrong_jvp(x):
+    f = custom_jvp(lambda x: x * x)
+    f.defjvp(lambda p, t: (f(*p), t[0] * p[0] * 2.5))
+    return f(x)
+
+
+def wrong_vjp(x):
+    f = custom_vjp(lambda x: x * x)
+    f.defvjp(lambda x: (x * x, x), lambda x, ct: (ct * x * 2.5,))
+    return f(x)
+
+
+def wrong_second(x):
+    slope = custom_jvp(lambda x: 2.0 * x)
+    slope.defjvp(lambda p, t: (slope(*p), t[0] * 5.0))
+    f = custom_jvp(lambda x: x * x)
+    f.defjvp(lambda p, t: (f(*p), t[0] * slope(p[0])))
+    return f(x)
+
+
+@pytest.mark.parametrize(("f", "order", "modes", "words"), [
+    (wrong_jvp, 1, "fwd", "jvp against finite"), (wrong_jvp, 1, "rev", "vjp against finite"),
+    (wrong_vjp, 1, ("rev",), "vjp against finite"), (wrong_second, 2, ["fwd"], "jvp of jvp against"),
+    (wrong_second, 2, ["rev"], "vjp of vjp against")])
+def test_check_grads_finds_wrong_rules(f, order, modes, words):
+    with pytest.raises(AssertionError, match=f"check_grads: {words}"):
+        check_grads(f, (3.0,), order, modes)
+    if order == 2:
+        check_grads(f, (3.0,), 1, modes)
+
+
+def test_checks_of_given_derivatives():
+    f = lambda x: lax.sin(x["a"]) * 2.0  # noqa: E731
+    check_jvp(f, partial(jvp, f), ({"a": 1.0},))
+    check_vjp(f, partial(vjp, f), ({"a": 1.0},))
+    with pytest.raises(AssertionError, match="here: jvp against"):
+        check_jvp(f, lambda p, t: (f(*p), t[0]["a"]), ({"a": 1.0},), err_msg="here: ")
+    with pytest.raises(ValueError, match="modes must be of 'fwd' and 'rev'"):
+        check_grads(f, ({"a": 1.0},), modes="forward")
+
+
+@pytest.mark.parametrize("out", [(1.0,), [1.0], {"a": 1.0}, None])
+def test_grad_takes_a_scalar_in_no_container(out):
+    with pytest.raises(TypeError, match="grad: needs a scalar output"):
+        grad(lambda x: out)(1.0)
+
+
+def test_linear_functions_are_trees_of_what_they_hold():
+    def f(x, w):
+        return lax.scan(lambda c, t: (lax.sin(lax.mul(lax.mul(c, t), w)), c), x, np.arange(3.0, dtype=np.float32))[0]
+
+    wanted = vjp(f, 2.0, 3.0)[1](1.5)
+    pull = jit(lambda x, w: vjp(f, x, w)[1])(2.0, 3.0)
+    for g in (pull, jit(pull), lambda ct: jit(lambda pull, ct: pull(ct))(pull, ct)):
+        close(g(1.5), wanted)
+    push = jit(lambda x, w: linearize(f, x, w)[1])(2.0, 3.0)
+    close(push(1.0, 0.5), jvp(f, (2.0, 3.0), (1.0, 0.5))[1])
+    g = custom_vjp(lambda x, w: f(x, w))
+    g.defvjp(lambda x, w: vjp(f, x, w), lambda pull, ct: pull(ct))
+    for take in (grad(g, (0, 1)), jit(grad(g, (0, 1))), grad(jit(g), (0, 1)), grad(checkpoint(g), (0, 1))):
+        close(take(2.0, 3.0), vjp(f, 2.0, 3.0)[1](1.0))
+    close(grad(lambda x: lax.scan(lambda c, _: (g(c, 3.0), None), x, None, length=2)[0])(2.0),
+          grad(lambda x: f(f(x, 3.0), 3.0))(2.0))
+    with checking_leaks():
+        close(jit(lambda x: vjp(jit(g), x, 3.0)[1])(1.0)(1.0), vjp(f, 1.0, 3.0)[1](1.0))
+    with pytest.raises(TypeError, match="takes one argument, a cotangent"):
+        pull(1.0, 2.0)

@@ -1,9 +1,12 @@
 """Recomputation without a backend: values, what is kept and what is computed again."""
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, checkpoint_name, checkpoint_policies, grad, jvp, linearize
+from lamina_ir import check, walk
 from lamina_tracing import jit, lax, make_jaxpr
 
 
@@ -68,8 +71,11 @@ def test_static_arguments_and_bad_input():
     assert grad(checkpoint(lambda n, x: x ** n, static_argnums=(0,)), 1)(3, 2.0) == 12.0
     with pytest.raises(TypeError, match="policy must be a function"):
         checkpoint(body, policy="dots")
-    with pytest.raises(NotImplementedError, match="not available here"):
-        P.offload_dot_with_no_batch_dims("device", "pinned_host")
+    with pytest.raises(ValueError, match="offload_dst must be 'device', 'pinned_host' or 'unpinned_host'; got 'disk'"):
+        P.offload_dot_with_no_batch_dims("device", "disk")
+    with pytest.raises(ValueError, match="saved or offloaded, not both; got \\['a'\\]"):
+        P.save_and_offload_only_these_names(names_which_can_be_saved=["a"], names_which_can_be_offloaded=["a"],
+                                            offload_src="device", offload_dst="pinned_host")
     with pytest.raises(TypeError, match="names must be strings"):
         P.save_only_these_names(1)
     with pytest.raises(TypeError, match="name must be a string"):
@@ -87,3 +93,92 @@ def test_effort_grows_with_the_program_not_with_its_nesting():
         return count(make_jaxpr(grad(f))(1.0))
 
     assert nested(16) < 5 * nested(8)
+
+
+# --- policies look into nested programs ---------------------------------------------------------------------------
+W, X = np.full((8, 8), 0.1, np.float32), np.linspace(0, 1, 8, dtype=np.float32)
+
+
+def dot(c, w):
+    return checkpoint_name(lax.dot_general(c, w, (((0,), (0,)), ((), ()))), "dot")
+
+
+def scanned(w, x):
+    def step(c, _):
+        return lax.sin(dot(c, w)), None
+    return lax.reduce_sum(lax.scan(step, x, None, length=5)[0], (0,))
+
+
+def bounded(w, x):
+    out = lax.while_loop(lambda s: lax.lt(s[0], 4), lambda s: (lax.add(s[0], 1), lax.sin(dot(s[1], w))), (0, x), max_iters=6)
+    return lax.reduce_sum(out[1], (0,))
+
+
+def branched(w, x):
+    first = lax.lt(lax.reduce_sum(x, (0,)), 100.0)
+    return lax.reduce_sum(lax.cond(first, lambda c: lax.sin(dot(c, w)), lambda c: dot(lax.cos(c), w), x), (0,))
+
+
+def called(w, x):
+    return lax.reduce_sum(jit(lambda c: lax.sin(dot(c, w)))(x), (0,))
+
+
+def invariant(w, x):
+    def step(c, _):
+        return lax.sin(lax.dot_general(c, lax.dot_general(w, w, (((1,), (0,)), ((), ()))), (((0,), (0,)), ((), ())))), None
+    return lax.reduce_sum(lax.scan(step, x, None, length=5)[0], (0,))
+
+
+def recomputed(f, policy, op="dot_general"):
+    """How often an op stands in the gradient; types of what the forward pass hands over."""
+    program = make_jaxpr(grad(checkpoint(f, policy=policy)))(W, X)
+    check(program)
+    first = next(e for e in program.eqns if e.primitive.name == "remat")
+    return sum(e.primitive.name == op for e in walk(program)), [v.aval.shape for v in first.outvars[1:]]
+
+
+@pytest.mark.parametrize(("f", "all_again", "kept", "shapes"), [
+    (scanned, 4, 3, [(5, 8)]), (bounded, 5, 3, [(6, 8)]), (branched, 5, 4, [(8,)]), (called, 3, 2, [(8,)]),
+    (invariant, 8, 6, [(8, 8), (5, 8)])])
+def test_policies_look_into_loops_branches_and_calls(f, all_again, kept, shapes):
+    assert recomputed(f, P.nothing_saveable) == (all_again, [])
+    assert recomputed(f, P.dots_saveable) == (kept, shapes)
+    assert recomputed(f, P.save_only_these_names("dot")) == ((all_again, []) if f is invariant else (kept, shapes))
+    for policy in (P.nothing_saveable, P.dots_saveable, P.everything_saveable, P.save_only_these_names("dot")):
+        g = checkpoint(f, policy=policy)
+        np.testing.assert_allclose(grad(g)(W, X), grad(f)(W, X), rtol=1e-5)
+        np.testing.assert_allclose(jit(grad(g))(W, X), grad(f)(W, X), rtol=1e-5)
+        second = [grad(lambda x, g=g: lax.reduce_sum(grad(g, 1)(W, x), (0,)))(X) for g in (g, f)]
+        np.testing.assert_allclose(*second, rtol=1e-4, atol=1e-6)
+
+
+def test_a_loop_without_a_bound_keeps_nothing_inside():
+    def f(x):
+        return lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: checkpoint_name(lax.mul(c, 2.0), "a"), x)
+    g = checkpoint(f, policy=P.save_only_these_names("a"))
+    assert jvp(g, (1.5,), (1.0,))[1] == jvp(f, (1.5,), (1.0,))[1] == 2.0
+
+
+OFFLOAD = P.offload_dot_with_no_batch_dims("device", "pinned_host")
+SOME = P.save_and_offload_only_these_names(names_which_can_be_saved=["b"], names_which_can_be_offloaded=["dot"],
+                                           offload_src="device", offload_dst="pinned_host")
+
+
+@pytest.mark.parametrize("policy", [OFFLOAD, SOME, P.save_from_both_policies(P.nothing_saveable, OFFLOAD)])
+def test_offloaded_values_go_and_come_back(policy):
+    assert recomputed(scanned, policy) == (3, [(5, 8)])
+    program = make_jaxpr(grad(checkpoint(scanned, policy=policy)))(W, X)
+    assert [e.params["memory_kind"] for e in walk(program) if e.primitive.name == "to_memory"] == ["pinned_host", "device"]
+    np.testing.assert_allclose(grad(checkpoint(scanned, policy=policy))(W, X), grad(scanned)(W, X), rtol=1e-5)
+    assert recomputed(scanned, P.save_from_both_policies(OFFLOAD, P.dots_saveable), "to_memory")[0] == 0
+
+
+def test_the_first_argument_may_be_static():
+    class Scaled:
+        by = 3.0
+
+        @functools.partial(checkpoint, static_argnums=0)
+        def __call__(self, x):
+            return lax.mul(lax.sin(x), self.by)
+
+    np.testing.assert_allclose(grad(Scaled().__call__)(2.0), 3 * np.cos(2.0), rtol=1e-6)

@@ -96,7 +96,7 @@ def test_scatter_extreme_when_tied(op):
 
 def test_gather_when_outside_has_no_derivative():
     dims = GatherDimensionNumbers((), (0,), (0,))
-    fun = lambda x: lax.reduce_sum(lax.mul(lax.gather(x, np.array([[1], [9]]), dims, (1,), fill_value=3.0),
+    fun = lambda x: lax.reduce_sum(lax.mul(lax.gather(x, np.array([[1], [9]]), dims, (1,), mode="fill", fill_value=3.0),
                                            np.array([2.0, 5.0])), (0,))
     close(ad.grad(fun)(np.arange(3.0)), [0.0, 2.0, 0.0])
 

@@ -120,3 +120,37 @@ def test_root_with_auxiliary_results():
 def test_programs_with_solves_are_saved():
     closed = make_jaxpr(lower)(A, B)
     assert str(loads(dumps(closed))) == str(closed)
+
+
+def test_functions_are_staged_once_for_their_types():
+    seen = []
+
+    def f(x):
+        seen.append(x)
+        return x * x - 2.0
+
+    def solve(f, x):
+        seen.append(x)
+        return newton(f, x)
+
+    def system(x):
+        seen.append(x)
+        return lax.mul(x, 2.0)
+
+    def half(f, b):
+        seen.append(b)
+        return lax.div(b, 2.0)
+
+    def run(guess):
+        root = custom_root(f, guess, solve, lambda g, y: y / g(1.0))
+        return root, custom_linear_solve(system, B, half, half)
+
+    first = run(1.0)
+    count = len(seen)
+    for guess in (1.5, 3.0):
+        root, x = run(guess)
+        np.testing.assert_allclose(root, 2 ** 0.5, rtol=1e-6)
+        np.testing.assert_array_equal(x, first[1])
+    assert len(seen) == count
+    custom_root(f, 1.0, lambda f, x: newton(f, x), lambda g, y: y / g(1.0))
+    assert len(seen) > count

@@ -79,3 +79,28 @@ def test_effects_of_all_branches_are_refused():
     batching_rules.define(noise, lambda axis, args, dims: (bind(noise, args[0]), dims[0]))
     with pytest.raises(MissingRuleError, match="effects"):
         vmap(lambda p, x: lax.cond(p, lambda x: bind(noise, x), lambda x: x, x))(np.array([True, False]), XS[:2])
+
+
+NAN_ROOTS = [(lambda x, w: lax.cond(lax.gt(x, 0.0), lambda x, w: lax.sqrt(lax.mul(x, w)), lambda x, w: lax.mul(x, 0.0), x, w)),
+             (lambda x, w: lax.switch(lax.convert_element_type(lax.gt(x, 0.0), np.int32),
+                                      [lambda x: lax.mul(x, 0.0), lambda x: lax.sqrt(lax.mul(x, w))], x)),
+             (lambda x, w: lax.while_loop(lambda c: lax.gt(c, 1.0), lambda c: lax.sqrt(lax.sub(lax.mul(c, w), 1.0)), x,
+                                          max_iters=5))]
+
+
+@pytest.mark.parametrize("f", NAN_ROOTS)
+@pytest.mark.parametrize("xs", [[-1.0, 4.0, 0.0], [-1.0, -2.0]])
+def test_examples_that_do_not_take_a_branch_leave_no_nan_in_derivatives(f, xs):
+    grad = pytest.importorskip("lamina_autodiff").grad
+    xs = np.array(xs, np.float32)
+    by_x, by_w = grad(lambda x, w: lax.reduce_sum(vmap(f, (0, None))(x, w), (0,)), (0, 1))(xs, np.float32(2))
+    alone = [grad(f, (0, 1))(x, np.float32(2)) for x in xs]
+    np.testing.assert_allclose(by_x, [a for a, _ in alone], rtol=1e-5)
+    np.testing.assert_allclose(by_w, sum(b for _, b in alone), rtol=1e-5)
+
+
+def test_shared_operands_of_a_selected_branch_are_not_copied_per_example():
+    w = np.ones((3, 5), np.float32)
+    jaxpr = make_jaxpr(vmap(lambda p, x: lax.cond(p, lambda x: lax.dot(x, w), lambda x: np.zeros(5, np.float32), x)))(
+        np.array([True] * 4), XS)
+    assert max(v.aval.size for e in walk(jaxpr) for v in e.outvars) <= 20

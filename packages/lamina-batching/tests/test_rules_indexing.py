@@ -6,7 +6,7 @@ import itertools
 import lamina_batching as lb
 import numpy as np
 import pytest
-from lamina_ir import prims
+from lamina_ir import config, prims
 from lamina_ir.testing.samples import samples_of
 from lamina_tracing import lax, make_jaxpr
 from lamina_tracing.extend import bind
@@ -64,3 +64,16 @@ def test_a_batch_of_no_examples():
     x, at = np.zeros((0, 4), np.float32), np.zeros((0,), np.int32)
     assert lb.vmap(lambda x, i: lax.dynamic_slice(x, (i,), (2,)))(x, at).shape == (0, 2)
     assert lb.vmap(lambda x, i: lax.dynamic_index_in_dim(x, i, 0, False))(x, at).shape == (0,)
+
+
+@pytest.mark.parametrize("kinds", [("uint64", "uint64"), ("uint64", "int64"), ("uint8", "int8"), ("uint32", "int32")])
+def test_starts_of_any_integers(kinds):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    top = np.iinfo(kinds[0]).max
+    with config.enable_x64(True):
+        rows, columns = np.array([0, 1, top], kinds[0]), np.array([3, 1, 0], kinds[1])
+        cut = lb.vmap(lambda i, j: lax.dynamic_slice(x, (i, j), (1, 2)))(rows, columns)
+        put = lb.vmap(lambda i, j: lax.dynamic_update_slice(x, x[:1, :2] - 1, (i, j)))(rows, columns)
+    np.testing.assert_array_equal(cut, [[[2, 3]], [[5, 6]], [[8, 9]]])
+    for k, (i, j) in enumerate(((0, 2), (1, 1), (2, 0))):
+        np.testing.assert_array_equal(put[k][i, j:j + 2], [-1, 0])

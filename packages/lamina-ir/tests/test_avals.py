@@ -59,3 +59,8 @@ def test_shape_dtype_struct():
     assert (s.shape, s.ndim, s.size, s.dtype) == ((2, 3), 2, 6, dtypes.bfloat16)
     assert s == ShapeDtypeStruct((2, 3), dtypes.bfloat16) and s != ShapeDtypeStruct((2,), "bfloat16")
     assert len({s, ShapeDtypeStruct((2, 3), "bfloat16")}) == 1
+
+
+def test_masked_arrays_are_refused():
+    with pytest.raises(ValueError, match="masked"):
+        aval_of(np.ma.masked_array([1.0], [True]))

@@ -37,7 +37,11 @@ def neg(a, b, **params):
     (Jaxpr([], [A], [], [B]), "result 0 is a variable of type f32[3] that is not bound"),
     (Jaxpr([], [A, A], [], []), "invar 1 must be a variable that is not bound yet"),
     (Jaxpr([], [A], [Eqn(prims.neg_p, [A], [B, C], {})], []), "2 results; neg gives 1"),
-    (Jaxpr([], [A], [Eqn(prims.neg_p, [A, A], [B], {})], []), "neg has no type for these operands"),
+    (Jaxpr([], [A], [Eqn(prims.neg_p, [A, A], [B], {})], []), "neg takes 1 operands; got 2"),
+    (Jaxpr([], [A], [Eqn(prims.add_p, [A], [B], {})], []), "equation 0 `b:f32[3] = add a`: add takes 2 operands; got 1"),
+    (Jaxpr([], [A], [Eqn(prims.neg_p, [Literal("x", f32())], [Var(f32())], {})], []),
+     "operand 0 is a literal of type float32[] with the value 'x', which is no number"),
+    (Jaxpr([], [], [], [Literal(np.ones(3), f32())]), "with a value of shape (3,); literals are scalars"),
     (Jaxpr([], [], [], [Literal(1.0, f32(3))]), "result 0 is a literal of type float32[3]; literals are scalars"),
     (Jaxpr([], [A], [], [A], axis_names=frozenset(["i"])), "axis_names are {'i'}"),
     (Jaxpr([], [A], [], [A], effectful=True), "effectful is True"),
@@ -105,3 +109,12 @@ def test_literals_compare_by_bits_or_as_nan():
     program = lambda x: Jaxpr([], [], [], [Literal(x, aval)])  # noqa: E731
     assert alpha_equal(program(2), program(np.float32(2))) and alpha_equal(program(np.nan), program(float("nan")))
     assert not alpha_equal(program(2), program(3))
+
+
+def test_what_is_no_program():
+    with pytest.raises(TypeError, match="check: expected a Jaxpr or a ClosedJaxpr; got int"):
+        check(3)
+    broken = Jaxpr([], [A], [], [A])
+    broken.eqns.append("text")
+    with pytest.raises(ProgramError, match="equation 0 must be an Eqn; got str"):
+        check(broken)

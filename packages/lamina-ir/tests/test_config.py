@@ -144,3 +144,46 @@ def test_numbers_in_the_environment_are_numbers(monkeypatch):
         assert config.Option("test_number", 3).value == 12
     finally:
         del config.options["test_number"]
+
+
+def test_blocks_that_end_out_of_order(option):
+    def values():
+        with option(True):
+            yield option.value
+
+    suspended = values()
+    assert next(suspended) is True
+    with option(False):
+        suspended.close()
+        assert option.value is False
+    assert option.value is False and option._local.open == ()
+
+
+def test_assigning_is_updating(option):
+    config.jax_test_option = True
+    assert option.value is True and config.test_option is option
+    config.test_option = False
+    assert option.value is False
+    with pytest.raises(AttributeError, match="no setting 'jax_test_optoin'; did you mean 'test_option'"):
+        config.jax_test_optoin = True
+    with pytest.raises(AttributeError, match="did you mean 'enable_x64'"):
+        config.update("jax_enable_x46", True)
+
+
+def test_the_environment_is_checked(monkeypatch):
+    monkeypatch.setenv("LAMINA_TEST_FROM_ENV", "perhaps")
+    with pytest.raises(ValueError, match="must be 1 or 0, true or false"):
+        config.Option("test_from_env", False)
+    monkeypatch.setenv("LAMINA_TEST_FROM_ENV", "")
+    try:
+        assert config.Option("test_from_env", True).value is True
+    finally:
+        del config.options["test_from_env"]
+
+
+def test_precisions_are_checked_when_they_are_set():
+    import lamina_ir.prims  # noqa: F401 - which says what a precision is
+    with pytest.raises(ValueError, match="default_matmul_precision: .*'tensorfloat32'.*got 'hihg'"):
+        config.default_matmul_precision.set("hihg")
+    with config.default_matmul_precision("highest"):
+        assert config.default_matmul_precision.value == "highest"

@@ -2,10 +2,10 @@
 import numpy as np
 import pytest
 
-from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, Var, alpha_equal, aval_of, check, dtypes,
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, Var, alpha_equal, aval_of, check, dce, dtypes,
                        jaxpr_text, parse, prims, shaped)
 from lamina_ir.testing import samples
-from lamina_ir.testing.programs import NOTEBOOK, chain
+from lamina_ir.testing.programs import NOTEBOOK, chain, f32
 
 
 @pytest.mark.parametrize("name", NOTEBOOK)
@@ -97,3 +97,24 @@ def test_bad_text_is_located(text, line, column, words):
     message = str(e.value).split("\n")
     assert f"line {line}, column {column}" in message[0]
     assert message[2].index("^") - 2 == column - 1
+
+
+def test_programs_that_stand_in_several_places_print_the_same_again():
+    inner = parse("""{ lambda ; a:f32[3] b:f32[3]. let
+        c:f32[3] = xla_call[name=h call_jaxpr={ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = cos b in (c,) }] a
+        d:f32[3] = mul c b
+      in (d,) }""")
+    hidden = inner.eqns[0].params["call_jaxpr"]
+    small = dce(hidden, [True])[0]  # another program, of the same variables
+    x, y, z, u, v = (Var(f32(3)) for _ in range(5))
+
+    def call(sub, ins, out):
+        params = {"call_jaxpr": sub, "name": "f", **prims.xla_call_p.defaults}
+        return Eqn(prims.xla_call_p, ins, [out], params)
+    program = ClosedJaxpr(Jaxpr([], [x], [call(inner, [x, x], y), call(hidden, [y], z), call(small, [z], u),
+                                          call(inner, [u, y], v)], [v]))
+    again = parse(str(program))
+    assert str(again) == str(program) and alpha_equal(again, program)
+    subs = [e.params["call_jaxpr"] for e in again.eqns]
+    assert subs[0] is subs[3] and subs[0].eqns[0].params["call_jaxpr"] is subs[1] and subs[2] is not subs[1]
+    check(again)

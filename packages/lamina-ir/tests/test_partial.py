@@ -16,6 +16,8 @@ from lamina_ir import (
     jaxpr_text,
     parse,
     partial_eval,
+    prims,
+    rewrite,
     walk,
 )
 from lamina_ir.testing.programs import chain, f32
@@ -204,7 +206,9 @@ def test_branches_lose_the_same_operands():
 def test_scans_are_split_into_two():
     split = two_stages(SCAN, [True, True, False, True, True], ARGS)
     assert split.out_known == [False, True, True, True]
-    assert names(split.known) == ["scan", "sin", "add", "mul", "mul"] and names(split.unknown) == ["scan", "mul", "add"]
+    assert names(split.known) == ["xla_call", "sin", "scan", "add", "mul", "mul"]
+    assert names(split.unknown) == ["scan", "mul", "add"]
+    assert sorted(a.shape for a in split.residuals) == [(3,), (4, 3)]  # sin w is computed and handed over once
     for known in ([True, False, True, True, True], [False, True, False, True, False], [True, True, True, True, False]):
         two_stages(SCAN, known, ARGS)
 
@@ -237,3 +241,111 @@ def test_what_the_platform_decides_is_asked_in_each_stage_and_not_folded():
     call = parse("""{ lambda ; . let a:i32[] = xla_call[name=f call_jaxpr={ lambda ; . let
         i:i32[] = platform_index[has_default=True platforms=(('tpu',),)] in (i,) }] in (a,) }""")
     assert fold_constants(call).eqns
+
+
+WHILE = parse("""{ lambda ; k:i32[] w:f32[3] i:i32[] a:f32[3] b:f32[3]. let
+    j:i32[] c:f32[3] d:f32[3] = while[
+      body_jaxpr={ lambda ; w:f32[3] i:i32[] a:f32[3] b:f32[3]. let
+          j:i32[] = add i 1:i32[]
+          c:f32[3] = sin a
+          s:f32[3] = cos w
+          t:f32[3] = mul s b
+          d:f32[3] = add t c
+        in (j, c, d) }
+      body_nconsts=1
+      cond_jaxpr={ lambda ; k:i32[] i:i32[] a:f32[3] b:f32[3]. let c:bool[] = lt i k in (c,) }
+      cond_nconsts=1
+    ] k w i a b
+  in (j, c, d) }""")
+LOOP_ARGS = [np.int32(5), X, np.int32(1), X, Y]
+
+
+def test_while_loops_are_split_where_the_condition_is_known():
+    split = two_stages(WHILE, [True, True, True, True, False], LOOP_ARGS)
+    assert split.out_known == [True, True, False]
+    assert names(split.known) == ["while", "lt", "add", "sin", "xla_call", "cos"]
+    assert names(split.unknown) == ["while", "lt", "add", "sin", "mul", "add"]  # from the start, cos w as it is
+    split = two_stages(WHILE, [True, True, True, False, True], LOOP_ARGS)
+    assert split.out_known == [True, False, False] and names(split.known)[:3] == ["while", "lt", "add"]
+
+
+@pytest.mark.parametrize("known", [[False, True, True, True, True], [True, True, False, True, True]])
+def test_a_while_loop_waits_for_its_condition(known):
+    split = two_stages(WHILE, known, LOOP_ARGS)
+    assert split.out_known == [False] * 3 and names(split.known) == ["xla_call", "cos"]
+
+
+def test_a_bounded_loop_keeps_its_bound():
+    program = rewrite(WHILE, lambda e: [e.replace(params={**e.params, "max_iters": 2})] if "cond_jaxpr" in e.params else None)
+    split = two_stages(program, [True, True, True, True, False], LOOP_ARGS)
+    assert [e.params["max_iters"] for p in (split.known, split.unknown) for e in p.eqns if "max_iters" in e.params] == [2, 2]
+
+
+REMAT = """{{ lambda ; a:f32[3] b:f32[3]. let
+    c:f32[3] d:f32[3] e:f32[3] = remat[
+      call_jaxpr={{ lambda ; a:f32[3] b:f32[3]. let
+          c:f32[3] = sin a
+          f:f32[3] = cos c
+          g:f32[3] = name[name=g] f
+          h:f32[3] = exp g
+          d:f32[3] = mul h b
+          e:f32[3] = sin b
+        in (c, d, e) }}
+      differentiated=False name=f policy={policy} prevent_cse=True
+    ] a b
+  in (c, d, e) }}"""
+
+
+def test_a_checkpointed_call_is_split_and_computes_again():
+    program = parse(REMAT.format(policy=None))
+    split = two_stages(program, [True, False], [X, Y])
+    assert split.out_known == [True, False, False]
+    assert names(split.known) == ["remat", "sin"]
+    assert names(split.unknown) == ["remat", "sin", "cos", "name", "exp", "mul", "sin"]
+    assert split.residuals == [program.in_avals[0]] and split.unknown.eqns[0].params["differentiated"]
+    assert two_stages(program, [False, True], [X, Y]).out_known == [False, False, True]
+
+
+def test_a_checkpointed_call_hands_over_what_its_policy_keeps():
+    program = parse(REMAT.format(policy="CheckpointPolicy(kind='only_names', names=('g',), parts=(), away=(), offload=None)"))
+    split = two_stages(program, [True, False], [X, Y])
+    assert names(split.known) == ["remat", "sin", "cos", "name"]
+    assert names(split.unknown) == ["remat", "exp", "mul", "sin"] and len(split.unknown.eqns[0].invars) == 2
+    assert names(two_stages(program, [False, True], [X, Y]).known) == ["remat", "sin"]
+
+
+def two_results(name, *operands):
+    """(sin x, x * y) by a custom_jvp; `name` says which operand the tangent of the first result is scaled by."""
+    body = parse("{ lambda ; x:f32[3] y:f32[3]. let s:f32[3] = sin x m:f32[3] = mul x y in (s, m) }")
+    rule = parse(f"""{{ lambda ; x:f32[3] y:f32[3] t:f32[3] u:f32[3]. let
+        s:f32[3] = sin x
+        m:f32[3] = mul x y
+        c:f32[3] = mul {name} t
+        d:f32[3] = mul y t
+        e:f32[3] = mul x u
+        f:f32[3] = add d e
+      in (s, m, c, f) }}""")
+    made = []
+    params = {"call_jaxpr": body, "jvp": prims.Rule("rule", lambda: made.append(1) or rule), "name": "f", "num_consts": 0}
+    x, y, s, m = (Var(f32(3)) for _ in range(4))
+    return ClosedJaxpr(Jaxpr([], [x, y], [Eqn(prims.custom_jvp_call_p, [x, y], [s, m], params)], [s, m])), made
+
+
+def test_calls_with_a_forward_rule_are_split_with_their_rule():
+    program, _ = two_results("x")
+    split = two_stages(program, [True, False], [X, Y])
+    assert split.out_known == [True, False]
+    one, two = split.known.eqns[0], split.unknown.eqns[0]
+    assert names(split.known) == ["custom_jvp_call", "sin"] and names(split.unknown) == ["custom_jvp_call", "mul"]
+    assert [len(p.params["jvp"].program().in_avals) for p in (one, two)] == [2, 4]
+    assert names(one.params["jvp"].program()) == ["sin", "mul"]
+    assert names(two.params["jvp"].program()) == ["mul", "mul", "mul", "add"]
+    np.testing.assert_array_equal(evaluate(one.params["jvp"].program(), X, Y)[1], X * Y)
+
+
+def test_a_call_stays_whole_where_its_rule_reads_what_is_not_known():
+    program, made = two_results("y")
+    split = two_stages(program, [True, False], [X, Y])
+    assert split.out_known == [False, False] and names(split.known) == [] and made == [1]
+    dropped = parse(str(program))
+    assert two_stages(dropped, [True, False], [X, Y]).out_known == [False, False]

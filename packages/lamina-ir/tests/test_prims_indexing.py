@@ -116,3 +116,17 @@ def test_dynamic_slice_errors():
         prims.dynamic_update_slice_p.infer(F23, F43, i, i)
     with pytest.raises(DTypeError, match="one dtype"):
         prims.dynamic_update_slice_p.infer(F43, shaped((1, 1), np.dtype("int32")), i, i)
+
+
+def test_an_unsigned_start_beyond_all_others_lies_outside():
+    x, far = np.arange(3, dtype=np.float32), np.array([2**64 - 1], np.uint64)
+    numbers = GatherDimensionNumbers((), (0,), (0,))
+    clipped, filled = (prims.gather_p.numpy(x, far, dimension_numbers=numbers, slice_sizes=(1,), mode=mode,
+                                            fill_value=None, indices_are_sorted=False, unique_indices=False)
+                       for mode in (CLIP, FILL))
+    assert clipped == 2 and np.isnan(filled)
+    put = ScatterDimensionNumbers((), (0,), (0,))
+    added, dropped = (prims.scatter_add_p.numpy(x, far, np.float32(5), dimension_numbers=put, mode=mode,
+                                                indices_are_sorted=False, unique_indices=False) for mode in (CLIP, FILL))
+    np.testing.assert_array_equal(added, [0, 1, 7])
+    np.testing.assert_array_equal(dropped, x)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, alpha_equal, check, cse, dce, evaluate,
-                       inline_calls, jaxpr_text, parse, prims, rewrite, substitute, walk)
+                       fold_constants, inline_calls, jaxpr_text, parse, prims, rewrite, substitute, walk)
 from lamina_ir.testing.programs import NOTEBOOK, chain, f32
 
 CALL = parse("""{ lambda ; a:f32[3] b:f32[3]. let
@@ -145,3 +145,55 @@ def test_substitute_follows_chains():
     a, b = program.jaxpr.invars
     want = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = add 1.0:f32[] 1.0:f32[] in (c, 1.0:f32[]) }")
     assert alpha_equal(substitute(program, {b: a, a: Literal(1.0, f32())}), want)
+
+
+def with_rule(make):
+    """A custom_jvp_call; its rule's program is what `make` gives."""
+    body = parse("{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }")
+    x, y = Var(f32(3)), Var(f32(3))
+    params = {"call_jaxpr": body, "jvp": prims.Rule("rule", make), "name": "f", "num_consts": 0}
+    return ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.custom_jvp_call_p, [x], [y], params)], [y]))
+
+
+RULE = """{ lambda ; a:f32[3] b:f32[3]. let
+    c:f32[3] = sin a
+    d:f32[3] = sin a
+    e:f32[3] = xla_call[name=g call_jaxpr={ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = cos a in (c,) }] a
+    f:f32[3] = mul e b
+  in (d, f) }"""
+
+
+@pytest.mark.parametrize(("change", "left"), [
+    (lambda p: rewrite(p, lambda e: [Eqn(prims.tan_p, e.invars, e.outvars, {})] if e.primitive is prims.sin_p else None),
+     ["tan", "tan", "xla_call", "tan", "cos", "mul"]),
+    (lambda p: dce(p)[0], ["sin", "xla_call", "cos", "mul"]),
+    (cse, ["sin", "xla_call", "sin", "cos", "mul"]),
+    (inline_calls, ["sin", "sin", "sin", "cos", "mul"]),
+    (fold_constants, ["sin", "sin", "xla_call", "sin", "cos", "mul"])])
+def test_programs_of_rules_are_changed_when_they_are_made(change, left):
+    made = []
+    program = with_rule(lambda: made.append(1) or parse(RULE))
+    new = change(program)
+    assert made == []
+    rule = new.eqns[0].params["jvp"].program()
+    assert names(rule) == left and made == [1]
+    check(rule)
+    assert names(program.eqns[0].params["jvp"].program()) == ["sin", "sin", "xla_call", "sin", "cos", "mul"]
+
+
+def test_a_rule_that_uses_its_own_function_is_still_one_rule():
+    def make():
+        t = Var(f32(3))
+        e = program.eqns[0]
+        return ClosedJaxpr(Jaxpr([], [*program.jaxpr.invars, t], [e], [e.outvars[0], t]))
+    program = with_rule(make)
+    for change in (lambda p: rewrite(p, lambda e: None), lambda p: dce(p)[0], cse, inline_calls, fold_constants):
+        rule = change(program).eqns[0].params["jvp"]
+        assert rule.program().eqns[0].params["jvp"] is rule
+    twice = dce(dce(program)[0])[0]
+    assert twice.eqns[0].params["jvp"] is dce(program)[0].eqns[0].params["jvp"]
+
+
+def test_rules_that_are_functions_or_not_known_stay():
+    for rule in (prims.Rule("f"), prims.Rule("f", call=len)):
+        assert rule.map(lambda program: program) is rule

@@ -25,6 +25,12 @@ def test_names_are_nothing():
     assert text(prims.optimization_barrier_p).count("optimization_barrier") == 1
 
 
+def test_memory_is_named_where_there_is_more_than_one():
+    made = text(prims.to_memory_p, "cuda")
+    assert "@annotate_device_placement" in made and '_xla_buffer_placement = "pinned_host"' in made
+    assert "custom_call" not in text(prims.to_memory_p, "cpu")
+
+
 def test_sharding_is_said_where_the_module_is_partitioned():
     def told(row, partitions):
         return lower(one_op(row.prim, [aval_of(a) for a in row.args], row.params), num_partitions=partitions).as_text()

@@ -76,6 +76,7 @@ def test_programs_say_which_library_they_need():
 @pytest.mark.parametrize("prim, params, kernel", [
     (prims.lu_p, {}, "cusolver_getrf_ffi"), (prims.qr_p, {"full_matrices": True, "pivoting": False}, "cusolver_orgqr_ffi"),
     (prims.eigh_p, {"lower": True}, "cusolver_syevd_ffi"), (prims.svd_p, SVD, "cusolver_gesvd_ffi"),
+    (prims.eig_p, {"compute_left_eigenvectors": False, "compute_right_eigenvectors": True}, "cusolver_geev_ffi"),
     (prims.cholesky_p, {}, "stablehlo.cholesky")], ids=lambda p: getattr(p, "name", p) if not isinstance(p, dict) else "")
 def test_cuda_rows_make_valid_modules(prim, params, kernel):
     lowered = lower(one_op(prim, [aval_of(np.ones((2, 3, 3), np.float32))], params), platform="cuda")
@@ -83,7 +84,12 @@ def test_cuda_rows_make_valid_modules(prim, params, kernel):
     assert kernel in lowered.as_text()
 
 
-@pytest.mark.parametrize("platform, prim, params", [("cuda", prims.eig_p, EIG), ("rocm", prims.lu_p, {})])
+@pytest.mark.parametrize("platform, prim, params", [("cuda", prims.hessenberg_p, {}), ("rocm", prims.lu_p, {})])
 def test_platforms_without_a_kernel_say_what_to_do(platform, prim, params):
     with pytest.raises(MissingRuleError, match="backend='cpu'"):
         lower(one_op(prim, [aval_of(np.eye(2, dtype=np.float32))], params), platform=platform)
+
+
+def test_cuda_finds_right_eigenvectors_only():
+    with pytest.raises(NotImplementedError, match="compute_left_eigenvectors=False"):
+        lower(one_op(prims.eig_p, [aval_of(np.eye(2, dtype=np.float32))], EIG), platform="cuda")

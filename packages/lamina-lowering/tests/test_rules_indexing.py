@@ -60,6 +60,8 @@ def test_dynamic_slices_when_starts_differ_in_type():
     check_lowering(prims.dynamic_slice_p, (X, *starts), dict(slice_sizes=(2, 2)))
     check_lowering(prims.dynamic_update_slice_p, (X, X[:1, :1] - 5, *starts), {})
     check_lowering(prims.dynamic_slice_p, (np.float32(3),), dict(slice_sizes=()))
+    far = np.uint64(2**64 - 1), np.int64(3)
+    check_lowering(prims.dynamic_slice_p, (X, *far), dict(slice_sizes=(2, 2)))
 
 
 def test_empty_arrays():

@@ -41,6 +41,20 @@ def test_nan_wins_wherever_it_stands(prim, axis):
     check_lowering(prim, (x,), dict(axes=(0, 1)))
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("prim", [prims.reduce_max_p, prims.reduce_min_p])
+@pytest.mark.parametrize("shape, axes", [((5000,), (0,)), ((3, 40, 50), (0, 2)), ((70, 64), (0, 1)), ((7, 700), (1,))])
+def test_long_rows_are_reduced_in_lanes(prim, shape, axes):
+    x = floats(*shape)
+    check_lowering(prim, (x,), dict(axes=axes))
+    check_lowering(prim, ((x * 1000).astype(np.int32),), dict(axes=axes))
+    for place in (0, x.size // 2, x.size - 1):
+        for nan in (np.nan, -np.nan):
+            y = x.copy()
+            y.flat[place] = nan
+            check_lowering(prim, (y,), dict(axes=axes))
+
+
 @pytest.mark.parametrize("prim", [prims.argmax_p, prims.argmin_p])
 @pytest.mark.parametrize("n", [10, 100])
 def test_positions(prim, n):

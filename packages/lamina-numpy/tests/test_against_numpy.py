@@ -165,7 +165,7 @@ CASES: dict[str, list[Any]] = {
     # along an axis
     "diff": [call(F), call(F, 2, axis=0), call(L, prepend=0), call(B)], "ediff1d": [call(L), call(L, to_begin=0)],
     "gradient": [call(V), call(F), call(F, 2.0), call(V, S)], "trapezoid": [call(F), call(F, S), call(F, dx=0.5, axis=0)],
-    "unwrap": [call(F * 5)], "interp": [call(F, S, V), call(F, S, V, left=0.0)],
+    "unwrap": [call(F * 5)], "interp": [call(F, S, V), call(F, S, V, left=0.0), call(F, S, V, right=S[0])],
     "convolve": [call(V, L), call(L, V), call(L, V, mode="same"), call(V, L, mode="valid")],
     "correlate": [call(V, L), call(L, V, "full"), call(V, L, "full"), call(L, V, "same"), call(V, L, "same")],
     "bartlett": [call(5)], "blackman": [call(5)], "hamming": [call(5)], "hanning": [call(5)], "kaiser": [call(5, 2.0)],

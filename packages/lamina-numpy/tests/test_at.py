@@ -106,6 +106,15 @@ def test_apply():
     np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-6)
 
 
+def test_apply_goes_once_for_each_time_a_position_is_named():
+    x = jnp.array([1., 2., 3.])
+    assert x.at[jnp.array([0, 0, -3, 2, 9])].apply(lambda x: x * 10).tolist() == [1000, 2, 30]
+    assert jit(lambda x, i: x.at[i].apply(jnp.square))(x, jnp.array([1, 1])).tolist() == [1, 16, 3]
+    assert x.at[jnp.array([0, 1])].apply(jnp.square, unique_indices=True).tolist() == [1, 4, 3]
+    assert x.at[np.array([], int)].apply(jnp.square).tolist() == [1, 2, 3]
+    assert x.at[jnp.array([0, 0]), None].apply(lambda x: x + 1).tolist() == [3, 2, 3]
+
+
 def test_dtype_is_that_of_the_array():
     x = jnp.arange(3)
     assert x.at[0].set(True).dtype == np.int32
@@ -161,3 +170,9 @@ def test_under_vmap():
 
 def test_repr():
     assert "AtReference" in repr(jnp.zeros(2).at[0])
+
+
+def test_what_reductions_leave_out_has_no_derivative():
+    x = np.array([1.0, np.nan, 3.0], np.float32)
+    np.testing.assert_allclose(grad(jnp.nanstd)(x), [-0.5, 0.0, 0.5])
+    np.testing.assert_allclose(grad(lambda x: jnp.var(x, where=~jnp.isnan(x)))(x), [-1.0, 0.0, 1.0])

@@ -63,7 +63,19 @@ MADE = [(1, "int32", True), (1.5, "float32", True), (True, "bool", False), (1j, 
 def test_asarray(x: Any, dtype: str, weak: bool) -> None:
     out = lnp.asarray(x)
     assert out.dtype == dtype and out.weak_type == weak and isinstance(out, lnp.ndarray)
-    assert not lnp.asarray(x, dtype="float32").weak_type
+    assert not lnp.asarray(x, dtype="complex64").weak_type
+
+
+@pytest.mark.parametrize(("x", "dtype", "error"), [(1j, "float32", TypeError), (np.nan, "int32", ValueError),
+                                                   ([1, np.inf], "int32", (ValueError, OverflowError)),
+                                                   (np.ma.masked_array([1, 2], [0, 1]), None, ValueError)])
+def test_values_without_a_place_in_the_dtype(x: Any, dtype: Any, error: Any) -> None:
+    with pytest.raises(error):
+        lnp.asarray(x, dtype)
+
+
+def test_full_converts_as_astype_does() -> None:
+    assert lnp.full(2, np.nan, "int32").tolist() == [0, 0] and lnp.full(2, 1e9, "int8").tolist() == [127, 127]
 
 
 def test_x64_mode_is_wide() -> None:
@@ -150,3 +162,17 @@ def test_full_of_a_fitting_array_is_an_array_of_ours():
 def test_an_axis_or_dtype_that_cannot_be_is_a_type_error(call):
     with pytest.raises(TypeError):
         call()
+
+
+def test_logarithms_of_complex_sums() -> None:
+    x, y = np.complex64([1 + 2j, -1j]), np.complex64([2 - 3j, 3])
+    np.testing.assert_allclose(np.exp(np.asarray(lnp.logaddexp(x, y))), np.exp(x) + np.exp(y), rtol=1e-4)
+    np.testing.assert_allclose(np.exp2(np.asarray(lnp.logaddexp2(x, y))), np.exp2(x) + np.exp2(y), rtol=1e-4)
+    np.testing.assert_allclose(np.tan(np.asarray(lnp.arctan2(x, y))), x / y, rtol=1e-4)
+    with pytest.raises(TypeError, match="hypot: expected real numbers"):
+        lnp.hypot(x, y)
+
+
+def test_which_functions_of_python_numbers_are_strong() -> None:
+    assert not lnp.log2(0.5).weak_type and not lnp.log10(2).weak_type and not lnp.rint(2).weak_type
+    assert lnp.rint(0.5).weak_type and lnp.convolve(np.array([True]), np.array([2])).dtype == np.float32

@@ -50,3 +50,17 @@ def test_a_traced_shape_is_refused_and_a_known_scalar_is_one() -> None:
 def test_unique_rows() -> None:
     rows = np.array([[1, 2], [0, 5], [1, 2]], np.int32)
     np.testing.assert_array_equal(lnp.unique(rows, axis=0, size=2), np.unique(rows, axis=0))
+
+
+def test_nothing_from_an_axis_of_length_0() -> None:
+    with pytest.raises(IndexError, match="take: an axis of length 0"):
+        lnp.take(lnp.zeros((3, 0)), lnp.array([0]), axis=1)
+    assert lnp.take(lnp.zeros(0), lnp.zeros(0, "int32")).shape == (0,)
+
+
+def test_unique_of_nothing() -> None:
+    values, counts = lnp.unique(lnp.zeros(0), return_counts=True, size=2, fill_value=7)
+    assert values.tolist() == [7, 7] and counts.tolist() == [0, 0]
+    assert lnp.unique(lnp.zeros(0), size=0).shape == (0,)
+    with pytest.raises(ValueError, match="needs a fill_value"):
+        lnp.unique(lnp.zeros(0), size=2)

@@ -4,7 +4,8 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
-from lamina_runtime import device_put, device_put_sharded, devices
+from lamina_ir import ExecutionError
+from lamina_runtime import _jaxlib, arrays, device_put, device_put_sharded, devices
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -68,6 +69,19 @@ def test_deleted_array_says_so():
         with pytest.raises((RuntimeError, TypeError), match="deleted|one element"):
             use(x)
     assert "deleted" in repr(x)
+
+
+def test_waiting_for_a_result_that_failed_raises_our_class(monkeypatch):
+    def fail(x):
+        raise _jaxlib.JaxRuntimeError("INTERNAL: out of paper")
+    monkeypatch.setattr(arrays, "_wait_for", fail)
+    x = device_put(np.zeros(3, "float32"))
+    with pytest.raises(ExecutionError, match=r"block_until_ready of float32\[3\]: .*out of paper") as told:
+        x.block_until_ready()
+    assert isinstance(told.value, RuntimeError) and isinstance(told.value.__cause__, _jaxlib.JaxRuntimeError)
+    x.delete()
+    with pytest.raises(RuntimeError, match=r"deleted or donated: float32\[3\]"):
+        x.block_until_ready()
 
 
 def test_copies_are_separate():

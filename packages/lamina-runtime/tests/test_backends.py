@@ -1,10 +1,11 @@
 import os
 import subprocess
 import sys
+import types
 
 import lamina_runtime as rt
 import pytest
-from lamina_runtime import backends
+from lamina_runtime import _gpu, _jaxlib, backends
 
 
 def python(code, **more):
@@ -85,3 +86,23 @@ def test_tpu_notebooks_get_eight_devices():
 def test_live_arrays():
     x = rt.device_put(1.0)
     assert any(a is x for a in rt.live_arrays()) and rt.get_backend().platform == "cpu"
+
+
+def test_every_kernel_and_type_of_the_plugin_is_registered(monkeypatch):
+    extension = types.ModuleType("jax_cuda13_plugin.cuda_plugin_extension")
+    extension.ffi_types = lambda: {"Plan": {"type_id": 1, "type_info": 2}}
+    extension.ffi_handlers = lambda: {"staged": {"instantiate": 1, "execute": 2}, "plain": 3}
+    extension.register_custom_type = extension.register_custom_call_target = lambda *args: None
+    monkeypatch.setitem(sys.modules, "jax_cuda13_plugin", types.ModuleType("jax_cuda13_plugin"))
+    monkeypatch.setitem(sys.modules, extension.__name__, extension)
+    made = []
+    fake = types.SimpleNamespace(
+        register_custom_type_handler=lambda platform, call: None,
+        register_custom_call_handler=lambda platform, call: None,
+        register_custom_type=lambda name, kind, platform: made.append((platform, name, kind)),
+        register_custom_call_target=lambda name, fn, platform, api_version: made.append((platform, name, fn)))
+    monkeypatch.setattr(_jaxlib, "xc", fake)
+    _gpu._register(13, object())
+    assert [m for m in made if m[1] in ("Plan", "staged", "plain")] == [
+        ("CUDA", "Plan", {"type_id": 1, "type_info": 2}), ("CUDA", "staged", {"instantiate": 1, "execute": 2}),
+        ("CUDA", "plain", 3)]

@@ -161,6 +161,34 @@ def test_an_exception_on_several_devices_shows_when_the_result_is_read():
         block_until_ready(y)
 
 
+@pytest.mark.parametrize("read", [lambda y: y.block_until_ready(), lambda y: y[1], np.asarray])
+def test_every_way_to_read_such_a_result_raises_our_class(read):
+    y = pmap(lambda x: pure_callback(host_fails, ShapeDtypeStruct((2,), "float32"), x))(np.ones((4, 2), "float32"))
+    with pytest.raises(CallbackError, match=r"of float32\[4,2\]"):
+        read(y)
+
+
+def only_three_fails(x):
+    if x[0] == 3:
+        raise KeyError("three")
+    return x
+
+
+def split(n):
+    return pmap(lambda x: x)(np.arange(float(n), dtype="float32").reshape(n, 1))
+
+
+@pytest.mark.parametrize("call", [
+    lambda: pmap(lambda x: lax.psum(pure_callback(only_three_fails, ShapeDtypeStruct((1,), "float32"), x), "i"),
+                 axis_name="i")(split(8)),
+    lambda: jit(lambda x: lax.add(pure_callback(host_fails, ShapeDtypeStruct((8, 1), "float32"), x), x))(split(8)),
+    lambda: pmap(lambda x: (debug.callback(only_three_fails, x), lax.psum(x, "i"))[1], axis_name="i")(split(8))])
+def test_one_device_that_fails_does_not_keep_the_others_waiting(call):
+    with pytest.raises(CallbackError):
+        call()
+    assert float(pmap(lambda x: lax.psum(x, "i"), axis_name="i")(split(8))[0][0]) == 28
+
+
 def test_a_failed_ordered_effect_does_not_poison_the_next():
     seen = []
     fail = jit(lambda x: io_callback(host_fails, None, x, ordered=True))

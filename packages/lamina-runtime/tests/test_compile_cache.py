@@ -1,11 +1,14 @@
+import errno
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 from lamina_ir import config
-from lamina_runtime import cache_stats, clear_memory, compile_cache
+from lamina_runtime import cache_stats, clear_memory, disk_cache
 from lamina_runtime import compilation_cache as cc
 from lamina_tracing import jit, lax
 
@@ -60,17 +63,17 @@ def test_a_folder_others_may_write_to_is_refused(tmp_path):
 
 def test_switch(monkeypatch):
     with config.options["compilation_cache"](False):
-        assert compile_cache._path(b"", ()) is None
+        assert disk_cache.path_of(b"", ()) is None
 
 
 def test_oldest_files_go_first(tmp_path):
     sub = tmp_path / "ab"
     sub.mkdir()
     for i in range(5):
-        (sub / str(i)).write_bytes(b"x" * 100)
-        os.utime(sub / str(i), (i, i))
-    assert compile_cache.trim(str(tmp_path), 250) == 3
-    assert sorted(p.name for p in sub.iterdir()) == ["3", "4"]
+        (sub / f"{i:064x}").write_bytes(b"x" * 100)
+        os.utime(sub / f"{i:064x}", (i, i))
+    assert disk_cache.trim(str(tmp_path), 250) == 3
+    assert sorted(int(p.name, 16) for p in sub.iterdir()) == [3, 4]
 
 
 def test_memory_can_be_cleared():
@@ -84,7 +87,7 @@ def fresh(k):
 
 
 def test_statistics_switches_and_clearing(tmp_path):
-    old = compile_cache.compilation_cache_dir.value
+    old = disk_cache.compilation_cache_dir.value
     cc.set_directory(tmp_path / "here")
     try:
         cc.clear()
@@ -155,3 +158,96 @@ def test_a_folder_that_cannot_be_made_is_done_without(tmp_path):
 def test_options_and_program_are_in_the_key(tmp_path):
     run(tmp_path)
     assert run(tmp_path, XLA_FLAGS=os.environ.get("XLA_FLAGS", "") + " --xla_cpu_enable_fast_math=false")[0][1] == 0
+
+
+# --- what goes wrong on disk ------------------------------------------------------------------------------------------
+KILLED = """
+import os, signal
+from lamina_runtime import disk_cache
+rename = os.replace
+def replace(*names):
+    os.kill(os.getpid(), signal.SIGKILL)
+os.replace = replace
+""" + PROGRAM
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
+def test_a_process_killed_while_it_writes_leaves_nothing_that_is_read(tmp_path):
+    env = {**os.environ, "LAMINA_CACHE_DIR": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", KILLED], env=env, timeout=120).returncode == -signal.SIGKILL
+    left, = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert left.name.startswith(".new-")
+    assert run(tmp_path)[0] == (0, 0, 1, 1)
+    assert run(tmp_path)[0] == (0, 1, 0, 0)
+    assert disk_cache.trim(str(tmp_path), 1 << 30) == 0 and left.exists()  # another process may still be at it
+    os.utime(left, (time.time() - 4000,) * 2)
+    assert disk_cache.trim(str(tmp_path), 1 << 30) == 1 and not left.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="needs POSIX links")
+def test_links_are_not_followed_but_replaced(tmp_path):
+    run(tmp_path / "cache")
+    path, = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert run(tmp_path / "cache")[0] == (0, 0, 1, 1)
+    assert path.is_file() and not path.is_symlink() and (tmp_path / "elsewhere").exists()
+    (tmp_path / "link").symlink_to(tmp_path / "cache")  # the user's own link to the user's own folder
+    assert run(tmp_path / "link")[0] == (0, 1, 0, 0)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
+def test_a_folder_that_cannot_be_written_to_is_said_once(tmp_path, monkeypatch, number):
+    def fail(*_):
+        raise OSError(number, os.strerror(number))
+    monkeypatch.setattr(os, "replace", fail)
+    path = str(tmp_path / "ab" / ("ab" * 32))
+    disk_cache._warn.cache_clear()
+    with pytest.warns(UserWarning, match=f"cannot write.*{os.strerror(number)}.*LAMINA_CACHE_DIR") as told:
+        assert not disk_cache.store(path, b"code") and not disk_cache.store(path, b"code")
+    assert len(told) == 1 and not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX limits")
+def test_a_full_disk_is_done_without(tmp_path):
+    limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" \
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
+    env = {**os.environ, "LAMINA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", limit + PROGRAM], env=env, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["0", "0", "1", "0"] and "cannot write to the compilation cache" in done.stderr
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_a_home_that_cannot_be_written_to_is_done_without(tmp_path):
+    (tmp_path / "home").write_text("")
+    env = {k: v for k, v in os.environ.items() if k not in ("LAMINA_CACHE_DIR", "XDG_CACHE_HOME")}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env={**env, "HOME": str(tmp_path / "home")},
+                          capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["0", "0", "1", "0"] and "keeps no compiled programs on disk" in done.stderr
+
+
+def test_the_size_of_the_folder_is_looked_at_once_per_so_many_bytes(tmp_path, monkeypatch):
+    looks = []
+    monkeypatch.setattr(disk_cache, "_room", disk_cache._Room())
+    monkeypatch.setattr(disk_cache, "trim", lambda *a, trim=disk_cache.trim: looks.append(trim(*a)))
+    monkeypatch.setattr(disk_cache, "compilation_cache_max_bytes", type("Limit", (), {"value": 100_000}))
+    for n in range(600):
+        name = f"{n % 256:02x}" + f"{n:062x}"
+        assert disk_cache.store(str(tmp_path / name[:2] / name), bytes(1000))
+    assert 600 * 1000 * 16 // 100_000 - 20 <= len(looks) <= 600 * 1000 * 16 // 100_000 + 1
+    assert sum(s.st_size for _, s in disk_cache.files(str(tmp_path))) <= 110_000 and sum(looks) > 400
+
+
+def test_programs_with_products_leave_a_warm_up_for_later_processes(tmp_path):
+    program = """
+import numpy as np, lamina_runtime as rt
+from lamina_tracing import jit, lax
+assert np.asarray(jit(lambda x: lax.dot(x, x))(np.ones((2, 2), np.float32))).tolist() == [[2, 2], [2, 2]]
+print(*rt.cache_stats())
+"""
+    env = {**os.environ, "LAMINA_CACHE_DIR": str(tmp_path)}
+    for expected in ("0 0 1 1", "0 1 0 0"):
+        done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        assert done.stdout.strip() == expected
+        assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 2

@@ -69,8 +69,10 @@ def test_callbacks_are_not_called_again(capsys):
 
 def test_donated_arguments_cannot_be_run_again():
     x = lax.full((3,), -1.0)
-    with config.debug_nans(True), pytest.raises(FloatingPointError, match="`log`|donate_argnums"):
-        jit(lambda x: lax.log(x), donate_argnums=0)(x)
+    f = jit(lambda x: lax.log(x), donate_argnums=0)
+    for _ in range(2):
+        with config.debug_nans(True), pytest.raises(FloatingPointError, match=r"`log`.*operands were float32\[.*-1"):
+            f(lax.add(x, 0.0))
 
 
 def test_control_flow_outside_of_jit_names_the_operation_inside():
@@ -87,5 +89,20 @@ def test_infinities():
 
 
 def test_on_several_devices():
-    with config.debug_nans(True), pytest.raises(FloatingPointError, match="NaN"):
-        np.asarray(pmap(lambda x: lax.log(x))(np.array([1.0, -1.0], "float32")))
+    x = np.array([1.0, -1.0], "float32")
+    where = rf"`log` produced a NaN in its result float32\[\] at .*test_debug.py:{line_of('mapped ' + 'line')} .*on device 1 "
+
+    def g(x):
+        return lax.psum(lax.log(x), "i")  # mapped line
+
+    for f in (pmap(g, axis_name="i"), pmap(g, axis_name="i", donate_argnums=0), jit(pmap(g, axis_name="i"))):
+        for _ in range(2):
+            with config.debug_nans(True), pytest.raises(FloatingPointError, match=where):
+                f(lax.add(x, 0.0))
+
+
+def test_the_line_is_that_of_this_call_not_of_the_first():
+    ours = jit(lax.log)  # a function of our own: one program for all callers
+    ours(1.0)
+    with config.debug_nans(True), pytest.raises(FloatingPointError, match=f"test_debug.py:{line_of('this ' + 'call')} "):
+        ours(-1.0)  # this call

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from lamina_ir import ShapeDtypeStruct
 from lamina_parallel import pmap, psum
 from lamina_runtime import device_put, devices
 from lamina_tracing import disable_jit, jit, lax, make_jaxpr
@@ -141,3 +142,12 @@ def test_chosen_devices():
         pmap(lambda x: x, devices=devices()[:2])(X)
     with pytest.raises(TypeError, match="expected devices"):
         pmap(lambda x: x, devices=["cpu"] * 8)(X)
+
+
+def test_a_compiled_call_lowered_for_shapes_refuses_other_types():
+    compiled = pmap(lambda x, y: lax.add(x, y), in_axes=(0, None)).lower(ShapeDtypeStruct((8, 3), "float32"), 1.0).compile()
+    np.testing.assert_allclose(compiled(X, 1.0), X + 1, rtol=1e-6)
+    for args, words in [((X[:, :2], 1.0), r"args\[0\] was compiled with float32\[8,3\] and called with float32\[8,2\]"),
+                        ((X.astype("int32"), 1.0), "called with int32"), ((X,), "expected arguments of structure")]:
+        with pytest.raises(TypeError, match=words):
+            compiled(*args)

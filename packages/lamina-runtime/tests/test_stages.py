@@ -3,9 +3,10 @@ import types
 
 import numpy as np
 import pytest
+from lamina_autodiff import grad
 from lamina_ir import ShapeDtypeStruct
 from lamina_runtime import stages, xla_computation
-from lamina_tracing import jit, lax
+from lamina_tracing import jit, lax, named_call, named_scope
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 SPEC = ShapeDtypeStruct((2, 3), "float32")
@@ -102,3 +103,42 @@ def test_parts():
         xla_computation(lambda x, y: x, in_parts=((2, 1), (1, 3)))(X, X)
     with pytest.raises(TypeError, match="expected a function"):
         xla_computation(3)
+
+
+@pytest.mark.parametrize("axis_env", [[("i", 0)], ("i", 4), [("i", 2), ("i", 3)], [("i", "4")]])
+def test_what_axis_env_must_be(axis_env):
+    with pytest.raises(ValueError, match="axis_env: e"):
+        xla_computation(lambda x: x, axis_env=axis_env)(X)
+
+
+def test_names_of_scopes_and_calls_reach_the_compiled_text():
+    def g(x):
+        with named_scope("outer"), named_scope("inner"):
+            return lax.sin(x)
+
+    inner = jit(lambda x: lax.exp(lax.tanh(lax.cos(lax.sin(x)))))
+
+    def twice(x):
+        with named_scope("a"):
+            y = inner(x)
+        with named_scope("b"):
+            return inner(y)
+
+    def text(f):
+        return jit(f).lower(SPEC).compile().as_text()
+
+    assert 'op_name="outer/inner/sin"' in text(g)
+    assert 'op_name="deco/sin"' in text(named_scope("deco")(lambda x: lax.sin(x)))
+    assert 'op_name="fred/sin"' in text(named_call(lambda x: lax.sin(x), name="fred"))
+    assert 'op_name="outer/inner/sin"' in text(lambda x: lax.while_loop(lambda v: lax.eq(v[0, 0], 0.0), g, x))
+    assert all(f'op_name="{s}/<lambda>/tanh"' in text(twice) for s in "ab")  # one program, two places
+    assert "op_name" not in text(lambda x: lax.sin(x))
+    assert '"outer/inner/sin"' in jit(g).lower(SPEC).as_text(debug_info=True)
+
+
+def test_a_scope_in_a_derivative_is_still_named():
+    def loss(x):
+        with named_scope("loss"):
+            return lax.reduce_sum(lax.sin(x), (0, 1))
+
+    assert 'op_name="loss/cos"' in jit(grad(loss)).lower(SPEC).compile().as_text()

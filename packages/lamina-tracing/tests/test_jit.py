@@ -137,3 +137,17 @@ def test_named_call_and_named_scope():
 def test_equations_know_the_users_line():
     closed = make_jaxpr(lambda x: lax.sin(x))(1.0)
     assert closed.eqns[0].source.file == __file__
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (dict(static_argnames="z"), "static_argnames 'z' is no parameter of `f`; it has x, y"),
+    (dict(donate_argnames=("x", "z")), "donate_argnames 'z' is no parameter"),
+    (dict(donate_argnums=2), "donate_argnums 2 is out of range: `f` takes 2 positional arguments"),
+    (dict(static_argnums=-3), "static_argnums -3 is out of range")])
+def test_options_that_name_no_argument(options, words):
+    def f(x, y):
+        return x
+
+    with pytest.raises(ValueError, match=words):
+        jit(f, **options)
+    jit(lambda x, **more: x, static_argnames="z")(1.0, z=2)

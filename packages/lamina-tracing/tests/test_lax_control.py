@@ -12,7 +12,7 @@ XS = np.arange(4, dtype=np.float32)
 
 
 # --- branches ---
-@pytest.mark.parametrize("pred", [True, False, np.bool_(True), 3, 0, np.float32(0)])
+@pytest.mark.parametrize("pred", [True, False, np.bool_(True), 3, 0, 2.5, np.float32(0)])
 def test_cond_both_forms(pred):
     wanted = 4.0 if pred else 2.0
     assert lax.cond(pred, lambda x: x + 1, lambda x: x - 1, 3.0) == wanted
@@ -250,3 +250,20 @@ def test_tokens_pass_through_transformations():
     for call in (lambda: lax.infeed(token), lambda: lax.outfeed(token, 1.0)):
         with pytest.raises(NotImplementedError, match="io_callback"):
             call()
+
+
+def test_associative_scan_says_what_is_wrong_with_its_function():
+    with pytest.raises(TypeError, match="fn must be a function; got int"):
+        lax.associative_scan(3, XS)
+    with pytest.raises(TypeError, match="fn must return a tree like elems"):
+        lax.associative_scan(lambda a, b: (a, b), XS)
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda: lax.while_loop(lambda c: (c < 2,), lambda c: c, 0.0), r"must return a boolean scalar; got PyTreeDef\(\(\*,\)\)"),
+    (lambda: lax.while_loop(lambda c: None, lambda c: c, 0.0), "must return a boolean scalar; got PyTreeDef"),
+    (lambda: lax.cond(1j, lambda: 1, lambda: 2), "pred must be a boolean or a real number; got complex64"),
+    (lambda: lax.switch(None, [lambda: 1, lambda: 2]), "switch: index must be an integer scalar; got NoneType")])
+def test_what_decides_is_a_scalar(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()

@@ -71,3 +71,26 @@ def test_rounding_of_halves():
     x = np.array([0.5, 1.5, -0.5], np.float32)
     assert lax.round(x).tolist() == [1, 2, -1]
     assert lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN).tolist() == [0, 2, 0]
+
+
+def test_axes_of_length_1_are_repeated():
+    row, column = np.float32([[1, 2, 3]]), np.float32([[10], [20]])
+    assert lax.add(row, column).tolist() == [[11, 12, 13], [21, 22, 23]]
+    assert lax.lt(np.zeros((1, 0)), np.ones((2, 1))).shape == (2, 0)
+    with pytest.raises(ValueError, match="one shape"):
+        lax.add(row, column[:, 0])
+
+
+def test_angle_of_complex_numbers():
+    y, x = np.complex64([1 + 2j, 0.5j]), np.complex64([2 + 1j, 3])
+    np.testing.assert_allclose(np.tan(np.asarray(lax.atan2(y, x))), y / x, rtol=1e-5)
+
+
+def test_a_power_is_as_weak_as_both_operands():
+    assert not lax.pow(2.5, np.int32([1, 2])).weak_type and lax.pow(2.5, 2.5).weak_type
+
+
+@pytest.mark.parametrize(("x", "y", "wanted"), [(1, 2.5, "float32"), (2.5, 1j, "complex64"), (1j, 2, "complex64")])
+def test_numbers_of_different_kinds_meet(x, y, wanted):
+    assert lax.add(x, y) == lax.add(y, x) == x + y and lax.add(x, y).dtype == wanted
+    assert not lax.eq(x, y)

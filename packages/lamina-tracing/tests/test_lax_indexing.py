@@ -106,3 +106,8 @@ def test_scatter_apply_errors():
         lax.scatter_apply(x, at, lax.neg, ROWS)
     with pytest.raises(ShapeError, match=r"must keep shape and dtype, float32\[2,4\]; got int32"):
         lax.scatter_apply(x, at, lambda v: v.astype("int32"), ROWS, update_shape=(2, 4))
+
+
+def test_gather_clips_unless_told():
+    rows = lax.GatherDimensionNumbers((), (0,), (0,))
+    assert lax.gather(np.arange(3), np.array([[-1], [7]]), rows, (1,)).tolist() == [0, 2]

@@ -60,3 +60,17 @@ def test_xeinsum_without_names_is_einsum(spec):
 def test_xeinsum_errors(spec, said):
     with pytest.raises(ValueError, match=said):
         lax.xeinsum(spec, np.ones((2, 2), np.float32))
+
+
+def test_operands_of_two_dtypes_are_promoted():
+    out = lax.dot(np.ones((2, 3), np.float32), np.ones(3, np.int32))
+    assert out.dtype == np.float32 and out.tolist() == [3, 3]
+    assert lax.dot(np.ones(3, np.float16), np.ones(3, np.float32)).dtype == np.float32
+
+
+def test_truth_values_counted_in_another_dtype():
+    assert lax.dot(np.ones((2, 3), bool), np.ones(3, bool), preferred_element_type="int32").tolist() == [3, 3]
+
+
+def test_precisions_by_name():
+    assert lax.Precision("highest") is lax.Precision.HIGHEST

@@ -57,3 +57,10 @@ def test_axes_are_checked():
     with pytest.raises(ShapeError, match="axis 2"):
         lax.reduce_sum(X, (2,))
     assert lax.argmax(X, -1, np.int32).tolist() == [0, 1]
+
+
+def test_cumulated_exponentials_of_complex_numbers():
+    x = np.complex64([1 + 1j, 2 - 3j, -1 + 3j])
+    got = np.asarray(lax.cumlogsumexp(x))
+    np.testing.assert_allclose(np.exp(got), np.cumsum(np.exp(x)), rtol=1e-4)
+    assert (np.abs(got.imag) <= np.pi + 1e-6).all()

@@ -54,3 +54,13 @@ def test_full_keeps_or_sets_the_dtype():
     assert lax.full((), 2, np.int32).shape == ()
     with pytest.raises(ShapeError, match="scalar"):
         lax.full((2,), X)
+
+
+def test_collapse_counts_as_a_slice_does():
+    x = np.ones((2, 3, 4), np.float32)
+    assert lax.collapse(x, 0, -1).shape == (6, 4) and lax.collapse(x, -2).shape == (2, 12)
+
+
+def test_full_saturates_and_keeps_weakness():
+    assert lax.full((2,), np.nan, "int32").tolist() == [0, 0]
+    assert lax.full_like(1, 2).weak_type and not lax.full_like(np.ones(2), 2).weak_type

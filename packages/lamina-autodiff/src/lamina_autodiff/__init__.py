@@ -14,10 +14,11 @@ from .reverse import grad, linear_transpose, value_and_grad, vjp
 from .solves import custom_linear_solve, custom_root
 
 remat = checkpoint
+jacobian = jacrev
 
 __all__ = ["CustomVJPPrimal", "SymbolicZero", "__version__", "checkpoint", "checkpoint_name", "checkpoint_policies",
            "closure_convert", "custom_gradient", "custom_jvp", "custom_linear_solve", "custom_root", "custom_vjp",
-           "extend", "grad", "hessian", "jacfwd", "jacrev", "jvp", "linear_transpose", "linearize", "remat",
+           "extend", "grad", "hessian", "jacfwd", "jacobian", "jacrev", "jvp", "linear_transpose", "linearize", "remat",
            "value_and_grad", "vjp"]
 
 del jvp_rules, transpose_rules

@@ -63,7 +63,7 @@ def check_input(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorph
 def check_scalar_output(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree: Any, holomorphic: bool) -> None:
     """TypeError unless the function returned one scalar of a dtype that can be differentiated."""
     name = function_name(fun)
-    if len(flat) != 1:
+    if not trees.treedef_is_leaf(tree):
         raise TypeError(f"{call}: needs a scalar output; `{name}` returned a tree of {len(flat)} arrays {tree}. Return one "
                         "scalar (has_aux=True for more), or use lamina.jacrev")
     aval = typeof(flat[0])
@@ -85,10 +85,10 @@ def check_output_dtype(call: str, fun: Callable[..., Any], aval: ShapedArray, ho
 
 
 def tangent_leaves(call: str, primals: Sequence[Any], tangents: Sequence[Any], paths: Callable[[int], str]) -> list[Any]:
-    """Flat tangents with None for those of integers, checked against the primals' types."""
+    """Flat tangents with None for those of integers, checked against the primals, or their types."""
     found: list[Any] = []
     for i, (p, t) in enumerate(zip(primals, tangents)):
-        a = typeof(p)
+        a = p if isinstance(p, ShapedArray) else typeof(p)
         want = dtypes.tangent_dtype(a.dtype)
         if want == dtypes.float0:
             dtype = getattr(t, "dtype", None)
@@ -102,7 +102,7 @@ def tangent_leaves(call: str, primals: Sequence[Any], tangents: Sequence[Any], p
             raise ValueError(f"{call}: primal and tangent of {paths(i)} must have the same shape; got {a.long()} and "
                              f"{b.long()}")
         if b.dtype != want:
-            if not b.weak_type:
+            if not b.weak_type or not dtypes.is_inexact(b.dtype):
                 raise TypeError(f"{call}: primal and tangent of {paths(i)} must have the same dtype; got {a.long()} and "
                                 f"{b.long()}. Convert the tangent with astype")
             t = lax.convert_element_type(t, want)
@@ -110,11 +110,12 @@ def tangent_leaves(call: str, primals: Sequence[Any], tangents: Sequence[Any], p
     return found
 
 
-def cotangent_leaves(call: str, outs: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-    """Flat cotangents, checked against the results' types; None for integers'."""
+def cotangent_leaves(call: str, outs: Sequence[Any], cts: Sequence[Any], integers: bool = False) -> list[Any]:
+    """Flat cotangents, checked against the results' types; None for integers', unless they count as numbers to which
+    a linear function is applied."""
     found: list[Any] = []
     for i, (o, ct) in enumerate(zip(outs, cts)):
-        want = dtypes.tangent_dtype(o.dtype)
+        want = o.dtype if integers else dtypes.tangent_dtype(o.dtype)
         if want == dtypes.float0:
             found.append(None)
             continue

@@ -1,25 +1,22 @@
 """`custom_jvp`: a function with a forward derivative of its own."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import config, prims, trees
+from lamina_ir import prims, trees
 from lamina_ir.avals import ShapedArray
-from lamina_tracing.extend import (EVALUATION, CustomCall, call_custom, flat_types, function_name, holds_tracers, in_scope,
-                                   lead_with, now, stage_onto, typeof)
+from lamina_tracing.extend import function_name, holds_tracers, in_scope, lead_with, stage_onto, typeof
 
-from .custom_rules import (Arguments, SymbolicZero, check_type, differential, in_progress, output_path,
-                           refuse_closures, zero_tangent)
+from .custom_rules import (SymbolicZero, check_type, differential, in_progress, output_path, refuse_closures,
+                           zero_tangent)
 from .jvp import add_tangents, instantiate
+from .ruled import RuledCall, RuledFunction, refuse_late_closures
 
 __all__ = ["custom_jvp"]
 
-_MOST_PROGRAMS = 512
 
-
-class custom_jvp:
+class custom_jvp(RuledFunction):
     """A function whose derivative is given by a rule; calls that nothing differentiates run the function itself.
 
     Args:
@@ -39,15 +36,9 @@ class custom_jvp:
     Array(3., dtype=float32, weak_type=True)
     """
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
-                 nondiff_argnames: str | Sequence[str] = ()) -> None:
-        self.arguments = Arguments("custom_jvp", fun, nondiff_argnums, nondiff_argnames)
-        self.fun = fun
-        self.nondiff_argnums = self.arguments.nondiff
-        self.jvp: Callable[..., Any] | None = None
-        self.symbolic_zeros = False
-        self._programs: dict[Any, Any] = {}
-        functools.update_wrapper(self, fun, updated=())
+    kind = "custom_jvp"
+    setters = "defjvp or defjvps"
+    jvp: Callable[..., Any] | None = None
 
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
         """Set the rule.
@@ -60,8 +51,7 @@ class custom_jvp:
           `jvp`, so that this can be used as a decorator.
         """
         self.jvp = jvp
-        self.symbolic_zeros = symbolic_zeros
-        self._programs.clear()
+        self._set(symbolic_zeros)
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
@@ -87,31 +77,12 @@ class custom_jvp:
         jvp.__name__ = f"{self.arguments.name}_jvps"
         self.defjvp(jvp, symbolic_zeros=True)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if now.depth == 0 and now.trace is EVALUATION and self.jvp is not None:
-            return self.fun(*args, **kwargs)
-        if self.jvp is None:
-            raise AttributeError(f"custom_jvp: `{self.arguments.name}` has no derivative rule yet; set one with defjvp or "
-                                 "defjvps")
-        dyn, static = self.arguments.split(self.arguments.resolve(args, kwargs))
-        flat, tree = trees.tree_flatten(dyn)
-        flat_types("custom_jvp", self.arguments.name, flat, trees.tree_structure((dyn, {})))
-        call = _Call(self, tree, static)
-        outs = call_custom(call, flat)
-        return trees.tree_unflatten(call.out_tree, outs)
 
-
-class _Call(CustomCall):
+class _Call(RuledCall):
     """One call, on flat arguments."""
 
-    def __init__(self, f: custom_jvp, tree: Any, static: tuple[Any, ...]) -> None:
-        self.f, self.tree, self.static = f, tree, static
-        self.out_tree: Any = None
-
-    def run(self, *flat: Any) -> list[Any]:
-        args = self.f.arguments.join(trees.tree_unflatten(self.tree, flat), self.static)
-        outs, self.out_tree = trees.tree_flatten(self.f.fun(*args))
-        return outs
+    prim = prims.custom_jvp_call_p
+    rule_name, rule_words = "jvp", "rule"
 
     def rule(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The user's rule on flat values: results, and their tangents, None for zero."""
@@ -120,19 +91,15 @@ class _Call(CustomCall):
         seen = [zero_tangent(typeof(p), f.symbolic_zeros) if t is None else t for p, t in zip(primals, tangents)]
         pair = f.jvp(*self.static, tuple(trees.tree_unflatten(self.tree, primals)),
                      tuple(trees.tree_unflatten(self.tree, seen)))
-        where = f"custom_jvp of `{f.arguments.name}`: its rule `{function_name(f.jvp)}`"
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"{where} must return a pair (output, tangent of the output); got "
-                            f"{type(pair).__name__}" + (f" of {len(pair)}" if isinstance(pair, (tuple, list)) else ""))
-        outs, tree = trees.tree_flatten(pair[0])
-        douts, dtree = trees.tree_flatten(pair[1], is_leaf=lambda x: x is None)
-        if dtree != tree:
-            raise TypeError(f"{where} must return output and tangent of the same structure; got {tree} and {dtree}")
-        if self.out_tree is not None and self.out_tree != tree:
-            raise TypeError(f"{where} must return an output of the structure `{f.arguments.name}` returns, {self.out_tree}; "
-                            f"got {tree}")
-        self.out_tree = tree
-        found = [check_type(lambda i=i: f"{where} returned a tangent of output{output_path(tree, i)} that", t,  # type: ignore[misc]
+        outs, pushed = self.pair(pair, "tangent of the output")
+        douts, dtree = trees.tree_flatten(pushed, is_leaf=lambda x: x is None)
+        if dtree != self.out_tree:  # None in the output is no result, and has no tangent
+            whole, tree = trees.tree_flatten(pair[0], is_leaf=lambda x: x is None)
+            if dtree != tree:
+                raise TypeError(f"{self.where} must return output and tangent of the same structure; got {self.out_tree} "
+                                f"and {dtree}")
+            douts = [t for o, t in zip(whole, douts) if o is not None]
+        found = [check_type(lambda i=i: f"{self.where} returned a tangent of output{output_path(self.out_tree, i)} that", t,  # type: ignore[misc]
                             typeof(o).strong()) for i, (o, t) in enumerate(zip(outs, douts))]
         return outs, found
 
@@ -141,22 +108,6 @@ class _Call(CustomCall):
         outs, found = self.rule(primals, tangents)
         refuse_closures("custom_jvp", self.f.arguments.name, trace, [*outs, *found])
         return trace.join(outs, found)
-
-    def staged(self, avals: Sequence[ShapedArray]) -> Any:
-        f = self.f
-        try:
-            key: Any = (tuple(avals), self.tree, self.static, tuple([(a.name, a.size) for a in now.axes]), config.cache_key())
-            known = f._programs.get(key)
-        except TypeError:  # a static argument that is not hashable
-            key = known = None
-        if known is None:
-            known = self._stage(avals)
-            if key is not None and not known[0]:
-                if len(f._programs) >= _MOST_PROGRAMS:
-                    f._programs.clear()
-                f._programs[key] = known
-        outer, params, self.out_tree = known
-        return prims.custom_jvp_call_p, outer, params
 
     def _stage(self, avals: Sequence[ShapedArray]) -> Any:
         outer: list[Any] = []
@@ -190,17 +141,5 @@ class _Call(CustomCall):
             rule = prims.Rule(function_name(self.f.jvp), lambda: scope(make))
         return outer, dict(call_jaxpr=closed, jvp=rule, name=self.f.arguments.name, num_consts=len(outer)), self.out_tree
 
-    def check_outputs(self, outs: Sequence[Any], wanted: Sequence[ShapedArray]) -> None:
-        """TypeError unless the rule's output is of the types the function returns."""
-        for i, (o, a) in enumerate(zip(outs, wanted)):
-            got = typeof(o)
-            if not got.same_type(a):
-                raise TypeError(f"custom_jvp of `{self.f.arguments.name}`: its rule `{function_name(self.f.jvp)}` must return "
-                                f"output{output_path(self.out_tree, i)} as {a.long()}, as `{self.f.arguments.name}` does; got "
-                                f"{got.long()}")
 
-
-def refuse_late_closures(call: str, name: str, found: Sequence[Any]) -> None:
-    if found:
-        raise TypeError(f"{call} of `{name}`: a rule closes over a traced value, {found[0].aval.long()}, in a way that could "
-                        "not be seen when the call was staged; pass the value as an argument")
+custom_jvp._call = _Call

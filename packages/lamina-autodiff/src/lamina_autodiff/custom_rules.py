@@ -102,6 +102,8 @@ def check_type(where: Callable[[], str], x: Any, wanted: ShapedArray) -> Any:
     except TypeError:
         raise TypeError(f"{where()} must be an array {wanted.long()}; got {type(x).__name__}") from None
     if not inexact:
+        if got.shape == wanted.shape and not dtypes.is_inexact(got.dtype):
+            return None  # integer zeros, as `zeros_like` makes them
         raise TypeError(f"{where()} must be zeros of dtype float0 (or None), because {wanted.long()} has no derivative; got "
                         f"{got.long()}")
     if got.shape != wanted.shape:
@@ -140,9 +142,11 @@ class Arguments:
             if n not in known:
                 raise ValueError(f"{call} of `{self.name}`: nondiff_argnames names `{n}`; the parameters are {known}")
             nums.add(known.index(n))
-        if any(n < 0 for n in nums):
-            raise ValueError(f"{call} of `{self.name}`: nondiff_argnums must not be negative; got {sorted(nums)}")
-        self.nondiff = tuple(sorted(nums))
+        counted = {n + len(known) if n < 0 else n for n in nums}
+        if any(n < 0 for n in counted):
+            raise ValueError(f"{call} of `{self.name}`: nondiff_argnums {sorted(nums)} is out of range: it takes {len(known)} "
+                             "positional arguments")
+        self.nondiff = tuple(sorted(counted))
         self.resolve = Positional(call, fun).resolve
 
     def split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

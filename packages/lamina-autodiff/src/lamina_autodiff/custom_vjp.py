@@ -5,22 +5,20 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import LaminaError, config, dtypes, prims, trees
+from lamina_ir import LaminaError, dtypes, prims, trees
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
-from lamina_tracing.extend import (EVALUATION, CustomCall, Tracer, call_custom, eval_jaxpr, flat_types, function_name,
-                                   holds_tracers, in_scope, lead_with, now, stage_onto, typeof)
+from lamina_tracing.extend import (Tracer, eval_jaxpr, function_name, holds_tracers, in_scope, lead_with, stage_onto,
+                                   typeof)
 
 from .checks import zeros_of
-from .custom_jvp import refuse_late_closures
-from .custom_rules import Arguments, SymbolicZero, check_type, differential, in_progress, refuse_closures
+from .custom_rules import SymbolicZero, check_type, differential, in_progress, refuse_closures
 from .jvp import instantiate
 from .programs import transpose_program
+from .ruled import RuledCall, RuledFunction, refuse_late_closures
 from .tables import transpose_rules
 
 __all__ = ["CustomVJPPrimal", "custom_gradient", "custom_vjp", "forward_of", "pullback_p"]
-
-_MOST_PROGRAMS = 512
 
 
 class CustomVJPPrimal:
@@ -32,7 +30,7 @@ class CustomVJPPrimal:
         self.value, self.perturbed = value, perturbed
 
 
-class custom_vjp:
+class custom_vjp(RuledFunction):
     """A function whose reverse derivative is given by rules; calls that nothing differentiates run the function itself.
 
     Args:
@@ -56,16 +54,10 @@ class custom_vjp:
     Array(3., dtype=float32)
     """
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
-                 nondiff_argnames: str | Sequence[str] = ()) -> None:
-        self.arguments = Arguments("custom_vjp", fun, nondiff_argnums, nondiff_argnames)
-        self.fun = fun
-        self.nondiff_argnums = self.arguments.nondiff
-        self.fwd: Callable[..., Any] | None = None
-        self.bwd: Callable[..., Any] | None = None
-        self.symbolic_zeros = False
-        self._programs: dict[Any, Any] = {}
-        functools.update_wrapper(self, fun, updated=())
+    kind = "custom_vjp"
+    setters = "defvjp"
+    fwd: Callable[..., Any] | None = None
+    bwd: Callable[..., Any] | None = None
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], symbolic_zeros: bool = False,
                optimize_remat: bool = False) -> None:
@@ -79,39 +71,21 @@ class custom_vjp:
           optimize_remat: accepted for compatibility; checkpointed calls run `fwd` once per pass either way.
         """
         self.fwd, self.bwd = fwd, bwd
-        self.symbolic_zeros = symbolic_zeros
-        self._programs.clear()
+        self._set(symbolic_zeros)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if now.depth == 0 and now.trace is EVALUATION and self.bwd is not None:
-            return self.fun(*args, **kwargs)
-        name = self.arguments.name
-        if self.bwd is None:
-            raise AttributeError(f"custom_vjp: `{name}` has no derivative rule yet; set one with defvjp")
-        dyn, static = self.arguments.split(self.arguments.resolve(args, kwargs))
+    def _check_static(self, static: Sequence[Any]) -> None:
         for n, x in zip(self.nondiff_argnums, static):
             if any(isinstance(leaf, Tracer) for leaf in trees.tree_leaves(x)):
-                raise TypeError(f"custom_vjp of `{name}`: argument {n} is in nondiff_argnums but holds a traced value; "
-                                "nondiff_argnums is for functions and plain Python values. Make it an ordinary argument "
-                                "and return None as its cotangent")
-        flat, tree = trees.tree_flatten(dyn)
-        flat_types("custom_vjp", name, flat, trees.tree_structure((dyn, {})))
-        call = _Call(self, tree, static)
-        outs = call_custom(call, flat)
-        return trees.tree_unflatten(call.out_tree, outs)
+                raise TypeError(f"custom_vjp of `{self.arguments.name}`: argument {n} is in nondiff_argnums but holds a traced "
+                                "value; nondiff_argnums is for functions and plain Python values. Make it an ordinary "
+                                "argument and return None as its cotangent")
 
 
-class _Call(CustomCall):
+class _Call(RuledCall):
     """One call, on flat arguments."""
 
-    def __init__(self, f: custom_vjp, tree: Any, static: tuple[Any, ...]) -> None:
-        self.f, self.tree, self.static = f, tree, static
-        self.out_tree: Any = None
-
-    def run(self, *flat: Any) -> list[Any]:
-        args = self.f.arguments.join(trees.tree_unflatten(self.tree, flat), self.static)
-        outs, self.out_tree = trees.tree_flatten(self.f.fun(*args))
-        return outs
+    prim = prims.custom_vjp_call_p
+    rule_name, rule_words = "fwd", "forward rule"
 
     # --- the rules on flat values
     def forward(self, primals: Sequence[Any], active: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
@@ -121,16 +95,8 @@ class _Call(CustomCall):
         seen = [CustomVJPPrimal(p, on) for p, on in zip(primals, active)] if f.symbolic_zeros else primals
         args = f.arguments.join(trees.tree_unflatten(self.tree, seen), self.static)
         pair = f.fwd(*args)
-        where = f"custom_vjp of `{f.arguments.name}`: its forward rule `{function_name(f.fwd)}`"
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise TypeError(f"{where} must return a pair (output, residuals); got {type(pair).__name__}"
-                            + (f" of {len(pair)}" if isinstance(pair, (tuple, list)) else ""))
-        outs, tree = trees.tree_flatten(pair[0])
-        if self.out_tree is not None and self.out_tree != tree:
-            raise TypeError(f"{where} must return an output of the structure `{f.arguments.name}` returns, {self.out_tree}; "
-                            f"got {tree}")
-        self.out_tree = tree
-        residuals, res_tree = trees.tree_flatten(pair[1])
+        outs, rest = self.pair(pair, "residuals")
+        residuals, res_tree = trees.tree_flatten(rest)
         return outs, residuals, res_tree
 
     def backward(self, res_tree: Any, residuals: Sequence[Any], cts: Sequence[Any], out_avals: Sequence[ShapedArray],
@@ -188,22 +154,6 @@ class _Call(CustomCall):
         rest = iter(found)
         return trace.join(outs, [next(rest) if on else None for on in pull.out_active])
 
-    def staged(self, avals: Sequence[ShapedArray]) -> Any:
-        f = self.f
-        try:
-            key: Any = (tuple(avals), self.tree, self.static, tuple([(a.name, a.size) for a in now.axes]), config.cache_key())
-            known = f._programs.get(key)
-        except TypeError:  # a static argument that is not hashable
-            key = known = None
-        if known is None:
-            known = self._stage(avals)
-            if key is not None and not known[0]:
-                if len(f._programs) >= _MOST_PROGRAMS:
-                    f._programs.clear()
-                f._programs[key] = known
-        outer, params, self.out_tree = known
-        return prims.custom_vjp_call_p, outer, params
-
     def _stage(self, avals: Sequence[ShapedArray]) -> Any:
         f = self.f
         outer: list[Any] = []
@@ -253,12 +203,8 @@ class _Call(CustomCall):
             bwd = prims.Rule(function_name(f.bwd), lambda: (fwd.program(), scope(lambda: late(backward, backward_avals)))[1])
         return outer, dict(bwd=bwd, call_jaxpr=closed, fwd=fwd, name=f.arguments.name, num_consts=len(outer)), self.out_tree
 
-    def check_outputs(self, outs: Sequence[Any], wanted: Sequence[ShapedArray]) -> None:
-        """TypeError unless the forward rule's output is of the types the function returns."""
-        for i, (o, a) in enumerate(zip(outs, wanted)):
-            if not typeof(o).same_type(a):
-                raise TypeError(f"custom_vjp of `{self.f.arguments.name}`: its forward rule `{function_name(self.f.fwd)}` must "
-                                f"return result {i} as {a.long()}, as `{self.f.arguments.name}` does; got {typeof(o).long()}")
+
+custom_vjp._call = _Call
 
 
 def _hand_over(fwd: Any, bwd: Any, at: Sequence[int], n_res: int) -> Any:

@@ -9,7 +9,7 @@ from lamina_ir.program import ClosedJaxpr, Eqn, Var
 
 from .tables import slopes
 
-__all__ = ["active_results", "needs", "reaches", "settle_carry"]
+__all__ = ["active_results", "needs", "reached_results", "reaches", "settle_carry"]
 
 Flags = tuple[bool, ...]
 
@@ -56,13 +56,28 @@ def _call_body(e: Eqn) -> ClosedJaxpr | None:
 
 
 def _reached_eqn(e: Eqn, on: Sequence[bool]) -> Any:
-    body = _call_body(e)
-    if body is not None:
-        return [v for v, r in zip(e.outvars, reaches(body, tuple(on))) if r]
-    if e.primitive.name == "cond" and not on[0]:
-        inside = [reaches(b, tuple(on[1:])) for b in e.params["branches"]]
-        return [v for v, *r in zip(e.outvars, *inside) if any(r)]
-    return e.outvars
+    found = reached_results(e.primitive.name, e.params, tuple(on))
+    return e.outvars if found is None else [v for v, r in zip(e.outvars, found) if r]
+
+
+def reached_results(name: str, params: dict[str, Any], on: Flags) -> Flags | None:
+    """Which results of a primitive depend on these operands; None where its programs do not tell: all of them may."""
+    if "call_jaxpr" in params:
+        return reaches(params["call_jaxpr"], on)
+    if name == "cond" and not on[0]:
+        return tuple([any(r) for r in zip(*[reaches(b, on[1:]) for b in params["branches"]])])
+    if name == "scan":
+        m = params["num_consts"]
+        n = m + params["num_carry"]
+        carry = settle_carry(reaches, params["jaxpr"], on[:m], on[m:n], on[n:])
+        return carry + reaches(params["jaxpr"], on[:m] + carry + on[n:])[n - m:]
+    if name == "while":
+        m = params["cond_nconsts"]
+        n = m + params["body_nconsts"]
+        carry = settle_carry(reaches, params["body_jaxpr"], on[m:n], on[n:])
+        if not any(reaches(params["cond_jaxpr"], on[:m] + carry)):
+            return carry
+    return None
 
 
 def _active_eqn(e: Eqn, on: Sequence[bool]) -> Any:

@@ -8,8 +8,9 @@ from lamina_ir import dtypes, trees
 from lamina_tracing.extend import boundary, function_name, typeof
 
 from .checks import leaf_types, tangent_leaves, zeros_of
+from .held import LinearFunction
 from .jvp import run_jvp
-from .linear import linearize_flat
+from .linear import LinearProgram, linearize_flat
 
 __all__ = ["jvp", "linearize"]
 
@@ -88,7 +89,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
       has_aux: whether `fun` returns (output, auxiliary data).
     Returns:
       (output, `f_jvp`), and the auxiliary data if `has_aux`; `f_jvp(*tangents)` gives the tangent of the
-      output without running `fun` again.
+      output without running `fun` again. `f_jvp` is a tree of the arrays it holds, which `jit` can return and take.
 
     >>> y, f_jvp = linearize(lambda x: x * x, 3.0)
     >>> f_jvp(2.0)
@@ -103,14 +104,14 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     program.outs = program.outs[:n]
     out_avals = [typeof(o) for o in out[:n]]
 
-    @boundary
-    def f_jvp(*tangents: Any) -> Any:
+    def push(program: LinearProgram, *tangents: Any) -> Any:
         flat_t, tree_t = trees.tree_flatten(tangents)
         if tree_t != tree:
             raise TypeError(f"linearize: the tangents must have the tree of the primals, {tree}; got {tree_t}")
-        found = tangent_leaves("linearize", flat, flat_t, lambda i: f"argument leaf {i}")
+        found = tangent_leaves("linearize", avals, flat_t, lambda i: f"argument leaf {i}")
         dout = program.forward([t for t, on in zip(found, active) if on])
         return trees.tree_unflatten(out_tree, [zeros_of(a) if t is None else t for a, t in zip(out_avals, dout)])
 
+    f_jvp = LinearFunction(f"linearization of {function_name(fun)}", program, push)
     value = trees.tree_unflatten(out_tree, out[:n])
     return (value, f_jvp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_jvp)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, trees
 from lamina_tracing import lax, slots
-from lamina_tracing.extend import boundary, typeof
+from lamina_tracing.extend import Tracer, boundary, typeof
 
 from .checks import as_weak_as, check_input, check_output_dtype, chosen_arguments
 from .forward import jvp
@@ -93,11 +93,11 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             leaves, out_tree = trees.tree_flatten(out[1])
             values = trees.tree_leaves(out[0])
             aux, aux_tree = trees.tree_flatten(out[2]) if has_aux else ([], None)
-            info[:] = [out_tree, len(leaves), aux_tree, [typeof(v) for v in values]]
-            return leaves + aux
+            info[:] = [out_tree, len(leaves), aux_tree, [typeof(v) for v in values], aux]
+            return leaves + [a for a in aux if isinstance(a, Tracer)]
 
         columns = _map_basis(push, _basis(avals))
-        out_tree, n, aux_tree, out_avals = info
+        out_tree, n, aux_tree, out_avals, aux = info
         if holomorphic:
             for a in out_avals:
                 check_output_dtype("jacfwd", fun, a, True)
@@ -109,7 +109,8 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             result.append(arguments if isinstance(argnums, (tuple, list)) else arguments[0])
         found = trees.tree_unflatten(out_tree, [tuple(r) if isinstance(argnums, (tuple, list)) else r for r in result])
         if has_aux:
-            return found, trees.tree_unflatten(aux_tree, [a[0] for a in columns[n:]])
+            traced = iter(columns[n:])
+            return found, trees.tree_unflatten(aux_tree, [next(traced)[0] if isinstance(a, Tracer) else a for a in aux])
         return found
 
     return functools.update_wrapper(jacobian, fun, updated=())

@@ -15,8 +15,10 @@ from lamina_ir.primitive import Primitive
 from lamina_ir.program import Literal
 from lamina_tracing.extend import Trace, Tracer, bind, deeper, now, typeof, user_source
 
-from .jvp import run_jvp
-from .tables import transpose_rules
+from .dependence import reached_results, reaches
+from .jvp import JVPTrace, instantiate, run_jvp
+from .linearity import LINEAR, check_control_flow, not_linear, why_not_linear
+from .tables import linearize_rules, transpose_rules
 
 __all__ = ["LinearProgram", "LinearTrace", "LinearTracer", "is_linear", "linearize_flat", "record_linear"]
 
@@ -42,6 +44,8 @@ def is_linear(x: Any) -> bool:
 class LinearTrace(Trace):
     """Records what is done to linear variables."""
 
+    kept = True
+
     def __init__(self, level: int) -> None:
         self.level = level
         self.rows: list[tuple[Primitive, Sequence[Any], dict[str, Any], Any]] = []
@@ -63,10 +67,13 @@ class LinearTrace(Trace):
         return outs
 
     def _record(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if prim is _xla_call_p:
-            split = _split_call(self, args, params)
+        if prim.subprograms:
+            split = _split_call(self, args, params) if prim is _xla_call_p else _split(self, prim, args, params)
             if split is not None:
                 return split
+        return self._write(prim, args, params)
+
+    def _write(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
         if prim.multiple:
             outs = tuple([self.variable(a) for a in out])
@@ -84,11 +91,7 @@ def _split_call(trace: LinearTrace, args: Sequence[Any], params: dict[str, Any])
     linear = tuple([type(a) is LinearTracer for a in args])
 
     def find() -> Any:
-        reached: set[Any] = {v for v, on in zip(closed.jaxpr.invars, linear) if on}
-        for e in closed.jaxpr.eqns:
-            if any(a in reached for a in e.invars if type(a) is not Literal):
-                reached.update(e.outvars)
-        depends = [type(v) is not Literal and v in reached for v in closed.jaxpr.outvars]
+        depends = reaches(closed, linear)
         return None if all(depends) else (depends, dce(closed, [not d for d in depends]), dce(closed, depends))
 
     found = closed.memo(("split", linear), find)
@@ -100,6 +103,26 @@ def _split_call(trace: LinearTrace, args: Sequence[Any], params: dict[str, Any])
     variables = iter(trace.row(_xla_call_p, [a for a, u in zip(args, read) if u], {**params, "call_jaxpr": rest},
                                rest.out_avals) if any(depends) else ())
     return tuple([next(variables) if d else next(values) for d in depends])
+
+
+def _split(trace: LinearTrace, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Control flow that works on values and, beside them, on linear variables, as in the rule of a `custom_jvp` which
+    calls `jvp`: linearized where the variables are zero. What they do not reach is computed, the rest, linear in them
+    as it is, recorded. None when they reach all results.
+    """
+    rule = linearize_rules.get(prim)
+    linear = tuple([type(a) is LinearTracer for a in args])
+    reached = None if rule is None else reached_results(prim.name, params, linear)
+    if reached is None or all(reached):
+        return None
+    zeros = [instantiate(None, a.aval) if on else a for a, on in zip(args, linear)]
+    trace.process, process = trace._write, trace.process  # what the row binds on linear variables is linear
+    try:
+        outs, tangents = rule(JVPTrace(trace.level, trace), zeros, [a if on else None for a, on in zip(args, linear)],
+                              **params)  # type: ignore[misc]
+    finally:
+        trace.process = process
+    return tuple([instantiate(t, o) if on else o for o, t, on in zip(outs, tangents, reached)])
 
 
 class CheckedLinearTrace(LinearTrace):
@@ -123,10 +146,11 @@ class CheckedLinearTrace(LinearTrace):
             self._walk(params["call_jaxpr"], args)
             del self.rows[n:]
             return self._record(prim, args, params)
-        problem = _not_linear(prim, args)
-        if problem:
-            types = ", ".join((a.aval if isinstance(a, Tracer) else typeof(a)).long() for a in args)
-            raise TypeError(f"linear_transpose: `{self.name}` is not linear: {prim.name}({types}) at {source}: {problem}")
+        operands = [LINEAR if type(a) is LinearTracer else a for a in args]
+        why = why_not_linear(prim, operands)
+        if why:
+            raise not_linear(self.name, prim, [a.aval if isinstance(a, Tracer) else typeof(a) for a in args], source, why)
+        check_control_flow(self.name, prim, operands, params, source)
         return self._record(prim, args, params)
 
     def _walk(self, closed: Any, args: Sequence[Any]) -> None:
@@ -141,30 +165,6 @@ class CheckedLinearTrace(LinearTrace):
         self.source = old
 
 
-_LINEAR_IN = {"div": (0,), "gather": (0,), "scatter": (0, 2)}  # linear, without being so jointly or bilinearly
-
-
-def _not_linear(prim: Primitive, args: Sequence[Any]) -> str:
-    """Why an op is not linear in its linear operands; empty when it is."""
-    linear = [i for i, a in enumerate(args) if type(a) is LinearTracer]
-    if prim not in transpose_rules:
-        return "this op is not linear"
-    if prim.bilinear_in:
-        if len(linear) > 1:
-            return "both operands depend on the arguments, and the op is linear in one only while the other is held"
-        return "" if linear[0] in prim.bilinear_in else f"the op is not linear in operand {linear[0]}"
-    places = prim.linear_in or _LINEAR_IN.get(prim.name) or (tuple(range(len(args))) if prim.name == "concatenate" else ())
-    if not places:
-        return ""
-    for i in linear:
-        if i not in places:
-            return f"the op is not linear in operand {i}"
-    for i in places:
-        if i not in linear and not isinstance(args[i], Tracer) and np.any(np.asarray(args[i]) != 0):
-            return f"operand {i} adds a constant that is not zero"
-    return ""
-
-
 class LinearProgram:
     """A recorded linear map from `ins` to `outs` (None: a zero result; another value: itself zero-mapped)."""
 
@@ -173,6 +173,13 @@ class LinearProgram:
         self.count = trace.count
         self.ins = ins
         self.outs = outs
+
+    @classmethod
+    def of(cls, rows: list[Any], count: int, ins: Sequence[LinearTracer], outs: Sequence[Any]) -> LinearProgram:
+        """A program of rows that name `count` variables."""
+        program = cls.__new__(cls)
+        program.rows, program.count, program.ins, program.outs = rows, count, ins, outs
+        return program
 
     def needed(self) -> list[Any]:
         """The rows that results depend on, in order."""

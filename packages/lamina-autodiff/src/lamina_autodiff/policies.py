@@ -42,23 +42,39 @@ def save_from_both_policies(policy_1: Callable[..., bool], policy_2: Callable[..
     return _Policy("both", (), (policy_1, policy_2))
 
 
-def _no_offload(call: str) -> Any:
-    raise NotImplementedError(f"checkpoint_policies.{call}: moving saved values to host memory is not available here; keep "
-                              "them on the device (save_only_these_names, dots_with_no_batch_dims_saveable) or compute "
-                              "them again (nothing_saveable)")
+def _offload(call: str, src: Any, dst: Any) -> prims.Offload:
+    for what, kind in (("offload_src", src), ("offload_dst", dst)):
+        if kind not in ("device", "pinned_host", "unpinned_host"):
+            raise ValueError(f"checkpoint_policies.{call}: {what} must be 'device', 'pinned_host' or 'unpinned_host'; got "
+                             f"{kind!r}")
+    return prims.Offload(src, dst)
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Any:
-    """Not available: raises NotImplementedError."""
-    return _no_offload("offload_dot_with_no_batch_dims")
+    """Keep results of matrix products without batch dimensions, in another memory.
+
+    Args:
+      offload_src: the memory they are computed in and brought back to, usually "device".
+      offload_dst: the memory they wait in, usually "pinned_host".
+
+    On CPU the host's memory is the device's, so the values are just kept. Elsewhere the program notes where each value
+    is to live (`annotate_device_placement`), and the compiler moves it; that needs both passes in one `jit`. Outside of
+    `jit` nothing is moved.
+    """
+    return _Policy("offload_dots_with_no_batch_dims",
+                   offload=_offload("offload_dot_with_no_batch_dims", offload_src, offload_dst))
 
 
 def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
                                       offload_src: str, offload_dst: str) -> Any:
-    """Keeps the first names; there must be none to offload, else NotImplementedError."""
-    if names_which_can_be_offloaded:
-        return _no_offload("save_and_offload_only_these_names")
-    return _Policy("only_names", _names("save_and_offload_only_these_names", names_which_can_be_saved))
+    """Keep values of the first names where they are, those of the second names in another memory; see
+    `offload_dot_with_no_batch_dims`."""
+    call = "save_and_offload_only_these_names"
+    saved, away = _names(call, names_which_can_be_saved), _names(call, names_which_can_be_offloaded)
+    both = [n for n in saved if n in away]
+    if both:
+        raise ValueError(f"checkpoint_policies.{call}: a name can be saved or offloaded, not both; got {both}")
+    return _Policy("offload_names", saved, (), away, _offload(call, offload_src, offload_dst))
 
 
 checkpoint_policies = SimpleNamespace(

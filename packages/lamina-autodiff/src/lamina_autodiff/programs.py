@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from lamina_ir import prims
 from lamina_ir.program import ClosedJaxpr
-from lamina_tracing.extend import Tracer, deeper, eval_jaxpr, now, stage
+from lamina_tracing.extend import Tracer, bind, deeper, eval_jaxpr, now, stage
 
 from .jvp import instantiate, run_jvp
 from .linear import LinearProgram, LinearTrace, LinearTracer, linearize_flat
@@ -89,25 +90,33 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
         def run(*args: Any) -> list[Any]:
             out, linear = linearize_flat(lambda *xs: eval_jaxpr(closed, xs), args, active)
             linear.rows = linear.needed()
+            platform = {e.outvars[0]: e.params for e in now.trace.eqns if e.primitive is prims.platform_index_p}
             residuals: dict[int, Any] = {}
+            asked: dict[int, Any] = {}  # in the linear program once more, where lowering knows the answer too
             for _, operands, _, _ in linear.rows:
                 for x in operands:
                     if isinstance(x, Tracer) and type(x) is not LinearTracer:
-                        residuals[id(x)] = x
+                        params = platform.get(x._var)  # type: ignore[attr-defined]
+                        if params is None:
+                            residuals[id(x)] = x
+                        else:
+                            asked[id(x)] = x, params
             known = {id(a): i for i, a in enumerate(args)}
-            kept.update(linear=linear, residuals=list(residuals.values()),
+            kept.update(linear=linear, residuals=list(residuals.values()), asked=asked,
                         sources=tuple(known.get(i) for i in residuals))
             return out + [r for i, r in residuals.items() if i not in known]
 
         known, outer = stage(run, avals)
         assert not outer
-        linear, residuals, outs = kept["linear"], kept["residuals"], closed.out_avals
+        linear, residuals, asked, outs = kept["linear"], kept["residuals"], kept["asked"], closed.out_avals
         numbers = {id(r): i for i, r in enumerate(residuals)}
         flags = tuple([type(o) is LinearTracer or w for o, w in zip(linear.outs, wanted or [False] * len(linear.outs))])
         n = len(residuals)
 
         def push(*args: Any) -> list[Any]:
             def replace(x: Any) -> Any:
+                if id(x) in asked:
+                    return bind(prims.platform_index_p, **asked[id(x)][1])
                 i = numbers.get(id(x))
                 return x if i is None else args[i]
             return [instantiate(t, a) for t, on, a in zip(linear.forward(args[n:], replace), flags, outs) if on]

@@ -5,16 +5,16 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import config, inline_calls, prims, trees
+from lamina_ir import config, prims, rewrite, trees, walk
 from lamina_ir import dce as _dce
-from lamina_ir import substitute
-from lamina_ir.program import ClosedJaxpr, DropVar, Jaxpr, Literal
-from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, StagingTracer, Tracer, bind, call_custom, deepest,
-                                   eval_jaxpr, function_name, now, stage, typeof)
+from lamina_ir.extend import keep, resume, saved_p
+from lamina_ir.program import ClosedJaxpr
+from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, Tracer, bind, call_custom, deepest, eval_jaxpr,
+                                   function_name, now, stage, typeof)
 
 from .custom_rules import refuse_closures
 from .custom_vjp import pullback_p
-from .jvp import JVPTracer, instantiate, run_jvp
+from .jvp import instantiate, run_jvp
 from .linear import LinearTracer, linearize_flat
 from .tables import jvp_rules, transpose_rules
 
@@ -22,10 +22,24 @@ __all__ = ["Recomputed", "checkpoint", "checkpoint_name", "recompute_program", "
 
 
 def run_program(prim: Any, closed: ClosedJaxpr, args: Sequence[Any], **params: Any) -> Any:
-    """A call of a program: one op where something is traced, else op by op, so that nothing is compiled for it."""
+    """A call of a program: one op where something is traced, else op by op, so that nothing is compiled for it. One that
+    asks for its platform is a jitted call: lowering takes the branch of the platform and leaves the others alone."""
     if now.trace is EVALUATION and not any(isinstance(a, Tracer) for a in args):
-        return tuple(eval_jaxpr(closed, args))
+        here = closed.memo("here", lambda: _op_by_op(closed))
+        if here is not None:
+            return tuple(eval_jaxpr(here, args))
+        prim, params = prims.xla_call_p, {**prims.xla_call_p.defaults, "name": params["name"]}
     return bind(prim, *args, call_jaxpr=closed, **params)
+
+
+def _op_by_op(closed: ClosedJaxpr) -> Any:
+    """The program to run one op at a time, where there is nothing to move values for; None if it asks for its platform."""
+    used = {e.primitive for e in walk(closed)}
+    if prims.platform_index_p in used:
+        return None
+    if prims.to_memory_p not in used:
+        return closed
+    return rewrite(closed, lambda e: ([], e.invars) if e.primitive is prims.to_memory_p else None)
 
 
 class Recomputed(NamedTuple):
@@ -46,44 +60,31 @@ def recompute_program(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any
 
 
 def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomputed:
-    if policy is not None:
-        closed = inline_calls(closed)
-    jaxpr = closed.jaxpr
-    marked = [] if policy is None else [
-        v for e in jaxpr.eqns if policy(e.primitive, *[a.aval for a in e.invars], **e.params)
-        for v in e.outvars if not isinstance(v, DropVar)]
-    n = len(marked)
-    place = {v: i for i, v in enumerate(marked)}
-    again: list[Any] = []
+    kept = keep(closed, policy)
+    avals, count = closed.in_avals, len(closed.out_avals)
+    saved = kept.again.in_avals[len(avals):]
+    n = len(saved)
     flags: list[bool] = []
 
-    def evaluate(*args: Any) -> list[Any]:
-        env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts))
-        env.update(zip(jaxpr.invars, args))
-        for e in jaxpr.eqns:
-            out = bind(e.primitive, *[a.val if type(a) is Literal else env[a] for a in e.invars], **e.params)
-            for v, o in zip(e.outvars, out if e.primitive.multiple else (out,)):
-                env[v] = o
-                if v in place:
-                    again.append((o.primal if type(o) is JVPTracer else o, place[v]))
-        return [a.val if type(a) is Literal else env[a] for a in jaxpr.outvars]
-
     def run(*xs: Any) -> list[Any]:
-        primals, tangents = xs[n:n + len(active)], xs[n + len(active):]
-        _, program = linearize_flat(evaluate, primals, active)
+        values, primals, tangents = xs[:n], xs[n:n + len(active)], xs[n + len(active):]
+        _, program = linearize_flat(lambda *args: eval_jaxpr(kept.again, [*args, *values]), primals, active)
         flags[:] = [type(o) is LinearTracer for o in program.outs]
         return [t for t, on in zip(program.forward(tangents), flags) if on]
 
-    avals = closed.in_avals
-    program, outer = stage(run, [*[v.aval for v in marked], *avals, *[a.strong() for a, on in zip(avals, active) if on]])
+    program, outer = stage(run, [*saved, *avals, *[a.strong() for a, on in zip(avals, active) if on]])
     assert not outer
-    saved = program.jaxpr.invars[:n]
-    program = substitute(program, {x._var: saved[i] for x, i in again if type(x) is StagingTracer})
-    linear, used = _dce(program)
-    keep = [v for v, on in zip(marked, used) if on]
-    known = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, [*jaxpr.outvars, *keep], jaxpr.axis_names,
-                              jaxpr.effectful), closed.consts)
-    return Recomputed(known, linear, len(keep), (*[True] * len(keep), *used[n:]), tuple(flags))
+    linear, used = _dce(resume(program))
+    known = _dce(kept.forward, [True] * count + used[:n], instantiate=True)[0]
+    return Recomputed(known, linear, sum(used[:n]), (*[True] * sum(used[:n]), *used[n:]), tuple(flags))
+
+
+def _saved_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """The kept value, and the tangent of what it stands for."""
+    return primals[1], tangents[0]
+
+
+jvp_rules.define(saved_p, _saved_jvp)
 
 
 def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, prevent_cse: bool = True,
@@ -115,7 +116,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
     if policy is not None and not callable(policy):
         raise TypeError(f"checkpoint of `{function_name(fun)}`: policy must be a function such as "
                         f"checkpoint_policies.dots_saveable; got {policy!r}")
-    spec = JitSpec(fun, static_argnums=static_argnums or None, call="checkpoint")
+    spec = JitSpec(fun, static_argnums=static_argnums, call="checkpoint")
     params = dict(differentiated=False, name=spec.name, policy=policy, prevent_cse=bool(prevent_cse))
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:

@@ -13,6 +13,7 @@ from lamina_tracing.extend import boundary, duck_types, function_name, typeof
 from .checks import (as_weak_as, check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
                      number_like, zeros_of)
 from .forward import _flat_function
+from .held import LinearFunction
 from .linear import LinearProgram, linearize_flat, record_linear
 
 __all__ = ["grad", "linear_transpose", "value_and_grad", "vjp"]
@@ -50,7 +51,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
       reduce_axes: names of mapped axes over which the cotangents of arguments are summed.
     Returns:
       (output, `f_vjp`), and the auxiliary data if `has_aux`; `f_vjp(ct)` returns a tuple, one entry per
-      argument, of the argument's tree, shapes and dtypes (dtype `float0` for integers).
+      argument, of the argument's tree, shapes and dtypes (dtype `float0` for integers). `f_vjp` is a tree of the arrays
+      it holds: `jit` can return and take it, and it can be a residual of `custom_vjp`.
     Raises:
       TypeError, ValueError: the cotangent does not fit the output.
 
@@ -59,17 +61,19 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
     """
     avals, active, tree, out, program, out_tree, aux_tree, n = _linearized("vjp", fun, primals, has_aux)
-    out_avals = [typeof(o) for o in out[:n]]
+    out_avals, name = [typeof(o) for o in out[:n]], function_name(fun)
 
-    @boundary
-    def f_vjp(ct: Any) -> Any:
-        flat_ct, ct_tree = trees.tree_flatten(ct)
+    def pull(program: LinearProgram, *given: Any) -> Any:
+        if len(given) != 1:
+            raise TypeError(f"vjp of `{name}`: the function that pulls back takes one argument, a cotangent of the output's "
+                            f"tree; got {len(given)}")
+        flat_ct, ct_tree = trees.tree_flatten(given[0])
         if ct_tree != out_tree:
-            raise TypeError(f"vjp: the cotangent must have the tree of the output of `{function_name(fun)}`, {out_tree}; "
-                            f"got {ct_tree}")
+            raise TypeError(f"vjp: the cotangent must have the tree of the output of `{name}`, {out_tree}; got {ct_tree}")
         cts = _pull(program, avals, active, cotangent_leaves("vjp", out_avals, flat_ct))
         return _reduced(trees.tree_unflatten(tree, cts), reduce_axes)
 
+    f_vjp = LinearFunction(f"vjp of {name}", program, pull)
     value = trees.tree_unflatten(out_tree, out[:n])
     return (value, f_vjp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_vjp)
 
@@ -171,7 +175,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
     Returns:
       A function from a cotangent of the output to a tuple with one cotangent per argument.
     Raises:
-      TypeError: an argument is not of a real or complex dtype.
+      TypeError: arguments or results are booleans, or some are integers and others are not.
       TypeError: `fun` is not linear; names the first op that is not, its operands and the line it stands in.
 
     >>> linear_transpose(lambda x: x * 2.0, 1.0)(3.0)
@@ -179,27 +183,30 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
     """
     flat, tree = trees.tree_flatten(primals)
     avals = duck_types("linear_transpose", function_name(fun), flat, trees.tree_structure((primals, {})))
-    for a in avals:
-        if not dtypes.is_inexact(a.dtype):
-            raise TypeError(f"linear_transpose of `{function_name(fun)}`: inputs must be of a real or complex dtype; got "
-                            f"{a.long()}")
     run, info = _flat_function(fun, tree, False, "linear_transpose")
     program = record_linear(run, avals, function_name(fun))
     out_tree = info[0]
     out_avals = [o.aval if hasattr(o, "number") else shaped(typeof(o).shape, typeof(o).dtype) for o in program.outs]
+    kinds = [dtypes.is_inexact(a.dtype) or (dtypes.is_integer(a.dtype) and None) for a in (*avals, *out_avals)]
+    if len(set(kinds)) > 1 or False in kinds:
+        raise TypeError(f"linear_transpose of `{function_name(fun)}`: arguments and results must all be of real or complex "
+                        f"dtypes, or all integers; got {', '.join(a.long() for a in avals)} -> "
+                        f"{', '.join(a.long() for a in out_avals)}")
+    integers = None in kinds
 
     @boundary
     def transposed(ct: Any) -> Any:
         flat_ct, ct_tree = trees.tree_flatten(ct)
         if ct_tree != out_tree:
             raise TypeError(f"linear_transpose: the cotangent must have the tree of the output, {out_tree}; got {ct_tree}")
-        leaves = cotangent_leaves("linear_transpose", out_avals, flat_ct)
+        leaves = cotangent_leaves("linear_transpose", out_avals, flat_ct, integers)
         try:
             back = program.backward(leaves)
         except LeakedTracerError as e:  # the row of a loop has treated a linear variable as known
             raise TypeError(f"linear_transpose: `{function_name(fun)}` is not linear: in the body of a loop or branch, "
                             "operands of an op that is not linear depend on the arguments") from e
-        cts = [zeros_of(a) if b is None else as_weak_as(b, a) for a, b in zip(avals, back)]
+        cts = [(lax.full(a.shape, 0, a.dtype) if integers else zeros_of(a)) if b is None else as_weak_as(b, a)
+               for a, b in zip(avals, back)]
         return _reduced(trees.tree_unflatten(tree, cts), reduce_axes)
 
     return transposed

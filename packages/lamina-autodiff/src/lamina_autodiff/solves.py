@@ -1,13 +1,14 @@
 """`custom_linear_solve` and `custom_root`: solvers differentiated by what they solve, not by how."""
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import prims, trees
+from lamina_ir import config, prims, trees
 from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, eval_jaxpr, stage, typeof
+from lamina_tracing.extend import bind, eval_jaxpr, now, stage, typeof
 
 from .custom_jvp import custom_jvp
 from .custom_rules import zero_tangent
@@ -18,9 +19,23 @@ __all__ = ["custom_linear_solve", "custom_root"]
 
 Program = tuple[ClosedJaxpr, list[Any], Any]
 
+_MOST_PROGRAMS = 256  # per function
+_programs: weakref.WeakKeyDictionary[Any, dict[Any, Program]] = weakref.WeakKeyDictionary()
 
-def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any) -> Program:
-    """(program, values of enclosing traces that lead its arguments, tree of its results) of a function of one tree."""
+
+def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any, owner: Any, *others: Any) -> Program:
+    """(program, values of enclosing traces that lead its arguments, tree of its results) of a function of one tree;
+    remembered with the user's function `owner`, if all it depends on are the `others` and no enclosing trace."""
+    avals = tuple([typeof(x).strong() for x in like])
+    try:
+        known = _programs.setdefault(owner, {})
+        key: Any = (avals, tree, tuple([weakref.ref(f) if callable(f) else f for f in others]),
+                    tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
+        found = known.get(key)
+    except TypeError:  # not hashable, or not weakly referable
+        known, key, found = {}, None, None
+    if found is not None:
+        return found
     out_tree = None
 
     def flat(*xs: Any) -> list[Any]:
@@ -28,7 +43,11 @@ def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any) -> Progr
         leaves, out_tree = trees.tree_flatten(fun(trees.tree_unflatten(tree, xs)))
         return leaves
 
-    closed, outer = stage(flat, [typeof(x).strong() for x in like])
+    closed, outer = stage(flat, avals)
+    if not outer:
+        if len(known) >= _MOST_PROGRAMS:
+            known.clear()
+        known[key] = closed, outer, out_tree
     return closed, outer, out_tree
 
 
@@ -85,9 +104,10 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     flat, tree = trees.tree_flatten(b)
     avals = [typeof(x) for x in flat]
     n = len(flat)
-    system = _program(matvec, flat, tree)
+    system = _program(matvec, flat, tree, matvec)
     _check_result(call, "matvec", system, n, tree, avals)
-    solver = _program(lambda y: _first_of_pair(call, "solve", solve(matvec, y), has_aux), flat, tree)
+    solver = _program(lambda y: _first_of_pair(call, "solve", solve(matvec, y), has_aux), flat, tree, matvec, solve,
+                      has_aux)
     x_tree, aux_tree = solver[2].children()
     _check_result(call, "solve", (solver[0], [], x_tree), n, tree, avals)
     back: Program | None = None
@@ -98,7 +118,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
             def vecmat(v: Any) -> Any:
                 return linear_transpose(matvec, y)(v)[0]
             return _first_of_pair(call, "transpose_solve", transpose_solve(vecmat, y), has_aux)[0]
-        back = _program(transposed, flat, tree)
+        back = _program(transposed, flat, tree, matvec, transpose_solve, has_aux, "transposed")
         _check_result(call, "transpose_solve", back, n, tree, avals)
     every = list({id(x): x for p in (system, solver, back) if p is not None for x in p[1]}.values())
     made = bind(prims.linear_solve_p, *every, *[_strong(x) for x in flat],
@@ -150,9 +170,10 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     flat, tree = trees.tree_flatten(initial_guess)
     avals = [typeof(x) for x in flat]
     n = len(flat)
-    function, f_outer, f_tree = _program(f, flat, tree)
+    function, f_outer, f_tree = _program(f, flat, tree, f)
     _check_result(call, "f", (function, f_outer, f_tree), n, tree, avals)
-    solver, s_outer, s_tree = _program(lambda x: _first_of_pair(call, "solve", solve(f, x), has_aux), flat, tree)
+    solver, s_outer, s_tree = _program(lambda x: _first_of_pair(call, "solve", solve(f, x), has_aux), flat, tree, f,
+                                       solve, has_aux)
     x_tree, aux_tree = s_tree.children()
     _check_result(call, "solve", (solver, [], x_tree), n, tree, avals)
 

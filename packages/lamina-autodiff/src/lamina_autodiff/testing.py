@@ -1,18 +1,19 @@
 """Checks of derivatives against finite differences and against each other, for this room and for people who write ops."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes, trees
-from lamina_ir.testing import tolerance
+from lamina_ir.testing import tolerance as tolerance_of
 from lamina_tracing.extend import bind, typeof
 
 from .forward import jvp
 from .reverse import vjp
 
-__all__ = ["check_grads", "check_jvp", "check_sample", "check_vjp"]
+__all__ = ["check_grads", "check_jvp", "check_sample", "check_transpose", "check_vjp"]
 
 
 def _host(x: Any) -> np.ndarray:
@@ -26,97 +27,156 @@ def _inner(a: Any, b: Any) -> Any:
     return sum(np.real(np.sum(_host(x) * _host(y))) for x, y in pairs if typeof(x).dtype != dtypes.float0)
 
 
+def _far(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Random numbers that are neither large nor so small that a wrong factor would not be seen."""
+    return rng.uniform(0.5, 1.5, shape) * rng.choice((-1.0, 1.0), shape)
+
+
 def _noise(rng: np.random.Generator, like: Any) -> Any:
     aval = typeof(like)
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
-    x = rng.normal(size=aval.shape)
+    x = _far(rng, aval.shape)
     if dtypes.is_complex(aval.dtype):
-        x = x + 1j * rng.normal(size=aval.shape)
+        x = x + 1j * _far(rng, aval.shape)
     return np.asarray(x, aval.dtype)
 
 
-def check_jvp(fun: Callable[..., Any], args: Sequence[Any], *, eps: float = 1e-2, rtol: float = 2e-2,
-              atol: float = 2e-2, seed: int = 0) -> None:
-    """The directional derivative of `fun` is that of central differences.
+def _difference(fun: Callable[..., Any], args: tuple[Any, ...], direction: Any, eps: float) -> Any:
+    """The directional derivative of `fun` by central differences, a list with None for integer results."""
+    def at(sign: float) -> Any:
+        moved = trees.tree_map(lambda x, t: x if t.dtype == dtypes.float0 else
+                               np.asarray(np.asarray(x) + sign * eps * t, typeof(x).dtype), args, direction)
+        return trees.tree_leaves(fun(*moved))
+
+    return [(_host(plus) - _host(minus)) / (2 * eps) if dtypes.is_inexact(typeof(plus).dtype) else None
+            for plus, minus in zip(at(1.0), at(-1.0))]
+
+
+def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[Any], atol: float | None = None,
+              rtol: float | None = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
+    """A forward derivative of a function is that of central differences.
 
     Args:
-      fun: function of arrays and trees of them.
+      f: function of arrays and trees of them.
+      f_jvp: `(primals, tangents) -> (output, tangent of the output)`, such as `partial(jvp, f)`.
       args: the point.
-      eps: step of the differences.
-      rtol, atol: tolerances on each element.
+      atol, rtol: tolerances on each element; None for 0.02.
+      eps: step of the differences; None for 0.01.
+      err_msg: put in front of an error.
       seed: of the random direction.
     Raises:
       AssertionError: with both values.
+
+    >>> from functools import partial
+    >>> check_jvp(lambda x: x * x, partial(jvp, lambda x: x * x), (3.0,))
     """
+    args = tuple(args)
+    atol, rtol, eps = _defaults(atol, rtol, eps)
     rng = np.random.default_rng(seed)
-    direction = trees.tree_map(lambda x: _noise(rng, x), tuple(args))
-    _, tangent = jvp(fun, tuple(args), direction)
-
-    def at(sign: float) -> Any:
-        moved = trees.tree_map(lambda x, t: x if t.dtype == dtypes.float0 else
-                               np.asarray(np.asarray(x) + sign * eps * t, typeof(x).dtype), tuple(args), direction)
-        return fun(*moved)
-
-    for t, plus, minus in zip(*map(trees.tree_leaves, (tangent, at(1.0), at(-1.0)))):
-        if typeof(t).dtype != dtypes.float0:
-            np.testing.assert_allclose(_host(t), (_host(plus) - _host(minus)) / (2 * eps), rtol=rtol, atol=atol)
+    direction = trees.tree_map(lambda x: _noise(rng, x), args)
+    _, tangent = f_jvp(args, direction)
+    for t, d in zip(trees.tree_leaves(tangent), _difference(f, args, direction, eps)):
+        if d is not None:
+            np.testing.assert_allclose(_host(t), d, rtol=rtol, atol=atol,
+                                       err_msg=f"{err_msg}jvp against finite differences")
 
 
-def check_vjp(fun: Callable[..., Any], args: Sequence[Any], *, rtol: float = 1e-3, atol: float = 1e-3,
-              seed: int = 0) -> None:
-    """Pulling back is the transpose of pushing forward: `<ct, J t> == <J' ct, t>`.
+def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any], atol: float | None = None,
+              rtol: float | None = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
+    """A reverse derivative of a function agrees with central differences: `<J' ct, t> == <ct, J t>`.
 
+    Args:
+      f: function of arrays and trees of them.
+      f_vjp: `(*args) -> (output, pull)`, such as `partial(vjp, f)`.
+      args, atol, rtol, eps, err_msg, seed: as for `check_jvp`.
     Raises:
       AssertionError: with both products.
+
+    >>> from functools import partial
+    >>> check_vjp(lambda x: x * x, partial(vjp, lambda x: x * x), (3.0,))
     """
-    rng = np.random.default_rng(seed)
     args = tuple(args)
+    atol, rtol, eps = _defaults(atol, rtol, eps)
+    rng = np.random.default_rng(seed)
     direction = trees.tree_map(lambda x: _noise(rng, x), args)
-    out, tangent = jvp(fun, args, direction)
-    ct = trees.tree_map(lambda o: _noise(rng, o), out)
-    out_again, pull = vjp(fun, *args)
-    for a, b in zip(trees.tree_leaves(out), trees.tree_leaves(out_again)):
+    ct, pulled = _pulled(f, f_vjp, args, direction, rng)
+    there = sum(np.real(np.sum(_host(c) * d)) for c, d in zip(
+        trees.tree_leaves(ct), _difference(f, args, direction, eps)) if d is not None)
+    np.testing.assert_allclose(_inner(pulled, direction), there, rtol=rtol, atol=atol,
+                               err_msg=f"{err_msg}vjp against finite differences")
+
+
+def _defaults(atol: float | None, rtol: float | None, eps: float | None) -> tuple[float, float, float]:
+    return 2e-2 if atol is None else atol, 2e-2 if rtol is None else rtol, 1e-2 if eps is None else eps
+
+
+def _pulled(f: Callable[..., Any], f_vjp: Callable[..., Any], args: tuple[Any, ...], direction: Any,
+            rng: np.random.Generator) -> tuple[Any, Any]:
+    """A random cotangent and what it is pulled back to, which has the arguments' tree and types."""
+    out, pull = f_vjp(*args)
+    for a, b in zip(trees.tree_leaves(out), trees.tree_leaves(f(*args)), strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-6)
+    ct = trees.tree_map(lambda o: _noise(rng, o), out)
     pulled = pull(ct)
     assert trees.tree_structure(pulled) == trees.tree_structure(args), "cotangents must have the arguments' structure"
     for a, b in zip(trees.tree_leaves(pulled), trees.tree_leaves(direction)):
         assert typeof(a).shape == b.shape and typeof(a).dtype == b.dtype, f"cotangent {typeof(a).long()} for {b.dtype}"
-    np.testing.assert_allclose(_inner(ct, tangent), _inner(pulled, direction), rtol=rtol, atol=atol)
+    return ct, pulled
 
 
-def check_grads(fun: Callable[..., Any], args: Sequence[Any], order: int = 2, modes: Sequence[str] = ("fwd", "rev"),
-                atol: float | None = None, rtol: float | None = None, eps: float | None = None) -> None:
-    """Derivatives of `fun` up to `order`, forward and reverse, against finite differences and each other.
+def check_transpose(f: Callable[..., Any], args: Sequence[Any], tolerance: float = 1e-3) -> None:
+    """Pulling back is the transpose of pushing forward: `<ct, J t> == <J' ct, t>`, with no finite differences.
+
+    Raises:
+      AssertionError: with both products.
+
+    >>> check_transpose(lambda x: x * x, (3.0,))
+    """
+    args = tuple(args)
+    rng = np.random.default_rng(0)
+    direction = trees.tree_map(lambda x: _noise(rng, x), args)
+    tangent = jvp(f, args, direction)[1]
+    ct, pulled = _pulled(f, functools.partial(vjp, f), args, direction, rng)
+    np.testing.assert_allclose(_inner(ct, tangent), _inner(pulled, direction), rtol=tolerance, atol=tolerance)
+
+
+def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2,
+                modes: str | Sequence[str] = ("fwd", "rev"), atol: float | None = None, rtol: float | None = None,
+                eps: float | None = None) -> None:
+    """Derivatives of `f` up to `order`, forward and reverse, against finite differences.
 
     Args:
-      fun: function of arrays and trees of them.
+      f: function of arrays and trees of them.
       args: the point.
       order: highest order of derivative.
-      modes: of "fwd" and "rev".
-      atol, rtol, eps: as for `check_jvp`; None for its defaults.
+      modes: of "fwd" and "rev", one or several.
+      atol, rtol, eps: as for `check_jvp`.
     Raises:
       AssertionError: a derivative is wrong.
 
     >>> check_grads(lambda x: x * x, (3.0,), order=2)
     """
+    modes = (modes,) if isinstance(modes, str) else tuple(modes)
     unknown = set(modes) - {"fwd", "rev"}
-    atol, rtol, eps = 2e-2 if atol is None else atol, 2e-2 if rtol is None else rtol, 1e-2 if eps is None else eps
     if unknown:
         raise ValueError(f"check_grads: modes must be of 'fwd' and 'rev'; got {sorted(unknown)}")
+    _check_grads(f, tuple(args), order, modes, {"atol": atol, "rtol": rtol, "eps": eps}, "check_grads: ")
+
+
+def _check_grads(f: Callable[..., Any], args: tuple[Any, ...], order: int, modes: tuple[str, ...],
+                 options: dict[str, Any], path: str) -> None:
+    rng = np.random.default_rng(order)
     if "fwd" in modes:
-        check_jvp(fun, args, eps=eps, rtol=rtol, atol=atol)
-    if "rev" in modes:
-        check_vjp(fun, args, rtol=rtol, atol=atol)
-    if order > 1:
-        args = tuple(args)
-        rng = np.random.default_rng(order)
-        if "fwd" in modes:
+        check_jvp(f, functools.partial(jvp, f), args, err_msg=path, **options)
+        if order > 1:
             direction = trees.tree_map(lambda x: _noise(rng, x), args)
-            check_grads(lambda *xs: jvp(fun, xs, direction)[1], args, order - 1, modes, eps=eps, rtol=rtol, atol=atol)
-        if "rev" in modes:
-            ct = trees.tree_map(lambda o: _noise(rng, o), fun(*args))
-            check_grads(lambda *xs: vjp(fun, *xs)[1](ct), args, order - 1, modes, eps=eps, rtol=rtol, atol=atol)
+            _check_grads(lambda *xs: jvp(f, xs, direction)[1], args, order - 1, modes, options, path + "jvp of ")
+    if "rev" in modes:
+        check_vjp(f, functools.partial(vjp, f), args, err_msg=path, **options)
+        if order > 1:
+            ct = trees.tree_map(lambda o: _noise(rng, o), f(*args))
+            _check_grads(lambda *xs: vjp(f, *xs)[1](ct), args, order - 1, modes, options, path + "vjp of ")
 
 
 def check_sample(sample: Any, only: Sequence[int] | None = None) -> None:
@@ -144,8 +204,7 @@ def check_sample(sample: Any, only: Sequence[int] | None = None) -> None:
 
         point = [full[i] for i in inexact]
         outs = fun(*point)
-        coarse = max(tolerance(typeof(v).dtype) for v in [*point, *outs])
+        coarse = max(tolerance_of(typeof(v).dtype) for v in [*point, *outs])
         if coarse < 1e-8 and all(np.isfinite(_host(o)).all() for o in outs):  # less than 64 bits say little
-            check_jvp(fun, point, eps=1e-5, rtol=1e-3, atol=1e-4)
-        slack = max(1e-7, 20 * coarse)
-        check_vjp(fun, point, rtol=slack, atol=slack)
+            check_jvp(fun, functools.partial(jvp, fun), point, eps=1e-5, rtol=1e-3, atol=1e-4)
+        check_transpose(fun, point, max(1e-7, 20 * coarse))

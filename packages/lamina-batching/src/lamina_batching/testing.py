@@ -13,7 +13,7 @@ from lamina_tracing.extend import bind
 
 from .mapping import vmap
 
-__all__ = ["check_sample", "check_vmap"]
+__all__ = ["another", "check_sample", "check_vmap"]
 
 
 def check_vmap(fun: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[int | None], out_axes: int = 0,
@@ -39,6 +39,19 @@ def check_vmap(fun: Callable[..., Any], args: Sequence[Any], in_axes: Sequence[i
         assert_close(got, np.stack([np.asarray(r) for r in rows], out_axes), slack=slack)
 
 
+def another(prim: Any, x: np.ndarray, i: int, rng: np.random.Generator) -> np.ndarray:
+    """The i-th example beside the operand `x` of a primitive, for i = 0 `x` itself: its elements in another order.
+
+    Matrices that are factorised stay well conditioned: they are turned around and scaled. Integers, which may be
+    indices that belong together, stay.
+    """
+    if not i or x.dtype.kind in "iu":
+        return x
+    if prim.family == "factorizations":
+        return (np.flip(x) if i % 2 else x) * np.asarray(1 + i / 4, x.dtype)
+    return rng.permutation(x.reshape(-1)).reshape(x.shape)
+
+
 def check_sample(sample: Any, size: int = 3) -> None:
     """One primitive on one sample, batched in each operand alone and in all, at the first and the last axis."""
     def fun(*xs: Any) -> Any:
@@ -56,8 +69,6 @@ def check_sample(sample: Any, size: int = 3) -> None:
                 axes.append(None)
                 continue
             axis = x.ndim if last else 0
-            shuffled = [rng.permutation(x.reshape(-1)).reshape(x.shape) if i and x.dtype.kind not in "iu" else x
-                        for i in range(size)]
-            args.append(np.stack(shuffled, axis))
+            args.append(np.stack([another(sample.prim, x, i, rng) for i in range(size)], axis))
             axes.append(axis)
         check_vmap(fun, args, axes)

@@ -153,8 +153,13 @@ def _of_ndarray(x: Any) -> ShapedArray:
     return shaped(x.shape, dtype, bool(getattr(x, "weak_type", False)))
 
 
+def _of_masked(x: Any) -> ShapedArray:
+    raise ValueError("masked arrays are not supported, because their masks would be lost; fill the places with x.filled(...)")
+
+
 for _kind in (np.ndarray, np.generic):
     _aval_makers[_kind] = _of_ndarray
+_aval_makers[np.ma.MaskedArray] = _of_masked
 _aval_makers[bool] = lambda x: shaped((), dtypes.BOOL)
 _aval_makers[int] = lambda x: shaped((), dtypes.int_for(x), True)
 _aval_makers[float] = lambda x: shaped((), dtypes.canonical_float(), True)

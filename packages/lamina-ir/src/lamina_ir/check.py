@@ -1,6 +1,7 @@
 """`check`: whether a program is well formed. `alpha_equal`: whether two programs are the same up to names."""
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from .avals import ShapedArray
 from .errors import LaminaError, ProgramError
 from .params import UnnamedAxis
+from .primitive import Primitive
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful
 from .program import subprograms as _subprograms
 
@@ -53,6 +55,8 @@ def _excerpt(e: Eqn) -> str:
 def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, Any]) -> None:
     if id(program) in done:
         return
+    if not isinstance(program, (Jaxpr, ClosedJaxpr)):
+        raise TypeError(f"{where}expected a Jaxpr or a ClosedJaxpr; got {type(program).__name__}")
     done[id(program)] = program
     jaxpr = program
     if isinstance(program, ClosedJaxpr):
@@ -66,6 +70,8 @@ def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, Any]) -> No
             bound.add(v)
     names: set[Any] = set()
     for n, e in enumerate(jaxpr.eqns):
+        if not isinstance(e, Eqn):
+            raise ProgramError(f"{where}equation {n} must be an Eqn; got {type(e).__name__}")
         _check_eqn(e, n, where, bound, done)
         if e.primitive.axis_params or e.primitive.subprograms:
             names |= eqn_axis_names(e)
@@ -101,7 +107,12 @@ def _type_text(aval: Any) -> str:
 
 def _atom_problem(a: Any, bound: set[Var]) -> str | None:
     if isinstance(a, Literal):
-        return None if a.aval.shape == () else f"is a literal of type {a.aval.long()}; literals are scalars"
+        if a.aval.shape != ():
+            return f"is a literal of type {a.aval.long()}; literals are scalars"
+        if np.shape(a.val) != ():
+            return f"is a literal of type {a.aval.long()} with a value of shape {np.shape(a.val)}; literals are scalars"
+        number = isinstance(a.val, (bool, int, float, complex)) or hasattr(a.val, "dtype")
+        return None if number else f"is a literal of type {a.aval.long()} with the value {a.val!r:.40}, which is no number"
     if isinstance(a, DropVar):
         return "is a dropped result; nothing can read it"
     if not isinstance(a, Var):
@@ -124,6 +135,9 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
         raise fail(f"{p.name} declares the params {', '.join(p.params) or 'none'}"
                    + (f"; missing {', '.join(missing)}" if missing else "")
                    + (f"; unexpected {', '.join(extra)}" if extra else ""))
+    for name in p.subprograms:
+        if not isinstance(e.params[name], (ClosedJaxpr, tuple, list, type(None))):
+            raise fail(f"its param {name} must be a ClosedJaxpr or a tuple of them; got {type(e.params[name]).__name__}")
     for i, sub in enumerate(_subprograms(e)):
         if not isinstance(sub, ClosedJaxpr):
             raise fail(f"its program {i} must be a ClosedJaxpr; got {type(sub).__name__}")
@@ -133,6 +147,9 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
     except LaminaError as err:
         raise fail(str(err)) from err
     except Exception as err:  # a type rule fed with nonsense may fail in any way
+        wanted = _operand_count(p)
+        if wanted is not None and wanted != len(e.invars):
+            raise fail(f"{p.name} takes {wanted} operands; got {len(e.invars)}") from None
         raise fail(f"{p.name} has no type for these operands: {type(err).__name__}: {err}") from err
     outs = list(out) if p.multiple else [out]
     if len(outs) != len(e.outvars):
@@ -146,6 +163,14 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
             raise fail(f"result {i} is {_type_text(v.aval)}; {p.name} gives {_type_text(aval)}")
         if not isinstance(v, DropVar):
             bound.add(v)
+
+
+def _operand_count(p: Primitive) -> int | None:
+    """How many operands an op has; None when it may be any number."""
+    found = inspect.signature(p.infer).parameters.values()
+    if any(q.kind is q.VAR_POSITIONAL for q in found):
+        return None
+    return sum(q.kind in (q.POSITIONAL_ONLY, q.POSITIONAL_OR_KEYWORD) for q in found)
 
 
 class _Match:
@@ -167,7 +192,7 @@ class _Match:
         return True
 
     def bind(self, a: Var, b: Var) -> bool:
-        return self.types(a.aval, b.aval) and (isinstance(a, DropVar) == isinstance(b, DropVar)) and self.pair(a, b)
+        return self.types(a.aval, b.aval) and self.pair(a, b)
 
     def atom(self, a: Any, b: Any) -> bool:
         if isinstance(a, Literal) or isinstance(b, Literal):

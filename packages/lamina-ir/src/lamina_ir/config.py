@@ -5,10 +5,13 @@ dispatch, say) subscribe with `watch` and are told of each change.
 """
 from __future__ import annotations
 
+import difflib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 __all__ = ["Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_infs", "debug_nans", "default_matmul_precision",
@@ -31,9 +34,10 @@ UNSET = _Unset()  # what a watcher is told when a thread's own value ends
 
 
 class _Overlay(threading.local):
-    """A thread's own value. The class attribute saves an exception on each read where there is none."""
+    """A thread's own value, and those of all its open blocks. Class attributes save an exception on each read."""
 
     value: Any = UNSET
+    open: tuple[list[Any], ...] = ()
 
 
 class _Key(threading.local):
@@ -46,6 +50,9 @@ class _Key(threading.local):
 _key = _Key()
 
 
+_SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
 class Option:
     """One setting: `.value` reads it, `.set(v)` changes the default, `with option(v):` overlays it in this thread.
 
@@ -53,21 +60,23 @@ class Option:
       name: as in `config.update(name, value)`; the environment variable `LAMINA_<NAME>` sets the initial default.
       default: initial value.
       choices: allowed values, or None for any.
+      check: called with a value that is to be set; raises ValueError or TypeError when it will not do.
       keyed: whether programs depend on it, so that it belongs to the keys of staged and compiled ones.
       help: one line.
     """
 
-    def __init__(self, name: str, default: Any, *, choices: tuple[Any, ...] | None = None, keyed: bool = False,
-                 help: str = "") -> None:
+    def __init__(self, name: str, default: Any, *, choices: tuple[Any, ...] | None = None,
+                 check: Callable[[Any], object] | None = None, keyed: bool = False, help: str = "") -> None:
         self.name = name
         self.choices = choices
+        self.check = check
         self.keyed = keyed
         self.help = help
         self._local = _Overlay()
         self._watchers: list[Callable[[Any, bool], None]] = []
         self._default = default
         text = os.environ.get("LAMINA_" + name.upper()) or os.environ.get("JAX_" + name.upper())
-        if text is not None:
+        if text:
             self._default = self._parse(text)
         options[name] = self
         if keyed:
@@ -82,9 +91,13 @@ class Option:
             _epoch += 1
 
     def _parse(self, text: str) -> Any:
-        if isinstance(self._default, bool):
-            return text.strip().lower() in ("1", "true", "yes", "on")
         text = text.strip()
+        if isinstance(self._default, bool) and not (self.choices and text.lower() in self.choices):
+            if text.lower() not in _SWITCHES:
+                more = "".join(f", {c}" for c in self.choices or () if isinstance(c, str))
+                raise ValueError(f"config {self.name}: the environment variable must be 1 or 0, true or false, yes or no, on "
+                                 f"or off{more}; got {text!r}")
+            return _SWITCHES[text.lower()]
         if isinstance(self._default, int):
             if not text.lstrip("-").isdigit():
                 raise ValueError(f"config {self.name}: the environment variable must be a whole number; got {text!r}")
@@ -100,6 +113,8 @@ class Option:
             return bool(value)
         if self.choices is not None and value not in self.choices:
             raise ValueError(f"config {self.name}: expected one of {self.choices}; got {value!r}")
+        if self.check is not None:
+            self.check(value)
         return value
 
     @property
@@ -124,7 +139,7 @@ class Option:
 
     def _overlay(self, value: Any) -> None:
         if value is UNSET:
-            del self._local.value
+            vars(self._local).pop("value", None)
         else:
             self._local.value = value
         self._changed()
@@ -134,12 +149,15 @@ class Option:
     @contextmanager
     def __call__(self, value: Any = True) -> Iterator[None]:
         value = self._check(value)
-        old = self._local.value
+        local, own = self._local, [value]
+        local.open += (own,)
         self._overlay(value)
         try:
             yield
         finally:
-            self._overlay(old)
+            # Blocks in generators and coroutines may end in any order: the innermost one still open holds.
+            local.open = tuple([block for block in local.open if block is not own])
+            self._overlay(local.open[-1][0] if local.open else UNSET)
 
     def __repr__(self) -> str:
         return f"<option {self.name}={self.value!r}>"
@@ -156,17 +174,27 @@ threefry_partitionable = Option("threefry_partitionable", False, keyed=True,
                                 help="random bits from each element's own counter, as newer jax-style systems draw them")
 debug_nans = Option("debug_nans", False, help="raise where a NaN first appears")
 debug_infs = Option("debug_infs", False, help="raise where an infinity first appears")
-traceback_filtering = Option("traceback_filtering", True, help="hide lamina's own frames in tracebacks")
-check_tracer_leaks = Option("check_tracer_leaks", False, help="raise when a traced value outlives its trace")
+traceback_filtering = Option("traceback_filtering", True, choices=(True, False, "off", "auto", "remove_frames",
+                                                                   "quiet_remove_frames", "tracebackhide"),
+                             help="hide lamina's own frames in tracebacks: remove them, or only mark them "
+                                  "('tracebackhide') for tools that hide such frames; False or 'off' shows them")
+check_tracer_leaks = Option("check_tracer_leaks", False, keyed=True,
+                            help="raise when a traced value outlives its trace")
 log_compiles = Option("log_compiles", False, help="log each staging and compilation, with times, as a warning")
 explain_cache_misses = Option("explain_cache_misses", False,
                               help="log why a jitted function is staged or compiled again")
 
 
+def _unknown(call: str, name: str) -> AttributeError:
+    near = difflib.get_close_matches(name.removeprefix("jax_"), options, n=1)
+    hint = f"did you mean {near[0]!r}? There" if near else "there"
+    return AttributeError(f"{call} no setting {name!r}; {hint} are {', '.join(sorted(options))}")
+
+
 def _named(call: str, name: str) -> Option:
     option = options.get(name.removeprefix("jax_"))
     if option is None:
-        raise AttributeError(f"config.{call}: no setting {name!r}; there are {', '.join(sorted(options))}")
+        raise _unknown(f"config.{call}:", name)
     return option
 
 
@@ -190,7 +218,23 @@ def __getattr__(name: str) -> Any:
         return options[name[4:]].value
     if name in options:
         return options[name]
-    raise AttributeError(f"config has no setting {name!r}; there are {', '.join(sorted(options))}")
+    raise _unknown("config has", name)
+
+
+class _Module(ModuleType):
+    """`config.enable_x64 = True` is `config.update("enable_x64", True)`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        option = options.get(name.removeprefix("jax_"))
+        if option is not None:
+            option.set(value)
+        elif name.startswith("_") or name in vars(self):
+            super().__setattr__(name, value)
+        else:
+            raise _unknown("config has", name)
+
+
+sys.modules[__name__].__class__ = _Module
 
 
 def cache_key() -> tuple[Any, ...]:

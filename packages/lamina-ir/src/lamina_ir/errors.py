@@ -2,20 +2,21 @@
 
     LaminaError
       ShapeError (ValueError, TypeError)         shapes, axes or sizes do not fit
-      DTypeError (TypeError)               an element type is not accepted
+      DTypeError (TypeError, ValueError)         an element type is not accepted
       MissingRuleError (NotImplementedError)  a table has no row, or a hole, for an op
         UnboundedLoopError (also ValueError)
       ProgramError (ValueError)            an ill-formed program, text or saved file
       UnboundAxisError (NameError)         an axis name nobody has bound
       CallbackError (RuntimeError)         a host callback raised, or returned what it should not
+      ExecutionError (RuntimeError)        a compiled program could not be built, or failed while it ran
       LeakedTracerError (RuntimeError)     a traced value used after its trace ended
       ConcretizationError (TypeError)      a traced value used where a known number is needed
         TracerBoolError, TracerArrayError, TracerIntegerError
         TracerIndexError (also IndexError)
 """
 
-__all__ = ["CallbackError", "ConcretizationError", "DTypeError", "LaminaError", "LeakedTracerError", "MissingRuleError",
-           "ProgramError", "ShapeError", "TracerArrayError", "TracerBoolError", "TracerIndexError",
+__all__ = ["CallbackError", "ConcretizationError", "DTypeError", "ExecutionError", "LaminaError", "LeakedTracerError",
+           "MissingRuleError", "ProgramError", "ShapeError", "TracerArrayError", "TracerBoolError", "TracerIndexError",
            "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError"]
 
 
@@ -27,8 +28,8 @@ class ShapeError(LaminaError, ValueError, TypeError):
     """Shapes, axes or sizes do not fit. Array libraries raise either kind for it, so it is both."""
 
 
-class DTypeError(LaminaError, TypeError):
-    """An element type is not accepted here."""
+class DTypeError(LaminaError, TypeError, ValueError):
+    """An element type is not accepted here. Array libraries raise either kind for it, so it is both."""
 
 
 class MissingRuleError(LaminaError, NotImplementedError):
@@ -49,6 +50,10 @@ class UnboundAxisError(LaminaError, NameError):
 
 class CallbackError(LaminaError, RuntimeError):
     """A Python function called from a program raised, or returned values of other types than promised."""
+
+
+class ExecutionError(LaminaError, RuntimeError):
+    """A compiled program could not be built, or failed while it ran. The backend's own error is the cause."""
 
 
 class LeakedTracerError(LaminaError, RuntimeError):

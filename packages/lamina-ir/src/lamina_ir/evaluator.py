@@ -5,7 +5,9 @@ value a list with one array per device, so that a collective sees all of them.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,38 @@ from .primitive import Primitive
 from .program import ClosedJaxpr, Jaxpr, Literal, Var
 from .spmd import AxisEnv
 
-__all__ = ["evaluate", "evaluate_primitive", "evaluate_spmd", "last_uses", "spmd_rules"]
+__all__ = ["evaluate", "evaluate_primitive", "evaluate_spmd", "last_uses", "spmd_rules", "watching"]
 
 # Call-like primitives on many devices: rule(env, operands, params) -> results, each a list with one array per device.
 spmd_rules: dict[Primitive, Callable[[AxisEnv, list[list[Any]], dict[str, Any]], Any]] = {}
 _SCALARS = (bool, int, float, complex)
+
+
+class _Watch(threading.local):
+    see: Callable[[Any, Any, Any], None] | None = None
+
+
+_watch = _Watch()
+
+
+@contextmanager
+def watching(see: Callable[[Any, Any, Any], None]) -> Iterator[None]:
+    """Call `see(eqn, operands, results)` after each equation evaluated in the block, those of nested programs included.
+
+    Operands and results are lists with one array per device for each value, as in `evaluate_spmd`.
+
+    >>> from lamina_ir import parse
+    >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }")
+    >>> with watching(lambda eqn, operands, results: print(eqn.primitive.name, float(results[0][0]))):
+    ...     _ = evaluate(program, 3.0)
+    mul 6.0
+    """
+    old = _watch.see
+    _watch.see = see
+    try:
+        yield
+    finally:
+        _watch.see = old
 
 
 def last_uses(jaxpr: Jaxpr) -> list[list[Var]]:
@@ -95,6 +124,8 @@ def evaluate(program: ClosedJaxpr, *args: Any) -> list[np.ndarray]:
             outs = [out[0] for out in _results(prim, prim.numpy(AxisEnv(), *[[read(a)] for a in e.invars], **e.params))]
         else:
             outs = _results(prim, prim.numpy(*[read(a) for a in e.invars], **e.params))
+        if _watch.see is not None:
+            _watch.see(e, [[read(a)] for a in e.invars], [[value] for value in outs])
         for v, value in zip(e.outvars, outs):
             env[v] = _settle(value, v.aval, prim)
         for v in dead:
@@ -162,7 +193,10 @@ def evaluate_spmd(program: ClosedJaxpr, axis_env: AxisEnv | Iterable[tuple[Any, 
         return [np.asarray(a.val, a.aval.dtype)] * n if type(a) is Literal else env[a]
 
     for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: last_uses(jaxpr))):
-        outs = _spmd_eqn(e.primitive, axes, [read(a) for a in e.invars], e.params, e)
+        ins = [read(a) for a in e.invars]
+        outs = _spmd_eqn(e.primitive, axes, ins, e.params, e)
+        if _watch.see is not None:
+            _watch.see(e, ins, outs)
         for v, values in zip(e.outvars, outs):
             env[v] = [_settle(x, v.aval, e.primitive) for x in values]
         for v in dead:

@@ -13,6 +13,7 @@ from ._collector import uncollected
 from .avals import ShapedArray, shaped
 from .errors import ProgramError
 from .params import UnnamedAxis, dtype_names, type_named
+from .printer import jaxpr_text
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 
 __all__ = ["parse"]
@@ -41,6 +42,8 @@ class _Parser:
         self.axes: dict[str, UnnamedAxis] = {}
         self.types: dict[str, ShapedArray] = {}
         self.consts = None if consts is None else iter(consts)
+        self.bound: tuple[str, ...] = ()  # names bound in the program read last
+        self.programs: dict[Any, list[ClosedJaxpr]] = {}  # nested ones, by the names they bind
 
     # --- characters
     def fail(self, message: str, at: int | None = None) -> ProgramError:
@@ -169,6 +172,7 @@ class _Parser:
             if not self.eat(",") and not self.peek(")"):
                 raise self.fail(f"expected `,` or `)`; got {self.found()}")
         self.need("}")
+        self.bound = tuple(scope)
         jaxpr = Jaxpr(constvars, invars, eqns, outvars)
         if not constvars:
             return ClosedJaxpr(jaxpr)
@@ -310,6 +314,17 @@ class _Parser:
         program = self.program()
         if isinstance(program, Jaxpr):
             raise self.fail("a nested program has constants; give their values: parse(text, consts=[...])", at)
+        return self.shared(program)
+
+    def shared(self, program: ClosedJaxpr) -> ClosedJaxpr:
+        """One object for a program that stands in several places, as it was when it was printed: the names tell, which
+        the printer gives to each program anew."""
+        seen = self.programs.setdefault(self.bound, [])
+        text = jaxpr_text(program, weak=True) if seen else ""
+        for other in seen:
+            if list(map(id, other.consts)) == list(map(id, program.consts)) and jaxpr_text(other, weak=True) == text:
+                return other
+        seen.append(program)
         return program
 
     def items(self, end: str, opened: str | None = None) -> list[Any]:

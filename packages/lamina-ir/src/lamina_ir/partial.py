@@ -34,18 +34,19 @@ class PartialEval(NamedTuple):
     residuals: list[ShapedArray]
 
 
-# prim -> rule(eqn, which operands are known) -> (known equation or None, unknown equation or None). The known equation
-# binds those outvars that it can, and fresh variables which the unknown one reads. Asked when some operands are known.
-partial_eval_rules: dict[Primitive, Callable[[Eqn, list[bool]], tuple[Eqn | None, Eqn | None]]] = {}
+# prim -> rule(eqn, which operands are known) -> (known equations, unknown equations). The known ones bind those outvars
+# that they can, and fresh variables which the unknown ones read. Asked when some operands are known, and not all.
+partial_eval_rules: dict[Primitive, Callable[[Eqn, list[bool]], tuple[list[Eqn], list[Eqn]]]] = {}
 
 
 def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
                  instantiate: bool | Sequence[bool] = False) -> PartialEval:
     """The program in two stages: what the known inputs decide, and the rest.
 
-    Equations that read known values only go to the first stage. A nested program is split where its primitive has a
-    row in `lamina_ir.extend.partial_eval_rules`, else it goes to one stage whole. Effects keep their order: once one
-    has to wait, all later ones wait.
+    Equations that read known values only go to the first stage. Nested programs are split where their primitive has a
+    row in `lamina_ir.extend.partial_eval_rules` (`xla_call`, `cond`, `while`, `scan`, `remat`, `custom_jvp_call`); other
+    equations go to one stage whole. docs/looking-inside.md says how each is split. Effects keep their order: once one has
+    to wait, all later ones wait, and an equation with effects inside is not split.
 
     Args:
       program: what to split. Its constants count as known.
@@ -75,21 +76,19 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     for e in jaxpr.eqns:
         flags = [type(a) is Literal or a in early for a in e.invars]
         effectful = eqn_effectful(e)
-        one: Eqn | None
-        two: Eqn | None
         if all(flags) and not (effectful and effects_wait):
-            one, two = e, e if e.primitive.name == "platform_index" else None
-            again.update(() if two is None else e.outvars)
+            ones, twos = [e], [e] if e.primitive.name == "platform_index" else []
+            if twos:
+                again.update(e.outvars)
         elif any(flags) and not effectful and e.primitive in partial_eval_rules:
-            one, two = partial_eval_rules[e.primitive](e, flags)
+            ones, twos = partial_eval_rules[e.primitive](e, flags)
         else:
-            one, two = None, e
-        if one is not None:
+            ones, twos = [], [e]
+            effects_wait = effects_wait or effectful
+        for one in ones:
             first.append(one)
             early.update(one.outvars)
-        if two is not None:
-            second.append(two)
-            effects_wait = effects_wait or effectful
+        second += twos
     wanted = [instantiate] * len(jaxpr.outvars) if isinstance(instantiate, bool) else list(instantiate)
     out_known = [(type(a) is Literal or a in early) and not w for a, w in zip(jaxpr.outvars, wanted, strict=True)]
     late_outs = [a for a, k in zip(jaxpr.outvars, out_known) if not k]
@@ -108,25 +107,6 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     return PartialEval(head, tail, out_known, [v.aval for v in residuals])
 
 
-def _split_call(e: Eqn, known: list[bool]) -> tuple[Eqn | None, Eqn | None]:
-    """`xla_call` as two calls: the first hands residuals of the body to the second."""
-    body: ClosedJaxpr = e.params["call_jaxpr"]
-    split = body.memo(("partial_eval", tuple(known)), lambda: partial_eval(body, known))
-    if not split.known.eqns:
-        return None, e
-    donated = e.params["donated_invars"] or (False,) * len(known)
-    residuals = [Var(a) for a in split.residuals]
-    one = Eqn(e.primitive, [a for a, k in zip(e.invars, known) if k],
-              [*(v for v, k in zip(e.outvars, split.out_known) if k), *residuals],
-              {**e.params, "call_jaxpr": split.known, "donated_invars": ()}, e.source)
-    late = tuple(d for d, k in zip(donated, known) if not k)
-    two = Eqn(e.primitive, [*residuals, *(a for a, k in zip(e.invars, known) if not k)],
-              [v for v, k in zip(e.outvars, split.out_known) if not k],
-              {**e.params, "call_jaxpr": split.unknown,
-               "donated_invars": (False,) * len(residuals) + late if any(late) else ()}, e.source)
-    return one, two if two.outvars else None
-
-
 # --- constants ----------------------------------------------------------------------------------------------------
 def fold_constants(program: ClosedJaxpr, *, limit: int = 1024) -> ClosedJaxpr:
     """The program with equations that depend on nothing but literals and constants replaced by their values.
@@ -142,10 +122,17 @@ def fold_constants(program: ClosedJaxpr, *, limit: int = 1024) -> ClosedJaxpr:
     >>> fold_constants(parse("{ lambda ; a:f32[]. let b:f32[] = mul 2.0:f32[] 3.0:f32[] c:f32[] = add a b in (c,) }"))
     { lambda ; a:f32[]. let b:f32[] = add a 6.0:f32[] in (b,) }
     """
+    def change(program: ClosedJaxpr) -> ClosedJaxpr:
+        return _fold(program, limit, inner)
+
+    inner = remember(change)
+    return change(program)
+
+
+def _fold(program: ClosedJaxpr, limit: int, inner: remember) -> ClosedJaxpr:
     jaxpr = program.jaxpr
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, program.consts))
     folded: set[Var] = set()
-    inner = remember(lambda sub: fold_constants(sub, limit=limit))
     eqns: list[Eqn] = []
     for e in jaxpr.eqns:
         if all(type(a) is Literal or a in values for a in e.invars):
@@ -189,10 +176,3 @@ def _value_of(e: Eqn, values: dict[Any, Any], limit: int) -> list[Any] | None:
         return None
     return list(out) if e.primitive.multiple else [out]
 
-
-def _define_calls() -> None:
-    from .prims import calls
-    partial_eval_rules[calls.xla_call_p] = _split_call
-
-
-_define_calls()

@@ -1,12 +1,12 @@
 """Programs as text: `{ lambda ; a:f32[8,3]. let b:f32[8,3] = sin a in (b,) }`. `parser.parse` reads it back.
 
 Names are given in the order in which variables appear in the text, one sequence for the program and all programs in
-its params. A program of one equation, and an equation's params, stay on one line if the whole fits in 80 columns. The
-grammar is in docs/program-text.md.
+its params; a result that nothing reads is `_`. A program of one equation, and an equation's params, stay on one line if
+the whole fits in 80 columns. The grammar is in docs/program-text.md.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from ._collector import uncollected
 from .avals import ShapedArray
 from .params import plain_text
-from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
 __all__ = ["eqn_text", "jaxpr_text", "literal_text"]
 
@@ -49,7 +49,8 @@ def literal_text(literal: Literal) -> str:
 class _Printer:
     def __init__(self, weak: bool) -> None:
         self.weak = weak
-        self.names: dict[Var, str] = {}
+        self.names: dict[Var, str] = {}  # of the program that is being written
+        self.scopes: dict[int, dict[Var, str]] = {}  # by program: one that stands in several places has the same text
         self.fresh = iter(_name_sequence())
         self.types: dict[ShapedArray, str] = {}
 
@@ -61,21 +62,27 @@ class _Printer:
 
     # naming: one walk in the order of the text, before anything is written
     def name_program(self, jaxpr: Jaxpr) -> None:
-        names, fresh = self.names, self.fresh
+        if id(jaxpr) in self.scopes:
+            return
+        outer = self.names
+        names = self.names = self.scopes[id(jaxpr)] = {}
+        fresh = self.fresh
         for v in jaxpr.constvars:
             if v not in names:
                 names[v] = next(fresh)
         for v in jaxpr.invars:
             if v not in names:
                 names[v] = next(fresh)
+        read = set(jaxpr.outvars).union(*[e.invars for e in jaxpr.eqns])
         for e in jaxpr.eqns:
-            self.name_eqn(e)
+            self.name_eqn(e, read)
+        self.names = outer
 
-    def name_eqn(self, e: Eqn) -> None:
+    def name_eqn(self, e: Eqn, read: Collection[Any]) -> None:
         names, fresh = self.names, self.fresh
         for v in e.outvars:
-            if type(v) is Var and v not in names:
-                names[v] = next(fresh)
+            if v not in names:
+                names[v] = next(fresh) if v in read else "_"
         if e.primitive.subprograms:
             for _, value in self.shown_params(e):
                 for sub in _programs(value):
@@ -92,7 +99,7 @@ class _Printer:
         return [(n, params[n]) for n in order if not (n in defaults and _same(params[n], defaults[n]))]
 
     def binder(self, v: Var) -> str:
-        return f"{'_' if type(v) is DropVar else self.names[v]}:{self.type_of(v.aval)}"
+        return f"{self.names[v]}:{self.type_of(v.aval)}"
 
     def atom(self, a: Any) -> str:
         if type(a) is Literal:
@@ -112,6 +119,12 @@ class _Printer:
 
     # one line, or None when it cannot be or is longer than `room`
     def flat_program(self, jaxpr: Jaxpr, room: int) -> str | None:
+        outer, self.names = self.names, self.scopes[id(jaxpr)]
+        text = self.flat_text(jaxpr, room)
+        self.names = outer
+        return text
+
+    def flat_text(self, jaxpr: Jaxpr, room: int) -> str | None:
         if not jaxpr.eqns:
             return f"{self.head(jaxpr)}  {self.tail(jaxpr)}"
         if len(jaxpr.eqns) > 1 or 6 * len(jaxpr.invars) > room:
@@ -153,10 +166,12 @@ class _Printer:
         if flat is not None:
             out.append(f"{' ' * indent}{before}{flat}{after}")
             return
+        outer, self.names = self.names, self.scopes[id(jaxpr)]
         out.append(f"{' ' * indent}{before}{self.head(jaxpr)}")
         for e in jaxpr.eqns:
             self.write_eqn(e, indent + 4, out)
         out.append(f"{' ' * (indent + 2)}{self.tail(jaxpr)}{after}")
+        self.names = outer
 
     def write_eqn(self, e: Eqn, indent: int, out: list[str]) -> None:
         flat = self.flat_eqn(e, WIDTH - indent)
@@ -215,7 +230,7 @@ def eqn_text(eqn: Eqn, *, weak: bool = False) -> str:
     for a in eqn.invars:
         if isinstance(a, Var) and a not in printer.names:
             printer.names[a] = next(printer.fresh)
-    printer.name_eqn(eqn)
+    printer.name_eqn(eqn, [v for v in eqn.outvars if type(v) is Var])
     out: list[str] = []
     printer.write_eqn(eqn, 0, out)
     return "\n".join(out)

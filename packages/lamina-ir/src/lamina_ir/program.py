@@ -166,6 +166,11 @@ class ClosedJaxpr:
         value = self._memo[key] = make()
         return value
 
+    def forget(self, key: Any) -> None:
+        """Drop what `memo` remembers under `key`, if it does."""
+        if self._memo is not None:
+            self._memo.pop(key, None)
+
     def __repr__(self) -> str:
         from .printer import jaxpr_text
         return jaxpr_text(self.jaxpr)

@@ -12,6 +12,7 @@ import numpy as np
 from ._collector import uncollected
 from .primitive import Primitive
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
+from .rule import Rule
 
 __all__ = ["cse", "dce", "dce_rules", "inline_calls", "map_subprograms", "remember", "rewrite", "substitute", "walk"]
 
@@ -27,7 +28,8 @@ def _close(program: Program, jaxpr: Jaxpr) -> Any:
 
 
 def walk(program: Program) -> Iterator[Eqn]:
-    """Every equation in the order of the text, those of nested programs right after the one they are nested in.
+    """Every equation in the order of the text, those of nested programs right after the one they are nested in. Programs of
+    rules (`prims.Rule`) are not in the text: ask for them with `rule.program()`.
 
     >>> from lamina_ir import parse
     >>> [e.primitive.name for e in walk(parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = neg b in (c,) }"))]
@@ -46,9 +48,12 @@ def walk(program: Program) -> Iterator[Eqn]:
 
 
 def map_subprograms(e: Eqn, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
-    """The equation with `f` applied to each program in its params."""
+    """The equation with `f` applied to each program in its params, and to those of its rules (`prims.Rule`) once they
+    are made: a rule may hold a call of its own function, so there is no end to what rules of rules hold. Rules that are
+    Python functions stay what they are."""
     if not e.primitive.subprograms:
         return e
+    f = f if type(f) is remember else remember(f)
     params = dict(e.params)
     for name in e.primitive.subprograms:
         value = params[name]
@@ -56,20 +61,30 @@ def map_subprograms(e: Eqn, f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
             params[name] = f(value)
         elif value is not None:
             params[name] = tuple(f(v) for v in value)
+    for name, value in params.items():
+        if type(value) is Rule:
+            params[name] = f.rule(value)
     if all(params[n] is e.params[n] for n in params):
         return e
     return Eqn(e.primitive, e.invars, e.outvars, params, e.source)
 
 
-def remember(f: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[[ClosedJaxpr], ClosedJaxpr]:
-    """A nested program that stands in many places stays one object."""
-    seen: dict[int, tuple[ClosedJaxpr, ClosedJaxpr]] = {}
+class remember:
+    """`f` for nested programs: one that stands in many places stays one object, and so does a rule."""
 
-    def once(program: ClosedJaxpr) -> ClosedJaxpr:
-        if id(program) not in seen:
-            seen[id(program)] = program, f(program)
-        return seen[id(program)][1]
-    return once
+    def __init__(self, f: Callable[[ClosedJaxpr], ClosedJaxpr], key: str = "") -> None:
+        self.f, self.key = f, key
+        self.seen: dict[int, tuple[Any, Any]] = {}
+
+    def __call__(self, program: ClosedJaxpr) -> ClosedJaxpr:
+        if id(program) not in self.seen:
+            self.seen[id(program)] = program, self.f(program)
+        return self.seen[id(program)][1]
+
+    def rule(self, rule: Rule) -> Rule:
+        if id(rule) not in self.seen:
+            self.seen[id(rule)] = rule, rule.map(self, self.key)
+        return self.seen[id(rule)][1]
 
 
 def _read(env: Mapping[Var, Atom], a: Any) -> Any:
@@ -99,19 +114,27 @@ def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool = True) 
       program: where to replace.
       fn: equation -> None (keep it), a list of equations that bind the same outvars, or `(equations, atoms)` where the
         atoms take the place of the outvars. Its operands are already replaced ones.
-      nested: whether to rewrite nested programs too (before the equation they are in).
+      nested: whether to rewrite nested programs too (before the equation they are in). Programs of custom rules are
+        rewritten when they are made.
 
     >>> from lamina_ir import parse
     >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = copy a c:f32[] = sin b in (c,) }")
     >>> rewrite(program, lambda e: ([], e.invars) if e.primitive.name == "copy" else None)
     { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
     """
-    inner = remember(lambda sub: rewrite(sub, fn))
+    def change(program: Program) -> Any:
+        return _rewrite(program, fn, inner)
+
+    inner = remember(change)
+    return change(program) if nested else _rewrite(program, fn, None)
+
+
+def _rewrite(program: Program, fn: Callable[[Eqn], Any], inner: remember | None) -> Any:
     jaxpr = _open(program)
     env: dict[Any, Any] = {}
     eqns: list[Eqn] = []
     for e in jaxpr.eqns:
-        if nested:
+        if inner is not None:
             e = map_subprograms(e, inner)
         if env:
             e = Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source)
@@ -155,6 +178,7 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
         raise ValueError(f"dce: used_outputs must have {len(jaxpr.outvars)} entries, one per result; got {len(used)}")
     outs = [a for a, u in zip(jaxpr.outvars, used) if u]
     live: set[Any] = {a for a in outs if isinstance(a, Var)}
+    inner = remember(_without_dead_code, "dce")
     eqns: list[Eqn] = []
     for e in reversed(jaxpr.eqns):
         flags = [v in live for v in e.outvars]
@@ -165,7 +189,7 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
         if rule is not None and not effectful:
             e = rule(e, flags)
         elif e.primitive.subprograms:
-            e = map_subprograms(e, _without_dead_code)
+            e = map_subprograms(e, inner)
         if len(e.outvars) == len(flags) and not all(flags):
             outvars = [v if u or isinstance(v, DropVar) else DropVar(v.aval) for v, u in zip(e.outvars, flags)]
             e = Eqn(e.primitive, e.invars, outvars, e.params, e.source)
@@ -212,9 +236,16 @@ def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: 
       program: where to inline. Constants of inlined programs become its own.
       which: says of an `xla_call` equation whether to inline it.
     """
+    def change(program: ClosedJaxpr) -> ClosedJaxpr:
+        return _inline(program, which, inner)
+
+    inner = remember(change)
+    return change(program)
+
+
+def _inline(program: ClosedJaxpr, which: Callable[[Eqn], bool], inner: remember) -> ClosedJaxpr:
     constvars, consts = list(program.jaxpr.constvars), list(program.consts)
     eqns: list[Eqn] = []
-    other = remember(lambda sub: inline_calls(sub, which))
     shared: dict[int, tuple[ClosedJaxpr, list[Var]]] = {}
 
     def emit(body: Jaxpr, env: dict[Any, Any]) -> list[Atom]:
@@ -226,13 +257,13 @@ def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: 
                     shared[id(sub)] = sub, [Var(v.aval) for v in sub.jaxpr.constvars]
                     constvars.extend(shared[id(sub)][1])
                     consts.extend(sub.consts)
-                inner = dict(zip(sub.jaxpr.constvars, shared[id(sub)][1]))
-                inner.update(zip(sub.jaxpr.invars, invars))
-                env.update(zip(e.outvars, emit(sub.jaxpr, inner)))
+                given = dict(zip(sub.jaxpr.constvars, shared[id(sub)][1]))
+                given.update(zip(sub.jaxpr.invars, invars))
+                env.update(zip(e.outvars, emit(sub.jaxpr, given)))
                 continue
             outvars = [type(v)(v.aval) for v in e.outvars]
             env.update(zip(e.outvars, outvars))
-            e = map_subprograms(e, other)
+            e = map_subprograms(e, inner)
             eqns.append(Eqn(e.primitive, invars, outvars, e.params, e.source))
         return [a if type(a) is Literal else env.get(a, a) for a in body.outvars]
 
@@ -266,8 +297,15 @@ def cse(program: Program) -> Any:
         c:f32[] = add b b
       in (c,) }
     """
+    def change(program: Program) -> Any:
+        return _share(program, inner)
+
+    inner = remember(change)
+    return change(program)
+
+
+def _share(program: Program, inner: remember) -> Any:
     seen: dict[Any, Eqn] = {}
-    inner = remember(cse)
     jaxpr = _open(program)
     env: dict[Any, Any] = {}
     eqns: list[Eqn] = []

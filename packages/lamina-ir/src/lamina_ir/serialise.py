@@ -20,8 +20,8 @@ from ._version import __version__
 from .avals import ShapedArray, shaped
 from .errors import LaminaError, ProgramError
 from .params import UnnamedAxis, field_values, type_named
-from .prims.custom import Rule
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from .rule import Rule
 
 __all__ = ["FORMAT", "dumps", "loads"]
 

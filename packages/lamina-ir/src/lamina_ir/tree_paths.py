@@ -18,8 +18,8 @@ class _Key:
     _field = "key"
     _form = "[<flat index {}>]"
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
+    def __init__(self, key: Any) -> None:
+        self._value = key
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._value == other._value  # type: ignore[attr-defined]
@@ -39,6 +39,10 @@ class SequenceKey(_Key):
 
     __slots__ = ()
     _field, _form = "idx", "[{!r}]"
+
+    def __init__(self, idx: int) -> None:
+        self._value = idx
+
     idx = property(lambda self: self._value)
 
 
@@ -55,6 +59,10 @@ class GetAttrKey(_Key):
 
     __slots__ = ()
     _field, _form = "name", ".{}"
+
+    def __init__(self, name: str) -> None:
+        self._value = name
+
     name = property(lambda self: self._value)
 
 

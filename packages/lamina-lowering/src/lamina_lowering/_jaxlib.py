@@ -115,6 +115,13 @@ def provide(needs: Any) -> None:
 _provided: set[str] = set()
 
 
+def register_kernels(kernels: Any) -> None:
+    """Make FFI kernels, name -> capsule, known to CPU clients."""
+    from jaxlib import xla_client as xc
+    for name, capsule in kernels.items():
+        xc.register_custom_call_target(name, capsule, platform="cpu", api_version=1)
+
+
 def run_on_cpu(program: Any, per_replica: list[list[Any]], avals: list[Any],
                host_functions: list[Any]) -> list[list[Any]]:
     """Compile and run; `per_replica[r]` holds replica r's arguments, and the results are listed the same way."""

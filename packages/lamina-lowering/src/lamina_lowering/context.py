@@ -44,9 +44,9 @@ class Context:
     """
 
     __slots__ = ("module", "session", "platform", "axis_env", "rules", "eqn", "ip", "loc", "types", "create", "big",
-                 "_constants")
+                 "path", "_constants")
 
-    def __init__(self, module: Any, axis_env: AxisEnv, ip: Any, big: dict[int, Value]) -> None:
+    def __init__(self, module: Any, axis_env: AxisEnv, ip: Any, big: dict[int, Value], path: str | None = None) -> None:
         session = module.session
         self.module = module
         self.session = session
@@ -59,6 +59,7 @@ class Context:
         self.types = session.types
         self.create = session.ir.Operation.create
         self.big = big  # id of a constant that is passed as an argument -> its value here
+        self.path = path  # names of the calls around, for the compiler's metadata; None outside of named ones
         self._constants: dict[Any, Value] = {}
 
     # --- the equation ---------------------------------------------------------------------------------------------
@@ -280,15 +281,22 @@ class Context:
         """Call a nested program, emitted once per module and axis environment as a private function."""
         return self.module.call(self, closed, operands, name, axis_env or self.axis_env)
 
-    def inline(self, closed: ClosedJaxpr, operands: Sequence[Value], axis_env: AxisEnv | None = None) -> list[Value]:
-        """Emit a nested program's equations here."""
-        saved = self.eqn, self.axis_env
+    def inline(self, closed: ClosedJaxpr, operands: Sequence[Value], axis_env: AxisEnv | None = None,
+               name: str = "") -> list[Value]:
+        """Emit a nested program's equations here; in the compiler's metadata under `name` and this equation's scope."""
+        saved = self.eqn, self.axis_env, self.path, self.loc
         if axis_env is not None:
             self.axis_env = axis_env
+        self.path = self.named(name) or self.path
         try:
             return self.run(closed, operands)
         finally:
-            self.eqn, self.axis_env = saved
+            self.eqn, self.axis_env, self.path, self.loc = saved
+
+    def named(self, name: str) -> str:
+        """`name` after the names of the calls and scopes that the present equation stands in."""
+        source = self.eqn.source if self.eqn is not None else None
+        return "/".join(filter(None, (self.path, source.scope if source is not None else "", name)))
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
         """Emit every live equation of a program and give its results.
@@ -307,6 +315,7 @@ class Context:
                 made = big.get(id(value))
                 env[var] = self.const(value, var.aval) if made is None else made
         rules, const, broadcast = self.rules, self.const, self.broadcast
+        locations, unnamed, path = self.session.locations, self.session.loc, self.path
         eqn = None
         try:
             for eqn in eqns:
@@ -327,6 +336,11 @@ class Context:
                     for v in eqn.invars:
                         operands.append(const(v.val, v.aval) if v.__class__ is Literal else env[v])
                 self.eqn = eqn
+                source = eqn.source
+                if path is not None or (source is not None and source.scope):
+                    self.loc = locations[self.named(prim.name)]
+                else:
+                    self.loc = unnamed
                 made = rules[prim](self, *operands, **eqn.params)
                 if prim.multiple:
                     for v, value in zip(eqn.outvars, made, strict=True):

@@ -1,8 +1,9 @@
 """`lower`: a program becomes one StableHLO module with an entry function `main`.
 
 Equal programs give equal bytecode: nothing in a module depends on identities, addresses, source lines or the order in
-which things were lowered before. Dead equations and unused arguments are left out; constants of more than a few
-elements become leading arguments, so programs that differ in such data share one executable.
+which things were lowered before; names of calls and scopes are part of it, as the compiler's metadata. Dead equations and
+unused arguments are left out; constants of more than a few elements become leading arguments, so programs that differ in
+such data share one executable.
 """
 from __future__ import annotations
 
@@ -52,14 +53,14 @@ class Lowered:
                 self._bytecode = _jaxlib.write_bytecode(self.module)
         return self._bytecode
 
-    def as_text(self, dialect: str = "stablehlo") -> str:
-        """The module as text: `dialect` is `stablehlo` or `hlo`."""
+    def as_text(self, dialect: str = "stablehlo", debug_info: bool = False) -> str:
+        """The module as text: `dialect` is `stablehlo` or `hlo`; with `debug_info`, StableHLO shows names of scopes."""
         if dialect == "hlo":
             return hlo.as_hlo_text(self)
         if dialect != "stablehlo":
             raise ValueError(f"as_text: dialect must be 'stablehlo' or 'hlo'; got {dialect!r}")
         with session.lock:
-            return str(self.module)
+            return self.module.operation.get_asm(enable_debug_info=debug_info)
 
     def __repr__(self) -> str:
         types = ", ".join(a.short() for a in self.in_avals)
@@ -206,7 +207,8 @@ class _Build:
         func = ir.Operation.create("func.func", None, None, attributes, None, 1, loc, self.ip)
         block = func.regions[0].blocks.append(*ins, arg_locs=[loc] * len(ins))
         values = list(block.arguments)
-        ctx = Context(self, env, ir.InsertionPoint(block), {id(c): v for c, v in zip(big, values)})
+        path = None if kept is not None else ""  # the names around a call come with the call
+        ctx = Context(self, env, ir.InsertionPoint(block), {id(c): v for c, v in zip(big, values)}, path)
         args = values[len(big):]
         if kept is not None:
             rest = iter(args)
@@ -228,7 +230,8 @@ class _Build:
                                             [s.types[a] for a in closed.out_avals], big)
         callee, outs, big = known
         args = [ctx.big[id(c)] for c in big] + list(operands)
-        return list(ctx.create("func.call", outs, args, {"callee": callee}, None, 0, s.loc, ctx.ip).results)
+        loc = s.locations[ctx.named(name)]
+        return list(ctx.create("func.call", outs, args, {"callee": callee}, None, 0, loc, ctx.ip).results)
 
     def main(self, closed: ClosedJaxpr, env: AxisEnv, name: str, partitions: int, donated: Sequence[bool],
              in_shardings: Sequence[str | None] | None, out_shardings: Sequence[str | None] | None,

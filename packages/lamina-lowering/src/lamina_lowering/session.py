@@ -1,6 +1,6 @@
 """One MLIR context with the types and attributes made in it, shared by lowerings until it has grown old.
 
-Types and constants live as long as their context, so a context is replaced after some thousand modules or when the
+Types and constants live as long as their context, so a context is replaced after a thousand modules or when the
 constants written into it pass a few megabytes; modules made in it keep it alive for as long as they need it.
 """
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Session", "current", "lock"]
 
 lock = threading.RLock()  # held while a module is built
 
-_MODULES_PER_CONTEXT = 4000
+_MODULES_PER_CONTEXT = 1000
 _CONSTANT_BYTES_PER_CONTEXT = 1 << 24
 
 _ELEMENTS = {"bool": "i1", "bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64",
@@ -60,8 +60,20 @@ class _Parsed(dict[str, Any]):
         return a
 
 
+class _Locations(dict[str, Any]):
+    """Name -> the location of what stands under it: the compiler's metadata."""
+
+    def __init__(self, context: Any) -> None:
+        super().__init__()
+        self.context = context
+
+    def __missing__(self, name: str) -> Any:
+        loc = self[name] = _jaxlib.ir.Location.name(name, context=self.context)
+        return loc
+
+
 class Session:
-    """A context and its caches. `types[aval]` and `parsed[text]` are dict reads once warm."""
+    """A context and its caches. `types[aval]`, `parsed[text]` and `locations[name]` are dict reads once warm."""
 
     def __init__(self) -> None:
         ir = _jaxlib.load_mlir()
@@ -70,6 +82,7 @@ class Session:
         self.loc = ir.Location.unknown(self.context)
         self.types = _Types(self)
         self.parsed = _Parsed(self.context)
+        self.locations = _Locations(self.context)
         self._elements: dict[np.dtype, Any] = {}
         self._attrs: dict[Any, Any] = {}
         self._constants: dict[Any, Any] = {}

@@ -13,7 +13,9 @@ from lamina_ir.testing.samples import determined
 from . import _jaxlib
 from .module import Lowered, lower
 
-__all__ = ["check_collective", "check_lowering", "one_op", "run_lowered"]
+__all__ = ["check_collective", "check_lowering", "one_op", "register_kernels", "run_lowered"]
+
+register_kernels = _jaxlib.register_kernels
 
 
 def one_op(prim: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:

@@ -2,7 +2,7 @@
 compiled call, remembered by operation and plan."""
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import ShapeError
 from lamina_tracing import ArrayLike, lax
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing.extend import Tracer, repeated, typeof, warn_user
 from lamina_tracing.lax import GatherScatterMode, ScatterDimensionNumbers
 
 from ._index_plan import FLAG, FULL, MANY, NEW, POINT, SLICE, STRIDED, Plan, any_traced, parse
@@ -37,8 +37,8 @@ def _as_dtype_of(x: Any, values: Any, verb: str) -> Any:
     if have.dtype == want.dtype and not have.weak_type and not plain:
         return values
     if dtypes.promote((want.dtype, want.weak_type), (have.dtype, have.weak_type))[0] != want.dtype:
-        warnings.warn(f"x.at[...].{verb}: values of dtype {have.dtype.name} lose something as {want.dtype.name}, the "
-                      "dtype of x; convert one of them with astype", FutureWarning, stacklevel=4)
+        warn_user(f"x.at[...].{verb}: values of dtype {have.dtype.name} lose something as {want.dtype.name}, the "
+                  "dtype of x; convert one of them with astype", FutureWarning)
         if dtypes.is_complex(have.dtype) and not dtypes.is_complex(want.dtype):
             values = values.real if plain else lax.real(values)
     return np.asarray(values).astype(want.dtype)[()] if plain else lax.convert_element_type(values, want.dtype)
@@ -58,6 +58,15 @@ def _fit(values: Any, shape: tuple[int, ...], verb: str) -> Any:
     dims = [lead + a for a, n in enumerate(have) if n == shape[lead + a]]
     ones = [a for a, n in enumerate(have) if n != shape[lead + a]]
     return lax.broadcast_in_dim(lax.squeeze(values, ones) if ones else values, shape, dims)
+
+
+def _may_repeat(plan: Plan, positions: Sequence[Any]) -> bool:
+    """Whether an index may name a position twice: an index array whose values differ, known now, does not."""
+    if all(p[0] != MANY for p in plan.parts):
+        return False
+    lists = [p for p in positions if typeof(p).shape]
+    return len(lists) != 1 or not isinstance(lists[0], np.ndarray) or lists[0].size == 0 or lists[0].min() < 0 \
+        or np.unique(lists[0]).size < lists[0].size
 
 
 # --- one change --------------------------------------------------------------------------------------------------
@@ -257,12 +266,23 @@ class AtReference:
 
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False,
               mode: Any = None, wrap_negative_indices: bool = True) -> Any:
-        """`x[index] = func(x[index])`, functionally; `func` keeps the shape. A position named twice is done once."""
+        """`x[index] = func(x[index])`, functionally; `func` keeps shape and dtype. A position named twice is done twice,
+        one after the other, unless `unique_indices` promises that there is none."""
         x, how = self.array, GatherScatterMode.from_any(mode)
         plan, positions = parse(self.index, x.shape, how is not FILL, wrap_negative_indices)
         flags = (bool(indices_are_sorted), bool(unique_indices))
-        old = read(plan, GatherScatterMode.CLIP, None, flags, wrap_negative_indices, x, *positions)
-        return change("set", plan, how, flags, wrap_negative_indices, x, func(old), *positions)
+
+        def addressed(x: Any) -> Any:
+            return read(plan, GatherScatterMode.CLIP, None, flags, wrap_negative_indices, x, *positions)
+
+        old = addressed(x)
+        if unique_indices or not _may_repeat(plan, positions):
+            new = func(old)
+        else:
+            counts, ones = lax.full(x.shape, 0, "int32"), lax.full(typeof(old).shape, 1, "int32")
+            times = addressed(change("add", plan, how, flags, wrap_negative_indices, counts, ones, *positions))
+            new = repeated(func, old, times, math.prod(lax.broadcast_shapes(*[typeof(p).shape for p in positions])))
+        return change("set", plan, how, flags, wrap_negative_indices, x, new, *positions)
 
     def divide(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                mode: Any = None, wrap_negative_indices: bool = True) -> Any:

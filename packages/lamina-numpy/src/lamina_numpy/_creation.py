@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes, evaluate_primitive, prims
 from lamina_ir.avals import shaped
 from lamina_tracing import slots
 from lamina_tracing.extend import Tracer, bind, typeof
@@ -143,6 +143,8 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
         out = slots.evaluator.array(np.asarray(a, t.dtype), t) if t is not None else \
             slots.evaluator.array(_scalar(a, d), shaped((), d))  # type: ignore[arg-type]
     elif isinstance(a, (np.ndarray, np.generic)):
+        if kind is not np.ndarray:
+            typeof(a)  # refuses masked arrays
         if copy is False:
             raise ValueError("asarray: copy=False, but host memory is always copied; leave copy out")
         out = _from_numpy("asarray", np.asarray(a), d)
@@ -158,8 +160,10 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
 
 
 def _scalar(a: Any, d: np.dtype) -> np.ndarray:
-    if type(a) is complex and not dtypes.is_complex(d):
-        a = a.real
+    if type(a) is complex and not dtypes.is_complex(d) and d != dtypes.BOOL:
+        raise TypeError(f"asarray: the complex number {a} has no place in dtype {d.name}; take its real part")
+    if type(a) is float and dtypes.is_integer(d) and not math.isfinite(a):
+        raise ValueError(f"asarray: {a} is no integer; it has no place in dtype {d.name}")
     if type(a) is int and dtypes.is_integer(d) and d.kind != "V":
         return np.array(a, d)  # reports overflow
     return np.asarray(a).astype(d)
@@ -290,7 +294,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     if not a.shape:
         if not is_array(fill_value) and not is_staging() and math.prod(shape) * d.itemsize <= _SMALL:
             value = fill_value.real if isinstance(fill_value, complex) and not dtypes.is_complex(d) else fill_value
-            out = slots.evaluator.array(np.full(shape, value).astype(d), shaped(shape, d, weak))
+            value = evaluate_primitive(prims.convert_element_type_p, (np.asarray(value),),
+                                       {"new_dtype": d, "weak_type": weak})
+            out = slots.evaluator.array(np.full(shape, value), shaped(shape, d, weak))
         else:
             out = bind(prims.broadcast_in_dim_p, cast(fill_value, d, weak), shape=shape, broadcast_dimensions=())
     else:

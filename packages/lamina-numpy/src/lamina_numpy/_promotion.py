@@ -5,7 +5,6 @@ types are already alike leave `pair` after two reads.
 """
 from __future__ import annotations
 
-import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from lamina_ir import config, dtypes, prims
 from lamina_ir.errors import ShapeError
 from lamina_tracing import Array
-from lamina_tracing.extend import EVALUATION, Tracer, bind, now, typeof
+from lamina_tracing.extend import EVALUATION, Tracer, bind, now, typeof, warn_user
 
 __all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "fixed", "inexact_dtype",
            "inexact_pair", "is_array", "is_staging", "literal", "meet", "own_array", "pair", "promote_all",
@@ -206,5 +205,5 @@ def broadcast_shapes_of(call: str, shapes: tuple[tuple[int, ...], ...]) -> tuple
         text = f"{call}: operands of shapes {', '.join(map(str, shapes))} need rank promotion"
         if config.numpy_rank_promotion.value == "raise":
             raise ShapeError(text + "; reshape them, or set config numpy_rank_promotion to 'allow'")
-        warnings.warn(text, stacklevel=3)
+        warn_user(text + "; reshape them, or set config numpy_rank_promotion to 'allow'")
     return shape

@@ -222,6 +222,8 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     if mean_of is None:  # over all axes the mean has rank 0 and stands beside `a` as it is
         mean_of = mean(a, axes, None, None, len(axes) < len(shape), where=where)
     gap = bind(prims.sub_p, *pair(call, a, mean_of))
+    if where is not None:  # before it is squared: the slope of what is left out may be NaN
+        gap = choose_by(where, gap, literal(0, work))
     part = dtypes.real_of(work)
     if dtypes.is_complex(work):
         square = bind(prims.add_p, bind(prims.integer_pow_p, bind(prims.real_p, gap), y=2),
@@ -231,7 +233,6 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     if where is None:
         count: Any = math.prod(shape[i] for i in axes)
     else:
-        square = choose_by(where, square, literal(0, part))
         count = bind(_sum, cast(_fit(where, shape), part), axes=axes)
     total = bind(_sum, square, axes=axes)
     if isinstance(count, int) and isinstance(ddof, (int, float)):

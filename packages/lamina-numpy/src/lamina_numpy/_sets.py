@@ -8,7 +8,7 @@ from lamina_ir import dtypes, prims
 from lamina_ir.errors import ConcretizationError
 from lamina_tracing.extend import Tracer, bind, check_axis, typeof
 
-from ._creation import asarray, put
+from ._creation import asarray, full, put, zeros
 from ._logic import logical_and
 from ._promotion import aval, cast, literal, promote_all
 from ._publish import compiled, public
@@ -57,6 +57,20 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
     return picked[0] if len(picked) == 1 else tuple(picked)
 
 
+def _unique_of_nothing(ar: Any, fill_value: Any, axis: int | None, size: int) -> tuple[Any, ...]:
+    """Nothing is unique among no elements: the result is all filling."""
+    if fill_value is None and size:
+        raise ValueError(f"unique: size={size} of {ar.long()}, which has no elements, needs a fill_value")
+    shape = list(ar.shape)
+    if axis is None:
+        shape = [size]
+    else:
+        shape[axis] = size
+    d = dtypes.canonical_int()
+    values = full(shape, cast(0 if fill_value is None else fill_value, ar.dtype))
+    return values, zeros(size, d), zeros(ar.shape if axis is None else 0, d), zeros(size, d)
+
+
 @public("axis", "equal_nan", "size")
 def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: int) -> tuple[Any, ...]:
     from ._running import cumsum
@@ -72,6 +86,8 @@ def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: i
         rows = reshape(rows, (typeof(rows).shape[0], -1))
     n, width = typeof(rows).shape
     d = dtypes.canonical_int()
+    if not n:
+        return _unique_of_nothing(typeof(ar), fill_value, axis, size)
     places = bind(prims.iota_p, dtype=d, shape=(n,), dimension=0)
     columns = [bind(prims.squeeze_p, bind(prims.slice_p, rows, start_indices=(0, i), limit_indices=(n, i + 1),
                                           strides=None), dimensions=(1,)) for i in range(width)]

@@ -62,13 +62,9 @@ def resolve_sizes(call: str, old: tuple[int, ...], new: Any) -> tuple[int, ...]:
     return sizes
 
 
-class _ReshapeError(ShapeError, TypeError):
-    """A size mismatch: a ValueError as in NumPy and a TypeError as other jax-style systems have it."""
-
-
 def _bad_sizes(call: str, old: tuple[int, ...], new: Any) -> Exception:
-    return _ReshapeError(f"{call}: cannot reshape an array of shape {old} ({math.prod(old)} elements) into {new}; the "
-                         "numbers of elements must agree, with at most one -1")
+    return ShapeError(f"{call}: cannot reshape an array of shape {old} ({math.prod(old)} elements) into {new}; the "
+                      "numbers of elements must agree, with at most one -1")
 
 
 @public_lists("shape", "order", "copy")

@@ -1,6 +1,7 @@
 """Along one axis: differences, gradients, integrals, interpolation, convolution, windows."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from lamina_tracing.extend import bind, check_axes, check_axis, typeof
 from ._creation import arange, asarray
 from ._joins import _cut, concatenate
 from ._promotion import broadcast, cast, literal, own_array, pair, promote_all, to_inexact
-from ._publish import public
+from ._publish import compiled, public
 from ._running import cumsum
 from ._reductions import sum as total
 from ._searching import searchsorted
@@ -161,8 +162,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi)
     return concatenate([head, tail + cumsum(fix, at)], at)
 
 
-@public("left", "right", "period")
-def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
+@public("extended", "period")
+def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool, bool], period: float | None) -> Any:
     d = dtypes.promote((typeof(x).dtype, typeof(x).weak_type), (typeof(xp).dtype, False),
                        (dtypes.canonical_float(), True))[0]
     x, xp = cast(x, d), cast(xp, d)
@@ -187,10 +188,9 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any
     flat = abs(gap) <= literal(float(np.spacing(np.float64(dtypes.finfo(d).eps))), d)
     out = where_(flat, y0, y0 + (x - x0) / where_(flat, literal(1, d), gap) * (y1 - y0))
     if period is None:
-        if left != "extrapolate":
-            out = choose_by(x < xp[0], fp[0] if left is None else cast(left, typeof(fp).dtype), out)
-        if right != "extrapolate":
-            out = choose_by(x > xp[-1], fp[-1] if right is None else cast(right, typeof(fp).dtype), out)
+        for at, outside, value, extends in zip((0, -1), (x < xp[0], x > xp[-1]), ends, extended):
+            if not extends:
+                out = choose_by(outside, fp[at] if value is None else cast(value, typeof(fp).dtype), out)
     return out
 
 
@@ -208,7 +208,12 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     Array(15., dtype=float32)
     """
     x, xp, fp = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (x, xp, fp))
-    return _interp(x, xp, fp, left, right, period)
+    extended = tuple(isinstance(v, str) for v in (left, right))
+    for v in (left, right):
+        if isinstance(v, str) and v != "extrapolate":
+            raise ValueError(f"interp: left and right must be numbers or 'extrapolate'; got {v!r}")
+    ends = tuple(None if extends else v for v, extends in zip((left, right), extended))
+    return compiled(_interp)(x, xp, fp, ends, extended=extended, period=period)
 
 
 def _windows(x: Any, size: int, count: int) -> Any:
@@ -219,6 +224,7 @@ def _windows(x: Any, size: int, count: int) -> Any:
 
 def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Any:
     a, v = promote_all(call, [own_array(call, a), own_array(call, v, 1)])
+    a, v = to_inexact(call, a), to_inexact(call, v)
     if len(typeof(a).shape) != 1 or len(typeof(v).shape) != 1:
         raise ValueError(f"{call}: expected one axis each; got {typeof(a).long()} and {typeof(v).long()}")
     n, m = typeof(a).shape[0], typeof(v).shape[0]
@@ -241,14 +247,14 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
 
 @public("mode", "precision", "preferred_element_type")
 def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Discrete convolution of two lines.
+    """Discrete convolution of two lines, in float.
 
     Args:
       a, v: numbers with one axis.
       mode: "full" (every overlap), "same" (as long as the longer one), "valid" (full overlaps only).
 
     >>> convolve(np.array([1, 2]), np.array([1, 1]))
-    Array([1, 3, 2], dtype=int32)
+    Array([1., 3., 2.], dtype=float32)
     """
     return _slide("convolve", a, v, mode, True, precision, preferred_element_type)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing.extend import bind, complex_logaddexp, typeof
 
 from ._promotion import aval, cast, convert, inexact_pair, literal, pair, to_inexact
 from ._publish import public
@@ -19,8 +19,10 @@ __all__ = ["copysign", "fmax", "fmin", "frexp", "gcd", "heaviside", "hypot", "i0
 
 @public()
 def logaddexp(x1: Any, x2: Any, /) -> Any:
-    """`log(exp(x1) + exp(x2))` without overflow."""
+    """`log(exp(x1) + exp(x2))` without overflow; for complex numbers the value with the angle in (-pi, pi]."""
     x, y = inexact_pair("logaddexp", x1, x2)
+    if dtypes.is_complex(typeof(x).dtype):
+        return complex_logaddexp(x, y)
     top = bind(_max, x, y)
     gap = bind(_sub, x, y)
     soft = bind(_add, top, bind(_log1p, bind(_exp, bind(_neg, bind(_abs, gap)))))
@@ -32,6 +34,9 @@ def logaddexp2(x1: Any, x2: Any, /) -> Any:
     """`log2(2**x1 + 2**x2)` without overflow."""
     x, y = inexact_pair("logaddexp2", x1, x2)
     d = typeof(x).dtype
+    if dtypes.is_complex(d):
+        ln2 = literal(_LN2, d)
+        return bind(_div, complex_logaddexp(bind(_mul, x, ln2), bind(_mul, y, ln2)), ln2)
     top = bind(_max, x, y)
     gap = bind(_sub, x, y)
     rest = bind(_div, bind(_log1p, bind(prims.exp2_p, bind(_neg, bind(_abs, gap)))), literal(_LN2, d))
@@ -43,6 +48,9 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     """Length of the hypotenuse, without overflow on the way."""
     x, y = inexact_pair("hypot", x1, x2)
     d = typeof(x).dtype
+    if dtypes.is_complex(d):
+        raise DTypeError(f"hypot: expected real numbers; got {aval('hypot', x1).long()} and {aval('hypot', x2).long()}; "
+                         "take their absolute values first")
     x, y = bind(_abs, x), bind(_abs, y)
     low, high = bind(_min, x, y), bind(_max, x, y)
     zero = bind(_eq, high, literal(0, d))

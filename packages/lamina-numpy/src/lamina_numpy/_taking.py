@@ -72,6 +72,8 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     shape = typeof(a).shape
     axis = check_axis("take", axis, len(shape))
     n, how = shape[axis], _mode("take", mode)
+    if not n and 0 not in typeof(indices).shape:
+        raise IndexError(f"take: an axis of length 0 has no elements; got axis {axis} of {typeof(a).long()}")
     wrap = how is not CLIP
     if mode == "wrap":
         indices = _modulo(indices, n)

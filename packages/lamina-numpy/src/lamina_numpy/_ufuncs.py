@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import config, dtypes, prims
 from lamina_ir.errors import DTypeError
+from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
-from ._promotion import aval, convert, fixed, inexact_pair, is_staging, literal, meet, pair, to_inexact
+from ._promotion import aval, convert, fixed, inexact_dtype, inexact_pair, is_staging, literal, meet, pair, to_inexact
 from ._publish import compiled, public, publish_as
 
 __all__ = ["abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -129,7 +130,10 @@ ceil = _rounding("ceil", prims.ceil_p, "Smallest whole number that is not below 
 @public()
 def rint(x: Any, /) -> Any:
     """Nearest whole number, in float; halves go to even."""
-    return bind(prims.round_p, to_inexact("rint", x), rounding_method=1)
+    a = aval("rint", x)
+    if not dtypes.is_inexact(a.dtype):
+        return convert(x, inexact_dtype(a.dtype, config.enable_x64.value), False)
+    return bind(prims.round_p, x, rounding_method=1)
 
 
 negative = _unary("negative", prims.neg_p, "Minus `x`.\n\n>>> negative(3)\nArray(-3, dtype=int32, weak_type=True)")
@@ -142,7 +146,15 @@ maximum = _binary("maximum", prims.max_p, "Larger of two elements; NaN when eith
 minimum = _binary("minimum", prims.min_p, "Smaller of two elements; NaN when either is.")
 true_divide = divide = _float_binary("true_divide", prims.div_p, "Quotient, in float.\n\n>>> divide(1, 2)\n"
                                      "Array(0.5, dtype=float32, weak_type=True)")
-arctan2 = atan2 = _float_binary("arctan2", prims.atan2_p, "Angle in radians of the point (y, x) = (first, second).")
+
+
+@public()
+def arctan2(x1: Any, x2: Any, /) -> Any:
+    """Angle in radians of the point (y, x) = (first, second)."""
+    return lax.atan2(*inexact_pair("arctan2", x1, x2))
+
+
+atan2 = arctan2
 nextafter = _float_binary("nextafter", prims.nextafter_p, "Next float after the first element towards the second.")
 
 
@@ -206,14 +218,14 @@ def reciprocal(x: Any, /) -> Any:
 def log2(x: Any, /) -> Any:
     """Logarithm to base 2."""
     y = bind(_log, to_inexact("log2", x))
-    return bind(_div, y, literal(_LN2, typeof(y).dtype))
+    return bind(_div, y, fixed(_LN2, typeof(y).dtype))
 
 
 @public()
 def log10(x: Any, /) -> Any:
     """Logarithm to base 10."""
     y = bind(_log, to_inexact("log10", x))
-    return bind(_div, y, literal(_LN10, typeof(y).dtype))
+    return bind(_div, y, fixed(_LN10, typeof(y).dtype))
 
 
 @public()

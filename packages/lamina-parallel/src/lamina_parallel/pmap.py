@@ -14,7 +14,7 @@ from lamina_ir.avals import shaped
 from lamina_ir.program import ClosedJaxpr
 from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, any_traced, argument_path, bind, boundary, bound_axes,
-                                   explain_miss, now, result_types, stage, typeof)
+                                   explain_miss, now, result_types, stage, staging_logged, typeof)
 
 __all__ = ["PmapSpec", "StagedPmap", "pmap"]
 
@@ -78,7 +78,11 @@ class PmapSpec:
         if found is None:
             if config.explain_cache_misses.value:
                 explain_miss("pmap", self.name, self.fun, key, self._programs)
-            found = self._stage(args, kwargs, avals, flat, tree, static)
+            if config.log_compiles.value:
+                with staging_logged("pmap", self.name):
+                    found = self._stage(args, kwargs, avals, flat, tree, static)
+            else:
+                found = self._stage(args, kwargs, avals, flat, tree, static)
             if not found.outer:
                 if len(self._programs) >= 1024:
                     self._programs.clear()

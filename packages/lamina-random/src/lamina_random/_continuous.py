@@ -10,8 +10,9 @@ from lamina_ir import config, dtypes
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import scalar
 
-from ._arguments import as_float, as_shape, common_shape, to_shape
-from ._keys import split_core
+from ._arguments import as_float, as_shape
+from ._draws import with_parameters
+from ._keys import halves
 from ._normal import normal_core, unit_core, uniform_core
 
 __all__ = ["cauchy", "double_sided_maxwell", "exponential", "gumbel", "gumbel_core", "laplace", "logistic",
@@ -121,16 +122,14 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
 
 
 def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    keys = split_core(key, (2,), part)
-    size, side = (lax.index_in_dim(keys, i, 0, keepdims=False) for i in (0, 1))
+    size, side = halves(key, 2, part)
     sizes = _maxwell(size, shape, dtype, part)
     up = lax.lt(unit_core("double_sided_maxwell", side, shape, dtypes.canonical_float(), part), 0.5)
     return lax.add(lax.mul(lax.select(up, sizes, lax.neg(sizes)), scale), loc)
 
 
 def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    keys = split_core(key, (2,), part)
-    k1, k2 = (lax.index_in_dim(keys, i, 0, keepdims=False) for i in (0, 1))
+    k1, k2 = halves(key, 2, part)
     y = lax.square(normal_core("wald", k1, shape, dtype, part))
     u = unit_core("wald", k2, shape, dtype, part)
     half, my = scalar(0.5, dtype), lax.mul(mean, y)
@@ -139,26 +138,13 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
     return lax.select(lax.le(u, lax.div(mean, lax.add(mean, x))), x, lax.div(lax.square(mean), x))
 
 
-def _with(name: str, core: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """The compiled draw: parameters are brought to the dtype and shape drawn first."""
-    def compiled(*args: Any) -> Any:
-        key, given, (shape, dtype, part) = args[0], args[1:1 + count], args[1 + count:]
-        return core(key, *(to_shape(x, shape, dtype) for x in given), shape, dtype, part)
-    compiled.__name__ = name
-    fast = jit(compiled, static_argnums=tuple(range(1 + count, 4 + count)), inline=True)
-
-    def draw(key: Any, given: tuple[Any, ...], shape: Any, dtype: Any) -> Any:
-        return fast(key, *given, common_shape(name, shape, *given), as_float(name, dtype), _part.value)
-    return draw
-
-
-_draw_rayleigh = _with("rayleigh", _rayleigh, 1)
-_draw_weibull = _with("weibull_min", _weibull_min, 2)
-_draw_pareto = _with("pareto", _pareto, 1)
-_draw_lognormal = _with("lognormal", _lognormal, 1)
-_draw_triangular = _with("triangular", _triangular, 3)
-_draw_maxwell = _with("double_sided_maxwell", _double_sided_maxwell, 2)
-_draw_wald = _with("wald", _wald, 1)
+_draw_rayleigh = with_parameters("rayleigh", _rayleigh, 1)
+_draw_weibull = with_parameters("weibull_min", _weibull_min, 2)
+_draw_pareto = with_parameters("pareto", _pareto, 1)
+_draw_lognormal = with_parameters("lognormal", _lognormal, 1)
+_draw_triangular = with_parameters("triangular", _triangular, 3)
+_draw_maxwell = with_parameters("double_sided_maxwell", _double_sided_maxwell, 2)
+_draw_wald = with_parameters("wald", _wald, 1)
 
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:

@@ -12,7 +12,7 @@ from lamina_tracing.extend import scalar, typeof
 from ._arguments import as_float, as_int, as_shape, common_shape, to_shape
 from ._bits import draw_bits
 from ._continuous import gumbel_core
-from ._keys import split_core
+from ._keys import halves
 from ._normal import unit_core, uniform_core
 
 __all__ = ["bernoulli", "categorical", "geometric", "rademacher", "randint", "randint_core"]
@@ -77,9 +77,7 @@ def randint_core(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: n
     width = max(8 * dtype.itemsize, 32)
     work = np.dtype(f"uint{width}")
     signed = np.dtype(f"int{width}")
-    keys = split_core(key, (2,), part)
-    upper, lower = (draw_bits("randint", lax.index_in_dim(keys, i, 0, keepdims=False), width, shape, part)
-                    for i in (0, 1))
+    upper, lower = (draw_bits("randint", half, width, shape, part) for half in halves(key, 2, part))
     low, high = (_within(x, shape, dtype) for x in (low, high))
     wide = [lax.convert_element_type(lax.convert_element_type(x, signed) if dtype.kind == "i" else x, work)
             for x in (low, high)]

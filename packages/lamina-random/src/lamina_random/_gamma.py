@@ -9,10 +9,11 @@ from lamina_ir import ShapeError, config
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import scalar, typeof
 
-from ._arguments import as_float, as_shape, common_shape
+from ._arguments import as_float, as_shape
 from ._discrete import rademacher
+from ._draws import accepted, full, with_parameters
+from ._keys import halves
 from ._normal import normal_core, unit_core
-from ._rejection import _full, accepted, halves
 
 __all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t"]
 
@@ -79,19 +80,6 @@ _log_core.defjvp(_log_jvp)
 _gamma_core.defjvp(_gamma_jvp)
 
 
-def _compiled(name: str, core: Any, count: int) -> Any:
-    """The compiled draw of a distribution with `count` parameters, brought to full shape first."""
-    def full(*args: Any) -> Any:
-        key, given, (shape, dtype, part) = args[0], args[1:1 + count], args[1 + count:]
-        return core(key, *(_full(x, shape, dtype) for x in given), shape, dtype, part)
-    full.__name__ = name
-    fast = jit(full, static_argnums=tuple(range(1 + count, 4 + count)), inline=True)
-
-    def draw(key: Any, given: tuple[Any, ...], shape: Any, dtype: Any) -> Any:
-        return fast(key, *given, common_shape(name, shape, *given), as_float(name, dtype), _part.value)
-    return draw
-
-
 def _log_sum(x: Any, y: Any) -> Any:
     top = lax.max(x, y)
     return lax.add(top, lax.log(lax.add(lax.exp(lax.sub(x, top)), lax.exp(lax.sub(y, top)))))
@@ -120,10 +108,10 @@ def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any, part: bool) -> 
                    lax.div(_chisquare(kd, dfden, shape, dtype, part), dfden))
 
 
-_draw_gamma = _compiled("gamma", lambda key, a, *rest: _gamma_core(key, a, *rest), 1)
-_draw_log = _compiled("loggamma", lambda key, a, *rest: _log_core(key, a, *rest), 1)
-_draw_beta, _draw_chi = _compiled("beta", _beta, 2), _compiled("chisquare", _chisquare, 1)
-_draw_t, _draw_f = _compiled("t", _t, 1), _compiled("f", _f, 2)
+_draw_gamma = with_parameters("gamma", lambda key, a, *rest: _gamma_core(key, a, *rest), 1)
+_draw_log = with_parameters("loggamma", lambda key, a, *rest: _log_core(key, a, *rest), 1)
+_draw_beta, _draw_chi = with_parameters("beta", _beta, 2), with_parameters("chisquare", _chisquare, 1)
+_draw_t, _draw_f = with_parameters("t", _t, 1), with_parameters("f", _f, 2)
 
 
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -171,7 +159,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
 
 
 def _dirichlet(key: Any, alpha: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    logs = _log_core(key, _full(alpha, shape, dtype), shape, dtype, part)
+    logs = _log_core(key, full(alpha, shape, dtype), shape, dtype, part)
     last, kept = len(shape) - 1, tuple(range(len(shape) - 1))
     top = lax.broadcast_in_dim(lax.reduce_max(lax.stop_gradient(logs), (last,)), shape, kept)
     parts = lax.exp(lax.sub(logs, top))

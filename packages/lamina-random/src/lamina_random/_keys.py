@@ -11,7 +11,7 @@ from lamina_tracing.extend import typeof
 from ._arguments import as_shape, key_words
 from ._bits import own_words, raw_words
 
-__all__ = ["PRNGKey", "clone", "fold_in", "key", "key_data", "key_impl", "split", "split_core", "wrap_key_data"]
+__all__ = ["PRNGKey", "clone", "fold_in", "halves", "key", "key_data", "key_impl", "split", "split_core", "wrap_key_data"]
 
 _U32 = np.dtype("uint32")
 _KEY = shaped((2,), _U32)
@@ -127,6 +127,12 @@ def split_core(key: Any, shape: tuple[int, ...], partitionable: bool) -> Any:
     if not count:
         return lax.full((*shape, 2), 0, _U32)
     return lax.reshape(raw_words("split", key, count), (*shape, 2))
+
+
+def halves(key: Any, count: int, part: bool) -> list[Any]:
+    """`count` independent keys."""
+    keys = split_core(key, (count,), part)
+    return [lax.index_in_dim(keys, i, 0, keepdims=False) for i in range(count)]
 
 
 _split = jit(split_core, static_argnums=(1, 2), inline=True)

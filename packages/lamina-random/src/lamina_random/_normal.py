@@ -11,7 +11,7 @@ from lamina_tracing.extend import scalar
 
 from ._arguments import as_float, as_shape, common_shape, to_shape
 from ._bits import draw_bits
-from ._keys import split_core
+from ._keys import halves
 
 __all__ = ["normal", "normal_core", "truncated_normal", "uniform", "uniform_core"]
 
@@ -84,9 +84,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
 def normal_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
     if dtypes.is_complex(dtype):
         real = dtypes.real_of(dtype)
-        keys = split_core(key, (2,), partitionable)
-        parts = [normal_core(call, lax.index_in_dim(keys, i, 0, keepdims=False), shape, real, partitionable)
-                 for i in (0, 1)]
+        parts = [normal_core(call, half, shape, real, partitionable) for half in halves(key, 2, partitionable)]
         return lax.div(lax.complex(*parts), scalar(math.sqrt(2), dtype))
     low = np.nextafter(np.asarray(-1, dtype), np.asarray(0, dtype), dtype=dtype)[()]
     u = uniform_core(call, key, low, scalar(1, dtype), shape, dtype, partitionable)

@@ -1,52 +1,21 @@
-"""Draws by rejection: every element proposes until its proposal is accepted, all of them in one loop."""
+"""Counts: the Poisson and the binomial distribution, by gaps where few are expected and by rejection else."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes
 from lamina_tracing import jit, lax
-from lamina_tracing.extend import scalar, typeof
+from lamina_tracing.extend import scalar
 
-from ._arguments import as_float, as_int, common_shape, to_shape
-from ._keys import split_core
+from ._arguments import as_float, as_int, common_shape
+from ._draws import accepted, full, open_unit
+from ._keys import halves
 from ._normal import unit_core
 
-__all__ = ["accepted", "binomial", "halves", "poisson"]
+__all__ = ["binomial", "poisson"]
 
 _part = config.threefry_partitionable
-
-
-def halves(key: Any, count: int, part: bool) -> list[Any]:
-    """`count` independent keys."""
-    keys = split_core(key, (count,), part)
-    return [lax.index_in_dim(keys, i, 0, keepdims=False) for i in range(count)]
-
-
-def accepted(key: Any, first: Any, propose: Callable[[Any], tuple[Any, Any]], done: Any, part: bool) -> Any:
-    """Values of `propose(key) -> (values, whether accepted)`, each the first accepted one; `first` where `done`."""
-    def body(state: Any) -> Any:
-        key, value, done = state
-        key, sub = halves(key, 2, part)
-        new, good = propose(sub)
-        return key, lax.select(done, value, new), lax.bitwise_or(done, good)
-
-    def unfinished(state: Any) -> Any:
-        flags = lax.bitwise_not(state[2])
-        return lax.reduce_or(flags, tuple(range(len(typeof(flags).shape))))
-
-    return lax.while_loop(unfinished, body, (key, first, done))[1]
-
-
-def _full(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    x = to_shape(x, shape, dtype)
-    return x if typeof(x).shape == shape else lax.broadcast_in_dim(x, shape, ())
-
-
-def _open_unit(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    """Numbers in (0, 1]."""
-    return lax.sub(1.0, unit_core(call, key, shape, dtype, part))
 
 
 # --- Poisson ------------------------------------------------------------------------------------------------------
@@ -55,7 +24,7 @@ def _few(key: Any, rate: Any, active: Any, shape: tuple[int, ...], dtype: np.dty
     def body(state: Any) -> Any:
         key, count, left = state
         key, sub = halves(key, 2, part)
-        left = lax.add(left, lax.log(_open_unit("poisson", sub, shape, dtype, part)))
+        left = lax.add(left, lax.log(open_unit("poisson", sub, shape, dtype, part)))
         return key, lax.select(lax.gt(left, 0.0), lax.add(count, 1.0), count), left
 
     def going(state: Any) -> Any:
@@ -76,7 +45,7 @@ def _many(key: Any, rate: Any, done: Any, shape: tuple[int, ...], dtype: np.dtyp
     def propose(key: Any) -> tuple[Any, Any]:
         ku, kv = halves(key, 2, part)
         u = lax.sub(unit_core("poisson", ku, shape, dtype, part), 0.5)
-        v = _open_unit("poisson", kv, shape, dtype, part)
+        v = open_unit("poisson", kv, shape, dtype, part)
         us = lax.sub(0.5, lax.abs(u))
         k = lax.floor(lax.add(lax.mul(lax.add(lax.div(lax.mul(2.0, a), us), b), u), lax.add(rate, 0.43)))
         quick = lax.bitwise_and(lax.ge(us, 0.07), lax.le(v, ready))
@@ -90,7 +59,7 @@ def _many(key: Any, rate: Any, done: Any, shape: tuple[int, ...], dtype: np.dtyp
 
 
 def _poisson(key: Any, lam: Any, shape: tuple[int, ...], dtype: np.dtype, kind: np.dtype, part: bool) -> Any:
-    rate = _full(lax.stop_gradient(lam), shape, kind)
+    rate = full(lax.stop_gradient(lam), shape, kind)
     small = lax.lt(rate, 10.0)
     k1, k2 = halves(key, 2, part)
     few = _few(k1, rate, small, shape, kind, part)
@@ -132,7 +101,7 @@ def _skips(key: Any, n: Any, p: Any, active: Any, shape: tuple[int, ...], dtype:
     def body(state: Any) -> Any:
         key, count, left = state
         key, sub = halves(key, 2, part)
-        gap = lax.ceil(lax.div(lax.log(_open_unit("binomial", sub, shape, dtype, part)), log_q))
+        gap = lax.ceil(lax.div(lax.log(open_unit("binomial", sub, shape, dtype, part)), log_q))
         left = lax.sub(left, lax.max(gap, 1.0))
         return key, lax.select(lax.ge(left, 0.0), lax.add(count, 1.0), count), left
 
@@ -162,7 +131,7 @@ def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dt
     def propose(key: Any) -> tuple[Any, Any]:
         ku, kv = halves(key, 2, part)
         u = lax.sub(unit_core("binomial", ku, shape, dtype, part), 0.5)
-        v = _open_unit("binomial", kv, shape, dtype, part)
+        v = open_unit("binomial", kv, shape, dtype, part)
         us = lax.sub(0.5, lax.abs(u))
         k = lax.floor(lax.add(lax.mul(lax.add(lax.div(lax.mul(2.0, a), us), b), u), c))
         inside = lax.bitwise_and(lax.ge(k, 0.0), lax.le(k, n))
@@ -176,8 +145,8 @@ def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dt
 
 
 def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    n = lax.floor(_full(lax.stop_gradient(n), shape, dtype))
-    p = _full(lax.stop_gradient(p), shape, dtype)
+    n = lax.floor(full(lax.stop_gradient(n), shape, dtype))
+    p = full(lax.stop_gradient(p), shape, dtype)
     known = lax.bitwise_and(lax.bitwise_and(lax.ge(p, 0.0), lax.le(p, 1.0)), lax.ge(n, 0.0))
     turned = lax.gt(p, 0.5)
     rate = lax.select(known, lax.select(turned, lax.sub(1.0, p), p), lax.full_like(p, 0.25))

@@ -13,7 +13,7 @@ from ._arguments import as_shape, key_words
 from ._bits import draw_bits
 from ._continuous import gumbel_core
 from ._discrete import randint_core
-from ._keys import split_core
+from ._keys import halves
 from ._normal import unit_core
 
 __all__ = ["choice", "permutation", "shuffle"]
@@ -55,8 +55,7 @@ def shuffle(key: Any, x: Any, axis: int = 0) -> Any:
 def sorted_by_bits(key: Any, x: Any, axis: int, part: bool) -> Any:
     size = typeof(x).size
     for _ in range(math.ceil(3 * math.log(max(1, size)) / math.log((1 << 32) - 1))):
-        keys = split_core(key, (2,), part)
-        key, now = (lax.index_in_dim(keys, i, 0, keepdims=False) for i in (0, 1))
+        key, now = halves(key, 2, part)
         order = draw_bits("permutation", now, 32, typeof(x).shape, part)
         _, x = lax.sort_key_val(order, x, axis)
     return x

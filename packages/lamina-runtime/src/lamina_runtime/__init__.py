@@ -6,6 +6,7 @@ from lamina_lowering import lower
 from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
+from ._jaxlib import Device
 from . import arrays, compilation_cache, debug, dispatch, evaluator, stages, trees_cpp
 from ._version import __version__
 from .arrays import Array, Shard
@@ -13,7 +14,8 @@ from .backends import (default_backend, device_count, devices, get_backend, host
                        local_device_count, local_devices, process_count, process_index, process_indices, setup_tpu)
 from .backends import default_device_option as default_device
 from .computation import xla_computation
-from .compile_cache import CacheStats, cache_dir, cache_stats, clear_memory
+from .compile_cache import CacheStats, cache_stats, clear_memory
+from .disk_cache import cache_dir
 from .effects import effects_barrier
 from .evaluator import clear_caches
 from .safe_launch import WINDOW
@@ -22,7 +24,7 @@ from .transfer_guards import (transfer_guard, transfer_guard_device_to_device, t
 from .transfers import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
                         from_dlpack)
 
-__all__ = ["Array", "CacheStats", "Shard", "WINDOW", "__version__", "block_until_ready", "cache_dir", "cache_stats",
+__all__ = ["Array", "CacheStats", "Device", "Shard", "WINDOW", "__version__", "block_until_ready", "cache_dir", "cache_stats",
            "clear_caches", "clear_memory", "compilation_cache", "default_backend", "default_device", "device_count",
            "device_get", "device_put", "device_put_replicated", "device_put_sharded", "devices", "distributed",
            "effects_barrier", "from_dlpack", "get_backend", "host_count", "host_id", "host_ids", "live_arrays",

@@ -68,9 +68,9 @@ def _register(version: int, c_api: Any) -> None:
     xc = _jaxlib.xc
     xc.register_custom_type_handler("CUDA", functools.partial(extension.register_custom_type, c_api))
     xc.register_custom_call_handler("CUDA", functools.partial(extension.register_custom_call_target, c_api))
-    for name, kind in extension.ffi_types():
+    for name, kind in extension.ffi_types().items():
         xc.register_custom_type(name, kind, platform="CUDA")
-    for name, function in extension.ffi_handlers():
+    for name, function in extension.ffi_handlers().items():
         xc.register_custom_call_target(name, function, platform="CUDA", api_version=1)
     for module in ("gpu_solver", "gpu_linalg", "gpu_sparse", "gpu_prng"):
         try:

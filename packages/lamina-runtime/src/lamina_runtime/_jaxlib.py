@@ -85,6 +85,7 @@ pytree = _jax.pytree
 pjit = _jax.pjit
 PjitFunctionCache = _jax.PjitFunctionCache
 PjitFunction = _jax.PjitFunction
+wait_for = ArrayImpl.block_until_ready  # jaxlib's own, before arrays get theirs
 batched_device_put = _jax.batched_device_put
 batched_block_until_ready = _jax.batched_block_until_ready
 COPY_DURING_CALL = xc.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
@@ -159,6 +160,16 @@ def without_warnings() -> Iterator[None]:
         yield
     finally:
         quiet(usual)
+
+
+def give_back_memory() -> None:
+    """Return the freed memory that glibc's allocator keeps to the system; nothing where there is another one."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 # --- clients -----------------------------------------------------------------------------------------------------

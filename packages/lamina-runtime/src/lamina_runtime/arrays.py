@@ -22,6 +22,7 @@ __all__ = ["Array", "Shard", "Wardrobe", "host_value", "put", "put_pieces", "row
 Array = ArrayImpl
 _device_put = _jaxlib.batched_device_put
 _COPY = _jaxlib.COPY_DURING_CALL
+_wait_for = _jaxlib.wait_for
 
 
 # --- making -------------------------------------------------------------------------------------------------------
@@ -85,7 +86,25 @@ def row_of(x: Any, index: int) -> Any:
     if len(addressable) != sharding.num_devices:
         return None
     aval = shaped(shape[1:], x.aval.dtype, x.aval.weak_type)
-    return _typed_piece(x._arrays[at], aval, device)
+    try:
+        return _typed_piece(x._arrays[at], aval, device)
+    except _jaxlib.LAUNCH_ERRORS as e:
+        raise _read_failure(f"[{index}]", x, e)
+
+
+# --- waiting ------------------------------------------------------------------------------------------------------
+def _block_until_ready(x: Any) -> Any:
+    """Wait until the array is computed; returns it. ExecutionError (or CallbackError) when its program failed."""
+    try:
+        return _wait_for(x)
+    except _jaxlib.LAUNCH_ERRORS as e:
+        raise _read_failure("block_until_ready", x, e)
+
+
+def _read_failure(call: str, x: Any, error: Exception) -> Exception:
+    """jaxlib's error from waiting for an array, in our words."""
+    _check_alive(x)
+    return host_errors.translated(f"{call} of {'an array' if x.aval is None else x.aval.long()}", error)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -104,8 +123,7 @@ def host_value(x: Any) -> np.ndarray:
     try:
         value, copied = _read(x, x._sharding, aval)
     except (BufferError, *_jaxlib.LAUNCH_ERRORS) as e:
-        found = host_errors.translated("np.asarray", e)
-        raise found from found.__cause__
+        raise _read_failure("np.asarray", x, e)
     if value.shape != aval.shape:
         value = value.reshape(aval.shape)
     value.flags.writeable = False
@@ -365,6 +383,7 @@ FACE: dict[str, Any] = {
     "tolist": lambda self: host_value(self).tolist(),
     "tobytes": lambda self, order="C": host_value(self).tobytes(order),
     "copy_to_host_async": _copy_to_host_async,
+    "block_until_ready": _block_until_ready,
 }
 
 

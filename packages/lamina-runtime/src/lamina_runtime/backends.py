@@ -14,7 +14,7 @@ from typing import Any
 
 from lamina_ir import config
 
-from . import _gpu, _jaxlib
+from . import _gpu, _jaxlib, warm_up
 
 __all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
            "devices", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays", "local_device_count",
@@ -92,6 +92,8 @@ def client(platform: str | None = None) -> Any:
                 found = _clients[name] = make()
             except Exception as e:
                 raise RuntimeError(f"platform {platform!r} cannot be used: {e}") from e
+            if name == "cpu":
+                warm_up.begin(found.local_devices()[0])
         return found
 
 

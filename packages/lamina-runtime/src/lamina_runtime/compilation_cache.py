@@ -1,22 +1,20 @@
 """The cache of compiled programs, for its users: what it did, where it is, how large it may be, and its switch.
 
-Programs found in memory or on disk are hits, those the compiler had to make are misses. What the cache trusts and how
-it is keyed is in `compile_cache`. The settings are also `config.compilation_cache` (the switch),
+Programs found in memory or on disk are hits, those the compiler had to make are misses. How programs are keyed is in
+`compile_cache`, what is trusted on disk in `disk_cache`. The settings are also `config.compilation_cache` (the switch),
 `config.compilation_cache_dir` and `config.compilation_cache_max_bytes`, each with its environment variable.
 """
 from __future__ import annotations
 
 import os
-import re
 from contextlib import AbstractContextManager
 
-from . import compile_cache
-from .compile_cache import CacheStats, cache_dir, cache_stats
+from . import compile_cache, disk_cache
+from .compile_cache import CacheStats, cache_stats
+from .disk_cache import cache_dir
 
 __all__ = ["CacheStats", "clear", "directory", "disabled", "enable", "is_enabled", "reset_cache", "set_cache_dir",
            "set_directory", "set_max_bytes", "size", "stats", "trim"]
-
-_OURS = re.compile(r"[0-9a-f]{64}\Z|\.new-")
 
 
 def stats() -> CacheStats:
@@ -39,7 +37,7 @@ def set_directory(path: str | os.PathLike[str] | None) -> None:
     The folder is made, with rights for its owner alone, at the next compilation. One that belongs to someone else, or
     that others may write to, is not used.
     """
-    compile_cache.compilation_cache_dir.set(None if path is None else os.path.abspath(os.path.expanduser(path)))
+    disk_cache.compilation_cache_dir.set(None if path is None else os.path.abspath(os.path.expanduser(path)))
 
 
 set_cache_dir = set_directory
@@ -47,12 +45,12 @@ set_cache_dir = set_directory
 
 def enable(on: bool = True) -> None:
     """Switch the on-disk cache on or off for the process. Programs in memory are found in any case."""
-    compile_cache.compilation_cache.set(on)
+    disk_cache.compilation_cache.set(on)
 
 
 def is_enabled() -> bool:
     """Whether compiled programs are kept on disk."""
-    return compile_cache.on_disk()
+    return disk_cache.is_on()
 
 
 def disabled() -> AbstractContextManager[None]:
@@ -62,28 +60,20 @@ def disabled() -> AbstractContextManager[None]:
     ...     directory() is None
     True
     """
-    return compile_cache.compilation_cache(False)
+    return disk_cache.compilation_cache(False)
 
 
 def set_max_bytes(limit: int) -> None:
     """Keep the folder under `limit` bytes: the programs used longest ago go first."""
     if limit < 0:
         raise ValueError(f"set_max_bytes: expected a number of bytes; got {limit}")
-    compile_cache.compilation_cache_max_bytes.set(int(limit))
-
-
-def _files(folder: str) -> list[os.DirEntry[str]]:
-    found = []
-    for sub in os.scandir(folder):
-        if len(sub.name) == 2 and sub.is_dir(follow_symlinks=False):
-            found += [f for f in os.scandir(sub.path) if _OURS.match(f.name) and f.is_file(follow_symlinks=False)]
-    return found
+    disk_cache.compilation_cache_max_bytes.set(int(limit))
 
 
 def size() -> int:
     """Bytes on disk."""
     folder = directory()
-    return 0 if folder is None else sum(f.stat(follow_symlinks=False).st_size for f in _files(folder))
+    return 0 if folder is None else sum(s.st_size for _, s in disk_cache.files(folder))
 
 
 def trim(limit: int | None = None) -> int:
@@ -91,7 +81,7 @@ def trim(limit: int | None = None) -> int:
     folder = directory()
     if folder is None:
         return 0
-    return compile_cache.trim(folder, int(compile_cache.compilation_cache_max_bytes.value) if limit is None else limit)
+    return disk_cache.trim(folder, int(disk_cache.compilation_cache_max_bytes.value) if limit is None else limit)
 
 
 def clear(disk: bool = False) -> None:
@@ -99,11 +89,7 @@ def clear(disk: bool = False) -> None:
     compile_cache.clear_memory()
     folder = directory() if disk else None
     if folder is not None:
-        for f in _files(folder):
-            try:
-                os.unlink(f.path)
-            except FileNotFoundError:  # another process was faster
-                pass
+        disk_cache.trim(folder, -1)
 
 
 def reset_cache() -> None:

@@ -1,38 +1,32 @@
-"""Compiled programs, found again by their content: in memory, and on disk for the next process.
+"""Compiled programs, found again by their content: in memory, and on disk for the next process (`disk_cache`).
 
-The key is a digest of the module's bytecode, the compile options, jaxlib's version and the processor. Loading a stored
-executable takes half a millisecond where compiling takes ten or more. Files hold machine code, so the folder must
-belong to the user alone: it is made with rights 0700, and one that others own or may write to is refused.
-`config.compilation_cache` (LAMINA_COMPILATION_CACHE, or LAMINA_CACHE=0) switches the disk part off.
+The key is a digest of the module's bytecode and the compile options. In memory the executables used longest ago are let
+go when there are many or they are large: one of them costs a tenth of a megabyte and more, and loading it from disk
+again half a millisecond, where compiling takes ten or more.
 """
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
-import sys
 import threading
-import warnings
-from collections import OrderedDict
-from collections.abc import Sequence
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import config
+from lamina_ir.program import ClosedJaxpr
 
-from . import _jaxlib, host_errors, shardings
-from ._version import __version__
+from . import _jaxlib, disk_cache, host_errors, shardings, warm_up
 
-__all__ = ["CacheStats", "Options", "cache_dir", "cache_stats", "clear_memory", "compile"]
+__all__ = ["CacheStats", "Loaded", "MOST_PROGRAMS", "Options", "cache_stats", "clear_memory", "compile", "remembered",
+           "resident"]
 
-compilation_cache = config.Option("compilation_cache", True, help="keep compiled programs on disk for later processes")
-compilation_cache_dir = config.Option("compilation_cache_dir", None, help="folder of the on-disk cache")
-compilation_cache_max_bytes = config.Option("compilation_cache_max_bytes", 1 << 30,
-                                            help="size the on-disk cache is kept under")
-
-_IN_MEMORY = 4096
-_MAGIC = b"lamina executable 1\n"
+MOST_PROGRAMS = 1024
+MOST_BYTES = 1 << 29
+_GIVE_BACK = 256
+# Memory an executable takes, measured: so much, and so many times its stored form (or its module's bytecode).
+_BASE, _PER_STORED, _PER_CODE = 1 << 16, 20, 500
 
 
 class Options(NamedTuple):
@@ -42,6 +36,7 @@ class Options(NamedTuple):
     num_partitions: int = 1
     propagate: tuple[bool, ...] = ()   # per result: whether the partitioner may choose its sharding
     cheap: bool = False                # for programs of a few equations: compile in half the time
+    together: bool = False             # its devices wait for each other, so that none may stop in a callback
 
 
 class CacheStats(NamedTuple):
@@ -53,8 +48,29 @@ class CacheStats(NamedTuple):
     stored: int = 0
 
 
+class Loaded:
+    """An executable in memory.
+
+    Attributes:
+      executable: jaxlib's.
+      key: what it is found by.
+      size: bytes of memory it takes, estimated.
+      failures: where exceptions of its callbacks are kept, if it goes on after them.
+      holders: program -> the keys under which that remembers something made of this executable.
+    """
+
+    __slots__ = ("executable", "key", "size", "failures", "holders")
+
+    def __init__(self, executable: Any, key: Any, size: int, failures: deque[BaseException] | None = None) -> None:
+        self.executable, self.key, self.size, self.failures = executable, key, size, failures
+        self.holders: weakref.WeakKeyDictionary[ClosedJaxpr, set[Any]] = weakref.WeakKeyDictionary()
+
+
 _lock = threading.Lock()
-_memory: OrderedDict[Any, Any] = OrderedDict()
+_memory: OrderedDict[Any, Loaded] = OrderedDict()  # the one used longest ago first
+_size = 0
+_left = 0  # how many went since freed memory was last given back
+_being_made: dict[Any, threading.Lock] = {}
 _counts = {"memory_hits": 0, "disk_hits": 0, "misses": 0, "stored": 0}
 
 
@@ -63,65 +79,94 @@ def cache_stats() -> CacheStats:
     return CacheStats(**_counts)
 
 
+def resident() -> tuple[int, int]:
+    """(how many executables are held in memory, their estimated bytes)."""
+    return len(_memory), _size
+
+
 def clear_memory() -> None:
     """Forget the executables held in memory (those in use stay alive) and reset the counters."""
+    global _size
     with _lock:
         _memory.clear()
+        _size = 0
         for name in _counts:
             _counts[name] = 0
 
 
-def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Any:
-    """jaxlib's loaded executable for a lowered program.
+def _count(name: str) -> None:
+    with _lock:
+        _counts[name] += 1
+
+
+def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
+    """The executable of a lowered program. Threads that ask for the same one wait for the first.
 
     Args:
       lowered: what `lamina_lowering.lower` gave.
       devices: one per (replica, partition), in row-major order.
       options: how.
     """
-    if lowered.host_functions:  # it holds Python functions, so it is of this program and this process alone
-        _counts["misses"] += 1
-        return _compiled(lowered.module, devices, options, [host_errors.guarded(f) for f in lowered.host_functions])
     if lowered.needs:
         _jaxlib.provide(lowered.needs)
+    if lowered.host_functions:  # it holds Python functions, so it is of this program and this process alone
+        _count("misses")
+        failures: deque[BaseException] | None = deque(maxlen=64) if options.together else None
+        functions = [host_errors.guarded(f, failures) for f in lowered.host_functions]
+        made = _compiled(lowered.module, devices, options, functions)
+        return Loaded(made, object(), _BASE + _PER_CODE * len(lowered.bytecode()), failures)
     code = lowered.bytecode()
     digest = hashlib.sha256(code)
     digest.update(repr(options).encode())
     key = (digest.digest(), devices)
     with _lock:
-        found = _memory.get(key)
-        if found is not None:
-            _memory.move_to_end(key)
-            _counts["memory_hits"] += 1
-            return found
-    found = _from_disk_or_compiler(code, digest.digest(), devices, options)
-    with _lock:
-        _memory[key] = found
-        while len(_memory) > _IN_MEMORY:
-            _memory.popitem(last=False)
+        turn = _being_made.setdefault(key, threading.Lock())
+    with turn:
+        with _lock:
+            found = _memory.get(key)
+            if found is not None:
+                _memory.move_to_end(key)
+                _counts["memory_hits"] += 1
+        try:
+            if found is None:
+                found = _from_disk_or_compiler(code, key, devices, options)
+                _enter(found)
+        finally:
+            _being_made.pop(key, None)
     return found
 
 
-def _from_disk_or_compiler(code: bytes, program: bytes, devices: tuple[Any, ...], options: Options) -> Any:
-    client = devices[0].client
+def _from_disk_or_compiler(code: bytes, key: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
     where = shardings.device_list(devices)
     settings = _settings(options, tuple(d.id for d in devices))
-    path = _path(program, devices)
-    if path is not None:
-        payload = _read(path)
-        if payload is not None:
-            try:
-                found = client.deserialize_executable(payload, where, settings)
-            except Exception:
-                pass
-            else:
-                _counts["disk_hits"] += 1
-                return found
-    found = _compiled(code, devices, options)
-    _counts["misses"] += 1
-    if path is not None:
-        _store(path, found)
-    return found
+    path = disk_cache.path_of(key[0], devices)
+    payload = None if path is None else disk_cache.read(path)
+    if payload is not None:
+        found = _deserialized(devices[0].client, payload, where, settings)
+        if found is not None:
+            _count("disk_hits")
+            return Loaded(found, key, _BASE + _PER_STORED * len(payload))
+    made = _compiled(code, devices, options)
+    _count("misses")
+    if path is None:
+        return Loaded(made, key, _BASE + _PER_CODE * len(code))
+    try:
+        payload = made.serialize()
+    except Exception:  # not every program of every platform can be
+        return Loaded(made, key, _BASE + _PER_CODE * len(code))
+    if disk_cache.store(path, payload):
+        _count("stored")
+        warm_up.prepare(code, devices[0], _settings(Options(), (devices[0].id,)))
+    # Read back, it takes half the memory: what the compiler needed meanwhile stays with the one it made.
+    made = _deserialized(devices[0].client, payload, where, settings) or made
+    return Loaded(made, key, _BASE + _PER_STORED * len(payload))
+
+
+def _deserialized(client: Any, payload: bytes, where: Any, settings: Any) -> Any:
+    try:
+        return client.deserialize_executable(payload, where, settings)
+    except Exception:  # damaged, or of another build of jaxlib
+        return None
 
 
 def _compiled(code: Any, devices: tuple[Any, ...], options: Options, host_functions: Sequence[Any] = ()) -> Any:
@@ -152,142 +197,40 @@ def _settings(options: Options, ids: tuple[int, ...]) -> Any:
     return o
 
 
-# --- disk -------------------------------------------------------------------------------------------------------
-@lru_cache(maxsize=1)
-def _host() -> bytes:
-    """What machine code depends on besides the program: jaxlib, this package, processor, flags."""
-    import platform  # here and below: seldom needed, and not free to import
-    digest = hashlib.sha256()
-    processor = platform.processor()
-    try:
-        with open("/proc/cpuinfo") as f:
-            lines = f.read().split("\n\n")[0].splitlines()
-        processor += "".join(line for line in lines if line.startswith(("flags", "Features", "model name")))
-    except OSError:
-        pass
-    for part in (_jaxlib.VERSION, __version__, sys.platform, platform.machine(), processor,
-                 os.environ.get("XLA_FLAGS", "")):
-        digest.update(part.encode() + b"\0")
-    return digest.digest()
+# --- what stays in memory -----------------------------------------------------------------------------------------
+def remembered(closed: ClosedJaxpr, key: Any, make: Callable[[], Any]) -> Any:
+    """`make()`, an object with a `loaded`, remembered with `closed` until the executable has to leave."""
+    made = closed.memo(key, make)
+    _enter(made.loaded, closed, key)
+    return made
 
 
-def on_disk() -> bool:
-    """Whether compiled programs are kept on disk."""
-    return bool(compilation_cache.value) and os.environ.get("LAMINA_CACHE", "1") not in ("0", "off", "false")
-
-
-def _path(program: bytes, devices: tuple[Any, ...]) -> str | None:
-    if not on_disk():
-        return None
-    folder = cache_dir()
-    if folder is None:
-        return None
-    d = devices[0]
-    if d.client.process_index() or any(x.process_index for x in devices):
-        return None  # several processes: each would need all of the program's parts
-    kind = f"{d.platform}\0{d.device_kind}\0{d.client.platform_version}\0{len(devices)}".encode()
-    name = hashlib.sha256(program + _host() + kind).hexdigest()
-    return os.path.join(folder, name[:2], name)
-
-
-def cache_dir() -> str | None:
-    """The folder of the on-disk cache, made and checked; None when there is none to be trusted."""
-    named = compilation_cache_dir.value or os.environ.get("LAMINA_CACHE_DIR")
-    if not named:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        if not os.path.isabs(base):
-            return None
-        named = os.path.join(base, "lamina", "executables")
-    return _checked(os.fspath(named))
-
-
-@lru_cache(maxsize=16)
-def _checked(folder: str) -> str | None:
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        found = os.stat(folder)
-        if not _trusted(found):
-            warnings.warn(f"lamina does not use the compilation cache {folder}: the folder belongs to someone else, or "
-                          "others may write to it; chmod 700 it, or set LAMINA_CACHE_DIR", stacklevel=2)
-            return None
-        return folder
-    except OSError:
-        return None
-
-
-def _trusted(found: os.stat_result) -> bool:
-    if not hasattr(os, "geteuid"):
-        return True
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def _read(path: str) -> bytes | None:
-    """The stored executable; None when there is none or the file is damaged."""
-    try:
-        with open(path, "rb") as f:
-            if not _trusted(os.fstat(f.fileno())):
-                return None
-            data = f.read()
-        os.utime(path)  # the oldest are dropped first
-    except OSError:
-        return None
-    start = len(_MAGIC) + 32
-    if not data.startswith(_MAGIC) or hashlib.sha256(data[start:]).digest() != data[len(_MAGIC):start]:
-        return None
-    return data[start:]
-
-
-_since_trim = os.urandom(1)[0]  # so that short processes trim now and then too
-
-
-def _store(path: str, executable: Any) -> None:
-    global _since_trim
-    try:
-        payload = executable.serialize()
-    except Exception:
-        return
-    folder = os.path.dirname(path)
-    try:
-        import tempfile
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as f:
-                f.write(_MAGIC + hashlib.sha256(payload).digest())
-                f.write(payload)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError:
-        return
-    _counts["stored"] += 1
-    _since_trim += 1
-    if _since_trim >= 256:
-        _since_trim = 0
-        trim(os.path.dirname(folder), int(compilation_cache_max_bytes.value))
-
-
-def trim(folder: str, limit: int) -> int:
-    """Delete the files used longest ago until the folder holds at most `limit` bytes; returns how many went."""
-    found = []
-    for sub in os.scandir(folder):
-        if sub.is_dir(follow_symlinks=False):
-            for f in os.scandir(sub.path):
-                try:
-                    s = f.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                found.append((s.st_mtime, s.st_size, f.path))
-    total = sum(size for _, size, _ in found)
-    gone = 0
-    for _, size, path in sorted(found):
-        if total <= limit:
-            break
-        try:
-            os.unlink(path)
-        except OSError:
-            continue
-        total -= size
-        gone += 1
-    return gone
+def _enter(loaded: Loaded, holder: ClosedJaxpr | None = None, held_as: Any = None) -> None:
+    """Note that an executable is used, and let others go if there are too many now."""
+    global _size, _left
+    with _lock:
+        if holder is not None:
+            loaded.holders.setdefault(holder, set()).add(held_as)
+        if _memory.get(loaded.key) is loaded:
+            _memory.move_to_end(loaded.key)
+            return
+        old = _memory.pop(loaded.key, None)
+        _memory[loaded.key] = loaded
+        _size += loaded.size - (old.size if old is not None else 0)
+        large = _size > MOST_BYTES
+        most = MOST_BYTES // 2 if large else MOST_BYTES
+        leaving = [] if old is None else [old]
+        while len(_memory) > 1 and (len(_memory) > MOST_PROGRAMS or _size > most):
+            leaving.append(_memory.popitem(last=False)[1])
+            _size -= leaving[-1].size
+        _left += len(leaving)
+        give_back = _left >= _GIVE_BACK
+        if give_back:
+            _left = 0
+        holders = [(closed, name) for gone in leaving for closed, names in gone.holders.items() for name in names]
+    for closed, name in holders:
+        closed.forget(name)
+    if large:  # jaxlib's call objects bound their number only; those in use come back with their next call
+        _jaxlib.PjitFunctionCache.clear_all()
+    if give_back:  # else the gaps the compiler leaves add up
+        _jaxlib.give_back_memory()

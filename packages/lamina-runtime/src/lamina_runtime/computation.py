@@ -84,11 +84,11 @@ def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int]
     staged = make_jaxpr(fun, static_argnums, axis_env, return_shape=True)
 
     def computation(*args: Any, **kwargs: Any) -> Any:
+        _, tree, _ = spec.split(args, kwargs)
         closed, shapes = staged(*args, **kwargs)
         if any(isinstance(c, Tracer) for c in closed.consts):
             raise ValueError(f"xla_computation of `{name}`: the function uses values of an enclosing transformation, so it "
                              "cannot be lowered by itself; pass them as arguments")
-        _, tree, _ = spec.split(args, kwargs)
         ins, in_count = _shardings("in_parts", None if in_parts is None else (in_parts, None), tree)
         outs, out_count = _shardings("out_parts", out_parts, trees.tree_structure(shapes))
         platform = _devices.lowering_platform(_devices.client(backend).local_devices()[0])

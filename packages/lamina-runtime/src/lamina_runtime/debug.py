@@ -1,14 +1,18 @@
 """`config.debug_nans` and `config.debug_infs`: every result is read, and where a NaN appears its op and line are named.
 
-A compiled program is run once more for that, op by op, on the same arguments, until the first bad result.
+A compiled program is run once more for that, op by op, on the same arguments, until the first bad result: on the device,
+or, where it ran on several of them, in lockstep by NumPy. Donated arguments are copied beforehand.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, trees
+from lamina_ir import config, dtypes, prims, trees
+from lamina_ir.extend import watching
 from lamina_ir.program import ClosedJaxpr, Eqn, Literal
 from lamina_tracing import slots
 from lamina_tracing.extend import user_source
@@ -16,7 +20,7 @@ from lamina_tracing.extend import user_source
 from . import _jaxlib, arrays
 from ._jaxlib import ArrayImpl
 
-__all__ = ["check_results", "install", "wanted"]
+__all__ = ["check_results", "install", "keeping", "wanted"]
 
 
 def wanted() -> bool:
@@ -36,8 +40,25 @@ def _bad(x: Any) -> str | None:
     return None
 
 
+class _Kept(threading.local):
+    copies: dict[int, np.ndarray] = {}
+
+
+_kept = _Kept()
+
+
+@contextmanager
+def keeping(given: Sequence[Any]) -> Iterator[None]:
+    """Around a call that takes these arrays away: host copies of them, for running it again."""
+    old, _kept.copies = _kept.copies, {id(x): np.array(x) for x in given}
+    try:
+        yield
+    finally:
+        _kept.copies = old
+
+
 def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = None, flat: Sequence[Any] = (),
-                  prim: str | None = None) -> None:
+                  prim: str | None = None, mapped: dict[str, Any] | None = None) -> None:
     """FloatingPointError when a result holds a NaN, naming the op and the line it comes from.
 
     Args:
@@ -45,6 +66,7 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
       outs: its results.
       closed, flat: the program and its arguments, if it can be run again.
       prim: the op's name, if the results are those of a single op.
+      mapped: the params of the `xla_pmap`, if the program ran on the devices of one.
     """
     for x in outs:
         what = _bad(x)
@@ -57,21 +79,30 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
         where = user_source(2)
         raise FloatingPointError(f"`{prim}` produced {what} in its result {x.aval.long()}"
                                  + (f" at {where}" if where is not None else "") + f" ({setting} is on)")
-    reason = "it ran on several devices"
-    if closed is not None and not closed.jaxpr.axis_names:
-        if any(type(a) is ArrayImpl and a.is_deleted() for a in flat):
-            reason = "its arguments were donated; leave donate_argnums out to find the operation"
-        else:
-            found: list[tuple[Eqn, str, Any]] = []
-            with config.debug_nans(False), config.debug_infs(False):
-                _run(closed, flat, found, what == "a NaN")
-            if found:
-                eqn, kind, values = found[0]
-                given = ", ".join(map(_range, values))
-                raise FloatingPointError(f"`{eqn.primitive.name}` produced {kind} in its result "
-                                         f"{eqn.outvars[0].aval.long()}" + (f" at {eqn.source}" if eqn.source else "")
-                                         + f", in `{name}`; its operands were {given} ({setting} is on)")
-            reason = "run op by op it is not there: the compiler orders operations differently"
+    flat = [_kept.copies.get(id(a), a) if type(a) is ArrayImpl and a.is_deleted() else a for a in flat]
+    if closed is None or closed.jaxpr.axis_names and mapped is None:
+        reason = "it ran inside of a mapped program"
+    elif any(type(a) is ArrayImpl and a.is_deleted() for a in flat):
+        reason = "its arguments were donated; leave donate_argnums out to find the operation"
+    elif mapped is not None and (closed.jaxpr.effectful or not all(map(_readable, flat))):
+        reason = ("it has effects, which would happen twice" if closed.jaxpr.effectful
+                  else "its arguments lie in several processes")
+    else:
+        found: list[_Found] = []
+        line = user_source(2)
+        with config.debug_nans(False), config.debug_infs(False):
+            if mapped is not None:
+                _run_mapped(mapped, flat, found, what == "a NaN", line)
+            else:
+                _run(closed, flat, found, what == "a NaN", line)
+        if found:
+            eqn, kind, values, where, device = found[0]
+            on = "" if device is None else f" on device {device} of the mapped axes"
+            given = ", ".join(map(_range, values))
+            raise FloatingPointError(f"`{eqn.primitive.name}` produced {kind} in its result {eqn.outvars[0].aval.long()}"
+                                     + (f" at {where}" if where else "") + f", in `{name}`{on}; its operands were {given} "
+                                     f"({setting} is on)")
+        reason = "run op by op it is not there: the compiler orders operations differently"
     raise FloatingPointError(f"`{name}` produced {what} in a result {x.aval.long()} ({setting} is on); the operation is not "
                              f"known: {reason}")
 
@@ -83,12 +114,46 @@ def _range(x: Any) -> str:
     wide = value.astype(np.float64)
     if value.ndim == 0:
         return f"{value.dtype.name}[] {float(wide):g}"
-    return f"{value.dtype.name}{list(value.shape)} in [{np.nanmin(wide):g}, {np.nanmax(wide):g}]"
+    known = wide[~np.isnan(wide)]
+    some = f"in [{known.min():g}, {known.max():g}]" if known.size else "all NaN"
+    return f"{value.dtype.name}{list(value.shape)} {some}" + (" and NaN" if 0 < known.size < wide.size else "")
+
+
+_Found = tuple[Eqn, str, Sequence[Any], Any, int | None]  # equation, what, operands, line, device
 
 
 # --- op by op -----------------------------------------------------------------------------------------------------
-def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[Any], nans: bool) -> list[Any]:
-    """The program's results; as soon as an op gives a bad one, it is put in `found` and the walk stops."""
+def _readable(x: Any) -> bool:
+    return type(x) is not ArrayImpl or x.is_fully_addressable
+
+
+class _Stop(Exception):
+    """A bad result has been found."""
+
+
+def _run_mapped(params: dict[str, Any], args: Sequence[Any], found: list[_Found], nans: bool, line: Any) -> None:
+    """All devices of an `xla_pmap` in lockstep, by the ops' NumPy meanings, until one gives a bad result."""
+    def see(eqn: Eqn, operands: Any, results: Any) -> None:
+        for rows in results:
+            for device, x in enumerate(rows):
+                kind = _bad_value(np.asarray(x), nans)
+                if kind:
+                    here = device if len(rows) > 1 else None
+                    found.append((eqn, kind, [xs[device] for xs in operands], eqn.source or line, here))
+                    raise _Stop
+
+    try:
+        with watching(see), np.errstate(all="ignore"):
+            prims.xla_pmap_p.numpy(*[np.asarray(x) for x in args], **params)
+    except _Stop:
+        pass
+
+
+def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[_Found], nans: bool, line: Any) -> list[Any]:
+    """The program's results; as soon as an op gives a bad one, it is put in `found` and the walk stops.
+
+    `line` is where the program is called, for equations of our own functions, which have no line in it.
+    """
     jaxpr = closed.jaxpr
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts))
     env.update(zip(jaxpr.invars, args))
@@ -101,7 +166,7 @@ def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[Any], nans: bool)
         if prim.effectful and not eqn.outvars:
             continue  # its effect has been had
         values = [read(a) for a in eqn.invars]
-        inner = _inside(eqn, values, found, nans)
+        inner = _inside(eqn, values, found, nans, eqn.source or line)
         if found:
             return []
         if inner is not None:
@@ -111,7 +176,7 @@ def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[Any], nans: bool)
             outs = out if prim.multiple else (out,)
             kind = next((k for k in (_holds(o, nans) for o in outs) if k), None)
             if kind:
-                found.append((eqn, kind, values))
+                found.append((eqn, kind, values, eqn.source or line, None))
                 return []
         env.update(zip(eqn.outvars, outs))
     return [read(a) for a in jaxpr.outvars]
@@ -120,20 +185,27 @@ def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[Any], nans: bool)
 def _holds(x: Any, nans: bool) -> str | None:
     if type(x) is not ArrayImpl or not dtypes.is_inexact(x.aval.dtype):
         return None
-    value = arrays.host_value(x)
+    return _bad_value(arrays.host_value(x), nans)
+
+
+def _bad_value(value: np.ndarray, nans: bool) -> str | None:
+    if not dtypes.is_inexact(value.dtype):
+        return None
     if nans:
         return "a NaN" if np.isnan(value).any() else None
     return "an infinity" if np.isinf(value).any() else None
 
 
-def _inside(eqn: Eqn, values: list[Any], found: list[Any], nans: bool) -> list[Any] | None:
+def _inside(eqn: Eqn, values: list[Any], found: list[_Found], nans: bool, line: Any) -> list[Any] | None:
     """The results of a call or of control flow, its programs run op by op; None for anything else."""
     name, params = eqn.primitive.name, eqn.params
 
     def run(program: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        return _run(program, args, found, nans)
+        return _run(program, args, found, nans, line)
 
     if name == "xla_pmap":
+        if not params["call_jaxpr"].jaxpr.effectful:
+            _run_mapped(params, values, found, nans, line)
         return None
     if "call_jaxpr" in eqn.primitive.subprograms:
         return run(params["call_jaxpr"], values)
@@ -177,8 +249,11 @@ def _after_call(call: Any, args: Any, kwargs: Any, out: Any) -> None:
         check_results(name, leaves, prim=name)
         return
     flat, tree, static = spec.split(args, kwargs)
-    staged = spec.stage(flat, tree, static)
-    check_results(name, leaves, staged.closed, flat)
+    if hasattr(spec, "axis_name"):
+        staged = spec.stage(args, kwargs, flat, tree, static)
+        check_results(name, leaves, staged.closed, flat, mapped=spec.params(staged))
+    else:
+        check_results(name, leaves, spec.stage(flat, tree, static).closed, flat)
 
 
 def _watch(value: Any, is_local: bool) -> None:

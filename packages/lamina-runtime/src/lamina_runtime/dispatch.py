@@ -13,16 +13,15 @@ from typing import Any
 from lamina_ir import config, trees
 from lamina_ir.avals import ShapeDtypeStruct
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, JitSpec, Tracer, any_traced, boundary, call_staged, filter_traceback,
-                                   now)
+from lamina_tracing.extend import EVALUATION, JitSpec, Tracer, any_traced, boundary, call_staged, now
 
-from . import _jaxlib, execution, safe_launch, stages
+from . import _jaxlib, compile_cache, debug, execution, safe_launch, stages
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
-__all__ = ["XlaDispatcher", "call_object", "fallback", "install"]
+__all__ = ["XlaDispatcher", "call_object", "called_giving", "fallback", "install"]
 
-_cache = _jaxlib.PjitFunctionCache(capacity=8192)
+_cache = _jaxlib.PjitFunctionCache(capacity=compile_cache.MOST_PROGRAMS)
 staging_state = _jaxlib.new_state("staging", None)
 
 
@@ -103,6 +102,7 @@ def _referable(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def _donating(spec: JitSpec, call: Any) -> Callable[..., Any]:
     """`call`, with the given-up arguments checked before and deleted after, so that every other path notices."""
+    @boundary
     def donating(*args: Any, **kwargs: Any) -> Any:
         if now.trace is not EVALUATION or config.disable_jit.value:
             return call(*args, **kwargs)
@@ -111,21 +111,31 @@ def _donating(spec: JitSpec, call: Any) -> Callable[..., Any]:
             if spec.statics.position(k) in spec.donate_argnums:
                 given += trees.tree_leaves(v)
         safe_launch.check_usable("jit", spec.name, given)
-        try:
-            out = call(*args, **kwargs)
-        except Exception as e:
-            filter_traceback(e)
-            raise
-        for x in given:
-            if type(x) is ArrayImpl:
-                x.delete()
-        return out
+        if len(args) + len(kwargs) > 1 or len(given) > 1:
+            flat = trees.tree_leaves((args, kwargs))
+            if len({*map(id, flat)}) != len(flat):
+                gone = {*map(id, given)}
+                safe_launch.check_donation("jit", spec.name, flat, [id(x) in gone for x in flat])
+        return called_giving(call, given, args, kwargs)
 
     functools.update_wrapper(donating, spec.fun, updated=())
     for name in stages.ATTRIBUTES:
         setattr(donating, name, getattr(call, name))
     donating.spec = spec  # type: ignore[attr-defined]
     return donating
+
+
+def called_giving(call: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    """`call(*args, **kwargs)`, after which the arrays in `given` are deleted."""
+    if debug.wanted():
+        with debug.keeping(given):
+            out = call(*args, **kwargs)
+    else:
+        out = call(*args, **kwargs)
+    for x in given:
+        if type(x) is ArrayImpl:
+            x.delete()
+    return out
 
 
 def _dress(call: Any, spec: JitSpec) -> None:

@@ -40,7 +40,7 @@ class Order:
             if not last.is_ready():
                 return last
             try:
-                last.block_until_ready()
+                _jaxlib.wait_for(last)
                 return last
             except _jaxlib.LAUNCH_ERRORS:
                 pass
@@ -57,7 +57,7 @@ class Order:
         """Until all ordered effects launched so far have happened."""
         last, self._last = self._last, None
         if last is not None and not last.is_deleted():
-            last.block_until_ready()
+            _jaxlib.wait_for(last)
 
 
 _orders: dict[Any, Order] = {}

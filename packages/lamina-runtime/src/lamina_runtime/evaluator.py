@@ -13,12 +13,12 @@ from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
 from . import (_jaxlib, arrays, backends as _devices, compile_cache, dispatch, effects, execution, safe_launch,
-               transfers, trees_cpp)
+               transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
-_MOST_OPS = 4096
-_cache = _jaxlib.PjitFunctionCache(capacity=16384)
+_MOST_OPS = 2048
+_cache = _jaxlib.PjitFunctionCache(capacity=compile_cache.MOST_PROGRAMS)
 _lock = threading.Lock()
 _leaf = trees_cpp.REGISTRY.flatten(0)[1]
 
@@ -59,11 +59,8 @@ class XlaEvaluator:
 
     def _remember(self, key: Any, run: Any) -> Any:
         with _lock:
-            table = self._with_params
-            if len(table) >= _MOST_OPS:
-                for old in list(table)[:_MOST_OPS // 2]:
-                    del table[old]
-            return table.setdefault(key, run)
+            _halve(self._with_params, _MOST_OPS)
+            return self._with_params.setdefault(key, run)
 
     def _call(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """An op with programs inside: remembered with the first of them, so that it goes when that does."""
@@ -89,7 +86,18 @@ class XlaEvaluator:
         return run(*args)
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
-        return arrays.put(value, _devices.default_device(), False, aval)
+        try:
+            return arrays.put(value, _devices.default_device(), False, aval)
+        except _jaxlib.JaxRuntimeError as e:
+            transfer_guards.tell_refused("array", e)
+            raise
+
+
+def _halve(table: dict[Any, Any], most: int) -> None:
+    """Drop the older half of a table that is full."""
+    if len(table) >= most:
+        for old in list(table)[:most // 2]:
+            table.pop(old, None)
 
 
 def _object(name: str, miss: Any) -> Any:
@@ -121,8 +129,7 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
         avals = tuple([aval_of(a) for a in args])
         closed = programs.get(avals)
         if closed is None:
-            if len(programs) >= 1024:
-                programs.clear()
+            _halve(programs, compile_cache.MOST_PROGRAMS)
             closed = programs[avals] = _one_equation(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
         tree = trees_cpp.REGISTRY.flatten(tuple(outs))[1] if prim.multiple else _leaf

@@ -11,7 +11,8 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import CallbackError, config, has_ordered_effects, thread_order
+from lamina_ir import CallbackError, ExecutionError, config, has_ordered_effects, thread_order
+from lamina_ir.avals import ShapedArray
 from lamina_ir.program import ClosedJaxpr
 from lamina_lowering import lower, replica_count, table_version
 from lamina_tracing.extend import logger, told
@@ -63,6 +64,20 @@ def placement_of(call: str, name: str, flat: Sequence[Any], closed: ClosedJaxpr,
     return Placement((chosen, committed, "one" if len(chosen) == 1 else "partitions"))
 
 
+def compile_logged(low: Any, devices: tuple[Any, ...], options: Any, name: str, avals: Sequence[ShapedArray]) -> Any:
+    """`compile_cache.compile`; with `config.log_compiles` what it cost is logged."""
+    if not config.log_compiles.value:
+        return compile_cache.compile(low, devices, options)
+    start, before = time.perf_counter(), compile_cache.cache_stats()
+    made = compile_cache.compile(low, devices, options)
+    after = compile_cache.cache_stats()
+    source = ("found in memory" if after.memory_hits > before.memory_hits else "loaded from disk"
+              if after.disk_hits > before.disk_hits else "compiled")
+    logger.warning("`%s` (%s) for %s: %s in %.4f s", name, ", ".join(a.long() for a in avals), _names(devices), source,
+                   time.perf_counter() - start)
+    return made
+
+
 def _names(where: tuple[Any, ...]) -> str:
     return "[" + ", ".join(map(str, where)) + "]"
 
@@ -83,7 +98,7 @@ def _replica_devices(call: str, name: str, closed: ClosedJaxpr, replicas: int, c
 class Program:
     """A compiled program with everything a launch needs."""
 
-    __slots__ = ("executable", "lowered", "placement", "in_sharding", "in_shardings", "out_shardings", "handlers",
+    __slots__ = ("executable", "loaded", "lowered", "placement", "in_sharding", "in_shardings", "out_shardings", "handlers",
                  "const_args", "kept", "window", "closed", "order", "effectful",
                  "name")
 
@@ -110,17 +125,10 @@ class Program:
                                    platform=_devices.lowering_platform(devices[0]), num_partitions=partitions,
                                    donated=donated, in_shardings=texts, keep_unused=keep_unused)
         options = compile_cache.Options(low.num_replicas, partitions, (True,) * n_out if partitions > 1 else (),
-                                        kind == "one" and is_cheap(closed))
-        if config.log_compiles.value:
-            start, before = time.perf_counter(), compile_cache.cache_stats()
-            self.executable = compile_cache.compile(low, devices, options)
-            after = compile_cache.cache_stats()
-            source = ("found in memory" if after.memory_hits > before.memory_hits else "loaded from disk"
-                      if after.disk_hits > before.disk_hits else "compiled")
-            logger.warning("`%s` (%s) for %s: %s in %.4f s", name, ", ".join(a.long() for a in closed.in_avals),
-                           _names(devices), source, time.perf_counter() - start)
-        else:
-            self.executable = compile_cache.compile(low, devices, options)
+                                        kind == "one" and is_cheap(closed),
+                                        kind != "one" and bool(low.host_functions))
+        self.loaded = compile_logged(low, devices, options, name, closed.in_avals)
+        self.executable = self.loaded.executable
         self.kept = low.kept_args[:-1] if ordered else low.kept_args
         self.in_shardings = in_shardings or [in_sharding] * len(self.kept)
         self.const_args = [place(c, in_sharding) for c in low.const_args]
@@ -146,6 +154,8 @@ class Program:
             outs = self._run_with_effects(args)
         else:
             outs = self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
+        if self.loaded.failures is not None:
+            host_errors.settle(f"jit of `{self.name}`", self.loaded.failures, outs)
         if self.window is not None and outs:
             self.window.passed(outs[0])
             if self.placement.kind == "replicas":
@@ -162,7 +172,7 @@ class Program:
         if order is None:
             found = self.executable.execute_sharded(args, with_tokens=True)
             outs = found.consume_with_handlers(self.handlers)
-            effects.launched(found.consume_token())
+            self._launched(found.consume_token())
             return outs
         with order.lock:
             try:
@@ -174,6 +184,12 @@ class Program:
             order.passed(token)
             effects.launched(found.consume_token())
         return outs
+
+    def _launched(self, receipt: Any) -> None:
+        if self.loaded.failures is None:
+            effects.launched(receipt)
+        else:
+            receipt.block_until_ready()
 
     def fast_path(self, out_tree: Any) -> Any:
         """What lets jaxlib run the next call of this signature by itself; None where Python has to look on."""
@@ -267,7 +283,7 @@ def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequ
             _explain(closed, name, key)
         return Program(closed, name, placement, where, ins, donated, keep_unused)
 
-    return closed.memo(key, make)
+    return compile_cache.remembered(closed, key, make)
 
 
 def _explain(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
@@ -296,13 +312,13 @@ def _explain(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
     told("compile", name, min(map(reasons, known), key=len) or ["it was forgotten"])
 
 
-def failure(call: str, name: str, error: Exception) -> RuntimeError:
+def failure(call: str, name: str, error: Exception) -> ExecutionError | CallbackError:
     """jaxlib's error in our words; the cause keeps its text. A callback's own exception becomes the cause's cause."""
     raised = host_errors.original(error)
     if raised is not None:
         error.__cause__ = raised
         return CallbackError(f"{call} of `{name}`: {raised}")
     if "Disallowed" in str(error):
-        return RuntimeError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it with "
+        return ExecutionError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it with "
                             "device_put before the call, or allow it with lamina.transfer_guard('allow')")
-    return RuntimeError(f"{call} of `{name}`: the compiled program could not be built or failed: {error}")
+    return ExecutionError(f"{call} of `{name}`: the compiled program could not be built or failed: {error}")

@@ -1,27 +1,35 @@
-"""Exceptions of host callbacks, kept so that they reach whoever asked: jaxlib passes on no more than their text."""
+"""jaxlib's errors in our classes. Exceptions of host callbacks are kept so that they reach whoever asked: jaxlib passes
+on no more than their text."""
 from __future__ import annotations
 
 import itertools
 import re
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import CallbackError
+from lamina_ir import CallbackError, ExecutionError
 
-__all__ = ["guarded", "original", "translated"]
+__all__ = ["guarded", "original", "settle", "translated"]
 
 _numbers = itertools.count(1)
 _raised: OrderedDict[int, BaseException] = OrderedDict()
 _MARK = re.compile(r" \[callback error (\d+)\]")
 
 
-def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, its exceptions kept and numbered."""
+def guarded(function: Callable[..., Any], failures: deque[BaseException] | None = None) -> Callable[..., Any]:
+    """`function`, its exceptions kept and numbered.
+
+    With `failures` they go there, and the program goes on with zeros: a device that stopped would leave the others
+    waiting for it for ever.
+    """
     def call(*xs: Any) -> Any:
         try:
             return function(*xs)
         except BaseException as e:
+            if failures is not None:
+                failures.append(e)
+                return function.blank()  # type: ignore[attr-defined]
             number = next(_numbers)
             _raised[number] = e
             while len(_raised) > 64:
@@ -37,10 +45,19 @@ def original(error: BaseException) -> BaseException | None:
 
 
 def translated(call: str, error: Exception) -> Exception:
-    """`error` of jaxlib, or, when a callback's exception is behind it, a `CallbackError` whose cause that is."""
+    """An `ExecutionError` whose cause is jaxlib's `error`; a `CallbackError` with the callback's own where one raised."""
     raised = original(error)
-    if raised is None:
-        return error
-    made = CallbackError(f"{call}: {raised}")
-    made.__cause__ = raised
+    made = CallbackError(f"{call}: {raised}") if raised is not None else ExecutionError(
+        f"{call}: the program that computes it failed: {error}")
+    made.__cause__ = error if raised is None else raised
     return made
+
+
+def settle(call: str, failures: deque[BaseException], outs: Sequence[Any]) -> None:
+    """Wait for the results of a program whose callbacks' exceptions go to `failures`, and raise the first of them."""
+    for x in outs:
+        x.block_until_ready()
+    if failures:
+        raised = failures.popleft()
+        failures.clear()
+        raise CallbackError(f"{call}: {raised}") from raised

@@ -14,16 +14,16 @@ from lamina_ir import has_ordered_effects, prims, trees
 from lamina_ir.avals import ShapedArray, shaped
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var, subprograms
 from lamina_lowering import lower, replica_count, table_version
-from lamina_tracing.extend import EVALUATION, boundary, filter_traceback, now
+from lamina_tracing.extend import EVALUATION, Tracer, boundary, duck_types, filter_traceback, now
 
-from . import (_jaxlib, backends as _devices, compile_cache, debug, dispatch, effects, execution, safe_launch,
-               shardings)
+from . import (_jaxlib, backends as _devices, compile_cache, debug, dispatch, effects, execution, host_errors, safe_launch,
+               shardings, stages)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
 __all__ = ["PmapProgram", "make_pmap", "run_xla_pmap"]
 
-_cache = _jaxlib.PjitFunctionCache(capacity=4096)
+_cache = _jaxlib.PjitFunctionCache(capacity=compile_cache.MOST_PROGRAMS)
 
 
 class PmapProgram:
@@ -37,7 +37,9 @@ class PmapProgram:
     def __init__(self, closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_axes: Sequence[int | None],
                  out_axes: Sequence[int | None], devices: tuple[Any, ...] | None, backend: str | None,
                  donated: Sequence[bool]) -> None:
-        self.name = name
+        self.name, self.closed = name, closed
+        self.params = dict(axis_name=axis_name, axis_size=axis_size, call_jaxpr=closed, in_axes=tuple(in_axes),
+                           out_axes=tuple(out_axes), name=name)
         replicas = axis_size * replica_count(closed)
         self.devices = where = _choose(name, replicas, axis_size, devices, backend)
         self.collective = replicas > 1 and _communicates(closed)
@@ -61,7 +63,9 @@ class PmapProgram:
         everywhere = shardings.replicated(where)
         self.const_args = [execution.place(c, everywhere) for c in low.const_args]
         self._const_shardings = [everywhere] * len(self.const_args)
-        self.executable = compile_cache.compile(low, where, compile_cache.Options(num_replicas=replicas))
+        options = compile_cache.Options(num_replicas=replicas, together=self.collective and bool(low.host_functions))
+        self.loaded = execution.compile_logged(low, where, options, name, closed.in_avals)
+        self.executable = self.loaded.executable
         self.handlers = [_jaxlib.result_handler(a, s, True) for a, s in zip(self.out_avals, self.out_shardings)]
         self.window = safe_launch.window_of(where[0].client)
 
@@ -69,11 +73,17 @@ class PmapProgram:
         """Run on flat arguments, wherever they are. The caller has seen to the window if `collective`."""
         args = list(self.const_args)
         args += [execution.place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.in_avals) if k]
-        if not self.effectful:
+        failures = self.loaded.failures
+        if not self.effectful and failures is None:
             return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
         found = self.executable.execute_sharded(args, with_tokens=True)
         outs = found.consume_with_handlers(self.handlers)
-        effects.launched(found.consume_token())
+        receipt = found.consume_token()
+        if failures is None:
+            effects.launched(receipt)
+        else:
+            receipt.block_until_ready()
+            host_errors.settle(f"pmap of `{self.name}`", failures, outs)
         return outs
 
     def fast_path(self, flat: Sequence[Any], out_tree: Any) -> Any:
@@ -156,8 +166,8 @@ def _program(closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_
     key = ("pmap", name, axis_name, axis_size, tuple(in_axes), tuple(out_axes), devices, backend, tuple(donated),
            table_version(_devices.lowering_platform(_devices.client(backend).local_devices()[0])))
     try:
-        return closed.memo(key, lambda: PmapProgram(closed, name, axis_name, axis_size, in_axes, out_axes, devices,
-                                                    backend, donated))
+        return compile_cache.remembered(closed, key, lambda: PmapProgram(closed, name, axis_name, axis_size, in_axes,
+                                                                         out_axes, devices, backend, donated))
     except _jaxlib.JaxRuntimeError as e:
         raise execution.failure("pmap", name, e) from e
 
@@ -171,7 +181,7 @@ def _launch(program: PmapProgram, flat: Sequence[Any], donated: Sequence[bool]) 
     except _jaxlib.JaxRuntimeError as e:
         raise execution.failure("pmap", program.name, e) from e
     if debug.wanted():
-        debug.check_results(program.name, outs)
+        debug.check_results(program.name, outs, program.closed, flat, mapped=program.params)
     return outs
 
 
@@ -210,42 +220,40 @@ def make_pmap(spec: Any) -> Callable[..., Any]:
 
     call = dispatch.call_object(spec.name, plain, miss, (), sorted(spec.statics.nums), (), cache=_cache)
     call.__name__ = spec.name
+    call.spec = spec
+
+    def pmapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            out = call(*args, **kwargs)
+        except Exception as e:
+            filter_traceback(e)
+            raise
+        if window is not None:
+            _passed(window, out)
+        return out
 
     if spec.donate_argnums:
-        def pmapped(*args: Any, **kwargs: Any) -> Any:
-            if now.trace is not EVALUATION:
-                return call(*args, **kwargs)
-            given = [x for i in spec.donate_argnums if i < len(args) for x in trees.tree_leaves(args[i])]
-            safe_launch.check_usable("pmap", spec.name, given)
-            if len({id(x) for x in given}) != len(given):
-                safe_launch.check_donation("pmap", spec.name, given, [True] * len(given))
-            try:
-                out = call(*args, **kwargs)
-            except Exception as e:
-                filter_traceback(e)
-                raise
-            if window is not None:
-                _passed(window, out)
-            for x in given:
-                if type(x) is ArrayImpl:
-                    x.delete()
-            return out
-    else:
-        def pmapped(*args: Any, **kwargs: Any) -> Any:
-            try:
-                out = call(*args, **kwargs)
-            except Exception as e:
-                filter_traceback(e)
-                raise
-            if window is not None:
-                _passed(window, out)
-            return out
-
+        pmapped = _donating(spec, pmapped)
     functools.update_wrapper(pmapped, spec.fun, updated=())
     pmapped.spec = spec  # type: ignore[attr-defined]
     pmapped.lower = lambda *args, **kwargs: _lower(spec, args, kwargs)  # type: ignore[attr-defined]
     pmapped.clear_cache = call._clear_cache  # type: ignore[attr-defined]
     pmapped._cache_size = call._cache_size  # type: ignore[attr-defined]
+    return pmapped
+
+
+def _donating(spec: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, with the given-up arguments checked before and deleted after."""
+    @boundary
+    def pmapped(*args: Any, **kwargs: Any) -> Any:
+        if now.trace is not EVALUATION:
+            return call(*args, **kwargs)
+        given = [x for i in spec.donate_argnums if i < len(args) for x in trees.tree_leaves(args[i])]
+        safe_launch.check_usable("pmap", spec.name, given)
+        if len({id(x) for x in given}) != len(given):
+            safe_launch.check_donation("pmap", spec.name, given, [True] * len(given))
+        return dispatch.called_giving(call, given, args, kwargs)
+
     return pmapped
 
 
@@ -285,9 +293,8 @@ class CompiledPmap:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         low = self._lowered
-        flat, tree, _ = low._spec.split(args, kwargs)
-        if tree != low.in_tree:
-            raise TypeError(f"compiled `{low._spec.name}`: expected arguments of structure {low.in_tree}; got {tree}")
+        flat = stages.checked_arguments(low._spec, low.in_tree, low._program.in_avals, args, kwargs)
+        safe_launch.check_usable("pmap", low._spec.name, flat)
         outs = _launch(low._program, flat, low._staged.donated)
         if low._program.collective and outs:
             low._program.window.passed(outs[0])
@@ -309,7 +316,8 @@ class CompiledPmap:
 
 def _lower(spec: Any, args: Any, kwargs: Any) -> LoweredPmap:
     flat, tree, static = spec.split(args, kwargs)
-    staged = spec.stage(args, kwargs, flat, tree, static)
+    types = [Tracer(EVALUATION, a) for a in duck_types("pmap", spec.name, flat, tree)]
+    staged = spec.stage(args, kwargs, types, tree, static)
     if staged.outer:
         raise ValueError(f"pmap of `{spec.name}`: the function uses values of an enclosing transformation, so it "
                          "cannot be lowered by itself; pass them as arguments")

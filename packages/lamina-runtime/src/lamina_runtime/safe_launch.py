@@ -61,7 +61,7 @@ class Window:
                 pass
 
 
-_wait = ArrayImpl.block_until_ready
+_wait = _jaxlib.wait_for
 _windows: dict[int, Window] = {}
 
 

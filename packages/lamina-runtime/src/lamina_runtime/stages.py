@@ -1,19 +1,22 @@
 """A jitted function's steps, one by one: `f.trace(...)`, `f.lower(...)`, `.compile()`, and the numbers behind them."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from lamina_ir import trees
 from lamina_ir.avals import ShapeDtypeStruct
 from lamina_ir.avals import ShapedArray
+from lamina_ir.tree_paths import explain_mismatch
 from lamina_lowering import lower as _lower
 from lamina_lowering import xla_computation as _computation
-from lamina_tracing.extend import JitSpec, Staged, Tracer, argument_path, duck_types
+from lamina_tracing.extend import JitSpec, Staged, Tracer, argument_path, duck_types, flat_types
 
 from . import _jaxlib, backends as _devices, execution, safe_launch
 
-__all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped", "lower", "stage_types", "trace"]
+__all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped", "checked_arguments", "lower", "stage_types",
+           "trace"]
 
 _PLAIN = frozenset((_jaxlib.ArrayImpl, np.ndarray, int, float, bool, complex))
 ATTRIBUTES = ("lower", "trace", "eval_shape", "clear_cache")
@@ -25,6 +28,27 @@ def stage_types(spec: JitSpec, args: Any, kwargs: Any) -> tuple[Staged, Any]:
     if any(isinstance(x, ShapeDtypeStruct) or type(x) not in _PLAIN and hasattr(x, "shape") for x in flat):
         return spec._stage(duck_types(spec.call, spec.name, flat, tree), tree, static), tree
     return spec.stage(flat, tree, static), tree
+
+
+def checked_arguments(spec: Any, in_tree: Any, in_avals: Sequence[Any], args: Any, kwargs: Any) -> list[Any]:
+    """The flat arguments of a compiled call. TypeError when their tree or types are not those it was compiled for."""
+    flat, tree = trees.tree_flatten((args, kwargs))
+    name = spec.name
+    if tree != in_tree:
+        static = " (static arguments are part of the program: leave them out)" if spec.statics.any else ""
+        path = explain_mismatch(in_tree, (args, kwargs))
+        raise TypeError(f"compiled `{name}`: expected arguments of structure {in_tree}{static}; got {tree}"
+                        + (f": (args, kwargs) {path}" if path else ""))
+    if any(isinstance(x, Tracer) for x in flat):
+        raise TypeError(f"compiled `{name}`: a compiled call takes arrays, not traced values: it cannot be transformed any "
+                        "more. Transform the function and compile the result")
+    avals = flat_types(f"compiled {spec.call}", name, flat, tree)
+    wrong = [f"{argument_path(tree, i)} was compiled with {b.long()} and called with {a.long()}"
+             for i, (a, b) in enumerate(zip(avals, in_avals)) if not a.same_type(b)]
+    if wrong:
+        raise TypeError(f"compiled `{name}`: argument types differ: {'; '.join(wrong)}. Convert the arguments, or lower the "
+                        "function for these types")
+    return flat
 
 
 class ArgInfo(NamedTuple):
@@ -124,9 +148,9 @@ class Lowered(_Stage):
         self._lowered = _lower(staged.closed, name=spec.name, platform=platform, donated=donated,
                                keep_unused=spec.keep_unused)
 
-    def as_text(self, dialect: str | None = None) -> str:
-        """The module as text; `dialect` is 'stablehlo' or 'hlo'."""
-        return self._lowered.as_text(dialect or "stablehlo")
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The module as text; `dialect` is 'stablehlo' or 'hlo'. With `debug_info` StableHLO shows names of scopes."""
+        return self._lowered.as_text(dialect or "stablehlo", debug_info)
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The module itself, for tools: MLIR's, or with dialect 'hlo' jaxlib's XlaComputation."""
@@ -167,19 +191,7 @@ class Compiled(_Stage):
           TypeError: the arguments have another tree or other types; names those that differ.
         """
         spec, staged = self._spec, self._staged
-        flat, tree = trees.tree_flatten((args, kwargs))
-        if tree != self._in_tree:
-            static = " (static arguments are part of the program: leave them out)" if spec.statics.any else ""
-            raise TypeError(f"compiled `{spec.name}`: expected arguments of structure {self._in_tree}{static}; got {tree}")
-        if any(isinstance(x, Tracer) for x in flat):
-            raise TypeError(f"compiled `{spec.name}`: a compiled call takes arrays, not traced values: it cannot be "
-                            "transformed any more. Transform the function and compile the result")
-        avals = duck_types(spec.call, spec.name, flat, tree)
-        wrong = [f"{argument_path(tree, i)} was compiled with {b.long()} and called with {a.long()}"
-                 for i, (a, b) in enumerate(zip(avals, staged.closed.in_avals)) if not a.same_type(b)]
-        if wrong:
-            raise TypeError(f"compiled `{spec.name}`: argument types differ: {'; '.join(wrong)}. Convert the arguments, or "
-                            "lower the function for these types")
+        flat = checked_arguments(spec, self._in_tree, staged.closed.in_avals, args, kwargs)
         safe_launch.check_usable(spec.call, spec.name, flat)
         place = execution.placement_of(spec.call, spec.name, flat, staged.closed, spec.device, spec.backend)
         program = self._program

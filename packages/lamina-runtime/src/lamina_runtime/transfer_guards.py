@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from lamina_ir import config
+from lamina_ir import ExecutionError, config
 
 from . import _jaxlib
 
-__all__ = ["asked_for", "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-           "transfer_guard_host_to_device"]
+__all__ = ["asked_for", "marked", "tell_refused", "transfer_guard", "transfer_guard_device_to_device",
+           "transfer_guard_device_to_host", "transfer_guard_host_to_device"]
 
 LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
 used = False  # whether a guard was ever set: until then transfers need not say that they are asked for
@@ -64,14 +64,32 @@ def transfer_guard(level: str) -> Iterator[None]:
         yield
 
 
+def tell_refused(call: str, error: Exception) -> None:
+    """ExecutionError, if jaxlib's `error` says that a guard refuses a transfer."""
+    if "Disallowed" in str(error):
+        raise ExecutionError(f"{call}: the transfer guard refuses to move an array: {error}. Ask for it with device_put or "
+                             "device_get, or allow it with lamina.transfer_guard('allow')") from error
+
+
+@contextmanager
+def marked(kind: str, call: str) -> Iterator[None]:
+    """A block of `call` whose transfers are explicit; `kind` is 'put' or 'get'."""
+    try:
+        with _jaxlib.explicit_transfer(kind):
+            yield
+    except _jaxlib.JaxRuntimeError as e:
+        tell_refused(call, e)
+        raise
+
+
 def asked_for(kind: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator of a function whose transfers are explicit; `kind` is 'put' or 'get'."""
     def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fun)
-        def marked(*args: Any, **kwargs: Any) -> Any:
+        def asked(*args: Any, **kwargs: Any) -> Any:
             if not used:
                 return fun(*args, **kwargs)
-            with _jaxlib.explicit_transfer(kind):
+            with marked(kind, fun.__name__):
                 return fun(*args, **kwargs)
-        return marked
+        return asked
     return decorate

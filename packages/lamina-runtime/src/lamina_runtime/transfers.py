@@ -39,7 +39,7 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
     [Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True)]
     """
     if transfer_guards.used:
-        with _jaxlib.explicit_transfer("put"):
+        with transfer_guards.marked("put", "device_put"):
             return _put_tree(x, device, donate)
     return _put_tree(x, device, donate)
 
@@ -231,7 +231,7 @@ def block_until_ready(x: Any) -> Any:
     found = [leaf for leaf in trees.tree_leaves(x) if type(leaf) is ArrayImpl]
     try:
         if len(found) == 1:
-            found[0].block_until_ready()
+            _jaxlib.wait_for(found[0])
         elif found:
             _jaxlib.batched_block_until_ready(found)
     except _jaxlib.LAUNCH_ERRORS as e:

@@ -1,4 +1,5 @@
-"""Looking at programs: `make_jaxpr`, `eval_shape`; naming parts: `named_call`, `named_scope`; `disable_jit`."""
+"""Looking at programs: `make_jaxpr`, `eval_shape`; naming parts: `named_call`, `named_scope`; what runs when: `disable_jit`,
+`ensure_compile_time_eval`."""
 from __future__ import annotations
 
 import functools
@@ -13,10 +14,10 @@ from lamina_ir.program import ClosedJaxpr
 from .arguments import Statics, duck_types, function_name, result_types
 from .jitting import JitSpec, any_traced, call_staged
 from .stage import stage
-from .trace import EVALUATION, AxisFrame, bound_axes, now
+from .trace import EVALUATION, AxisFrame, bound_axes, now, scoped, tell_staging
 from .tracebacks import boundary
 
-__all__ = ["disable_jit", "eval_shape", "make_jaxpr", "named_call", "named_scope"]
+__all__ = ["disable_jit", "ensure_compile_time_eval", "eval_shape", "make_jaxpr", "named_call", "named_scope"]
 
 
 def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
@@ -26,6 +27,29 @@ def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
     ...     pass
     """
     return config.disable_jit(disable)
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """A block in which ops on known values run at once, also while a function is traced; their results are known.
+
+    >>> import numpy as np
+    >>> from lamina_tracing import jit, lax
+    >>> @jit
+    ... def f(x):
+    ...     with ensure_compile_time_eval():
+    ...         n = int(lax.reduce_sum(np.int32([1, 2]), (0,)))
+    ...     return lax.mul(x, n)
+    >>> f(2.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    trace, now.trace = now.trace, EVALUATION
+    tell_staging()
+    try:
+        yield
+    finally:
+        now.trace = trace
+        tell_staging()
 
 
 def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
@@ -47,6 +71,18 @@ def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any,
 
     closed, outer = stage(flat_fun, avals)
     return closed, outer, out_tree
+
+
+def _frames(axis_env: Any) -> tuple[AxisFrame, ...]:
+    """The mapped axes that `axis_env` says are around a function."""
+    pairs = tuple(axis_env or ())
+    if not all(isinstance(p, (tuple, list)) and len(p) == 2 and isinstance(p[1], int) and p[1] > 0 for p in pairs):
+        raise ValueError(f"axis_env: expected a sequence of (axis name, size) pairs with sizes of at least 1, as "
+                         f"[('i', 4)]; got {axis_env!r}")
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise ValueError(f"axis_env: each axis name may be given once; got {axis_env!r}")
+    return tuple(AxisFrame(name, size) for name, size in pairs)
 
 
 def _structs(closed: ClosedJaxpr, out_tree: Any) -> Any:
@@ -73,7 +109,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
     if not callable(fun):
         raise TypeError(f"make_jaxpr: expected a function; got {type(fun).__name__}")
     statics = Statics("make_jaxpr", fun, static_argnums, None)
-    frames = tuple(AxisFrame(name, size) for name, size in axis_env or ())
+    frames = _frames(axis_env)
 
     @boundary
     def make(*args: Any, **kwargs: Any) -> Any:
@@ -134,14 +170,14 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     return named
 
 
-@contextmanager
-def named_scope(name: str) -> Iterator[None]:
-    """Within the block, staged equations remember `name` (scopes nest with `/`), for profiles and debugging."""
+def named_scope(name: str) -> AbstractContextManager[None]:
+    """Within the block, or in the function it decorates, staged equations remember `name`; scopes nest.
+
+    Profiles and the compiler's text show the operations under it, as `outer/inner/sin`.
+
+    >>> with named_scope("inner"):
+    ...     pass
+    """
     if not isinstance(name, str):
         raise TypeError(f"named_scope: expected a string; got {type(name).__name__}")
-    old = now.scope
-    now.scope = f"{old}/{name}" if old else name
-    try:
-        yield
-    finally:
-        now.scope = old
+    return scoped(name)

@@ -74,6 +74,21 @@ def _named_positional(fun: Any) -> int:
     return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in found)
 
 
+def _check_names(call: str, fun: Any, what: str, names: Sequence[str]) -> None:
+    """ValueError when `fun` has no parameter of such a name and no `**kwargs` either."""
+    if not names:
+        return
+    import inspect
+    try:
+        found = inspect.signature(fun).parameters
+    except (TypeError, ValueError):
+        return
+    unknown = [n for n in names if n not in found]
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in found.values()):
+        raise ValueError(f"{call}: {what} {unknown[0]!r} is no parameter of `{function_name(fun)}`; it has "
+                         f"{', '.join(found) or 'none'}")
+
+
 class Statics:
     """Which arguments of a function are static, by position and by name."""
 
@@ -82,9 +97,10 @@ class Statics:
         self.fun = fun
         nums = as_tuple(call, "static_argnums", argnums, int)
         names = as_tuple(call, "static_argnames", argnames, str)
+        _check_names(call, fun, "static_argnames", names)
         if nums or names:
             count = _positional_count(fun)
-            nums = tuple(self._front(n, count) for n in nums)
+            nums = tuple(self._front("static_argnums", n, count) for n in nums)
             known = parameter_names(fun) or ()
             limit = _named_positional(fun) if count is None else count
             if argnames is None:
@@ -95,19 +111,20 @@ class Statics:
         self.names = frozenset(names)
         self.any = bool(self.nums or self.names)
 
-    def _front(self, n: int, count: int | None) -> int:
+    def _front(self, what: str, n: int, count: int | None) -> int:
         if count is not None and not -count <= n < count:
-            raise ValueError(f"{self.call}: static_argnums {n} is out of range: `{function_name(self.fun)}` takes {count} "
+            raise ValueError(f"{self.call}: {what} {n} is out of range: `{function_name(self.fun)}` takes {count} "
                              "positional arguments")
         return n + count if n < 0 and count is not None else n
 
     def donated(self, argnums: Any, argnames: Any) -> frozenset[int]:
         nums = as_tuple(self.call, "donate_argnums", argnums, int)
         names = as_tuple(self.call, "donate_argnames", argnames, str)
-        if any(n < 0 for n in nums):
-            count = _positional_count(self.fun) or 0
-            nums = tuple(n + count if n < 0 else n for n in nums)
+        if nums:
+            count = _positional_count(self.fun)
+            nums = tuple(self._front("donate_argnums", n, count) for n in nums)
         if names:
+            _check_names(self.call, self.fun, "donate_argnames", names)
             known = parameter_names(self.fun) or ()
             nums += tuple(known.index(n) for n in names if n in known)
         both = self.nums.intersection(nums)

@@ -40,7 +40,7 @@ def explain_miss(call: str, name: str, fun: Any, key: tuple[Any, ...], known: It
       known: the keys of the programs there are.
     """
     nearest = min((_differences(old, key) for old in reversed(list(known))), default=None,
-                  key=lambda found: (len(found), " ".join(found).count(" changed ")))
+                  key=lambda found: (len(found), " ".join(found).count(" changed "), -" ".join(found).count("[")))
     reasons = None if nearest is None else [text for text in nearest if text]
     code = getattr(fun, "__code__", None)
     if reasons is None:
@@ -65,6 +65,7 @@ def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
     if old[1] != new[1]:
         tree = trees.tree_unflatten(new[1], [0] * new[1].num_leaves)
         text = explain_mismatch(old[1], tree) or f"was {old[1]}, is {new[1]}"
+        text = text.replace("at [0]", "at args", 1) if "at [0]" in text else text.replace("at [1]", "at kwargs", 1)
         found.append(f"the tree of (args, kwargs) changed: it {text}")
         found += [""] * 8  # further away than any change of types
     else:

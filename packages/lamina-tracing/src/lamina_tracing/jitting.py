@@ -15,7 +15,7 @@ from lamina_ir.program import ClosedJaxpr
 
 from . import explain, slots
 from .arguments import Statics, flat_types, function_name, result_types
-from .stage import stage
+from .stage import forget_source, is_own_file, stage, user_source
 from .trace import EVALUATION, Tracer, bind, now
 from .tracebacks import boundary
 
@@ -31,7 +31,7 @@ class Staged(NamedTuple):
 
 
 _programs: weakref.WeakKeyDictionary[Any, dict[Any, Staged]] = weakref.WeakKeyDictionary()
-_MOST_PROGRAMS = 2048  # per function; beyond that the oldest half is forgotten
+_MOST_PROGRAMS = 1024  # per function; beyond that the oldest half is forgotten
 
 
 class JitSpec:
@@ -99,6 +99,12 @@ class JitSpec:
             return out
 
         closed, outer = stage(flat_fun, avals)
+        fun = self.fun
+        for _ in range(8):
+            fun = getattr(fun, "__wrapped__", fun)
+        code = getattr(fun, "__code__", None)
+        if code is not None and is_own_file(code.co_filename):
+            forget_source(closed, user_source())  # of a function of ours the first caller's line means nothing
         return Staged(closed, outer, out_tree)
 
     def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:

@@ -3,28 +3,26 @@ from __future__ import annotations
 
 import gc
 import sys
-import weakref
+import warnings
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
 import numpy as np
 from lamina_ir import avals as _avals
-from lamina_ir import config
-from lamina_ir.errors import LeakedTracerError
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
-from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var
+from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var, subprograms
 
-from .trace import Trace, Tracer, bind, leak_error, now, tell_staging
+from .trace import Trace, Tracer, bind, leak_error, now, on_begin, scoped, tell_staging
 
-__all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "hide_frames_of", "is_own_file", "jaxpr_as_fun", "stage",
-           "user_source"]
+__all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "forget_source", "hide_frames_of", "is_own_file", "jaxpr_as_fun",
+           "stage", "user_source", "warn_user"]
 
-_check_leaks = config.check_tracer_leaks
 _NUMBERS = frozenset((bool, int, float, complex))
 _own_folders: list[str] = []
 _is_own: dict[str, bool] = {}
+_callers: dict[int, tuple[Any, ...]] = {}  # id of the frame of a running `stage` -> what `_caller_of` found
 
 
 def hide_frames_of(folder: str) -> None:
@@ -47,7 +45,7 @@ def is_own_file(name: str) -> bool:
 
 def user_source(depth: int = 1) -> Source | None:
     """The nearest caller outside the folders named with `hide_frames_of`."""
-    frame = sys._getframe(depth)
+    frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
         name = code.co_filename
@@ -56,8 +54,55 @@ def user_source(depth: int = 1) -> Source | None:
             own = _is_own[name] = name.startswith(tuple(_own_folders))
         if not own:
             return Source(code, frame.f_lasti, now.scope)
-        frame = frame.f_back  # type: ignore[assignment]
+        if code is _STAGE:
+            caller = _caller_of(frame)
+            return Source(caller[0], caller[1], now.scope) if caller else None
+        frame = frame.f_back
     return None
+
+
+def _caller_of(frame: FrameType | None) -> tuple[Any, ...]:
+    """`(code, lasti)` of the nearest outside caller of a running `stage`, empty where there is none.
+
+    It stays the same while that call runs, so it is kept: with 500 programs nested in one another, each of their
+    equations would look through the frames of all of them.
+    """
+    passed, caller = [], ()
+    while frame is not None:
+        code = frame.f_code
+        if not is_own_file(code.co_filename):
+            caller = code, frame.f_lasti
+            break
+        if code is _STAGE:
+            known = _callers.get(id(frame))
+            if known is not None:
+                caller = known
+                break
+            passed.append(id(frame))
+        frame = frame.f_back
+    _callers.update(dict.fromkeys(passed, caller))
+    return caller
+
+
+def forget_source(closed: ClosedJaxpr, source: Source | None) -> None:
+    """Take this line out of a program's equations: it is that of the caller the program was staged for."""
+    if source is None:
+        return
+    for eqn in closed.jaxpr.eqns:
+        own = eqn.source
+        if own is not None and own.code is source.code and own.lasti == source.lasti:
+            eqn.source = None
+        if eqn.primitive.subprograms:
+            for inner in subprograms(eqn):
+                forget_source(inner, source)
+
+
+def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that shows the nearest caller's line outside of our folders."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 class StagingTracer(Tracer):
@@ -135,37 +180,12 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
       The program, and the values of enclosing traces it uses: they are its leading arguments. Concrete values it
       closes over are its constants.
     """
-    if not _check_leaks.value:
-        return _stage(fun, in_avals)
-    made: list[Any] = []
-    staged = _stage(fun, in_avals, made)
-    _refuse_leaks(made[0])
-    return staged
-
-
-def _refuse_leaks(trace: Any) -> None:
-    """LeakedTracerError when something still holds a value of an ended trace: `trace` is a weak reference to it."""
-    gc.collect()
-    alive = trace()
-    if alive is None:
-        return
-    texts = []
-    for x in gc.get_referrers(alive):
-        if isinstance(x, Tracer) and len(texts) < 3:
-            holders = {type(h).__name__ for h in gc.get_referrers(x) if not isinstance(h, FrameType)}
-            texts.append(f"{x.aval.long()} (held by {', '.join(sorted(holders)) or 'nothing the collector knows'})")
-    if texts:
-        raise LeakedTracerError(f"checking_leaks: traced values outlive the function they were made in: {'; '.join(texts)}. "
-                                "They were kept in a global, an attribute or a closure; return them instead")
-
-
-def _stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
-           made: list[Any] | None = None) -> tuple[ClosedJaxpr, list[Any]]:
-    old_trace, old_depth = now.trace, now.depth
+    old_trace, old_depth, scope = now.trace, now.depth, now.scope
     trace = StagingTrace(old_depth + 1)
-    if made is not None:
-        made.append(weakref.ref(trace))
-    now.trace, now.depth = trace, trace.level
+    for tell in on_begin:
+        tell(trace)
+    # Names in a program are its own: it may be kept, and the names around it come with the equation that calls it.
+    now.trace, now.depth, now.scope = trace, trace.level, ""
     tell_staging()
     # A program is millions of small live objects, and no garbage: with the cyclic collector on, staging 16,000
     # equations took 1.4 to 2.5 times as long, and more than linearly.
@@ -177,7 +197,8 @@ def _stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
     finally:
         if collecting:
             gc.enable()
-        now.trace, now.depth = old_trace, old_depth
+        now.trace, now.depth, now.scope = old_trace, old_depth, scope
+        _callers.pop(id(sys._getframe()), None)
         tell_staging()
         trace.end()
     outer = [c for c in closed.consts if isinstance(c, Tracer)]
@@ -192,6 +213,9 @@ def _stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
     return ClosedJaxpr(opened, [c for c, _ in rest]), outer
 
 
+_STAGE = stage.__code__
+
+
 def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     """Run a program by binding each equation, so that every transformation in force sees it."""
     jaxpr = closed.jaxpr
@@ -199,7 +223,12 @@ def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     env.update(zip(jaxpr.invars, args))
     for eqn in jaxpr.eqns:
         values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]  # type: ignore[index]
-        out = bind(eqn.primitive, *values, **eqn.params)
+        source = eqn.source
+        if source is None or not source.scope:
+            out = bind(eqn.primitive, *values, **eqn.params)
+        else:
+            with scoped(source.scope):
+                out = bind(eqn.primitive, *values, **eqn.params)
         if eqn.primitive.multiple:
             env.update(zip(eqn.outvars, out))
         else:

@@ -18,16 +18,21 @@ from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import axis_names_of
 
+from .blame import ill_formed, no_array
+
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "Tracer", "axis_frame", "bind", "bound_axes", "deeper",
-           "now", "on_staging", "tell_staging", "typeof"]
+           "now", "on_begin", "on_end", "on_staging", "scoped", "tell_staging", "typeof"]
 
 
 class Trace:
     """One running transformation.
 
     A subclass defines `process(prim, args, params)`, which returns the result (a tuple when `prim.multiple`), and
-    whatever tracers it makes. `level` is larger than the level of every trace it runs inside of.
+    whatever tracers it makes. `level` is larger than the level of every trace it runs inside of. `kept` says that its
+    tracers outlive it by design, as parts of a program.
     """
+
+    kept = False
 
     def __init__(self, level: int) -> None:
         self.level = level
@@ -43,6 +48,8 @@ class Trace:
 
     def end(self) -> None:
         """The function being transformed has returned: a tracer that is still used has leaked."""
+        for tell in on_end:
+            tell(self)
         self.process = self._refuse
 
     @property
@@ -61,7 +68,7 @@ def leak_error(tracer: Any, use: str) -> errors.LeakedTracerError:
     kind = tracer.aval.long() if tracer is not None else "value"
     return errors.LeakedTracerError(
         f"{use} was given a traced {kind} whose trace has ended: it was kept in a global, an attribute or a closure of "
-        "the transformed function. Return such values from the function instead.")
+        "the transformed function. Return such values from the function instead; checking_leaks() says where it was made.")
 
 
 class _Evaluation(Trace):
@@ -113,7 +120,13 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
             mapper = axis_frame(name).trace
             if mapper is not None and mapper.level > trace.level:
                 trace = mapper
-    return trace.process(prim, args, params)
+    try:
+        return trace.process(prim, args, params)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        better = ill_formed(prim, args, params)
+        if better is None or str(better) == str(error):
+            raise
+        raise better from None
 
 
 def axis_frame(name: Hashable) -> AxisFrame:
@@ -127,6 +140,8 @@ def axis_frame(name: Hashable) -> AxisFrame:
 
 
 on_staging: list[Callable[[bool], None]] = []
+on_begin: list[Callable[[Trace], None]] = []  # told of each trace before the function it transforms runs
+on_end: list[Callable[[Trace], None]] = []  # and after
 
 
 def tell_staging() -> None:
@@ -154,11 +169,24 @@ def deeper(trace: Trace) -> Iterator[None]:
     """Run the body of a transformation: traces made inside get higher levels. `trace` ends with the block."""
     old = now.depth
     now.depth = trace.level
+    for tell in on_begin:
+        tell(trace)
     try:
         yield
     finally:
         now.depth = old
         trace.end()
+
+
+@contextmanager
+def scoped(name: str) -> Iterator[None]:
+    """Put `name` behind the names that equations staged in the block remember."""
+    old = now.scope
+    now.scope = f"{old}/{name}" if old else name
+    try:
+        yield
+    finally:
+        now.scope = old
 
 
 def typeof(x: Any) -> ShapedArray:
@@ -169,7 +197,10 @@ def typeof(x: Any) -> ShapedArray:
     """
     if isinstance(x, Tracer):
         return x.aval
-    return avals.aval_of(x)
+    try:
+        return avals.aval_of(x)
+    except (TypeError, ValueError) as error:
+        raise no_array(x, error) from None
 
 
 class Tracer:
@@ -177,11 +208,14 @@ class Tracer:
 
     __slots__ = ("_trace", "aval", "__weakref__")
     __array_priority__ = 1000
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, trace: Trace, aval: ShapedArray) -> None:
         self._trace = trace
         self.aval = aval
+
+    def __hash__(self) -> int:
+        raise TypeError(f"a traced {self.aval.long()} has no known value, so it is no dictionary key and no static argument "
+                        "(a size, an axis, a dtype, a flag); make it static where it comes from (static_argnums)")
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)

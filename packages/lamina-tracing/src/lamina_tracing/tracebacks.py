@@ -2,19 +2,25 @@
 
 A bare `raise` goes on with the exception's own traceback and adds no frame of the function it stands in, so a public
 entry point that sets the filtered traceback and raises on disappears from it too. Nothing is done where nothing fails.
-`config.traceback_filtering` (LAMINA_TRACEBACK_FILTERING=0) shows everything; what the innermost entry point took out is
-still in the exception's `unfiltered_traceback`.
+Small functions (those of `lax` and `numpy`) are called too often for an entry point of their own: where nothing catches
+their exceptions, `sys.excepthook` filters what is printed.
+
+`config.traceback_filtering` (LAMINA_TRACEBACK_FILTERING=0) shows everything, or with "tracebackhide" marks our frames for
+tools that hide such frames; what the innermost entry point took out is still in the exception's `unfiltered_traceback`.
 """
 from __future__ import annotations
 
 import contextlib
 import functools
+import sys
+import threading
 from collections.abc import Callable
 from types import FunctionType, TracebackType
 from typing import Any, TypeVar
 
 from lamina_ir import config
 
+from . import leaks
 from .stage import is_own_file
 
 __all__ = ["boundary", "filter_traceback"]
@@ -37,15 +43,27 @@ def _kept(tb: TracebackType | None) -> list[TracebackType]:
     return found
 
 
+def _mark(full: TracebackType | None, kept: list[TracebackType]) -> None:
+    """Give the entries that are not kept the local variable by which pytest and IPython know frames to hide."""
+    while full is not None:
+        if full not in kept:
+            full.tb_frame.f_locals["__tracebackhide__"] = True
+        full = full.tb_next
+
+
 def filter_traceback(error: BaseException) -> None:
     """Take our frames out of the traceback of `error` and of the exceptions behind it, if the setting says so."""
-    if not config.traceback_filtering.value:
+    mode = config.traceback_filtering.value
+    if not mode or mode == "off":
         return
     seen = 0
     at: BaseException | None = error
     while at is not None and seen < 8:
         full = at.__traceback__
         kept = _kept(full)
+        if mode == "tracebackhide":
+            _mark(full, kept)
+            return
         tb = None
         for entry in reversed(kept):
             tb = TracebackType(tb, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
@@ -57,6 +75,28 @@ def filter_traceback(error: BaseException) -> None:
         at.__traceback__ = tb
         at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
         seen += 1
+
+
+def _install_hooks() -> None:
+    """Filter what is printed of exceptions that nothing catches."""
+    before, before_thread = sys.excepthook, threading.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
+        if error is not None and error.__traceback__ is not None:
+            filter_traceback(error)
+            tb = error.__traceback__
+        before(kind, error, tb)
+
+    def thread_hook(args: Any) -> None:
+        if args.exc_value is not None:
+            filter_traceback(args.exc_value)
+            args = threading.ExceptHookArgs((args.exc_type, args.exc_value, args.exc_value.__traceback__, args.thread))
+        before_thread(args)
+
+    sys.excepthook, threading.excepthook = hook, thread_hook
+
+
+_install_hooks()
 
 
 def boundary(fun: F) -> F:
@@ -72,13 +112,17 @@ def boundary(fun: F) -> F:
     ...     print([frame.name for frame in traceback.extract_tb(e.__traceback__)])
     ['<module>', 'entry']
     """
-    filtered = filter_traceback
+    filtered, ended, refuse, forget = filter_traceback, leaks.ended, leaks.refuse_leaks, leaks.forget
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
-            return fun(*args, **kwargs)
+            out = fun(*args, **kwargs)
+            if ended:  # only with checking_leaks
+                refuse()
+            return out
         except Exception as e:
             filtered(e)
+            forget()
             raise
 
     # With the globals of `fun` it counts as a function of that module, for doctest say.

@@ -6,40 +6,44 @@ Array(0.961043, dtype=float32, weak_type=True)
 """
 # The runtime comes first: it fills the slots that what follows is dispatched through.
 import lamina_runtime as _runtime
-from lamina_autodiff import (checkpoint, checkpoint_policies, closure_convert, custom_gradient, custom_jvp, custom_vjp, grad,
-                             hessian, jacfwd, jacrev, jvp, linear_transpose, linearize, remat, value_and_grad, vjp)
+from lamina_autodiff import (checkpoint, checkpoint_policies, closure_convert, custom_gradient, custom_jvp, custom_vjp,
+                             grad, hessian, jacfwd, jacobian, jacrev, jvp, linear_transpose, linearize, remat,
+                             value_and_grad, vjp)
 from lamina_batching import vmap
 from lamina_ir import ShapeDtypeStruct, config
 from lamina_ir.trees import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
 from lamina_parallel import pmap
-from lamina_runtime import (block_until_ready, clear_caches, default_backend, device_count, device_get, device_put,
-                            device_put_replicated, device_put_sharded, devices, effects_barrier, host_count, host_id,
-                            host_ids, live_arrays, local_device_count, local_devices, process_count, process_index,
-                            process_indices, transfer_guard, transfer_guard_device_to_device,
-                            transfer_guard_device_to_host, transfer_guard_host_to_device, xla_computation)
+from lamina_runtime import (Device, block_until_ready, clear_caches, default_backend, default_device, device_count,
+                            device_get, device_put, device_put_replicated, device_put_sharded, devices,
+                            effects_barrier, host_count, host_id, host_ids, live_arrays, local_device_count,
+                            local_devices, process_count, process_index, process_indices, transfer_guard,
+                            transfer_guard_device_to_device, transfer_guard_device_to_host,
+                            transfer_guard_host_to_device, xla_computation)
 from lamina_tracing import (Array, checking_leaks, debug_infs, debug_nans, default_matmul_precision, disable_jit,
-                            disable_x64, enable_x64, eval_shape, explain_cache_misses, jit, log_compiles, make_jaxpr,
-                            named_call, named_scope, numpy_dtype_promotion, numpy_rank_promotion, pure_callback,
-                            threefry_partitionable)
+                            disable_x64, enable_x64, ensure_compile_time_eval, eval_shape, explain_cache_misses, jit,
+                            log_compiles, make_jaxpr, named_call, named_scope, numpy_dtype_promotion,
+                            numpy_rank_promotion, pure_callback, threefry_partitionable)
 
-from . import (ad_checkpoint, compilation_cache, custom_batching, custom_derivatives, debug, dtypes, experimental,
-               flatten_util, lax, numpy, random, stages, tree_util)
+from . import (ad_checkpoint, compilation_cache, custom_batching, custom_derivatives, debug, dlpack, dtypes,
+               experimental, flatten_util, lax, numpy, random, stages, tree, tree_util)
 from ._version import __version__
 
 float0 = dtypes.float0
 
-__all__ = ["Array", "ShapeDtypeStruct", "__version__", "ad_checkpoint", "block_until_ready", "checking_leaks",
-           "checkpoint", "checkpoint_policies", "clear_caches", "closure_convert", "compilation_cache", "config",
-           "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "debug",
-           "debug_infs", "debug_nans", "default_backend", "default_matmul_precision", "device_count", "device_get",
-           "device_put", "device_put_replicated", "device_put_sharded", "devices", "disable_jit", "disable_x64",
-           "dtypes", "effects_barrier", "enable_x64", "eval_shape", "experimental", "explain_cache_misses",
-           "flatten_util", "float0", "grad", "hessian", "host_count", "host_id", "host_ids", "jacfwd", "jacrev", "jit",
-           "jvp", "lax", "linear_transpose", "linearize", "live_arrays", "local_device_count", "local_devices",
-           "log_compiles", "make_jaxpr", "named_call", "named_scope", "numpy", "numpy_dtype_promotion",
-           "numpy_rank_promotion", "pmap", "process_count", "process_index", "process_indices", "pure_callback",
-           "random", "remat", "stages", "threefry_partitionable", "transfer_guard", "transfer_guard_device_to_device",
-           "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree_flatten", "tree_leaves", "tree_map",
-           "tree_structure", "tree_unflatten", "tree_util", "value_and_grad", "vjp", "vmap", "xla_computation"]
+__all__ = ["Array", "Device", "ShapeDtypeStruct", "__version__", "ad_checkpoint", "block_until_ready",
+           "checking_leaks", "checkpoint", "checkpoint_policies", "clear_caches", "closure_convert",
+           "compilation_cache", "config", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp",
+           "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend", "default_device",
+           "default_matmul_precision", "device_count", "device_get", "device_put", "device_put_replicated",
+           "device_put_sharded", "devices", "disable_jit", "disable_x64", "dlpack", "dtypes", "effects_barrier",
+           "enable_x64", "ensure_compile_time_eval", "eval_shape", "experimental", "explain_cache_misses",
+           "flatten_util", "float0", "grad", "hessian", "host_count", "host_id", "host_ids", "jacfwd", "jacobian",
+           "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "live_arrays", "local_device_count",
+           "local_devices", "log_compiles", "make_jaxpr", "named_call", "named_scope", "numpy",
+           "numpy_dtype_promotion", "numpy_rank_promotion", "pmap", "process_count", "process_index",
+           "process_indices", "pure_callback", "random", "remat", "stages", "threefry_partitionable", "transfer_guard",
+           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree",
+           "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tree_util",
+           "value_and_grad", "vjp", "vmap", "xla_computation"]
 
 del _runtime

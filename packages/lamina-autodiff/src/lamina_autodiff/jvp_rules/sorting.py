@@ -14,6 +14,8 @@ __all__: list[str] = []
 def _take_along(x, places, axis):
     """x[..., places, ...] along one axis, all other axes going together."""
     ndim = len(typeof(x).shape)
+    if 0 in typeof(x).shape:  # no place to gather from
+        return lax.full(typeof(places).shape, 0, typeof(x).dtype)
     others = tuple(a for a in range(ndim) if a != axis)
     numbers = GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(axis,), start_index_map=(axis,),
                                      operand_batching_dims=others, start_indices_batching_dims=others)
@@ -24,7 +26,7 @@ def _take_along(x, places, axis):
 
 def sort_jvp(primals, tangents, *, dimension, is_stable, num_keys):
     shape = typeof(primals[0]).shape
-    if 0 in shape:  # nothing to reorder, and no place to gather from
+    if 0 in shape:  # nothing to reorder
         return bind(prims.sort_p, *primals, dimension=dimension, is_stable=is_stable, num_keys=num_keys), list(tangents)
     where = lax.broadcasted_iota("int32", shape, dimension)
     *outs, places = bind(prims.sort_p, *primals, where, dimension=dimension, is_stable=is_stable, num_keys=num_keys)

@@ -96,6 +96,7 @@ transpose_rules.define(prims.custom_vmap_call_p, custom_vmap_call_transpose)
 transpose_rules.define(prims.transposed_call_p, transposed_call_transpose)
 transpose_rules.define(prims.remat_p, remat_transpose)
 transpose_rules.define(prims.name_p, lambda ct, x, *, name: ct)
+transpose_rules.define(prims.to_memory_p, lambda ct, x, *, memory_kind: ct)
 transpose_rules.define(prims.optimization_barrier_p, lambda cts, *args: (
     _barrier_back(cts)[0] if len(args) == 1 else _barrier_back(cts)))
 transpose_rules.define(prims.sharding_constraint_p, lambda ct, x, **params: bind(prims.sharding_constraint_p, ct,

@@ -57,6 +57,7 @@ def convert_element_type_transpose(ct: Any, x: Any, *, new_dtype: Any, weak_type
 
 _define(prims.neg_p, lambda ct, x: lax.neg(ct))
 _define(prims.copy_p, lambda ct, x: ct)
+_define(prims.stop_gradient_p, lambda ct, x: None)  # of a tangent that no result reads, in a batched cond
 _define(prims.add_p, add_transpose)
 _define(prims.sub_p, sub_transpose)
 _define(prims.mul_p, mul_transpose)

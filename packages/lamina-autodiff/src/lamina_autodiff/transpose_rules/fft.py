@@ -31,7 +31,7 @@ def _multiplicity(n, count, shape, dtype):
 def fft_transpose(ct, x, *, fft_lengths, fft_type):
     if fft_type in (FftType.FFT, FftType.IFFT):
         return bind(prims.fft_p, ct, fft_lengths=fft_lengths, fft_type=fft_type)
-    n, count = fft_lengths[-1], prod(fft_lengths)
+    n, count = fft_lengths[-1], max(prod(fft_lengths), 1)
     dtype = typeof(ct).dtype
     if fft_type == FftType.RFFT:  # Re(sum over k of ct[k] exp(-2 pi i j k / n)): a full transform of ct, padded
         shape = typeof(ct).shape

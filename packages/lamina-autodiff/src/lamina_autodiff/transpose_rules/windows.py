@@ -34,15 +34,17 @@ def reduce_window_sum_transpose(ct, x, *, base_dilation, padding, window_dilatio
 
 def select_and_gather_add_transpose(ct, t, x, *, base_dilation, padding, select, window_dilation, window_dimensions,
                                     window_strides):
-    """Scatter the cotangents back to where the tangents came from. Spread operands are first spread in memory."""
-    if 0 in typeof(x).shape or 0 in typeof(ct).shape:
+    """Scatter the cotangents back to where the tangents came from."""
+    left = [dilated_length(n, b) + min(low, 0) + min(high, 0)
+            for n, b, (low, high) in zip(typeof(x).shape, base_dilation, padding, strict=True)]
+    if 0 in typeof(ct).shape or any(n <= 0 for n in left):  # the padding is all that windows see
         return lax.full(typeof(x).shape, 0, typeof(ct).dtype), None
     dtype = typeof(x).dtype
     worst = scalar((lowest if select == "ge" else highest)(dtype), dtype)
-    if any(g != 1 for g in window_dilation):
+    if any(g != 1 for g in (*window_dilation, *base_dilation)):
         return _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilation, window_dimensions,
                                 window_strides), None
-    config = [(min(low, 0), min(high, 0), b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)]
+    config = [(min(low, 0), min(high, 0), 0) for low, high in padding]
     kept = tuple((max(low, 0), max(high, 0)) for low, high in padding)
     out = bind(prims.select_and_scatter_add_p, ct, lax.pad(x, worst, config), padding=kept, select=select,
                window_dimensions=window_dimensions, window_strides=window_strides)
@@ -59,12 +61,15 @@ def _unpad(ct, config, shape):
 def _scatter_by_mask(ct, x, worst, select, base_dilation, padding, window_dilation, window_dimensions, window_strides):
     """One term per element of the window: the cotangents of the windows that chose it, put back in its place.
 
-    Windows with gaps, which the compiler's scatter does not know.
+    For gaps in windows or between elements, which the compiler's scatter does not know. What is no element is chosen
+    in no window that has one, as low as the elements may be.
     """
     params = dict(base_dilation=base_dilation, padding=padding, window_dilation=window_dilation,
                   window_dimensions=window_dimensions, window_strides=window_strides)
     rows = stacked_windows(x, worst, **params)
-    which = (lax.argmax if select == "ge" else lax.argmin)(rows, 0, "int32")
+    inside = stacked_windows(lax.full(typeof(x).shape, True), False, **params)
+    which = lax.select(lax.reduce_or(lax.ne(rows, worst), (0,)),
+                       (lax.argmax if select == "ge" else lax.argmin)(rows, 0, "int32"), lax.argmax(inside, 0, "int32"))
     zero, shape = scalar(0, typeof(ct).dtype), typeof(x).shape
     spread = [(low, high, b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)]
     wide = [dilated_length(n, b) + low + high for n, (low, high), b in zip(shape, padding, base_dilation, strict=True)]

@@ -1,6 +1,7 @@
 """Control flow over batches.
 
-`cond`: with one index for the batch one branch runs; with an index per example all run and results are selected.
+`cond`: with one index for the batch one branch runs; with an index per example all run and results are selected, and
+examples that chose another branch neither have a derivative through it nor spoil that of the others (see `_shielded`).
 `while`: with a condition per example the loop goes on while any holds; examples that are done keep their values.
 `scan`: the body over batches, with the batch behind the scanned axis.
 """
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import MissingRuleError, prims
+from lamina_ir import MissingRuleError, dce, dtypes, prims
 from lamina_ir.avals import shaped
 from lamina_ir.program import ClosedJaxpr
 from lamina_tracing import lax
@@ -54,16 +55,44 @@ def _selection(branches: Sequence[ClosedJaxpr], programs: Sequence[ClosedJaxpr],
                on: Flags) -> ClosedJaxpr:
     """All branches, and per example the results of the one its index says."""
     def run(index: Any, *args: Any) -> list[Any]:
+        chosen = [lax.eq(index, np.int32(k)) for k in range(len(branches))]
         results = [[materialise(o, 0 if b else None, axis.size) for o, b in zip(
-            eval_jaxpr(p, args), batch_program(source, axis, on).batched_out)] for p, source in zip(programs, branches)]
+            eval_jaxpr(p, _shielded(p, mine, args, on)), batch_program(source, axis, on).batched_out)]
+            for p, source, mine in zip(programs, branches, chosen)]
         found = results[-1]
         for k in range(len(results) - 1):
-            found = [_select(lax.eq(index, np.int32(k)), a, b) for a, b in zip(results[k], found)]
+            found = [_select(chosen[k], a, b) for a, b in zip(results[k], found)]
         return found
 
     key = ("selection", axis, on, tuple(map(id, branches)), batching_rules.version)
     avals = [shaped((axis.size,), np.dtype("int32")), *programs[0].in_avals]
     return branches[0].memo(key, lambda: (branches, stage(run, avals)[0]))[1]
+
+
+def _shielded(program: ClosedJaxpr, chosen: Any, args: Sequence[Any], on: Flags) -> list[Any]:
+    """Operands of a batched program whose results are used for the `chosen` examples only, with derivatives cut where
+    they are not: the slopes of the other examples may be infinite or NaN, and zero times those is not zero.
+
+    A copy per example of what the examples share would take too much memory. Where there is such an operand, the other
+    examples compute what the first chosen one does instead, so that what they add to its derivative is zero.
+    """
+    used = dce(program)[1]
+    inexact = [u and dtypes.is_inexact(a.dtype) for a, u in zip(program.in_avals, used)]
+    if not any(inexact) or chosen.shape == (0,):
+        return list(args)
+    shared = any(f and not b for f, b in zip(inexact, on))
+    first = lax.argmax(chosen, 0, np.int32) if shared else None
+    found = []
+    for x, u, f, b in zip(args, used, inexact, on):
+        if not u or not (f or (b and shared)):
+            found.append(x)
+        elif b:
+            other = x if first is None else lax.broadcast_in_dim(
+                lax.dynamic_index_in_dim(x, first, 0, False), x.shape, tuple(range(1, len(x.shape))))
+            found.append(_select(chosen, x, lax.stop_gradient(other)))
+        else:
+            found.append(lax.select(lax.reduce_or(chosen, (0,)), x, lax.stop_gradient(x)))
+    return found
 
 
 def _select(pred: Any, on_true: Any, on_false: Any) -> Any:
@@ -112,8 +141,9 @@ def while_batch(axis: BatchAxis, args: Any, dims: Any, *, cond_jaxpr: Any, body_
     if not truth.batched_out[0]:
         outs = bind(prims.while_p, *ins, cond_jaxpr=truth.program, body_jaxpr=body, **params)
         return outs, [0 if c else None for c in carry]
-    key = ("each stops", axis, consts, body_on, id(cond_jaxpr), batching_rules.version)
-    made = body_jaxpr.memo(key, lambda: (cond_jaxpr, _each(truth.program, body, cond_nconsts, body_nconsts)))
+    shield = None if max_iters is None else body_on + carry  # without a bound there is no reverse derivative
+    key = ("each stops", axis, consts, body_on, shield, id(cond_jaxpr), batching_rules.version)
+    made = body_jaxpr.memo(key, lambda: (cond_jaxpr, _each(truth.program, body, cond_nconsts, body_nconsts, shield)))
     goes_on, step = made[1]
     first = eval_jaxpr(truth.program, [*ins[:cond_nconsts], *ins[n:]])
     params.update(cond_nconsts=0, body_nconsts=n)
@@ -121,14 +151,16 @@ def while_batch(axis: BatchAxis, args: Any, dims: Any, *, cond_jaxpr: Any, body_
                 **params)[1:], [0] * len(carry)
 
 
-def _each(truth: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int,
-          body_nconsts: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """(whether any example goes on, one step of those that do): programs whose carry begins with who goes on."""
+def _each(truth: ClosedJaxpr, body: ClosedJaxpr, cond_nconsts: int, body_nconsts: int,
+          shield: Flags | None) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """(whether any example goes on, one step of those that do): programs whose carry begins with who goes on. `shield`
+    says which operands of the body are batched, where its derivative must not see those that are done."""
     n = cond_nconsts + body_nconsts
     pred, state = truth.out_avals[0], truth.in_avals[cond_nconsts:]
 
     def step(*args: Any) -> list[Any]:
-        new = eval_jaxpr(body, [*args[cond_nconsts:n], *args[n + 1:]])
+        operands = [*args[cond_nconsts:n], *args[n + 1:]]
+        new = eval_jaxpr(body, operands if shield is None else _shielded(body, args[n], operands, shield))
         kept = [_select(args[n], a, b) for a, b in zip(new, args[n + 1:])]
         return [*eval_jaxpr(truth, [*args[:cond_nconsts], *kept]), *kept]
 

@@ -113,7 +113,9 @@ batching_rules.define(prims.custom_vjp_call_p, custom_vjp_call_batch)
 batching_rules.define(prims.custom_vmap_call_p, custom_vmap_call_batch)
 batching_rules.define(prims.transposed_call_p, transposed_call_batch)
 batching_rules.define(prims.remat_p, remat_batch)
-batching_rules.define(prims.name_p, lambda axis, args, dims, *, name: (bind(prims.name_p, args[0], name=name), dims[0]))
+for _identity in (prims.name_p, prims.to_memory_p):
+    batching_rules.define(_identity, lambda axis, args, dims, prim=_identity, **params: (
+        bind(prim, args[0], **params), dims[0]))
 batching_rules.define(prims.optimization_barrier_p, lambda axis, args, dims: (
     bind(prims.optimization_barrier_p, *args), dims))
 

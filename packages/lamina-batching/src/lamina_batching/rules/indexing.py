@@ -64,7 +64,11 @@ def scatter_batch(prim: Any) -> Any:
 
 def _index_vectors(starts: Sequence[Any], axes: Sequence[int], size: int) -> Any:
     """Starts along `axes` of every example, as `[size, len(axes)]`."""
-    dtype = np.result_type(np.int32, *(typeof(starts[a]).dtype for a in axes))
+    found = [typeof(starts[a]).dtype for a in axes]
+    dtype = np.result_type(np.uint32 if all(d.kind == "u" for d in found) else np.int32, *found)
+    if dtype.kind == "f":  # of int64 and uint64
+        dtype, top = np.dtype("int64"), np.iinfo(np.int64).max
+        starts = [lax.min(s, np.uint64(top)) if typeof(s).dtype == np.uint64 else s for s in starts]
     columns = [lax.broadcast_in_dim(s, (size, 1), (0,) if typeof(s).shape else ())
                for s in (lax.convert_element_type(starts[a], dtype) for a in axes)]
     return columns[0] if len(columns) == 1 else lax.concatenate(columns, 1)

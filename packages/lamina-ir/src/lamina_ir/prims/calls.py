@@ -6,24 +6,15 @@ from typing import Any
 import numpy as np
 
 from ..avals import ShapedArray, shaped
-from ..errors import DTypeError, ShapeError
+from ..errors import ShapeError
 from ..primitive import Primitive
+from ._operands import check_operands
 
 __all__ = ["xla_call_p", "xla_pmap_p"]
 
 
-def _check_operands(name: str, program: Any, avals: tuple[ShapedArray, ...]) -> None:
-    wanted = program.jaxpr.invars
-    if len(wanted) != len(avals):
-        raise ShapeError(f"{name}: call_jaxpr takes {len(wanted)} operands; got {len(avals)}")
-    for i, (v, got) in enumerate(zip(wanted, avals)):
-        if v.aval is not got and not v.aval.same_type(got):
-            kind = ShapeError if v.aval.shape != got.shape else DTypeError
-            raise kind(f"{name}: operand {i} must be {v.aval.long()}, as call_jaxpr takes it; got {got.long()}")
-
-
 def _call_infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedArray]:
-    _check_operands("xla_call", call_jaxpr, avals)
+    check_operands("xla_call: call_jaxpr", call_jaxpr, avals)
     return [v.aval for v in call_jaxpr.jaxpr.outvars]
 
 
@@ -53,7 +44,7 @@ def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_size: int, in_axes: t
     if len(in_axes) != len(avals):
         raise ShapeError(f"xla_pmap: in_axes {in_axes} must have one entry per operand; got {len(avals)} operands")
     parts = tuple(unmapped(a, axis, axis_size, f"operand {i}") for i, (a, axis) in enumerate(zip(avals, in_axes)))
-    _check_operands("xla_pmap", call_jaxpr, parts)
+    check_operands("xla_pmap: call_jaxpr", call_jaxpr, parts)
     outs = call_jaxpr.jaxpr.outvars
     if len(out_axes) != len(outs):
         raise ShapeError(f"xla_pmap: out_axes {out_axes} must have one entry per result; call_jaxpr has {len(outs)}")

@@ -10,19 +10,9 @@ import numpy as np
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, MissingRuleError, ProgramError, ShapeError
 from ..primitive import Primitive
+from ._operands import check_operands
 
 __all__ = ["cond_p", "platform_index_p", "platform_number", "scan_p", "while_p"]
-
-
-def _fits(where: str, program: Any, avals: Sequence[ShapedArray]) -> None:
-    """ShapeError or DTypeError unless `program` takes operands of these types."""
-    wanted = program.jaxpr.invars
-    if len(wanted) != len(avals):
-        raise ShapeError(f"{where} takes {len(wanted)} operands; got {len(avals)}")
-    for i, (v, got) in enumerate(zip(wanted, avals)):
-        if v.aval is not got and not v.aval.same_type(got):
-            kind = ShapeError if v.aval.shape != got.shape else DTypeError
-            raise kind(f"{where} takes {v.aval.long()} as operand {i}; got {got.long()}")
 
 
 def _agree(where: str, got: Sequence[ShapedArray], wanted: Sequence[ShapedArray]) -> list[ShapedArray]:
@@ -45,7 +35,7 @@ def _cond_infer(index: ShapedArray, *avals: ShapedArray, branches: tuple[Any, ..
         raise ShapeError("cond: branches must have at least one program")
     outs = branches[0].out_avals
     for i, branch in enumerate(branches):
-        _fits(f"cond: branch {i}", branch, avals)
+        check_operands(f"cond: branch {i}", branch, avals)
         outs = _agree(f"cond: branch {i}", branch.out_avals, outs)
     return outs
 
@@ -101,8 +91,8 @@ platform_index_p = Primitive(
 def _while_infer(*avals: ShapedArray, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int,
                  max_iters: int | None = None) -> list[ShapedArray]:
     carry = avals[cond_nconsts + body_nconsts:]
-    _fits("while: cond_jaxpr", cond_jaxpr, (*avals[:cond_nconsts], *carry))
-    _fits("while: body_jaxpr", body_jaxpr, avals[cond_nconsts:])
+    check_operands("while: cond_jaxpr", cond_jaxpr, (*avals[:cond_nconsts], *carry))
+    check_operands("while: body_jaxpr", body_jaxpr, avals[cond_nconsts:])
     pred = cond_jaxpr.out_avals
     if len(pred) != 1 or pred[0].shape or pred[0].dtype != np.bool_:
         raise DTypeError(f"while: cond_jaxpr must have one result bool[]; got {', '.join(a.long() for a in pred)}")
@@ -156,7 +146,7 @@ def _scan_infer(*avals: ShapedArray, jaxpr: Any, length: int, num_consts: int, n
             raise ShapeError(f"scan: operand {i} is scanned over and must have a leading axis of length {length}; got "
                              f"{a.long()}")
     slices = tuple(shaped(a.shape[1:], a.dtype, a.weak_type) for a in avals[n:])
-    _fits("scan: jaxpr", jaxpr, avals[:n] + slices)
+    check_operands("scan: jaxpr", jaxpr, avals[:n] + slices)
     outs = jaxpr.out_avals
     if unroll < 1:
         raise ShapeError(f"scan: unroll must be at least 1; got {unroll}")

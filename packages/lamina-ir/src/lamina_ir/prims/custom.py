@@ -12,48 +12,22 @@ from typing import Any
 import numpy as np
 
 from ..avals import ShapedArray
-from ..errors import MissingRuleError, ShapeError
+from ..errors import ShapeError
 from ..primitive import Primitive
-from .calls import _check_operands
+from ..rule import Rule
+from ._operands import check_operands
 
-__all__ = ["CheckpointPolicy", "Rule", "custom_jvp_call_p", "custom_vjp_call_p", "custom_vmap_call_p", "name_p",
-           "optimization_barrier_p", "remat_p", "sharding_constraint_p", "transposed_call_p"]
+__all__ = ["CheckpointPolicy", "Offload", "Rule", "custom_jvp_call_p", "custom_vjp_call_p", "custom_vmap_call_p", "name_p",
+           "optimization_barrier_p", "remat_p", "sharding_constraint_p", "to_memory_p",
+           "transposed_call_p"]
 
 
-@dataclasses.dataclass(init=False, frozen=True)
-class Rule:
-    """A user's rule, by name, with the program it stages to.
+@dataclasses.dataclass(frozen=True)
+class Offload:
+    """A policy's answer: keep the value, in the memory `dst`, and bring it back to `src` where it is used."""
 
-    Args:
-      name: the rule's name; what printed programs show of it. Rules of one name are equal.
-      make: `make()` gives the program (a `ClosedJaxpr`). It is asked once. None: the rule is not known here, because
-        it was dropped when the program was printed or saved.
-      call: for rules that stay Python functions: the function.
-    """
-
-    name: str
-
-    def __init__(self, name: str, make: Callable[[], Any] | None = None, call: Callable[..., Any] | None = None) -> None:
-        put = object.__setattr__
-        put(self, "name", name)
-        put(self, "make", make)
-        put(self, "call", call)
-        put(self, "_program", None)
-
-    def program(self) -> Any:
-        """The rule's program. MissingRuleError when it was dropped."""
-        if self._program is None:  # type: ignore[attr-defined]
-            if self.make is None:  # type: ignore[attr-defined]
-                raise MissingRuleError(f"the rule `{self.name}` of a custom call is not known here: program text does not "
-                                       "hold rules, and saved programs hold those that could be staged when they were "
-                                       "saved. Make the program again from its function")
-            object.__setattr__(self, "_program", self.make())  # type: ignore[attr-defined]
-            object.__setattr__(self, "make", None)
-        return self._program  # type: ignore[attr-defined]
-
-    def resolve(self, program: Any) -> None:
-        """Set the program (readers of saved programs do)."""
-        object.__setattr__(self, "_program", program)
+    src: str
+    dst: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +38,17 @@ class CheckpointPolicy:
       kind: what it does, one of `_KINDS` below.
       names: names given with `checkpoint_name`.
       parts: the policies it is made of.
+      away: names of values that are kept elsewhere.
+      offload: where.
     """
 
     kind: str
     names: tuple[str, ...] = ()
     parts: tuple[Any, ...] = ()
+    away: tuple[str, ...] = ()
+    offload: Offload | None = None
 
-    def __call__(self, prim: Primitive, *avals: Any, **params: Any) -> bool:
+    def __call__(self, prim: Primitive, *avals: Any, **params: Any) -> bool | Offload:
         return _KINDS[self.kind](self, prim, params)
 
 
@@ -81,7 +59,13 @@ def _no_batch(params: dict[str, Any]) -> bool:
     return "dimension_numbers" not in params or params["dimension_numbers"][1] == ((), ())
 
 
-_KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, dict[str, Any]], bool]] = {
+def _either(policies: tuple[Any, ...], prim: Primitive, params: dict[str, Any]) -> bool | Offload:
+    """What the first policy that keeps a value says of it; kept where it is wins over kept elsewhere."""
+    answers = [p(prim, **params) for p in policies]
+    return any(a and not isinstance(a, Offload) for a in answers) or next((a for a in answers if a), False)
+
+
+_KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, dict[str, Any]], Any]] = {
     "everything": lambda p, prim, params: True,
     "nothing": lambda p, prim, params: False,
     "dots": lambda p, prim, params: prim.name in _DOTS,
@@ -89,14 +73,18 @@ _KINDS: dict[str, Callable[[CheckpointPolicy, Primitive, dict[str, Any]], bool]]
     "anything_except_names": lambda p, prim, params: prim.name != "name" or params["name"] not in p.names,
     "any_names_but": lambda p, prim, params: prim.name == "name" and params["name"] not in p.names,
     "only_names": lambda p, prim, params: prim.name == "name" and params["name"] in p.names,
-    "both": lambda p, prim, params: any(part(prim, **params) for part in p.parts),
+    "both": lambda p, prim, params: _either(p.parts, prim, params),
+    "offload_dots_with_no_batch_dims": lambda p, prim, params: (
+        prim.name == "dot_general" and _no_batch(params) and p.offload),
+    "offload_names": lambda p, prim, params: prim.name == "name" and (
+        params["name"] in p.names or (params["name"] in p.away and p.offload)),
 }
 
 
 # --- facts --------------------------------------------------------------------------------------------------------
 def _infer(name: str) -> Callable[..., list[ShapedArray]]:
     def infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedArray]:
-        _check_operands(name, call_jaxpr, avals)
+        check_operands(f"{name}: call_jaxpr", call_jaxpr, avals)
         return [v.aval for v in call_jaxpr.jaxpr.outvars]
     return infer
 
@@ -159,6 +147,10 @@ transposed_call_p = Primitive(
 
 name_p = Primitive("name", params=("name",), family="custom", infer=lambda x, *, name: x, numpy=lambda x, *, name: x,
                    elementwise=True, linear_in=(0,), spec="identity; a value's name for checkpoint policies")
+
+to_memory_p = Primitive("to_memory", params=("memory_kind",), family="custom", infer=lambda x, *, memory_kind: x,
+                        numpy=lambda x, *, memory_kind: x, linear_in=(0,), elementwise=True,
+                        spec="identity; custom_call @annotate_device_placement where there is more than one memory")
 
 optimization_barrier_p = Primitive(
     "optimization_barrier", family="custom", infer=lambda *avals: list(avals), numpy=lambda *xs: xs, multiple=True,

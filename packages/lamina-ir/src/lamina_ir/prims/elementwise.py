@@ -134,8 +134,8 @@ def _complex_infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
 
 def _pow_infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
     if x.dtype in INEXACT[0] and y.dtype in INTEGER[0]:
-        shape = one_shape("pow", x, y)
-        return x if shape == x.shape else shaped(shape, x.dtype, x.weak_type)
+        shape, weak = one_shape("pow", x, y), x.weak_type and y.weak_type
+        return x if shape == x.shape and weak == x.weak_type else shaped(shape, x.dtype, weak)
     return one_type("pow", NUMBER, x, y)
 
 

@@ -221,9 +221,12 @@ def _windows(shape: tuple[int, ...], indices: np.ndarray, sizes: Sequence[int], 
     positions = []
     for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
         if axis in index_map:
-            start = indices[..., index_map.index(axis)].astype(object if indices.dtype == np.uint64 else np.int64)
-            inside &= ((start >= 0) & (start <= length - size)).astype(bool)
-            start = np.clip(start, 0, length - size).astype(np.int64)
+            start = indices[..., index_map.index(axis)]
+            if start.dtype == np.uint64:
+                start = np.minimum(start, np.uint64(length + 1))
+            start = start.astype(np.int64)
+            inside &= (start >= 0) & (start <= length - size)
+            start = np.clip(start, 0, length - size)
         elif axis in x_batch:
             at = i_batch[x_batch.index(axis)]
             start = np.arange(length).reshape([-1 if a == at else 1 for a in range(len(batch))])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import config, dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
@@ -28,6 +28,10 @@ class Precision(Enum):
     DEFAULT = 0
     HIGH = 1
     HIGHEST = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> Precision | None:  # Precision("high")
+        return _PRECISIONS.get(value.lower()) if isinstance(value, str) else None
 
     def __repr__(self) -> str:
         return "Precision." + self.name
@@ -60,6 +64,17 @@ def as_precision(spec: Any) -> tuple[Precision, Precision] | None:
         names = ", ".join(repr(k) for k in _PRECISIONS if isinstance(k, str))
         raise ValueError(f"dot_general: precision must be None, a lax.Precision, one of {names}, or a pair of those; "
                          f"got {spec!r}") from None
+
+
+def _check_default(spec: Any) -> None:
+    try:
+        as_precision(spec)
+    except ValueError as e:
+        raise ValueError(f"config default_matmul_precision: {str(e).removeprefix('dot_general: ')}") from None
+
+
+config.default_matmul_precision.check = _check_default
+_check_default(config.default_matmul_precision.value)  # as the environment has it
 
 
 def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:

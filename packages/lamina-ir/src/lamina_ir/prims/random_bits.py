@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -93,24 +94,35 @@ def _philox(key: int, counter: int, count: int) -> np.ndarray:
     return np.stack(x, 1).astype(np.uint32).reshape(-1)
 
 
+def _threefry_bits(state: np.ndarray, dtype: np.dtype, shape: tuple[int, ...]) -> tuple[np.ndarray, int]:
+    """Bits, and how many counters they took. The two words of a counter make one number of 64 bits, or two numbers of
+    fewer that are neighbours along the first axis of even length, else the longest."""
+    shape = shape or (1,)
+    axis = next((a for a, n in enumerate(shape) if n % 2 == 0), max(range(len(shape)), key=shape.__getitem__))
+    half = shape if dtype.itemsize == 8 else (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1:])
+    count, k = prod(half), state[:1].view(np.uint32)
+    with np.errstate(over="ignore"):
+        counters = (state[1] + np.arange(count, dtype=np.uint64)).view(np.uint32).reshape(*half, 2)
+    words = _threefry(k[0], k[1], counters[..., 0], counters[..., 1])
+    if dtype.itemsize == 8:
+        return np.stack(words, -1).view(np.uint64), count
+    pairs = np.stack(words, axis + 1).reshape(*half[:axis], 2 * half[axis], *half[axis + 1:])
+    return np.take(pairs, range(shape[axis]), axis).astype(dtype), count
+
+
 def _generator(key: Any, *, algorithm: RandomAlgorithm, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
     """Words of consecutive counters. Compilers scramble the key of Philox first, each in its own way, and what the
     default is they choose too: only Threefry gives the same bits everywhere."""
     state = np.ascontiguousarray(key).view(np.uint64)
-    words = int(np.prod(shape, dtype=int)) * max(dtype.itemsize // 4, 1)
     if algorithm == RandomAlgorithm.RNG_THREE_FRY:
-        count = -(-words // 2)
-        with np.errstate(over="ignore"):
-            counters = (state[1] + np.arange(count, dtype=np.uint64)).view(np.uint32).reshape(count, 2)
-        k = state[:1].view(np.uint32)
-        made = np.stack(_threefry(k[0], k[1], counters[:, 0], counters[:, 1]), 1).reshape(-1)
+        bits, count = _threefry_bits(state, dtype, shape)
     else:
+        words = prod(shape) * max(dtype.itemsize // 4, 1)
         count = -(-words // 4)
-        made = _philox(int(state[0]), int(state[1]), count)
-    made = made[:words]
+        made = _philox(int(state[0]), int(state[1]), count)[:words]
+        bits = made.view(np.uint64) if dtype.itemsize == 8 else made.astype(dtype)
     with np.errstate(over="ignore"):
         after = np.array([state[0], state[1] + np.uint64(count)], np.uint64).view(key.dtype)
-    bits = made.view(np.uint64) if dtype.itemsize == 8 else made.astype(dtype)
     return after.reshape(key.shape), bits.reshape(shape)
 
 
@@ -124,6 +136,8 @@ def _uniform_infer(a: ShapedArray, b: ShapedArray, *, shape: tuple[int, ...]) ->
                          "[StableHLO rng C1]")
     if not (dtypes.is_float(a.dtype) or dtypes.is_integer(a.dtype)):
         raise DTypeError(f"rng_uniform: the bounds must be floats or integers; got {a.long()}")
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"rng_uniform: shape must not be negative; got {shape}")
     return shaped(shape, a.dtype)
 
 

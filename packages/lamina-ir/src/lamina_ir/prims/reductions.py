@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -184,7 +185,8 @@ def _reduce(*args: Any, computation: Any, dimensions: tuple[int, ...]) -> tuple[
     shape = operands[0].shape
     kept = [a for a in range(len(shape)) if a not in dimensions]
     out_shape = tuple(shape[a] for a in kept)
-    rows = [np.transpose(x, (*kept, *dimensions)).reshape((*out_shape, -1)) for x in operands]
+    rows = [np.transpose(x, (*kept, *dimensions)).reshape((*out_shape, prod(shape[a] for a in dimensions)))
+            for x in operands]
     outs = [np.full(out_shape, i, x.dtype) for x, i in zip(operands, inits, strict=True)]
     for at in np.ndindex(out_shape):
         state = [np.asarray(i) for i in inits]

@@ -229,6 +229,8 @@ rev_p = Primitive("rev", params=("dimensions",), family="shape", infer=_rev_infe
 def _iota_infer(*, dimension: int, dtype: np.dtype, shape: tuple[int, ...]) -> ShapedArray:
     if not 0 <= dimension < len(shape):
         raise ShapeError(f"iota: dimension {dimension} is out of range for shape {shape} [StableHLO iota C1]")
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"iota: sizes must not be negative; got shape {shape}")
     if not dtypes.is_number(dtype):
         raise DTypeError(f"iota: expected an integer, float or complex dtype; got {dtype.name} [StableHLO iota O1]")
     return shaped(shape, dtype)

@@ -31,3 +31,4 @@ _conv(ints(2, 2, 4), ints(3, 2, 2), _1D, ((0, 1),), (2,))
 _conv(floats(1, 2, 4, dtype="bfloat16"), floats(2, 2, 2, dtype="bfloat16"), _1D, ((0, 0),))
 _conv(floats(1, 2, 4, dtype="bfloat16"), floats(2, 2, 2, dtype="bfloat16"), _1D, ((0, 0),),
       preferred=np.dtype("float32"))
+_conv(floats(1, 2, 3), floats(2, 2, 0), _1D, ((0, 1),))

@@ -57,6 +57,7 @@ sample(prims.remat_p, floats(3), floats(), call_jaxpr=_SINE, differentiated=True
 sample(prims.transposed_call_p, floats(3), floats(3), floats(3), forward=Rule("scale", lambda: _SCALED), num_held=1,
        transpose_jaxpr=_SCALE)
 sample(prims.name_p, floats(2, 3), name="hidden")
+sample(prims.to_memory_p, floats(2, 3), memory_kind="pinned_host")
 sample(prims.optimization_barrier_p, floats(2, 3), ints(4))
 sample(prims.custom_vmap_call_p, floats(3), floats(3), call_jaxpr=_BOTH, name="both", num_consts=0,
        rule=Rule("both_vmap", call=_both_vmap))

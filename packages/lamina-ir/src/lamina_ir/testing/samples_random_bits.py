@@ -21,3 +21,8 @@ sample(prims.rng_bit_generator_p, _KEY, dtype=np.dtype("uint32"), shape=(0,),
        algorithm=prims.RandomAlgorithm.RNG_PHILOX)
 sample(prims.rng_uniform_p, np.float32(2), np.float32(2), shape=(2, 3))  # one value: draws are not repeatable
 sample(prims.rng_uniform_p, np.int32(2), np.int32(3), shape=(4,))
+for _shape in ((2, 2), (3, 5), (3, 4, 2)):  # numbers of one counter are neighbours along the first even axis
+    sample(prims.rng_bit_generator_p, _KEY, dtype=np.dtype("uint8"), shape=_shape,
+           algorithm=prims.RandomAlgorithm.RNG_THREE_FRY)
+sample(prims.rng_uniform_p, np.int8(-3), np.int8(-2), shape=(2, 3))
+sample(prims.rng_uniform_p, np.uint16(7), np.uint16(8), shape=())

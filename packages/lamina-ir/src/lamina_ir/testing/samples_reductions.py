@@ -46,3 +46,4 @@ sample(p.cumsum_p, floats(70), axis=0, reverse=False)
 sample(p.cummax_p, floats(2, 70), axis=1, reverse=True)
 sample(p.reduce_p, floats(3, 4), floats(3, 4), np.float32(0.5), np.float32(-9.0), computation=_add_and_max(),
        dimensions=(1,))
+sample(p.reduce_p, floats(0, 2), floats(0, 2), np.float32(0), np.float32(-9), computation=_add_and_max(), dimensions=())

@@ -37,3 +37,19 @@ sample(p.select_and_scatter_add_p, floats(3), np.array([1, 1, 1, 1], np.int32), 
        window_dimensions=(2,), window_strides=(1,))
 sample(p.select_and_scatter_add_p, ints(3), ints(4), select="ge", padding=((0, 0),), window_dimensions=(2,),
        window_strides=(1,))
+for _p, _s in ((p.reduce_window_sum_p, floats), (p.reduce_window_prod_p, away), (p.reduce_window_max_p, distinct),
+               (p.reduce_window_min_p, distinct)):  # paddings that leave none of the elements
+    sample(_p, _s(2), **_params((1,), padding=((-3, 5),)))
+    sample(_p, _s(2), **_params((1,), padding=((-2, -1),)))
+    sample(_p, _s(3, 0), **_params((2, 1), padding=((0, 0), (0, -1))))
+sample(p.select_and_gather_add_p, floats(2), distinct(2), select="ge", **_params((1,), padding=((-2, -1),)))
+sample(p.select_and_gather_add_p, floats(dtype="bfloat16"), distinct(dtype="float16"), select="le", **_params(()))
+sample(p.select_and_scatter_add_p, floats(1), distinct(0), select="ge", padding=((2, -1),), window_dimensions=(1,),
+       window_strides=(1,))
+sample(p.select_and_gather_add_p, floats(4), np.array([0, 0, 3, 0], np.uint8), select="ge",
+       **_params((2,), padding=((1, 1),)))
+sample(p.select_and_scatter_add_p, floats(5), np.array([0, 0, 3, 0], np.uint8), select="ge", padding=((1, 1),),
+       window_dimensions=(2,), window_strides=(1,))
+for _more in (dict(base=(2,)), dict(gaps=(2,))):
+    sample(p.select_and_gather_add_p, floats(4), np.array([0, 0, 3, 0], np.uint8), select="ge",
+           **_params((3,), padding=((1, 1),), **_more))

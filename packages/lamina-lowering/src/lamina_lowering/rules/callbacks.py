@@ -23,14 +23,19 @@ def _layouts(avals: list[ShapedArray]) -> str:
     return "[" + ", ".join(f"dense<{list(range(a.ndim))[::-1] or ''}> : tensor<{a.ndim}xindex>" for a in avals) + "]"
 
 
-def _host(prim: Primitive, params: dict[str, Any], counted: bool) -> Callable[..., tuple[Any, ...]]:
-    """What jaxlib calls. It checks nothing of what it gets back, so the meaning's own checks are all there is."""
+def _host(prim: Primitive, params: dict[str, Any], counted: bool,
+          outs: list[ShapedArray]) -> Callable[..., tuple[Any, ...]]:
+    """What jaxlib calls. It checks nothing of what it gets back, so the meaning's own checks are all there is.
+
+    Its `blank()` gives results of the right types, for a runtime that must go on after the function has raised.
+    """
     def call(*xs: Any) -> tuple[Any, ...]:
         device = 0
         if counted:
             *rest, at = xs
             xs, device = tuple(rest), int(at)
         return tuple(prim.numpy(*xs, device=device, **params))  # type: ignore[misc]
+    call.blank = lambda: tuple(np.zeros(a.shape, a.dtype) for a in outs)  # type: ignore[attr-defined]
     return call
 
 
@@ -46,7 +51,7 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
         if counted:
             operands.append(ctx.convert(ctx.op("stablehlo.replica_id", (), _U32), _U32, _I32))
             avals.append(_I32)
-        number = ctx.module.host_function(_host(prim, params, counted))
+        number = ctx.module.host_function(_host(prim, params, counted, list(outs)))
         attrs = dict(call_target_name=target, api_version=ctx.i32(4), has_side_effect=prim.effectful,
                      backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(avals)),
                      result_layouts=ctx.attr(_layouts(outs)))

@@ -20,7 +20,7 @@ _I32 = shaped((), np.dtype("int32"))
 def xla_call_lowering(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "call", inline: bool = False,
                       **_: Any) -> list[Any]:
     if inline or len(call_jaxpr.eqns) <= _INLINE_EQNS:
-        return ctx.inline(call_jaxpr, args)
+        return ctx.inline(call_jaxpr, args, name=name)
     return ctx.subcall(call_jaxpr, args, name)
 
 

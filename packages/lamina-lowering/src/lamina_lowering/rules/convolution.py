@@ -17,6 +17,8 @@ def conv_general_dilated_lowering(ctx, lhs, rhs, *, batch_group_count, dimension
                                   lhs_dilation, padding, precision, preferred_element_type, rhs_dilation,
                                   window_strides):
     (la, ra), out = ctx.avals_in, ctx.aval_out
+    if not la.size or not ra.size or not out.size:  # sums of nothing
+        return ctx.const(0, out)
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     numbers = f"{_spec(lhs_spec, 'b', 'f')}x{_spec(rhs_spec, 'o', 'i')}->{_spec(out_spec, 'b', 'f')}"
     attrs = dict(batch_group_count=batch_group_count, feature_group_count=feature_group_count,

@@ -60,6 +60,13 @@ def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated
     return made if len(avals) != 1 else (made,)
 
 
+def to_memory_lowering(ctx: Context, x: Any, *, memory_kind: str) -> Any:
+    """A note to the compiler, which moves the value."""
+    where = ctx.session.parsed[f'{{_xla_buffer_placement = "{memory_kind}"}}']
+    return ctx.op("stablehlo.custom_call", (x,), ctx.aval_out, call_target_name="annotate_device_placement",
+                  has_side_effect=True, attributes={"mhlo.frontend_attributes": where})
+
+
 def transposed_call_lowering(ctx: Context, *args: Any, forward: Any, **_: Any) -> Any:
     return ctx.inline(forward.program(), args)
 
@@ -71,5 +78,7 @@ lowering_rules.define(prims.remat_p, remat_lowering)
 platform_rules("cpu").define(prims.remat_p, remat_lowering_cpu)
 lowering_rules.define(prims.transposed_call_p, transposed_call_lowering)
 lowering_rules.define(prims.name_p, lambda ctx, x, *, name: x)
+lowering_rules.define(prims.to_memory_p, to_memory_lowering)
+platform_rules("cpu").define(prims.to_memory_p, lambda ctx, x, *, memory_kind: x)  # there is one memory
 lowering_rules.define(prims.optimization_barrier_p, optimization_barrier_lowering)
 lowering_rules.define(prims.sharding_constraint_p, sharding_constraint_lowering)

@@ -42,8 +42,17 @@ for _prim, _name in (
         (prims.shift_left_p, "stablehlo.shift_left"),
         (prims.shift_right_logical_p, "stablehlo.shift_right_logical"),
         (prims.shift_right_arithmetic_p, "stablehlo.shift_right_arithmetic"),
-        (prims.select_p, "stablehlo.select"), (prims.clamp_p, "stablehlo.clamp")):
+        (prims.select_p, "stablehlo.select")):
     _define(_prim, direct(_name))
+
+
+def _clamp(ctx: Any, low: Any, x: Any, high: Any) -> Any:
+    if ctx.aval_out.dtype != dtypes.BOOL:
+        return ctx.op("stablehlo.clamp", (low, x, high), ctx.aval_out)
+    return ctx.op("stablehlo.and", (ctx.op("stablehlo.or", (x, low), ctx.aval_out), high), ctx.aval_out)
+
+
+_define(prims.clamp_p, _clamp)
 
 
 def _comparison(direction: str) -> Callable[..., Any]:

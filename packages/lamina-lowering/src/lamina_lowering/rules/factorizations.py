@@ -259,6 +259,22 @@ def eigh_cuda(ctx, x, *, lower):
     return masked(ctx, made, (v, w), failed, info)
 
 
+def eig_cuda(ctx, x, *, compute_left_eigenvectors, compute_right_eigenvectors):
+    """geev in complex numbers, also of a real matrix."""
+    if compute_left_eigenvectors:
+        raise NotImplementedError("lowering of `eig` for cuda: cuSOLVER finds right eigenvectors only; use "
+                                  "compute_left_eigenvectors=False, or run it on a CPU")
+    aval, w = ctx.aval_in, ctx.avals_out[0]
+    whole = shaped(aval.shape, w.dtype)
+    if aval.dtype != w.dtype:
+        x = ctx.convert(x, aval, whole)
+    _, values, _, right, failed = kernel(
+        ctx, "cusolver_geev_ffi", (x,), matrix_layout(whole),
+        [(whole, True), (w, False), (whole, True), (whole, True), (_parts(aval)[4], False)],
+        {"left": "false", "right": flag(compute_right_eigenvectors)}, ((0, 0),))
+    return masked(ctx, [values, right][:len(ctx.avals_out)], ctx.avals_out, failed, _parts(aval)[4])
+
+
 def svd_cuda(ctx, x, *, compute_uv, full_matrices):
     """gesvd wants at least as many rows as columns; else x^T = U S V^H is decomposed, so x = (V^H)^T S U^T."""
     aval, s = ctx.aval_in, ctx.avals_out[0]
@@ -308,8 +324,9 @@ _cuda.define(prims.geqrf_p, _whole(_geqrf(cusolver)))
 _cuda.define(prims.householder_product_p, _whole(_householder_product(cusolver)))
 _cuda.define(prims.qr_p, _whole(_qr(cusolver)))
 _cuda.define(prims.eigh_p, _whole(eigh_cuda))
+_cuda.define(prims.eig_p, _whole(eig_cuda))
 _cuda.define(prims.svd_p, _whole(svd_cuda))
 _cuda.define(prims.tridiagonal_p, _whole(_tridiagonal(cusolver, lambda lower: {"lower": flag(lower)})))
 _cuda.define(prims.tridiagonal_solve_p, _whole(tridiagonal_solve_cuda))
-for _prim in (prims.eig_p, prims.schur_p, prims.hessenberg_p):
+for _prim in (prims.schur_p, prims.hessenberg_p):
     _cuda.hole(_prim, "CUDA has no kernel for it; run it on a CPU, with lamina.device_put or jit(..., backend='cpu')")

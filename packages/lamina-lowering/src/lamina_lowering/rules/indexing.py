@@ -35,6 +35,9 @@ def _starts(ctx: Any, starts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
         return list(starts)
     dtype = np.result_type(_I32, *(a.dtype if a.dtype.kind in "iu" else _I32 for a in avals))
     to = shaped((), dtype if dtype.kind in "iu" else np.dtype("int64"))
+    if dtype.kind == "f":  # of int64 and uint64
+        starts = [ctx.op("stablehlo.minimum", (s, ctx.const(np.iinfo(np.int64).max, a)), a)
+                  if a.dtype == np.uint64 else s for s, a in zip(starts, avals, strict=True)]
     return [ctx.convert(s, a, to) for s, a in zip(starts, avals, strict=True)]
 
 

@@ -31,7 +31,7 @@ def dot_general_lowering(ctx, x, y, *, dimension_numbers, precision, preferred_e
     attrs = {}
     if precision is not None:
         attrs["precision_config"] = ctx.precision(*(p.name for p in precision))
-    if xa.dtype == dtypes.BOOL:  # whether any product is true: counted in int32
+    if out.dtype == dtypes.BOOL:  # whether any product is true: counted in int32
         counts = shaped(out.shape, _I32)
         made = _dot(ctx, x, y, _I32, counts, dimension_numbers, attrs)
         return ctx.compare(made, ctx.const(0, counts), "NE", counts)

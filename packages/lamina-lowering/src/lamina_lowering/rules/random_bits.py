@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import prims, shaped
+from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims.random_bits import THREEFRY_PARITY, THREEFRY_ROTATIONS
 
 from ..tables import lowering_rules
@@ -53,9 +53,15 @@ def rng_bit_generator_lowering(ctx: Any, key: Any, *, algorithm: Any, dtype: np.
 
 
 def rng_uniform_lowering(ctx: Any, a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
+    """XLA ends the process over integers below 32 bits and floats below 16; they are drawn in more."""
+    aval, made = ctx.avals_in[0], ctx.aval_out
+    wide = "float32" if dtypes.is_float(aval.dtype) else "uint32" if aval.dtype.name.startswith("u") else "int32"
+    if aval.dtype.itemsize < (2 if dtypes.is_float(aval.dtype) else 4):
+        scalar, made = (shaped(s, np.dtype(wide)) for s in ((), shape))
+        a, b = ctx.convert(a, aval, scalar), ctx.convert(b, aval, scalar)
     sizes = ctx.const(np.array(shape, np.int64), shaped((len(shape),), np.dtype("int64")))
-    return ctx.op("stablehlo.rng", (a, b, sizes), ctx.aval_out,
-                  rng_distribution=ctx.enum("rng_distribution", "UNIFORM"))
+    drawn = ctx.op("stablehlo.rng", (a, b, sizes), made, rng_distribution=ctx.enum("rng_distribution", "UNIFORM"))
+    return ctx.convert(drawn, made, ctx.aval_out)
 
 
 lowering_rules.define(prims.rng_bit_generator_p, rng_bit_generator_lowering)

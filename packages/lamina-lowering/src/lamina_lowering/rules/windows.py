@@ -15,24 +15,35 @@ __all__: list[str] = []
 _BOOL = shaped((), dtypes.BOOL)
 
 
+def _cut(length, padding):
+    """What a padding takes from both ends (as negative numbers), and the padding that is left to add."""
+    low, high = (min(p, 0) for p in padding)
+    if length + low + high > 0:
+        return low, high, (max(padding[0], 0), max(padding[1], 0))
+    return -length, 0, (0, max(length + sum(padding), 0))
+
+
 def _cropped(ctx, xs, starts, avals, base_dilation, padding):
     """Operands spread and cropped where a padding is negative; the rest of the padding and the dilation left."""
     if all(low >= 0 and high >= 0 for low, high in padding):
         return xs, avals, base_dilation, padding
-    lows, highs = ([min(p[k], 0) for p in padding] for k in (0, 1))
-    shape = tuple(max(dilated_length(n, b) + low + high, 0)
-                  for n, b, low, high in zip(avals[0].shape, base_dilation, lows, highs, strict=True))
+    lengths = [dilated_length(n, b) for n, b in zip(avals[0].shape, base_dilation, strict=True)]
+    lows, highs, padding = zip(*map(_cut, lengths, padding))
+    shape = tuple(map(sum, zip(lengths, lows, highs)))
     avals = [shaped(shape, a.dtype) for a in avals]
     xs = [ctx.op("stablehlo.pad", (x, s), a, edge_padding_low=ctx.i64s(lows), edge_padding_high=ctx.i64s(highs),
                  interior_padding=ctx.i64s([b - 1 for b in base_dilation]))
           for x, s, a in zip(xs, starts, avals, strict=True)]
-    return xs, avals, (1,) * len(shape), tuple((max(low, 0), max(high, 0)) for low, high in padding)
+    return xs, avals, (1,) * len(shape), padding
 
 
 def _reduce_window(ctx, xs, starts, avals, outs, region, *, base_dilation, padding, window_dilation,
                    window_dimensions, window_strides):
+    if not outs[0].size:
+        found = [ctx.const(0, out) for out in outs]
+        return found if len(outs) > 1 else found[0]
     if not avals[0].shape:
-        return ctx.op("stablehlo.reduce", (*xs, *starts), *outs, regions=[region], dimensions=ctx.i64s(()))
+        return xs if len(xs) > 1 else xs[0]  # the only window's only element; starts are neutral
     xs, avals, base_dilation, padding = _cropped(ctx, xs, starts, avals, base_dilation, padding)
     return ctx.op("stablehlo.reduce_window", (*xs, *starts), *outs, regions=[region],
                   base_dilations=ctx.i64s(base_dilation), padding=ctx.matrix(padding),
@@ -67,17 +78,24 @@ def _keeps(ctx, a, b, select, aval):
 
 
 def select_and_gather_add_lowering(ctx, t, x, *, select, **params):
-    """A reduction of pairs (operand, tangent) that keeps the better pair, the earlier of equals."""
+    """A reduction of (operand, tangent, whether it is an element) that keeps the better element, the earlier of equals.
+
+    An element may be as low as what stands in padding, but goes before it.
+    """
     ta, xa = ctx.avals_in
-    key, value = shaped((), xa.dtype), shaped((), ta.dtype)
+    key, value, real = shaped((), xa.dtype), shaped((), ta.dtype), shaped(xa.shape, dtypes.BOOL)
 
-    def pick(ctx, a, s, b, t):
-        left = _keeps(ctx, a, b, select, key)
-        return ctx.select(left, a, b, key), ctx.select(left, s, t, value)
+    def pick(ctx, a, s, p, b, t, q):
+        better = ctx.op("stablehlo.and", (p, _keeps(ctx, a, b, select, key)), _BOOL)
+        left = ctx.op("stablehlo.or", (better, ctx.op("stablehlo.not", (q,), _BOOL)), _BOOL)
+        return (ctx.select(left, a, b, key), ctx.select(left, s, t, value),
+                ctx.op("stablehlo.or", (p, q), _BOOL))
 
-    starts = ctx.const((lowest if select == "ge" else highest)(xa.dtype), key), ctx.const(0, value)
-    outs = shaped(ctx.aval_out.shape, xa.dtype), ctx.aval_out
-    return _reduce_window(ctx, [x, t], list(starts), [xa, ta], outs, ctx.region([key, value] * 2, pick), **params)[1]
+    starts = [ctx.const((lowest if select == "ge" else highest)(xa.dtype), key), ctx.const(0, value),
+              ctx.const(False, _BOOL)]
+    outs = shaped(ctx.aval_out.shape, xa.dtype), ctx.aval_out, shaped(ctx.aval_out.shape, dtypes.BOOL)
+    region = ctx.region([key, value, _BOOL] * 2, pick)
+    return _reduce_window(ctx, [x, t, ctx.const(True, real)], starts, [xa, ta, real], outs, region, **params)[1]
 
 
 def select_and_scatter_add_lowering(ctx, source, x, *, padding, select, window_dimensions, window_strides):
@@ -88,15 +106,16 @@ def select_and_scatter_add_lowering(ctx, source, x, *, padding, select, window_d
     wide = shaped((), np.dtype("float32") if dtypes.is_float(sa.dtype) and sa.dtype.itemsize < 4 else sa.dtype)
     source = ctx.convert(source, sa, shaped(sa.shape, wide.dtype))
     made = shaped(xa.shape, wide.dtype)
-    lows, highs = ([min(p[k], 0) for p in padding] for k in (0, 1))
+    lows, highs, padding = zip(*map(_cut, xa.shape, padding))
     cut = any(lows) or any(highs)
     if cut:
-        shape = tuple(n + low + high for n, low, high in zip(xa.shape, lows, highs, strict=True))
+        shape = tuple(map(sum, zip(xa.shape, lows, highs)))
+        if 0 in shape:
+            return ctx.const(0, out)
         x = ctx.op("stablehlo.slice", (x,), shaped(shape, xa.dtype), start_indices=ctx.i64s([-low for low in lows]),
                    limit_indices=ctx.i64s([n + high for n, high in zip(xa.shape, highs, strict=True)]),
                    strides=ctx.i64s([1] * len(shape)))
         xa, made = shaped(shape, xa.dtype), shaped(shape, wide.dtype)
-        padding = [(max(low, 0), max(high, 0)) for low, high in padding]
     if xa.dtype.itemsize < 4 and dtypes.is_float(xa.dtype) and xa.dtype != wide.dtype:
         x, xa, key = ctx.convert(x, xa, made), made, wide  # widening keeps the order
     zero = ctx.const(0, wide)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from lamina_ir import config, dtypes, prims, trees
-from lamina_ir.avals import ShapedArray, shaped
+from lamina_ir.avals import ShapedArray, aval_of, shaped
 from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
 
 from ..arguments import function_name, result_types
@@ -70,7 +70,7 @@ def flat_avals(call: str, what: str, flat: Sequence[Any], tree: Any) -> list[Sha
     found = []
     for i, x in enumerate(flat):
         try:
-            found.append(x.aval if isinstance(x, Tracer) else typeof(x))
+            found.append(x.aval if isinstance(x, Tracer) else aval_of(x))
         except TypeError as e:
             raise TypeError(f"{call}: {what}{leaf_path(tree, i)}: {e}") from None
     return found

@@ -32,7 +32,7 @@ def cond(pred: Any, *args: Any, operand: Any = _NO, linear: Any = None, **named:
     The older form `cond(pred, true_operand, true_fun, false_operand, false_fun)` is understood too.
 
     Args:
-      pred: a boolean or number of rank 0; nonzero is true.
+      pred: a boolean or real number of rank 0; nonzero is true.
       true_fun: function of the operands.
       false_fun: function of the operands, with results of the same tree and types.
       *operands: arrays and trees of them.
@@ -82,12 +82,12 @@ def _cond(pred: Any, funs: tuple[Any, Any], operands: tuple[Any, ...], takes: Se
         raise TypeError(f"cond: pred must be a boolean scalar; got {type(pred).__name__}: {pred!r:.60}") from None
     if aval.shape:
         raise TypeError(f"cond: pred must be a scalar; got {aval.long()}. To choose elementwise use lax.select or vmap")
-    if not (dtypes.is_number(aval.dtype) or dtypes.is_bool(aval.dtype)):
-        raise TypeError(f"cond: pred must be a boolean or a number; got {aval.long()}")
+    if not (dtypes.is_integer(aval.dtype) or dtypes.is_float(aval.dtype) or dtypes.is_bool(aval.dtype)):
+        raise TypeError(f"cond: pred must be a boolean or a real number; got {aval.long()}")
     if _in_python(pred):
         return funs[0](*[operands[i] for i in takes[0]]) if pred else funs[1](*[operands[i] for i in takes[1]])
     if not dtypes.is_bool(aval.dtype):
-        pred = ne(pred, 0)
+        pred = ne(pred, np.zeros((), aval.dtype))
     return _choose("cond", convert_element_type(pred, _INT32), ("false_fun", "true_fun"), funs[::-1], operands,
                    takes[::-1])
 
@@ -117,7 +117,10 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
         check_callable("switch", f"branches[{i}]", fun)
     if not branches:
         raise ValueError("switch: branches must hold at least one function")
-    aval = typeof(index)
+    try:
+        aval = typeof(index)
+    except TypeError:
+        raise TypeError(f"switch: index must be an integer scalar; got {type(index).__name__}: {index!r:.60}") from None
     if aval.shape or not dtypes.is_integer(aval.dtype):
         raise TypeError(f"switch: index must be an integer scalar; got {aval.long()}")
     if len(branches) == 1:
@@ -138,9 +141,8 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None,
                        **per_platform: Callable[..., Any]) -> Any:
     """One of several functions, chosen when the program is lowered, by the platform it is lowered for.
 
-    Only the chosen function is lowered, so the others may use what this platform does not have. All are traced, and
-    differentiate and batch as the branches of `switch` do. The reverse derivative of a loop around it, taken outside of
-    `jit`, is a program of its own that lowers the transposes of all functions.
+    Only the chosen function and its derivatives are lowered, so the others may use what this platform does not have. All
+    are traced, and differentiate and batch as the branches of `switch` do.
 
     Args:
       *args: arrays and trees of them.

@@ -2,17 +2,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_ir.errors import ShapeError
+from lamina_ir.errors import LaminaError, ShapeError
 
 from ..array import ArrayLike
 from ..trace import bind, typeof
 
-__all__ = ["ArrayLike", "bind", "check_axes", "check_axis", "full_like", "match_scalars", "one_like", "scalar",
-           "typeof", "zeros_like"]
+__all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "full_like", "match_scalars",
+           "one_like", "scalar", "typeof", "zeros_like"]
 
 _SCALARS = frozenset((bool, int, float, complex))
 
@@ -30,11 +31,20 @@ def match_scalars(x: Any, y: Any) -> tuple[Any, Any]:
     (2.5 beside integers) is left alone, so that the op's own type rule reports it."""
     if type(x) in _SCALARS:
         if type(y) in _SCALARS:
-            return x, y
+            return _widest(x, y)
         return _beside(x, y), y
     if type(y) in _SCALARS:
         return x, _beside(y, x)
     return x, y
+
+
+def _widest(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two Python numbers as numbers of one type; a truth value is no number."""
+    kinds = {type(x), type(y)}
+    if len(kinds) == 1 or bool in kinds:
+        return x, y
+    kind = complex if complex in kinds else float
+    return kind(x), kind(y)
 
 
 def _beside(value: Any, other: Any) -> Any:
@@ -73,6 +83,42 @@ def one_like(x: Any) -> Any:
     return scalar(1, typeof(x).dtype)
 
 
+def as_dtype(call: str, argument: str, spec: Any) -> np.dtype:
+    """The dtype `spec` means under the 64-bit setting; the error names the argument."""
+    try:
+        return dtypes.canonical(spec)
+    except TypeError as error:
+        raise type(error)(f"{call}: {argument}: {error}") from None
+
+
+def as_int(call: str, argument: str, value: Any) -> int:
+    """`value` as an int; TypeError naming the argument when it is not an integer known now."""
+    try:
+        return index(value)
+    except LaminaError:  # a traced value, which says so itself
+        raise
+    except TypeError:
+        raise TypeError(f"{call}: {argument} must be an integer; got {type(value).__name__}: {value!r:.60}") from None
+
+
+def as_ints(call: str, argument: str, values: Any) -> tuple[int, ...]:
+    """A tuple of ints from any sequence of integers, or from one integer."""
+    try:
+        return tuple([index(v) for v in values])
+    except LaminaError:
+        raise
+    except TypeError:
+        if not isinstance(values, str) and (not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0):
+            try:
+                return (index(values),)
+            except LaminaError:
+                raise
+            except TypeError:
+                pass
+        raise TypeError(f"{call}: {argument} must be a sequence of integers; got {type(values).__name__}: "
+                        f"{values!r:.60}") from None
+
+
 def check_axis(call: str, axis: Any, ndim: int) -> int:
     """`axis` counted from the front; ShapeError when out of range."""
     if not hasattr(axis, "__index__"):
@@ -88,6 +134,8 @@ def check_axes(call: str, axes: Sequence[int] | int, ndim: int) -> tuple[int, ..
     """Axes counted from the front, no repeats."""
     if isinstance(axes, (int, np.integer)):
         axes = (axes,)
+    elif not hasattr(axes, "__iter__"):
+        raise TypeError(f"{call}: the axes must be a sequence of integers; got {axes!r}")
     found = tuple(check_axis(call, a, ndim) for a in axes)
     if len(set(found)) != len(found):
         raise ShapeError(f"{call}: axes {tuple(axes)} name an axis twice")

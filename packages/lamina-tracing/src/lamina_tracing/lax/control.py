@@ -69,9 +69,9 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     check_carry("while_loop", function_name(body_fun), tree, avals, body.tree, body.closed.out_avals)
     condition = stage_body("while_loop", cond_fun, test, ("cond", tree), avals)
     outs = condition.closed.out_avals
-    if len(outs) != 1 or outs[0].shape or not dtypes.is_bool(outs[0].dtype):
-        raise TypeError(f"while_loop: `{function_name(cond_fun)}` must return a boolean scalar; got "
-                        f"{', '.join(a.long() for a in outs) or 'nothing'}")
+    if not trees.treedef_is_leaf(condition.tree) or outs[0].shape or not dtypes.is_bool(outs[0].dtype):
+        got = outs[0].long() if trees.treedef_is_leaf(condition.tree) else condition.tree
+        raise TypeError(f"while_loop: `{function_name(cond_fun)}` must return a boolean scalar; got {got}")
     flat = [x if a is b else cast(x, a) for x, a, b in zip(flat, avals, first)]
     result = bind(prims.while_p, *condition.outer, *body.outer, *flat, cond_jaxpr=condition.closed,
                   cond_nconsts=len(condition.outer), body_jaxpr=body.closed, body_nconsts=len(body.outer),

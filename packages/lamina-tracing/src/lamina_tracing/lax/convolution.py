@@ -14,14 +14,14 @@ from operator import index as _int
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
+from lamina_ir import config, prims
 from lamina_ir.errors import ShapeError
 from lamina_ir.prims import ConvDimensionNumbers, window_count
 from lamina_ir.prims.linalg import as_precision
 
 from ..array import Array
 from . import shape as sh
-from ._common import ArrayLike, bind, typeof
+from ._common import ArrayLike, as_dtype, as_int, as_ints, bind, typeof
 from .linalg import PrecisionLike, dot_general
 from .windows import padtype_to_pads
 
@@ -86,8 +86,8 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[i
 
 
 # --- the convolution ----------------------------------------------------------------------------------------------
-def _ints(values: Any, count: int) -> tuple[int, ...]:
-    return (1,) * count if values is None else tuple([_int(v) for v in values])
+def _ints(argument: str, values: Any, count: int) -> tuple[int, ...]:
+    return (1,) * count if values is None else as_ints("conv_general_dilated", argument, values)
 
 
 def _pads(call: str, padding: Any, space: Sequence[int], window: Sequence[int], strides: Sequence[int],
@@ -101,7 +101,10 @@ def _pads(call: str, padding: Any, space: Sequence[int], window: Sequence[int], 
             raise ValueError(f"{call}: padding {padding!r} has no meaning with lhs_dilation {tuple(lhs_dilation)}; "
                              "give pairs (low, high), or use lax.conv_transpose")
         reach = [prims.dilated_length(n, d) for n, d in zip(window, rhs_dilation, strict=True)]
-        return tuple(padtype_to_pads(space, reach, strides, padding))
+        try:
+            return tuple(padtype_to_pads(space, reach, strides, padding))
+        except ValueError as error:
+            raise ValueError(f"{call}: {error}") from None
     try:
         return tuple([(_int(low), _int(high)) for low, high in padding])
     except (TypeError, ValueError):
@@ -142,16 +145,18 @@ def conv_general_dilated(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequenc
     x, y = typeof(lhs), typeof(rhs)
     numbers = _numbers(call, len(x.shape), len(y.shape), dimension_numbers)
     count = len(x.shape) - 2
-    strides = _ints(window_strides, count)
-    lhs_dilation, rhs_dilation = _ints(lhs_dilation, count), _ints(rhs_dilation, count)
+    strides = _ints("window_strides", window_strides, count)
+    lhs_dilation = _ints("lhs_dilation", lhs_dilation, count)
+    rhs_dilation = _ints("rhs_dilation", rhs_dilation, count)
     space, window = ([], []) if not isinstance(padding, str) else (
         _sizes(call, x.shape, numbers.lhs_spec), _sizes(call, y.shape, numbers.rhs_spec))
-    return bind(prims.conv_general_dilated_p, lhs, rhs, batch_group_count=_int(batch_group_count),
-                dimension_numbers=numbers, feature_group_count=_int(feature_group_count), lhs_dilation=lhs_dilation,
-                padding=_pads(call, padding, space, window, strides, lhs_dilation, rhs_dilation),
+    return bind(prims.conv_general_dilated_p, lhs, rhs, batch_group_count=as_int(call, "batch_group_count", batch_group_count),
+                dimension_numbers=numbers, feature_group_count=as_int(call, "feature_group_count", feature_group_count),
+                lhs_dilation=lhs_dilation, padding=_pads(call, padding, space, window, strides, lhs_dilation, rhs_dilation),
                 precision=as_precision(_default_precision.value if precision is None else precision),
                 preferred_element_type=None if preferred_element_type is None
-                else dtypes.canonical(preferred_element_type), rhs_dilation=rhs_dilation, window_strides=strides)
+                else as_dtype(call, "preferred_element_type", preferred_element_type),
+                rhs_dilation=rhs_dilation, window_strides=strides)
 
 
 def _sizes(call: str, shape: Sequence[int], spec: Sequence[int]) -> list[int]:
@@ -227,7 +232,7 @@ def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], paddi
             raise ValueError(f"conv_transpose: give dimension_numbers for arrays with {ndim} axes")
         dimension_numbers = (f"N{letters}C", f"{letters}IO", f"N{letters}C")
     numbers = _numbers("conv_transpose", ndim, ndim, dimension_numbers)
-    strides, gaps = _ints(strides, ndim - 2), _ints(rhs_dilation, ndim - 2)
+    strides, gaps = _ints("strides", strides, ndim - 2), _ints("rhs_dilation", rhs_dilation, ndim - 2)
     if isinstance(padding, str):
         window = _sizes("conv_transpose", y.shape, numbers.rhs_spec)
         padding = [_transpose_pads(prims.dilated_length(k, g), s, padding)
@@ -264,7 +269,7 @@ def conv_general_dilated_patches(lhs: ArrayLike, filter_shape: Sequence[int], wi
             [2., 3.]]], dtype=float32)
     """
     x = typeof(lhs)
-    window = _ints(filter_shape, 0)
+    window = as_ints("conv_general_dilated_patches", "filter_shape", filter_shape)
     ndim = len(x.shape)
     numbers = _numbers("conv_general_dilated_patches", ndim, len(window) + 2, dimension_numbers)
     features, size = x.shape[numbers.lhs_spec[1]], prod(window)

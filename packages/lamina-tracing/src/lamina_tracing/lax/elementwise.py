@@ -11,19 +11,20 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, trees
-from lamina_ir.errors import DTypeError
+from lamina_ir.errors import DTypeError, ShapeError
 from lamina_ir.prims import (
     abs_p, acos_p, acosh_p, add_p, and_p, asin_p, asinh_p, atan2_p, atan_p, atanh_p, bessel_i0e_p, bessel_i1e_p,
-    bitcast_convert_type_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p, convert_element_type_p, copy_p,
-    cos_p, cosh_p, digamma_p, div_p, eq_p, erf_inv_p, erf_p, erfc_p, exp2_p, exp_p, expm1_p, floor_p, ge_p, gt_p,
-    imag_p, integer_pow_p, is_finite_p, le_p, lgamma_p, log1p_p, log_p, logistic_p, lt_p, max_p, min_p, mul_p, ne_p,
-    neg_p, nextafter_p, not_p, or_p, polygamma_p, population_count_p, pow_p, real_p, reduce_precision_p, rem_p,
-    round_p, rsqrt_p, select_p, shift_left_p, shift_right_arithmetic_p, shift_right_logical_p, sign_p, sin_p,
-    sinh_p, sqrt_p, square_p, stop_gradient_p, sub_p, tan_p, tanh_p, xor_p, zeta_p,
+    bitcast_convert_type_p, broadcast_in_dim_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p,
+    convert_element_type_p, copy_p, cos_p, cosh_p, digamma_p, div_p, eq_p, erf_inv_p, erf_p, erfc_p, exp2_p, exp_p,
+    expm1_p, floor_p, ge_p, gt_p, imag_p, integer_pow_p, is_finite_p, le_p, lgamma_p, log1p_p, log_p, logistic_p,
+    lt_p, max_p, min_p, mul_p, ne_p, neg_p, nextafter_p, not_p, or_p, polygamma_p, population_count_p, pow_p, real_p,
+    reduce_precision_p, rem_p, round_p, rsqrt_p, select_p, shift_left_p, shift_right_arithmetic_p,
+    shift_right_logical_p, sign_p, sin_p, sinh_p, sqrt_p, square_p, stop_gradient_p, sub_p, tan_p, tanh_p, xor_p,
+    zeta_p,
 )
 
 from ..array import Array, ArrayLike
-from ._common import bind, match_scalars, typeof
+from ._common import as_dtype, as_int, bind, match_scalars, typeof
 
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
@@ -250,7 +251,10 @@ class RoundingMethod(enum.IntEnum):
 
 def round(x: ArrayLike, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array:
     """The nearest integer, as a float; halves go where `rounding_method` says."""
-    return bind(round_p, x, rounding_method=int(rounding_method))
+    how = as_int("round", "rounding_method", rounding_method)
+    if how not in (0, 1):
+        raise ValueError(f"round: rounding_method must be one of {', '.join(map(str, RoundingMethod))}; got {how}")
+    return bind(round_p, x, rounding_method=how)
 
 
 def conj(x: ArrayLike) -> Array:
@@ -260,6 +264,9 @@ def conj(x: ArrayLike) -> Array:
 
 def reciprocal(x: ArrayLike) -> Array:
     """1 / x, for floats and complex numbers."""
+    if not dtypes.is_inexact(typeof(x).dtype):
+        raise DTypeError(f"reciprocal: expected floats or complex numbers; got {typeof(x).long()}; convert with "
+                         "lax.convert_element_type")
     return bind(integer_pow_p, x, y=-1)
 
 
@@ -269,7 +276,7 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
     Raises:
       DTypeError: `y` is negative and `x` holds integers.
     """
-    y = y.__index__()
+    y = as_int("integer_pow", "y", y)
     if y < 0 and not dtypes.is_inexact(typeof(x).dtype):
         raise DTypeError(f"integer_pow: a negative power needs floats or complex numbers; got {typeof(x).long()} to "
                          f"the power {y}")
@@ -294,7 +301,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
     """`operand` with another dtype. Complex to real drops the imaginary part; float to integer truncates and
     saturates; to bool asks whether it is nonzero. The result is never weakly typed."""
     if new_dtype.__class__ is not np.dtype or new_dtype.itemsize >= 8:
-        new_dtype = dtypes.canonical(new_dtype)
+        new_dtype = as_dtype("convert_element_type", "new_dtype", new_dtype)
     aval = typeof(operand)
     if aval.dtype == new_dtype and not aval.weak_type and isinstance(operand, Array):
         return operand
@@ -309,7 +316,8 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     >>> reduce_precision(np.float32(1.2345678), 5, 3)
     Array(1.25, dtype=float32)
     """
-    return bind(reduce_precision_p, operand, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits))
+    return bind(reduce_precision_p, operand, exponent_bits=as_int("reduce_precision", "exponent_bits", exponent_bits),
+                mantissa_bits=as_int("reduce_precision", "mantissa_bits", mantissa_bits))
 
 
 def dtype(x: Any, *, canonicalize: bool = True) -> np.dtype:
@@ -326,185 +334,157 @@ def dtype(x: Any, *, canonicalize: bool = True) -> np.dtype:
 def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
     """The bits of `operand` read as another dtype. Twice as wide: the last axis, of size 2, goes; half as wide: a last
     axis of size 2 is added; and so on."""
-    return bind(bitcast_convert_type_p, operand, new_dtype=dtypes.canonical(new_dtype))
+    return bind(bitcast_convert_type_p, operand, new_dtype=as_dtype("bitcast_convert_type", "new_dtype", new_dtype))
 
 
 # --- two operands ------------------------------------------------------------------------------------------------
 
 
-def add(x: ArrayLike, y: ArrayLike) -> Array:
-    """x + y; the logical or for bool."""
+def _pair(prim: Any, x: Any, y: Any) -> Any:
+    """The op on two operands; axes of length 1 are repeated where both have equally many axes."""
     if type(x) in _SCALARS or type(y) in _SCALARS:
         x, y = match_scalars(x, y)
-    return bind(add_p, x, y)
+    try:
+        return bind(prim, x, y)
+    except ShapeError:
+        a, b = typeof(x).shape, typeof(y).shape
+        if a == b or len(a) != len(b) or any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
+            raise
+        shape = tuple([n if m == 1 else m for m, n in zip(a, b, strict=True)])
+        axes = tuple(range(len(shape)))
+        return bind(prim, *[bind(broadcast_in_dim_p, v, shape=shape, broadcast_dimensions=axes) for v in (x, y)])
+
+
+def add(x: ArrayLike, y: ArrayLike) -> Array:
+    """x + y; the logical or for bool."""
+    return _pair(add_p, x, y)
 
 
 def sub(x: ArrayLike, y: ArrayLike) -> Array:
     """x - y."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(sub_p, x, y)
+    return _pair(sub_p, x, y)
 
 
 def mul(x: ArrayLike, y: ArrayLike) -> Array:
     """x * y; the logical and for bool."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(mul_p, x, y)
+    return _pair(mul_p, x, y)
 
 
 def div(x: ArrayLike, y: ArrayLike) -> Array:
     """x / y; integers round towards zero."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(div_p, x, y)
+    return _pair(div_p, x, y)
 
 
 def rem(x: ArrayLike, y: ArrayLike) -> Array:
     """Remainder of x / y, with the sign of x."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(rem_p, x, y)
+    return _pair(rem_p, x, y)
 
 
 def max(x: ArrayLike, y: ArrayLike) -> Array:
     """The larger of x and y; NaN if either is."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(max_p, x, y)
+    return _pair(max_p, x, y)
 
 
 def min(x: ArrayLike, y: ArrayLike) -> Array:
     """The smaller of x and y; NaN if either is."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(min_p, x, y)
+    return _pair(min_p, x, y)
 
 
 def atan2(x: ArrayLike, y: ArrayLike) -> Array:
-    """Angle of the point (y, x) in radians: the arc tangent of x / y in the right quadrant."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
+    """Angle of the point (y, x) in radians: the arc tangent of x / y in the right quadrant.
+
+    Continued to complex numbers as `-i log((y + i x) / sqrt(x^2 + y^2))`.
+    """
+    if type(x) not in _SCALARS and dtypes.is_complex(typeof(x).dtype):
         x, y = match_scalars(x, y)
-    return bind(atan2_p, x, y)
+        angle = log(div(add(y, mul(1j, x)), sqrt(add(square(x), square(y)))))
+        return mul(-1j, angle)
+    return _pair(atan2_p, x, y)
 
 
-def nextafter(x: ArrayLike, y: ArrayLike) -> Array:
-    """The float next to x in the direction of y."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(nextafter_p, x, y)
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The float next to x1 in the direction of x2."""
+    return _pair(nextafter_p, x1, x2)
 
 
 def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
     """Bitwise and."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(and_p, x, y)
+    return _pair(and_p, x, y)
 
 
 def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
     """Bitwise or."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(or_p, x, y)
+    return _pair(or_p, x, y)
 
 
 def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
     """Bitwise exclusive or."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(xor_p, x, y)
+    return _pair(xor_p, x, y)
 
 
 def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
     """The bits of x moved up by y; 0 when y is the width or more."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(shift_left_p, x, y)
+    return _pair(shift_left_p, x, y)
 
 
 def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
     """The bits of x moved down by y, zeros coming in."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(shift_right_logical_p, x, y)
+    return _pair(shift_right_logical_p, x, y)
 
 
 def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
     """The bits of x moved down by y, the sign coming in."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(shift_right_arithmetic_p, x, y)
+    return _pair(shift_right_arithmetic_p, x, y)
 
 
 def eq(x: ArrayLike, y: ArrayLike) -> Array:
     """x == y; bool."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(eq_p, x, y)
+    return _pair(eq_p, x, y)
 
 
 def ne(x: ArrayLike, y: ArrayLike) -> Array:
     """x != y; bool."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(ne_p, x, y)
+    return _pair(ne_p, x, y)
 
 
 def lt(x: ArrayLike, y: ArrayLike) -> Array:
     """x < y; bool."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(lt_p, x, y)
+    return _pair(lt_p, x, y)
 
 
 def le(x: ArrayLike, y: ArrayLike) -> Array:
     """x <= y; bool."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(le_p, x, y)
+    return _pair(le_p, x, y)
 
 
 def gt(x: ArrayLike, y: ArrayLike) -> Array:
     """x > y; bool."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(gt_p, x, y)
+    return _pair(gt_p, x, y)
 
 
 def ge(x: ArrayLike, y: ArrayLike) -> Array:
     """x >= y; bool."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(ge_p, x, y)
+    return _pair(ge_p, x, y)
 
 
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     """The m-th derivative of digamma at x; m whole, given as a float."""
-    if type(m) in _SCALARS or type(x) in _SCALARS:
-        m, x = match_scalars(m, x)
-    return bind(polygamma_p, m, x)
+    return _pair(polygamma_p, m, x)
 
 
 def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     """Hurwitz zeta: the sum over k >= 0 of (q + k)^-x."""
-    if type(x) in _SCALARS or type(q) in _SCALARS:
-        x, q = match_scalars(x, q)
-    return bind(zeta_p, x, q)
+    return _pair(zeta_p, x, q)
 
 
 def pow(x: ArrayLike, y: ArrayLike) -> Array:
     """x to the power y. `y` has the dtype of `x`, or holds integers."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(pow_p, x, y)
+    return _pair(pow_p, x, y)
 
 
 def complex(x: ArrayLike, y: ArrayLike) -> Array:
     """x + i y, from float32 or float64 parts."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    return bind(complex_p, x, y)
+    return _pair(complex_p, x, y)
 
 
 # --- three operands, and arrays of one value ---------------------------------------------------------------------
@@ -525,7 +505,10 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """
     if not cases:
         raise ValueError("select_n: expected at least one case; got none")
-    if typeof(which).dtype == dtypes.BOOL:
+    kind = typeof(which).dtype
+    if kind != dtypes.BOOL and not dtypes.is_integer(kind):
+        raise DTypeError(f"select_n: which must be bool or integers; got {typeof(which).long()}")
+    if kind == dtypes.BOOL:
         if len(cases) > 2:
             raise ValueError(f"select_n: a bool `which` chooses between two cases; got {len(cases)}")
         return select(which, cases[-1], cases[0])

@@ -10,7 +10,7 @@ from lamina_ir.prims.fft import FftType
 
 from ..array import Array
 from . import elementwise as _e
-from ._common import ArrayLike, bind, typeof
+from ._common import ArrayLike, as_ints, bind, typeof
 
 __all__ = ["FftType", "fft"]
 
@@ -48,4 +48,4 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
             raise TypeError(f"fft: RFFT takes real numbers; got {aval.long()}. Use FFT")
     elif not dtypes.is_complex(aval.dtype):
         x = _e.convert_element_type(x, dtypes.complex_of(aval.dtype))
-    return bind(prims.fft_p, x, fft_lengths=tuple([int(n) for n in fft_lengths]), fft_type=kind)
+    return bind(prims.fft_p, x, fft_lengths=as_ints("fft", "fft_lengths", fft_lengths), fft_type=kind)

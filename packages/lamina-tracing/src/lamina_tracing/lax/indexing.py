@@ -9,7 +9,7 @@ from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError, ShapeError
 from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
-from ._common import ArrayLike, bind, check_axes, check_axis, typeof
+from ._common import ArrayLike, as_ints, bind, check_axes, check_axis, typeof
 from .elementwise import add, convert_element_type, lt, neg, rem, select
 from .shape import concatenate, expand_dims, reshape, squeeze
 from .shape import slice as static_slice
@@ -84,7 +84,7 @@ def dynamic_slice(operand: ArrayLike, start_indices: Starts, slice_sizes: Sequen
     Array([2, 3, 4], dtype=int32)
     """
     starts = _starts("dynamic_slice", operand, start_indices, allow_negative_indices)
-    sizes = tuple(s.__index__() for s in slice_sizes)
+    sizes = as_ints("dynamic_slice", "slice_sizes", slice_sizes)
     return bind(prims.dynamic_slice_p, operand, *starts, slice_sizes=sizes)
 
 
@@ -166,8 +166,19 @@ def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: Ar
     return dynamic_update_slice_in_dim(operand, update, index, axis)
 
 
-def _ints(axes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(int(a) for a in axes)
+def _mode(call: str, mode: Mode) -> GatherScatterMode:
+    try:
+        return GatherScatterMode.from_any(mode)
+    except ValueError as error:
+        raise ValueError(f"{call}: {error}") from None
+
+
+def _numbers(call: str, kind: Any, given: Any) -> Any:
+    """`given` as a `kind` of tuples of ints."""
+    if not isinstance(given, kind):
+        raise TypeError(f"{call}: dimension_numbers must be a lax.{kind.__name__}; got {type(given).__name__}: "
+                        f"{given!r:.60}")
+    return kind(*[as_ints(call, name, axes) for name, axes in given._asdict().items()])
 
 
 def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: GatherDimensionNumbers,
@@ -182,7 +193,7 @@ def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: Gath
       slice_sizes: the window's size on each operand axis.
       unique_indices: promise that no two windows overlap.
       indices_are_sorted: promise that index vectors ascend.
-      mode: 'clip', 'fill' (None means this) or 'promise_in_bounds': what to do with windows outside the operand.
+      mode: 'clip' (None means this), 'fill' or 'promise_in_bounds': what to do with windows outside the operand.
       fill_value: for mode 'fill'; None means NaN, the lowest signed, or the highest unsigned number.
     Returns:
       Array whose axes are `offset_dims` of the window and, between them, those of `start_indices` but the last.
@@ -194,13 +205,13 @@ def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: Gath
     >>> gather(np.arange(5.), np.array([[3], [9]]), dims, (1,), mode="clip")
     Array([3., 4.], dtype=float32)
     """
-    how = GatherScatterMode.from_any(mode)
-    dims = GatherDimensionNumbers(*map(_ints, dimension_numbers))
+    how = GatherScatterMode.CLIP if mode is None else _mode("gather", mode)
+    dims = _numbers("gather", GatherDimensionNumbers, dimension_numbers)
     if fill_value is not None and how is not GatherScatterMode.FILL_OR_DROP:
         fill_value = None
     return bind(prims.gather_p, operand, start_indices, dimension_numbers=dims, fill_value=fill_value,
-                indices_are_sorted=bool(indices_are_sorted), mode=how, slice_sizes=_ints(slice_sizes),
-                unique_indices=bool(unique_indices))
+                indices_are_sorted=bool(indices_are_sorted), mode=how,
+                slice_sizes=as_ints("gather", "slice_sizes", slice_sizes), unique_indices=bool(unique_indices))
 
 
 def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Callable[..., Any]:
@@ -208,8 +219,8 @@ def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Cal
                      dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
                      unique_indices: bool = False, mode: Mode = None) -> Any:
         return bind(prim, operand, scatter_indices, updates,
-                    dimension_numbers=ScatterDimensionNumbers(*map(_ints, dimension_numbers)),
-                    indices_are_sorted=bool(indices_are_sorted), mode=GatherScatterMode.from_any(mode),
+                    dimension_numbers=_numbers(prim.name, ScatterDimensionNumbers, dimension_numbers),
+                    indices_are_sorted=bool(indices_are_sorted), mode=_mode(prim.name, mode),
                     unique_indices=bool(unique_indices))
 
     scatter_like.__name__ = scatter_like.__qualname__ = prim.name
@@ -276,6 +287,8 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -
     columns = []
     for index, axis in zip(idxs, axes, strict=True):
         n = shape[axis]
+        if not dtypes.is_integer(typeof(index).dtype):
+            raise DTypeError(f"index_take: indices must be integers; got {typeof(index).long()}")
         index = convert_element_type(index, np.dtype("int32"))
         columns.append(reshape(rem(add(rem(index, n), n), n), (*typeof(index).shape, 1)))
     indices = columns[0] if len(columns) == 1 else concatenate(columns, 1)

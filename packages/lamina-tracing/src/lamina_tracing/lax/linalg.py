@@ -1,18 +1,17 @@
 """Sums of products: `dot_general` and its everyday forms."""
 from __future__ import annotations
 
-from operator import index as _int
 from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes, prims
-from lamina_ir.errors import ShapeError
+from lamina_ir.errors import DTypeError, ShapeError
 from lamina_ir.prims.linalg import DotDimensionNumbers, Precision, as_precision
 
 from ..array import Array
 from . import elementwise as ew
 from . import shape as sh
-from ._common import ArrayLike, bind, scalar, typeof
+from ._common import ArrayLike, as_dtype, as_ints, bind, scalar, typeof
 
 __all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "ragged_dot"]
 
@@ -22,7 +21,7 @@ _default_precision = config.default_matmul_precision
 
 
 def _axes(axes: Any) -> tuple[int, ...]:
-    return tuple([_int(a) for a in axes])
+    return as_ints("dot_general", "each part of dimension_numbers", axes)
 
 
 def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionNumbers,
@@ -31,7 +30,7 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
 
     Args:
       lhs: array `[...]`.
-      rhs: array `[...]` of the same dtype.
+      rhs: array `[...]`; where its dtype is another one, both are promoted.
       dimension_numbers: `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`, axes that go together in pairs.
       precision: None, a `Precision`, its name, or one for each operand; None takes `config.default_matmul_precision`.
       preferred_element_type: dtype of the sums and the result; None for the operands'.
@@ -45,12 +44,23 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
     >>> dot_general(np.ones((2, 3), np.float32), np.ones(3, np.float32), (((1,), (0,)), ((), ())))
     Array([3., 3.], dtype=float32)
     """
-    (lc, rc), (lb, rb) = dimension_numbers
-    return bind(_dot_general_p, lhs, rhs,
-                dimension_numbers=((_axes(lc), _axes(rc)), (_axes(lb), _axes(rb))),
-                precision=as_precision(_default_precision.value if precision is None else precision),
-                preferred_element_type=None if preferred_element_type is None
-                else dtypes.canonical(preferred_element_type))
+    try:
+        (lc, rc), (lb, rb) = dimension_numbers
+    except (TypeError, ValueError):
+        raise TypeError("dot_general: dimension_numbers must be ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)); "
+                        f"got {dimension_numbers!r:.80}") from None
+    params = {"dimension_numbers": ((_axes(lc), _axes(rc)), (_axes(lb), _axes(rb))),
+              "precision": as_precision(_default_precision.value if precision is None else precision),
+              "preferred_element_type": None if preferred_element_type is None
+              else as_dtype("dot_general", "preferred_element_type", preferred_element_type)}
+    try:
+        return bind(_dot_general_p, lhs, rhs, **params)
+    except DTypeError:
+        x, y = typeof(lhs), typeof(rhs)
+        if x.dtype == y.dtype or preferred_element_type is not None:
+            raise
+        both = dtypes.promote((x.dtype, x.weak_type), (y.dtype, y.weak_type))[0]
+        return bind(_dot_general_p, ew.convert_element_type(lhs, both), ew.convert_element_type(rhs, both), **params)
 
 
 def dot(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None,

@@ -2,14 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
-from lamina_ir import dtypes
 from lamina_ir.prims import RandomAlgorithm, rng_bit_generator_p, rng_uniform_p, threefry2x32_p
 
 from ..array import Array, ArrayLike
-from ._common import bind, match_scalars
+from ._common import as_dtype, as_ints, bind, match_scalars
 
 __all__ = ["RandomAlgorithm", "rng_bit_generator", "rng_uniform", "threefry2x32"]
 
@@ -52,8 +50,13 @@ def rng_bit_generator(key: ArrayLike, shape: Sequence[int], dtype: Any = "uint32
     >>> rng_bit_generator(key, (2,), algorithm=RandomAlgorithm.RNG_THREE_FRY)[1]
     Array([1576285164, 2249660814], dtype=uint32)
     """
-    after, bits = bind(rng_bit_generator_p, key, algorithm=RandomAlgorithm(algorithm), dtype=dtypes.canonical(dtype),
-                       shape=tuple([index(n) for n in shape]))
+    try:
+        how = RandomAlgorithm(algorithm)
+    except ValueError:
+        raise ValueError(f"rng_bit_generator: algorithm must be one of {', '.join(map(str, RandomAlgorithm))}; got "
+                         f"{algorithm!r}") from None
+    after, bits = bind(rng_bit_generator_p, key, algorithm=how, dtype=as_dtype("rng_bit_generator", "dtype", dtype),
+                       shape=as_ints("rng_bit_generator", "shape", shape))
     return after, bits
 
 
@@ -71,4 +74,4 @@ def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Array:
     >>> rng_uniform(0., 1., (2, 3)).shape
     (2, 3)
     """
-    return bind(rng_uniform_p, *match_scalars(a, b), shape=tuple([index(n) for n in shape]))
+    return bind(rng_uniform_p, *match_scalars(a, b), shape=as_ints("rng_uniform", "shape", shape))

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, prims, trees
 from lamina_ir.avals import shaped
-from lamina_ir.errors import ShapeError
+from lamina_ir.errors import DTypeError, ShapeError
 from lamina_ir.prims.reductions import highest, lowest
 
 from ..array import Array
 from . import elementwise as ew
 from . import shape as sh
-from ._common import ArrayLike, bind, check_axes, check_axis, full_like, typeof
+from ._common import ArrayLike, as_dtype, bind, check_axes, check_axis, full_like, typeof
 
 __all__ = ["argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
            "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor"]
@@ -65,7 +65,7 @@ reduce_xor = _reduction(
 # --- positions of extremes ----------------------------------------------------------------------------------------
 def _arg(prim: Any, operand: ArrayLike, axis: int, index_dtype: Any) -> Any:
     return bind(prim, operand, axes=(check_axis(prim.name, axis, len(typeof(operand).shape)),),
-                index_dtype=dtypes.canonical(index_dtype))
+                index_dtype=as_dtype(prim.name, "index_dtype", index_dtype))
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
@@ -135,16 +135,31 @@ def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Ar
     >>> cumlogsumexp(np.zeros(2, np.float32))
     Array([0.       , 0.6931472], dtype=float32)
     """
+    if not dtypes.is_inexact(typeof(operand).dtype):
+        raise DTypeError(f"cumlogsumexp: expected floats or complex numbers; got {typeof(operand).long()}")
     return associative_scan(_logaddexp, operand, reverse=reverse,
                             axis=check_axis("cumlogsumexp", axis, len(typeof(operand).shape)))
 
 
 def _logaddexp(x: Any, y: Any) -> Any:
+    if dtypes.is_complex(typeof(x).dtype):
+        return complex_logaddexp(x, y)
     top = ew.max(x, y)
     gap = ew.sub(x, y)  # NaN only for a NaN, or for two equal infinities
     same = ew.eq(x, y)
     gap = ew.select(same, full_like(gap, 0), gap)
     return ew.add(top, ew.log1p(ew.exp(ew.neg(ew.abs(gap)))))
+
+
+def complex_logaddexp(x: Any, y: Any) -> Any:
+    """`log(exp(x) + exp(y))` of complex numbers, the angle in (-pi, pi]."""
+    first = ew.ge(ew.real(x), ew.real(y))
+    top, low = ew.select(first, x, y), ew.select(first, y, x)
+    finite = ew.is_finite(ew.real(top))
+    gap = ew.select(finite, ew.sub(low, top), full_like(top, 0))
+    out = ew.add(top, ew.select(finite, ew.log1p(ew.exp(gap)), gap))
+    angle, turn = ew.imag(out), 2 * np.pi
+    return ew.complex(ew.real(out), ew.sub(angle, ew.mul(turn, ew.ceil(ew.sub(ew.div(angle, turn), .5)))))
 
 
 # --- scans by any associative function ----------------------------------------------------------------------------
@@ -164,6 +179,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     >>> associative_scan(lambda a, b: a * b, np.array([1., 2., 3.], np.float32))
     Array([1., 2., 6.], dtype=float32)
     """
+    if not callable(fn):
+        raise TypeError(f"associative_scan: fn must be a function; got {type(fn).__name__}: {fn!r:.60}")
     leaves, treedef = trees.tree_flatten(elems)
     if not leaves:
         return elems
@@ -174,7 +191,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
                          f"{', '.join(typeof(x).long() for x in leaves)}")
 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
-        return trees.tree_leaves(fn(trees.tree_unflatten(treedef, a), trees.tree_unflatten(treedef, b)))
+        out, tree = trees.tree_flatten(fn(trees.tree_unflatten(treedef, a), trees.tree_unflatten(treedef, b)))
+        if tree != treedef:
+            raise TypeError(f"associative_scan: fn must return a tree like elems, {treedef}; got {tree}")
+        return out
 
     if reverse:
         leaves = [sh.rev(x, (axis,)) for x in leaves]

@@ -81,11 +81,23 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     times = windows(scatter_add(full(aval.shape, 0, np.dtype("int32")), scatter_indices, ones, dims, **promises),
                     fill_value=0)
 
+    return scatter(operand, scatter_indices, repeated(apply, first, times, count), dims, **promises)
+
+
+def repeated(func: Callable[[Any], Any], first: Any, times: Any, most: int) -> Any:
+    """An elementwise function applied to each element of `first` as often as `times` says, once at least.
+
+    Args:
+      func: keeps shape and dtype.
+      first: array.
+      times: int32 array of its shape.
+      most: no element of `times` is larger.
+    """
     def again(state: Any) -> Any:
         k, x = state
         active = lt(k, times)
-        return k + 1, select(active, apply(select(active, x, first)), x)  # `func` sees no value it was not asked for
+        return k + 1, select(active, func(select(active, x, first)), x)  # `func` sees no value it was not asked for
 
-    most = reduce_max(times, tuple(range(len(shape)))) if prod(shape) else np.int32(0)
-    _, last = while_loop(lambda state: lt(state[0], most), again, (np.int32(1), apply(first)), max_iters=count - 1)
-    return scatter(operand, scatter_indices, last, dims, **promises)
+    shape = typeof(first).shape
+    last = reduce_max(times, tuple(range(len(shape)))) if prod(shape) else np.int32(0)
+    return while_loop(lambda state: lt(state[0], last), again, (np.int32(1), func(first)), max_iters=max(most - 1, 0))[1]

@@ -5,16 +5,15 @@ What changes nothing is not recorded: a reshape to the same shape returns its op
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index as _int
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import evaluate_primitive, prims
 from lamina_ir.errors import ShapeError
 
 from ..array import Array
 from . import elementwise
-from ._common import _SCALARS, ArrayLike, bind, check_axes, check_axis, match_scalars, typeof
+from ._common import _SCALARS, ArrayLike, as_dtype, as_int, as_ints, bind, check_axes, check_axis, match_scalars, typeof
 
 __all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota", "collapse",
            "concatenate", "expand_dims", "full", "full_like", "index_in_dim", "iota", "pad", "reshape", "rev", "slice",
@@ -23,14 +22,11 @@ __all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_ra
 _broadcast_in_dim_p, _reshape_p, _transpose_p = prims.broadcast_in_dim_p, prims.reshape_p, prims.transpose_p
 
 
-def _ints(sizes: Any) -> tuple[int, ...]:
-    """A tuple of ints from any sequence of integers, or from one integer."""
+def _items(call: str, argument: str, values: Any) -> list[Any]:
     try:
-        return tuple([_int(d) for d in sizes])
+        return list(values)
     except TypeError:
-        if not hasattr(sizes, "__iter__") or getattr(sizes, "ndim", 1) == 0:
-            return (_int(sizes),)
-        raise
+        raise TypeError(f"{call}: {argument} must be a sequence; got {type(values).__name__}: {values!r:.60}") from None
 
 
 # --- repeating ----------------------------------------------------------------------------------------------------
@@ -52,8 +48,8 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensi
     Array([[1., 1.],
            [2., 2.]], dtype=float32)
     """
-    shape = _ints(shape)
-    dims = _ints(broadcast_dimensions)
+    shape = as_ints("broadcast_in_dim", "shape", shape)
+    dims = as_ints("broadcast_in_dim", "broadcast_dimensions", broadcast_dimensions)
     if type(operand) not in _SCALARS and typeof(operand).shape == shape and dims == tuple(range(len(shape))):
         return operand
     return bind(_broadcast_in_dim_p, operand, shape=shape, broadcast_dimensions=dims)
@@ -65,7 +61,7 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
     >>> broadcast(np.array([1., 2.], np.float32), (2,)).shape
     (2, 2)
     """
-    sizes = _ints(sizes)
+    sizes = as_ints("broadcast", "sizes", sizes)
     if not sizes:
         return operand
     shape = typeof(operand).shape
@@ -122,15 +118,24 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
-    new_sizes = _ints(new_sizes)
+    new_sizes = as_ints("reshape", "new_sizes", new_sizes)
     shape = typeof(operand).shape
     if dimensions is not None:
-        dimensions = _ints(dimensions)
+        dimensions = as_ints("reshape", "dimensions", dimensions)
         if dimensions == tuple(range(len(shape))):
             dimensions = None
     if dimensions is None and shape == new_sizes and type(operand) not in _SCALARS:
         return operand
     return bind(_reshape_p, operand, new_sizes=new_sizes, dimensions=dimensions)
+
+
+def _stop(stop: int, ndim: int) -> int:
+    """Where a range of axes ends: at most `ndim`; negative counts from there, as in a slice."""
+    at = as_int("collapse", "stop_dimension", stop)
+    if not -ndim <= at <= ndim:
+        raise ShapeError(f"collapse: stop_dimension {at} is out of range for an array with {ndim} axes; expected "
+                         f"{-ndim} <= stop_dimension <= {ndim}")
+    return at + ndim if at < 0 else at
 
 
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
@@ -141,7 +146,7 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
     """
     shape = typeof(operand).shape
     lo = check_axis("collapse", start_dimension, len(shape))
-    hi = len(shape) if stop_dimension is None else _int(stop_dimension) % (len(shape) + 1)
+    hi = len(shape) if stop_dimension is None else _stop(stop_dimension, len(shape))
     if hi < lo:
         raise ShapeError(f"collapse: stop_dimension must not be before start_dimension; got {start_dimension} and "
                          f"{stop_dimension} for {typeof(operand).long()}")
@@ -159,7 +164,7 @@ def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     >>> transpose(np.ones((2, 3), np.float32), (1, 0)).shape
     (3, 2)
     """
-    permutation = _ints(permutation)
+    permutation = as_ints("transpose", "permutation", permutation)
     if permutation == tuple(range(len(permutation))) and type(operand) not in _SCALARS \
             and len(typeof(operand).shape) == len(permutation):
         return operand
@@ -182,7 +187,7 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     >>> expand_dims(np.ones(3, np.float32), (0, -1)).shape
     (1, 3, 1)
     """
-    axes = _ints(dimensions)
+    axes = as_ints("expand_dims", "dimensions", dimensions)
     axes = tuple(sorted(check_axes("expand_dims", axes, len(typeof(array).shape) + len(axes))))
     return array if not axes else bind(prims.expand_dims_p, array, dimensions=axes)
 
@@ -196,7 +201,7 @@ def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
     >>> concatenate([np.zeros(2, np.float32), np.ones(1, np.float32)], 0)
     Array([0., 0., 1.], dtype=float32)
     """
-    operands = list(operands)
+    operands = _items("concatenate", "operands", operands)
     if not operands:
         raise ShapeError("concatenate: expected at least one operand; got an empty sequence")
     axis = check_axis("concatenate", dimension, len(typeof(operands[0]).shape))
@@ -211,7 +216,7 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array
     >>> [piece.shape for piece in split(np.ones(5, np.float32), (2, 3))]
     [(2,), (3,)]
     """
-    shape, sizes = typeof(operand).shape, _ints(sizes)
+    shape, sizes = typeof(operand).shape, as_ints("split", "sizes", sizes)
     axis = check_axis("split", axis, len(shape))
     if sum(sizes) != shape[axis]:
         raise ShapeError(f"split: sizes must add up to the axis length; got sizes {sizes} for axis {axis} of "
@@ -237,7 +242,7 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
     Array([0., 1., 0., 2.], dtype=float32)
     """
     operand, padding_value = match_scalars(operand, padding_value)
-    config = tuple([_ints(c) for c in padding_config])
+    config = tuple([as_ints("pad", "padding_config", c) for c in _items("pad", "padding_config", padding_config)])
     for c in config:
         if len(c) != 3:
             raise ShapeError(f"pad: each axis needs (low, high, interior); got {c} in {config}")
@@ -252,11 +257,11 @@ def slice(operand: ArrayLike, start_indices: Sequence[int], limit_indices: Seque
     Array([1, 3, 5], dtype=int32)
     """
     if strides is not None:
-        strides = _ints(strides)
-        if all(s == 1 for s in strides):
+        strides = as_ints("slice", "strides", strides)
+        if len(strides) == len(typeof(operand).shape) and all(s == 1 for s in strides):
             strides = None
-    return bind(prims.slice_p, operand, start_indices=_ints(start_indices), limit_indices=_ints(limit_indices),
-                strides=strides)
+    return bind(prims.slice_p, operand, start_indices=as_ints("slice", "start_indices", start_indices),
+                limit_indices=as_ints("slice", "limit_indices", limit_indices), strides=strides)
 
 
 def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1,
@@ -269,15 +274,15 @@ def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int |
     shape = typeof(operand).shape
     axis = check_axis("slice_in_dim", axis, len(shape))
     n = shape[axis]
-    lo = 0 if start_index is None else _int(start_index)
-    hi = n if limit_index is None else _int(limit_index)
+    lo = 0 if start_index is None else as_int("slice_in_dim", "start_index", start_index)
+    hi = n if limit_index is None else as_int("slice_in_dim", "limit_index", limit_index)
     lo, hi = lo + n if lo < 0 else lo, hi + n if hi < 0 else hi
     starts, limits = [0] * len(shape), list(shape)
     starts[axis], limits[axis] = lo, hi
     strides = None
     if stride != 1:
         strides = [1] * len(shape)
-        strides[axis] = _int(stride)
+        strides[axis] = as_int("slice_in_dim", "stride", stride)
         strides = tuple(strides)
     return bind(prims.slice_p, operand, start_indices=tuple(starts), limit_indices=tuple(limits), strides=strides)
 
@@ -290,7 +295,7 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
     """
     shape = typeof(operand).shape
     axis = check_axis("index_in_dim", axis, len(shape))
-    at = _int(index)
+    at = as_int("index_in_dim", "index", index)
     if not -shape[axis] <= at < shape[axis]:
         raise ShapeError(f"index_in_dim: index {at} is out of range for axis {axis} of {typeof(operand).long()}")
     at = at + shape[axis] if at < 0 else at
@@ -325,8 +330,8 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
     Array([[0, 0],
            [1, 1]], dtype=int32)
     """
-    shape = _ints(shape)
-    return bind(prims.iota_p, dtype=dtypes.canonical(dtype), shape=shape,
+    shape = as_ints("iota", "shape", shape)
+    return bind(prims.iota_p, dtype=as_dtype("iota", "dtype", dtype), shape=shape,
                 dimension=check_axis("iota", dimension, len(shape)))
 
 
@@ -341,14 +346,15 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None) -> Arra
     >>> full((2,), 7, "float32")
     Array([7., 7.], dtype=float32)
     """
-    shape = _ints(shape)
+    shape = as_ints("full", "shape", shape)
     aval = typeof(fill_value)
     if aval.shape:
         raise ShapeError(f"full: fill_value must be a scalar; got {aval.long()}")
     if dtype is not None:
-        dtype = dtypes.canonical(dtype)
+        dtype = as_dtype("full", "dtype", dtype)
         if type(fill_value) in _SCALARS:
-            fill_value = np.asarray(fill_value).astype(dtype)[()]
+            fill_value = evaluate_primitive(prims.convert_element_type_p, (np.asarray(fill_value),),
+                                            {"new_dtype": dtype, "weak_type": False})[()]
         elif aval.dtype != dtype or aval.weak_type:
             fill_value = elementwise.convert_element_type(fill_value, dtype)
     return bind(_broadcast_in_dim_p, fill_value, shape=shape, broadcast_dimensions=())
@@ -361,7 +367,10 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Seq
     Array([3., 3.], dtype=float32)
     """
     aval = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
-    return full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
+    made = full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
+    if dtype is None and getattr(aval, "weak_type", False):
+        made = bind(prims.convert_element_type_p, made, new_dtype=aval.dtype, weak_type=True)
+    return made
 
 
 def zeros_like_array(x: ArrayLike) -> Array:

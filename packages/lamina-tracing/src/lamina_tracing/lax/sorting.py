@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 
 from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError, ShapeError
 
 from ..array import Array
-from ._common import ArrayLike, bind, check_axis, typeof
+from ._common import ArrayLike, as_int, bind, check_axis, typeof
 from .elementwise import neg
 
 __all__ = ["approx_max_k", "approx_min_k", "sort", "sort_key_val", "top_k"]
@@ -71,7 +70,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     (Array([3., 2.], dtype=float32), Array([1, 2], dtype=int32))
     """
     values, places = bind(prims.top_k_p, operand, axis=check_axis("top_k", axis, len(typeof(operand).shape)),
-                          k=index(k))
+                          k=as_int("top_k", "k", k))
     return values, places
 
 
@@ -122,6 +121,7 @@ def _approx(call: str, operand: ArrayLike, k: int, axis: int, recall_target: flo
     if size_override != -1 and size_override < aval.shape[axis]:
         raise ValueError(f"{call}: reduction_input_size_override must be -1 or at least the length "
                          f"{aval.shape[axis]} of the axis; got {size_override}")
+    k = as_int(call, "k", k)
     if not 0 <= k <= aval.shape[axis]:
         raise ShapeError(f"{call}: k must be between 0 and the length of axis {axis}; got k={k} for {aval.long()}")
     return top_k(operand, k, axis=axis)

@@ -12,7 +12,7 @@ from lamina_ir.errors import ShapeError
 from lamina_ir.prims import dilated_length, window_count
 
 from . import shape as sh
-from ._common import bind, typeof
+from ._common import as_ints, bind, typeof
 from .reductions import _MONOIDS, _beside, _monoid
 
 __all__ = ["padtype_to_pads", "reduce_window", "reduce_window_shape_tuple"]
@@ -54,14 +54,18 @@ def _parameters(call: str, shape: Sequence[int], window_dimensions: Any, window_
                 base_dilation: Any, window_dilation: Any) -> dict[str, tuple[Any, ...]]:
     ndim = len(shape)
     ones = (1,) * ndim
-    window, strides, base, gaps = (ones if v is None else tuple([_int(d) for d in v])
-                                   for v in (window_dimensions, window_strides, base_dilation, window_dilation))
+    window, strides, base, gaps = (ones if v is None else as_ints(call, name, v) for name, v in (
+        ("window_dimensions", window_dimensions), ("window_strides", window_strides),
+        ("base_dilation", base_dilation), ("window_dilation", window_dilation)))
     if isinstance(padding, str):
         if any(len(v) != ndim for v in (window, strides, base, gaps)):
             raise ShapeError(f"{call}: window_dimensions, window_strides, base_dilation and window_dilation need one "
                              f"entry for each axis of shape {tuple(shape)}; got {window}, {strides}, {base}, {gaps} "
                              "[StableHLO reduce_window C4-C10]")
-        padding = padtype_to_pads(shape, [*map(dilated_length, window, gaps)], strides, padding)
+        try:
+            padding = padtype_to_pads(shape, [*map(dilated_length, window, gaps)], strides, padding)
+        except ValueError as error:
+            raise ValueError(f"{call}: {error}") from None
     try:
         pads = tuple([(_int(low), _int(high)) for low, high in padding])
     except (TypeError, ValueError):
@@ -80,7 +84,8 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[[Any, Any
 
     Args:
       operand: array `[...]`, or a tree of arrays of one shape.
-      init_value: scalar, or tree like `operand` of scalars: where each window starts from.
+      init_value: scalar, or tree like `operand` of scalars: where each window starts from, an identity of
+        `computation`.
       computation: `computation(a, b)` combines two trees of scalars.
       window_dimensions: the window's length along each axis.
       window_strides: per axis how far windows lie apart; None for 1.
@@ -156,9 +161,9 @@ def stacked_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding
     """The windows' elements along a new first axis, in row-major order: one strided slice per place in the window."""
     shape = typeof(x).shape
     counts = [*map(window_count, shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)]
-    x = sh.pad(x, value, [(low, high, b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)])
     if 0 in counts:
         return sh.full((int(np.prod(window_dimensions)), *counts), 0, typeof(x).dtype)
+    x = sh.pad(x, value, [(low, high, b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)])
     rows = []
     for at in np.ndindex(*window_dimensions):
         firsts = [k * g for k, g in zip(at, window_dilation, strict=True)]

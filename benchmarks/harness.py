@@ -1,0 +1,77 @@
+"""What every measured program needs: the module under test, how it is timed, and arrays.
+
+`MODULE` is `lamina` or `jax`, the first argument of the process.
+"""
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+
+MODULE = sys.argv[1] if len(sys.argv) > 1 else "lamina"
+started = time.perf_counter()
+xp = importlib.import_module(MODULE)
+xnp = importlib.import_module(MODULE + ".numpy")
+IMPORT_SECONDS = time.perf_counter() - started
+lax = importlib.import_module(MODULE + ".lax")
+random = importlib.import_module(MODULE + ".random")
+leaves, tree_map = xp.tree_util.tree_leaves, xp.tree_util.tree_map
+
+PROGRAMS: dict[str, tuple[Callable[[], Callable[[], Any]], int, int]] = {}
+FIGURES: dict[str, Callable[[str], float]] = {}
+
+
+def timed(calls: int, repeats: int = 5) -> Callable[[Any], Any]:
+    """The function sets up and returns what is timed: `calls` calls at a time, `repeats` times, the best counts."""
+    def enter(set_up: Any) -> Any:
+        PROGRAMS[set_up.__name__] = set_up, calls, repeats
+        return set_up
+    return enter
+
+
+def figure(measure: Any) -> Any:
+    """The function gives its figure itself; it gets the cache folder."""
+    FIGURES[measure.__name__] = measure
+    return measure
+
+
+def wait(tree: Any) -> None:
+    for leaf in leaves(tree):
+        if hasattr(leaf, "block_until_ready"):
+            leaf.block_until_ready()
+
+
+def best_of(run: Callable[[], Any], calls: int, repeats: int) -> float:
+    wait(run())
+    found = math.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for _ in range(calls):
+            last = run()
+        wait(last)
+        found = min(found, (time.perf_counter() - start) / calls)
+    return found * 1e6
+
+
+@functools.cache
+def host(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def array(*shape: int, seed: int = 0) -> Any:
+    return xnp.asarray(host(*shape, seed=seed))
+
+
+def sharded(*shape: int, seed: int = 0) -> Any:
+    return xp.pmap(lambda x: x)(host(*shape, seed=seed))

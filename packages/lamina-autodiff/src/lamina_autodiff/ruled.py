@@ -1,0 +1,126 @@
+"""What `custom_jvp` and `custom_vjp` share: a function with rules, and one call of it on flat arguments."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from lamina_ir import config, trees
+from lamina_ir.avals import ShapedArray
+from lamina_ir.primitive import Primitive
+from lamina_tracing.extend import EVALUATION, CustomCall, call_custom, flat_types, function_name, now, typeof
+
+from .custom_rules import Arguments, output_path
+
+__all__ = ["RuledCall", "RuledFunction", "refuse_late_closures"]
+
+_MOST_PROGRAMS = 512
+
+
+class RuledFunction:
+    """A function that has rules once `ready`; calls that nothing differentiates run the function itself."""
+
+    kind: ClassVar[str]
+    setters: ClassVar[str]
+    _call: ClassVar[type[RuledCall]]
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
+                 nondiff_argnames: str | Sequence[str] = ()) -> None:
+        self.arguments = Arguments(self.kind, fun, nondiff_argnums, nondiff_argnames)
+        self.fun = fun
+        self.nondiff_argnums = self.arguments.nondiff
+        self.symbolic_zeros = False
+        self.ready = False
+        self._programs: dict[Any, Any] = {}
+        functools.update_wrapper(self, fun, updated=())
+
+    def _set(self, symbolic_zeros: bool) -> None:
+        """The rules have been set."""
+        self.symbolic_zeros = symbolic_zeros
+        self.ready = True
+        self._programs.clear()
+
+    def _check_static(self, static: Sequence[Any]) -> None:
+        """Raise where the arguments that are not differentiated cannot be what they are."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if now.depth == 0 and now.trace is EVALUATION and self.ready:
+            return self.fun(*args, **kwargs)
+        name = self.arguments.name
+        if not self.ready:
+            raise AttributeError(f"{self.kind}: `{name}` has no derivative rule yet; set one with {self.setters}")
+        dyn, static = self.arguments.split(self.arguments.resolve(args, kwargs))
+        self._check_static(static)
+        flat, tree = trees.tree_flatten(dyn)
+        flat_types(self.kind, name, flat, trees.tree_structure((dyn, {})))
+        call = self._call(self, tree, static)
+        outs = call_custom(call, flat)
+        return trees.tree_unflatten(call.out_tree, outs)
+
+
+class RuledCall(CustomCall):
+    """One call, on flat arguments. A subclass stages its rules in `_stage`: (values closed over, params, result tree)."""
+
+    prim: ClassVar[Primitive]
+    rule_name: ClassVar[str]  # attribute of the function, and how messages call it
+    rule_words: ClassVar[str]
+
+    def __init__(self, f: Any, tree: Any, static: tuple[Any, ...]) -> None:
+        self.f, self.tree, self.static = f, tree, static
+        self.out_tree: Any = None
+
+    def run(self, *flat: Any) -> list[Any]:
+        args = self.f.arguments.join(trees.tree_unflatten(self.tree, flat), self.static)
+        outs, self.out_tree = trees.tree_flatten(self.f.fun(*args))
+        return outs
+
+    @property
+    def where(self) -> str:
+        """The rule that computes results, for messages."""
+        f = self.f
+        return f"{f.kind} of `{f.arguments.name}`: its {self.rule_words} `{function_name(getattr(f, self.rule_name))}`"
+
+    def pair(self, got: Any, second: str) -> tuple[list[Any], Any]:
+        """(flat results, the other value) of what the rule returned."""
+        if not isinstance(got, (tuple, list)) or len(got) != 2:
+            raise TypeError(f"{self.where} must return a pair (output, {second}); got {type(got).__name__}"
+                            + (f" of {len(got)}" if isinstance(got, (tuple, list)) else ""))
+        outs, tree = trees.tree_flatten(got[0])
+        if self.out_tree is not None and self.out_tree != tree:
+            raise TypeError(f"{self.where} must return an output of the structure `{self.f.arguments.name}` returns, "
+                            f"{self.out_tree}; got {tree}")
+        self.out_tree = tree
+        return outs, got[1]
+
+    def check_outputs(self, outs: Sequence[Any], wanted: Sequence[ShapedArray]) -> None:
+        """TypeError unless the rule's output is of the types the function returns."""
+        for i, (o, a) in enumerate(zip(outs, wanted)):
+            got = typeof(o)
+            if not got.same_type(a):
+                raise TypeError(f"{self.where} must return output{output_path(self.out_tree, i)} as {a.long()}, as "
+                                f"`{self.f.arguments.name}` does; got {got.long()}")
+
+    def staged(self, avals: Sequence[ShapedArray]) -> Any:
+        f = self.f
+        try:
+            key: Any = (tuple(avals), self.tree, self.static, tuple([(a.name, a.size) for a in now.axes]), config.cache_key())
+            known = f._programs.get(key)
+        except TypeError:  # a static argument that is not hashable
+            key = known = None
+        if known is None:
+            known = self._stage(avals)
+            if key is not None and not known[0]:
+                if len(f._programs) >= _MOST_PROGRAMS:
+                    f._programs.clear()
+                f._programs[key] = known
+        outer, params, self.out_tree = known
+        return self.prim, outer, params
+
+    def _stage(self, avals: Sequence[ShapedArray]) -> Any:
+        raise NotImplementedError
+
+
+def refuse_late_closures(call: str, name: str, found: Sequence[Any]) -> None:
+    if found:
+        raise TypeError(f"{call} of `{name}`: a rule closes over a traced value, {found[0].aval.long()}, in a way that could "
+                        "not be seen when the call was staged; pass the value as an argument")

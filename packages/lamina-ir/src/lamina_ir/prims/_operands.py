@@ -1,0 +1,21 @@
+"""Whether the operands of an op fit a program it holds."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..avals import ShapedArray
+from ..errors import DTypeError, ShapeError
+
+__all__ = ["check_operands"]
+
+
+def check_operands(where: str, program: Any, avals: Sequence[ShapedArray]) -> None:
+    """ShapeError or DTypeError unless `program`, which `where` names, takes operands of these types."""
+    wanted = program.jaxpr.invars
+    if len(wanted) != len(avals):
+        raise ShapeError(f"{where} takes {len(wanted)} operands; got {len(avals)}")
+    for i, (v, got) in enumerate(zip(wanted, avals)):
+        if v.aval is not got and not v.aval.same_type(got):
+            kind = ShapeError if v.aval.shape != got.shape else DTypeError
+            raise kind(f"{where} takes {v.aval.long()} as operand {i}; got {got.long()}")

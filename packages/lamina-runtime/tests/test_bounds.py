@@ -1,0 +1,123 @@
+"""What is kept in memory is bounded, goes with its function, and may go while other threads call."""
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from lamina_parallel import pmap
+from lamina_runtime import cache_stats, compile_cache, devices, dispatch, evaluator, pmap_dispatch
+from lamina_tracing import jit, lax
+
+
+def alive():
+    gc.collect()
+    return len(devices("cpu")[0].client.live_executables())
+
+
+@pytest.fixture
+def few(monkeypatch):
+    compile_cache.clear_memory()
+    monkeypatch.setattr(compile_cache, "MOST_PROGRAMS", 8)
+
+
+def test_jaxlibs_call_caches_are_bounded_alike():
+    for cache in (dispatch._cache, evaluator._cache, pmap_dispatch._cache):
+        assert cache.capacity() == compile_cache.MOST_PROGRAMS == 1024
+
+
+def test_shapes_of_one_function(few):
+    f = jit(lambda x: lax.add(lax.sin(x), 0.5))
+    before = alive()
+    for n in range(1, 41):
+        assert f(np.zeros(n, np.float32)).shape == (n,)
+    assert compile_cache.resident()[0] == 8
+    f._clear_cache()  # what jaxlib holds is bounded by its own number
+    assert alive() - before <= 8
+    assert f(np.zeros(3, np.float32)).tolist() == [0.5] * 3  # one that went comes back
+
+
+def test_shapes_of_eager_ops(few):
+    before = alive()
+    for n in range(1, 41):
+        assert lax.atan2(lax.full((n,), 0.0), lax.full((n,), 1.0)).shape == (n,)
+    assert compile_cache.resident()[0] == 8
+    evaluator._cache.clear()
+    assert alive() - before <= 8
+
+
+def test_shapes_of_a_mapped_function(few):
+    f = pmap(lambda x: lax.mul(x, 3.0))
+    before = alive()
+    for n in range(1, 21):
+        f(np.zeros((2, n), np.float32))
+    assert compile_cache.resident()[0] == 8
+    pmap_dispatch._cache.clear()
+    assert alive() - before <= 8
+
+
+def test_large_programs_go_sooner_and_from_every_cache(monkeypatch):
+    compile_cache.clear_memory()
+    monkeypatch.setattr(compile_cache, "MOST_BYTES", 1_000_000)
+    f = jit(lambda x: lax.add(lax.sin(x), 0.75))
+    before = alive()
+    for n in range(1, 41):
+        f(np.zeros(n, np.float32))
+        count, size = compile_cache.resident()
+        assert size <= 1_000_000 and count <= 16
+    assert alive() - before <= 16
+
+
+def test_programs_go_with_their_function():
+    compile_cache.clear_memory()
+    f = jit(lambda x: lax.add(lax.sin(x), 0.875))
+    before = alive()
+    for n in range(1, 6):
+        f(np.zeros(n, np.float32))
+    assert alive() == before + 5
+    compile_cache.clear_memory()
+    f.clear_cache()
+    del f
+    assert alive() == before
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+def together(work, threads=16):
+    start = threading.Barrier(threads)
+
+    def one(i):
+        start.wait(60)
+        return work(i)
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(one, range(threads)))
+
+
+def test_threads_that_want_the_same_program_wait_for_one():
+    compile_cache.clear_memory()
+    x = np.zeros(7, np.float32)
+    shared = jit(lambda x: lax.add(lax.cos(x), 0.0625))
+    assert together(lambda i: float(shared(x)[0])) == [1.0625] * 16
+    assert together(lambda i: float(jit(lambda x: lax.add(lax.cos(x), 0.03125))(x)[0])) == [1.03125] * 16
+    stats = cache_stats()
+    fresh = [stats.misses + stats.disk_hits]
+    assert fresh[0] <= 4  # the two programs, and reading one element of each
+    assert not compile_cache._being_made
+
+
+def test_programs_leave_while_threads_call(monkeypatch):
+    compile_cache.clear_memory()
+    monkeypatch.setattr(compile_cache, "MOST_PROGRAMS", 2)
+    monkeypatch.setattr(compile_cache, "MOST_BYTES", 200_000)
+    functions = [jit(lambda x, k=float(k): lax.add(lax.sin(x), k)) for k in range(6)]
+
+    def work(i):
+        found = []
+        for n in range(30):
+            k = (i + n) % 6
+            x = np.zeros(1 + (i + n) % 3, np.float32)
+            found.append(np.asarray(functions[k](x)).tolist() == [k] * len(x))
+            found.append(np.asarray(lax.neg(lax.sin(x))).shape == x.shape)
+        return all(found)
+
+    assert together(work) == [True] * 16
+    assert compile_cache.resident()[0] <= 2 and not compile_cache._being_made
