@@ -1,10 +1,11 @@
-"""Memory of a process that meets many shapes: each program below is called with N distinct ones, in a process of its own.
+"""Memory of a process that meets many shapes, or many functions: each program below is called with N distinct ones, in a
+process of its own.
 
 usage: python benchmarks/memory.py [--shapes N] [--only PART ...] [--cache FOLDER]
 
 Prints the process's resident megabytes at every tenth, and what is held. With bounded caches the numbers stop growing
-after the first thousand shapes or so. Compiling costs some 10 ms per shape, so 10,000 shapes take two minutes each at
-first, and twenty seconds from the on-disk cache.
+after the first two thousand shapes or so. Compiling costs some 10 ms per shape, so 10,000 shapes take two minutes each at
+first, and twenty seconds from the on-disk cache. The programs `new_...` make new functions of one shape each time.
 """
 from __future__ import annotations
 
@@ -31,6 +32,19 @@ def programs() -> dict[str, Callable[[Any], Any]]:
     import lamina
     import lamina.numpy as jnp
     from lamina import lax
+    mapped = lamina.pmap(lambda x: jnp.sin(x) * 2)
+
+    def add_up(total: Any, x: Any) -> Any:
+        return total + x, total
+
+    def custom_rule(x: Any) -> Any:
+        @lamina.custom_vjp
+        def f(x: Any) -> Any:
+            return jnp.sin(x) * 2
+
+        f.defvjp(lambda x: (f(x), x), lambda x, g: (jnp.cos(x) * 2 * g,))
+        return lamina.jit(f)(x)
+
     return {
         "jit": lamina.jit(lambda x: jnp.sin(x) * 2 + x),
         "eager_sin": lambda x: lax.sin(x),
@@ -40,6 +54,16 @@ def programs() -> dict[str, Callable[[Any], Any]]:
         "grad": lamina.grad(lambda x: (jnp.sin(x) * x).sum()),
         "vmap": lamina.vmap(lambda x: jnp.sin(x) * 2),
         "jit_grad": lamina.jit(lamina.grad(lambda x: (jnp.sin(x) * x).sum())),
+        "jvp": lambda x: lamina.jvp(lambda x: jnp.sin(x) * 2, (x,), (x,)),
+        "scan": lambda x: lax.scan(add_up, jnp.float32(0), x),
+        "while_loop": lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: c + 1, x),
+        "cond": lambda x: lax.cond(x[0] > 0, lambda x: x * 2, lambda x: x + 1, x),
+        "pmap": lambda x: mapped(x[None]),
+        "make_jaxpr": lambda x: lamina.make_jaxpr(lambda x: jnp.sin(x) * 2)(x),
+        "new_jit": lambda x: lamina.jit(lambda y: jnp.sin(y) * 2)(x),
+        "new_grad": lambda x: lamina.grad(lambda y: (jnp.sin(y) * 2).sum())(x),
+        "new_scan": lambda x: lax.scan(lambda c, y: (c + y, c), jnp.float32(0), x),
+        "new_custom_vjp": custom_rule,
     }
 
 
@@ -52,7 +76,7 @@ def measure(name: str, shapes: int) -> None:
     client = lamina.devices()[0].client
     row = [f"{resident_megabytes():.0f}"]
     for n in range(1, shapes + 1):
-        call(jnp.asarray(np.zeros(n, np.float32)))
+        call(jnp.asarray(np.zeros(3 if name.startswith("new_") else n, np.float32)))
         if n % max(shapes // 10, 1) == 0:
             row.append(f"{resident_megabytes():.0f}")
             print(f"{name:14} {n:6}  {row[-1]:>5} MB  {len(client.live_executables()):5} executables alive, "

@@ -6,7 +6,8 @@ usage: python tools/check_walls.py [--root FOLDER]
 - a package declares exactly the distributions that its source imports (the roof: all rooms);
 - no room reaches for another room's `_private` module or name;
 - jaxlib is imported only in `_jaxlib.py` of lowering and runtime (and in those two rooms' tests); `jax` nowhere;
-- the roof holds names only: imports, `__all__`, lazy attributes.
+- the roof holds names only: imports, `__all__`, lazy attributes;
+- every module of a room is named in the table of files in its README.
 """
 from __future__ import annotations
 
@@ -117,6 +118,17 @@ def roof_breaches(root: Path) -> Iterator[str]:
                 yield f"{path.relative_to(root)}:{node.lineno}: the roof only re-exports; move this into a room"
 
 
+def readme_breaches(root: Path, folder: Path) -> Iterator[str]:
+    """Modules of a room that its README does not name, by file or by folder."""
+    source = folder / "src" / folder.name.replace("-", "_")
+    text = (folder / "README.md").read_text(encoding="utf-8") if (folder / "README.md").exists() else ""
+    for path in sorted(source.rglob("*.py")):
+        where = path.relative_to(source)
+        named = f"`{where}`" in text or any(f"`{parent}/" in text for parent in where.parents)
+        if where.name not in ("__init__.py", "_version.py") and not named:
+            yield f"{path.relative_to(root)}: is missing from the table of files in {folder.name}'s README"
+
+
 def breaches(root: Path) -> list[str]:
     """Every breach in the house at `root`."""
     folders = sorted(path.parent for path in root.glob("packages/*/pyproject.toml"))
@@ -126,6 +138,7 @@ def breaches(root: Path) -> list[str]:
     for folder in folders:
         found += dependency_breaches(root, folder)
         found += private_breaches(root, folder)
+        found += readme_breaches(root, folder) if folder.name != ROOF else ()
     found += jaxlib_breaches(root)
     found += roof_breaches(root)
     return found

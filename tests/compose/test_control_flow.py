@@ -226,8 +226,9 @@ def test_derivatives_lower_the_function_for_the_platform_only():
 
     twice = np.cos(np.sin(0.5)) * np.cos(0.5)
     for f, wanted in ((fun, np.cos(0.5)), (loop, twice), (bounded, twice)):
-        for g in (f, jax.jit(f), jax.checkpoint(f)):
+        for g in (f, jax.jit(f), jax.checkpoint(f), jax.checkpoint(f, policy=jax.checkpoint_policies.everything_saveable)):
             np.testing.assert_allclose(jax.grad(g)(0.5), wanted, rtol=1e-6)
+            np.testing.assert_allclose(jax.linearize(g, 0.5)[1](1.0), wanted, rtol=1e-6)
             np.testing.assert_allclose(jax.grad(jax.grad(g))(0.5), jax.grad(jax.grad(f))(0.5), rtol=1e-6)
 
 

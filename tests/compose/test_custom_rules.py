@@ -51,7 +51,7 @@ WANTED = 3 * np.cos(np.asarray(X)) * 2.0
 
 
 @pytest.mark.parametrize("make", RULES)
-def test_nestings(make):
+def test_rules_hold_under_nested_transformations(make):
     f = make()
     for g in (f, jax.jit(f)):
         def row(x, g=g):
@@ -228,7 +228,7 @@ def test_remat_nestings():
     close(jax.grad(lambda w: jax.checkpoint(lambda x: jnp.sin(w * x))(2.0))(0.3), 2 * np.cos(0.6))
 
 
-def test_barriers():
+def test_barriers_differentiate_and_batch():
     def f(x):
         a, b = lax.optimization_barrier((jnp.sin(x), jnp.cos(x)))
         return a * b
@@ -280,8 +280,9 @@ def test_python_numbers_stay_what_they_are_where_nothing_converts_them():
     f.defjvp(lambda primals, tangents: (2.0, tangents[0] * 0))
     g = jax.custom_vjp(lambda x: 2.0)
     g.defvjp(lambda x: (2.0, None), lambda r, ct: (ct,))
-    for h in (f, g, jax.checkpoint(lambda x: 2.0)):
-        assert type(h(1.0)) is float
+    kept = jax.checkpoint(lambda x: 2.0)
+    assert type(f(1.0)) is type(g(1.0)) is float and kept(1.0).weak_type  # a checkpointed function is staged
+    for h in (f, g, kept):
         assert jax.jit(h)(1.0).weak_type and jax.vmap(h)(jnp.ones(2)).shape == (2,)
     assert type(jax.value_and_grad(g)(1.0)[0]) is float
     assert jax.value_and_grad(jax.checkpoint(lambda x: x * 2))(1.0)[0].weak_type

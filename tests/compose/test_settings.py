@@ -203,6 +203,14 @@ def test_leaks_name_the_line_the_value_was_made_at(way):
         assert float(lamina.jit(lambda x: x * 2)(1.0)) == 2
 
 
+def test_leaks_out_of_linear_transpose():
+    kept = []
+    with lamina.checking_leaks():
+        assert float(lamina.linear_transpose(lambda x: x * 2, 1.0)(3.0)[0]) == 6
+        with pytest.raises(RuntimeError, match=r"checking_leaks: .*the result of `mul` at"):
+            lamina.linear_transpose(lambda x: kept.append(x * 3) or x, 1.0)
+
+
 # --- transfers --------------------------------------------------------------------------------------------------------
 def test_transfer_guards():
     f = lamina.jit(lambda x: x + 1)

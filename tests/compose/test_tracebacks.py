@@ -77,7 +77,7 @@ def test_the_switch_shows_everything():
 
 @pytest.mark.parametrize(("mode", "ours"), [("auto", False), ("remove_frames", False), ("off", True),
                                             ("tracebackhide", True)])
-def test_modes(mode, ours):
+def test_modes_keep_hide_or_remove_our_frames(mode, ours):
     with lamina.config.traceback_filtering(mode), pytest.raises(ValueError) as caught:
         lamina.jit(f)(X)
     assert any(file != __file__ for file, _ in files(caught.value)) is ours

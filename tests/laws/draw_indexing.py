@@ -76,8 +76,6 @@ def indexing(d: Draw, prim: Primitive) -> Sample:
     span = len(window) + len(batch)
     updates = tuple(next(kept) if a in window else next(rest) for a in range(span))
     ordered = name in ("scatter_min", "scatter_max")
-    if ordered and kind_of(dtype) == "c":
-        dtype = d.dtype("f")
     make = d.distinct if ordered else d.array
     n = int(np.prod(shape, dtype=int))
     both = make((n + int(np.prod(updates, dtype=int)),), dtype)

@@ -14,14 +14,14 @@ pytestmark = pytest.mark.usefixtures("on_numpy")
 
 @settings(max_examples=MORE)
 @given(case=index_cases())
-def test_reading(case):
+def test_reading_matches_numpy(case):
     x, index = case
     np.testing.assert_array_equal(jnp.asarray(x)[index], x[index])
 
 
 @settings(max_examples=MORE)
 @given(case=index_cases())
-def test_writing(case):
+def test_writing_matches_numpy(case):
     x, index = case
     for name, ufunc in (("add", np.add), ("multiply", np.multiply), ("max", np.maximum), ("min", np.minimum)):
         y = x.copy()

@@ -10,7 +10,7 @@ SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": 
               "numpy": "lamina_numpy", "random": "lamina_random", "lax": "lamina_tracing.lax",
               "tree_util": "lamina_ir.trees", "flatten_util": "lamina_numpy.flatten_util"}
 OWN = {"__version__", "ad_checkpoint", "custom_batching", "custom_derivatives", "dlpack", "dtypes",
-       "tree", "experimental", "float0"}
+       "errors", "tree", "experimental", "float0"}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
          "lamina_ir.trees"]
 
@@ -39,6 +39,21 @@ def test_all_is_what_the_module_shows():
 def test_short_names_of_tree_functions():
     for name in lamina.tree.__all__:
         assert getattr(lamina.tree, name) is getattr(lamina.tree_util, f"tree_{name}")
+
+
+def test_errors_under_the_names_older_programs_catch():
+    uses = {"TracerBoolConversionError": lambda x: 1 if x else 0, "TracerIntegerConversionError": range,
+            "TracerArrayConversionError": np.sin, "ConcretizationTypeError": float,
+            "NonConcreteBooleanIndexError": lambda x: lamina.numpy.arange(3)[lamina.numpy.arange(3) > x]}
+    for name, use in uses.items():
+        with pytest.raises(getattr(lamina.errors, name)):
+            lamina.jit(use)(1)
+    leaked = []
+    lamina.jit(lambda x: leaked.append(x))(1)
+    with pytest.raises(lamina.errors.UnexpectedTracerError):
+        lamina.numpy.sin(leaked[0])
+    home = importlib.import_module("lamina_ir.errors")
+    assert set(home.__all__) <= set(lamina.errors.__all__)
 
 
 def test_arrays_from_other_libraries():

@@ -59,6 +59,15 @@ def test_a_layer_without_a_folder_is_named(house: Path) -> None:
     assert "layers names lamina_gone" in only_breach(house)
 
 
+def test_a_module_that_the_readme_forgets_is_named(house: Path) -> None:
+    (house / "packages" / "lamina-ir" / "README.md").write_text("| `known.py`, `rules/<family>.py` | facts |\n")
+    folder = room(house, "lamina-ir").parent
+    (folder / "rules").mkdir()
+    for name in ("known.py", "rules/shape.py", "_version.py", "forgotten.py"):
+        (folder / name).write_text("")
+    assert only_breach(house).startswith("packages/lamina-ir/src/lamina_ir/forgotten.py: is missing from the table")
+
+
 def test_an_undeclared_import_is_named_with_its_line(house: Path) -> None:
     room(house, "lamina-ir").write_text("import numpy\n\ndef f():\n    import ml_dtypes\n")
     assert "lamina_ir/__init__.py:4: imports ml-dtypes, which lamina-ir does not declare" in only_breach(house)

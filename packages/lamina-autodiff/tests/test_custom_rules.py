@@ -177,7 +177,7 @@ def test_a_reverse_rule_that_is_not_linear_stays_for_reverse_mode():
             jvp(g, (2.0,), (1.0,))
 
 
-def test_closures():
+def test_rules_that_close_over_traced_values():
     def outer(x, w, make):
         return make(w)(x)
 
@@ -431,6 +431,8 @@ def test_checks_of_given_derivatives():
 def test_grad_takes_a_scalar_in_no_container(out):
     with pytest.raises(TypeError, match="grad: needs a scalar output"):
         grad(lambda x: out)(1.0)
+    with pytest.raises(TypeError, match=r"must return a pair \(output, auxiliary\); got float32\[\]"):
+        grad(lambda x: x, has_aux=True)(1.0)
 
 
 def test_linear_functions_are_trees_of_what_they_hold():

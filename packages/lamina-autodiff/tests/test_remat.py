@@ -182,3 +182,10 @@ def test_the_first_argument_may_be_static():
             return lax.mul(lax.sin(x), self.by)
 
     np.testing.assert_allclose(grad(Scaled().__call__)(2.0), 3 * np.cos(2.0), rtol=1e-6)
+
+
+def test_numbers_a_function_returns_become_arrays():
+    out = checkpoint(lambda x: (1, 2.0, x, np.float32(3)))(4.0)
+    assert [type(x) for x in out] == [type(lax.full((), 1))] * 4
+    assert [o.dtype.name for o in out] == ["int32", "float32", "float32", "float32"]
+    assert [o.weak_type for o in out] == [True, True, True, False]

@@ -131,7 +131,7 @@ def test_transpose_of_a_branch_chosen_by_a_linear_value_is_refused():
 
 # --- cond ---
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_branches(index):
+def test_branches_differentiate_by_their_operands(index):
     funs = [lambda x, y: lax.mul(lax.sin(x), y), lambda x, y: lax.mul(x, 2.0), lambda x, y: y]
     x, y = RNG.normal(size=(2, 3)).astype(np.float32)
 

@@ -61,3 +61,9 @@ def test_without_a_rule_and_with_a_mapped_closure():
 
 def test_one_after_another():
     assert vmap(sequential_vmap(lambda x: x * 2))(X).tolist() == [0.0, 2.0, 4.0]
+
+
+def test_numbers_a_function_returns_become_arrays():
+    f = custom_vmap(lambda x: (1, x))
+    f.def_vmap(lambda size, batched, x: ((1, x), (False, batched[0])))
+    assert [(o.dtype.name, o.weak_type) for o in f(4.0)] == [("int32", True), ("float32", True)]

@@ -22,7 +22,7 @@ def test_one_predicate_for_all_examples_runs_one_branch():
 
 
 @pytest.mark.parametrize("in_axes", [(0, 0), (0, None), (None, 0)])
-def test_branches(in_axes):
+def test_switch_batches_index_and_operands(in_axes):
     index = np.array([0, 1, 2, 5]) if in_axes[0] == 0 else np.int32(1)
     x = XS if in_axes[1] == 0 else XS[0]
     check_vmap(lambda i, x: lax.switch(i, [lax.sin, lambda x: lax.mul(x, 2.0), lambda x: np.zeros(3, np.float32)], x),
@@ -30,7 +30,7 @@ def test_branches(in_axes):
 
 
 @pytest.mark.parametrize("in_axes", [(0, 0), (0, None), (None, 0), (1, 1)])
-def test_scan(in_axes):
+def test_scan_batches_constants_and_inputs(in_axes):
     a = [XS if axis is not None else XS[0] for axis in in_axes]
 
     def f(w, xs):

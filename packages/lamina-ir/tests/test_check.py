@@ -4,8 +4,10 @@ import re
 import numpy as np
 import pytest
 
-from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, ProgramError, Var, alpha_equal, check, dtypes, parse,
-                       prims, shaped)
+from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Primitive, ProgramError, Var, alpha_equal, check, dtypes,
+                       parse, prims, shaped)
+from lamina_ir.avals import aval_of
+from lamina_ir.testing.samples import samples_of
 from lamina_ir.testing.programs import NOTEBOOK, chain, f32
 
 
@@ -49,6 +51,31 @@ def neg(a, b, **params):
 def test_bad_programs_are_told_exactly(program, words):
     with pytest.raises(ProgramError, match=re.escape(words)):
         check(program)
+
+
+@pytest.mark.parametrize(("prim", "name", "value", "words"), [
+    (prims.reduce_sum_p, "axes", "x", "its param axes must be a tuple of ints; got str: 'x'"),
+    (prims.reduce_sum_p, "axes", [0], "its param axes must be a tuple of ints; got list: [0]"),
+    (prims.cumsum_p, "reverse", "x", "its param reverse must be a bool; got str: 'x'"),
+    (prims.cumsum_p, "axis", True, "its param axis must be an int; got bool: True"),
+    (prims.convert_element_type_p, "new_dtype", "float32", "its param new_dtype must be a dtype; got str: 'float32'"),
+    (prims.scan_p, "reverse", "x", "its param reverse must be a bool; got str: 'x'"),
+    (prims.cond_p, "branches", [], "its param branches must be a tuple of ClosedJaxprs; got list: []"),
+    (prims.pad_p, "padding_config", (1,), "its param padding_config must be a tuple of tuples of ints; got tuple: (1,)")])
+def test_params_are_of_their_kind(prim, name, value, words):
+    good = samples_of(prim)[0]
+    ins = [Var(aval_of(a)) for a in good.args]
+    made = prim.infer(*[v.aval for v in ins], **good.params)
+    outs = [Var(a) for a in (made if prim.multiple else [made])]
+    with pytest.raises(ProgramError, match=re.escape(words)):
+        check(Jaxpr([], ins, [Eqn(prim, ins, outs, {**good.params, name: value})], []))
+
+
+def test_an_outsiders_primitive_declares_kinds_itself():
+    free = Primitive("free", infer=lambda x, **_: x, params=("axes", "reverse"), kinds={"reverse": "bool"})
+    check(Jaxpr([], [A], [Eqn(free, [A], [B], {"axes": "any", "reverse": True})], []))
+    with pytest.raises(ProgramError, match="its param reverse must be a bool"):
+        check(Jaxpr([], [A], [Eqn(free, [A], [B], {"axes": "any", "reverse": 1})], []))
 
 
 def test_scopes_of_nested_programs_are_their_own():

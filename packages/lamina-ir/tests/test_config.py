@@ -69,12 +69,18 @@ def test_update_by_name_with_or_without_prefix(option):
     assert option.value is False
 
 
-def test_environment_gives_the_first_default(monkeypatch):
-    monkeypatch.setenv("LAMINA_TEST_FROM_ENV", "1")
-    try:
-        assert config.Option("test_from_env", False).value is True
-    finally:
-        del config.options["test_from_env"]
+@pytest.fixture
+def option_with_text(monkeypatch):
+    """Makes an option whose environment variable says `text`."""
+    def make(text, default):
+        monkeypatch.setenv("LAMINA_TEST_FROM_ENV", text)
+        return config.Option("test_from_env", default)
+    yield make
+    config.options.pop("test_from_env", None)
+
+
+def test_environment_gives_the_first_default(option_with_text):
+    assert option_with_text("1", False).value is True
 
 
 def test_keyed_settings_change_the_cache_key():
@@ -170,15 +176,10 @@ def test_assigning_is_updating(option):
         config.update("jax_enable_x46", True)
 
 
-def test_the_environment_is_checked(monkeypatch):
-    monkeypatch.setenv("LAMINA_TEST_FROM_ENV", "perhaps")
+def test_the_environment_is_checked(option_with_text):
     with pytest.raises(ValueError, match="must be 1 or 0, true or false"):
-        config.Option("test_from_env", False)
-    monkeypatch.setenv("LAMINA_TEST_FROM_ENV", "")
-    try:
-        assert config.Option("test_from_env", True).value is True
-    finally:
-        del config.options["test_from_env"]
+        option_with_text("perhaps", False)
+    assert option_with_text("", True).value is True
 
 
 def test_precisions_are_checked_when_they_are_set():
@@ -187,3 +188,7 @@ def test_precisions_are_checked_when_they_are_set():
         config.default_matmul_precision.set("hihg")
     with config.default_matmul_precision("highest"):
         assert config.default_matmul_precision.value == "highest"
+
+
+def test_every_setting_says_what_it_is_for():
+    assert all(option.__doc__ == option.help != "" for option in config.options.values())

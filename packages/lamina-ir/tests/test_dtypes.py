@@ -124,7 +124,7 @@ def test_tangent_dtypes():
     ("int4", np.signedinteger, True), ("uint4", np.unsignedinteger, True), ("uint4", np.signedinteger, False),
     ("float32", np.floating, True), ("float32", "float32", True), ("float32", "float64", False),
     (np.floating, np.inexact, True), ("bool", np.bool_, True), ("int4", np.number, True)])
-def test_issubdtype(a, b, want):
+def test_issubdtype_knows_the_extended_floats(a, b, want):
     assert dtypes.issubdtype(a, b) is want
 
 

@@ -61,6 +61,6 @@ X, Y = np.zeros((2, 3, 5), np.float32), np.zeros((4, 3, 3), np.float32)
     (X, Y.astype(np.int32), {}, DTypeError, "one dtype"),
     (X, Y, dict(preferred_element_type=np.dtype("int32")), DTypeError, "able to hold"),
     (X.astype(bool), Y.astype(bool), {}, DTypeError, "Convert them first")])
-def test_refused(x, y, changes, error, words):
+def test_ill_formed_convolutions_are_refused(x, y, changes, error, words):
     with pytest.raises(error, match=words):
         infer(x, y, **changes)

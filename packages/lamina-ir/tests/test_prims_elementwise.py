@@ -50,7 +50,7 @@ def test_complex_and_its_parts():
     (prims.bitcast_convert_type_p, (shaped((3,), U8),), dict(new_dtype=I32), ShapeError, "last axis"),
     (prims.bitcast_convert_type_p, (shaped((3,), BOOL),), dict(new_dtype=I32), DTypeError, "bool"),
 ])
-def test_errors(prim, avals, params, error, words):
+def test_ill_formed_operands_are_refused(prim, avals, params, error, words):
     with pytest.raises(error, match=words):
         prim.infer(*avals, **params)
 

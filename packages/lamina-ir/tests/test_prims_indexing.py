@@ -99,9 +99,6 @@ def test_scatter_errors():
         prims.scatter_add_p.infer(F43, I21, shaped((2, 3), np.dtype("int32")), **PUT)
     with pytest.raises(DTypeError, match="indices must be integers"):
         prims.scatter_p.infer(F43, shaped((2, 1), np.dtype("float32")), F23, **PUT)
-    with pytest.raises(DTypeError, match="order"):
-        c = np.dtype("complex64")
-        prims.scatter_max_p.infer(shaped((4, 3), c), I21, shaped((2, 3), c), **PUT)
 
 
 def test_dynamic_slice_errors():

@@ -34,7 +34,7 @@ def test_ends_of_gamma():
     np.testing.assert_array_equal(upper(a, x), [1, 0, 0, np.nan, np.nan, np.nan, np.nan])
 
 
-def test_beta():
+def test_incomplete_beta_has_its_closed_forms_and_symmetry():
     x = np.array([0.0, 1e-3, 0.2, 0.5, 0.9, 1.0])
     one = np.ones_like(x)
     np.testing.assert_allclose(beta(one, 3 * one, x), 1 - (1 - x) ** 3, rtol=1e-11)

@@ -10,7 +10,7 @@ def params(**changes):
                 window_strides=(1,)) | changes
 
 
-def test_counts():
+def test_window_counts_with_padding_strides_and_dilation():
     assert [dilated_length(n, 3) for n in (0, 1, 4)] == [0, 1, 10]
     assert window_count(10, 3, 2) == 4
     assert window_count(2, 3) == 0

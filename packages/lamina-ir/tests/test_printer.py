@@ -4,7 +4,8 @@ import time
 import numpy as np
 import pytest
 
-from lamina_ir import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, dtypes, eqn_text, jaxpr_text, prims, shaped
+from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, dtypes, dumps, eqn_text, jaxpr_text, loads, prims,
+                       shaped)
 from lamina_ir.testing.programs import NOTEBOOK, chain, f32, one_eqn
 
 
@@ -64,7 +65,7 @@ def test_hidden_params_show_when_they_differ_from_their_default():
     (-3, "int32", "-3:i32[]"), (float("inf"), "float32", "inf:f32[]"), (float("-inf"), "float16", "-inf:f16[]"),
     (float("nan"), "float64", "nan:f64[]"), (1 + 2j, "complex64", "(1+2j):c64[]"), (1.5, "bfloat16", "1.5:bf16[]"),
     (1e-30, "float32", "1e-30:f32[]"), (-0.0, "float32", "-0.0:f32[]"), (7, "uint8", "7:u8[]")])
-def test_literals(value, dtype, text):
+def test_literals_print_value_and_type(value, dtype, text):
     a, b = Var(shaped((), dtypes.as_dtype(dtype))), Var(shaped((), dtypes.as_dtype(dtype)))
     assert eqn_text(Eqn(prims.add_p, [a, Literal(value, a.aval)], [b], {})).endswith("add a " + text)
 
@@ -95,3 +96,12 @@ def test_long_chains_print_in_linear_time():
         jaxpr_text(program)
         return time.perf_counter() - start
     assert min(seconds(16000) for _ in range(3)) < 40 * min(seconds(1000) for _ in range(3))
+
+
+def test_one_body_with_two_sets_of_constants_prints_as_after_loading():
+    number, flag = shaped((), np.dtype("float32")), shaped((), np.dtype("int32"))
+    c, x, y, k, out = Var(number), Var(number), Var(number), Var(flag), Var(number)
+    body = Jaxpr([c], [x], [Eqn(prims.mul_p, [x, c], [y], {})], [y])
+    branches = tuple(ClosedJaxpr(body, [np.float32(n)]) for n in (1, 2))
+    program = ClosedJaxpr(Jaxpr([], [k, x], [Eqn(prims.cond_p, [k, x], [out], dict(branches=branches))], [out]))
+    assert str(loads(dumps(program))) == str(program)

@@ -143,7 +143,7 @@ def test_register_dataclass_checks_fields():
     assert trees.tree_leaves(Pair(1, 2)) == [2]
 
 
-def test_paths():
+def test_paths_name_every_leaf_in_order():
     tree = {"l": Layer([1, 2]), "p": Point(3, None), "b": (Box(4, 0), Keyed(5)), "o": OrderedDict(z=6)}
     paths = [trees.keystr(path) for path, _ in trees.tree_leaves_with_path(tree)]
     assert paths == ["['b'][0][<flat index 0>]", "['b'][1].value", "['l'].weight[0]", "['l'].weight[1]", "['o']['z']",

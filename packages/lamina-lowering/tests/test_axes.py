@@ -30,7 +30,7 @@ def test_index_groups():
         env.groups(("i",), [[0, 2, 3], [1]])
 
 
-def test_errors():
+def test_unbound_and_uneven_axes_are_refused():
     with pytest.raises(UnboundAxisError, match="'k'.*bound: none"):
         AxisEnv().size("k")
     with pytest.raises(ShapeError, match="multiple of 4"):

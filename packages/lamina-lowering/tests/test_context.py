@@ -33,7 +33,7 @@ def test_broadcast_along_leading_and_trailing_axes():
 @pytest.mark.parametrize("source,target", [("float32", "bool"), ("bool", "float32"), ("complex64", "float32"),
                                            ("float32", "complex64"), ("int32", "uint8"), ("float32", "bfloat16"),
                                            ("bfloat16", "int32"), ("complex64", "bool"), ("int64", "float16")])
-def test_convert(source, target):
+def test_convert_matches_numpy(source, target):
     a, b = (shaped((4,), dtypes.as_dtype(d)) for d in (source, target))
     x = np.array([0, 1, 2, 7]).astype(a.dtype)
     got = run_rule(lambda ctx, v: ctx.convert(v, a, b), x, out=b)
@@ -42,7 +42,7 @@ def test_convert(source, target):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint32", "bool"])
-def test_compare(dtype):
+def test_compare_matches_numpy(dtype):
     a, out = shaped((3,), np.dtype(dtype)), shaped((3,), dtypes.BOOL)
     x, y = np.array([0, 1, 1]).astype(dtype), np.array([1, 1, 0]).astype(dtype)
     for direction, f in (("LT", np.less), ("EQ", np.equal), ("GE", np.greater_equal)):

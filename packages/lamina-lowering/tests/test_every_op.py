@@ -17,7 +17,7 @@ def test_row_or_hole(prim):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda s: s.id)
-def test_sample(row):
+def test_sample_lowers_to_its_numpy_meaning(row):
     if row.prim in lowering_rules.holes:
         pytest.skip(lowering_rules.holes[row.prim])
     if row.prim.family == "collectives":

@@ -24,7 +24,7 @@ def args(length):
 @pytest.mark.parametrize("length", [0, 1, 2, 5, 6])
 @pytest.mark.parametrize("unroll", [1, 2, 3, 6, 9])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_unrolled(length, unroll, reverse):
+def test_scan_unrolls_any_length(length, unroll, reverse):
     check_lowering(prims.scan_p, args(length), scan(length, unroll, reverse))
 
 

@@ -1,5 +1,5 @@
 """Recomputing calls stand apart from the first computation; names and rules leave no trace."""
-from lamina_ir import prims
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, parse, prims
 from lamina_ir.testing.samples import samples_of
 from lamina_lowering import lower
 from lamina_lowering.testing import one_op
@@ -11,13 +11,28 @@ def text(prim, platform="cpu", **changes):
     return lower(one_op(prim, [aval_of(a) for a in row.args], {**row.params, **changes}), platform=platform).as_text()
 
 
+def recomputing(size, blocks, platform="cpu"):
+    """The text of so many checkpoints in a row that compute two sines of so many floats again."""
+    row = samples_of(prims.remat_p)[1]
+    inner = parse(f"{{ lambda ; a:f32[{size}]. let b:f32[{size}] = sin a c:f32[{size}] = sin b in (c,) }}")
+    v = [Var(inner.in_avals[0]) for _ in range(blocks + 1)]
+    eqns = [Eqn(prims.remat_p, [a], [b], {**row.params, "call_jaxpr": inner}) for a, b in zip(v, v[1:])]
+    return lower(ClosedJaxpr(Jaxpr([], v[:1], eqns, v[-1:])), platform=platform).as_text()
+
+
 def test_recomputation_stands_apart():
     assert "optimization_barrier" in text(prims.remat_p, "cuda", differentiated=True)
-    assert "stablehlo.if" in text(prims.remat_p, "cpu", differentiated=True)
+    assert recomputing(1 << 14, 1).count("stablehlo.if") == 1
     for platform in ("cpu", "cuda"):
         for changes in (dict(differentiated=False), dict(differentiated=True, prevent_cse=False)):
             plain = text(prims.remat_p, platform, **changes)
             assert "barrier" not in plain and "stablehlo.if" not in plain
+
+
+def test_recomputation_that_saves_next_to_nothing_is_not_worth_a_branch():
+    assert "stablehlo.if" not in recomputing(64, 4) and "optimization_barrier" in recomputing(64, 4)
+    assert recomputing(1 << 12, 4).count("stablehlo.if") == 4  # counted over the module: many small ones are worth it
+    assert "stablehlo.if" not in recomputing(1 << 14, 4, "cuda")
 
 
 def test_names_are_nothing():

@@ -57,7 +57,7 @@ def test_long_rows_are_reduced_in_lanes(prim, shape, axes):
 
 @pytest.mark.parametrize("prim", [prims.argmax_p, prims.argmin_p])
 @pytest.mark.parametrize("n", [10, 100])
-def test_positions(prim, n):
+def test_positions_of_extremes_match_numpy(prim, n):
     x = floats(6, n)
     x[1, [3, 7]], x[2], x[3], x[4, [2, 9]] = np.nan, -np.inf, np.inf, 9
     x[5, [2, 9]] = -9

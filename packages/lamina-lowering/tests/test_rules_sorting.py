@@ -15,19 +15,19 @@ def sort(*xs, dimension=0, num_keys=1):
 
 
 @pytest.mark.parametrize("dimension", [0, 1])
-def test_floats_alone(dimension):
+def test_lone_floats_sort_as_numpy(dimension):
     x = RNG.normal(size=(6, 50)).astype(np.float32)
     x[2, [3, 7, 9]], x[2, [1, 2]], x[3], x[5, :9], x[5, 3:6] = np.nan, np.inf, np.nan, -0.0, 0.0
     sort(x, dimension=dimension)
 
 
-def test_floats_that_carry_others():
+def test_floats_that_carry_others_sort_as_numpy():
     x = np.array([np.nan, 1, -0.0, np.inf, 0.0, -np.inf, np.nan, 1], np.float32)
     sort(x, np.arange(8, dtype=np.int32))
     sort(x, x[::-1].copy(), np.arange(8, dtype=np.int32), num_keys=2)
 
 
-def test_other_dtypes():
+def test_other_dtypes_sort_as_numpy():
     z = np.array([1 + 2j, complex(np.nan, 1), 1 + 1j, complex(1, np.nan), complex(np.nan, np.nan), -1j], np.complex64)
     sort(z)
     sort(RNG.normal(size=40).astype(ml_dtypes.bfloat16))

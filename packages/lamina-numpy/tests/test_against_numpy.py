@@ -147,7 +147,8 @@ CASES: dict[str, list[Any]] = {
                call("bij,bjk->bik", T, T.mT.copy()), call("ij,kj->ki", F, G), call("ij,ij,ij->j", F, G, F)],
     # search and sort
     "nonzero": [call(I), call(L)], "flatnonzero": [call(I)], "argwhere": [call(I)],
-    "searchsorted": [call(S, F), call(S, S, side="right"), call(S, 0.0)], "digitize": [call(F, S), call(F, S[::-1])],
+    "searchsorted": [call(S, F), call(S, S, side="right"), call(S, 0.0)],
+    "digitize": [call(F, S), call(F, S[::-1]), call(S, S[::-1]), call(S, S[::-1], True)],
     "bincount": [call(L), call(L, minlength=12), call(L, weights=L.astype(np.float32))],
     "histogram": [call(F, 4), call(F, S), call(F, 5, density=True)], "histogram_bin_edges": [call(F, 4)],
     "histogram2d": [call(V, S, 3)], "histogramdd": [call(F, 2)],
@@ -217,16 +218,18 @@ _ON_HOST = {"nonzero", "flatnonzero", "argwhere", "bincount", "extract", "compre
             "histogram2d", "fromfunction", "repeat", "mask_indices"}
 
 
+def traceable(name: str, args: Any) -> list[int]:
+    """Positions of the arguments that may be traced: float32, int32 and complex64 arrays."""
+    if name in _ON_HOST or name in ("delete", "insert") or name == "where" and len(args) == 1:
+        return []
+    return [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.dtype in (np.float32, np.int32, np.complex64)]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "args", "kwargs"), [p for p in ALL if p.values[0] not in _ON_HOST])
+@pytest.mark.parametrize(("name", "args", "kwargs"), [p for p in ALL if traceable(*p.values[:2])])
 def test_traced_matches_numpy(name: str, args: Any, kwargs: Any) -> None:
-    """The same with every float32 or int32 argument traced."""
-    def traced(x: Any) -> bool:
-        return isinstance(x, np.ndarray) and x.dtype in (np.float32, np.int32, np.complex64) and name not in (
-            "delete", "insert")
-    at = [i for i, a in enumerate(args) if traced(a)]
-    if not at or name == "where" and len(args) == 1:
-        pytest.skip("no array argument")
+    """The same with every argument traced that may be."""
+    at = traceable(name, args)
     static: list[Any] = []
 
     def fun(*xs: Any) -> Any:
@@ -238,3 +241,10 @@ def test_traced_matches_numpy(name: str, args: Any, kwargs: Any) -> None:
         return [o for o in out if isinstance(o, lnp.ndarray)]
     got = jit(fun)(*[args[i] for i in at])
     check(name, [*static, *got] if static else got, reference(name, args, kwargs))
+
+
+def test_interp_takes_numbers_or_extrapolate_at_its_ends():
+    xs = np.arange(3, dtype=np.float32)
+    assert float(lnp.interp(5.0, xs, xs * 2, right="extrapolate")) == 10
+    with pytest.raises(ValueError, match="interp: left and right must be numbers or 'extrapolate'; got 'nearest'"):
+        lnp.interp(5.0, xs, xs, left="nearest")

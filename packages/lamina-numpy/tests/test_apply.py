@@ -83,6 +83,6 @@ def test_apply_along_axis_moves_results_into_place() -> None:
                                    np.apply_along_axis(lambda v: v.sum(), axis, x))
 
 
-def test_frompyfunc() -> None:
+def test_frompyfunc_broadcasts_its_arguments() -> None:
     add = lnp.frompyfunc(lambda a, b: a + b, 2, 1)
     assert add(np.ones((2, 1)), np.ones(3)).shape == (2, 3)

@@ -98,7 +98,7 @@ def test_mask_when_value_is_one_number():
     assert np.asarray(x.at[mask].set(jnp.array([7.0, 8.0]))).tolist() == [0, 1, 7, 8]
 
 
-def test_apply():
+def test_apply_changes_the_indexed_elements():
     x = jnp.asarray(HOST)
     got = x.at[:, WHERE].apply(jnp.sqrt)
     expected = HOST.copy()
@@ -127,7 +127,7 @@ def test_dtype_is_that_of_the_array():
     assert np.asarray(jnp.array([True, False]).at[1].set(True)).tolist() == [True, True]
 
 
-def test_errors():
+def test_ill_formed_updates_are_refused():
     x = jnp.ones((2, 3))
     with pytest.raises(ValueError, match=r"broadcast to the indexed shape \[3\]; got float32\[2\]"):
         x.at[0].set(jnp.ones(2))
@@ -139,7 +139,7 @@ def test_errors():
 
 @pytest.mark.parametrize("index", [i for i in INDICES if not isinstance(i, bool)], ids=str)
 @pytest.mark.parametrize("op", ["set", "add", "multiply", "max", "divide"])
-def test_gradients(op, index):
+def test_updates_have_correct_gradients(op, index):
     x, rng = jnp.asarray(HOST), np.random.default_rng(8)
     v = jnp.asarray(rng.uniform(0.4, 5.0, size=HOST[index].shape).astype(np.float32))
     weight = rng.normal(size=HOST.shape).astype(np.float32)
@@ -168,7 +168,7 @@ def test_under_vmap():
     assert got.tolist() == [[2, 0, 0, 0], [0, 0, 0, 2], [0, 0, 0, 0]]
 
 
-def test_repr():
+def test_repr_names_the_reference():
     assert "AtReference" in repr(jnp.zeros(2).at[0])
 
 

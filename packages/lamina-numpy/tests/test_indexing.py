@@ -123,15 +123,17 @@ def test_programs_when_positions_are_known():
     (np.zeros(5, bool), IndexError, "boolean mask"),
     ((np.array([0, 1, 2]), np.array([0, 1])), IndexError, "broadcast"),
 ], ids=str)
-def test_errors(index, error, words):
+def test_ill_formed_indices_are_refused(index, error, words):
     with pytest.raises(error, match=words):
         jnp.ones((3, 4))[index]
 
 
 def test_errors_when_traced():
     x = jnp.ones((3, 4))
-    with pytest.raises(TracerIndexError, match="dynamic_slice"):
+    with pytest.raises(TracerIndexError, match=r"got int32\[\]:int32\[\]\. Use .*dynamic_slice"):
         jit(lambda x, i: x[i:i + 2])(x, 0)
+    with pytest.raises(TracerIndexError, match=r"got :int32\[\]\."):
+        jit(lambda x, i: x[:i])(x, 0)
     with pytest.raises(TracerIndexError, match="boolean mask"):
         jit(lambda x, m: x[m])(x, np.array([True, False, True]))
     with pytest.raises(TypeError, match=r"x\.at\[i\]\.set"):

@@ -145,7 +145,8 @@ def test_matrices_without_a_result():
 
 
 def test_narrow_and_integer_matrices():
-    assert L.inv(np.eye(2, dtype=np.int32)).dtype == np.float64
+    assert L.inv(np.eye(2, dtype=np.int32)).dtype == np.float32 and L.inv(np.eye(2, dtype=np.int64)).dtype == np.float64
+    assert L.solve(np.eye(2, dtype=np.uint64), np.ones(2, np.float32)).dtype == np.float32
     assert L.det(np.eye(4, dtype=np.float16)).dtype == np.float32
     close(jit(L.inv)(np.array([[2, 0], [0, 4]])), [[0.5, 0], [0, 0.25]])
 

@@ -1,6 +1,7 @@
 """Operators, methods and properties of arrays and of traced values."""
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -47,7 +48,7 @@ METHODS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs"), METHODS)
-def test_methods(name: str, args: Any, kwargs: Any) -> None:
+def test_methods_match_numpy_eager_and_compiled(name: str, args: Any, kwargs: Any) -> None:
     want = getattr(X, name)(*args, **kwargs)
     for run in (lambda f: f, jit):
         got = run(lambda a: getattr(a, name)(*args, **kwargs))(lnp.asarray(X))
@@ -59,7 +60,7 @@ def test_sort_gives_a_sorted_copy() -> None:
     np.testing.assert_array_equal(lnp.array([3, 1, 2]).sort(), [1, 2, 3])
 
 
-def test_properties() -> None:
+def test_properties_match_numpy_eager_and_compiled() -> None:
     c = lnp.asarray(X + 2j * X)
     for run in (lambda f: f, jit):
         np.testing.assert_array_equal(run(lambda a: a.T)(lnp.asarray(X)), X.T)
@@ -121,3 +122,44 @@ def test_vdot_prints_as_one_dot_general() -> None:
     assert line in text and "reshape" not in text
     text = str(make_jaxpr(lnp.vdot)(X, X))
     assert line in text and text.count("reshape[dimensions=None new_sizes=(6,)]") == 2
+
+
+@pytest.mark.parametrize("op", [operator.add, operator.mul, operator.eq, operator.lt])
+def test_lists_and_tuples_are_no_operands(op: Any) -> None:
+    n = lnp.asarray(3)
+    for bad in ([1, 2], (1, 2)):
+        with pytest.raises(TypeError, match="unsupported operand.*numpy.asarray"):
+            op(n, bad)
+        with pytest.raises(TypeError, match="unsupported operand.*numpy.asarray"):
+            op(bad, n)
+        with pytest.raises(TypeError, match="unsupported operand.*numpy.asarray"):
+            jit(lambda a, bad=bad: op(bad, a))(n)
+
+
+def test_round_gives_integers_unless_digits_are_asked_for() -> None:
+    for fun in (lambda f: f, jit):
+        whole, kept = fun(lambda x: round(x))(lnp.float32(2.6)), fun(lambda x: round(x, 1))(lnp.float32(2.66))
+        assert whole.dtype == np.int32 and whole == 3
+        assert kept.dtype == np.float32 and np.allclose(kept, 2.7)
+
+
+@pytest.mark.parametrize(("dtype", "to"), [
+    ("float32", "int32"), ("float32", "int16"), ("int16", "float32"), ("complex64", "float32"), ("complex64", "uint8"),
+    ("float32", "complex64"), ("uint8", "complex64"), ("bool", "uint8"), ("bool", "int16"), ("uint8", "bool"),
+    ("float32", "bool")])
+@pytest.mark.parametrize("shape", [(8,), (2, 3, 8), (2, 0)])
+def test_view_reads_bytes_as_numpy_does(dtype: str, to: str, shape: tuple[int, ...]) -> None:
+    x = (np.arange(math.prod(shape)).reshape(shape) % 2).astype(dtype)
+    want = x.view("uint8").astype(bool) if to == "bool" else x.view(to)
+    for fun in (lambda a: a.view(to), jit(lambda a: a.view(to))):
+        got = fun(lnp.asarray(x))
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+
+
+def test_view_names_what_does_not_fit() -> None:
+    assert lnp.float32(1).view("int32") == 0x3F800000
+    with pytest.raises(ValueError, match="view: .*whole number of elements of int32; got int16\\[3\\]: 6 bytes"):
+        lnp.arange(3, dtype="int16").view("int32")
+    with pytest.raises(ValueError, match="no axis, so only equal widths fit"):
+        lnp.float32(1).view("int16")

@@ -60,7 +60,7 @@ MADE = [(1, "int32", True), (1.5, "float32", True), (True, "bool", False), (1j, 
 
 
 @pytest.mark.parametrize(("x", "dtype", "weak"), MADE)
-def test_asarray(x: Any, dtype: str, weak: bool) -> None:
+def test_asarray_chooses_dtype_and_weakness(x: Any, dtype: str, weak: bool) -> None:
     out = lnp.asarray(x)
     assert out.dtype == dtype and out.weak_type == weak and isinstance(out, lnp.ndarray)
     assert not lnp.asarray(x, dtype="complex64").weak_type
@@ -85,6 +85,40 @@ def test_x64_mode_is_wide() -> None:
         assert (lnp.ones(2, "float32") * 2.0).dtype == np.float32
         assert lnp.sum(lnp.ones(2, "int32")).dtype == np.int64
         assert lnp.sin(1).dtype == np.float64
+        assert lnp.array([]).dtype == lnp.asarray([[]]).dtype == np.float64
+        for narrow in ("bool", "int8", "uint16", "int32"):  # 64-bit integers alone become float64
+            x = lnp.ones(3, narrow)
+            for fun in (lnp.sin, lnp.mean, lnp.median, lambda x: x / x, lambda x: lnp.linspace(x[0], x[1], 3)):
+                assert fun(x).dtype == np.float32
+        wide = lnp.ones(3, "int64")
+        for other in ("int32", "int64", "uint64"):
+            assert (wide / lnp.ones(3, other)).dtype == lnp.arctan2(wide, lnp.ones(3, other)).dtype == np.float64
+        for out in (lnp.asarray(7) // 2, lnp.asarray(7) % 2, lnp.asarray(7.5) // 2, lnp.asarray(7.5) % 2):
+            assert out.weak_type and out.dtype.itemsize == 8
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+def test_x64_mode_makes_floats_of_the_width_of_integers(dtype: str) -> None:
+    with config.enable_x64(True):
+        x = lnp.ones(2, dtype)
+        want = "float64" if dtype.endswith("64") else "float32"
+        for out in (lnp.sin(x), x / x, lnp.mean(x), lnp.var(x), lnp.median(x), lnp.linspace(x, x, 3), lnp.arctan2(x, x),
+                    lnp.interp(x, x, x), lnp.linalg.norm(x), lnp.trapezoid(x), lnp.fft.fft(x).real):
+            assert out.dtype == want
+        assert lnp.rint(x).dtype == (x + 1.0).dtype == np.float64  # as wide as a float is in this mode
+
+
+def test_arrays_of_lists_are_strong() -> None:
+    weak = lnp.asarray(1.5)
+    assert weak.weak_type and not any(lnp.array(x).weak_type for x in ([weak], [weak, 2.0], [[weak], [1]], [np.int32(1), weak]))
+
+
+@pytest.mark.parametrize("name", ["int8", "float32", "complex64", "bfloat16", "bool_"])
+def test_scalar_types_equal_their_dtype_from_both_sides(name: str) -> None:
+    kind = getattr(lnp, name)
+    dtype = lnp.zeros(1, kind).dtype
+    assert kind == dtype and dtype == kind and dtype in (kind,) and kind in [dtype] and not kind != dtype
+    assert kind != np.dtype("uint16") and kind is not None and kind != "float"
 
 
 def test_strict_promotion_refuses_mixtures() -> None:

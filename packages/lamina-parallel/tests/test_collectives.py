@@ -63,7 +63,7 @@ def test_nested_axes():
             np.testing.assert_allclose(np.asarray(both).sum(), 1, rtol=1e-6)
 
 
-def test_groups():
+def test_groups_are_summed_apart():
     groups = [[0, 1], [2, 3]]
     out = pmap(lambda x: psum(x, "i", axis_index_groups=groups), axis_name="i")(X)
     np.testing.assert_allclose(np.asarray(out)[0], X[0] + X[1], rtol=1e-6)

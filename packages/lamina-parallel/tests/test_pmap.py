@@ -11,7 +11,7 @@ from lamina_tracing import jit, lax, make_jaxpr
 X = np.arange(24.0, dtype=np.float32).reshape(4, 2, 3)
 
 
-def test_axes():
+def test_in_and_out_axes_place_the_mapped_axis():
     f = pmap(lambda x, y: (lax.mul(x, y), y), in_axes=(1, None), out_axes=(1, None))
     a, b = f(X, np.float32(2))
     np.testing.assert_array_equal(np.asarray(a), X * 2)
@@ -27,6 +27,11 @@ def test_static_arguments_and_axis_size():
     np.testing.assert_array_equal(np.asarray(f(X, 3)), 3 * X)
     with pytest.raises(ValueError, match="static_broadcasted_argnums"):
         f(X)
+    for in_axes in ((0,), (0, None), (0, 0)):  # the static argument at the end may go without an entry
+        f = pmap(lambda x, n: lax.mul(x, float(n)), in_axes=in_axes, static_broadcasted_argnums=1)
+        np.testing.assert_array_equal(np.asarray(f(X, 3)), 3 * X)
+    with pytest.raises(ValueError, match="one entry per positional argument"):
+        pmap(lambda n, x: lax.mul(x, float(n)), in_axes=(0,), static_broadcasted_argnums=0)(3, X)
     out = pmap(lambda: axis_index("i"), axis_name="i", axis_size=3)()
     assert np.asarray(out).tolist() == [0, 1, 2]
 
@@ -46,7 +51,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_nesting(order):
+def test_pmap_nests_with_jit_and_vmap(order):
     mapped = ORDERS[order](lambda x: lax.sin(x) * 2)
     np.testing.assert_allclose(np.asarray(mapped(X)), 2 * np.sin(X), rtol=1e-5)
 

@@ -17,7 +17,7 @@ N = 20_000
     (random.uniform, 0.5, 12 ** -0.5), (random.normal, 0.0, 1.0), (random.exponential, 1.0, 1.0),
     (random.gumbel, 0.5772, math.pi / math.sqrt(6)), (random.laplace, 0.0, math.sqrt(2)),
     (random.logistic, 0.0, math.pi / math.sqrt(3)), (random.maxwell, 1.5958, 0.6734)])
-def test_moments(draw, mean, deviation):
+def test_mean_and_deviation_are_those_of_the_distribution(draw, mean, deviation):
     x = np.asarray(draw(KEY, (N,)))
     assert abs(x.mean() - mean) < 4 * deviation / math.sqrt(N)
     assert abs(x.std() / deviation - 1) < 0.05

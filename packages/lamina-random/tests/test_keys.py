@@ -74,3 +74,11 @@ def test_clone_and_key_impl():
     for call in (random.clone, random.key_impl):
         with pytest.raises(ShapeError, match=r"expected uint32\[..., 2\]; got float32"):
             call(np.float32(1))
+
+
+def test_bits_are_as_wide_as_the_mode_allows() -> None:
+    key = random.PRNGKey(0)
+    assert random.bits(key, (2,)).dtype == np.uint32
+    with config.enable_x64(True):
+        wide = random.bits(key, (2,))
+        assert wide.dtype == np.uint64 and np.array_equal(wide, random.bits(key, (2,), "uint64"))

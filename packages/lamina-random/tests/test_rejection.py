@@ -18,7 +18,7 @@ def near(draws, mean, var):
 
 
 @pytest.mark.parametrize("a", [0.4, 1.0, 8.0])
-def test_gamma(a):
+def test_gamma_has_its_mean_and_variance(a):
     near(random.gamma(KEY, a, (N,)), a, a)
     np.testing.assert_allclose(np.exp(random.loggamma(KEY, a, (9,))), random.gamma(KEY, a, (9,)), rtol=1e-5)
 
@@ -33,12 +33,12 @@ def test_functions_of_gamma():
 
 
 @pytest.mark.parametrize("rate", [0.5, 9.0, 60.0])
-def test_poisson(rate):
+def test_poisson_has_its_mean_and_variance(rate):
     near(random.poisson(KEY, rate, (N,)), rate, rate)
 
 
 @pytest.mark.parametrize("n, p", [(5, 0.3), (200, 0.4), (50, 0.9)])
-def test_binomial(n, p):
+def test_binomial_has_its_mean_and_variance(n, p):
     near(random.binomial(KEY, n, p, (N,)), n * p, n * p * (1 - p))
 
 

@@ -1,4 +1,5 @@
 import copy
+import doctest
 import pickle
 
 import ml_dtypes
@@ -14,7 +15,12 @@ def mapped():
     return device_put_sharded(list(np.arange(24, dtype=np.float32).reshape(8, 3)), devices())
 
 
-def test_face_shows_the_type():
+def test_class_documents_itself_with_an_example_that_runs():
+    example = doctest.DocTestParser().get_doctest(arrays.Array.__doc__, {}, "Array", None, 0)
+    assert example.examples and not doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed
+
+
+def test_attributes_show_the_type():
     x = device_put(X)
     assert (x.shape, x.dtype, x.ndim, x.size, x.itemsize, x.nbytes) == ((2, 3), np.float32, 2, 6, 4, 24)
     assert not x.weak_type and device_put(2.0).weak_type
@@ -115,7 +121,7 @@ def test_addressable_shards():
     assert whole.replica_id == 0 and whole.data.shape == (2, 3)
 
 
-def test_dlpack():
+def test_dlpack_shares_an_array_on_one_device():
     np.testing.assert_array_equal(np.from_dlpack(device_put(X)), X)
     with pytest.raises(BufferError, match="several devices"):
         mapped().__dlpack__()

@@ -13,7 +13,7 @@ def python(code, **more):
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
 
 
-def test_counts():
+def test_counts_of_devices_and_processes_agree():
     assert len(rt.devices()) == rt.device_count() == rt.local_device_count() == len(rt.local_devices()) == 8
     assert rt.process_index() == rt.host_id() == 0 and rt.process_count() == 1 and rt.default_backend() == "cpu"
     assert rt.devices("cpu") == rt.devices()
@@ -54,6 +54,12 @@ def test_jax_second_is_refused(tmp_path):
     done = python("import lamina_runtime\nimport jax",
                   PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     assert done.returncode and "ImportError: jax cannot be imported" in done.stderr
+
+
+def test_names_that_others_look_up_are_left_alone():
+    done = python("import sys, lamina_runtime as rt; rt.device_put(1.0); found = sys.modules.get('jax.core', 'absent')\n"
+                  "print(found, 'jax' in sys.modules)")
+    assert done.stdout.split() == ["absent", "False"], done.stderr
 
 
 @pytest.mark.parametrize("version", ["0.10.1", "0.13.0", "0.4.30"])

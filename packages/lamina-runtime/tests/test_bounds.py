@@ -1,13 +1,14 @@
 """What is kept in memory is bounded, goes with its function, and may go while other threads call."""
 import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from lamina_parallel import pmap
 from lamina_runtime import cache_stats, compile_cache, devices, dispatch, evaluator, pmap_dispatch
-from lamina_tracing import jit, lax
+from lamina_tracing import jit, lax, pure_callback
 
 
 def alive():
@@ -79,6 +80,38 @@ def test_programs_go_with_their_function():
     f.clear_cache()
     del f
     assert alive() == before
+
+
+def test_what_a_host_function_closes_over_goes_with_its_program():
+    class Model:
+        def step(self, x):
+            return x + 1
+
+    def use():
+        model = Model()
+        out = jit(lambda x: pure_callback(lambda v: model.step(v), x, x))(np.float32(1))
+        assert float(out) == 2
+        return weakref.ref(model)
+
+    before = compile_cache.resident()
+    model = use()
+    gc.collect()
+    assert model() is None and compile_cache.resident() == before
+
+
+def test_a_mapped_function_that_calls_itself_by_name_goes():
+    def use():
+        def f(x):
+            return lax.mul(x, 2.0 if mapped else 1.0)
+        mapped = pmap(f)
+        mapped(np.ones((1, 3), np.float32))
+        assert mapped._cache_size() == 1
+        mapped.clear_cache()
+        return weakref.ref(f)
+
+    function = use()
+    gc.collect()
+    assert function() is None
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_a_folder_others_may_write_to_is_refused(tmp_path):
     assert stats == (0, 0, 1, 0) and "does not use the compilation cache" in text and not list(tmp_path.iterdir())
 
 
-def test_switch(monkeypatch):
+def test_nothing_is_stored_when_the_cache_is_off(monkeypatch):
     with config.options["compilation_cache"](False):
         assert disk_cache.path_of(b"", ()) is None
 
@@ -238,11 +238,13 @@ def test_the_size_of_the_folder_is_looked_at_once_per_so_many_bytes(tmp_path, mo
     assert sum(s.st_size for _, s in disk_cache.files(str(tmp_path))) <= 110_000 and sum(looks) > 400
 
 
-def test_programs_with_products_leave_a_warm_up_for_later_processes(tmp_path):
+def test_a_process_stores_and_runs_its_own_programs_only(tmp_path):
     program = """
+import threading
 import numpy as np, lamina_runtime as rt
 from lamina_tracing import jit, lax
 assert np.asarray(jit(lambda x: lax.dot(x, x))(np.ones((2, 2), np.float32))).tolist() == [[2, 2], [2, 2]]
+assert threading.enumerate() == [threading.main_thread()]
 print(*rt.cache_stats())
 """
     env = {**os.environ, "LAMINA_CACHE_DIR": str(tmp_path)}
@@ -250,4 +252,4 @@ print(*rt.cache_stats())
         done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0 and not done.stderr, done.stderr
         assert done.stdout.strip() == expected
-        assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 2
+        assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 1

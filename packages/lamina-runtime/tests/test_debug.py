@@ -81,7 +81,7 @@ def test_control_flow_outside_of_jit_names_the_operation_inside():
         lax.scan(lambda c, x: (lax.log(lax.sub(c, x)), c), 1.0, np.arange(4, dtype=np.float32))  # scanned line
 
 
-def test_infinities():
+def test_infinities_are_named_and_nans_are_not():
     with config.debug_infs(True):
         with pytest.raises(FloatingPointError, match=r"`div` produced an infinity.*debug_infs is on"):
             jit(lambda x: lax.div(1.0, x))(0.0)
@@ -99,6 +99,17 @@ def test_on_several_devices():
         for _ in range(2):
             with config.debug_nans(True), pytest.raises(FloatingPointError, match=where):
                 f(lax.add(x, 0.0))
+
+
+def test_on_several_devices_with_effects(capsys):
+    def g(x):
+        debug.print("once {x}", x=x)
+        return lax.log(x)
+
+    for f in (pmap(g), jit(pmap(g))):
+        with config.debug_nans(True), pytest.raises(FloatingPointError, match="`log` produced a NaN.* on device 1 "):
+            f(np.array([1.0, -1.0], "float32"))
+        assert sorted(capsys.readouterr().out.splitlines()) == ["once -1.0", "once 1.0"]
 
 
 def test_the_line_is_that_of_this_call_not_of_the_first():

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from lamina_ir import config, trees
 from lamina_ir.avals import ShapeDtypeStruct
+from lamina_ir.errors import StaticArgumentError
 from lamina_runtime import clear_caches, default_device, device_put, device_put_sharded, devices
 from lamina_tracing import disable_jit, jit, lax, make_jaxpr
+from lamina_tracing.extend import translated
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 
@@ -70,7 +72,7 @@ def test_unused_arguments_and_constants():
         np.testing.assert_allclose(f(2.0, "x" and 1), big * 3, rtol=1e-6)
 
 
-def test_placement():
+def test_results_lie_where_arguments_or_options_say():
     f = jit(lambda x: lax.add(x, x))
     assert f(X).devices() == {devices()[0]} and not f(X)._committed
     there = f(device_put(X, devices()[2]))
@@ -92,7 +94,7 @@ def test_arguments_on_several_devices():
     np.testing.assert_array_equal(jit(lambda x: lax.reduce_sum(x, (0,)))(x), X.sum(0))
 
 
-def test_donation():
+def test_donated_arguments_are_deleted():
     f = jit(lambda x, y: lax.add(x, y), donate_argnums=0)
     g = jit(lambda x: lax.neg(x))
     x, y = device_put(X), device_put(X)
@@ -163,7 +165,7 @@ def test_cache_can_be_cleared():
     assert len(calls) == 2
 
 
-def test_threads():
+def test_threads_share_one_function():
     f = jit(lambda x, n: lax.add(lax.mul(x, 2.0), float(n)), static_argnums=1)
     errors = []
 
@@ -226,3 +228,32 @@ def test_large_results_of_small_programs_take_the_cheap_road():
     small = jit(lambda x: lax.mul(lax.sin(x), 2.0)).trace(X).jaxpr
     assert is_cheap(small) and not is_cheap(jit(lambda x: [lax.sin(x) for _ in range(20)]).trace(X).jaxpr)
     assert not is_cheap(jit(lambda x: lax.reduce_sum(x, (0,))).trace(np.ones((1000, 100), np.float32)).jaxpr)
+
+
+def test_errors_of_static_arguments_in_our_words():
+    f = jit(lambda x, n, m=0: x, static_argnums=(1, 2))
+    unhashable = [1, 2]
+
+    def refused(call):
+        with pytest.raises(ValueError) as caught:
+            jit(call)(3)
+        return str(caught.value), type(caught.value)
+
+    assert refused(lambda n: f(1.0, unhashable, 2)) == (
+        "jit of `<lambda>`: static argument 1 ('n') must be hashable; got list: [1, 2]. Use a tuple for a list, or make the "
+        "argument dynamic", ValueError)
+    text, kind = refused(lambda n: f(1.0, 2,
+                                     m=n))
+    assert kind is StaticArgumentError and issubclass(kind, TypeError)
+    assert text.startswith("jit of `<lambda>`: static argument 'm' is a traced int32[]; a size, an axis or a flag must be")
+    text, kind = refused(lambda n: f(*[1.0, n]))
+    assert kind is StaticArgumentError and text.startswith("jit of `<lambda>`: a static argument is a traced int32[]")
+    with pytest.raises(ValueError) as caught:  # nothing of ours is on the way: what is printed is translated
+        f(1.0, m={}, n=1)
+    assert "static argument 'm' must be hashable; got dict: {}" in str(translated(caught.value))
+
+
+def test_functions_that_cannot_be_weakly_referred_to_are_jitted():
+    for _ in range(50):  # ufuncs; jaxlib's table of functions would keep dead keys and crash in the end
+        with pytest.raises(TypeError):
+            jit(np.sin)(1.0)

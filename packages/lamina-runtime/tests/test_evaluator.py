@@ -26,7 +26,7 @@ def test_weak_types_are_kept():
     assert lax.add(1.0, 2.0).weak_type and not lax.add(np.float32(1), np.float32(2)).weak_type
 
 
-def test_programs():
+def test_programs_and_calls_run_on_values():
     closed, _ = stage(lambda x, y: [lax.add(x, y), lax.neg(x)], [typeof(X), typeof(X)])
     a, b = slots.evaluator.program(closed, [X, X])
     np.testing.assert_array_equal(a, 2 * X)

@@ -97,7 +97,7 @@ def test_inside_jit():
     assert "xla_pmap" in str(make_jaxpr(pmap(total, axis_name="i"))(X))
 
 
-def test_donation():
+def test_donated_shards_are_deleted():
     step = pmap(lambda x: lax.mul(psum(x, "i"), 0.125), axis_name="i", donate_argnums=0)
     free = pmap(lambda x: lax.neg(x))
     z = first = free(X)

@@ -46,7 +46,7 @@ def test_replicated_holds_all():
     assert replicated(ALL[:1]) is single(ALL[0])
 
 
-def test_text():
+def test_repr_names_the_class():
     assert "MappedSharding" in repr(mapped(ALL, 1, ((0, 8),))) and "SingleDevice" in repr(single(ALL[0]))
 
 

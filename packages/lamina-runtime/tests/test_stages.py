@@ -96,7 +96,7 @@ def test_options_of_xla_computation():
     assert "arg_tuple" in many.as_hlo_text()
 
 
-def test_parts():
+def test_parts_become_shardings_of_the_module():
     text = xla_computation(lambda x, y: (x, y), in_parts=((2, 1), None), out_parts=(None, (1, 2)))(X, X).as_hlo_text()
     assert "devices=[2,1]<=[2]" in text and "devices=[1,2]<=[2]" in text
     with pytest.raises(ValueError, match="same number of parts"):

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from lamina_ir import dtypes
 from lamina_runtime import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
-                            devices, from_dlpack)
+                            devices, from_dlpack, local_devices)
 from lamina_runtime.shardings import mapped, replicated
+from lamina_tracing import jit, lax
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -45,7 +46,7 @@ def test_float0_is_refused():
         device_put(np.zeros((), dtypes.float0))
 
 
-def test_sharded():
+def test_device_put_sharded_stacks_the_rows():
     out = device_put_sharded([{"x": X + i} for i in range(8)], devices())
     assert out["x"].shape == (8, 2, 3)
     np.testing.assert_array_equal(out["x"], np.stack([X + i for i in range(8)]))
@@ -89,3 +90,14 @@ def test_donated_source_is_deleted():
 def test_from_dlpack():
     np.testing.assert_array_equal(from_dlpack(X.copy()), X)
     assert from_dlpack(X.copy(), devices()[2]).devices() == {devices()[2]}
+
+
+def test_arrays_are_made_where_they_should_lie():
+    rows = mapped(tuple(devices()), 2, ((0, 8),))
+    assert lax.full((8, 2), 1.0, sharding=rows).sharding == rows
+    assert lax.full_like(np.ones((8, 2)), 1.0, sharding=rows).sharding == rows
+    np.testing.assert_array_equal(jit(lambda x: x + lax.full((8, 2), 1.0, sharding=rows))(np.zeros((8, 2))), np.ones((8, 2)))
+    assert device_put(X, devices()[1], src=devices()[0], may_alias=False).devices() == {devices()[1]}
+    assert local_devices(host_id=0) == local_devices(0)
+    with pytest.raises(TypeError, match="one argument"):
+        local_devices(0, host_id=0)

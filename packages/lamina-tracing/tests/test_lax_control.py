@@ -163,7 +163,7 @@ def test_fori_is_a_scan_where_bounds_are_known():
 
 
 @pytest.mark.parametrize("batch_size", [None, 1, 2, 5, 9])
-def test_map(batch_size):
+def test_map_in_batches_gives_the_same_trees(batch_size):
     out = lax.map(lambda x: {"a": x["k"] * 2, "b": x["k"] + x["m"]}, {"k": XS, "m": XS}, batch_size=batch_size)
     assert out["a"].tolist() == [0, 2, 4, 6] and out["b"].tolist() == [0, 2, 4, 6]
     assert lax.map(lambda x: x, XS[:0], batch_size=batch_size).shape == (0,)

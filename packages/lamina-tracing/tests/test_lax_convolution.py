@@ -67,7 +67,15 @@ def test_patches_and_local_convolution():
     (dict(dimension_numbers=("NCHW", "OIHW", "NCHW")), ShapeError, "one letter for each of 3 axes"),
     (dict(dimension_numbers=("NCH", "OIW", "NCH")), ValueError, "same letters"),
     (dict(feature_group_count=2), ShapeError, "feature_group_count times")])
-def test_refused(changes, error, words):
+def test_ill_formed_convolutions_are_refused(changes, error, words):
     given = dict(window_strides=(1,), padding="SAME") | changes
     with pytest.raises(error, match=words):
         lax.conv_general_dilated(floats(2, 3, 5), floats(4, 3, 3), **given)
+
+
+def test_booleans_say_whether_any_product_is_true():
+    x, k = np.array([[[1, 0, 1, 1, 0]]], bool), np.array([[[1, 1]]], bool)
+    out = lax.conv(x, k, (1,), "VALID")
+    assert out.dtype == bool and out.tolist() == [[[True, True, True, True]]]
+    counts = lax.conv_general_dilated(x, k, (1,), "VALID", preferred_element_type="int32")
+    assert counts.dtype == np.int32 and counts.tolist() == [[[1, 1, 2, 1]]]

@@ -82,3 +82,14 @@ def test_polar_factors(shape, dtype):
     assert np.linalg.eigvalsh(h).min() > 0
     with pytest.raises(ShapeError, match="m >= n"):
         linalg.qdwh(np.ones((2, 3), np.float32))
+
+
+def test_integers_become_floats_where_jax_users_expect_it():
+    m = np.array([[2, 1], [1, 3]])
+    for dtype in (np.int32, np.uint8, bool):
+        np.testing.assert_allclose(linalg.cholesky((m * (m > 1)).astype(dtype)),
+                                   np.linalg.cholesky((m * (m > 1)).astype(dtype).astype(float)), rtol=1e-6)
+    v, w = linalg.eigh(m)
+    assert v.dtype == w.dtype == np.float32
+    np.testing.assert_allclose(w, np.linalg.eigvalsh(m), rtol=1e-6)
+    np.testing.assert_allclose(lax.fft(np.arange(4), "RFFT", (4,)), np.fft.rfft(np.arange(4)), atol=1e-5)

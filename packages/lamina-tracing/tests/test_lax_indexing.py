@@ -58,7 +58,7 @@ def test_gather_and_scatter_round_trip():
     same(lax.scatter_sub(X, where, rows, put), X * [[0], [1], [0]])
 
 
-def test_errors():
+def test_ill_formed_slices_and_indices_are_refused():
     with pytest.raises(ShapeError, match="one start index for each of 2 axes; got 1"):
         lax.dynamic_slice(X, (0,), (1, 1))
     with pytest.raises(DTypeError, match=r"integer scalars; got float32\[\]"):

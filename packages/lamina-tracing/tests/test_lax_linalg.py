@@ -19,7 +19,7 @@ def params(fun):
     return make_jaxpr(fun)(X, Y).jaxpr.eqns[0].params
 
 
-def test_text():
+def test_dot_prints_its_dimension_numbers():
     text = str(make_jaxpr(lax.dot)(X, Y))
     assert "dot_general[dimension_numbers=(((1,), (0,)), ((), ())) precision=None preferred_element_type=None] a b" \
         in " ".join(text.split()).replace("dot_general[ ", "dot_general[").replace("None ]", "None]")

@@ -64,3 +64,7 @@ def test_collapse_counts_as_a_slice_does():
 def test_full_saturates_and_keeps_weakness():
     assert lax.full((2,), np.nan, "int32").tolist() == [0, 0]
     assert lax.full_like(1, 2).weak_type and not lax.full_like(np.ones(2), 2).weak_type
+
+
+def test_a_place_needs_devices():
+    assert lax.full((2,), 1.0, sharding=None).shape == lax.full_like(1.0, 2.0, sharding=None).shape + (2,)

@@ -30,7 +30,7 @@ def test_trees_and_other_computations():
     np.testing.assert_array_equal(longest, [3, 4, 4, 5, 5])
 
 
-def test_shapes():
+def test_shapes_count_the_windows():
     assert lax.reduce_window_shape_tuple((10, 7), (3, 2), (2, 1), ((0, 0), (1, 1)), (2, 1), (1, 3)) == (9, 6)
     assert lax.reduce_window(X[None], 0.0, lax.add, (1, 9), (1, 1), "VALID").shape == (1, 0)
 
@@ -41,6 +41,13 @@ def test_shapes():
     ((X, 0.0, lax.add, (2,), (0,), ((0, 0),)), ShapeError, "positive"),
     ((X, 0.0, lax.add, (2,), (1,), 7), ValueError, "pair"),
     ((X, (0.0, 1.0), lax.add, (2,), (1,), "SAME"), ShapeError, "tree of scalars")])
-def test_refused(args, error, words):
+def test_ill_formed_windows_are_refused(args, error, words):
     with pytest.raises(error, match=words):
         lax.reduce_window(*args)
+
+
+@pytest.mark.parametrize("padding, strides", [
+    (((0, 0),), (2, 1)), (((0, 0),) * 3, (2, 1)), ("SAME", (2,)), (((0, 0),) * 2, (2,))])
+def test_window_counts_need_one_entry_per_axis(padding, strides):
+    with pytest.raises(ShapeError, match="reduce_window_shape_tuple: .*one\\s+entry for each axis"):
+        lax.reduce_window_shape_tuple((10, 7), (3, 2), strides, padding)

@@ -33,6 +33,12 @@ def test_a_tracer_has_no_number(use, error):
         make_jaxpr(use)(1)
 
 
+def test_a_traced_length_names_what_to_do():
+    for use in (range, lambda n: lax.full((n,), 0.0)):
+        with pytest.raises(TracerIntegerError, match="a length, a shape.*lax.fori_loop.*static_argnums"):
+            jit(use)(3)
+
+
 def test_truth_of_many_elements_is_ambiguous():
     with pytest.raises(ValueError, match="ambiguous"):
         make_jaxpr(bool)(X)
@@ -89,3 +95,9 @@ def test_values_that_are_no_arrays(bad):
         lax.sin(bad)
     with pytest.raises(TypeError, match="args\\[0\\]"):
         jit(lambda x: x)(bad)
+
+
+def test_a_traced_value_has_no_digits_to_format():
+    with pytest.raises(TypeError, match=r"float32\[\] has no known number to format as '.2f'; print it .* debug.print"):
+        jit(lambda x: f"{x:.2f}")(1.0)
+    assert jit(lambda x: x * len(f"{x:>90}"))(1.0) == 90

@@ -5,7 +5,8 @@ from ._version import __version__
 from .closures import closure_convert
 from .custom_jvp import custom_jvp
 from .custom_rules import SymbolicZero
-from .custom_vjp import CustomVJPPrimal, custom_gradient, custom_vjp
+from .custom_gradient import custom_gradient
+from .custom_vjp import CustomVJPPrimal, custom_vjp
 from .forward import jvp, linearize
 from .jacobians import hessian, jacfwd, jacrev
 from .policies import checkpoint_policies

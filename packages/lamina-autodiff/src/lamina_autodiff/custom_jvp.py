@@ -11,7 +11,7 @@ from lamina_tracing.extend import function_name, holds_tracers, in_scope, lead_w
 from .custom_rules import (SymbolicZero, check_type, differential, in_progress, output_path, refuse_closures,
                            zero_tangent)
 from .jvp import add_tangents, instantiate
-from .ruled import RuledCall, RuledFunction, refuse_late_closures
+from .custom_function import RuledCall, RuledFunction, refuse_late_closures
 
 __all__ = ["custom_jvp"]
 

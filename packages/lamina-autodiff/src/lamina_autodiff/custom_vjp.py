@@ -1,24 +1,21 @@
-"""`custom_vjp`: a function with a reverse derivative of its own; forward mode transposes that. `custom_gradient`."""
+"""`custom_vjp`: a function with a reverse derivative of its own; forward mode transposes that (`pullback.py`)."""
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import LaminaError, dtypes, prims, trees
+from lamina_ir import prims, trees
 from lamina_ir.avals import ShapedArray
-from lamina_ir.primitive import Primitive
-from lamina_tracing.extend import (Tracer, eval_jaxpr, function_name, holds_tracers, in_scope, lead_with, stage_onto,
+from lamina_tracing.extend import (Tracer, function_name, holds_tracers, in_scope, lead_with, stage_onto,
                                    typeof)
 
 from .checks import zeros_of
 from .custom_rules import SymbolicZero, check_type, differential, in_progress, refuse_closures
 from .jvp import instantiate
-from .programs import transpose_program
-from .ruled import RuledCall, RuledFunction, refuse_late_closures
-from .tables import transpose_rules
+from .custom_function import RuledCall, RuledFunction, refuse_late_closures
+from .pullback import Pullback, pullback_p
 
-__all__ = ["CustomVJPPrimal", "custom_gradient", "custom_vjp", "forward_of", "pullback_p"]
+__all__ = ["CustomVJPPrimal", "custom_vjp"]
 
 
 class CustomVJPPrimal:
@@ -143,7 +140,7 @@ class _Call(RuledCall):
         active = [t is not None for t in tangents]
         outs, residuals, res_tree = self.forward(primals, active)
         refuse_closures("custom_vjp", self.f.arguments.name, trace, [*outs, *residuals])
-        pull = _Pull(self, res_tree, residuals, [typeof(p).strong() for p in primals], active,
+        pull = Pullback(self, res_tree, residuals, [typeof(p).strong() for p in primals], active,
                      [typeof(o).strong() for o in outs])
         held = pull.operands
         given = [t for t in tangents if t is not None]
@@ -217,127 +214,3 @@ def _hand_over(fwd: Any, bwd: Any, at: Sequence[int], n_res: int) -> Any:
     bwd = ClosedJaxpr(Jaxpr(b.constvars, [*rest[:n_res], *lead, *rest[n_res:]], b.eqns, b.outvars, b.axis_names,
                             b.effectful), bwd.consts)
     return fwd, bwd
-
-
-class _Pull:
-    """The backward rule of one call with its residuals; what a row of a linear program holds."""
-
-    def __init__(self, call: _Call, res_tree: Any, residuals: Sequence[Any], in_avals: Sequence[ShapedArray],
-                 active: Sequence[bool], out_avals: Sequence[ShapedArray]) -> None:
-        self.call, self.res_tree = call, res_tree
-        self.in_avals, self.active, self.all_out = in_avals, active, out_avals
-        self.out_active = [dtypes.is_inexact(a.dtype) for a in out_avals]
-        self.out_avals = [a for a, on in zip(out_avals, self.out_active) if on]
-        self.traced = [isinstance(r, Tracer) for r in residuals]
-        self.operands = [r for r, on in zip(residuals, self.traced) if on]  # the others are known here and now
-        self.plain = [r for r, on in zip(residuals, self.traced) if not on]
-
-    def back(self, held: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-        """Cotangents of the active arguments."""
-        some, plain, rest = iter(held), iter(self.plain), iter(cts)
-        residuals = [next(some) if on else next(plain) for on in self.traced]
-        full = [next(rest) if on else None for on in self.out_active]
-        found = self.call.backward(self.res_tree, residuals, full, self.all_out, self.in_avals)
-        return [b for b, on in zip(found, self.active) if on]
-
-    def push(self, args: Sequence[Any]) -> list[Any]:
-        """Tangents of the inexact results, by transposing the backward rule."""
-        n = len(self.operands)
-        held, tangents = args[:n], args[n:]
-        avals = [a for a, on in zip(self.in_avals, self.active) if on]
-
-        def run(*xs: Any) -> list[Any]:
-            return [instantiate(b, a) if b is not None else zeros_of(a) for b, a in zip(self.back(xs[:n], xs[n:]), avals)]
-
-        outer: list[Any] = []
-        closed, _ = stage_onto(outer, run, [*[typeof(h) for h in held], *self.out_avals])
-        program = forward_of(closed, len(outer) + n, self.call.f.arguments.name)
-        return eval_jaxpr(program, [*outer, *held, *[instantiate(t, a) for t, a in zip(tangents, avals)]])
-
-
-def forward_of(closed: Any, n_held: int, name: str) -> Any:
-    """The program (held, tangents) -> tangents whose transpose in the later operands is `closed`."""
-    outs = closed.out_avals
-    linear = (False,) * n_held + (True,) * (len(closed.in_avals) - n_held)
-    try:
-        found = transpose_program(closed, linear, (True,) * len(outs))
-    except (LaminaError, TypeError, AttributeError, AssertionError) as e:
-        raise TypeError(f"jvp of `{name}`, a custom_vjp: forward mode transposes its backward rule, which must be linear in "
-                        f"the cotangents; it is not: {e}. Use reverse mode (grad, vjp, jacrev), or define the function "
-                        "with custom_jvp") from e
-    if all(found.active_out):
-        return found.program
-
-    def whole() -> Any:
-        from lamina_tracing.extend import stage
-
-        def run(*xs: Any) -> list[Any]:
-            rest = iter(eval_jaxpr(found.program, xs))
-            return [next(rest) if on else zeros_of(v) for v, on in zip(closed.in_avals[n_held:], found.active_out)]
-        return stage(run, found.program.in_avals)[0]
-
-    return closed.memo(("forward_of", n_held), whole)
-
-
-def _pull_infer(*avals: Any, pull: _Pull) -> list[ShapedArray]:
-    return pull.out_avals
-
-
-pullback_p = Primitive("pullback", params=("pull",), family="custom", infer=_pull_infer, multiple=True)
-
-
-def _pullback_transpose(cts: Sequence[Any], *args: Any, pull: _Pull) -> Any:
-    n = len(pull.operands)
-    found = pull.back(args[:n], list(cts))
-    return found[0] if len(args) == 1 else [None] * n + found
-
-
-transpose_rules[pullback_p] = _pullback_transpose
-
-
-def custom_gradient(fun: Callable[..., Any]) -> Any:
-    """A function that gives its value together with its own pullback.
-
-    Args:
-      fun: `fun(*args) -> (output, vjp)`, where `vjp(cotangent of the output)` gives the cotangents of the arguments: one
-        value for one argument, else a tuple.
-    Returns:
-      A function of the same arguments that returns `output`. Forward mode and higher orders work as for `custom_vjp`.
-
-    >>> from lamina_autodiff import grad
-    >>> grad(custom_gradient(lambda x: (x * x, lambda g: g * x)))(3.0)
-    Array(3., dtype=float32, weak_type=True)
-    """
-    from .closures import closure_convert
-
-    @functools.wraps(fun, updated=())
-    def value(*args: Any) -> Any:
-        return fun(*args)[0]
-
-    def fwd(*args: Any) -> Any:
-        pair = fun(*args)
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not callable(pair[1]):
-            raise TypeError(f"custom_gradient: `{function_name(fun)}` must return a pair (output, vjp function)")
-        out, rule = pair
-        like = trees.tree_map(lambda o: zeros_of(typeof(o)), out)
-        converted, held = closure_convert(rule, like)
-        return out, _Held(converted, held, len(args))
-
-    def bwd(held: _Held, ct: Any) -> Any:
-        back = held.rule(ct, *held.values)
-        return (back,) if held.count == 1 and not (isinstance(back, tuple) and len(back) == 1) else tuple(back)
-
-    wrapped = custom_vjp(value)
-    wrapped.defvjp(fwd, bwd)
-    return wrapped
-
-
-class _Held:
-    """A converted vjp function and the values it needs: a residual."""
-
-    def __init__(self, rule: Any, values: list[Any], count: int) -> None:
-        self.rule, self.values, self.count = rule, values, count
-
-
-trees.register_pytree_node(_Held, lambda h: (tuple(h.values), (h.rule, h.count)),
-                           lambda aux, values: _Held(aux[0], list(values), aux[1]))

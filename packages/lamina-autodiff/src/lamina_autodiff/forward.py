@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import dtypes, trees
-from lamina_tracing.extend import boundary, function_name, typeof
+from lamina_tracing.extend import Tracer, boundary, function_name, typeof
 
 from .checks import leaf_types, tangent_leaves, zeros_of
-from .held import LinearFunction
+from .linear_function import LinearFunction
 from .jvp import run_jvp
 from .linear import LinearProgram, linearize_flat
 
@@ -32,7 +32,7 @@ def _flat_function(fun: Callable[..., Any], tree: Any, has_aux: bool, call: str)
         if has_aux:
             if not isinstance(out, (tuple, list)) or len(out) != 2:
                 raise TypeError(f"{call}: with has_aux=True `{function_name(fun)}` must return a pair (output, auxiliary); "
-                                f"got {type(out).__name__}")
+                                f"got {out.aval.long() if isinstance(out, Tracer) else type(out).__name__}")
             out, aux = out
         leaves, out_tree = trees.tree_flatten(out)
         aux_leaves, aux_tree = trees.tree_flatten(aux)

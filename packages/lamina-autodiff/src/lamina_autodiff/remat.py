@@ -9,11 +9,11 @@ from lamina_ir import config, prims, rewrite, trees, walk
 from lamina_ir import dce as _dce
 from lamina_ir.extend import keep, resume, saved_p
 from lamina_ir.program import ClosedJaxpr
-from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, Tracer, bind, call_custom, deepest, eval_jaxpr,
+from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, Tracer, arrays_of, bind, call_custom, deepest, eval_jaxpr,
                                    function_name, now, stage, typeof)
 
 from .custom_rules import refuse_closures
-from .custom_vjp import pullback_p
+from .pullback import pullback_p
 from .jvp import instantiate, run_jvp
 from .linear import LinearTracer, linearize_flat
 from .tables import jvp_rules, transpose_rules
@@ -74,7 +74,7 @@ def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomp
 
     program, outer = stage(run, [*saved, *avals, *[a.strong() for a, on in zip(avals, active) if on]])
     assert not outer
-    linear, used = _dce(resume(program))
+    linear, used = _dce(program if policy is None else resume(program))
     known = _dce(kept.forward, [True] * count + used[:n], instantiate=True)[0]
     return Recomputed(known, linear, sum(used[:n]), (*[True] * sum(used[:n]), *used[n:]), tuple(flags))
 
@@ -121,7 +121,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if now.trace is EVALUATION and not now.depth or config.disable_jit.value:
-            return fun(*args, **kwargs)
+            return arrays_of(fun(*args, **kwargs))
         flat, tree, static = spec.split(args, kwargs)
         if concrete and now.trace is EVALUATION:
             call = _Concrete(spec, tree, static, params)

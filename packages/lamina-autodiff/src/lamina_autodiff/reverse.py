@@ -5,15 +5,15 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from lamina_ir import LeakedTracerError, dtypes, trees
+from lamina_ir import LeakedTracerError, config, dtypes, trees
 from lamina_ir.avals import shaped
 from lamina_tracing import lax
-from lamina_tracing.extend import boundary, duck_types, function_name, typeof
+from lamina_tracing.extend import boundary, duck_types, function_name, stage, typeof
 
 from .checks import (as_weak_as, check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
                      number_like, zeros_of)
 from .forward import _flat_function
-from .held import LinearFunction
+from .linear_function import LinearFunction
 from .linear import LinearProgram, linearize_flat, record_linear
 
 __all__ = ["grad", "linear_transpose", "value_and_grad", "vjp"]
@@ -184,6 +184,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
     flat, tree = trees.tree_flatten(primals)
     avals = duck_types("linear_transpose", function_name(fun), flat, trees.tree_structure((primals, {})))
     run, info = _flat_function(fun, tree, False, "linear_transpose")
+    if config.check_tracer_leaks.value:  # a linear program holds its own variables: what else does is seen on a staged one
+        stage(run, avals)
     program = record_linear(run, avals, function_name(fun))
     out_tree = info[0]
     out_avals = [o.aval if hasattr(o, "number") else shaped(typeof(o).shape, typeof(o).dtype) for o in program.outs]

@@ -8,7 +8,7 @@ from typing import Any
 from lamina_ir import config, prims, trees
 from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, eval_jaxpr, now, stage, typeof
+from lamina_tracing.extend import PerFunction, bind, eval_jaxpr, now, stage, typeof
 
 from .custom_jvp import custom_jvp
 from .custom_rules import zero_tangent
@@ -20,7 +20,7 @@ __all__ = ["custom_linear_solve", "custom_root"]
 Program = tuple[ClosedJaxpr, list[Any], Any]
 
 _MOST_PROGRAMS = 256  # per function
-_programs: weakref.WeakKeyDictionary[Any, dict[Any, Program]] = weakref.WeakKeyDictionary()
+_programs = PerFunction()
 
 
 def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any, owner: Any, *others: Any) -> Program:
@@ -28,7 +28,7 @@ def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any, owner: A
     remembered with the user's function `owner`, if all it depends on are the `others` and no enclosing trace."""
     avals = tuple([typeof(x).strong() for x in like])
     try:
-        known = _programs.setdefault(owner, {})
+        known: dict[Any, Program] = _programs.of(owner)
         key: Any = (avals, tree, tuple([weakref.ref(f) if callable(f) else f for f in others]),
                     tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = known.get(key)

@@ -8,7 +8,7 @@ from typing import Any
 from lamina_ir import prims, trees
 from lamina_ir.avals import ShapedArray
 from lamina_tracing import lax
-from lamina_tracing.extend import (EVALUATION, CustomCall, Positional, call_custom, flat_types, function_name, now,
+from lamina_tracing.extend import (EVALUATION, CustomCall, Positional, arrays_of, call_custom, flat_types, function_name, now,
                                    stage_onto)
 
 
@@ -62,7 +62,7 @@ class custom_vmap:
         if self.vmap_rule is None:
             raise AttributeError(f"custom_vmap: `{self.name}` has no batching rule yet; set one with def_vmap")
         if now.depth == 0 and now.trace is EVALUATION:
-            return self.fun(*args, **kwargs)
+            return arrays_of(self.fun(*args, **kwargs))
         flat, tree = trees.tree_flatten(self._resolve(args, kwargs))
         flat_types("custom_vmap", self.name, flat, trees.tree_structure((trees.tree_unflatten(tree, flat), {})))
         call = _Call(self, tree)

@@ -10,8 +10,8 @@ from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
 from .check import alpha_equal, check
 from .effects import calls_host, has_ordered_effects, thread_order
 from .errors import (CallbackError, ConcretizationError, DTypeError, ExecutionError, LaminaError, LeakedTracerError,
-                     MissingRuleError, ProgramError, ShapeError, TracerArrayError, TracerBoolError, TracerIndexError,
-                     TracerIntegerError, UnboundAxisError, UnboundedLoopError)
+                     MissingRuleError, ProgramError, ShapeError, StaticArgumentError, TracerArrayError,
+                     TracerBoolError, TracerIndexError, TracerIntegerError, UnboundAxisError, UnboundedLoopError)
 from .evaluator import evaluate, evaluate_primitive, evaluate_spmd
 from .params import UnnamedAxis, register_param_type
 from .partial import PartialEval, fold_constants, partial_eval
@@ -26,12 +26,12 @@ from .tables import RuleTable
 __all__ = ["Atom", "AxisEnv", "CallbackError", "ClosedJaxpr", "ConcretizationError", "DTypeError", "DropVar", "Eqn",
            "ExecutionError", "Jaxpr", "LaminaError", "LeakedTracerError", "Literal", "MissingRuleError", "PartialEval",
            "Primitive", "ProgramError", "RuleTable", "ShapeDtypeStruct", "ShapeError", "ShapedArray", "Source",
-           "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError",
-           "UnboundedLoopError", "UnnamedAxis", "Var", "__version__", "alpha_equal", "aval_of", "calls_host", "check",
-           "config", "cse", "dce", "dtypes", "dumps", "eqn_axis_names", "eqn_effectful", "eqn_text", "evaluate",
-           "evaluate_primitive", "evaluate_spmd", "fold_constants", "has_ordered_effects", "inline_calls", "jaxpr_text",
-           "loads", "parse", "partial_eval", "prims", "register_aval", "register_param_type", "rewrite", "shaped",
-           "subprograms", "substitute", "thread_order", "trees", "walk"]
+           "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
+           "UnboundAxisError", "UnboundedLoopError", "UnnamedAxis", "Var", "__version__", "alpha_equal", "aval_of",
+           "calls_host", "check", "config", "cse", "dce", "dtypes", "dumps", "eqn_axis_names", "eqn_effectful",
+           "eqn_text", "evaluate", "evaluate_primitive", "evaluate_spmd", "fold_constants", "has_ordered_effects",
+           "inline_calls", "jaxpr_text", "loads", "parse", "partial_eval", "prims", "register_aval",
+           "register_param_type", "rewrite", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
 
 if TYPE_CHECKING:
     from .parser import parse

@@ -44,7 +44,7 @@ def call_split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
 def remat_split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     """The first call gives the known results, and the known values that the policy keeps. The second computes everything
     else it needs again, from the known operands."""
-    from .keeping import keep, resume
+    from .checkpointing import keep, resume
     body, policy = e.params["call_jaxpr"], e.params["policy"]
     count = len(body.out_avals)
     kept = keep(body, policy)

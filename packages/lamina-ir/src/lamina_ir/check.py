@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ._room import roomy
 from .avals import ShapedArray
 from .errors import LaminaError, ProgramError
+from .param_kinds import param_problem
 from .params import UnnamedAxis
 from .primitive import Primitive
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful
@@ -17,6 +19,7 @@ from .program import subprograms as _subprograms
 __all__ = ["alpha_equal", "check", "check_all"]
 
 
+@roomy()
 def check(program: Jaxpr | ClosedJaxpr) -> None:
     """Raise unless the program is well formed.
 
@@ -135,6 +138,10 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
         raise fail(f"{p.name} declares the params {', '.join(p.params) or 'none'}"
                    + (f"; missing {', '.join(missing)}" if missing else "")
                    + (f"; unexpected {', '.join(extra)}" if extra else ""))
+    for name, kind in p.kinds.items():
+        problem = param_problem(kind, e.params[name])
+        if problem:
+            raise fail(f"its param {name} {problem}")
     for name in p.subprograms:
         if not isinstance(e.params[name], (ClosedJaxpr, tuple, list, type(None))):
             raise fail(f"its param {name} must be a ClosedJaxpr or a tuple of them; got {type(e.params[name]).__name__}")
@@ -246,12 +253,18 @@ def _equal(a: Any, b: Any) -> bool:
     return a.tobytes() == b.tobytes() or bool(np.all((a == b) | ((a != a) & (b != b))))
 
 
+@roomy()
 def alpha_equal(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> bool:
     """Whether two programs differ in nothing but the identity of their variables and unnamed axes.
 
     Args:
       a, b: programs. Constants are compared by value when both are `ClosedJaxpr`.
       weak: whether weak types must agree too; plain program text does not show them.
+
+    >>> from lamina_ir import parse
+    >>> text = "{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }"
+    >>> alpha_equal(parse(text), parse(text)), alpha_equal(parse(text), parse(text.replace("sin", "cos")))
+    (True, False)
     """
     match = _Match(weak)
     if isinstance(a, ClosedJaxpr) and isinstance(b, ClosedJaxpr):

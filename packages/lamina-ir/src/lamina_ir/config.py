@@ -5,7 +5,6 @@ dispatch, say) subscribe with `watch` and are told of each change.
 """
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import threading
@@ -71,7 +70,7 @@ class Option:
         self.choices = choices
         self.check = check
         self.keyed = keyed
-        self.help = help
+        self.__doc__ = self.help = help
         self._local = _Overlay()
         self._watchers: list[Callable[[Any, bool], None]] = []
         self._default = default
@@ -186,7 +185,8 @@ explain_cache_misses = Option("explain_cache_misses", False,
 
 
 def _unknown(call: str, name: str) -> AttributeError:
-    near = difflib.get_close_matches(name.removeprefix("jax_"), options, n=1)
+    from difflib import get_close_matches
+    near = get_close_matches(name.removeprefix("jax_"), options, n=1)
     hint = f"did you mean {near[0]!r}? There" if near else "there"
     return AttributeError(f"{call} no setting {name!r}; {hint} are {', '.join(sorted(options))}")
 

@@ -16,7 +16,7 @@ from .prims import control
 from .prims.calls import xla_call_p
 from .prims.shape import broadcast_in_dim_p
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
-from .rewrite import dce, dce_rules
+from .rewrite import dce, dce_rules, narrowed
 
 __all__ = ["hoist_constants", "zeros"]
 
@@ -32,10 +32,11 @@ def _bound(outvars: Sequence[Var], kept: Sequence[bool], used: Sequence[bool]) -
 # --- dead code ----------------------------------------------------------------------------------------------------
 def cond_dce(e: Eqn, used: list[bool]) -> Eqn:
     branches = e.params["branches"]
-    needs = [b.memo(("dce", tuple(used)), lambda b=b: dce(b, used))[1] for b in branches]
+    needs = [narrowed(b, used)[1] for b in branches]
     kept = [any(flags) for flags in zip(*needs)] if e.invars[1:] else []
-    small = tuple(b.memo(("dce", tuple(used), tuple(kept)), lambda b=b: dce(b, used, instantiate=kept))[0]
-                  for b in branches)
+    small = tuple(narrowed(b, used, kept)[0] for b in branches)
+    if all(s is b for s, b in zip(small, branches)):
+        return e
     return Eqn(e.primitive, [e.invars[0], *_pick(e.invars[1:], kept)], _bound(e.outvars, used, used),
                {**e.params, "branches": small}, e.source)
 
@@ -43,16 +44,18 @@ def cond_dce(e: Eqn, used: list[bool]) -> Eqn:
 def while_dce(e: Eqn, used: list[bool]) -> Eqn:
     cond, body = e.params["cond_jaxpr"], e.params["body_jaxpr"]
     n_cond, n_body = e.params["cond_nconsts"], e.params["body_nconsts"]
-    small_cond, needs_cond = dce(cond)
+    needs_cond = narrowed(cond, [True])[1]
     carry = [u or c for u, c in zip(used, needs_cond[n_cond:])]
     while True:
-        needs = dce(body, carry)[1]
+        needs = narrowed(body, carry)[1]
         more = [c or n for c, n in zip(carry, needs[n_body:])]
         if more == carry:
             break
         carry = more
-    small_cond, needs_cond = dce(cond, instantiate=[False] * n_cond + carry)
-    small_body, needs = dce(body, carry, instantiate=[False] * n_body + carry)
+    small_cond, needs_cond = narrowed(cond, [True], [False] * n_cond + carry)
+    small_body, needs = narrowed(body, carry, [False] * n_body + carry)
+    if small_cond is cond and small_body is body and all(used):
+        return e
     consts = [*needs_cond[:n_cond], *needs[:n_body]]
     params = {**e.params, "cond_jaxpr": small_cond, "body_jaxpr": small_body,
               "cond_nconsts": sum(needs_cond[:n_cond]), "body_nconsts": sum(needs[:n_body])}
@@ -63,13 +66,15 @@ def scan_dce(e: Eqn, used: list[bool]) -> Eqn:
     body, n_consts, n_carry = e.params["jaxpr"], e.params["num_consts"], e.params["num_carry"]
     carry, ys = used[:n_carry], used[n_carry:]
     while True:
-        needs = dce(body, carry + ys)[1]
+        needs = narrowed(body, carry + ys)[1]
         more = [c or n for c, n in zip(carry, needs[n_consts:n_consts + n_carry])]
         if more == carry:
             break
         carry = more
     rest = len(body.jaxpr.invars) - n_consts - n_carry
-    small, needs = dce(body, carry + ys, instantiate=[False] * n_consts + carry + [False] * rest)
+    small, needs = narrowed(body, carry + ys, [False] * n_consts + carry + [False] * rest)
+    if small is body and all(used):
+        return e
     params = {**e.params, "jaxpr": small, "num_consts": sum(needs[:n_consts]), "num_carry": sum(carry)}
     return Eqn(e.primitive, _pick(e.invars, needs), _bound(e.outvars, carry + ys, used), params, e.source)
 

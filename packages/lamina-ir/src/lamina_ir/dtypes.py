@@ -15,7 +15,7 @@ from . import config
 from .errors import DTypeError
 
 __all__ = ["BOOL", "as_dtype", "bfloat16", "canonical", "canonical_complex", "canonical_float", "canonical_int",
-           "finfo", "float0", "from_short_name", "iinfo", "int_for", "is_bool", "is_complex", "is_float",
+           "finfo", "float0", "from_short_name", "iinfo", "inexact_for", "int_for", "is_bool", "is_complex", "is_float",
            "is_inexact", "is_integer", "is_number", "issubdtype", "promote", "real_of", "complex_of", "short_name",
            "tangent_dtype"]
 
@@ -133,6 +133,16 @@ _F32, _F64, _I32, _I64, _U32, _C64, _C128 = map(np.dtype, ("float32", "float64",
 
 def canonical_float() -> np.dtype:
     return _F64 if config.enable_x64.value else _F32
+
+
+def inexact_for(dtype: np.dtype) -> np.dtype:
+    """The dtype of quotients and roots of numbers of `dtype`: itself for floats and complex numbers, else a float dtype, which
+    is float64 for 64-bit integers only.
+
+    >>> inexact_for(np.dtype("int32"))
+    dtype('float32')
+    """
+    return dtype if is_inexact(dtype) else _F64 if dtype.itemsize == 8 and config.enable_x64.value else _F32
 
 
 def canonical_int() -> np.dtype:

@@ -13,11 +13,12 @@
       ConcretizationError (TypeError)      a traced value used where a known number is needed
         TracerBoolError, TracerArrayError, TracerIntegerError
         TracerIndexError (also IndexError)
+        StaticArgumentError (also ValueError)
 """
 
 __all__ = ["CallbackError", "ConcretizationError", "DTypeError", "ExecutionError", "LaminaError", "LeakedTracerError",
-           "MissingRuleError", "ProgramError", "ShapeError", "TracerArrayError", "TracerBoolError", "TracerIndexError",
-           "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError"]
+           "MissingRuleError", "ProgramError", "ShapeError", "StaticArgumentError", "TracerArrayError",
+           "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError"]
 
 
 class LaminaError(Exception):
@@ -78,3 +79,7 @@ class TracerIntegerError(ConcretizationError):
 
 class TracerIndexError(ConcretizationError, IndexError):
     """A traced value was used as an index whose result shape depends on its value."""
+
+
+class StaticArgumentError(ConcretizationError, ValueError):
+    """A traced value was given where a call takes a static argument: a size, an axis, a flag."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from ._room import roomy
 from .avals import ShapedArray, aval_of
 from .errors import DTypeError, MissingRuleError, ShapeError
 from .primitive import Primitive
@@ -89,6 +90,7 @@ def _settle(value: Any, aval: ShapedArray, prim: Primitive) -> np.ndarray:
     return a
 
 
+@roomy()
 def evaluate(program: ClosedJaxpr, *args: Any) -> list[np.ndarray]:
     """The program's results on NumPy arrays.
 

@@ -1,8 +1,9 @@
 """For people who write ops or transformations: the pieces below the public names. Kept stable between neighbours."""
+from . import _room as room
 from ._pytrees_py import PythonBackend
 from .effects import order_rules
 from .evaluator import last_uses, spmd_rules, watching
-from .keeping import keep, resume, saved_p
+from .checkpointing import keep, resume, saved_p
 from .params import UnnamedAxis, plain_text, register_param_type
 from .partial import partial_eval_rules
 from .prims import register as register_primitive
@@ -15,5 +16,5 @@ from .trees import set_backend
 
 __all__ = ["AxisEnv", "HostFunction", "PythonBackend", "RuleTable", "UnnamedAxis", "dce_rules", "explain_mismatch",
            "host_call", "keep", "last_uses", "map_subprograms", "order_rules", "partial_eval_rules", "plain_text",
-           "register_host_function", "register_param_type", "register_primitive", "resume", "saved_p", "set_backend",
-           "spmd_rules", "watching"]
+           "register_host_function", "register_param_type", "register_primitive", "resume", "room", "saved_p",
+           "set_backend", "spmd_rules", "watching"]

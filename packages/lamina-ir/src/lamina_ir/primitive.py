@@ -25,16 +25,18 @@ class Primitive:
       defaults: params that are left out of the printed text while they have this value.
       effectful: has a meaning beyond its results; never removed as dead code.
       axis_params: names of params that hold the name, or a tuple of names, of mapped axes (collectives).
+      kinds: param -> what it holds, a key of `param_kinds.KINDS` such as `int` or `ints`, for `check` to compare with.
     """
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
-                 "elementwise", "subprograms", "defaults", "effectful", "axis_params", "named", "__weakref__")
+                 "elementwise", "subprograms", "defaults", "effectful", "axis_params", "kinds", "named", "__weakref__")
 
     def __init__(self, name: str, *, infer: Callable[..., Any], numpy: Callable[..., Any] | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
                  family: str = "", multiple: bool = False, spec: str = "", elementwise: bool = False,
                  subprograms: Sequence[str] = (), defaults: dict[str, Any] | None = None,
-                 effectful: bool = False, axis_params: Sequence[str] = ()) -> None:
+                 effectful: bool = False, axis_params: Sequence[str] = (),
+                 kinds: dict[str, str] | None = None) -> None:
         self.name = name
         self.params = tuple(params)
         self.infer = infer
@@ -49,6 +51,7 @@ class Primitive:
         self.defaults = defaults or {}
         self.effectful = effectful
         self.axis_params = tuple(axis_params)
+        self.kinds = kinds or {}
         self.named = bool(axis_params or subprograms)  # may refer to mapped axes: `bind` looks for them
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._collector import uncollected
+from ._room import roomy
 from .avals import ShapedArray
 from .params import plain_text
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
@@ -61,11 +62,12 @@ class _Printer:
         return text
 
     # naming: one walk in the order of the text, before anything is written
-    def name_program(self, jaxpr: Jaxpr) -> None:
-        if id(jaxpr) in self.scopes:
+    def name_program(self, program: Jaxpr | ClosedJaxpr) -> None:
+        if id(program) in self.scopes:
             return
         outer = self.names
-        names = self.names = self.scopes[id(jaxpr)] = {}
+        names = self.names = self.scopes[id(program)] = {}
+        jaxpr = _jaxpr(program)
         fresh = self.fresh
         for v in jaxpr.constvars:
             if v not in names:
@@ -118,9 +120,9 @@ class _Printer:
         return f"in ({outs[0]},) }}" if len(outs) == 1 else f"in ({', '.join(outs)}) }}"
 
     # one line, or None when it cannot be or is longer than `room`
-    def flat_program(self, jaxpr: Jaxpr, room: int) -> str | None:
-        outer, self.names = self.names, self.scopes[id(jaxpr)]
-        text = self.flat_text(jaxpr, room)
+    def flat_program(self, program: Jaxpr | ClosedJaxpr, room: int) -> str | None:
+        outer, self.names = self.names, self.scopes[id(program)]
+        text = self.flat_text(_jaxpr(program), room)
         self.names = outer
         return text
 
@@ -136,9 +138,7 @@ class _Printer:
         return text if len(text) <= room else None
 
     def flat_value(self, value: Any, room: int) -> str | None:
-        if isinstance(value, ClosedJaxpr):
-            value = value.jaxpr
-        if isinstance(value, Jaxpr):
+        if isinstance(value, (ClosedJaxpr, Jaxpr)):
             return self.flat_program(value, room)
         if _programs(value):
             return None
@@ -161,12 +161,14 @@ class _Printer:
         return "".join([" " + self.atom(a) for a in e.invars])
 
     # many lines
-    def write_program(self, jaxpr: Jaxpr, before: str, indent: int, out: list[str], after: str = "") -> None:
-        flat = self.flat_program(jaxpr, WIDTH - indent - len(before))
+    def write_program(self, program: Jaxpr | ClosedJaxpr, before: str, indent: int, out: list[str],
+                      after: str = "") -> None:
+        flat = self.flat_program(program, WIDTH - indent - len(before))
         if flat is not None:
             out.append(f"{' ' * indent}{before}{flat}{after}")
             return
-        outer, self.names = self.names, self.scopes[id(jaxpr)]
+        jaxpr = _jaxpr(program)
+        outer, self.names = self.names, self.scopes[id(program)]
         out.append(f"{' ' * indent}{before}{self.head(jaxpr)}")
         for e in jaxpr.eqns:
             self.write_eqn(e, indent + 4, out)
@@ -193,13 +195,15 @@ class _Printer:
         out.append(f"{' ' * indent}]{self.right(e)}")
 
 
-def _programs(value: Any) -> list[Jaxpr]:
-    if isinstance(value, ClosedJaxpr):
-        return [value.jaxpr]
-    if isinstance(value, Jaxpr):
+def _jaxpr(program: Jaxpr | ClosedJaxpr) -> Jaxpr:
+    return program.jaxpr if isinstance(program, ClosedJaxpr) else program
+
+
+def _programs(value: Any) -> list[Any]:
+    if isinstance(value, (ClosedJaxpr, Jaxpr)):
         return [value]
     if isinstance(value, (tuple, list)) and value and isinstance(value[0], (ClosedJaxpr, Jaxpr)):
-        return [v.jaxpr if isinstance(v, ClosedJaxpr) else v for v in value]
+        return list(value)
     return []
 
 
@@ -207,6 +211,7 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and a == b)
 
 
+@roomy()
 @uncollected
 def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> str:
     """The text of a program.
@@ -214,6 +219,10 @@ def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> str:
     Args:
       jaxpr: the program; constants of a `ClosedJaxpr` are named, their values are not shown.
       weak: mark weak types with `~`, as in `a:~f32[]`, so that parsing gives exactly the same types.
+
+    >>> from lamina_ir import parse
+    >>> jaxpr_text(parse("{ lambda ; a:~f32[]. let in (a,) }"), weak=True)
+    '{ lambda ; a:~f32[]. let in (a,) }'
     """
     printer = _Printer(weak)
     if isinstance(jaxpr, ClosedJaxpr):
@@ -225,7 +234,12 @@ def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> str:
 
 
 def eqn_text(eqn: Eqn, *, weak: bool = False) -> str:
-    """The text of one equation, its variables named from `a`, operands first."""
+    """The text of one equation, its variables named from `a`, operands first.
+
+    >>> from lamina_ir import parse
+    >>> eqn_text(parse("{ lambda ; x:f32[3]. let y:f32[3] = sin x in (y,) }").eqns[0])
+    'b:f32[3] = sin a'
+    """
     printer = _Printer(weak)
     for a in eqn.invars:
         if isinstance(a, Var) and a not in printer.names:

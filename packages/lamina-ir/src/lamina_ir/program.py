@@ -108,6 +108,12 @@ class Jaxpr:
       outvars: results: variables or literals.
       axis_names: names of mapped axes that collectives inside refer to and that are not bound inside.
       effectful: whether an equation has a meaning beyond its results.
+
+    >>> import numpy as np
+    >>> from lamina_ir import prims, shaped
+    >>> a, b = Var(shaped((3,), np.dtype("float32"))), Var(shaped((3,), np.dtype("float32")))
+    >>> Jaxpr([], [a], [Eqn(prims.sin_p, [a], [b], {})], [b])
+    { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }
     """
 
     __slots__ = ("constvars", "invars", "eqns", "outvars", "axis_names", "effectful", "__weakref__")
@@ -179,7 +185,15 @@ class ClosedJaxpr:
 
 
 def subprograms(eqn: Eqn) -> list[ClosedJaxpr]:
-    """The programs nested in an equation's params."""
+    """The programs nested in an equation's params.
+
+    >>> from lamina_ir import parse
+    >>> call = parse('''{ lambda ; a:f32[]. let
+    ...     b:f32[] = xla_call[name=f call_jaxpr={ lambda ; c:f32[]. let in (c,) }] a
+    ...   in (b,) }''').eqns[0]
+    >>> subprograms(call)
+    [{ lambda ; a:f32[]. let in (a,) }]
+    """
     return _nested(eqn.primitive, eqn.params)
 
 
@@ -219,5 +233,6 @@ def free_axis_names(eqns: Sequence[Eqn]) -> frozenset[Any]:
 
 
 def eqn_effectful(eqn: Eqn) -> bool:
+    """Whether an equation, or one in a program it holds, has a meaning beyond its results."""
     p = eqn.primitive
     return p.effectful or bool(p.subprograms and any(s.jaxpr.effectful for s in subprograms(eqn)))

@@ -100,6 +100,12 @@ def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
     Args:
       program: where to replace.
       env: variable -> variable or literal; chains are followed.
+
+    >>> from lamina_ir import parse
+    >>> program = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin b in (c,) }")
+    >>> a, b = program.jaxpr.invars
+    >>> substitute(program, {b: a})
+    { lambda ; a:f32[] b:f32[]. let c:f32[] = sin a in (c,) }
     """
     jaxpr = _open(program)
     eqns = [Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source) for e in jaxpr.eqns]
@@ -133,12 +139,13 @@ def _rewrite(program: Program, fn: Callable[[Eqn], Any], inner: remember | None)
     jaxpr = _open(program)
     env: dict[Any, Any] = {}
     eqns: list[Eqn] = []
-    for e in jaxpr.eqns:
-        if inner is not None:
-            e = map_subprograms(e, inner)
+    same = True
+    for old in jaxpr.eqns:
+        e = old if inner is None else map_subprograms(old, inner)
         if env:
             e = Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source)
         new = fn(e)
+        same = same and new is None and e is old
         if new is None:
             eqns.append(e)
         elif isinstance(new, tuple):
@@ -147,6 +154,8 @@ def _rewrite(program: Program, fn: Callable[[Eqn], Any], inner: remember | None)
             env.update((v, a) for v, a in zip(e.outvars, atoms, strict=True) if v is not a)
         else:
             eqns.extend(new)
+    if same:  # one object still, with all that is remembered of it
+        return program
     return _close(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars]))
 
 
@@ -180,24 +189,30 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
     live: set[Any] = {a for a in outs if isinstance(a, Var)}
     inner = remember(_without_dead_code, "dce")
     eqns: list[Eqn] = []
-    for e in reversed(jaxpr.eqns):
+    same = all(used)
+    for old in reversed(jaxpr.eqns):
+        e = old
         flags = [v in live for v in e.outvars]
         effectful = eqn_effectful(e)
         if not effectful and not any(flags):
+            same = False
             continue
         rule = dce_rules.get(e.primitive)
         if rule is not None and not effectful:
             e = rule(e, flags)
         elif e.primitive.subprograms:
             e = map_subprograms(e, inner)
-        if len(e.outvars) == len(flags) and not all(flags):
+        if len(e.outvars) == len(flags) and not all(u or type(v) is DropVar for v, u in zip(e.outvars, flags)):
             outvars = [v if u or isinstance(v, DropVar) else DropVar(v.aval) for v, u in zip(e.outvars, flags)]
             e = Eqn(e.primitive, e.invars, outvars, e.params, e.source)
+        same = same and e is old
         eqns.append(e)
         live.update(a for a in e.invars if isinstance(a, Var))
     eqns.reverse()
     keep = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
     used_inputs = [v in live or k for v, k in zip(jaxpr.invars, keep)]
+    if same and all(used_inputs) and all(v in live for v in jaxpr.constvars):
+        return program, used_inputs  # one object still, with all that is remembered of it
     invars = [v for v, u in zip(jaxpr.invars, used_inputs) if u]
     if not isinstance(program, ClosedJaxpr):
         return Jaxpr(jaxpr.constvars, invars, eqns, outs), used_inputs
@@ -205,13 +220,26 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
     return ClosedJaxpr(Jaxpr([v for v, _ in kept], invars, eqns, outs), [c for _, c in kept]), used_inputs
 
 
+def narrowed(body: ClosedJaxpr, used: Sequence[bool],
+             instantiate: bool | Sequence[bool] = False) -> tuple[ClosedJaxpr, list[bool]]:
+    """`dce` of a nested program, remembered with it."""
+    def make() -> tuple[ClosedJaxpr | None, list[bool]]:
+        small, used_in = dce(body, used, instantiate=instantiate)
+        return None if small is body else small, used_in  # a program that held itself would wait for the collector
+    key = "dce", tuple(used), instantiate if isinstance(instantiate, bool) else tuple(instantiate)
+    small, used_in = body.memo(key, make)
+    return body if small is None else small, used_in
+
+
 def _without_dead_code(body: ClosedJaxpr) -> ClosedJaxpr:
-    return body.memo("dce", lambda: dce(body, instantiate=True)[0])
+    return narrowed(body, [True] * len(body.out_avals), True)[0]
 
 
 def _dce_call(e: Eqn, used: list[bool]) -> Eqn:
     body = e.params["call_jaxpr"]
-    small, used_in = body.memo(("dce", tuple(used)), lambda: dce(body, used))
+    small, used_in = narrowed(body, used)
+    if small is body:
+        return e
     params = {**e.params, "call_jaxpr": small}
 
     def pick(name: str, flags: list[bool]) -> None:
@@ -235,6 +263,11 @@ def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: 
     Args:
       program: where to inline. Constants of inlined programs become its own.
       which: says of an `xla_call` equation whether to inline it.
+
+    >>> from lamina_ir import parse
+    >>> inner = "{ lambda ; c:f32[]. let d:f32[] = sin c in (d,) }"
+    >>> inline_calls(parse(f"{{ lambda ; a:f32[]. let b:f32[] = xla_call[name=f call_jaxpr={inner}] a in (b,) }}"))
+    { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
     """
     def change(program: ClosedJaxpr) -> ClosedJaxpr:
         return _inline(program, which, inner)

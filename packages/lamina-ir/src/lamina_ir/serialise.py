@@ -16,6 +16,7 @@ import numpy as np
 
 from . import dtypes
 from ._collector import uncollected
+from ._room import roomy
 from ._version import __version__
 from .avals import ShapedArray, shaped
 from .errors import LaminaError, ProgramError
@@ -30,6 +31,13 @@ FORMAT = 1
 _HEAD = struct.Struct("<8sII32sQQ")  # magic, format, reserved 0, sha256 of the rest, header bytes, buffer bytes
 _ALIGN = 16
 _RULE_DEPTH = 8  # rules of rules of rules ... that are written
+_AT_ONCE = 256  # equations turned into text together: lists of a whole program would leave the processor's caches
+_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def _object(fields: dict[str, str]) -> str:
+    """A JSON object of texts that are JSON already."""
+    return "{" + ",".join([f'"{name}":{text}' for name, text in fields.items()]) + "}"
 
 
 def _little(a: np.ndarray) -> bytes:
@@ -41,7 +49,7 @@ def _little(a: np.ndarray) -> bytes:
 class _Writer:
     def __init__(self) -> None:
         self.avals: dict[ShapedArray, int] = {}
-        self.programs: list[Any] = []
+        self.programs: list[str] = []
         self.numbers: dict[int, int] = {}
         self.axes: dict[UnnamedAxis, int] = {}
         self.alive: list[Any] = []  # keeps ids valid
@@ -70,7 +78,7 @@ class _Writer:
         index: dict[Var, int] = {}
         for v in (*jaxpr.constvars, *jaxpr.invars):
             index[v] = len(index)
-        eqns = []
+        texts, eqns = [], []
         for e in jaxpr.eqns:
             ins = [self.atom(a, index) for a in e.invars]
             params = {k: self.value(v, e, k) for k, v in e.params.items()}
@@ -82,10 +90,17 @@ class _Writer:
                     outs.append(self.aval(v.aval))
                     index[v] = len(index)
             eqns.append([e.primitive.name, ins, outs, params])
-        self.programs.append({
-            "constvars": [self.aval(v.aval) for v in jaxpr.constvars],
-            "consts": [self.buffer(c) for c in closed.consts], "invars": [self.aval(v.aval) for v in jaxpr.invars],
-            "eqns": eqns, "outvars": [self.atom(a, index) for a in jaxpr.outvars]})
+            if len(eqns) == _AT_ONCE:
+                texts.append(_json(eqns)[1:-1])
+                eqns = []
+        if eqns:
+            texts.append(_json(eqns)[1:-1])
+        fields = {
+            "constvars": _json([self.aval(v.aval) for v in jaxpr.constvars]),
+            "consts": _json([self.buffer(c) for c in closed.consts]),
+            "invars": _json([self.aval(v.aval) for v in jaxpr.invars]), "eqns": f"[{','.join(texts)}]",
+            "outvars": _json([self.atom(a, index) for a in jaxpr.outvars])}
+        self.programs.append(_object(fields))
         self.alive.append(closed)
         number = self.numbers[id(closed)] = len(self.programs) - 1
         return number
@@ -146,6 +161,7 @@ class _Writer:
                            "saved; use numbers, strings, tuples, or a type given to lamina_ir.register_param_type")
 
 
+@roomy()
 @uncollected
 def dumps(program: ClosedJaxpr) -> bytes:
     """The program, its constants included, as bytes for `loads`. Source lines are left out.
@@ -160,11 +176,12 @@ def dumps(program: ClosedJaxpr) -> bytes:
     """
     w = _Writer()
     main = w.program(program)
-    header = json.dumps({
-        "writer": f"lamina-ir {__version__}", "main": main, "programs": w.programs, "buffers": w.buffers,
-        "avals": [[dtypes.short_name(a.dtype), list(a.shape), int(a.weak_type)] for a in w.avals],
-        **({"rules": w.rules} if w.rules else {}),
-    }, separators=(",", ":"), allow_nan=False).encode()
+    header = _object({
+        "writer": _json(f"lamina-ir {__version__}"), "main": _json(main), "programs": f"[{','.join(w.programs)}]",
+        "buffers": _json(w.buffers),
+        "avals": _json([[dtypes.short_name(a.dtype), list(a.shape), int(a.weak_type)] for a in w.avals]),
+        **({"rules": _json(w.rules)} if w.rules else {}),
+    }).encode()
     header += b" " * (-(_HEAD.size + len(header)) % _ALIGN)
     body = header + bytes(w.data)
     return _HEAD.pack(MAGIC, FORMAT, 0, hashlib.sha256(body).digest(), len(header), len(w.data)) + body
@@ -276,6 +293,10 @@ def loads(data: bytes) -> ClosedJaxpr:
     Raises:
       ProgramError: not a saved program, damaged, of a newer format, with a primitive that is not known here, or not
         well formed.
+
+    >>> loads(b"anything")
+    Traceback (most recent call last):
+    lamina_ir.errors.ProgramError: loads: these bytes are not a program saved by lamina_ir.dumps
     """
     from .check import check_all
     if not isinstance(data, (bytes, bytearray, memoryview)):

@@ -11,7 +11,8 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, subprograms
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, prims, subprograms
+from lamina_ir.extend import room
 
 from . import _jaxlib, hlo, session, tables
 from .axes import AxisEnv
@@ -67,6 +68,7 @@ class Lowered:
         return f"<lowered {self.name}({types}) for {self.platform}>"
 
 
+@room.roomy()
 def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu",
           axis_env: Sequence[tuple[Hashable, int]] = (), num_replicas: int | None = None, num_partitions: int = 1,
           donated: Sequence[bool] = (), in_shardings: Sequence[str | None] | None = None,
@@ -110,14 +112,23 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
         return build.main(closed_jaxpr, env, name, num_partitions, donated, in_shardings, out_shardings, keep_unused)
 
 
+@room.roomy()
 def replica_count(closed_jaxpr: ClosedJaxpr) -> int:
     """Replicas that the `xla_pmap`s nested in a program need."""
-    most = 1
-    for eqn in closed_jaxpr.jaxpr.eqns:
-        if eqn.primitive.subprograms:
-            here = eqn.params["axis_size"] if eqn.primitive.name == "xla_pmap" else 1
-            most = max(most, here * max(map(replica_count, subprograms(eqn)), default=1))
-    return most
+    found: dict[ClosedJaxpr, int] = {}  # a program may be called in many places
+
+    def count(closed: ClosedJaxpr) -> int:
+        most = found.get(closed)
+        if most is None:
+            most = 1
+            for eqn in closed.jaxpr.eqns:
+                if eqn.primitive.subprograms:
+                    here = eqn.params["axis_size"] if eqn.primitive.name == "xla_pmap" else 1
+                    most = max(most, here * max([count(sub) for sub in subprograms(eqn)], default=1))
+            found[closed] = most
+        return most
+
+    return count(closed_jaxpr)
 
 
 def _identifier(name: str) -> str:
@@ -141,6 +152,8 @@ class _Build:
         self._symbols: dict[str, int] = {"main": 1}
         self._live: dict[Jaxpr, tuple[list[Eqn], set[Any]]] = {}
         self._big: dict[ClosedJaxpr, list[Any]] = {}
+        self._main: ClosedJaxpr
+        self._recomputed: dict[ClosedJaxpr, int] = {}
 
     def host_function(self, call: Any) -> int:
         """The number under which the module can call a Python function."""
@@ -161,6 +174,23 @@ class _Build:
             if self.platform == "cpu":
                 kept = together(kept)
             found = self._live[jaxpr] = kept, needed
+        return found
+
+    def recomputed(self) -> int:
+        """Bytes of all that the module's checkpoints compute again: the most that computing it again can save."""
+        return self._again(self._main)
+
+    def _again(self, closed: ClosedJaxpr) -> int:
+        found = self._recomputed.get(closed)
+        if found is None:
+            found = 0
+            for eqn in self.live(closed.jaxpr)[0]:
+                if eqn.primitive is prims.remat_p and eqn.params["differentiated"] and eqn.params["prevent_cse"]:
+                    found += sum([v.aval.size * v.aval.dtype.itemsize
+                                  for e in eqn.params["call_jaxpr"].jaxpr.eqns for v in e.outvars])
+                elif eqn.primitive.subprograms:
+                    found += sum(map(self._again, subprograms(eqn)))
+            self._recomputed[closed] = found
         return found
 
     def big(self, closed: ClosedJaxpr) -> list[Any]:
@@ -237,7 +267,7 @@ class _Build:
              in_shardings: Sequence[str | None] | None, out_shardings: Sequence[str | None] | None,
              keep_unused: bool) -> Lowered:
         s, jaxpr = self.session, closed.jaxpr
-        self.partitions = partitions
+        self._main, self.partitions = closed, partitions
         needed = self.live(jaxpr)[1]
         kept = tuple(keep_unused or v in needed for v in jaxpr.invars)
         big = self.big(closed)

@@ -9,27 +9,29 @@ from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from . import _operators, fft, linalg
 from ._apply import (apply_along_axis, apply_over_axes, frompyfunc, vectorize)
 from ._bits import (packbits, unpackbits)
-from ._creation import (arange, array, asarray, astype, copy, empty, empty_like, eye, from_dlpack, frombuffer,
-                        fromfunction, fromiter, fromstring, full, full_like, identity, ones, ones_like, tri, zeros,
-                        zeros_like)
+from ._creation import (arange, empty, empty_like, eye, fromfunction, full, full_like, identity, ones, ones_like, tri,
+                        zeros, zeros_like)
+from ._conversion import (array, asarray, astype, copy, from_dlpack, frombuffer, fromiter, fromstring)
 from ._ranges import (geomspace, linspace, logspace)
 from ._einsum import (einsum, einsum_path)
-from ._grids import (c_, diag, diag_indices, diag_indices_from, diagflat, diagonal, fill_diagonal, index_exp, indices,
-                     ix_, mask_indices, meshgrid, mgrid, ogrid, r_, ravel_multi_index, s_, trace, tril, tril_indices,
-                     tril_indices_from, triu, triu_indices, triu_indices_from, unravel_index, vander)
-from ._joins import (append, array_split, block, column_stack, concat, concatenate, delete, dsplit, dstack, hsplit,
-                     hstack, insert, repeat, resize, roll, split, stack, tile, trim_zeros, unstack, vsplit, vstack)
+from ._grids import (c_, index_exp, indices, ix_, meshgrid, mgrid, ogrid, r_, ravel_multi_index, s_, unravel_index)
+from ._diagonals import (diag, diag_indices, diag_indices_from, diagflat, diagonal, fill_diagonal, mask_indices,
+                         trace, tril, tril_indices, tril_indices_from, triu, triu_indices, triu_indices_from)
+from ._joins import (append, array_split, block, column_stack, concat, concatenate, dsplit, dstack, hsplit, hstack,
+                     split, stack, unstack, vsplit, vstack)
+from ._repeats import (delete, insert, repeat, resize, roll, tile, trim_zeros)
 from ._padding import (pad)
 from ._logic import (allclose, array_equal, array_equiv, bitwise_and, bitwise_count, bitwise_invert,
                      bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, equal, greater,
                      greater_equal, invert, isclose, iscomplex, iscomplexobj, isfinite, isinf, isnan, isneginf,
                      isposinf, isreal, isrealobj, isscalar, left_shift, less, less_equal, logical_and, logical_not,
                      logical_or, logical_xor, not_equal, right_shift)
-from ._poly import (poly, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub, polyval, roots)
+from ._poly import (poly, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub, polyval, roots, vander)
 from ._products import (cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat)
 from ._nan import (nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar)
-from ._reductions import (all, amax, amin, any, argmax, argmin, average, count_nonzero, max, mean, min, nanargmax,
-                          nanargmin, prod, ptp, std, sum, var)
+from ._reductions import (all, amax, amin, any, argmax, argmin, count_nonzero, max, min, nanargmax, nanargmin, prod,
+                          ptp, sum)
+from ._averages import (average, mean, std, var)
 from ._running import (cumprod, cumsum, cumulative_prod, cumulative_sum, nancumprod, nancumsum)
 from ._searching import (argwhere, bincount, digitize, flatnonzero, histogram, histogram2d, histogram_bin_edges,
                          histogramdd, nonzero, searchsorted)
@@ -54,11 +56,13 @@ from ._types import (bfloat16, bool_, can_cast, cdouble, character, complex128, 
 from ._special import (copysign, fmax, fmin, frexp, gcd, heaviside, hypot, i0, lcm, ldexp, logaddexp, logaddexp2,
                        nan_to_num, signbit, sinc, spacing)
 from ._ufuncs import (abs, absolute, acos, acosh, add, angle, arccos, arccosh, arcsin, arcsinh, arctan, arctan2,
-                      arctanh, around, asin, asinh, atan, atan2, atanh, cbrt, ceil, clip, conj, conjugate, cos, cosh,
-                      deg2rad, degrees, divide, divmod, exp, exp2, expm1, fabs, fix, float_power, floor, floor_divide,
-                      fmod, imag, log, log10, log1p, log2, maximum, minimum, mod, modf, multiply, negative, nextafter,
-                      positive, pow, power, rad2deg, radians, real, reciprocal, remainder, rint, round, sign, sin,
-                      sinh, sqrt, square, subtract, tan, tanh, true_divide, trunc)
+                      arctanh, asin, asinh, atan, atan2, atanh, cbrt, clip, conj, conjugate, cos, cosh, deg2rad,
+                      degrees, divide, exp, exp2, expm1, fabs, imag, log, log10, log1p, log2, maximum, minimum,
+                      multiply, negative, nextafter, positive, rad2deg, radians, real, reciprocal, sign, sin, sinh,
+                      sqrt, square, subtract, tan, tanh, true_divide)
+from ._division import (floor_divide, remainder, mod, fmod, divmod)
+from ._powers import (power, pow, float_power)
+from ._rounding import (around, ceil, fix, floor, modf, rint, round, trunc)
 from ._persist import array_repr, array_str, load, save, savez
 from ._publish import publish as _publish
 from ._version import __version__

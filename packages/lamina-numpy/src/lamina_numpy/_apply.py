@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np  # noqa: F401 - the examples use it
 from lamina_tracing.extend import check_axis, typeof
 
-from ._creation import asarray
+from ._conversion import asarray
 from ._promotion import broadcast_shapes_of
 from ._shape import expand_dims, squeeze
 

@@ -15,8 +15,8 @@ from lamina_ir import dtypes, prims
 from lamina_ir.errors import ShapeError
 from lamina_tracing.extend import Tracer, bind, typeof
 
-from ._creation import asarray
-from ._promotion import aval, cast, literal, promote_all
+from ._conversion import asarray
+from ._promotion import aval, cast, literal, no_out, promote_all
 from ._products import dot_general
 from ._publish import compiled, public
 from ._selection import choose_by
@@ -107,7 +107,6 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     >>> einsum("i,i", np.array([1., 2.]), np.array([3., 4.]))
     Array(11., dtype=float32)
     """
-    from ._ufuncs import no_out
     no_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, found = _interleaved((subscripts, *operands))

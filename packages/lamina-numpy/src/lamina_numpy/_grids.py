@@ -1,23 +1,21 @@
-"""Index arrays, meshes, triangles and diagonals."""
+"""Index arrays and meshes; positions in a grid as one number and as one per axis."""
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, prims
-from lamina_ir.errors import ShapeError
 from lamina_tracing.extend import bind, typeof
 
-from ._creation import arange, as_shape, asarray, put
-from ._promotion import aval, cast, literal
-from ._publish import public, public_lists
+from ._conversion import asarray, put
+from ._creation import arange, as_shape
+from ._promotion import aval, literal
+from ._publish import public_lists
 from ._selection import choose_by
-from ._shape import moveaxis, ravel
+from ._shape import ravel
 
-__all__ = ["c_", "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "fill_diagonal", "index_exp",
-           "indices", "ix_", "mask_indices", "meshgrid", "mgrid", "ogrid", "r_", "ravel_multi_index", "s_", "trace",
-           "tril", "tril_indices", "tril_indices_from", "triu", "triu_indices", "triu_indices_from", "unravel_index",
-           "vander"]
+__all__ = ["c_", "index_exp", "indices", "ix_", "meshgrid", "mgrid", "ogrid", "r_", "ravel_multi_index", "s_",
+           "unravel_index"]
 
 _I32 = np.dtype("int32")
 s_ = np.s_
@@ -152,188 +150,11 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     return tuple(out)
 
 
-# --- triangles and diagonals ----------------------------------------------------------------------------------------
-
-
-def _triangle(call: str, m: Any, k: int, lower: bool) -> Any:
-    t = aval(call, m)
-    if len(t.shape) < 2:
-        raise ShapeError(f"{call}: expected at least two axes; got {t.long()}")
-    row = bind(prims.iota_p, dtype=_I32, shape=t.shape[-2:], dimension=0)
-    column = bind(prims.iota_p, dtype=_I32, shape=t.shape[-2:], dimension=1)
-    row = bind(prims.add_p, row, literal(k if lower else k - 1, _I32)) if (k if lower else k - 1) else row
-    mask = bind(prims.ge_p, row, column)
-    zero = literal(0, t.dtype)
-    return choose_by(mask, m, zero) if lower else choose_by(mask, zero, m)
-
-
-@public("k")
-def tril(m: Any, k: int = 0) -> Any:
-    """The elements on and below the `k`-th diagonal; zeros above."""
-    return _triangle("tril", m, k, True)
-
-
-@public("k")
-def triu(m: Any, k: int = 0) -> Any:
-    """The elements on and above the `k`-th diagonal; zeros below."""
-    return _triangle("triu", m, k, False)
-
-
-@public("offset", "axis1", "axis2")
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The diagonal of two axes, as a new last axis."""
-    from ._taking import take
-    sizes = aval("diagonal", a).shape
-    if len(sizes) < 2:
-        raise ShapeError(f"diagonal: expected at least two axes; got {typeof(a).long()}")
-    a = moveaxis(a, (axis1, axis2), (-2, -1))
-    *lead, n, m = typeof(a).shape
-    start = max(0, -offset) * m + max(0, offset)
-    count = max(0, min(n + min(offset, 0), m - max(offset, 0)))
-    flat = bind(prims.reshape_p, a, new_sizes=(*lead, n * m), dimensions=None)
-    if count == 0:
-        return take(flat, np.zeros((0,), np.int32), axis=-1)
-    # elements of a diagonal lie m + 1 apart in memory: one strided slice
-    starts = (0,) * len(lead) + (start,)
-    stops = (*lead, start + (count - 1) * (m + 1) + 1)
-    return bind(prims.slice_p, flat, start_indices=starts, limit_indices=stops,
-                strides=(1,) * len(lead) + (m + 1,))
-
-
-@public("offset", "axis1", "axis2", "dtype", "out")
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
-    """Sum of the diagonal of two axes."""
-    from ._reductions import sum as total
-    return total(diagonal(a, offset, axis1, axis2), -1, dtype, out)
-
-
-@public("k")
-def diag(v: Any, k: int = 0) -> Any:
-    """The `k`-th diagonal of a matrix, or the matrix with this diagonal."""
-    t = aval("diag", v)
-    if len(t.shape) == 2:
-        return diagonal(v, k)
-    if len(t.shape) != 1:
-        raise ValueError(f"diag: expected one or two axes; got {t.long()}")
-    n = t.shape[0] + abs(k)
-    zero = literal(0, t.dtype)
-    padded = bind(prims.pad_p, v, zero, padding_config=((max(0, k), max(0, -k), 0),)) if k else v
-    rows = bind(prims.broadcast_in_dim_p, padded, shape=(n, n), broadcast_dimensions=(1,))
-    row = bind(prims.iota_p, dtype=_I32, shape=(n, n), dimension=0)
-    column = bind(prims.iota_p, dtype=_I32, shape=(n, n), dimension=1)
-    row = bind(prims.add_p, row, literal(k, _I32)) if k else row
-    return choose_by(bind(prims.eq_p, row, column), rows, zero)
-
-
-@public("k")
-def diagflat(v: Any, k: int = 0) -> Any:
-    """The matrix with the elements of `v` on its `k`-th diagonal."""
-    return diag(ravel(v), k)
-
-
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
-    """A copy of `a` with `val` on its main diagonal."""
-    from ._joins import _tile
-    if inplace:
-        raise ValueError("fill_diagonal: arrays are immutable; pass inplace=False and use the result")
-    a = asarray(a)
-    if wrap:
-        raise NotImplementedError("fill_diagonal: wrap=True is not supported; fill the blocks one by one")
-    shape = typeof(a).shape
-    if len(shape) < 2 or len(shape) > 2 and len(set(shape)) > 1:
-        raise ValueError(f"fill_diagonal: expected two axes, or more of equal length; got {typeof(a).long()}")
-    n = min(shape)
-    val = ravel(cast(asarray(val), typeof(a).dtype))
-    count = typeof(val).shape[0]
-    val = _tile(val, (-(-n // count),))[:n]
-    if len(shape) == 2:
-        config = ((0, max(shape) - n, 0),)
-        val = bind(prims.pad_p, val, literal(0, typeof(a).dtype), padding_config=config)[:shape[0]]
-    rows = bind(prims.broadcast_in_dim_p, val, shape=shape, broadcast_dimensions=(0,))
-    on = None
-    for axis in range(1, len(shape)):
-        same = bind(prims.eq_p, bind(prims.iota_p, dtype=_I32, shape=shape, dimension=0),
-                    bind(prims.iota_p, dtype=_I32, shape=shape, dimension=axis))
-        on = same if on is None else bind(prims.and_p, on, same)
-    return choose_by(on, rows, a)
-
-
-def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
-    """Indices of the main diagonal of an n × n × ... array."""
-    if n < 0 or ndim < 0:
-        raise ValueError(f"diag_indices: n and ndim must not be negative; got {n}, {ndim}")
-    return (arange(n),) * ndim
-
-
-def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """Indices of the main diagonal of `arr`."""
-    shape = aval("diag_indices_from", arr).shape
-    if len(shape) < 2 or len(set(shape)) > 1:
-        raise ValueError(f"diag_indices_from: expected axes of one length, at least two; got {typeof(arr).long()}")
-    return diag_indices(shape[0], len(shape))
-
-
-def _pairs(found: Any) -> tuple[Any, Any]:
-    i, j = found
-    d = dtypes.canonical_int()
-    return put(i, d), put(j, d)
-
-
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """Indices of the lower triangle of an n × m matrix."""
-    return _pairs(np.tril_indices(n, k, m))
-
-
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """Indices of the upper triangle of an n × m matrix."""
-    return _pairs(np.triu_indices(n, k, m))
-
-
-def _matrix(call: str, arr: Any) -> tuple[int, int]:
-    shape = aval(call, arr).shape
-    if len(shape) != 2:
-        raise ValueError(f"{call}: expected two axes; got {typeof(arr).long()}")
-    return shape
-
-
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
-    """Indices of the lower triangle of `arr`."""
-    n, m = _matrix("tril_indices_from", arr)
-    return tril_indices(n, k, m)
-
-
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
-    """Indices of the upper triangle of `arr`."""
-    n, m = _matrix("triu_indices_from", arr)
-    return triu_indices(n, k, m)
-
-
-def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None) -> tuple[Any, Any]:
-    """Indices where a mask function such as `triu` keeps elements of an n × n matrix."""
-    from ._creation import ones
-    from ._searching import nonzero
-    return nonzero(mask_func(ones((n, n)), k), size=size)
-
-
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """Powers of `x` as columns, highest first unless `increasing`."""
-    from ._ufuncs import power
-    x = asarray(x)
-    t = typeof(x)
-    if len(t.shape) != 1:
-        raise ValueError(f"vander: expected one axis; got {t.long()}")
-    n = t.shape[0] if N is None else N
-    if n < 0:
-        raise ValueError(f"vander: N must not be negative; got {n}")
-    powers = np.arange(n) if increasing else np.arange(n)[::-1]
-    return power(bind(prims.broadcast_in_dim_p, x, shape=(t.shape[0], n), broadcast_dimensions=(0,)),
-                 asarray(powers.astype(np.int32)))
-
-
 @public_lists("shape")
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Index per axis of flat positions; positions outside are clipped, negative ones count from the end."""
-    from ._ufuncs import clip, floor_divide, remainder
+    from ._division import floor_divide, remainder
+    from ._ufuncs import clip
     sizes = as_shape("unravel_index", shape)
     total = int(np.prod(sizes, dtype=np.int64))
     if not dtypes.is_integer(aval("unravel_index", indices).dtype):
@@ -349,7 +170,8 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
 
 def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Any:
     """Flat positions of indices per axis; `mode` says what happens outside: "raise" (concrete only), "wrap", "clip"."""
-    from ._ufuncs import clip, remainder
+    from ._division import remainder
+    from ._ufuncs import clip
     sizes = as_shape("ravel_multi_index", dims)
     parts = [asarray(i) for i in multi_index]
     if len(parts) != len(sizes):
@@ -379,5 +201,3 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: s
     for part, size in pairs:
         out = part + out * size
     return out
-
-

@@ -48,10 +48,10 @@ def _slice_part(s: slice, n: int, positions: list[Any]) -> tuple[Any, ...]:
         start, stop, step = s.indices(n)
     except TracerIntegerError:
         raise TracerIndexError(
-            f"indexing: slice bounds must be known integers, since they decide the result's shape; got {s!r:.120}. Use "
+            f"indexing: slice bounds must be known integers, since they decide the result's shape; got {_shown(s)}. Use "
             "lamina.lax.dynamic_slice (or dynamic_slice_in_dim) with a traced start and a known size") from None
     except TypeError as e:
-        raise TypeError(f"indexing: slice bounds must be integers or None; got {s!r:.120}") from e
+        raise TypeError(f"indexing: slice bounds must be integers or None; got {_shown(s)}") from e
     size = len(range(start, stop, step))
     if size > 1 and step != 1:
         return STRIDED, start, size, step
@@ -59,6 +59,13 @@ def _slice_part(s: slice, n: int, positions: list[Any]) -> tuple[Any, ...]:
         return _FULL
     positions.append(start if size else 0)
     return _SLICES[size] if size < 64 else (SLICE, size)
+
+
+def _shown(s: slice) -> str:
+    """`start:stop:step` with a traced bound by its type."""
+    bounds = [b.aval.long() if isinstance(b, Tracer) else "" if b is None else f"{b!r:.40}"
+              for b in (s.start, s.stop, s.step)]
+    return ":".join(bounds if bounds[2] else bounds[:2])
 
 
 def _is_sequence(part: Any) -> bool:

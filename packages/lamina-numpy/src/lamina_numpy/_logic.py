@@ -10,7 +10,7 @@ from lamina_tracing.extend import bind, typeof
 
 from ._promotion import aval, cast, literal, meet, pair, promote_all
 from ._publish import public
-from ._ufuncs import _named, abs, imag, where_
+from ._ufuncs import abs, imag, named
 
 __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_count", "bitwise_invert",
            "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "equal", "greater",
@@ -23,7 +23,7 @@ def _equality(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = pair(name, x, y)
         return bind(prim, x, y)
-    return _named(op, name, doc)
+    return named(op, name, doc)
 
 
 def _order(name: str, prim: Any, doc: str) -> Any:
@@ -32,9 +32,9 @@ def _order(name: str, prim: Any, doc: str) -> Any:
         if d.kind == "c":  # by real part, then imaginary part, as NumPy
             rx, ry = bind(prims.real_p, x), bind(prims.real_p, y)
             tie = bind(prim, bind(prims.imag_p, x), bind(prims.imag_p, y))
-            return where_(bind(prims.eq_p, rx, ry), tie, bind(prim, rx, ry))
+            return bind(prims.select_p, bind(prims.eq_p, rx, ry), tie, bind(prim, rx, ry))
         return bind(prim, x, y)
-    return _named(op, name, doc)
+    return named(op, name, doc)
 
 
 equal = _equality("equal", prims.eq_p, "`x == y`, elementwise.\n\n>>> equal(1, 1.0)\nArray(True, dtype=bool)")
@@ -57,7 +57,7 @@ def _logical(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = pair(name, truth(name, x, 0), truth(name, y, 1))
         return bind(prim, x, y)
-    return _named(op, name, doc)
+    return named(op, name, doc)
 
 
 logical_and = _logical("logical_and", prims.and_p, "Whether both are true (not zero).")
@@ -84,7 +84,7 @@ def _bitwise(name: str, prim: Any, doc: str) -> Any:
         x, y = pair(name, x, y)
         _need_bits(name, x)
         return bind(prim, x, y)
-    return _named(op, name, doc)
+    return named(op, name, doc)
 
 
 bitwise_and = _bitwise("bitwise_and", prims.and_p, "Bits set in both.")
@@ -182,7 +182,7 @@ def _is_inf(name: str, value: float, doc: str) -> Any:
         if dtypes.is_complex(a.dtype):
             raise ValueError(f"{name}: not defined for complex numbers; got {a.long()}")
         return bind(prims.eq_p, x, literal(value, a.dtype)) if dtypes.is_float(a.dtype) else _all_false(a)
-    return _named(op, name, doc)
+    return named(op, name, doc)
 
 
 isposinf = _is_inf("isposinf", np.inf, "Whether each element is plus infinity.")
@@ -276,7 +276,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 
 
 def _arrays(*xs: Any) -> list[Any]:
-    from ._creation import asarray
+    from ._conversion import asarray
     return [asarray(x) if isinstance(x, (list, tuple)) else x for x in xs]
 
 

@@ -12,7 +12,8 @@ from ._logic import logical_and
 from ._promotion import aval, literal
 from ._publish import public
 from ._selection import choose_by
-from ._reductions import any, max, mean, min, prod, std, sum, var
+from ._averages import mean, std, var
+from ._reductions import any, max, min, prod, sum
 
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_tracing import slots
-from lamina_tracing.extend import Tracer, bind
+from lamina_tracing.extend import Tracer
 
-from . import _at, _creation, _grids, _indexing, _joins, _logic, _products, _reductions, _searching, _selection
-from . import _running, _shape, _sorting, _taking, _ufuncs
+from . import _at, _averages, _conversion, _diagonals, _division, _indexing, _logic, _powers, _products, _reductions, _repeats
+from . import _rounding, _running, _searching, _selection, _shape, _sorting, _taking, _ufuncs, _views
 from ._promotion import is_array
 from ._publish import compiled, hashable, public
 
@@ -27,25 +27,27 @@ Function = Callable[..., Any]
 _BINARY: dict[str, tuple[Function, str | None]] = {
     "__add__": (_ufuncs.add, "__radd__"), "__sub__": (_ufuncs.subtract, "__rsub__"),
     "__mul__": (_ufuncs.multiply, "__rmul__"), "__truediv__": (_ufuncs.true_divide, "__rtruediv__"),
-    "__floordiv__": (_ufuncs.floor_divide, "__rfloordiv__"), "__mod__": (_ufuncs.remainder, "__rmod__"),
-    "__divmod__": (_ufuncs.divmod, "__rdivmod__"), "__pow__": (_ufuncs.power, "__rpow__"),
+    "__floordiv__": (_division.floor_divide, "__rfloordiv__"), "__mod__": (_division.remainder, "__rmod__"),
+    "__divmod__": (_division.divmod, "__rdivmod__"), "__pow__": (_powers.power, "__rpow__"),
     "__matmul__": (_products.matmul, "__rmatmul__"), "__and__": (_logic.bitwise_and, "__rand__"),
     "__or__": (_logic.bitwise_or, "__ror__"), "__xor__": (_logic.bitwise_xor, "__rxor__"),
     "__lshift__": (_logic.left_shift, "__rlshift__"), "__rshift__": (_logic.right_shift, "__rrshift__"),
     "__eq__": (_logic.equal, None), "__ne__": (_logic.not_equal, None), "__lt__": (_logic.less, None),
     "__le__": (_logic.less_equal, None), "__gt__": (_logic.greater, None), "__ge__": (_logic.greater_equal, None)}
+_SYMBOLS = "+ - * / // % divmod() ** @ & | ^ << >> == != < <= > >=".split()
+_SEQUENCES = (list, tuple)
 _UNARY: dict[str, Function] = {
     "__neg__": _ufuncs.negative, "__pos__": _ufuncs.positive, "__abs__": _ufuncs.abs, "__invert__": _logic.invert}
 # methods that are the function itself, the array as its first argument
 _METHODS: dict[str, Function] = {
     "all": _reductions.all, "any": _reductions.any, "argmax": _reductions.argmax, "argmin": _reductions.argmin,
     "argpartition": _sorting.argpartition, "argsort": _sorting.argsort,
-    "conj": _ufuncs.conj, "conjugate": _ufuncs.conj, "copy": _creation.copy, "cumprod": _running.cumprod,
-    "cumsum": _running.cumsum, "diagonal": _grids.diagonal, "dot": _products.dot, "flatten": _shape.ravel,
-    "max": _reductions.max, "mean": _reductions.mean, "min": _reductions.min, "partition": _sorting.partition,
-    "prod": _reductions.prod, "ptp": _reductions.ptp, "ravel": _shape.ravel, "round": _ufuncs.round,
-    "sort": _sorting.sort, "std": _reductions.std, "sum": _reductions.sum, "swapaxes": _shape.swapaxes,
-    "take": _taking.take, "trace": _grids.trace, "var": _reductions.var}
+    "conj": _ufuncs.conj, "conjugate": _ufuncs.conj, "copy": _conversion.copy, "cumprod": _running.cumprod,
+    "cumsum": _running.cumsum, "diagonal": _diagonals.diagonal, "dot": _products.dot, "flatten": _shape.ravel,
+    "max": _reductions.max, "mean": _averages.mean, "min": _reductions.min, "partition": _sorting.partition,
+    "prod": _reductions.prod, "ptp": _reductions.ptp, "ravel": _shape.ravel, "round": _rounding.round,
+    "sort": _sorting.sort, "std": _averages.std, "sum": _reductions.sum, "swapaxes": _shape.swapaxes,
+    "take": _taking.take, "trace": _diagonals.trace, "var": _averages.var}
 
 
 def _fits(y: Any) -> bool:
@@ -53,27 +55,37 @@ def _fits(y: Any) -> bool:
         or hasattr(y, "__jax_array__")
 
 
-def _forward(name: str, fun: Function) -> Function:
-    """An operator: `NotImplemented` for operands that are no arrays, so that their own operator gets its turn."""
+def _unfit(symbol: str, left: Any, right: Any) -> TypeError:
+    return TypeError(f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}; "
+                     "make lists and tuples arrays first, with numpy.asarray")
+
+
+def _forward(name: str, symbol: str, fun: Function) -> Function:
+    """An operator: `NotImplemented` for operands that are no arrays, so that their own operator gets its turn. Lists and
+    tuples get none: theirs would repeat or join them."""
     def op(self: Any, other: Any) -> Any:
         try:
             return fun(self, other)
         except TypeError:
             if _fits(other):
                 raise
+            if type(other) in _SEQUENCES:
+                raise _unfit(symbol, self, other) from None
             return NotImplemented
     op.__name__ = op.__qualname__ = name
     op.__doc__ = fun.__doc__
     return op
 
 
-def _reflected(name: str, fun: Function) -> Function:
+def _reflected(name: str, symbol: str, fun: Function) -> Function:
     def op(self: Any, other: Any) -> Any:
         try:
             return fun(other, self)
         except TypeError:
             if _fits(other):
                 raise
+            if type(other) in _SEQUENCES:
+                raise _unfit(symbol, other, self) from None
             return NotImplemented
     op.__name__ = op.__qualname__ = name
     op.__doc__ = fun.__doc__
@@ -82,11 +94,11 @@ def _reflected(name: str, fun: Function) -> Function:
 
 def _operators(pick: Callable[[Function], Function]) -> dict[str, Any]:
     table: dict[str, Any] = {}
-    for name, (fun, back) in _BINARY.items():
+    for symbol, (name, (fun, back)) in zip(_SYMBOLS, _BINARY.items(), strict=True):
         fast = pick(fun)
-        table[name] = _forward(name, fast)
+        table[name] = _forward(name, symbol, fast)
         if back is not None:
-            table[back] = _reflected(back, fast)
+            table[back] = _reflected(back, symbol, fast)
     return table
 
 
@@ -113,20 +125,11 @@ def _transpose(self: Any, *axes: Any) -> Any:
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     """The elements in another dtype."""
-    return _creation.astype(self, dtype)
-
-
-def _view(self: Any, dtype: Any = None, type: None = None) -> Any:
-    """The same bytes as another dtype of the same width; other widths change the last axis."""
-    if type is not None:
-        raise NotImplementedError("view: type= is not supported")
-    if dtype is None:
-        return self
-    return bind(prims.bitcast_convert_type_p, self, new_dtype=dtypes.canonical(dtype))
+    return _conversion.astype(self, dtype)
 
 
 def _repeat(self: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Any:
-    return _joins.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
+    return _repeats.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
 
 
 def _compress(self: Any, condition: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
@@ -147,8 +150,11 @@ def _squeeze(self: Any, axis: Any = None) -> Any:
     return _shape.squeeze(self, axis)
 
 
-def _rounded(self: Any, ndigits: int | None = None) -> Any:
-    return _ufuncs.round(self, ndigits or 0)
+@public("ndigits")
+def _rounded(x: Any, ndigits: int | None = None) -> Any:
+    """Python's `round`: integers where no number of digits is given."""
+    out = _rounding.round(x, ndigits or 0)
+    return _conversion.astype(out, int) if ndigits is None else out
 
 
 def _reversed_axes(self: Any) -> Any:
@@ -161,7 +167,7 @@ def _traced_table() -> dict[str, Any]:
         "__setitem__": _at.setitem, "__round__": _rounded, "at": _at.at, "astype": _astype, "choose": _selection.choose,
         "clip": _clip,
         "compress": _compress, "nonzero": _nonzero, "repeat": _repeat, "reshape": _reshape,
-        "searchsorted": _searchsorted, "squeeze": _squeeze, "transpose": _transpose, "view": _view,
+        "searchsorted": _searchsorted, "squeeze": _squeeze, "transpose": _transpose, "view": _views.view,
         "T": property(_reversed_axes, doc="The array with its axes in reverse."),
         "mT": property(_shape.matrix_transpose, doc="The array with its last two axes swapped."),
         "real": property(_ufuncs.real, doc="Real part."), "imag": property(_ufuncs.imag, doc="Imaginary part.")}
@@ -169,7 +175,7 @@ def _traced_table() -> dict[str, Any]:
 
 def _array_table() -> dict[str, Any]:
     reshape, transpose, squeeze = compiled(_shape.reshape), compiled(_shape.transpose), compiled(_shape.squeeze)
-    view = compiled(_jittable_view)
+    view = compiled(_views.view)
     clip, search = compiled(_ufuncs.clip), compiled(_searching.searchsorted)
     real, imag, flip = compiled(_ufuncs.real), compiled(_ufuncs.imag), compiled(_shape.matrix_transpose)
 
@@ -189,7 +195,8 @@ def _array_table() -> dict[str, Any]:
         return clip(self, min, max)
 
     def array_view(self: Any, dtype: Any = None, type: None = None) -> Any:
-        return self if dtype is None else view(self, dtypes.canonical(dtype))
+        """The same bytes as another dtype; other widths change the last axis."""
+        return self if dtype is None and type is None else view(self, dtypes.canonical(dtype), type)
 
     def array_search(self: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
         return search(self, v, side, sorter, method=method)
@@ -197,12 +204,9 @@ def _array_table() -> dict[str, Any]:
     def reversed_axes(self: Any) -> Any:
         return self if self.ndim < 2 else transpose(self, None)
 
-    def rounded(self: Any, ndigits: int | None = None) -> Any:
-        return compiled(_ufuncs.round)(self, ndigits or 0)
-
     return {
         **_operators(_public_power), **{name: compiled(fun) for name, fun in (_UNARY | _METHODS).items()},
-        "__getitem__": _indexing.getitem, "__setitem__": _at.setitem, "__round__": rounded, "at": _at.at,
+        "__getitem__": _indexing.getitem, "__setitem__": _at.setitem, "__round__": compiled(_rounded), "at": _at.at,
         "astype": _astype, "choose": _selection.choose, "clip": array_clip, "compress": _compress,
         "nonzero": _nonzero, "repeat": _repeat, "reshape": array_reshape, "searchsorted": array_search,
         "squeeze": array_squeeze,
@@ -214,15 +218,7 @@ def _array_table() -> dict[str, Any]:
 
 
 def _public_power(fun: Function) -> Function:
-    return _ufuncs.eager_power if fun is _ufuncs.power else compiled(fun)
-
-
-@public("dtype")
-def _jittable_view(self: Any, dtype: Any) -> Any:
-    return _view(self, dtype)
-
-
-_jittable_view.__name__ = "view"
+    return _powers.eager_power if fun is _powers.power else compiled(fun)
 
 
 def install() -> None:

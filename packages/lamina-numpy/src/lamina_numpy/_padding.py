@@ -7,11 +7,11 @@ import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, check_axis, typeof
 
-from ._creation import asarray
+from ._conversion import asarray
 from ._promotion import broadcast, cast, literal
-from ._publish import hashable, public
+from ._publish import hashable, plain_or_compiled, public
 from ._shape import squeeze
-from ._joins import _cut, _splitter, concatenate
+from ._joins import concatenate, split_at
 
 __all__ = ["pad"]
 
@@ -61,13 +61,13 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         value = kwargs.get("constant_values", 0)
         if isinstance(value, (list, tuple, np.ndarray)):
             value = asarray(value)
-        return _splitter(_pad_constant, array)(array, value, widths)
+        return plain_or_compiled(_pad_constant, array)(array, value, widths)
     if mode in _BY_INDEX:
-        return _splitter(_pad_by_index, array)(array, widths, mode, kwargs.get("reflect_type", "even"))
+        return plain_or_compiled(_pad_by_index, array)(array, widths, mode, kwargs.get("reflect_type", "even"))
     if mode == "linear_ramp":
-        return _splitter(_pad_ramp, array)(array, asarray(kwargs.get("end_values", 0)), widths)
+        return plain_or_compiled(_pad_ramp, array)(array, asarray(kwargs.get("end_values", 0)), widths)
     if mode in ("maximum", "minimum", "mean", "median"):
-        return _splitter(_pad_stat, array)(array, widths, mode, hashable(kwargs.get("stat_length")))
+        return plain_or_compiled(_pad_stat, array)(array, widths, mode, hashable(kwargs.get("stat_length")))
     raise ValueError(f"pad: unknown mode {mode!r}; see the documentation for the list")
 
 
@@ -120,7 +120,7 @@ def _pad_ramp(array: Any, end: Any, widths: tuple[tuple[int, int], ...]) -> Any:
     end = broadcast(end, typeof(end).shape, (len(widths), 2))
     for i, (b, a) in enumerate(widths):
         n = typeof(array).shape[i]
-        first, last = _cut(array, [1], i)[0], _cut(array, [n - 1], i)[1]
+        first, last = split_at(array, [1], i)[0], split_at(array, [n - 1], i)[1]
         before = linspace(end[i, 0], squeeze(first, i), b, endpoint=False, axis=i, dtype=d)
         after = _flipped(linspace(end[i, 1], squeeze(last, i), a, endpoint=False, axis=i, dtype=d), i)
         array = concatenate([before, array, after], i)
@@ -133,17 +133,19 @@ def _flipped(x: Any, axis: int) -> Any:
 
 @public("widths", "mode", "lengths")
 def _pad_stat(array: Any, widths: tuple[tuple[int, int], ...], mode: str, lengths: Any) -> Any:
-    from . import _reductions as reductions
+    from ._averages import mean
+    from ._reductions import max as highest
+    from ._reductions import min as lowest
     from ._stats import median
-    from ._ufuncs import round as to_nearest
-    fun: Any = {"maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean, "median": median}[mode]
+    from ._rounding import round as to_nearest
+    fun: Any = {"maximum": highest, "minimum": lowest, "mean": mean, "median": median}[mode]
     d = typeof(array).dtype
     spans = None if lengths is None else np.broadcast_to(np.asarray(lengths), (len(widths), 2))
     for i, (b, a) in enumerate(widths):
         n = typeof(array).shape[i]
         lo, hi = (n, n) if spans is None else (min(int(spans[i, 0]), n), min(int(spans[i, 1]), n))
         ends = []
-        for part, width in ((_cut(array, [lo], i)[0], b), (_cut(array, [n - hi], i)[1] if hi < n else array, a)):
+        for part, width in ((split_at(array, [lo], i)[0], b), (split_at(array, [n - hi], i)[1] if hi < n else array, a)):
             value = fun(part, axis=i, keepdims=True)
             value = cast(to_nearest(value) if dtypes.is_integer(d) else value, d)
             ends.append(broadcast(value, typeof(value).shape, tuple(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ._creation import asarray, put
+from ._conversion import asarray, put
 
 __all__ = ["array_repr", "array_str", "load", "save", "savez"]
 

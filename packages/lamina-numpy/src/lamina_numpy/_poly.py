@@ -7,18 +7,22 @@ import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_tracing.extend import Tracer, bind, typeof
 
-from ._creation import asarray, put, zeros
-from ._joins import _cut, concatenate
-from ._promotion import fixed, literal, promote_all, to_inexact
+from ._conversion import asarray, put
+from ._creation import zeros
+from ._joins import concatenate, split_at
+from ._powers import power
+from ._promotion import cast, fixed, literal, promote_all, to_inexact
 from ._publish import compiled, public
 from ._shape import atleast_1d
 from ._signal import convolve
 
-__all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]
+__all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots",
+           "vander"]
 
 
 @public()
 def _polyval(p: Any, x: Any) -> Any:
+    weak = typeof(p).weak_type and typeof(x).weak_type
     p, x = promote_all("polyval", [p, x])
     n = typeof(p).shape[0]
     d = typeof(p).dtype
@@ -28,7 +32,7 @@ def _polyval(p: Any, x: Any) -> Any:
         c = bind(prims.squeeze_p, c, dimensions=(0,))
         out = bind(prims.add_p, bind(prims.mul_p, out, x), c) if i else bind(
             prims.broadcast_in_dim_p, c, shape=typeof(x).shape, broadcast_dimensions=())
-    return out
+    return cast(out, d, weak)
 
 
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
@@ -73,7 +77,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     """Product of two polynomials."""
     x, y = _coefficients("polymul", to_inexact("polymul", asarray(a1)), to_inexact("polymul", asarray(a2)))
     if trim_leading_zeros:
-        from ._joins import trim_zeros
+        from ._repeats import trim_zeros
         x, y = trim_zeros(x, "f"), trim_zeros(y, "f")
     return convolve(x, y)
 
@@ -92,7 +96,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     quotient = concatenate([atleast_1d(c) for c in q])
     rest = x
     if trim_leading_zeros:
-        from ._joins import trim_zeros
+        from ._repeats import trim_zeros
         rest = trim_zeros(rest, "f")
     return quotient, rest
 
@@ -104,7 +108,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     (p,) = _coefficients("polyder", to_inexact("polyder", asarray(p)))
     for _ in range(m):
         n = typeof(p).shape[0]
-        p = _cut(p, [n - 1], 0)[0] * put(np.arange(n - 1, 0, -1), typeof(p).dtype)
+        p = split_at(p, [n - 1], 0)[0] * put(np.arange(n - 1, 0, -1), typeof(p).dtype)
     return p
 
 
@@ -153,3 +157,17 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, w: Any = None)
     out = np.polyfit(_concrete("polyfit", x), _concrete("polyfit", y), deg, rcond,
                      w=None if w is None else _concrete("polyfit", w))
     return put(out, dtypes.canonical_complex() if np.iscomplexobj(out) else dtypes.canonical_float())
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """Powers of `x` as columns, highest first unless `increasing`."""
+    x = asarray(x)
+    t = typeof(x)
+    if len(t.shape) != 1:
+        raise ValueError(f"vander: expected one axis; got {t.long()}")
+    n = t.shape[0] if N is None else N
+    if n < 0:
+        raise ValueError(f"vander: N must not be negative; got {n}")
+    powers = np.arange(n) if increasing else np.arange(n)[::-1]
+    return power(bind(prims.broadcast_in_dim_p, x, shape=(t.shape[0], n), broadcast_dimensions=(0,)),
+                 asarray(powers.astype(np.int32)))

@@ -9,7 +9,7 @@ from lamina_ir.errors import ShapeError
 from lamina_ir.prims.linalg import as_precision
 from lamina_tracing.extend import bind, check_axes, check_axis, typeof
 
-from ._promotion import aval, broadcast, broadcast_shapes_of, cast, convert, own_array, pair, promote_all
+from ._promotion import aval, broadcast, broadcast_shapes_of, cast, convert, no_out, own_array, pair, promote_all
 from ._publish import public, public_lists
 from ._shape import moveaxis, permuted, ravel, reshape, with_axes
 
@@ -181,7 +181,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 @public("out")
 def outer(a: Any, b: Any, out: None = None) -> Any:
     """Every element of `a` times every element of `b`, `[a.size, b.size]`."""
-    from ._ufuncs import multiply, no_out
+    from ._ufuncs import multiply
     no_out("outer", out)
     x, y, _, _ = _two("outer", a, b)
     x, y = ravel(x), ravel(y)

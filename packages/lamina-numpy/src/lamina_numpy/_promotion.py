@@ -15,12 +15,14 @@ from lamina_tracing import Array
 from lamina_tracing.extend import EVALUATION, Tracer, bind, now, typeof, warn_user
 
 __all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "fixed", "inexact_dtype",
-           "inexact_pair", "is_array", "is_staging", "literal", "meet", "own_array", "pair", "promote_all",
-           "to_inexact"]
+           "inexact_pair", "is_array", "is_staging", "literal", "meet", "no_out", "own_array", "pair",
+           "promote_all", "to_inexact"]
 
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 _F32 = np.dtype("float32")
 _I32 = np.dtype("int32")
+_F64 = np.dtype("float64")
+_I64 = np.dtype("int64")
 _x64 = config.enable_x64
 _convert_p = prims.convert_element_type_p
 _broadcast_p = prims.broadcast_in_dim_p
@@ -35,6 +37,12 @@ def aval(call: str, x: Any, position: int = 0) -> Any:
     except TypeError:
         raise TypeError(f"{call}: expected an array or a number at position {position}; got "
                         f"{type(x).__name__}. Convert it with lamina.numpy.asarray first") from None
+
+
+def no_out(call: str, out: Any) -> None:
+    """`out=` has no meaning for arrays that do not change."""
+    if out is not None:
+        raise NotImplementedError(f"{call}: out= is not supported, since arrays are immutable; use the result")
 
 
 def is_array(x: Any) -> bool:
@@ -52,16 +60,17 @@ def own_array(call: str, x: Any, position: int = 0) -> Any:
     if isinstance(x, Array):
         return x
     aval(call, x, position)
-    from ._creation import asarray
+    from ._conversion import asarray
     return asarray(x)
 
 
 def literal(value: Any, dtype: np.dtype) -> Any:
     """A constant of `dtype` beside an operand of it: a plain, weak Python number where the dtype is the default one, so
     that weak operands stay weak."""
-    if dtype is _F32 and not config.enable_x64.value:
+    wide = config.enable_x64.value
+    if dtype is (_F64 if wide else _F32):
         return float(value)
-    if dtype is _I32 and not config.enable_x64.value:
+    if dtype is (_I64 if wide else _I32):
         return int(value)
     return np.asarray(value).astype(dtype)[()]
 
@@ -97,10 +106,8 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
 
 @lru_cache(maxsize=1024)
 def inexact_dtype(dtype: np.dtype, x64: bool) -> np.dtype:
-    """The float dtype that division and roots of `dtype` have."""
-    if dtypes.is_inexact(dtype):
-        return dtype
-    return np.dtype("float64") if x64 else _F32
+    """The float dtype that division and roots of `dtype` have; the answer depends on the setting, so the cache does."""
+    return dtypes.inexact_for(dtype)
 
 
 def to_inexact(call: str, x: Any) -> Any:
@@ -148,7 +155,8 @@ def inexact_pair(call: str, x: Any, y: Any) -> tuple[Any, Any]:
     unsigned array."""
     a, b = aval(call, x, 0), aval(call, y, 1)
     if a is not b and not dtypes.is_inexact(a.dtype) and not dtypes.is_inexact(b.dtype):
-        d, weak = inexact_dtype(a.dtype, _x64.value), a.weak_type and b.weak_type
+        d, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
+        d = inexact_dtype(d, _x64.value)
         x, y = convert(x, d, weak), convert(y, d, weak)
     x, y, known = meet(call, x, y)
     if known is _F32:

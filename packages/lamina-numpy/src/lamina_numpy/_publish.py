@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 from lamina_tracing import jit
-from lamina_tracing.extend import EVALUATION, now
+from lamina_tracing.extend import EVALUATION, Tracer, now
 
-__all__ = ["compiled", "hashable", "public", "public_lists", "publish", "publish_as"]
+__all__ = ["compiled", "hashable", "plain_or_compiled", "public", "public_lists", "publish", "publish_as"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _static: dict[Callable[..., Any], tuple[str, ...]] = {}
@@ -40,6 +40,11 @@ def compiled(fun: Callable[..., Any]) -> Any:
         twin = jit(fun, static_argnames=static, inline=True) if static else jit(fun, inline=True)
         _jitted[fun] = twin
     return twin
+
+
+def plain_or_compiled(fun: Callable[..., Any], x: Any) -> Any:
+    """What to call for this argument: the plain function on a traced value, else its compiled twin."""
+    return fun if isinstance(x, Tracer) else compiled(fun)
 
 
 def publish(names: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Evenly spaced numbers."""
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
@@ -9,8 +10,8 @@ from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, typeof
 
 from ._promotion import aval, broadcast, cast, fixed, literal
-from ._publish import public
-from ._creation import asarray
+from ._publish import compiled, public, publish_as
+from ._conversion import asarray, to_device
 
 __all__ = ["geomspace", "linspace", "logspace"]
 
@@ -18,14 +19,14 @@ __all__ = ["geomspace", "linspace", "logspace"]
 def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:
     """(dtype to compute in, dtype of the result) of a range between arrays."""
     pairs = [(a.dtype, a.weak_type) for a in (aval(call, x, i) for i, x in enumerate(xs))]
-    d = dtypes.promote(*pairs, (dtypes.canonical_float(), True))[0]
+    d = dtypes.inexact_for(dtypes.promote(*pairs)[0])
     return d, d if dtype is None else dtypes.canonical(dtype)
 
 
 @public("num", "endpoint", "retstep", "dtype", "axis")
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-             axis: int = 0) -> Any:
-    """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False.
+             axis: int = 0, *, device: Any = None) -> Any:
+    """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False; on `device`.
 
     >>> linspace(0, 1, 3)
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -65,11 +66,22 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     return (out, step) if retstep else out
 
 
+@functools.wraps(linspace)
+def _linspace_there(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+    out = compiled(linspace)(*args, **kwargs)
+    if device is None:
+        return out
+    return (to_device(out[0], device), out[1]) if isinstance(out, tuple) else to_device(out, device)
+
+
+publish_as(linspace, _linspace_there)
+
+
 @public("num", "endpoint", "base", "dtype", "axis")
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
     """`base` to the powers of `linspace(start, stop, num)`."""
-    from ._ufuncs import power
+    from ._powers import power
     d, final = _range_dtype("logspace", dtype, start, stop)
     return cast(power(literal(base, d), linspace(start, stop, num, endpoint, False, d, axis)), final)
 

@@ -9,11 +9,10 @@ from lamina_ir.errors import DTypeError
 from lamina_tracing.extend import bind, check_axis, typeof
 
 from ._logic import isnan
-from ._promotion import aval, cast, literal
+from ._promotion import aval, cast, literal, no_out
 from ._publish import public
 from ._selection import choose_by
 from ._shape import ravel
-from ._ufuncs import no_out
 from ._reductions import sum_dtype
 
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]

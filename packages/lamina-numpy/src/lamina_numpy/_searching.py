@@ -8,10 +8,11 @@ import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_tracing.extend import Tracer, bind, typeof
 
-from ._creation import asarray, put
+from ._conversion import asarray, put
+from ._creation import ones, ones_like, zeros
 from ._logic import less, less_equal, truth
 from ._promotion import aval, broadcast, cast, fixed, literal, promote_all
-from ._publish import compiled, public
+from ._publish import compiled, plain_or_compiled, public
 from ._selection import choose_by
 from ._shape import ravel, reshape
 
@@ -46,7 +47,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         raise ValueError(f"nonzero: size must not be negative; got {size}")
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(shape)
     fills = tuple(0 if f is None else f for f in fills)
-    return (_nonzero if isinstance(a, Tracer) else compiled(_nonzero))(a, tuple(fills), size=size)
+    return plain_or_compiled(_nonzero, a)(a, tuple(fills), size=size)
 
 
 @public("size")
@@ -146,9 +147,9 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     if n == 0:
         return bind(prims.broadcast_in_dim_p, fixed(0, dtypes.canonical_int()), shape=aval("digitize", x).shape,
                     broadcast_dimensions=())
-    up = searchsorted(bins, x, side="left" if right else "right", method=method or "scan")
-    down = searchsorted(bind(prims.rev_p, bins, dimensions=(0,)), x, side="right" if right else "left",
-                        method=method or "scan")
+    side = "left" if right else "right"
+    up = searchsorted(bins, x, side=side, method=method or "scan")
+    down = searchsorted(bind(prims.rev_p, bins, dimensions=(0,)), x, side=side, method=method or "scan")
     rising = less_equal(bins[0], bins[-1])
     return choose_by(rising, up, bind(prims.sub_p, literal(n, typeof(down).dtype), down))
 
@@ -182,7 +183,6 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 
 @public("length")
 def _bincount(x: Any, weights: Any, length: int) -> Any:
-    from ._creation import zeros
     if typeof(x).dtype == dtypes.BOOL:
         x = cast(x, np.dtype("int32"))
     value = literal(1, dtypes.canonical_int()) if weights is None else weights
@@ -204,7 +204,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         raise NotImplementedError("histogram_bin_edges: named rules are not supported; give a number or edges")
     bins = asarray(bins) if isinstance(bins, (list, tuple)) else bins
     a = ravel(asarray(a))
-    d = dtypes.promote((typeof(a).dtype, False), (dtypes.canonical_float(), True))[0]
+    d = dtypes.inexact_for(typeof(a).dtype)
     if typeof(bins).shape:
         return cast(bins, d)
     if range is None:
@@ -221,7 +221,6 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None) -> Any:
     """(counts, edges): how many elements, or how much weight, lies in each bin; the last one has both edges."""
-    from ._creation import ones_like
     from ._reductions import sum as total
     from ._ufuncs import true_divide
     a = ravel(asarray(a))
@@ -258,7 +257,6 @@ def _counts(columns: list[Any], edges: list[Any], weights: Any) -> Any:
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = None,
                 density: bool | None = None) -> Any:
     """(counts, list of edges) of samples in several dimensions: rows of `sample`, or a list of coordinates."""
-    from ._creation import ones
     from ._reductions import sum as total
     if isinstance(sample, (list, tuple)):
         columns = [ravel(asarray(s)) for s in sample]

@@ -9,7 +9,7 @@ from lamina_ir import dtypes, prims
 from lamina_tracing.extend import Tracer, bind, typeof
 
 from ._logic import truth
-from ._promotion import alike, aval, broadcast, broadcast_shapes_of, literal, pair
+from ._promotion import alike, aval, broadcast, broadcast_shapes_of, literal, no_out, pair
 from ._publish import compiled, public, publish_as
 
 __all__ = ["choose", "compress", "extract", "piecewise", "place", "select", "where"]
@@ -118,7 +118,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         if not isinstance(a, Tracer):
             return compiled(_choose)(a, choices, "clip")
     elif mode == "wrap":
-        from ._ufuncs import remainder
+        from ._division import remainder
         a = remainder(a, n)
     elif mode == "clip":
         from ._ufuncs import clip
@@ -160,7 +160,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwar
 
 
 def _array(x: Any) -> Any:
-    from ._creation import asarray
+    from ._conversion import asarray
     return asarray(x)
 
 
@@ -176,7 +176,6 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
     from ._taking import take
     from ._searching import nonzero
     from ._shape import moveaxis, ravel
-    from ._ufuncs import no_out
     no_out("compress", out)
     condition, a = _array(condition), _array(a)
     if len(condition.shape) != 1:
@@ -197,7 +196,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     from ._taking import take
     from ._running import cumsum
     from ._shape import ravel, reshape
-    from ._ufuncs import remainder
+    from ._division import remainder
     if inplace:
         raise ValueError("place: arrays are immutable; pass inplace=False and use the result")
     arr, mask, vals = _array(arr), ravel(truth("place", _array(mask))), ravel(_array(vals))

@@ -8,10 +8,11 @@ from lamina_ir import dtypes, prims
 from lamina_ir.errors import ConcretizationError
 from lamina_tracing.extend import Tracer, bind, check_axis, typeof
 
-from ._creation import asarray, full, put, zeros
+from ._conversion import asarray, put
+from ._creation import full, zeros
 from ._logic import logical_and
 from ._promotion import aval, cast, literal, promote_all
-from ._publish import compiled, public
+from ._publish import plain_or_compiled, public
 from ._selection import choose_by
 from ._shape import moveaxis, ravel, reshape
 
@@ -51,8 +52,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
         inverse = found[2].reshape(known.shape if axis is None else -1)
         parts = [put(found[0], typeof(ar).dtype), put(found[1], d), put(inverse, d), put(found[3], d)]
     else:
-        run = _unique if isinstance(ar, Tracer) else compiled(_unique)
-        parts = list(run(ar, fill_value, axis=axis, equal_nan=equal_nan, size=size))
+        parts = list(plain_or_compiled(_unique, ar)(ar, fill_value, axis=axis, equal_nan=equal_nan, size=size))
     picked = [parts[0], *(p for p, on in zip(parts[1:], (return_index, return_inverse, return_counts)) if on)]
     return picked[0] if len(picked) == 1 else tuple(picked)
 

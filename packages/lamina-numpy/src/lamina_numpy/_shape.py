@@ -261,7 +261,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 
 
 def _at_least(call: str, n: int, arys: tuple[Any, ...]) -> Any:
-    from ._creation import asarray
+    from ._conversion import asarray
     out = []
     for a in arys:
         a = asarray(a)

@@ -8,8 +8,10 @@ import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, check_axes, check_axis, typeof
 
-from ._creation import arange, asarray
-from ._joins import _cut, concatenate
+from ._conversion import asarray, put
+from ._creation import arange
+from ._division import remainder
+from ._joins import concatenate, split_at
 from ._promotion import broadcast, cast, literal, own_array, pair, promote_all, to_inexact
 from ._publish import compiled, public
 from ._running import cumsum
@@ -19,7 +21,6 @@ from ._selection import choose_by
 from ._shape import moveaxis, ravel, reshape
 from ._taking import take
 from ._special import i0
-from ._ufuncs import remainder, where_
 
 __all__ = ["bartlett", "blackman", "convolve", "correlate", "diff", "ediff1d", "gradient", "hamming", "hanning",
            "interp", "kaiser", "trapezoid", "unwrap"]
@@ -27,7 +28,7 @@ __all__ = ["bartlett", "blackman", "convolve", "correlate", "diff", "ediff1d", "
 
 def _ends(a: Any, at: int, skip_first: bool) -> Any:
     n = typeof(a).shape[at]
-    return _cut(a, [1], at)[1] if skip_first else _cut(a, [n - 1], at)[0]
+    return split_at(a, [1], at)[1] if skip_first else split_at(a, [n - 1], at)[0]
 
 
 @public("n", "axis")
@@ -109,7 +110,7 @@ def _slope(f: Any, at: int, n: int, h: Any) -> Any:
     rank = len(typeof(f).shape)
 
     def part(lo: int, hi: int) -> Any:
-        return _cut(f, [lo, hi], at)[1]
+        return split_at(f, [lo, hi], at)[1]
     if not typeof(h).shape:
         h = cast(h, d)
         first = bind(prims.div_p, bind(prims.sub_p, part(1, 2), part(0, 1)), h)
@@ -124,8 +125,8 @@ def _slope(f: Any, at: int, n: int, h: Any) -> Any:
     b = (two - one) / (one * two)
     c = one / (two * (one + two))
     inner = a * part(0, n - 2) + b * part(1, n - 1) + c * part(2, n)
-    first = (part(1, 2) - part(0, 1)) / _cut(gaps, [1], at)[0]
-    last = (part(n - 1, n) - part(n - 2, n - 1)) / _cut(gaps, [n - 2], at)[1]
+    first = (part(1, 2) - part(0, 1)) / split_at(gaps, [1], at)[0]
+    last = (part(n - 1, n) - part(n - 2, n - 1)) / split_at(gaps, [n - 2], at)[1]
     return concatenate([first, inner, last], at)
 
 
@@ -155,17 +156,16 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi)
     half = period / 2
     low = -half
     wrapped = remainder(gap - low, period) + low
-    wrapped = where_((wrapped == low) & (gap > 0), half, wrapped)
+    wrapped = choose_by((wrapped == low) & (gap > 0), half, wrapped)
     limit = half if discont is None else discont
-    fix = where_(abs(gap) < limit, 0 * gap, wrapped - gap)
-    head, tail = _cut(p, [1], at)
+    fix = choose_by(abs(gap) < limit, 0 * gap, wrapped - gap)
+    head, tail = split_at(p, [1], at)
     return concatenate([head, tail + cumsum(fix, at)], at)
 
 
 @public("extended", "period")
 def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool, bool], period: float | None) -> Any:
-    d = dtypes.promote((typeof(x).dtype, typeof(x).weak_type), (typeof(xp).dtype, False),
-                       (dtypes.canonical_float(), True))[0]
+    d = dtypes.inexact_for(dtypes.promote((typeof(x).dtype, typeof(x).weak_type), (typeof(xp).dtype, False))[0])
     x, xp = cast(x, d), cast(xp, d)
     fp = to_inexact("interp", fp)
     shape = typeof(xp).shape
@@ -186,7 +186,7 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
     y0, y1 = take(fp, at - 1, 0, mode="clip"), take(fp, at, 0, mode="clip")
     gap = x1 - x0
     flat = abs(gap) <= literal(float(np.spacing(np.float64(dtypes.finfo(d).eps))), d)
-    out = where_(flat, y0, y0 + (x - x0) / where_(flat, literal(1, d), gap) * (y1 - y0))
+    out = choose_by(flat, y0, y0 + (x - x0) / choose_by(flat, literal(1, d), gap) * (y1 - y0))
     if period is None:
         for at, outside, value, extends in zip((0, -1), (x < xp[0], x > xp[-1]), ends, extended):
             if not extends:
@@ -270,7 +270,6 @@ def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
 
 
 def _window(call: str, M: int, host: Any) -> Any:
-    from ._creation import put
     return put(np.asarray(host(M)), dtypes.canonical_float())
 
 

@@ -7,7 +7,7 @@ import numpy as np  # noqa: F401 - the examples use it
 from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, check_axis, typeof
 
-from ._creation import asarray
+from ._conversion import asarray
 from ._promotion import aval, cast
 from ._publish import public
 from ._shape import ravel

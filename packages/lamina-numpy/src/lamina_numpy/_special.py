@@ -10,11 +10,13 @@ from lamina_tracing.extend import bind, complex_logaddexp, typeof
 
 from ._promotion import aval, cast, convert, inexact_pair, literal, pair, to_inexact
 from ._publish import public
-from ._ufuncs import (_LN2, _abs, _add, _and, _div, _eq, _exp, _gt, _log1p, _lt, _max, _min, _mul, _named, _ne, _neg,
-                      _not, _or, _rem, _sub, abs, positive, where_)
+from ._selection import choose_by
+from ._ufuncs import abs, named, positive
 
 __all__ = ["copysign", "fmax", "fmin", "frexp", "gcd", "heaviside", "hypot", "i0", "lcm", "ldexp", "logaddexp",
            "logaddexp2", "nan_to_num", "signbit", "sinc", "spacing"]
+
+_LN2 = float(np.log(2.0))
 
 
 @public()
@@ -23,10 +25,10 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
     x, y = inexact_pair("logaddexp", x1, x2)
     if dtypes.is_complex(typeof(x).dtype):
         return complex_logaddexp(x, y)
-    top = bind(_max, x, y)
-    gap = bind(_sub, x, y)
-    soft = bind(_add, top, bind(_log1p, bind(_exp, bind(_neg, bind(_abs, gap)))))
-    return bind(prims.select_p, bind(_ne, gap, gap), bind(_add, x, y), soft)  # NaN, or equal infinities
+    top = bind(prims.max_p, x, y)
+    gap = bind(prims.sub_p, x, y)
+    soft = bind(prims.add_p, top, bind(prims.log1p_p, bind(prims.exp_p, bind(prims.neg_p, bind(prims.abs_p, gap)))))
+    return bind(prims.select_p, bind(prims.ne_p, gap, gap), bind(prims.add_p, x, y), soft)  # NaN, or equal infinities
 
 
 @public()
@@ -36,11 +38,12 @@ def logaddexp2(x1: Any, x2: Any, /) -> Any:
     d = typeof(x).dtype
     if dtypes.is_complex(d):
         ln2 = literal(_LN2, d)
-        return bind(_div, complex_logaddexp(bind(_mul, x, ln2), bind(_mul, y, ln2)), ln2)
-    top = bind(_max, x, y)
-    gap = bind(_sub, x, y)
-    rest = bind(_div, bind(_log1p, bind(prims.exp2_p, bind(_neg, bind(_abs, gap)))), literal(_LN2, d))
-    return bind(prims.select_p, bind(_ne, gap, gap), bind(_add, x, y), bind(_add, top, rest))
+        return bind(prims.div_p, complex_logaddexp(bind(prims.mul_p, x, ln2), bind(prims.mul_p, y, ln2)), ln2)
+    top = bind(prims.max_p, x, y)
+    gap = bind(prims.sub_p, x, y)
+    less = bind(prims.exp2_p, bind(prims.neg_p, bind(prims.abs_p, gap)))
+    rest = bind(prims.div_p, bind(prims.log1p_p, less), literal(_LN2, d))
+    return bind(prims.select_p, bind(prims.ne_p, gap, gap), bind(prims.add_p, x, y), bind(prims.add_p, top, rest))
 
 
 @public()
@@ -51,21 +54,22 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     if dtypes.is_complex(d):
         raise DTypeError(f"hypot: expected real numbers; got {aval('hypot', x1).long()} and {aval('hypot', x2).long()}; "
                          "take their absolute values first")
-    x, y = bind(_abs, x), bind(_abs, y)
-    low, high = bind(_min, x, y), bind(_max, x, y)
-    zero = bind(_eq, high, literal(0, d))
-    ratio = bind(_div, low, where_(zero, literal(1, d), high))
-    out = bind(_mul, high, bind(prims.sqrt_p, bind(_add, bind(prims.integer_pow_p, ratio, y=2), literal(1, d))))
-    either = bind(_or, bind(_eq, x, literal(np.inf, d)), bind(_eq, y, literal(np.inf, d)))  # even beside NaN
-    return where_(either, literal(np.inf, d), where_(zero, high, out))
+    x, y = bind(prims.abs_p, x), bind(prims.abs_p, y)
+    low, high = bind(prims.min_p, x, y), bind(prims.max_p, x, y)
+    zero = bind(prims.eq_p, high, literal(0, d))
+    ratio = bind(prims.div_p, low, choose_by(zero, literal(1, d), high))
+    out = bind(prims.mul_p, high, bind(prims.sqrt_p, bind(prims.add_p, bind(prims.integer_pow_p, ratio, y=2), literal(1, d))))
+    inf = literal(np.inf, d)
+    either = bind(prims.or_p, bind(prims.eq_p, x, inf), bind(prims.eq_p, y, inf))  # even beside NaN
+    return choose_by(either, inf, choose_by(zero, high, out))
 
 
 @public()
 def copysign(x1: Any, x2: Any, /) -> Any:
     """The size of `x1` with the sign of `x2`."""
     x, y = inexact_pair("copysign", x1, x2)
-    size = bind(_abs, x)
-    return where_(signbit(y), bind(_neg, size), size)
+    size = bind(prims.abs_p, x)
+    return choose_by(signbit(y), bind(prims.neg_p, size), size)
 
 
 @public()
@@ -74,9 +78,9 @@ def signbit(x: Any, /) -> Any:
     a = aval("signbit", x)
     d = a.dtype
     if not dtypes.is_float(d):
-        return bind(_lt, x, literal(0, d))
+        return bind(prims.lt_p, x, literal(0, d))
     whole = np.dtype(f"int{8 * d.itemsize}")
-    return bind(_lt, bind(prims.bitcast_convert_type_p, x, new_dtype=whole), literal(0, whole))
+    return bind(prims.lt_p, bind(prims.bitcast_convert_type_p, x, new_dtype=whole), literal(0, whole))
 
 
 @public()
@@ -85,8 +89,8 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     x, y = inexact_pair("heaviside", x1, x2)
     d = typeof(x).dtype
     zero = literal(0, d)
-    out = where_(bind(_lt, x, zero), zero, where_(bind(_gt, x, zero), literal(1, d), y))
-    return where_(bind(_ne, x, x), x, out)
+    out = choose_by(bind(prims.lt_p, x, zero), zero, choose_by(bind(prims.gt_p, x, zero), literal(1, d), y))
+    return choose_by(bind(prims.ne_p, x, x), x, out)
 
 
 @public()
@@ -94,11 +98,11 @@ def sinc(x: Any, /) -> Any:
     """`sin(pi x) / (pi x)`, 1 at zero."""
     x = to_inexact("sinc", x)
     d = typeof(x).dtype
-    at_zero = bind(_eq, x, literal(0, d))
-    safe = bind(_mul, where_(at_zero, literal(1, d), x), literal(np.pi, d))
+    at_zero = bind(prims.eq_p, x, literal(0, d))
+    safe = bind(prims.mul_p, choose_by(at_zero, literal(1, d), x), literal(np.pi, d))
     # the second-order term keeps both derivatives right at zero
-    curve = bind(_sub, literal(1, d), bind(_mul, bind(prims.integer_pow_p, x, y=2), literal(np.pi ** 2 / 6, d)))
-    return where_(at_zero, curve, bind(_div, bind(prims.sin_p, safe), safe))
+    curve = bind(prims.sub_p, literal(1, d), bind(prims.mul_p, bind(prims.integer_pow_p, x, y=2), literal(np.pi ** 2 / 6, d)))
+    return choose_by(at_zero, curve, bind(prims.div_p, bind(prims.sin_p, safe), safe))
 
 
 @public()
@@ -107,23 +111,23 @@ def i0(x: Any, /) -> Any:
 
     Source: polynomials 9.8.1 and 9.8.2 of Abramowitz and Stegun, Handbook of Mathematical Functions.
     """
-    x = bind(_abs, to_inexact("i0", x))
+    x = bind(prims.abs_p, to_inexact("i0", x))
     d = typeof(x).dtype
-    t = bind(prims.integer_pow_p, bind(_div, x, literal(3.75, d)), y=2)
+    t = bind(prims.integer_pow_p, bind(prims.div_p, x, literal(3.75, d)), y=2)
     small = _horner(t, (0.0045813, 0.0360768, 0.2659732, 1.2067492, 3.0899424, 3.5156229, 1.0), d)
-    big_x = bind(_max, x, literal(3.75, d))
-    u = bind(_div, literal(3.75, d), big_x)
+    big_x = bind(prims.max_p, x, literal(3.75, d))
+    u = bind(prims.div_p, literal(3.75, d), big_x)
     tail = _horner(u, (0.00392377, -0.01647633, 0.02635537, -0.02057706, 0.00916281, -0.00157565, 0.00225319,
                        0.01328592, 0.39894228), d)
-    big = bind(_mul, bind(_mul, bind(_exp, big_x), bind(prims.rsqrt_p, big_x)), tail)
-    return where_(bind(_lt, x, literal(3.75, d)), small, big)
+    big = bind(prims.mul_p, bind(prims.mul_p, bind(prims.exp_p, big_x), bind(prims.rsqrt_p, big_x)), tail)
+    return choose_by(bind(prims.lt_p, x, literal(3.75, d)), small, big)
 
 
 def _horner(x: Any, coefficients: tuple[float, ...], d: np.dtype) -> Any:
-    out = bind(_mul, x, literal(coefficients[0], d))
+    out = bind(prims.mul_p, x, literal(coefficients[0], d))
     for c in coefficients[1:-1]:
-        out = bind(_mul, bind(_add, out, literal(c, d)), x)
-    return bind(_add, out, literal(coefficients[-1], d))
+        out = bind(prims.mul_p, bind(prims.add_p, out, literal(c, d)), x)
+    return bind(prims.add_p, out, literal(coefficients[-1], d))
 
 
 @public()
@@ -134,11 +138,11 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     x = to_inexact("ldexp", x1)
     d = typeof(x).dtype
     half = bind(prims.shift_right_arithmetic_p, x2, literal(1, typeof(x2).dtype))
-    rest = bind(_sub, x2, half)  # in two steps, so that neither factor overflows before the product does
+    rest = bind(prims.sub_p, x2, half)  # in two steps, so that neither factor overflows before the product does
     x, a = pair("ldexp", x, bind(prims.exp2_p, convert(half, d)))
-    x = bind(_mul, x, a)
+    x = bind(prims.mul_p, x, a)
     x, b = pair("ldexp", x, bind(prims.exp2_p, convert(rest, d)))
-    return bind(_mul, x, b)
+    return bind(prims.mul_p, x, b)
 
 
 _LAYOUT = {np.dtype("float16"): (10, 5, 15), dtypes.bfloat16: (7, 8, 127), np.dtype("float32"): (23, 8, 127),
@@ -155,16 +159,16 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     bits, width, bias = _LAYOUT[d]
     whole = np.dtype(f"int{8 * d.itemsize}")
     field = literal(((1 << width) - 1) << bits, whole)
-    tiny = bind(_lt, bind(_abs, x), literal(np.ldexp(1.0, 1 - bias), d))  # subnormal: scale up first
-    scaled = where_(tiny, bind(_mul, x, literal(2.0 ** (bits + 1), d)), x)
+    tiny = bind(prims.lt_p, bind(prims.abs_p, x), literal(np.ldexp(1.0, 1 - bias), d))  # subnormal: scale up first
+    scaled = choose_by(tiny, bind(prims.mul_p, x, literal(2.0 ** (bits + 1), d)), x)
     raw = bind(prims.bitcast_convert_type_p, scaled, new_dtype=whole)
-    e = bind(prims.shift_right_logical_p, bind(_and, raw, field), literal(bits, whole))
-    mantissa = bind(prims.bitcast_convert_type_p, bind(_or, bind(_and, raw, bind(_not, field)),
+    e = bind(prims.shift_right_logical_p, bind(prims.and_p, raw, field), literal(bits, whole))
+    mantissa = bind(prims.bitcast_convert_type_p, bind(prims.or_p, bind(prims.and_p, raw, bind(prims.not_p, field)),
                                                        literal((bias - 1) << bits, whole)), new_dtype=d)
-    e = bind(_sub, e, where_(tiny, literal(bias - 1 + bits + 1, whole), literal(bias - 1, whole)))
-    plain = bind(_or, bind(_eq, x, literal(0, d)), bind(_not, bind(prims.is_finite_p, x)))
-    e = where_(plain, literal(0, whole), e)
-    return where_(plain, x, mantissa), cast(e, np.dtype("int32"))
+    e = bind(prims.sub_p, e, choose_by(tiny, literal(bias - 1 + bits + 1, whole), literal(bias - 1, whole)))
+    plain = bind(prims.or_p, bind(prims.eq_p, x, literal(0, d)), bind(prims.not_p, bind(prims.is_finite_p, x)))
+    e = choose_by(plain, literal(0, whole), e)
+    return choose_by(plain, x, mantissa), cast(e, np.dtype("int32"))
 
 
 @public()
@@ -173,7 +177,7 @@ def spacing(x: Any, /) -> Any:
     x = to_inexact("spacing", x)
     d = typeof(x).dtype
     far = copysign(literal(np.inf, d), x)
-    return bind(_sub, bind(prims.nextafter_p, x, far), x)
+    return bind(prims.sub_p, bind(prims.nextafter_p, x, far), x)
 
 
 def _ignore_nan(name: str, prim: Any, doc: str) -> Any:
@@ -182,8 +186,8 @@ def _ignore_nan(name: str, prim: Any, doc: str) -> Any:
         out = bind(prim, x, y)
         if not dtypes.is_inexact(typeof(x).dtype):
             return out
-        return where_(bind(_ne, x, x), y, where_(bind(_ne, y, y), x, out))
-    return _named(op, name, doc)
+        return choose_by(bind(prims.ne_p, x, x), y, choose_by(bind(prims.ne_p, y, y), x, out))
+    return named(op, name, doc)
 
 
 fmax = _ignore_nan("fmax", prims.max_p, "Larger of two elements, ignoring NaN.")
@@ -202,9 +206,9 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     limits = dtypes.finfo(d)
     high = literal(float(limits.max), d) if posinf is None else cast(posinf, d)
     low = literal(float(limits.min), d) if neginf is None else cast(neginf, d)
-    out = where_(bind(_ne, x, x), cast(nan, d), x)
-    out = where_(bind(_eq, out, literal(np.inf, d)), high, out)
-    return where_(bind(_eq, out, literal(-np.inf, d)), low, out)
+    out = choose_by(bind(prims.ne_p, x, x), cast(nan, d), x)
+    out = choose_by(bind(prims.eq_p, out, literal(np.inf, d)), high, out)
+    return choose_by(bind(prims.eq_p, out, literal(-np.inf, d)), low, out)
 
 
 def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
@@ -212,7 +216,7 @@ def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     d = typeof(x).dtype
     if not dtypes.is_integer(d):
         raise ValueError(f"{call}: expected integers; got {typeof(x).long()}")
-    shape = typeof(bind(_add, x, y)).shape
+    shape = typeof(bind(prims.add_p, x, y)).shape
     x, y = (bind(prims.broadcast_in_dim_p, v, shape=shape, broadcast_dimensions=()) if typeof(v).shape != shape else v
             for v in (x, y))
     return x, y, d
@@ -231,8 +235,8 @@ def gcd(x1: Any, x2: Any, /) -> Any:
 
     def step(state: tuple[Any, Any]) -> tuple[Any, Any]:
         a, b = state
-        done = bind(_eq, b, zero)
-        return where_(done, a, b), where_(done, zero, bind(_rem, a, where_(done, literal(1, d), b)))
+        done = bind(prims.eq_p, b, zero)
+        return choose_by(done, a, b), choose_by(done, zero, bind(prims.rem_p, a, choose_by(done, literal(1, d), b)))
     loop = getattr(lax, "fori_loop", None)
     steps = int(1.45 * 8 * d.itemsize) + 2
     if loop is not None:
@@ -248,5 +252,5 @@ def lcm(x1: Any, x2: Any, /) -> Any:
     x, y, d = _whole_pair("lcm", x1, x2)
     g = gcd(x, y)
     zero = literal(0, d)
-    none = bind(_eq, g, zero)
-    return where_(none, zero, bind(_mul, abs(x), bind(_div, abs(y), where_(none, literal(1, d), g))))
+    none = bind(prims.eq_p, g, zero)
+    return choose_by(none, zero, bind(prims.mul_p, abs(x), bind(prims.div_p, abs(y), choose_by(none, literal(1, d), g))))

@@ -7,18 +7,20 @@ import numpy as np
 from lamina_ir import config, dtypes, prims
 from lamina_tracing.extend import bind, typeof
 
-from ._creation import asarray
+from ._averages import mean
+from ._conversion import asarray
+from ._diagonals import diagonal
 from ._logic import isnan
-from ._promotion import aval, cast, fixed, inexact_dtype, literal, promote_all
+from ._promotion import aval, cast, fixed, inexact_dtype, literal, no_out, promote_all
 from ._publish import public
 from ._reductions import any as any_
-from ._reductions import axes_of, mean
+from ._reductions import axes_of
 from ._reductions import sum as total
 from ._selection import choose_by
 from ._shape import moveaxis, ravel, reshape, with_axes
 from ._sorting import sort
 from ._taking import take_along_axis
-from ._ufuncs import clip, conj, multiply, no_out, sqrt, true_divide
+from ._ufuncs import clip, conj, multiply, sqrt, true_divide
 
 __all__ = ["corrcoef", "cov", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
@@ -197,7 +199,6 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
 @public("rowvar")
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
     """Correlation coefficients of variables in rows."""
-    from ._grids import diagonal
     c = cov(x, y, rowvar)
     if not typeof(c).shape:
         return true_divide(c, c)

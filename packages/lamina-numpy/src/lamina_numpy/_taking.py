@@ -10,7 +10,7 @@ from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
-from ._creation import asarray
+from ._conversion import asarray
 from ._index_plan import FULL, MANY, POINT, Plan
 from ._index_read import CLIP, FILL, from_front, read
 from ._promotion import aval, cast
@@ -210,8 +210,8 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     """A copy of `a` with the flat positions `ind` set to `v` (repeated as needed)."""
     if inplace:
         raise ValueError("put: arrays are immutable; pass inplace=False and use the result")
-    from ._joins import resize
-    from ._ufuncs import remainder
+    from ._repeats import resize
+    from ._division import remainder
     a, ind, v = asarray(a), ravel(asarray(ind)), asarray(v)
     if mode not in (None, "clip", "wrap"):
         raise ValueError(f"put: mode must be None, 'clip' or 'wrap'; got {mode!r}")

@@ -30,13 +30,13 @@ class _ScalarType(type):
         return hash(cls.dtype.type)
 
     def __eq__(cls, other: object) -> bool:
-        return cls is other or other is cls.dtype.type or type(other) is np.dtype and other == cls.dtype
+        return cls is other or other is cls.dtype.type or isinstance(other, np.dtype) and other == cls.dtype
 
     def __ne__(cls, other: object) -> bool:
         return not cls == other
 
     def __call__(cls, x: Any = 0) -> Any:
-        from ._creation import asarray
+        from ._conversion import asarray
         return asarray(x, dtype=cls.dtype)
 
     def __instancecheck__(cls, x: Any) -> bool:

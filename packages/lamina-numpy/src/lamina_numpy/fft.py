@@ -10,7 +10,7 @@ from lamina_tracing import lax
 from lamina_tracing.extend import check_axes, typeof
 from lamina_tracing.lax import FftType
 
-from . import _joins, _ufuncs
+from . import _joins, _repeats, _ufuncs
 from ._creation import arange
 from ._promotion import cast, literal, to_inexact
 from ._publish import public, public_lists, publish
@@ -40,7 +40,7 @@ def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | 
     t = typeof(x)
     real_in, real_out = kind == FftType.RFFT, kind == FftType.IRFFT
     if real_in and dtypes.is_complex(t.dtype):
-        raise TypeError(f"{call}: expected real numbers; got {t.long()}. Use {call.replace('r', '', 1)}")
+        raise TypeError(f"{call}: expected real numbers; got {t.long()}. Use {call.replace('ih', 'i').replace('r', '', 1)}")
     ndim = len(t.shape)
     if axes is None:
         axes = tuple(range(ndim)) if s is None else tuple(range(ndim - len(s), ndim))
@@ -258,14 +258,14 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     Array([-2., -1.,  0.,  1.], dtype=float32)
     """
     where = _all_axes("fftshift", x, axes)
-    return _joins.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
+    return _repeats.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
 
 
 @public_lists("axes")
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """The inverse of `fftshift`."""
     where = _all_axes("ifftshift", x, axes)
-    return _joins.roll(x, tuple(-(typeof(x).shape[a] // 2) for a in where), where)
+    return _repeats.roll(x, tuple(-(typeof(x).shape[a] // 2) for a in where), where)
 
 
 publish(globals())

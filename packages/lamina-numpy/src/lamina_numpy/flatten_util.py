@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np  # noqa: F401  (the example uses it)
 from lamina_ir import dtypes, trees
 from lamina_tracing import lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import Tracer, typeof
+
+from ._joins import joined
 
 __all__ = ["flatten_pytree", "ravel_pytree"]
 
@@ -32,15 +34,16 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         return lax.full((0,), 0, dtypes.canonical_float()), lambda _: trees.tree_unflatten(tree, [])
     dtype, _ = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
     flat = [lax.reshape(lax.convert_element_type(x, dtype), (a.size,)) for x, a in zip(leaves, avals)]
-    vector = lax.concatenate(flat, 0) if len(flat) > 1 else flat[0]
+    vector = joined(flat, 0)
     total = sum(a.size for a in avals)
 
     def unravel(v: Any) -> Any:
         if typeof(v).shape != (total,):
             raise ValueError(f"unravel: expected a vector of shape ({total},); got {typeof(v).long()}")
-        found, start = [], 0
-        for a in avals:
-            part = lax.slice_in_dim(v, start, start + a.size, 1, 0)
+        found, start, traced = [], 0, isinstance(v, Tracer)
+        for a in avals:  # eagerly one compiled slice serves every leaf of a size
+            part = lax.slice_in_dim(v, start, start + a.size, 1, 0) if traced else \
+                lax.dynamic_slice(v, (start,), (a.size,), allow_negative_indices=False)
             found.append(lax.convert_element_type(lax.reshape(part, a.shape), a.dtype))
             start += a.size
         return trees.tree_unflatten(tree, found)

@@ -1,4 +1,4 @@
-"""`numpy.linalg`: norms and products here, factorisations in `_decompositions.py`."""
+"""`numpy.linalg`: norms and products here; factorisations, systems, determinants in files of their own."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,16 +7,19 @@ import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, check_axes, typeof
 
-from . import _decompositions, _products, _reductions, _shape, _ufuncs
-from ._creation import asarray, eye
-from ._decompositions import (EighResult, EigResult, QRResult, SlogdetResult, SVDResult, cholesky, cond, det, eig, eigh,
-                              eigvals, eigvalsh, inv, lstsq, matrix_rank, pinv, qr, slogdet, solve, svd, svdvals,
-                              tensorinv, tensorsolve)
+from . import _powers, _products, _reductions, _shape, _ufuncs
+from ._conversion import asarray
+from ._creation import eye
+from ._decompositions import (EighResult, EigResult, QRResult, SVDResult, cholesky, eig, eigh, eigvals, eigvalsh,
+                              matrices, qr, svd, svdvals)
+from ._determinants import SlogdetResult, det, slogdet
 from ._einsum import einsum
-from ._grids import diagonal as _diagonal
-from ._grids import trace as _trace
+from ._diagonals import diagonal as _diagonal
+from ._diagonals import trace as _trace
 from ._promotion import literal, own_array, to_inexact
 from ._publish import public, publish
+from ._selection import choose_by
+from ._solving import inv, lstsq, matrix_rank, pinv, solve, tensorinv, tensorsolve
 
 __all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond", "cross", "det",
            "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm", "matrix_power",
@@ -46,12 +49,12 @@ def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
     if order == 1:
         return _reductions.sum(size, axes, None, None, keepdims)
     if order == 0:
-        return _reductions.sum(_ufuncs.where_(bind(prims.ne_p, size, literal(0, d)), literal(1, d), literal(0, d)),
+        return _reductions.sum(choose_by(bind(prims.ne_p, size, literal(0, d)), literal(1, d), literal(0, d)),
                                axes, None, None, keepdims)
     if isinstance(order, str):
         raise ValueError(f"norm: order {order!r} is not a vector norm; use a number, inf or -inf")
-    total = _reductions.sum(_ufuncs.power(size, literal(order, d)), axes, None, None, keepdims)
-    return _ufuncs.power(total, literal(1.0 / order, d))
+    total = _reductions.sum(_powers.power(size, literal(order, d)), axes, None, None, keepdims)
+    return _powers.power(total, literal(1.0 / order, d))
 
 
 def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
@@ -66,17 +69,11 @@ def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
         return out if keepdims else _shape.squeeze(out, axes)
     if order in (2, -2, "nuc"):
         moved = _shape.moveaxis(x, axes, (-2, -1))
-        values = _decompositions.svdvals(moved)
+        values = svdvals(moved)
         how = _reductions.sum if order == "nuc" else _reductions.max if order == 2 else _reductions.min
         out = how(values, -1)
         return _shape.expand_dims(out, tuple(sorted(axes))) if keepdims else out
     raise ValueError(f"norm: {order!r} is no matrix norm; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
-
-
-def matrix_norm_(x: Any, order: Any) -> Any:
-    """The norms of the matrices in the last two axes."""
-    n = len(typeof(x).shape)
-    return _matrix(x, (n - 2, n - 1), order, False)
 
 
 @public("ord", "axis", "keepdims")
@@ -128,6 +125,18 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     return _matrix(x, (n - 2, n - 1), ord, keepdims)
 
 
+@public("p")
+def cond(x: Any, p: Any = None) -> Any:
+    """How much `x` may amplify relative errors: `norm(x, p) norm(inv(x), p)`; for None, 2 and -2 from singular values."""
+    x = matrices("cond", x, square=p not in (None, 2, -2))
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        top, bottom = s[..., 0], s[..., -1]
+        return _ufuncs.divide(bottom, top) if p == -2 else _ufuncs.divide(top, bottom)
+    axes = (len(typeof(x).shape) - 2, len(typeof(x).shape) - 1)
+    return _ufuncs.multiply(_matrix(x, axes, p, False), _matrix(inv(x), axes, p, False))
+
+
 @public("n")
 def matrix_power(a: Any, n: int) -> Any:
     """The product of `n` copies of a square matrix (of its inverse, if n is negative), by repeated squaring."""
@@ -135,7 +144,7 @@ def matrix_power(a: Any, n: int) -> Any:
     if len(t.shape) < 2 or t.shape[-1] != t.shape[-2]:
         raise TypeError(f"matrix_power: expected square matrices; got {t.long()}")
     if n < 0:
-        a, n = _decompositions.inv(a), -n
+        a, n = inv(a), -n
     if n == 0:
         return _shape.broadcast_to(eye(t.shape[-1], dtype=t.dtype), t.shape)
     out = None

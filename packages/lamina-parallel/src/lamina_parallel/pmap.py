@@ -35,8 +35,6 @@ class StagedPmap(NamedTuple):
     donated: tuple[bool, ...]
 
 
-
-
 class PmapSpec:
     """A function and how it is mapped. Public to dispatchers through `lamina_parallel.extend`."""
 
@@ -100,7 +98,8 @@ class PmapSpec:
                static: Any) -> StagedPmap:
         spec = self.in_axes
         if isinstance(spec, tuple):
-            if len(spec) != len(args):
+            mapped = 1 + max((i for i in range(len(args)) if i not in self.statics.nums), default=-1)
+            if not mapped <= len(spec) <= len(args):
                 raise ValueError(f"pmap of `{self.name}`: in_axes must have one entry per positional argument; got "
                                  f"{len(spec)} entries {spec!r} for {len(args)} arguments")
             spec = tuple(a for i, a in enumerate(spec) if i not in self.statics.nums)
@@ -185,7 +184,8 @@ def pmap(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = Non
       in_axes: which axis of each positional argument to map (None: every device gets the whole), a prefix of the
         arguments. Keyword arguments are mapped over axis 0.
       out_axes: where the mapped axis goes in each result; None takes one device's value.
-      static_broadcasted_argnums: positions of arguments that are Python values, part of the program.
+      static_broadcasted_argnums: positions of arguments that are Python values, part of the program. A tuple `in_axes`
+        has an entry for these too, whatever it says; static arguments at the end may go without.
       devices: the devices to use, in order. Default: the first ones of `local_devices()`.
       backend: platform name.
       axis_size: size of the mapped axis.

@@ -26,7 +26,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
       shape: of the result.
-      dtype: uint8, uint16, uint32 or uint64 (in 64-bit mode); default uint32.
+      dtype: uint8, uint16, uint32 or uint64 (in 64-bit mode); default the widest: uint32, in 64-bit mode uint64.
     Returns:
       Array of `shape`, every value of the dtype equally likely.
 
@@ -34,7 +34,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
     >>> bits(PRNGKey(42), (3,))
     Array([2465931498,  430176367,  255383827], dtype=uint32)
     """
-    found = _U32 if dtype is None else dtypes.canonical(dtype)
+    found = dtypes.canonical(np.uint64 if dtype is None else dtype)
     if found not in _UINTS.values():
         raise DTypeError(f"bits: dtype must be an unsigned integer dtype of 8 to 64 bits; got {found.name}")
     return _bits(key, 8 * found.itemsize, as_shape("bits", shape), config.threefry_partitionable.value)

@@ -7,7 +7,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
 from ._jaxlib import Device
-from . import arrays, compilation_cache, debug, dispatch, evaluator, stages, trees_cpp
+from . import array_methods, compilation_cache, debug, dispatch, evaluator, stages, trees_cpp
 from ._version import __version__
 from .arrays import Array, Shard
 from .backends import (default_backend, device_count, devices, get_backend, host_count, host_id, host_ids, live_arrays,
@@ -36,7 +36,7 @@ for _file in (__file__, lower.__code__.co_filename):
     hide_frames_of(_file.rsplit("/", 1)[0] + "/")
 trees_cpp.install()
 register_array_type(Array)
-slots.operators.register_array_class(arrays.Wardrobe())  # type: ignore[arg-type]
+slots.operators.register_array_class(array_methods.OperatorTarget())  # type: ignore[arg-type]
 dispatch.install()
 evaluator.install()
 debug.install()

@@ -52,9 +52,9 @@ def _open() -> str:
         raise ImportError(f"lamina_runtime needs jaxlib >=0.10.2,<0.13; found {found}. "
                           "pip install 'jaxlib>=0.10.2,<0.13'")
     # jaxlib makes the sharding of every single-device array by importing this module of jax. Blocked, the import
-    # fails at once; unblocked it would cost 30 us per array, or load jax and hand it our array class.
+    # fails at once; unblocked it would cost 30 us per array, or load jax and hand it our array class. `jax.core`, which it
+    # imports once, stays free: SciPy and others look for that name in sys.modules and expect a module there.
     sys.modules["jax._src.sharding_impls"] = None  # type: ignore[assignment]
-    sys.modules["jax.core"] = None  # type: ignore[assignment]
     sys.meta_path.insert(0, _RefuseJax)  # type: ignore[arg-type]
     return found
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from lamina_ir import config
 
-from . import _gpu, _jaxlib, warm_up
+from . import _gpu, _jaxlib
 
 __all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
            "devices", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays", "local_device_count",
@@ -92,8 +92,6 @@ def client(platform: str | None = None) -> Any:
                 found = _clients[name] = make()
             except Exception as e:
                 raise RuntimeError(f"platform {platform!r} cannot be used: {e}") from e
-            if name == "cpu":
-                warm_up.begin(found.local_devices()[0])
         return found
 
 
@@ -154,8 +152,13 @@ def devices(backend: str | None = None) -> list[Any]:
     return sorted(client(backend).devices(), key=lambda d: d.id)
 
 
-def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Any]:
-    """The devices this process drives, or those of process `process_index`."""
+def local_devices(process_index: int | None = None, backend: str | None = None,
+                  host_id: int | None = None) -> list[Any]:
+    """The devices this process drives, or those of process `process_index` (once called `host_id`)."""
+    if host_id is not None:
+        if process_index is not None:
+            raise TypeError(f"local_devices: process_index and host_id are one argument; got {process_index} and {host_id}")
+        process_index = host_id
     c = client(backend)
     if process_index is None:
         return list(c.local_devices())

@@ -6,7 +6,6 @@ again half a millisecond, where compiling takes ten or more.
 """
 from __future__ import annotations
 
-import hashlib
 import threading
 import weakref
 from collections import OrderedDict, deque
@@ -17,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir.program import ClosedJaxpr
 
-from . import _jaxlib, disk_cache, host_errors, shardings, warm_up
+from . import _jaxlib, disk_cache, host_errors, shardings
 
-__all__ = ["CacheStats", "Loaded", "MOST_PROGRAMS", "Options", "cache_stats", "clear_memory", "compile", "remembered",
-           "resident"]
+__all__ = ["CacheStats", "Loaded", "MOST_PROGRAMS", "Options", "cache_stats", "clear_memory", "compile", "overrides",
+           "remembered", "resident"]
 
 MOST_PROGRAMS = 1024
 MOST_BYTES = 1 << 29
@@ -37,6 +36,19 @@ class Options(NamedTuple):
     propagate: tuple[bool, ...] = ()   # per result: whether the partitioner may choose its sharding
     cheap: bool = False                # for programs of a few equations: compile in half the time
     together: bool = False             # its devices wait for each other, so that none may stop in a callback
+    overrides: tuple[tuple[str, Any], ...] = ()   # the user's settings of the compiler
+
+
+def overrides(call: str, options: Any) -> tuple[tuple[str, Any], ...]:
+    """The user's `compiler_options` in one order. TypeError unless they are a dict of names and plain values."""
+    if not options:
+        return ()
+    if not isinstance(options, dict) or not all(isinstance(k, str) for k in options):
+        raise TypeError(f"{call}: compiler_options: expected a dict of names and values; got {options!r:.80}")
+    for k, v in options.items():
+        if not isinstance(v, (bool, int, float, str)):
+            raise TypeError(f"{call}: compiler_options: {k!r} must be a bool, number or string; got {type(v).__name__}")
+    return tuple(sorted(options.items()))
 
 
 class CacheStats(NamedTuple):
@@ -70,6 +82,7 @@ _lock = threading.Lock()
 _memory: OrderedDict[Any, Loaded] = OrderedDict()  # the one used longest ago first
 _size = 0
 _left = 0  # how many went since freed memory was last given back
+_ended: deque[Any] = deque()  # keys of executables that nobody can find again
 _being_made: dict[Any, threading.Lock] = {}
 _counts = {"memory_hits": 0, "disk_hits": 0, "misses": 0, "stored": 0}
 
@@ -115,8 +128,9 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
         functions = [host_errors.guarded(f, failures) for f in lowered.host_functions]
         made = _compiled(lowered.module, devices, options, functions)
         return Loaded(made, object(), _BASE + _PER_CODE * len(lowered.bytecode()), failures)
+    from hashlib import sha256  # a millisecond or two of a process that compiles nothing
     code = lowered.bytecode()
-    digest = hashlib.sha256(code)
+    digest = sha256(code)
     digest.update(repr(options).encode())
     key = (digest.digest(), devices)
     with _lock:
@@ -156,7 +170,6 @@ def _from_disk_or_compiler(code: bytes, key: Any, devices: tuple[Any, ...], opti
         return Loaded(made, key, _BASE + _PER_CODE * len(code))
     if disk_cache.store(path, payload):
         _count("stored")
-        warm_up.prepare(code, devices[0], _settings(Options(), (devices[0].id,)))
     # Read back, it takes half the memory: what the compiler needed meanwhile stays with the one it made.
     made = _deserialized(devices[0].client, payload, where, settings) or made
     return Loaded(made, key, _BASE + _PER_STORED * len(payload))
@@ -192,8 +205,9 @@ def _settings(options: Options, ids: tuple[int, ...]) -> Any:
         b.use_shardy_partitioner = False
         if options.propagate:
             b.allow_spmd_sharding_propagation_to_output = list(options.propagate)
-    if options.cheap:
-        o.env_option_overrides = _jaxlib.cheap_overrides()
+    chosen = (_jaxlib.cheap_overrides() if options.cheap else []) + list(options.overrides)
+    if chosen:
+        o.env_option_overrides = chosen
     return o
 
 
@@ -205,6 +219,25 @@ def remembered(closed: ClosedJaxpr, key: Any, make: Callable[[], Any]) -> Any:
     return made
 
 
+def _end(key: Any) -> None:
+    """Let an executable go that is of one program alone: the program is no more."""
+    _ended.append(key)
+    if _lock.acquire(blocking=False):  # else the collector has interrupted a block of ours, and the next time will do
+        try:
+            leaving = _take_ended()
+        finally:
+            _lock.release()
+        del leaving
+
+
+def _take_ended() -> list[Loaded]:
+    """Called with `_lock` held."""
+    global _size
+    found = [gone for gone in [_memory.pop(_ended.popleft(), None) for _ in range(len(_ended))] if gone is not None]
+    _size -= sum(gone.size for gone in found)
+    return found
+
+
 def _enter(loaded: Loaded, holder: ClosedJaxpr | None = None, held_as: Any = None) -> None:
     """Note that an executable is used, and let others go if there are too many now."""
     global _size, _left
@@ -214,12 +247,17 @@ def _enter(loaded: Loaded, holder: ClosedJaxpr | None = None, held_as: Any = Non
         if _memory.get(loaded.key) is loaded:
             _memory.move_to_end(loaded.key)
             return
+        if holder is not None and type(loaded.key) is object:  # what its host functions close over goes with it
+            weakref.finalize(holder, _end, loaded.key).atexit = False
+        leaving = _take_ended()
         old = _memory.pop(loaded.key, None)
+        if old is not None:
+            _size -= old.size
+            leaving.append(old)
         _memory[loaded.key] = loaded
-        _size += loaded.size - (old.size if old is not None else 0)
+        _size += loaded.size
         large = _size > MOST_BYTES
         most = MOST_BYTES // 2 if large else MOST_BYTES
-        leaving = [] if old is None else [old]
         while len(_memory) > 1 and (len(_memory) > MOST_PROGRAMS or _size > most):
             leaving.append(_memory.popitem(last=False)[1])
             _size -= leaving[-1].size

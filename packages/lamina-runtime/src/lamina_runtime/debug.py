@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims, trees
+from lamina_ir import config, dtypes, prims, rewrite, trees
 from lamina_ir.extend import watching
 from lamina_ir.program import ClosedJaxpr, Eqn, Literal
 from lamina_tracing import slots
@@ -79,13 +79,15 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
         where = user_source(2)
         raise FloatingPointError(f"`{prim}` produced {what} in its result {x.aval.long()}"
                                  + (f" at {where}" if where is not None else "") + f" ({setting} is on)")
+    if mapped is not None:
+        mapped = _quiet(mapped)
     flat = [_kept.copies.get(id(a), a) if type(a) is ArrayImpl and a.is_deleted() else a for a in flat]
     if closed is None or closed.jaxpr.axis_names and mapped is None:
         reason = "it ran inside of a mapped program"
     elif any(type(a) is ArrayImpl and a.is_deleted() for a in flat):
         reason = "its arguments were donated; leave donate_argnums out to find the operation"
-    elif mapped is not None and (closed.jaxpr.effectful or not all(map(_readable, flat))):
-        reason = ("it has effects, which would happen twice" if closed.jaxpr.effectful
+    elif mapped is not None and (mapped["call_jaxpr"].jaxpr.effectful or not all(map(_readable, flat))):
+        reason = ("it has effects with results, which would happen twice" if mapped["call_jaxpr"].jaxpr.effectful
                   else "its arguments lie in several processes")
     else:
         found: list[_Found] = []
@@ -125,6 +127,12 @@ _Found = tuple[Eqn, str, Sequence[Any], Any, int | None]  # equation, what, oper
 # --- op by op -----------------------------------------------------------------------------------------------------
 def _readable(x: Any) -> bool:
     return type(x) is not ArrayImpl or x.is_fully_addressable
+
+
+def _quiet(params: dict[str, Any]) -> dict[str, Any]:
+    """The params of an `xla_pmap` without the effects that give nothing: they have been had."""
+    return {**params, "call_jaxpr": rewrite(params["call_jaxpr"],
+                                            lambda e: [] if e.primitive.effectful and not e.outvars else None)}
 
 
 class _Stop(Exception):
@@ -204,6 +212,7 @@ def _inside(eqn: Eqn, values: list[Any], found: list[_Found], nans: bool, line: 
         return _run(program, args, found, nans, line)
 
     if name == "xla_pmap":
+        params = _quiet(params)
         if not params["call_jaxpr"].jaxpr.effectful:
             _run_mapped(params, values, found, nans, line)
         return None

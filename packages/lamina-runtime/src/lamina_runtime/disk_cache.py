@@ -7,9 +7,7 @@ process, a crash or a full disk leaves behind is either whole or not read. `conf
 """
 from __future__ import annotations
 
-import hashlib
 import os
-import random
 import re
 import stat
 import sys
@@ -81,10 +79,15 @@ def _trusted(found: os.stat_result) -> bool:
     return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
+def _sha256(data: bytes = b"") -> Any:
+    from hashlib import sha256  # a millisecond or two of a process that compiles nothing
+    return sha256(data)
+
+
 @lru_cache(maxsize=1)
 def _host() -> bytes:
     """What machine code depends on besides the program: jaxlib, this package, processor, flags."""
-    digest = hashlib.sha256()
+    digest = _sha256()
     machine = os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_IDENTIFIER", "")
     processor = ""
     try:
@@ -110,7 +113,7 @@ def path_of(program: bytes, devices: tuple[Any, ...]) -> str | None:
     if d.client.process_index() or any(x.process_index for x in devices):
         return None  # several processes: each would need all of the program's parts
     kind = f"{d.platform}\0{d.device_kind}\0{d.client.platform_version}\0{len(devices)}".encode()
-    name = hashlib.sha256(program + _host() + kind).hexdigest()
+    name = _sha256(program + _host() + kind).hexdigest()
     return os.path.join(folder, name[:2], name)
 
 
@@ -129,7 +132,7 @@ def read(path: str) -> bytes | None:
     except OSError:  # a folder that may only be read
         pass
     start = len(_MAGIC) + 32
-    if not data.startswith(_MAGIC) or hashlib.sha256(data[start:]).digest() != data[len(_MAGIC):start]:
+    if not data.startswith(_MAGIC) or _sha256(data[start:]).digest() != data[len(_MAGIC):start]:
         return None
     return data[start:]
 
@@ -143,7 +146,7 @@ def store(path: str, payload: bytes) -> bool:
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600),
                       "wb") as f:
-                f.write(_MAGIC + hashlib.sha256(payload).digest())
+                f.write(_MAGIC + _sha256(payload).digest())
                 f.write(payload)
             os.replace(temporary, path)
         except BaseException:
@@ -178,7 +181,7 @@ class _Room:
     def spend(self, size: int, folder: str) -> None:
         limit = int(compilation_cache_max_bytes.value)
         with self._lock:
-            left = random.random() * limit / 16 if self._left is None else min(self._left, limit / 16)
+            left = os.urandom(1)[0] / 256 * limit / 16 if self._left is None else min(self._left, limit / 16)
             left -= size
             self._left = limit / 16 if left < 0 else left
         if left < 0:

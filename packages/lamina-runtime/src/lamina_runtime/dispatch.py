@@ -7,6 +7,7 @@ another function is staged, come to `miss` each time and become an `xla_call`.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from lamina_ir.avals import ShapeDtypeStruct
 from lamina_tracing import slots
 from lamina_tracing.extend import EVALUATION, JitSpec, Tracer, any_traced, boundary, call_staged, now
 
-from . import _jaxlib, compile_cache, debug, execution, safe_launch, stages
+from . import _jaxlib, compile_cache, debug, execution, layouts, safe_launch, stages
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
@@ -57,6 +58,8 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
     if spec.device is not None and spec.backend is not None:
         raise ValueError(f"jit of `{spec.name}`: give device or backend, not both; got device={spec.device!r}, "
                          f"backend={spec.backend!r}")
+    wanted = layouts.key_of(spec)
+    overrides = compile_cache.overrides("jit", spec.compiler_options)
 
     @boundary
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
@@ -71,20 +74,34 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
             return fun(*args, **kwargs), None, True
         staged = spec.stage(flat, tree, static)
         donated = spec.donated(args, kwargs)
+        layout = None if wanted is None else layouts.layout_of(spec, staged, tree)
         if (now.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names
                 or any_traced(flat)):
+            if overrides:
+                raise ValueError(f"jit of `{spec.name}`: compiler_options are for whole programs; this call is part of another "
+                                 "one. Give them to the outermost jit")
+            if layout is not None:
+                return layouts.call_inside(spec, staged, layout, flat, donated), None, True
             return call_staged(spec, staged, flat, donated), None, True
         safe_launch.check_usable("jit", spec.name, flat)
-        place = execution.placement_of("jit", spec.name, flat, staged.closed, spec.device, spec.backend)
+        if layout is None:
+            place = execution.placement_of("jit", spec.name, flat, staged.closed, spec.device, spec.backend)
+        else:
+            given, flat = flat, layout.placed(spec, flat)
+            place = layout.placement(spec, flat, staged)
         try:
-            program = execution.program_for(staged.closed, spec.name, place, flat, donated, spec.keep_unused)
+            program = execution.program_for(staged.closed, spec.name, place, flat, donated, spec.keep_unused, layout,
+                                            overrides)
             outs = program.run(flat)
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure("jit", spec.name, e) from e
-        return trees.tree_unflatten(staged.out_tree, outs), program.fast_path(staged.out_tree), False
+        result = trees.tree_unflatten(staged.out_tree, outs)
+        if layout is not None and any(x is not y for x, y in zip(flat, given)):
+            return result, None, False  # jaxlib cannot move arguments between devices by itself
+        return result, program.fast_path(staged.out_tree), False
 
     key = (spec.call, spec.device, spec.backend, spec.inline, spec.keep_unused, spec.donate_argnums, statics.nums,
-           statics.names)
+           statics.names, wanted, overrides)
     call = call_object(spec.name, _referable(fun), miss, key, sorted(statics.nums), sorted(statics.names))
     _dress(call, spec)
     if not spec.donate_argnums:
@@ -93,8 +110,9 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
 
 
 def _referable(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun`, or what stands for it where it cannot be a weak key (jaxlib's table takes those for granted)."""
     try:
-        hash(fun)
+        hash(weakref.ref(fun))
     except TypeError:
         return functools.partial(fun)
     return fun

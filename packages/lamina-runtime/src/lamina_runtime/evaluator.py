@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from lamina_ir import prims, walk
 from lamina_ir.avals import ShapedArray, aval_of
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var
@@ -65,7 +66,10 @@ class XlaEvaluator:
     def _call(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """An op with programs inside: remembered with the first of them, so that it goes when that does."""
         if prim.family == "custom" and "call_jaxpr" in params:  # op by op: a rule's function is not compiled for itself
-            return tuple(eval_jaxpr(params["call_jaxpr"], args))
+            body = params["call_jaxpr"]
+            if body.memo("by platform", lambda: any(e.primitive is prims.platform_index_p for e in walk(body))):
+                return tuple(self.program(body, args, params["name"]))  # lowering leaves the other platforms' branches alone
+            return tuple(eval_jaxpr(body, args))
         if prim.name == "xla_call":
             where = params.get("device") or params.get("backend")
             if where is not None:
@@ -84,6 +88,9 @@ class XlaEvaluator:
     def program(self, closed: ClosedJaxpr, args: Sequence[Any], name: str = "program") -> list[Any]:
         run = closed.memo(("evaluator", name), lambda: _runner(closed, name))
         return run(*args)
+
+    def device_put(self, x: Any, device: Any) -> Any:
+        return transfers.device_put(x, device)
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
         try:

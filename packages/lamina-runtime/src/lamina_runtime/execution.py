@@ -21,7 +21,8 @@ from . import (_jaxlib, arrays, backends as _devices, compile_cache, debug, effe
                shardings, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
-__all__ = ["FastPath", "Placement", "Program", "failure", "placement_of", "program_for"]
+__all__ = ["FastPath", "Placement", "Program", "failure", "placement_of", "program_for",
+           "texts_of"]
 
 # What jaxlib's call object reads to run a signature without Python.
 FastPath = namedtuple("FastPath", "xla_executable out_pytree_def in_shardings out_shardings out_avals out_committed "
@@ -103,13 +104,15 @@ class Program:
                  "name")
 
     def __init__(self, closed: ClosedJaxpr, name: str, placement: Placement, in_sharding: Any,
-                 in_shardings: list[Any] | None, donated: Sequence[bool], keep_unused: bool) -> None:
+                 in_shardings: list[Any] | None, donated: Sequence[bool], keep_unused: bool,
+                 wanted: Sequence[Any] = (), overrides: tuple[tuple[str, Any], ...] = ()) -> None:
         devices, committed, kind = placement
         self.closed = closed
         self.name = name
         self.placement = placement
         self.in_sharding = in_sharding
         n_out = len(closed.out_avals)
+        wanted = wanted or (None,) * n_out
         texts = None if in_shardings is None else [_text(s) for s in in_shardings]
         partitions = len(devices) if kind == "partitions" else 1
         self.effectful = closed.jaxpr.effectful
@@ -123,10 +126,12 @@ class Program:
             donated = (*donated, False) if donated else ()
         self.lowered = low = lower(thread_order(closed) if ordered else closed, name=name,
                                    platform=_devices.lowering_platform(devices[0]), num_partitions=partitions,
-                                   donated=donated, in_shardings=texts, keep_unused=keep_unused)
-        options = compile_cache.Options(low.num_replicas, partitions, (True,) * n_out if partitions > 1 else (),
+                                   donated=donated, in_shardings=texts, keep_unused=keep_unused,
+                                   out_shardings=texts_of(wanted) if partitions > 1 else None)
+        options = compile_cache.Options(low.num_replicas, partitions,
+                                        tuple(s is None for s in wanted) if partitions > 1 else (),
                                         kind == "one" and is_cheap(closed),
-                                        kind != "one" and bool(low.host_functions))
+                                        kind != "one" and bool(low.host_functions), overrides)
         self.loaded = compile_logged(low, devices, options, name, closed.in_avals)
         self.executable = self.loaded.executable
         self.kept = low.kept_args[:-1] if ordered else low.kept_args
@@ -135,8 +140,8 @@ class Program:
         if kind == "partitions":
             found = self.executable.get_output_shardings()
             tiles = [None] * n_out if found is None else [_jaxlib.sharding_from_proto(p) for p in found]
-            self.out_shardings = [shardings.replicated(devices) if t is None or not t.is_tiled() else
-                                  shardings.gspmd(devices, t) for t in tiles]
+            self.out_shardings = [s if s is not None else shardings.replicated(devices) if t is None or not t.is_tiled() else
+                                  shardings.gspmd(devices, t) for s, t in zip(wanted, tiles)]
         elif kind == "replicas":
             self.out_shardings = [shardings.replicated(devices)] * n_out
         else:
@@ -242,6 +247,11 @@ def _text(sharding: Any) -> str:
     return str(sharding._to_xla_hlo_sharding(0))
 
 
+def texts_of(wanted: Sequence[Any]) -> list[str | None]:
+    """Placements as the lowering takes them."""
+    return [None if s is None else _text(s) for s in wanted]
+
+
 def _first_copy(x: Any) -> Any:
     """A replicated result as an array of the first device, free to move."""
     where = shardings.single(x._sharding._internal_device_list[0])
@@ -263,8 +273,14 @@ def place(x: Any, sharding: Any, aval: Any = None) -> Any:
 
 
 def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequence[Any],
-                donated: tuple[bool, ...] = (), keep_unused: bool = False) -> Program:
-    """The program compiled for a placement, remembered with it."""
+                donated: tuple[bool, ...] = (), keep_unused: bool = False, layout: Any = None,
+                overrides: tuple[tuple[str, Any], ...] = ()) -> Program:
+    """The program compiled for a placement, remembered with it.
+
+    Args:
+      layout: the `layouts.Layout` of the user's placements, or None.
+      overrides: the user's settings of the compiler.
+    """
     devices, committed, kind = placement
     if kind == "one":
         where = shardings.single(devices[0])
@@ -273,15 +289,18 @@ def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequ
         where = shardings.replicated(devices)
         ins = [x._sharding if kind == "partitions" and type(x) is ArrayImpl and len(
             x._sharding._internal_device_list) > 1 else where for x in flat]
+        if layout is not None:
+            ins = [s if w is None else w for s, w in zip(ins, layout.ins)]
+    outs = () if layout is None else layout.outs
     key = ("xla", devices, committed, kind, tuple(ins) if ins and kind == "partitions" else None, donated, keep_unused,
-           table_version(_devices.lowering_platform(devices[0])))
+           table_version(_devices.lowering_platform(devices[0])), outs, overrides)
     if kind == "replicas":
         ins = None
 
     def make() -> Program:
         if config.explain_cache_misses.value:
             _explain(closed, name, key)
-        return Program(closed, name, placement, where, ins, donated, keep_unused)
+        return Program(closed, name, placement, where, ins, donated, keep_unused, outs, overrides)
 
     return compile_cache.remembered(closed, key, make)
 
@@ -307,6 +326,10 @@ def _explain(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
             found.append("donated or kept arguments changed")
         if old[7] != key[7]:
             found.append("lowering rules were redefined")
+        if old[8] != key[8]:
+            found.append("out_shardings changed")
+        if old[9] != key[9]:
+            found.append(f"compiler_options changed from {dict(old[9])} to {dict(key[9])}")
         return found
 
     told("compile", name, min(map(reasons, known), key=len) or ["it was forgotten"])

@@ -237,8 +237,9 @@ def make_pmap(spec: Any) -> Callable[..., Any]:
     functools.update_wrapper(pmapped, spec.fun, updated=())
     pmapped.spec = spec  # type: ignore[attr-defined]
     pmapped.lower = lambda *args, **kwargs: _lower(spec, args, kwargs)  # type: ignore[attr-defined]
-    pmapped.clear_cache = call._clear_cache  # type: ignore[attr-defined]
-    pmapped._cache_size = call._cache_size  # type: ignore[attr-defined]
+    # Not jaxlib's bound methods: the collector does not see that they hold `call`.
+    pmapped.clear_cache = lambda: call._clear_cache()  # type: ignore[attr-defined]
+    pmapped._cache_size = lambda: call._cache_size()  # type: ignore[attr-defined]
     return pmapped
 
 

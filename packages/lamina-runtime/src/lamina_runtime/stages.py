@@ -13,7 +13,7 @@ from lamina_lowering import lower as _lower
 from lamina_lowering import xla_computation as _computation
 from lamina_tracing.extend import JitSpec, Staged, Tracer, argument_path, duck_types, flat_types
 
-from . import _jaxlib, backends as _devices, execution, safe_launch
+from . import _jaxlib, backends as _devices, compile_cache, execution, layouts, safe_launch
 
 __all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped", "checked_arguments", "lower", "stage_types",
            "trace"]
@@ -132,8 +132,17 @@ class Traced(_Stage):
         self.jaxpr = staged.closed
         self.fun_name = spec.name
 
-    def lower(self, *, platform: str | None = None) -> Lowered:
-        """The call as a StableHLO module."""
+    def lower(self, *, platform: str | None = None, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+        """The call as a StableHLO module, for `platform` ("cpu", "cuda", ...; by default where it would run).
+
+        `lowering_platforms` is the same as a sequence of one name; a module is for one platform.
+        """
+        if lowering_platforms is not None:
+            named = tuple(lowering_platforms)
+            if platform is not None or len(named) != 1:
+                raise ValueError(f"lower of `{self.fun_name}`: a module is for one platform; got "
+                                 f"lowering_platforms={named}, platform={platform!r}. Lower once per platform")
+            platform = named[0]
         return Lowered(self._spec, self._staged, self._in_tree, self._donated, platform)
 
 
@@ -145,8 +154,13 @@ class Lowered(_Stage):
         self._spec, self._staged, self._in_tree, self._donated = spec, staged, in_tree, donated
         if platform is None:
             platform = _devices.lowering_platform(_devices.client(spec.backend).local_devices()[0])
+        self._layout = layout = layouts.layout_of(spec, staged, in_tree)
+        partitions = len(layout.devices) if layout is not None and layout.devices is not None else 1
+        ins, outs = (layout.ins, layout.outs) if layout is not None and partitions > 1 else (None, None)
         self._lowered = _lower(staged.closed, name=spec.name, platform=platform, donated=donated,
-                               keep_unused=spec.keep_unused)
+                               keep_unused=spec.keep_unused, num_partitions=partitions,
+                               in_shardings=None if ins is None else execution.texts_of(ins),
+                               out_shardings=None if outs is None else execution.texts_of(outs))
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text; `dialect` is 'stablehlo' or 'hlo'. With `debug_info` StableHLO shows names of scopes."""
@@ -164,23 +178,31 @@ class Lowered(_Stage):
         """The compiler's estimate before optimisation: 'flops', 'bytes accessed' (bytes), ..."""
         return _jaxlib.hlo_cost(_devices.client(self._spec.backend), _computation(self._lowered).get_hlo_module())
 
-    def compile(self) -> Compiled:
-        """The call, compiled for the device it would run on."""
-        return Compiled(self)
+    def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
+        """The call, compiled for the device it would run on.
+
+        Args:
+          compiler_options: settings for XLA, by name; they go before those given to `jit`.
+        Raises:
+          ExecutionError: the compiler does not know a setting.
+        """
+        return Compiled(self, compiler_options)
 
 
 class Compiled(_Stage):
     """A compiled call: takes arguments of the types it was made for, and can be asked what it costs."""
 
-    def __init__(self, lowered: Lowered) -> None:
-        self._lowered = lowered
+    def __init__(self, lowered: Lowered, compiler_options: dict[str, Any] | None = None) -> None:
+        self._lowered, self._layout = lowered, lowered._layout
         self._spec, self._staged, self._in_tree, self._donated = (lowered._spec, lowered._staged, lowered._in_tree,
                                                                   lowered._donated)
         spec, closed = lowered._spec, lowered._staged.closed
-        self._place = execution.placement_of(spec.call, spec.name, (), closed, spec.device, spec.backend)
+        compile_cache.overrides("compile", compiler_options)
+        self._overrides = compile_cache.overrides(spec.call, {**(spec.compiler_options or {}), **(compiler_options or {})})
+        self._place = self._placement(())
         try:
-            self._program = execution.program_for(closed, spec.name, self._place, (), lowered._donated,
-                                                  spec.keep_unused)
+            self._program = execution.program_for(closed, spec.name, self._place, closed.in_avals, lowered._donated,
+                                                  spec.keep_unused, self._layout, self._overrides)
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure(spec.call, spec.name, e) from e
 
@@ -193,14 +215,22 @@ class Compiled(_Stage):
         spec, staged = self._spec, self._staged
         flat = checked_arguments(spec, self._in_tree, staged.closed.in_avals, args, kwargs)
         safe_launch.check_usable(spec.call, spec.name, flat)
-        place = execution.placement_of(spec.call, spec.name, flat, staged.closed, spec.device, spec.backend)
+        if self._layout is not None:
+            flat = self._layout.placed(spec, flat)
+        place = self._placement(flat)
         program = self._program
         if place != self._place:
             program = execution.program_for(staged.closed, spec.name, place, flat, self._donated,
-                                            spec.keep_unused)
+                                            spec.keep_unused, self._layout, self._overrides)
         return trees.tree_unflatten(staged.out_tree, program.run(flat))
 
     call = __call__
+
+    def _placement(self, flat: Sequence[Any]) -> execution.Placement:
+        spec, staged = self._spec, self._staged
+        if self._layout is not None:
+            return self._layout.placement(spec, flat, staged)
+        return execution.placement_of(spec.call, spec.name, flat, staged.closed, spec.device, spec.backend)
 
     @property
     def input_shardings(self) -> Any:

@@ -21,7 +21,7 @@ def _is_target(x: Any) -> bool:
     return x is None or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding))
 
 
-def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None) -> Any:
     """Put the arrays of a tree on a device.
 
     Args:
@@ -29,7 +29,10 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
       device: a device or a sharding; the results are then committed to it and decide where programs run. None: host
         values go to the default device, uncommitted, and arrays stay where they are. A tree of these that is a prefix
         of `x` gives each part its own.
+      src: where `x` lies, for code that says so; nobody needs to know.
       donate: the caller gives up the arrays of `x`.
+      may_alias: False asks for memory of its own. Arrays are immutable and copies are made where they are needed, so this
+        changes nothing, nor does True.
     Returns:
       `x` with an `Array` at each leaf. Host memory is copied before this returns.
     Raises:
@@ -102,7 +105,7 @@ def spread(x: Any, aval: ShapedArray, sharding: Any) -> Any:
 
 def _move(x: Any, target: Any) -> Any:
     """An array placed elsewhere; itself when it is there and committed already."""
-    arrays._check_alive(x)
+    arrays.check_alive(x)
     aval, old = x.aval, x._sharding
     sharding = shardings.single(target) if isinstance(target, _jaxlib.Device) else target
     if old is sharding or old == sharding:
@@ -114,7 +117,7 @@ def _move(x: Any, target: Any) -> Any:
         if old._device.client is sharding._device.client:
             return arrays.put_pieces(aval, sharding, [x], [sharding._device])
     elif shardings.is_replicated(old) and shardings.is_replicated(sharding) and sharding.is_fully_addressable:
-        source = dict(zip(shardings.sharding_devices(old), arrays._pieces(x)))
+        source = dict(zip(shardings.sharding_devices(old), arrays.pieces(x)))
         where = shardings.sharding_devices(sharding)
         first = next(iter(source.values()))
         return arrays.put_pieces(aval, sharding, [source.get(d, first) for d in where], where)

@@ -23,6 +23,8 @@ __all__ = ["disable_jit", "ensure_compile_time_eval", "eval_shape", "make_jaxpr"
 def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
     """A block in which jitted functions run op by op, so that values can be printed and stepped through.
 
+    Loops and branches are Python's then. A `scan` of length 0 raises ValueError: nothing tells the types of its `ys`.
+
     >>> with disable_jit():
     ...     pass
     """

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from lamina_ir import config, trees
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
 
+from . import slots
 from . import trace as _trace
 from .arguments import function_name
+from .array import HostArray
 from .stage import stage
-from .trace import AxisFrame, Trace, Tracer, bind, now
+from .trace import EVALUATION, AxisFrame, Trace, Tracer, bind, now
 
-__all__ = ["CustomCall", "call_custom", "deepest", "holds_tracers", "in_scope", "lead_with", "Positional", "stage_onto"]
+__all__ = ["CustomCall", "Positional", "arrays_of", "call_custom", "deepest", "holds_tracers", "in_scope", "lead_with",
+           "stage_onto"]
 
 
 def deepest(args: Sequence[Any]) -> Trace:
@@ -54,6 +58,24 @@ class CustomCall:
         """As one equation, through whatever transformations the arguments are in."""
         prim, outer, params = self.staged([_trace.typeof(a) for a in args])
         return list(bind(prim, *outer, *args, **params))
+
+
+_NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
+
+
+def arrays_of(tree: Any) -> Any:
+    """A function's result with arrays for Python's and NumPy's numbers, where it ran on known values.
+
+    >>> arrays_of((1, 2.0))
+    (Array(1, dtype=int32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+    """
+    def array(x: Any) -> Any:
+        if not isinstance(x, _NUMBERS) or isinstance(x, HostArray):
+            return x
+        aval = _trace.typeof(x)
+        return slots.evaluator.array(np.asarray(x, aval.dtype), aval)
+
+    return trees.tree_map(array, tree) if now.trace is EVALUATION else tree
 
 
 def call_custom(call: CustomCall, args: Sequence[Any]) -> list[Any]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from lamina_ir.program import ClosedJaxpr
 
 from . import explain, slots
 from .arguments import Statics, flat_types, function_name, result_types
+from .per_function import PerFunction
 from .stage import forget_source, is_own_file, stage, user_source
 from .trace import EVALUATION, Tracer, bind, now
 from .tracebacks import boundary
@@ -30,7 +30,7 @@ class Staged(NamedTuple):
     out_tree: Any
 
 
-_programs: weakref.WeakKeyDictionary[Any, dict[Any, Staged]] = weakref.WeakKeyDictionary()
+_programs = PerFunction()
 _MOST_PROGRAMS = 1024  # per function; beyond that the oldest half is forgotten
 
 
@@ -40,6 +40,7 @@ class JitSpec:
     def __init__(self, fun: Callable[..., Any], *, static_argnums: Any = None, static_argnames: Any = None,
                  donate_argnums: Any = (), donate_argnames: Any = None, device: Any = None,
                  backend: str | None = None, inline: bool = False, keep_unused: bool = False,
+                 in_shardings: Any = None, out_shardings: Any = None, compiler_options: dict[str, Any] | None = None,
                  call: str = "jit") -> None:
         if not callable(fun):
             raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
@@ -52,10 +53,10 @@ class JitSpec:
         self.backend = backend
         self.inline = inline
         self.keep_unused = keep_unused
-        try:
-            self._programs = _programs.setdefault(fun, {})
-        except TypeError:  # not hashable or not weakly referable
-            self._programs = {}
+        self.in_shardings = in_shardings
+        self.out_shardings = out_shardings
+        self.compiler_options = compiler_options
+        self._programs: dict[Any, Staged] = _programs.of(fun)
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         """(flat dynamic arguments, their tree, key of the static ones)."""
@@ -181,7 +182,8 @@ slots.dispatcher = PortableDispatcher()
 def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Iterable[str] | None = None, device: Any = None, backend: str | None = None,
         donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
-        inline: bool = False, keep_unused: bool = False) -> Callable[..., Any]:
+        inline: bool = False, keep_unused: bool = False, in_shardings: Any = None, out_shardings: Any = None,
+        compiler_options: dict[str, Any] | None = None, abstracted_axes: Any = None) -> Callable[..., Any]:
     """Compile a function: its first call with arguments of given types stages it, later ones only run it.
 
     Args:
@@ -194,18 +196,29 @@ def jit(fun: Callable[..., Any] | None = None, *, static_argnums: int | Sequence
       donate_argnames: their names.
       inline: when called while another function is traced, become part of it instead of a call.
       keep_unused: pass arguments the program does not read to the device all the same.
+      in_shardings, out_shardings: where positional arguments and results lie: shardings, as an array's `.sharding`, None
+        (left to the call), or a tree of these that is a prefix of the arguments (static ones left out) or the result.
+        All name the same devices, and the call runs on them. Inside another jitted function they are wishes, which
+        count if that runs on several devices.
+      compiler_options: settings for XLA, by name, as {"xla_embed_ir_in_executable": True}; only for the outermost call.
+      abstracted_axes: must be None: each program is made for known sizes.
     Returns:
       A function with the signature of `fun`.
     Raises:
       TypeError: `fun` is not callable, or an argument is no array, number or tree of them.
-      ValueError: a static argument is not hashable, or a position is out of range.
+      ValueError: a static argument is not hashable, a position is out of range, or a sharding does not fit its array, or
+        is not that to which an argument is committed.
 
     >>> jit(lambda x: x * 2)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
     options = dict(static_argnums=static_argnums, static_argnames=static_argnames, device=device, backend=backend,
                    donate_argnums=donate_argnums if donate_argnums is not None else (),
-                   donate_argnames=donate_argnames, inline=inline, keep_unused=keep_unused)
+                   donate_argnames=donate_argnames, inline=inline, keep_unused=keep_unused, in_shardings=in_shardings,
+                   out_shardings=out_shardings, compiler_options=compiler_options)
+    if abstracted_axes is not None:
+        raise NotImplementedError("jit: abstracted_axes must be None: a program is staged and compiled for known sizes, one "
+                                  "for each shape it is called with")
     if fun is None:
         return functools.partial(jit, **options)
     return slots.dispatcher.jit(JitSpec(fun, **options))

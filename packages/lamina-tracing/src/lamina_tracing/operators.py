@@ -13,6 +13,7 @@ from lamina_ir import dtypes
 from . import slots
 from .array import ArrayLike, HostArray
 from .lax import elementwise as ew
+from .lax.conversions import convert_element_type
 from .lax import indexing, linalg, shape
 from .lax._common import match_scalars
 from .trace import Tracer, typeof
@@ -26,8 +27,8 @@ def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     a, b = typeof(x), typeof(y)
     if a.dtype != b.dtype or a.weak_type != b.weak_type:
         dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
-        x = ew.convert_element_type(x, dtype) if a.dtype != dtype else x
-        y = ew.convert_element_type(y, dtype) if b.dtype != dtype else y
+        x = convert_element_type(x, dtype) if a.dtype != dtype else x
+        y = convert_element_type(y, dtype) if b.dtype != dtype else y
     if a.shape != b.shape and a.shape and b.shape:
         try:
             full = np.broadcast_shapes(a.shape, b.shape)
@@ -64,7 +65,7 @@ def _compare(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
 
 def _true_div(x: Any, y: Any) -> Any:
     if not dtypes.is_inexact(typeof(x).dtype):
-        x, y = (ew.convert_element_type(v, dtypes.canonical_float()) for v in (x, y))
+        x, y = (convert_element_type(v, dtypes.inexact_for(typeof(x).dtype)) for v in (x, y))
     return ew.div(x, y)
 
 
@@ -104,7 +105,7 @@ def _pow(x: Any, y: Any) -> Any:
 
 
 def _astype(x: Any, dtype: Any) -> Any:
-    return ew.convert_element_type(x, dtypes.canonical(dtype))
+    return convert_element_type(x, dtypes.canonical(dtype))
 
 
 def _reshape(x: Any, *shape_args: Any) -> Any:

@@ -24,8 +24,8 @@ from . import trace
 from .array import HostArray
 from .trace import on_staging
 
-__all__ = ["Dispatcher", "Evaluator", "Operators", "basis_map", "dispatcher", "evaluator", "on_staging", "operators",
-           "set_basis_map", "set_dispatcher", "set_evaluator"]
+__all__ = ["Dispatcher", "Evaluator", "Operators", "basis_map", "device_put", "dispatcher", "evaluator", "on_staging",
+           "operators", "set_basis_map", "set_dispatcher", "set_evaluator"]
 
 
 class Evaluator(Protocol):
@@ -94,6 +94,15 @@ def set_dispatcher(new: Dispatcher) -> None:
     dispatcher_version += 1
 
 
+
+
+def device_put(x: Any, device: Any) -> Any:
+    """`x` on a device, or lying as a sharding says. ValueError where the evaluator has none."""
+    move = getattr(evaluator, "device_put", None)
+    if move is None:
+        raise ValueError(f"arrays cannot be put on {device!r}: the evaluator in use has no devices; import lamina_runtime "
+                         "first")
+    return move(x, device)
 
 
 basis_map: Callable[..., Any] | None = None

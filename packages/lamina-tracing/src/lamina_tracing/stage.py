@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import avals as _avals
 from lamina_ir.avals import ShapedArray
+from lamina_ir.extend import room
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var, subprograms
 
@@ -182,6 +183,9 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
     """
     old_trace, old_depth, scope = now.trace, now.depth, now.scope
     trace = StagingTrace(old_depth + 1)
+    deep = trace.level > room.ENOUGH
+    if deep:
+        room.enter(trace.level)
     for tell in on_begin:
         tell(trace)
     # Names in a program are its own: it may be kept, and the names around it come with the equation that calls it.
@@ -200,6 +204,8 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
         now.trace, now.depth, now.scope = old_trace, old_depth, scope
         _callers.pop(id(sys._getframe()), None)
         tell_staging()
+        if deep:
+            room.leave()
         trace.end()
     outer = [c for c in closed.consts if isinstance(c, Tracer)]
     if not outer:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import avals, errors
 from lamina_ir.avals import ShapedArray
+from lamina_ir.extend import room
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import axis_names_of
 
@@ -168,6 +169,9 @@ def bound_axes(*frames: AxisFrame) -> Iterator[None]:
 def deeper(trace: Trace) -> Iterator[None]:
     """Run the body of a transformation: traces made inside get higher levels. `trace` ends with the block."""
     old = now.depth
+    deep = trace.level > room.ENOUGH
+    if deep:
+        room.enter(trace.level)
     now.depth = trace.level
     for tell in on_begin:
         tell(trace)
@@ -175,6 +179,8 @@ def deeper(trace: Trace) -> Iterator[None]:
         yield
     finally:
         now.depth = old
+        if deep:
+            room.leave()
         trace.end()
 
 
@@ -261,7 +267,9 @@ class Tracer:
         raise errors.ConcretizationError(self._known("a Python complex", "x.astype(complex)"))
 
     def __index__(self) -> int:
-        raise errors.TracerIntegerError(self._known("a Python index", "lax.dynamic_index_in_dim or x[i] on an array"))
+        raise errors.TracerIntegerError(self._known(
+            "a Python integer (a length, a shape, an axis, `range`, a place in a list)",
+            "x[i] on an array or lax.dynamic_index_in_dim to pick by it, lax.fori_loop to count to it"))
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         raise errors.TracerArrayError(self._known("a NumPy array", "the lamina.numpy function of the same name"))
@@ -288,4 +296,8 @@ class Tracer:
         return f"Traced<{self.aval!r}>with<{self._trace!r}>"
 
     def __format__(self, spec: str) -> str:
-        return repr(self) if not spec else format(repr(self), spec)
+        try:
+            return format(repr(self), spec)
+        except ValueError:
+            raise TypeError(f"a traced value {self.aval.long()} has no known number to format as {spec!r}; print it where "
+                            "the program runs, with debug.print, or leave the format out") from None

@@ -22,6 +22,7 @@ from lamina_ir import config
 
 from . import leaks
 from .stage import is_own_file
+from .static_values import translated
 
 __all__ = ["boundary", "filter_traceback"]
 
@@ -83,8 +84,9 @@ def _install_hooks() -> None:
 
     def hook(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
         if error is not None and error.__traceback__ is not None:
+            error = translated(error)
             filter_traceback(error)
-            tb = error.__traceback__
+            kind, tb = type(error), error.__traceback__
         before(kind, error, tb)
 
     def thread_hook(args: Any) -> None:
@@ -112,7 +114,8 @@ def boundary(fun: F) -> F:
     ...     print([frame.name for frame in traceback.extract_tb(e.__traceback__)])
     ['<module>', 'entry']
     """
-    filtered, ended, refuse, forget = filter_traceback, leaks.ended, leaks.refuse_leaks, leaks.forget
+    filtered, ended, refuse, forget, in_our_words = (filter_traceback, leaks.ended, leaks.refuse_leaks, leaks.forget,
+                                                     translated)
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -121,8 +124,11 @@ def boundary(fun: F) -> F:
                 refuse()
             return out
         except Exception as e:
-            filtered(e)
+            ours = in_our_words(e)
+            filtered(ours)
             forget()
+            if ours is not e:
+                raise ours from None
             raise
 
     # With the globals of `fun` it counts as a function of that module, for doctest say.

@@ -25,7 +25,7 @@ from lamina_tracing import (Array, checking_leaks, debug_infs, debug_nans, defau
                             numpy_rank_promotion, pure_callback, threefry_partitionable)
 
 from . import (ad_checkpoint, compilation_cache, custom_batching, custom_derivatives, debug, dlpack, dtypes,
-               experimental, flatten_util, lax, numpy, random, stages, tree, tree_util)
+               errors, experimental, flatten_util, lax, numpy, random, stages, tree, tree_util)
 from ._version import __version__
 
 float0 = dtypes.float0
@@ -36,7 +36,7 @@ __all__ = ["Array", "Device", "ShapeDtypeStruct", "__version__", "ad_checkpoint"
            "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend", "default_device",
            "default_matmul_precision", "device_count", "device_get", "device_put", "device_put_replicated",
            "device_put_sharded", "devices", "disable_jit", "disable_x64", "dlpack", "dtypes", "effects_barrier",
-           "enable_x64", "ensure_compile_time_eval", "eval_shape", "experimental", "explain_cache_misses",
+           "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental", "explain_cache_misses",
            "flatten_util", "float0", "grad", "hessian", "host_count", "host_id", "host_ids", "jacfwd", "jacobian",
            "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "live_arrays", "local_device_count",
            "local_devices", "log_compiles", "make_jaxpr", "named_call", "named_scope", "numpy",

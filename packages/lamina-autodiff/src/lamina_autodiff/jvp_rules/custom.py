@@ -8,7 +8,7 @@ from lamina_ir import dce, dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, typeof
 
-from ..custom_vjp import forward_of
+from ..pullback import forward_of
 from ..jvp import instantiate, run_jvp
 from ..programs import jvp_program
 from ..remat import recompute_program, run_program

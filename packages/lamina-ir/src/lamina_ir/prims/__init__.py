@@ -1,4 +1,5 @@
 """Every built-in primitive, as `<name>_p`; one module per family, the same file names in every room."""
+from .. import param_kinds as _param_kinds
 from .. import primitive as _primitive
 from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft,
                indexing, linalg, random_bits, reductions, shape, solves, sorting, special, windows)
@@ -26,6 +27,8 @@ FAMILIES = (elementwise, special, shape, reductions, windows, linalg, convolutio
 ALL = tuple(getattr(family, name) for family in FAMILIES for name in family.__all__
             if isinstance(getattr(family, name), _primitive.Primitive))
 _BY_NAME = {p.name: p for p in ALL}
+for _p in ALL:
+    _p.kinds = {n: _param_kinds.BUILT_IN[n] for n in _p.params if n in _param_kinds.BUILT_IN and n not in _p.axis_params}
 
 
 def by_name(name: str) -> _primitive.Primitive:

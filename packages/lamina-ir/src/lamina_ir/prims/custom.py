@@ -166,9 +166,11 @@ CALLS = (custom_jvp_call_p, custom_vjp_call_p, custom_vmap_call_p, remat_p)
 
 def _dce_remat(e: Any, used: list[bool]) -> Any:
     from ..program import Eqn
-    from ..rewrite import dce
+    from ..rewrite import narrowed
     body = e.params["call_jaxpr"]
-    small, kept = body.memo(("dce", tuple(used)), lambda: dce(body, used))
+    small, kept = narrowed(body, used)
+    if small is body:
+        return e
     return Eqn(e.primitive, [a for a, u in zip(e.invars, kept) if u], [v for v, u in zip(e.outvars, used) if u],
                {**e.params, "call_jaxpr": small}, e.source)
 

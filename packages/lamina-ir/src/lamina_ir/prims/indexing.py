@@ -292,12 +292,9 @@ def _dynamic_update_slice_numpy(x: np.ndarray, update: np.ndarray, *starts: Any)
 # --- the primitives ----------------------------------------------------------------------------------------------
 
 
-def _scatter_like(name: str, combine: Callable[..., Any], linear_in: Sequence[int] = (), *,
-                  ordered: bool = False) -> Primitive:
+def _scatter_like(name: str, combine: Callable[..., Any], linear_in: Sequence[int] = ()) -> Primitive:
     def infer(x: ShapedArray, indices: ShapedArray, updates: ShapedArray, *,
               dimension_numbers: ScatterDimensionNumbers, **_: Any) -> ShapedArray:
-        if ordered and dtypes.is_complex(x.dtype):
-            raise DTypeError(f"{name}: needs numbers with an order; got {x.long()}")
         return _scatter_infer(name, x, indices, updates, dimension_numbers)
 
     return Primitive(name, infer=infer, numpy=_scatter_numpy(combine), linear_in=linear_in, family="indexing",
@@ -316,5 +313,5 @@ gather_p = Primitive("gather", infer=_gather_infer, numpy=_gather_numpy, family=
 scatter_p = _scatter_like("scatter", _assign)
 scatter_add_p = _scatter_like("scatter_add", np.add.at, linear_in=(0, 2))
 scatter_mul_p = _scatter_like("scatter_mul", np.multiply.at)
-scatter_min_p = _scatter_like("scatter_min", np.minimum.at, ordered=True)
-scatter_max_p = _scatter_like("scatter_max", np.maximum.at, ordered=True)
+scatter_min_p = _scatter_like("scatter_min", np.minimum.at)
+scatter_max_p = _scatter_like("scatter_max", np.maximum.at)

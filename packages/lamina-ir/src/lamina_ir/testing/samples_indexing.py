@@ -55,3 +55,8 @@ for _op in (p.scatter_p, p.scatter_add_p, p.scatter_mul_p, p.scatter_min_p, p.sc
            indices_are_sorted=False, unique_indices=True)
     sample(_op, ints(4, 3), _i32([[9], [1]]), ints(2, 3), dimension_numbers=_put_rows, mode=CLIP,
            indices_are_sorted=False, unique_indices=True)
+
+for _op in (p.scatter_min_p, p.scatter_max_p):  # complex numbers go by their real parts, then by their imaginary parts
+    sample(_op, np.array([1 + 1j, 2, 3 - 1j], np.complex64), _i32([[0], [0], [2]]),
+           np.array([1.5 + 2j, 0.5, 2.5 + 1j], np.complex64),
+           dimension_numbers=ScatterDimensionNumbers((), (0,), (0,)), mode=FILL, **_common)

@@ -14,6 +14,7 @@ from .calls import xla_call_lowering
 __all__: list[str] = []
 
 _F32 = shaped((), np.dtype("float32"))
+WORTH_A_BRANCH = 1 << 16  # bytes, over all checkpoints of a module
 _NO_SHAPE = shaped((0,), np.dtype("int64"))
 
 
@@ -46,9 +47,11 @@ def remat_lowering(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bo
 
 def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bool, prevent_cse: bool, **_: Any) -> Any:
     """XLA's CPU compiler drops barriers before it merges equal work, so there what is computed again stands in a branch
-    that it cannot know to be always taken."""
+    that it cannot know to be always taken. A branch costs some microseconds and no kernel spans it, so a module whose
+    checkpoints save next to nothing goes without."""
     jaxpr = call_jaxpr.jaxpr
-    if not (differentiated and prevent_cse and args) or jaxpr.axis_names or jaxpr.effectful:
+    if not (differentiated and prevent_cse and args) or jaxpr.axis_names or jaxpr.effectful \
+            or ctx.module.recomputed() < WORTH_A_BRANCH:
         return remat_lowering(ctx, *args, call_jaxpr=call_jaxpr, differentiated=differentiated, prevent_cse=prevent_cse)
     low, high, two = ctx.const(0, _F32), ctx.const(1, _F32), ctx.const(2, _F32)
     draw = ctx.op("stablehlo.rng", (low, high, ctx.const(np.zeros(0, np.int64), _NO_SHAPE)), _F32,

@@ -10,6 +10,7 @@ from lamina_ir import dtypes, prims, shaped
 from lamina_ir.prims.indexing import GatherScatterMode, gather_fill
 
 from ..tables import lowering_rules
+from .reductions import lexicographic
 
 __all__: list[str] = []
 
@@ -129,7 +130,8 @@ def gather_lowering(ctx: Any, x: Any, indices: Any, *, dimension_numbers: Any, f
 # --- scatter -----------------------------------------------------------------------------------------------------
 
 
-def scatter_lowering(combine: str | None) -> Any:
+def scatter_lowering(combine: str | None, ordered: str | None = None) -> Any:
+    """`combine` in the region; `ordered` is the direction (GT, LT) that decides between complex numbers."""
     def rule(ctx: Any, x: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool,
              mode: Any, unique_indices: bool) -> Any:
         x_aval, i_aval, u_aval = ctx.avals_in
@@ -152,8 +154,13 @@ def scatter_lowering(combine: str | None) -> Any:
                           input_batching_dims=x_batch, scatter_indices_batching_dims=i_batch,
                           scatter_dims_to_operand_dims=index_map, index_vector_dim=len(i_aval.shape) - 1)
         scalar = shaped((), x_aval.dtype)
-        region = (ctx.region((scalar, scalar), lambda _, old, new: new) if combine is None
-                  else ctx.reducer_region(combine, x_aval))
+        if combine is None:
+            region = ctx.region((scalar, scalar), lambda _, old, new: new)
+        elif ordered is not None and dtypes.is_complex(x_aval.dtype):
+            pick = lexicographic(ordered)
+            region = ctx.region((scalar, scalar), lambda inner, old, new: pick(inner, old, new, scalar))
+        else:
+            region = ctx.reducer_region(combine, x_aval)
         return ctx.op("stablehlo.scatter", (x, indices, updates), ctx.aval_out, regions=[region],
                       scatter_dimension_numbers=ctx.attr(text), indices_are_sorted=bool(indices_are_sorted),
                       unique_indices=bool(unique_indices))
@@ -166,5 +173,5 @@ lowering_rules.define(prims.gather_p, gather_lowering)
 lowering_rules.define(prims.scatter_p, scatter_lowering(None))
 lowering_rules.define(prims.scatter_add_p, scatter_lowering("stablehlo.add"))
 lowering_rules.define(prims.scatter_mul_p, scatter_lowering("stablehlo.multiply"))
-lowering_rules.define(prims.scatter_min_p, scatter_lowering("stablehlo.minimum"))
-lowering_rules.define(prims.scatter_max_p, scatter_lowering("stablehlo.maximum"))
+lowering_rules.define(prims.scatter_min_p, scatter_lowering("stablehlo.minimum", "LT"))
+lowering_rules.define(prims.scatter_max_p, scatter_lowering("stablehlo.maximum", "GT"))

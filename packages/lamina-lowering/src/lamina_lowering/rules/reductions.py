@@ -25,7 +25,7 @@ def _scalar(aval):
     return shaped((), aval.dtype)
 
 
-def _lexicographic(direction):
+def lexicographic(direction):
     """The larger (GT) or smaller (LT) of two complex numbers; NaN wins."""
     def pick(ctx, a, b, aval):
         part = shaped(aval.shape, dtypes.real_of(aval.dtype))
@@ -45,7 +45,7 @@ def _plain(name):
 def _extreme(name, opposite, direction):
     """`maximum` or `minimum`. Inside a region on CPUs it is the opposite of the negated floats: XLA hands `reduce` by
     `maximum` to a library (YNNPACK, seen with jaxlib 0.10.2) that loses NaNs."""
-    whole = _lexicographic(direction)
+    whole = lexicographic(direction)
 
     def combine(ctx, a, b, aval):
         if dtypes.is_complex(aval.dtype):

@@ -1,12 +1,14 @@
 """The typed functions people and rules call: one per primitive, and what is written with them."""
 from . import fft as _fft
-from . import (calls, collectives, control, convolution, custom, elementwise, indexing, linalg, named_einsum,
-               random_bits, reductions, scattering, shape, sorting, special, tokens, windows)
+from . import (calls, collectives, control, conversions, convolution, creation, custom, elementwise, indexing, linalg,
+               named_einsum, random_bits, reductions, scattering, shape, sorting, special, tokens, windows)
 from . import factorizations as factorizations
 from .calls import *
 from .collectives import *
 from .control import *
+from .conversions import *
 from .convolution import *
+from .creation import *
 from .custom import *
 from .elementwise import *
 from .fft import *
@@ -22,7 +24,7 @@ from .special import *
 from .tokens import *
 from .windows import *
 
-__all__ = [name for family in (elementwise, special, shape, reductions, windows, linalg, convolution, _fft, indexing,
-                               scattering, sorting, random_bits, calls, collectives, named_einsum, control, custom,
-                               tokens)
+__all__ = [name for family in (elementwise, conversions, special, creation, shape, reductions, windows, linalg,
+                               convolution, _fft, indexing, scattering, sorting, random_bits, calls,
+                               collectives, named_einsum, control, custom, tokens)
            for name in family.__all__]

@@ -1,7 +1,6 @@
 """Bodies of control flow: staged once per function and types, their carries settled, mismatches shown side by side."""
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ from lamina_ir.avals import ShapedArray, aval_of, shaped
 from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
 
 from ..arguments import function_name, result_types
+from ..per_function import PerFunction
 from ..stage import stage, user_source
 from ..trace import Tracer, bind, now, typeof
 
@@ -17,7 +17,7 @@ __all__ = ["Body", "cast", "check_callable", "check_carry", "flat_avals", "join_
            "meet_weak", "settle", "side_by_side", "stage_body"]
 
 _MOST_PROGRAMS = 256  # per function
-_staged: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()
+_staged = PerFunction()
 
 
 def check_callable(call: str, what: str, fun: Any) -> None:
@@ -38,10 +38,7 @@ def stage_body(call: str, fun: Callable[..., Any], run: Callable[[Sequence[Any]]
                avals: Sequence[ShapedArray]) -> Body:
     """`run(tracers)`, a tree of results, as a program; remembered with `fun`, under `tag` and the types, unless it uses
     values of enclosing traces."""
-    try:
-        known = _staged.setdefault(fun, {})
-    except TypeError:  # not hashable, or not weakly referable
-        known = {}
+    known: dict[Any, Body] = _staged.of(fun)
     key = (tag, tuple(avals), tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
     found = known.get(key)
     if found is not None:

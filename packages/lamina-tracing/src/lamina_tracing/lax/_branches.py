@@ -11,7 +11,8 @@ from ..jitting import jit
 from ..trace import Tracer, bind, typeof
 from ..tracebacks import boundary
 from ._bodies import Body, check_callable, flat_avals, join_branches, side_by_side, stage_body
-from .elementwise import clamp, convert_element_type, ne
+from .conversions import convert_element_type
+from .elementwise import clamp, ne
 
 __all__ = ["cond", "platform_dependent", "switch"]
 

@@ -9,7 +9,7 @@ from lamina_ir.dtypes import is_bool
 from lamina_ir.errors import ShapeError
 
 from ..trace import axis_frame, bind, typeof
-from . import elementwise, reductions
+from . import conversions, elementwise, reductions
 
 __all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute",
            "pshuffle", "psum", "psum_scatter", "pswapaxes"]
@@ -75,18 +75,30 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
       UnboundAxisError: a name is not bound.
 
     Derivative: linear; its transpose is `psum`.
+
+    >>> from lamina_tracing import make_jaxpr
+    >>> make_jaxpr(lambda x: psum(x, "i"), axis_env=[("i", 4)])(1.0)
+    { lambda ; a:f32[]. let
+        b:f32[] = psum[axes=('i',) axis_index_groups=None] a
+      in (b,) }
     """
     names = _names(axis_name)
     if isinstance(x, _NUMBERS) and not any(type(n) is int for n in names):
         return x * _group_size("psum", names, axis_index_groups)
     leaves, tree = trees.tree_flatten(x)
-    leaves = [elementwise.convert_element_type(v, "int32") if is_bool(typeof(v).dtype) else v for v in leaves]
+    leaves = [conversions.convert_element_type(v, "int32") if is_bool(typeof(v).dtype) else v for v in leaves]
     return _reduce("psum", prims.psum_p, reductions.reduce_sum, trees.tree_unflatten(tree, leaves), axis_name,
                    axis_index_groups)
 
 
 def pmean(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
-    """Mean over mapped axes: `psum` divided by the number of participants."""
+    """Mean over mapped axes: `psum` divided by the number of participants.
+
+    Args:
+      x, axis_name, axis_index_groups: as for `psum`.
+    Returns:
+      Array(s) of the shape of `x`, float32 for integers and booleans.
+    """
     n = _group_size("pmean", _names(axis_name), axis_index_groups)
     total = psum(x, axis_name, axis_index_groups=axis_index_groups)
 
@@ -95,19 +107,31 @@ def pmean(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups
             return v / n
         aval = typeof(v)
         if aval.dtype.kind in "iub" and aval.dtype.name[:2] != "bf":
-            v = elementwise.convert_element_type(v, "float32")
+            v = conversions.convert_element_type(v, "float32")
         return elementwise.div(v, n)
 
     return trees.tree_map(divide, total)
 
 
 def pmax(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
-    """Largest value over mapped axes, element by element."""
+    """Largest value over mapped axes, element by element.
+
+    Args:
+      x, axis_name, axis_index_groups: as for `psum`.
+    Returns:
+      Array(s) of the shape and dtype of `x`.
+    """
     return _reduce("pmax", prims.pmax_p, reductions.reduce_max, x, axis_name, axis_index_groups)
 
 
 def pmin(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
-    """Smallest value over mapped axes, element by element."""
+    """Smallest value over mapped axes, element by element.
+
+    Args:
+      x, axis_name, axis_index_groups: as for `psum`.
+    Returns:
+      Array(s) of the shape and dtype of `x`.
+    """
     return _reduce("pmin", prims.pmin_p, reductions.reduce_min, x, axis_name, axis_index_groups)
 
 
@@ -153,7 +177,20 @@ def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, ax
 
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
                  tiled: bool = False) -> Any:
-    """Sum over a mapped axis, of which participant `i` keeps part `i` along `scatter_dimension`."""
+    """Sum over a mapped axis, of which participant `i` keeps part `i` along `scatter_dimension`.
+
+    Args:
+      x: array or tree of arrays whose length along `scatter_dimension` is `n`, the size of the axis (or, tiled, a
+        multiple of it).
+      axis_name: mapped axis.
+      scatter_dimension: the axis to part.
+      axis_index_groups: as for `psum`.
+      tiled: keep `scatter_dimension`, `n` times shorter, instead of dropping it.
+    Returns:
+      Array(s) of the dtype of `x`.
+
+    Derivative: linear; its transpose is `all_gather`.
+    """
     size = _group_size("psum_scatter", _names(axis_name), axis_index_groups)
     return trees.tree_map(lambda v: bind(prims.psum_scatter_p, v, axis_index_groups=_frozen(axis_index_groups),
                                          axis_name=_one(axis_name), axis_size=size,
@@ -162,7 +199,20 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axi
 
 def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
                tiled: bool = False) -> Any:
-    """Exchange parts: split along one axis, send part `i` to participant `i`, join what arrives along another."""
+    """Exchange parts: split along one axis, send part `i` to participant `i`, join what arrives along another.
+
+    Args:
+      x: array or tree of arrays whose length along `split_axis` is `n`, the size of the axis (or, tiled, a multiple).
+      axis_name: mapped axis.
+      split_axis: the axis to part; dropped unless `tiled`.
+      concat_axis: where what arrives is stacked (tiled: concatenated).
+      axis_index_groups: as for `psum`.
+      tiled: split and concatenate existing axes.
+    Returns:
+      Array(s) of the dtype and number of elements of `x`.
+
+    Derivative: linear; its transpose is `all_to_all` with the two axes exchanged.
+    """
     size = _group_size("all_to_all", _names(axis_name), axis_index_groups)
     return trees.tree_map(lambda v: bind(prims.all_to_all_p, v, axis_index_groups=_frozen(axis_index_groups),
                                          axis_name=_one(axis_name), axis_size=size,
@@ -173,6 +223,12 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
 def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
     """Send values along (source, destination) pairs; who receives nothing gets zeros.
 
+    Args:
+      x: array or tree of arrays.
+      axis_name: mapped axis of size `n`.
+      perm: pairs of indices below `n`.
+    Returns:
+      Array(s) of the shape and dtype of `x`.
     Raises:
       ShapeError: an index is out of range, or occurs twice as source or as destination.
     """
@@ -218,12 +274,27 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
 
 
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """`ppermute` in which participant `i` receives from participant `perm[i]`."""
+    """`ppermute` in which participant `i` receives from participant `perm[i]`.
+
+    Args:
+      x: array or tree of arrays.
+      axis_name: mapped axis of size `n`.
+      perm: the indices below `n` in any order.
+    Raises:
+      ShapeError: `perm` is no permutation.
+    """
     if sorted(perm) != list(range(axis_size(axis_name))):
         raise ShapeError(f"pshuffle: perm must be a permutation of the axis' indices; got {list(perm)}")
     return ppermute(x, axis_name, [(source, i) for i, source in enumerate(perm)])
 
 
 def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any = None) -> Any:
-    """Swap a mapped axis with an axis of the array."""
+    """Swap a mapped axis with an axis of the array, of the same size.
+
+    Args:
+      x: array or tree of arrays.
+      axis_name: mapped axis.
+      axis: the axis of `x`.
+      axis_index_groups: as for `psum`.
+    """
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)

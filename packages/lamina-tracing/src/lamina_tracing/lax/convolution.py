@@ -14,14 +14,16 @@ from operator import index as _int
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, prims
+from lamina_ir import config, dtypes, prims
 from lamina_ir.errors import ShapeError
 from lamina_ir.prims import ConvDimensionNumbers, window_count
 from lamina_ir.prims.linalg import as_precision
 
 from ..array import Array
 from . import shape as sh
-from ._common import ArrayLike, as_dtype, as_int, as_ints, bind, typeof
+from ._common import ArrayLike, as_dtype, as_int, as_ints, bind, scalar, typeof
+from .conversions import convert_element_type
+from .elementwise import ne
 from .linalg import PrecisionLike, dot_general
 from .windows import padtype_to_pads
 
@@ -121,7 +123,8 @@ def conv_general_dilated(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequenc
 
     Args:
       lhs: the input, with a batch axis, a feature axis and spatial axes.
-      rhs: the kernels, with an output feature axis, an input feature axis and spatial axes; dtype of `lhs`.
+      rhs: the kernels, with an output feature axis, an input feature axis and spatial axes; dtype of `lhs`. Of booleans the
+        result says whether any product is true (or, in `preferred_element_type`, how many are).
       window_strides: per spatial axis how far windows lie apart.
       padding: per spatial axis a pair `(low, high)`, or "SAME", "SAME_LOWER", "VALID".
       lhs_dilation: per spatial axis how far elements of the input are spread; above 1 it is a transposed convolution.
@@ -143,6 +146,13 @@ def conv_general_dilated(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequenc
     """
     call = "conv_general_dilated"
     x, y = typeof(lhs), typeof(rhs)
+    if dtypes.is_bool(x.dtype) and dtypes.is_bool(y.dtype):
+        wide = np.dtype("int32") if preferred_element_type is None else as_dtype(call, "preferred_element_type",
+                                                                                 preferred_element_type)
+        counts = conv_general_dilated(convert_element_type(lhs, wide), convert_element_type(rhs, wide), window_strides,
+                                      padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+                                      batch_group_count, precision)
+        return ne(counts, scalar(0, wide)) if preferred_element_type is None else counts
     numbers = _numbers(call, len(x.shape), len(y.shape), dimension_numbers)
     count = len(x.shape) - 2
     strides = _ints("window_strides", window_strides, count)

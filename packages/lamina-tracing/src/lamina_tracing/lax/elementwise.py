@@ -7,34 +7,32 @@ from __future__ import annotations
 
 import builtins
 import enum
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from lamina_ir import dtypes, trees
 from lamina_ir.errors import DTypeError, ShapeError
 from lamina_ir.prims import (
     abs_p, acos_p, acosh_p, add_p, and_p, asin_p, asinh_p, atan2_p, atan_p, atanh_p, bessel_i0e_p, bessel_i1e_p,
-    bitcast_convert_type_p, broadcast_in_dim_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p,
-    convert_element_type_p, copy_p, cos_p, cosh_p, digamma_p, div_p, eq_p, erf_inv_p, erf_p, erfc_p, exp2_p, exp_p,
-    expm1_p, floor_p, ge_p, gt_p, imag_p, integer_pow_p, is_finite_p, le_p, lgamma_p, log1p_p, log_p, logistic_p,
-    lt_p, max_p, min_p, mul_p, ne_p, neg_p, nextafter_p, not_p, or_p, polygamma_p, population_count_p, pow_p, real_p,
-    reduce_precision_p, rem_p, round_p, rsqrt_p, select_p, shift_left_p, shift_right_arithmetic_p,
-    shift_right_logical_p, sign_p, sin_p, sinh_p, sqrt_p, square_p, stop_gradient_p, sub_p, tan_p, tanh_p, xor_p,
-    zeta_p,
+    broadcast_in_dim_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p, copy_p, cos_p, cosh_p, digamma_p, div_p,
+    eq_p, erf_inv_p, erf_p, erfc_p, exp2_p, exp_p, expm1_p, floor_p, ge_p, gt_p, imag_p, integer_pow_p, is_finite_p,
+    le_p, lgamma_p, log1p_p, log_p, logistic_p, lt_p, max_p, min_p, mul_p, ne_p, neg_p, nextafter_p, not_p, or_p,
+    polygamma_p, population_count_p, pow_p, real_p, rem_p, round_p, rsqrt_p, select_p, shift_left_p,
+    shift_right_arithmetic_p, shift_right_logical_p, sign_p, sin_p, sinh_p, sqrt_p, square_p, stop_gradient_p, sub_p,
+    tan_p, tanh_p, xor_p, zeta_p,
 )
 
 from ..array import Array, ArrayLike
-from ._common import as_dtype, as_int, bind, match_scalars, typeof
+from ._common import as_int, bind, match_scalars, typeof
 
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
-    "bessel_i1e", "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt", "ceil",
-    "clamp", "clz", "complex", "conj", "convert_element_type", "copy", "cos", "cosh", "digamma", "div", "dtype", "eq",
-    "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
-    "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "polygamma",
-    "population_count", "pow", "real", "reciprocal", "reduce_precision", "rem", "round", "rsqrt", "select",
-    "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt",
-    "square", "stop_gradient", "sub", "tan", "tanh", "zeta"]
+    "bessel_i1e", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "cbrt", "ceil", "clamp", "clz", "complex",
+    "conj", "copy", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor",
+    "ge", "gt", "imag", "integer_pow", "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min",
+    "mul", "ne", "neg", "nextafter", "polygamma", "population_count", "pow", "real", "reciprocal", "rem", "round",
+    "rsqrt", "select", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin",
+    "sinh", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "zeta"]
 
 _SCALARS = frozenset((bool, int, float, builtins.complex))
 
@@ -173,7 +171,7 @@ def logistic(x: ArrayLike) -> Array:
 
 
 def abs(x: ArrayLike) -> Array:
-    """Absolute value; real for complex x."""
+    """Absolute value; real for complex x. The derivative at 0 is 0."""
     return bind(abs_p, x)
 
 
@@ -250,7 +248,11 @@ class RoundingMethod(enum.IntEnum):
 
 
 def round(x: ArrayLike, rounding_method: int = RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """The nearest integer, as a float; halves go where `rounding_method` says."""
+    """The nearest integer, as a float; halves go where `rounding_method` says.
+
+    >>> round(2.5), round(2.5, RoundingMethod.TO_NEAREST_EVEN)
+    (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+    """
     how = as_int("round", "rounding_method", rounding_method)
     if how not in (0, 1):
         raise ValueError(f"round: rounding_method must be one of {', '.join(map(str, RoundingMethod))}; got {how}")
@@ -275,6 +277,9 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
 
     Raises:
       DTypeError: `y` is negative and `x` holds integers.
+
+    >>> integer_pow(2.0, -2)
+    Array(0.25, dtype=float32, weak_type=True)
     """
     y = as_int("integer_pow", "y", y)
     if y < 0 and not dtypes.is_inexact(typeof(x).dtype):
@@ -289,7 +294,11 @@ def copy(x: ArrayLike) -> Array:
 
 
 def stop_gradient(x: Any) -> Any:
-    """`x` as a constant of differentiation: its derivative is zero. Works on every array of a pytree."""
+    """`x` as a constant of differentiation: its derivative is zero. Works on every array of a pytree.
+
+    >>> stop_gradient({"a": 1.0})
+    {'a': Array(1., dtype=float32, weak_type=True)}
+    """
     return trees.tree_map(_stop, x)
 
 
@@ -297,97 +306,63 @@ def _stop(x: Any) -> Any:
     return bind(stop_gradient_p, x) if dtypes.is_inexact(typeof(x).dtype) else x
 
 
-def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
-    """`operand` with another dtype. Complex to real drops the imaginary part; float to integer truncates and
-    saturates; to bool asks whether it is nonzero. The result is never weakly typed."""
-    if new_dtype.__class__ is not np.dtype or new_dtype.itemsize >= 8:
-        new_dtype = as_dtype("convert_element_type", "new_dtype", new_dtype)
-    aval = typeof(operand)
-    if aval.dtype == new_dtype and not aval.weak_type and isinstance(operand, Array):
-        return operand
-    return bind(convert_element_type_p, operand, new_dtype=new_dtype, weak_type=False)
-
-
-def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
-    """`operand` rounded to floats of this format, in its own dtype: half to even, overflow to infinity, underflow to 0.
-
-    Derivative: the identity, its values rounded likewise.
-
-    >>> reduce_precision(np.float32(1.2345678), 5, 3)
-    Array(1.25, dtype=float32)
-    """
-    return bind(reduce_precision_p, operand, exponent_bits=as_int("reduce_precision", "exponent_bits", exponent_bits),
-                mantissa_bits=as_int("reduce_precision", "mantissa_bits", mantissa_bits))
-
-
-def dtype(x: Any, *, canonicalize: bool = True) -> np.dtype:
-    """The dtype of an array, a scalar or a scalar type; with `canonicalize` as arrays made from it would have it.
-
-    >>> dtype(np.zeros(3)), dtype(np.zeros(3), canonicalize=False)
-    (dtype('float32'), dtype('float64'))
-    """
-    if isinstance(x, type):
-        return dtypes.canonical(x) if canonicalize else np.dtype(x)
-    return typeof(x).dtype if canonicalize or not isinstance(x, (np.ndarray, np.generic)) else x.dtype
-
-
-def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
-    """The bits of `operand` read as another dtype. Twice as wide: the last axis, of size 2, goes; half as wide: a last
-    axis of size 2 is added; and so on."""
-    return bind(bitcast_convert_type_p, operand, new_dtype=as_dtype("bitcast_convert_type", "new_dtype", new_dtype))
-
-
 # --- two operands ------------------------------------------------------------------------------------------------
 
 
-def _pair(prim: Any, x: Any, y: Any) -> Any:
-    """The op on two operands; axes of length 1 are repeated where both have equally many axes."""
-    if type(x) in _SCALARS or type(y) in _SCALARS:
-        x, y = match_scalars(x, y)
-    try:
-        return bind(prim, x, y)
-    except ShapeError:
-        a, b = typeof(x).shape, typeof(y).shape
-        if a == b or len(a) != len(b) or any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
-            raise
-        shape = tuple([n if m == 1 else m for m, n in zip(a, b, strict=True)])
-        axes = tuple(range(len(shape)))
-        return bind(prim, *[bind(broadcast_in_dim_p, v, shape=shape, broadcast_dimensions=axes) for v in (x, y)])
+def _repeated(x: Any, y: Any) -> list[Any] | None:
+    """The operands with axes of length 1 repeated; None where that makes no two of one shape."""
+    a, b = typeof(x).shape, typeof(y).shape
+    if a == b or len(a) != len(b) or any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
+        return None
+    shape = tuple([n if m == 1 else m for m, n in zip(a, b, strict=True)])
+    axes = tuple(range(len(shape)))
+    return [bind(broadcast_in_dim_p, v, shape=shape, broadcast_dimensions=axes) for v in (x, y)]
 
 
-def add(x: ArrayLike, y: ArrayLike) -> Array:
-    """x + y; the logical or for bool."""
-    return _pair(add_p, x, y)
+def _binary(name: str, prim: Any, doc: str) -> Callable[[ArrayLike, ArrayLike], Array]:
+    """The function of a two-operand op; axes of length 1 are repeated where both operands have equally many axes."""
+    def op(x: ArrayLike, y: ArrayLike) -> Array:  # written out here: a call of a common function is a tenth of tracing
+        if type(x) in _SCALARS or type(y) in _SCALARS:
+            x, y = match_scalars(x, y)
+        try:
+            return bind(prim, x, y)
+        except ShapeError:
+            both = _repeated(x, y)
+            if both is None:
+                raise
+        return bind(prim, *both)
+    op.__name__ = op.__qualname__ = name
+    op.__doc__ = doc
+    return op
 
 
-def sub(x: ArrayLike, y: ArrayLike) -> Array:
-    """x - y."""
-    return _pair(sub_p, x, y)
-
-
-def mul(x: ArrayLike, y: ArrayLike) -> Array:
-    """x * y; the logical and for bool."""
-    return _pair(mul_p, x, y)
-
-
-def div(x: ArrayLike, y: ArrayLike) -> Array:
-    """x / y; integers round towards zero."""
-    return _pair(div_p, x, y)
-
-
-def rem(x: ArrayLike, y: ArrayLike) -> Array:
-    """Remainder of x / y, with the sign of x."""
-    return _pair(rem_p, x, y)
-
-
-def max(x: ArrayLike, y: ArrayLike) -> Array:
-    """The larger of x and y; NaN if either is."""
-    return _pair(max_p, x, y)
-
-
-def min(x: ArrayLike, y: ArrayLike) -> Array:
-    """The smaller of x and y; NaN if either is."""
-    return _pair(min_p, x, y)
+add = _binary("add", add_p, "x + y; the logical or for bool.")
+sub = _binary("sub", sub_p, "x - y.")
+mul = _binary("mul", mul_p, "x * y; the logical and for bool.")
+div = _binary("div", div_p, "x / y; integers round towards zero.")
+rem = _binary("rem", rem_p, "Remainder of x / y, with the sign of x.")
+max = _binary("max", max_p, "The larger of x and y; NaN if either is.")
+min = _binary("min", min_p, "The smaller of x and y; NaN if either is.")
+bitwise_and = _binary("bitwise_and", and_p, "Bitwise and.")
+bitwise_or = _binary("bitwise_or", or_p, "Bitwise or.")
+bitwise_xor = _binary("bitwise_xor", xor_p, "Bitwise exclusive or.")
+shift_left = _binary("shift_left", shift_left_p, "The bits of x moved up by y; 0 when y is the width or more.")
+shift_right_logical = _binary("shift_right_logical", shift_right_logical_p,
+                              "The bits of x moved down by y, zeros coming in.")
+shift_right_arithmetic = _binary("shift_right_arithmetic", shift_right_arithmetic_p,
+                                 "The bits of x moved down by y, the sign coming in.")
+eq = _binary("eq", eq_p, "x == y; bool.")
+ne = _binary("ne", ne_p, "x != y; bool.")
+lt = _binary("lt", lt_p, "x < y; bool.")
+le = _binary("le", le_p, "x <= y; bool.")
+gt = _binary("gt", gt_p, "x > y; bool.")
+ge = _binary("ge", ge_p, "x >= y; bool.")
+_atan2 = _binary("atan2", atan2_p, "On real operands.")
+_nextafter = _binary("nextafter", nextafter_p, "")
+_polygamma = _binary("polygamma", polygamma_p, "")
+_zeta = _binary("zeta", zeta_p, "")
+pow = _binary("pow", pow_p, "x to the power y. `y` has the dtype of `x`, or holds integers.")
+complex = _binary("complex", complex_p, "x + i y, from float32 or float64 parts.")
 
 
 def atan2(x: ArrayLike, y: ArrayLike) -> Array:
@@ -399,99 +374,38 @@ def atan2(x: ArrayLike, y: ArrayLike) -> Array:
         x, y = match_scalars(x, y)
         angle = log(div(add(y, mul(1j, x)), sqrt(add(square(x), square(y)))))
         return mul(-1j, angle)
-    return _pair(atan2_p, x, y)
+    return _atan2(x, y)
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The float next to x1 in the direction of x2."""
-    return _pair(nextafter_p, x1, x2)
-
-
-def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
-    """Bitwise and."""
-    return _pair(and_p, x, y)
-
-
-def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
-    """Bitwise or."""
-    return _pair(or_p, x, y)
-
-
-def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
-    """Bitwise exclusive or."""
-    return _pair(xor_p, x, y)
-
-
-def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
-    """The bits of x moved up by y; 0 when y is the width or more."""
-    return _pair(shift_left_p, x, y)
-
-
-def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
-    """The bits of x moved down by y, zeros coming in."""
-    return _pair(shift_right_logical_p, x, y)
-
-
-def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
-    """The bits of x moved down by y, the sign coming in."""
-    return _pair(shift_right_arithmetic_p, x, y)
-
-
-def eq(x: ArrayLike, y: ArrayLike) -> Array:
-    """x == y; bool."""
-    return _pair(eq_p, x, y)
-
-
-def ne(x: ArrayLike, y: ArrayLike) -> Array:
-    """x != y; bool."""
-    return _pair(ne_p, x, y)
-
-
-def lt(x: ArrayLike, y: ArrayLike) -> Array:
-    """x < y; bool."""
-    return _pair(lt_p, x, y)
-
-
-def le(x: ArrayLike, y: ArrayLike) -> Array:
-    """x <= y; bool."""
-    return _pair(le_p, x, y)
-
-
-def gt(x: ArrayLike, y: ArrayLike) -> Array:
-    """x > y; bool."""
-    return _pair(gt_p, x, y)
-
-
-def ge(x: ArrayLike, y: ArrayLike) -> Array:
-    """x >= y; bool."""
-    return _pair(ge_p, x, y)
+    return _nextafter(x1, x2)
 
 
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
     """The m-th derivative of digamma at x; m whole, given as a float."""
-    return _pair(polygamma_p, m, x)
+    return _polygamma(m, x)
 
 
 def zeta(x: ArrayLike, q: ArrayLike) -> Array:
     """Hurwitz zeta: the sum over k >= 0 of (q + k)^-x."""
-    return _pair(zeta_p, x, q)
-
-
-def pow(x: ArrayLike, y: ArrayLike) -> Array:
-    """x to the power y. `y` has the dtype of `x`, or holds integers."""
-    return _pair(pow_p, x, y)
-
-
-def complex(x: ArrayLike, y: ArrayLike) -> Array:
-    """x + i y, from float32 or float64 parts."""
-    return _pair(complex_p, x, y)
+    return _zeta(x, q)
 
 
 # --- three operands, and arrays of one value ---------------------------------------------------------------------
 
 
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
-    """`on_true` where `pred` holds, else `on_false`. `pred` is bool, of rank 0 or of the shape of the others."""
+    """`on_true` where `pred` holds, else `on_false`.
+
+    Args:
+      pred: booleans, of rank 0 or of the shape of the others.
+      on_true, on_false: arrays of one shape and dtype; a Python number takes the dtype of the other.
+
+    >>> import numpy as np
+    >>> select(np.array([True, False]), np.float32([1, 2]), 0)
+    Array([1., 0.], dtype=float32)
+    """
     if type(on_true) in _SCALARS or type(on_false) in _SCALARS:
         on_true, on_false = match_scalars(on_true, on_false)
     return bind(select_p, pred, on_true, on_false)
@@ -500,6 +414,7 @@ def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """`cases[which]`, elementwise. `which` is bool (two cases: false, true) or holds integers.
 
+    >>> import numpy as np
     >>> select_n(np.array([True, False]), np.float32([1, 2]), np.float32([3, 4]))
     Array([3., 2.], dtype=float32)
     """
@@ -519,7 +434,16 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
 
 
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
-    """`x` held between `min` and `max`, each of rank 0 or of the shape of `x`."""
+    """`x` held between `min` and `max`.
+
+    Args:
+      min, max: bounds of the dtype of `x`, or Python numbers; each of rank 0 or of the shape of `x`.
+      x: ordered numbers. Where `min` is above `max` the result is `max`.
+
+    >>> import numpy as np
+    >>> clamp(0, np.int32([-1, 2, 9]), 5)
+    Array([0, 2, 5], dtype=int32)
+    """
     if type(min) in _SCALARS or type(max) in _SCALARS:
         min, max = match_scalars(min, x)[0], match_scalars(max, x)[0]
     return bind(clamp_p, min, x, max)

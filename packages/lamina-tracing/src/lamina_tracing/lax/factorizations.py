@@ -14,6 +14,7 @@ from ..array import Array
 from . import elementwise as _e
 from . import shape as _s
 from ._common import ArrayLike, bind, scalar, typeof
+from .conversions import convert_element_type
 
 __all__ = ["cholesky", "eig", "eigh", "geqrf", "hessenberg", "householder_product", "lu",
            "lu_pivots_to_permutation", "qdwh", "qr", "schur", "svd", "symmetrize", "triangular_solve", "tridiagonal",
@@ -25,6 +26,11 @@ def _matrix(op: str, x: Any) -> Any:
     if len(aval.shape) < 2:
         raise ShapeError(f"{op}: expected matrices in the last two axes; got {aval.long()}")
     return aval
+
+
+def _inexact(x: Any) -> Any:
+    """Integers and booleans as floats."""
+    return x if dtypes.is_inexact(typeof(x).dtype) else convert_element_type(x, dtypes.inexact_for(typeof(x).dtype))
 
 
 def _turned(x: Any, n: int) -> Any:
@@ -49,7 +55,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     """The lower triangular L with `x = L L^H`.
 
     Args:
-      x: float or complex array `[..., n, n]`, Hermitian and positive definite.
+      x: array `[..., n, n]`, Hermitian and positive definite; integers become floats.
       symmetrize_input: take the Hermitian part of `x` first; else its lower triangle alone is read.
     Returns:
       Array `[..., n, n]`, zero above the diagonal; NaN on and below it where `x` is not positive definite.
@@ -60,6 +66,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     Array([[2., 0.],
            [1., 2.]], dtype=float32)
     """
+    x = _inexact(x)
     aval = _matrix("cholesky", x)
     square = aval.shape[-1] == aval.shape[-2]
     return bind(prims.cholesky_p, symmetrize(x) if symmetrize_input and square else x)
@@ -157,7 +164,7 @@ def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sor
     """`x = V diag(w) V^H` for Hermitian matrices.
 
     Args:
-      x: float or complex array `[..., n, n]`.
+      x: array `[..., n, n]`; integers become floats.
       lower: which triangle is read when the input is not symmetrized.
       symmetrize_input: take the Hermitian part of `x` first.
       sort_eigenvalues: they are ascending in any case.
@@ -171,6 +178,7 @@ def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sor
     >>> eigh(np.diag(np.array([3., 1.], np.float32)))[1]
     Array([1., 3.], dtype=float32)
     """
+    x = _inexact(x)
     aval = _matrix("eigh", x)
     n = aval.shape[-1]
     v, w = bind(prims.eigh_p, symmetrize(x) if symmetrize_input and n == aval.shape[-2] else x, lower=bool(lower))

@@ -9,8 +9,8 @@ from lamina_ir.errors import ShapeError
 from lamina_ir.prims.fft import FftType
 
 from ..array import Array
-from . import elementwise as _e
 from ._common import ArrayLike, as_ints, bind, typeof
+from .conversions import convert_element_type
 
 __all__ = ["FftType", "fft"]
 
@@ -26,7 +26,7 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     """The discrete Fourier transform over the last one to three axes.
 
     Args:
-      x: complex array `[..., n1, ..., nk]`; for RFFT a float array; for IRFFT the last axis has length nk // 2 + 1.
+      x: complex array `[..., n1, ..., nk]`; for RFFT a real array; for IRFFT the last axis has length nk // 2 + 1.
       fft_type: an `FftType` or its name: FFT, IFFT (with the factor 1 / (n1 ... nk)), RFFT, IRFFT.
       fft_lengths: n1, ..., nk.
     Returns:
@@ -46,6 +46,8 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     if kind == FftType.RFFT:
         if dtypes.is_complex(aval.dtype):
             raise TypeError(f"fft: RFFT takes real numbers; got {aval.long()}. Use FFT")
+        if not dtypes.is_float(aval.dtype):
+            x = convert_element_type(x, dtypes.inexact_for(aval.dtype))
     elif not dtypes.is_complex(aval.dtype):
-        x = _e.convert_element_type(x, dtypes.complex_of(aval.dtype))
+        x = convert_element_type(x, dtypes.complex_of(dtypes.inexact_for(aval.dtype)))
     return bind(prims.fft_p, x, fft_lengths=as_ints("fft", "fft_lengths", fft_lengths), fft_type=kind)

@@ -10,7 +10,8 @@ from lamina_ir.errors import DTypeError, ShapeError
 from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
 from ._common import ArrayLike, as_ints, bind, check_axes, check_axis, typeof
-from .elementwise import add, convert_element_type, lt, neg, rem, select
+from .conversions import convert_element_type
+from .elementwise import add, lt, neg, rem, select
 from .shape import concatenate, expand_dims, reshape, squeeze
 from .shape import slice as static_slice
 
@@ -116,6 +117,12 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: S
 def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0) -> Any:
     """`dynamic_slice` along one axis, whole along the others.
 
+    Args:
+      operand: array.
+      start_index: integer of rank 0, may be traced; moved so that the slice lies inside.
+      slice_size: length of the slice, known now.
+      axis: which; negative counts from the end.
+
     >>> dynamic_slice_in_dim(np.arange(5), 1, 2)
     Array([1, 2], dtype=int32)
     """
@@ -129,7 +136,13 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
 
 
 def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True) -> Any:
-    """One position along one axis, which stays as an axis of length 1 when `keepdims`.
+    """One position along one axis.
+
+    Args:
+      operand: array.
+      index: integer of rank 0, may be traced; moved inside the axis.
+      axis: which; negative counts from the end.
+      keepdims: keep it as an axis of length 1.
 
     >>> dynamic_index_in_dim(np.arange(5), 3, keepdims=False)
     Array(3, dtype=int32)
@@ -141,6 +154,12 @@ def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, ke
 def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int) -> Any:
     """`dynamic_update_slice` with a start along one axis and zero along the others.
 
+    Args:
+      operand: array.
+      update: array of its rank, in no axis longer.
+      start_index: integer of rank 0, may be traced; moved so that the update lies inside.
+      axis: which; negative counts from the end.
+
     >>> dynamic_update_slice_in_dim(np.zeros(3), np.ones(1), 2, axis=0)
     Array([0., 0., 1.], dtype=float32)
     """
@@ -151,7 +170,15 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
 
 
 def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int) -> Any:
-    """`operand` with one position along one axis replaced by `update`, which may lack that axis.
+    """`operand` with one position along one axis replaced.
+
+    Args:
+      operand: array.
+      update: array of its shape with length 1 along `axis`, or without that axis.
+      index: integer of rank 0, may be traced; moved inside the axis.
+      axis: which; negative counts from the end.
+    Raises:
+      ShapeError: `update` has another rank.
 
     >>> dynamic_update_index_in_dim(np.zeros(3), np.float32(1), 0, axis=0)
     Array([1., 0., 0.], dtype=float32)

@@ -12,6 +12,8 @@ from ..array import Array
 from . import elementwise as ew
 from . import shape as sh
 from ._common import ArrayLike, as_dtype, as_ints, bind, scalar, typeof
+from .conversions import convert_element_type
+from .creation import broadcasted_iota
 
 __all__ = ["DotDimensionNumbers", "Precision", "PrecisionLike", "batch_matmul", "dot", "dot_general", "ragged_dot"]
 
@@ -60,12 +62,18 @@ def dot_general(lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: DotDimensionN
         if x.dtype == y.dtype or preferred_element_type is not None:
             raise
         both = dtypes.promote((x.dtype, x.weak_type), (y.dtype, y.weak_type))[0]
-        return bind(_dot_general_p, ew.convert_element_type(lhs, both), ew.convert_element_type(rhs, both), **params)
+        return bind(_dot_general_p, convert_element_type(lhs, both), convert_element_type(rhs, both), **params)
 
 
 def dot(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None,
         preferred_element_type: str | type | np.dtype | None = None) -> Array:
     """Product of vectors and matrices: the last axis of `lhs` with the first of `rhs`.
+
+    Args:
+      lhs, rhs: arrays of rank 1 or 2.
+      precision, preferred_element_type: as for `dot_general`.
+    Raises:
+      ShapeError: another rank, or lengths that differ.
 
     >>> dot(np.array([1., 2.], np.float32), np.array([3., 4.], np.float32))
     Array(11., dtype=float32)
@@ -121,7 +129,7 @@ def ragged_dot(lhs: ArrayLike, rhs: ArrayLike, group_sizes: ArrayLike, precision
     ends = bind(prims.cumsum_p, group_sizes, axis=0, reverse=False)
     first = sh.broadcast_in_dim(ew.sub(ends, group_sizes), (g, m, k), (0,))
     last = sh.broadcast_in_dim(ends, (g, m, k), (0,))
-    row = sh.broadcasted_iota(sizes.dtype, (g, m, k), 1)
+    row = broadcasted_iota(sizes.dtype, (g, m, k), 1)
     mine = ew.bitwise_and(ew.ge(row, first), ew.lt(row, last))
     rows = ew.select(mine, sh.broadcast_in_dim(lhs, (g, m, k), (1, 2)), scalar(0, x.dtype))
     return dot_general(rows, rhs, (((0, 2), (0, 1)), ((), ())), precision, preferred_element_type)

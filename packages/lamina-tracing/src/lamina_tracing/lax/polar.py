@@ -12,6 +12,7 @@ from . import elementwise as _e
 from . import reductions as _r
 from . import shape as _s
 from ._common import ArrayLike, scalar, typeof
+from .conversions import convert_element_type
 from .control import while_loop
 from .factorizations import qr, symmetrize
 from .linalg import Precision, dot_general
@@ -84,7 +85,7 @@ def qdwh(x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None
     one = np.eye(n, dtype=dtype)
 
     def wide(v: Any) -> Any:
-        return _e.convert_element_type(v, dtype)
+        return convert_element_type(v, dtype)
 
     def going(state: Any) -> Any:
         k, _, l, moved = state

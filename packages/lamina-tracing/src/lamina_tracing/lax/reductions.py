@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, prims, trees
-from lamina_ir.avals import shaped
 from lamina_ir.errors import DTypeError, ShapeError
-from lamina_ir.prims.reductions import highest, lowest
 
 from ..array import Array
 from . import elementwise as ew
 from . import shape as sh
 from ._common import ArrayLike, as_dtype, bind, check_axes, check_axis, full_like, typeof
+from ._monoids import stage_combination, with_start
 
 __all__ = ["argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
            "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor"]
@@ -228,10 +227,8 @@ def _interleave(even: Any, odd: Any, n: int, axis: int) -> Any:
 
 
 # --- reduction by any function ------------------------------------------------------------------------------------
-_MONOIDS = {prims.add_p: (reduce_sum, lambda d: 0), prims.mul_p: (reduce_prod, lambda d: 1),
-            prims.max_p: (reduce_max, lowest), prims.min_p: (reduce_min, highest),
-            prims.and_p: (reduce_and, lambda d: -1 if dtypes.is_integer(d) else True),
-            prims.or_p: (reduce_or, lambda d: 0), prims.xor_p: (reduce_xor, lambda d: 0)}
+_REDUCTIONS = {prims.add_p: reduce_sum, prims.mul_p: reduce_prod, prims.max_p: reduce_max, prims.min_p: reduce_min,
+               prims.and_p: reduce_and, prims.or_p: reduce_or, prims.xor_p: reduce_xor}
 
 
 def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int]) -> Any:
@@ -250,48 +247,8 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     >>> reduce(np.array([1., 5.], np.float32), 0., lambda a, b: a + b, (0,))
     Array(6., dtype=float32)
     """
-    from ..stage import stage
-    xs, treedef = trees.tree_flatten(operands)
-    inits, init_def = trees.tree_flatten(init_values)
-    if treedef != init_def or not xs:
-        raise ShapeError(f"reduce: init_values must be a tree of scalars like operands; got {init_def} for {treedef}")
+    xs, starts, tree, program, monoid = stage_combination("reduce", operands, init_values, computation)
     axes = check_axes("reduce", dimensions, len(typeof(xs[0]).shape))
-    inits = [_beside(i, x) for i, x in zip(inits, xs, strict=True)]
-    scalars = [shaped((), typeof(x).dtype) for x in xs]
-
-    def flat(*args: Any) -> list[Any]:
-        a, b = trees.tree_unflatten(treedef, args[:len(xs)]), trees.tree_unflatten(treedef, args[len(xs):])
-        return trees.tree_leaves(computation(a, b))
-
-    program, captured = stage(flat, scalars * 2)
-    if captured:
-        raise ShapeError("reduce: the computation must use its two arguments alone; it uses a traced value from "
-                         f"outside, {typeof(captured[0]).long()}. Pass it as one more operand")
-    monoid = _monoid(program) if len(xs) == 1 else None
     if monoid is not None:
-        return trees.tree_unflatten(treedef, [_by_monoid(monoid, xs[0], inits[0], axes)])
-    return trees.tree_unflatten(treedef, list(bind(prims.reduce_p, *xs, *inits, computation=program, dimensions=axes)))
-
-
-def _beside(init: Any, x: Any) -> Any:
-    dtype = typeof(x).dtype
-    return init if typeof(init).dtype == dtype else ew.convert_element_type(init, dtype)
-
-
-def _monoid(program: Any) -> Any:
-    """The op of a program that is one binary op of its two arguments, in either order."""
-    body = program.jaxpr
-    if len(body.eqns) == 1 and not body.constvars and body.outvars == list(body.eqns[0].outvars) \
-            and body.eqns[0].primitive in _MONOIDS and set(body.eqns[0].invars) == set(body.invars):
-        return body.eqns[0].primitive
-    return None
-
-
-def _by_monoid(op: Any, x: Any, init: Any, axes: tuple[int, ...]) -> Any:
-    reduction, identity = _MONOIDS[op]
-    out = reduction(x, axes)
-    if isinstance(init, (bool, int, float, complex, np.ndarray, np.generic)):
-        d = typeof(x).dtype
-        if np.asarray(init) == np.asarray(identity(d)).astype(d):
-            return out
-    return bind(op, out, init)
+        return trees.tree_unflatten(tree, [with_start(monoid, _REDUCTIONS[monoid](xs[0], axes), starts[0])])
+    return trees.tree_unflatten(tree, list(bind(prims.reduce_p, *xs, *starts, computation=program, dimensions=axes)))

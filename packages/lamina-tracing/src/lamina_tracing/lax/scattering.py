@@ -11,11 +11,11 @@ from lamina_ir.errors import ShapeError
 from ..arguments import function_name
 from ._common import ArrayLike, typeof
 from .control import while_loop
+from .creation import full
 from .elementwise import lt, select
 from .indexing import (GatherDimensionNumbers, GatherScatterMode, Mode, ScatterDimensionNumbers, gather, scatter,
                        scatter_add)
 from .reductions import reduce_max
-from .shape import full
 
 __all__ = ["scatter_apply"]
 

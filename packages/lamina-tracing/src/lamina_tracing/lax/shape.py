@@ -1,4 +1,4 @@
-"""Functions that make, move or repeat elements. Shapes and axes may be any sequence of integers.
+"""Functions that move or repeat elements. Shapes and axes may be any sequence of integers.
 
 What changes nothing is not recorded: a reshape to the same shape returns its operand.
 """
@@ -7,17 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from lamina_ir import evaluate_primitive, prims
+from lamina_ir import prims
 from lamina_ir.errors import ShapeError
 
 from ..array import Array
-from . import elementwise
-from ._common import _SCALARS, ArrayLike, as_dtype, as_int, as_ints, bind, check_axes, check_axis, match_scalars, typeof
+from ._common import _SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, match_scalars, typeof
 
-__all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota", "collapse",
-           "concatenate", "expand_dims", "full", "full_like", "index_in_dim", "iota", "pad", "reshape", "rev", "slice",
-           "slice_in_dim", "split", "squeeze", "transpose", "zeros_like_array"]
+__all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "collapse", "concatenate",
+           "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split", "squeeze",
+           "transpose"]
 
 _broadcast_in_dim_p, _reshape_p, _transpose_p = prims.broadcast_in_dim_p, prims.reshape_p, prims.transpose_p
 
@@ -266,7 +264,15 @@ def slice(operand: ArrayLike, start_indices: Sequence[int], limit_indices: Seque
 
 def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1,
                  axis: int = 0) -> Array:
-    """`operand[start_index:limit_index:stride]` along one axis; negative indices count from the end.
+    """`operand[start_index:limit_index:stride]` along one axis, whole along the others.
+
+    Args:
+      operand: array.
+      start_index, limit_index: ints known now, negative ones counted from the end; None for the axis's ends.
+      stride: how far the elements taken lie apart, at least 1.
+      axis: which; negative counts from the end.
+    Raises:
+      ShapeError: the slice leaves the axis.
 
     >>> slice_in_dim(np.arange(6, dtype=np.int32), 1, -1)
     Array([1, 2, 3, 4], dtype=int32)
@@ -288,7 +294,15 @@ def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int |
 
 
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """The slice of length 1 at `index`; without its axis when not `keepdims`.
+    """The slice of length 1 at `index` along one axis.
+
+    Args:
+      operand: array.
+      index: an int known now; negative counts from the end.
+      axis: which; negative counts from the end.
+      keepdims: keep it as an axis of length 1.
+    Raises:
+      ShapeError: the index is outside the axis.
 
     >>> index_in_dim(np.arange(6, dtype=np.int32), -1, keepdims=False)
     Array(5, dtype=int32)
@@ -311,72 +325,3 @@ def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     """
     axes = check_axes("rev", dimensions, len(typeof(operand).shape))
     return operand if not axes else bind(prims.rev_p, operand, dimensions=axes)
-
-
-# --- new arrays ---------------------------------------------------------------------------------------------------
-def iota(dtype: Any, size: int) -> Array:
-    """`0, 1, ..., size - 1` in the given dtype.
-
-    >>> iota("int32", 3)
-    Array([0, 1, 2], dtype=int32)
-    """
-    return broadcasted_iota(dtype, (size,), 0)
-
-
-def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
-    """The index along one axis, as an array of the whole shape.
-
-    >>> broadcasted_iota("int32", (2, 2), 0)
-    Array([[0, 0],
-           [1, 1]], dtype=int32)
-    """
-    shape = as_ints("iota", "shape", shape)
-    return bind(prims.iota_p, dtype=as_dtype("iota", "dtype", dtype), shape=shape,
-                dimension=check_axis("iota", dimension, len(shape)))
-
-
-def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None) -> Array:
-    """An array with every element `fill_value`.
-
-    Args:
-      shape: the result's shape.
-      fill_value: scalar.
-      dtype: the result's dtype; None for that of `fill_value` (weak, when it is a Python number).
-
-    >>> full((2,), 7, "float32")
-    Array([7., 7.], dtype=float32)
-    """
-    shape = as_ints("full", "shape", shape)
-    aval = typeof(fill_value)
-    if aval.shape:
-        raise ShapeError(f"full: fill_value must be a scalar; got {aval.long()}")
-    if dtype is not None:
-        dtype = as_dtype("full", "dtype", dtype)
-        if type(fill_value) in _SCALARS:
-            fill_value = evaluate_primitive(prims.convert_element_type_p, (np.asarray(fill_value),),
-                                            {"new_dtype": dtype, "weak_type": False})[()]
-        elif aval.dtype != dtype or aval.weak_type:
-            fill_value = elementwise.convert_element_type(fill_value, dtype)
-    return bind(_broadcast_in_dim_p, fill_value, shape=shape, broadcast_dimensions=())
-
-
-def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Sequence[int] | None = None) -> Array:
-    """An array of the shape and dtype of `x` (unless given) with every element `fill_value`.
-
-    >>> full_like(np.ones(2, np.float32), 3)
-    Array([3., 3.], dtype=float32)
-    """
-    aval = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
-    made = full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
-    if dtype is None and getattr(aval, "weak_type", False):
-        made = bind(prims.convert_element_type_p, made, new_dtype=aval.dtype, weak_type=True)
-    return made
-
-
-def zeros_like_array(x: ArrayLike) -> Array:
-    """Zeros in the shape and dtype of `x`.
-
-    >>> zeros_like_array(np.ones(2, np.float32))
-    Array([0., 0.], dtype=float32)
-    """
-    return full_like(x, 0)

@@ -43,6 +43,11 @@ def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1,
                  is_stable: bool = True) -> tuple[Array, Array]:
     """Sort `keys` along one axis and reorder `values` with them.
 
+    Args:
+      keys, values: arrays of one shape.
+      dimension: which axis; negative counts from the end.
+      is_stable: equal keys stay in their order.
+
     >>> import numpy as np
     >>> sort_key_val(np.array([3, 1], np.int32), np.array([7, 8], np.int32))
     (Array([1, 3], dtype=int32), Array([8, 7], dtype=int32))
@@ -86,7 +91,8 @@ def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, reca
       reduction_dimension: the axis.
       recall_target: in (0, 1].
       reduction_input_size_override: size of the whole axis where `operand` holds a part of it; -1 for none.
-      aggregate_to_topk: whether to return exactly `k` elements, sorted (which happens in any case).
+      aggregate_to_topk: False asks for the candidates, more than `k`, that a last step would choose from. There is no such
+        step here, so the result has `k` sorted elements in any case.
     Returns:
       The elements, largest first, and their positions as int32.
 

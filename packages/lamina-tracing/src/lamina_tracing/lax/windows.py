@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, prims, trees
-from lamina_ir.avals import shaped
 from lamina_ir.errors import ShapeError
 from lamina_ir.prims import dilated_length, window_count
 
 from . import shape as sh
 from ._common import as_ints, bind, typeof
-from .reductions import _MONOIDS, _beside, _monoid
+from ._monoids import stage_combination, with_start
+from .creation import full
 
 __all__ = ["padtype_to_pads", "reduce_window", "reduce_window_shape_tuple"]
 
@@ -99,45 +99,18 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[[Any, Any
     Derivative: for sums linear; for extremes that of the first element that has the value; exact for products.
     Source: StableHLO `reduce_window`.
 
-
     >>> from lamina_tracing import lax
     >>> reduce_window(np.float32([1, 5, 2, 4]), -np.inf, lax.max, (2,), (2,), "VALID")
     Array([5., 4.], dtype=float32)
     """
-    from ..stage import stage
-    xs, treedef = trees.tree_flatten(operand)
-    inits, init_def = trees.tree_flatten(init_value)
-    if treedef != init_def or not xs:
-        raise ShapeError(f"reduce_window: init_value must be a tree of scalars like operand; got {init_def} for "
-                         f"{treedef}")
-    params = _parameters("reduce_window", typeof(xs[0]).shape, window_dimensions, window_strides, padding,
-                         base_dilation, window_dilation)
-    inits = [_beside(i, x) for i, x in zip(inits, xs, strict=True)]
-    scalars = [shaped((), typeof(x).dtype) for x in xs]
-
-    def flat(*args: Any) -> list[Any]:
-        a, b = trees.tree_unflatten(treedef, args[:len(xs)]), trees.tree_unflatten(treedef, args[len(xs):])
-        return trees.tree_leaves(computation(a, b))
-
-    program, captured = stage(flat, scalars * 2)
-    if captured:
-        raise ShapeError("reduce_window: the computation must use its two arguments alone; it uses a traced value from "
-                         f"outside, {typeof(captured[0]).long()}. Pass it as one more operand")
-    op = _monoid(program) if len(xs) == 1 else None
-    if op in _SPECIAL and not (op is not prims.add_p and dtypes.is_complex(scalars[0].dtype)) \
-            and not (dtypes.is_bool(scalars[0].dtype) and op in (prims.add_p, prims.mul_p)):
-        return trees.tree_unflatten(treedef, [_special(op, xs[0], inits[0], params)])
-    return trees.tree_unflatten(treedef, list(bind(prims.reduce_window_p, *xs, *inits, computation=program, **params)))
-
-
-def _special(op: Any, x: Any, init: Any, params: dict[str, Any]) -> Any:
-    """A monoid's windows; another start than its identity is combined with the result."""
-    dtype = typeof(x).dtype
-    identity = np.asarray(_MONOIDS[op][1](dtype)).astype(dtype)
-    out = bind(_SPECIAL[op], x, **params)
-    if isinstance(init, (bool, int, float, complex, np.ndarray, np.generic)) and np.asarray(init) == identity:
-        return out
-    return bind(op, out, init)
+    xs, starts, tree, program, op = stage_combination("reduce_window", operand, init_value, computation)
+    aval = typeof(xs[0])
+    params = _parameters("reduce_window", aval.shape, window_dimensions, window_strides, padding, base_dilation,
+                         window_dilation)
+    if op in _SPECIAL and not (op is not prims.add_p and dtypes.is_complex(aval.dtype)) \
+            and not (dtypes.is_bool(aval.dtype) and op in (prims.add_p, prims.mul_p)):
+        return trees.tree_unflatten(tree, [with_start(op, bind(_SPECIAL[op], xs[0], **params), starts[0])])
+    return trees.tree_unflatten(tree, list(bind(prims.reduce_window_p, *xs, *starts, computation=program, **params)))
 
 
 def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: Sequence[int],
@@ -151,6 +124,10 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
     """
     p = _parameters("reduce_window_shape_tuple", operand_shape, window_dimensions, window_strides, padding,
                     base_dilation, window_dilation)
+    for name, value in p.items():
+        if len(value) != len(operand_shape):
+            raise ShapeError(f"reduce_window_shape_tuple: {name} needs one entry for each axis of shape "
+                             f"{tuple(operand_shape)}; got {value} [StableHLO reduce_window C4-C11]")
     return tuple(map(window_count, operand_shape, p["window_dimensions"], p["window_strides"], p["padding"],
                      p["base_dilation"], p["window_dilation"]))
 
@@ -162,7 +139,7 @@ def stacked_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding
     shape = typeof(x).shape
     counts = [*map(window_count, shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)]
     if 0 in counts:
-        return sh.full((int(np.prod(window_dimensions)), *counts), 0, typeof(x).dtype)
+        return full((int(np.prod(window_dimensions)), *counts), 0, typeof(x).dtype)
     x = sh.pad(x, value, [(low, high, b - 1) for (low, high), b in zip(padding, base_dilation, strict=True)])
     rows = []
     for at in np.ndindex(*window_dimensions):

@@ -97,6 +97,8 @@ class _Keeper:
             into += pair.into
             first += pair.forward
             second += pair.again
+            if e.primitive is control.platform_index_p:  # known when lowered, if it stands beside the branches it chooses
+                continue
             choice = self.policy(e.primitive, *[a.aval for a in e.invars], **e.params)
             if choice:
                 self.mark(choice, first, second, out, into)

@@ -1,0 +1,62 @@
+"""`custom_gradient`: a function that gives its value together with its own pullback."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from lamina_ir import trees
+from lamina_tracing.extend import function_name, typeof
+
+from .checks import zeros_of
+from .custom_vjp import custom_vjp
+
+__all__ = ["custom_gradient"]
+
+
+class _Held:
+    """A converted vjp function and the values it needs: a residual."""
+
+    def __init__(self, rule: Any, values: list[Any], count: int) -> None:
+        self.rule, self.values, self.count = rule, values, count
+
+
+trees.register_pytree_node(_Held, lambda h: (tuple(h.values), (h.rule, h.count)),
+                           lambda aux, values: _Held(aux[0], list(values), aux[1]))
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Any:
+    """A function that gives its value together with its own pullback.
+
+    Args:
+      fun: `fun(*args) -> (output, vjp)`, where `vjp(cotangent of the output)` gives the cotangents of the arguments: one
+        value for one argument, else a tuple.
+    Returns:
+      A function of the same arguments that returns `output`. Forward mode and higher orders work as for `custom_vjp`.
+
+    >>> from lamina_autodiff import grad
+    >>> grad(custom_gradient(lambda x: (x * x, lambda g: g * x)))(3.0)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    from .closures import closure_convert
+
+    @functools.wraps(fun, updated=())
+    def value(*args: Any) -> Any:
+        return fun(*args)[0]
+
+    def fwd(*args: Any) -> Any:
+        pair = fun(*args)
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not callable(pair[1]):
+            raise TypeError(f"custom_gradient: `{function_name(fun)}` must return a pair (output, vjp function)")
+        out, rule = pair
+        like = trees.tree_map(lambda o: zeros_of(typeof(o)), out)
+        converted, held = closure_convert(rule, like)
+        return out, _Held(converted, held, len(args))
+
+    def bwd(held: _Held, ct: Any) -> Any:
+        back = held.rule(ct, *held.values)
+        return (back,) if held.count == 1 and not (isinstance(back, tuple) and len(back) == 1) else tuple(back)
+
+    wrapped = custom_vjp(value)
+    wrapped.defvjp(fwd, bwd)
+    return wrapped

@@ -1,0 +1,128 @@
+"""The values of params in program text: numbers, words, strings, sequences, records and nested programs."""
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any
+
+from . import dtypes
+from ._scanner import NAME, Scanner
+from .params import UnnamedAxis, dtype_names, type_named
+
+__all__ = ["ParamParser"]
+
+_NUMBER = re.compile(r"[-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\b(?!\w)|[-+]?\d+\.(?!\w)")
+_COMPLEX = re.compile(r"\([-+]?[\w.]+(?:[-+]\d+)?[-+][\w.]+(?:[-+]\d+)?j\)|[-+]?[\w.]+(?:e[-+]\d+)?j\b")
+_STRING = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
+_AXIS = re.compile(r"<axis (\w+)>")
+_ANGLE = re.compile(r"<\w+>")
+_PROGRAM = re.compile(r"\{\s*lambda\b")
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_WORDS = {"None": None, "True": True, "False": False}
+
+
+class ParamParser(Scanner):
+    """Reads one value at a time; programs are left to whoever knows their syntax."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.axes: dict[str, UnnamedAxis] = {}
+
+    def nested(self) -> Any:
+        """A nested program."""
+        raise NotImplementedError
+
+    def value(self) -> Any:
+        at = self.skip()
+        text = self.text
+        first = text[at:at + 1]
+        if first == "{":
+            return self.nested() if _PROGRAM.match(text, at) else self.dict()
+        if first == "(":
+            m = self.match(_COMPLEX)
+            return complex(m.group()) if m is not None else tuple(self.items(")"))
+        if first == "[":
+            return self.items("]")
+        if first in ("'", '"') and first:
+            m = self.match(_STRING)
+            if m is None:
+                raise self.fail("the string has no end")
+            return _ESCAPE.sub(_unescape, m.group()[1:-1])
+        if first == "<":
+            m = self.match(_AXIS)
+            if m is not None:
+                return self.axes.setdefault(m.group(1), UnnamedAxis(m.group(1)))
+            m = self.match(_ANGLE)
+            if m is not None:
+                return m.group()
+        m = self.match(_NUMBER)
+        if m is not None:
+            word = m.group()
+            return int(word) if re.fullmatch(r"[-+]?\d+", word) else float(word)
+        m = self.match(NAME)
+        if m is None:
+            raise self.fail(f"expected a param value; got {self.found()}")
+        return self.word(m.group(), at)
+
+    def word(self, word: str, at: int) -> Any:
+        if word in _WORDS:
+            return _WORDS[word]
+        if word == "frozenset" and self.text.startswith("(", self.at):
+            return frozenset(self.items(")", opened="(")[0])
+        if self.text.startswith(".", self.at):
+            kind = type_named(word)
+            self.at += 1
+            member = self.name("an enum member")
+            if kind is None or not issubclass(kind, enum.Enum) or member not in kind.__members__:
+                raise self.fail(f"no enum value is named `{word}.{member}`; see lamina_ir.register_param_type", at)
+            return kind[member]
+        if self.text.startswith("(", self.at):
+            return self.record(word, at)
+        if word == "float0":
+            return dtypes.float0
+        return dtypes.as_dtype(word) if word in dtype_names else word
+
+    def record(self, word: str, at: int) -> Any:
+        kind = type_named(word)
+        if kind is None or issubclass(kind, enum.Enum):
+            raise self.fail(f"no param type is named `{word}`; see lamina_ir.register_param_type", at)
+        self.need("(")
+        fields = {}
+        while not self.eat(")"):
+            key = self.name("a field name")
+            self.need("=")
+            fields[key] = self.value()
+            if not self.eat(",") and not self.peek(")"):
+                raise self.fail(f"expected `,` or `)`; got {self.found()}")
+        try:
+            return kind(**fields)
+        except TypeError as e:
+            raise self.fail(f"`{word}` cannot be made of these fields: {e}", at) from None
+
+    def items(self, end: str, opened: str | None = None) -> list[Any]:
+        self.at += 1
+        out = []
+        while not self.eat(end):
+            out.append(self.value())
+            if not self.eat(",") and not self.peek(end):
+                raise self.fail(f"expected `,` or `{end}`; got {self.found()}")
+        return out
+
+    def dict(self) -> dict[Any, Any]:
+        self.need("{")
+        out = {}
+        while not self.eat("}"):
+            key = self.value()
+            self.need(":")
+            out[key] = self.value()
+            if not self.eat(",") and not self.peek("}"):
+                raise self.fail(f"expected `,` or `}}`; got {self.found()}")
+        return out
+
+
+def _unescape(m: re.Match[str]) -> str:
+    code = m.group(1)
+    if len(code) > 1:
+        return chr(int(code[1:], 16))
+    return _ESCAPES.get(code, code)

@@ -1,0 +1,72 @@
+"""What kind of value a param holds. In the built-in primitives a param's name says it: one name, one kind, everywhere.
+
+`Primitive(kinds={...})` declares the kinds of others. `check` looks at them before it asks the type rule, which takes
+params as they are.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .program import ClosedJaxpr
+
+__all__ = ["BUILT_IN", "KINDS", "param_problem"]
+
+
+def _is_int(v: Any) -> bool:
+    return (type(v) is int or isinstance(v, (int, np.integer))) and not isinstance(v, bool)
+
+
+def _tuple_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda v: isinstance(v, tuple) and all(test(x) for x in v)
+
+
+def _or_none(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda v: v is None or test(v)
+
+
+_ints = _tuple_of(_is_int)
+# kind -> (how it reads in a message, whether a value is of it)
+KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "bool": ("a bool", lambda v: isinstance(v, (bool, np.bool_))),
+    "dtype": ("a dtype", lambda v: isinstance(v, np.dtype)),
+    "dtype?": ("a dtype or None", _or_none(lambda v: isinstance(v, np.dtype))),
+    "int": ("an int", _is_int),
+    "int?": ("an int or None", _or_none(_is_int)),
+    "ints": ("a tuple of ints", _ints),
+    "ints?": ("a tuple of ints or None", _or_none(_ints)),
+    "pairs": ("a tuple of tuples of ints", _tuple_of(_ints)),
+    "program": ("a ClosedJaxpr", lambda v: isinstance(v, ClosedJaxpr)),
+    "programs": ("a tuple of ClosedJaxprs", _tuple_of(lambda v: isinstance(v, ClosedJaxpr))),
+    "str": ("a string", lambda v: isinstance(v, str)),
+    "str?": ("a string or None", _or_none(lambda v: isinstance(v, str))),
+}
+_BY_KIND = {
+    "bool": "compute_left_eigenvectors compute_right_eigenvectors compute_schur_vectors compute_uv conjugate_a differentiated "
+            "full_matrices has_default indexed indices_are_sorted inline is_stable left_side lower ordered pivoting "
+            "prevent_cse reverse threaded tiled transpose_a unique_indices unit_diagonal weak_type",
+    "dtype": "dtype index_dtype new_dtype",
+    "dtype?": "preferred_element_type",
+    "int": "all_gather_dimension axis axis_size batch_group_count body_nconsts concat_axis cond_nconsts dimension "
+           "exponent_bits feature_group_count "
+           "k length mantissa_bits num_aux num_carry num_consts num_held num_keys permutation_size "
+           "rounding_method scatter_dimension split_axis unroll y",
+    "int?": "max_iters",
+    "ints": "axes base_dilation broadcast_dimensions fft_lengths lhs_dilation limit_indices new_sizes permutation rhs_dilation "
+            "shape slice_sizes start_indices unspecified_dims window_dilation window_dimensions window_strides",
+    "ints?": "dimensions strides",
+    "pairs": "padding padding_config perm",
+    "program": "body_jaxpr call_jaxpr computation cond_jaxpr jaxpr matvec",
+    "programs": "branches",
+    "str": "memory_kind name sharding",
+    "str?": "vmap_method",
+}
+BUILT_IN = {name: kind for kind, names in _BY_KIND.items() for name in names.split()}
+
+
+def param_problem(kind: str, value: Any) -> str | None:
+    """`must be a bool; got str: 'x'`, or None for a value of its kind."""
+    words, test = KINDS[kind]
+    return None if test(value) else f"must be {words}; got {type(value).__name__}: {value!r:.60}"

@@ -1,0 +1,223 @@
+"""Methods and attributes of the concrete array.
+
+jaxlib's class cannot be subclassed, so they are set on it, when this module is imported. Those that NumPy users expect
+besides come from the `operators` slot.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from lamina_ir import avals
+from lamina_ir.avals import ShapedArray, shaped
+
+from . import _jaxlib, backends as _devices, shardings
+from ._jaxlib import ArrayImpl, SingleDeviceSharding
+from .arrays import (_restore, addressable_shards, block_until_ready, check_alive, host_value, pieces, put, row_of,
+                     text_of, with_type)
+
+__all__ = ["METHODS", "OperatorTarget"]
+
+
+def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    value = host_value(self)
+    if dtype is not None and value.dtype != dtype:
+        return value.astype(dtype)
+    return value.copy() if copy else value
+
+
+def _scalar(self: Any, use: str) -> Any:
+    if self.aval.size != 1:
+        raise TypeError(f"{use}: expected an array with one element; got {self.aval.long()}")
+    return host_value(self).reshape(())[()]
+
+
+def _bool(self: Any) -> bool:
+    if self.aval.size != 1:
+        if self.aval.size == 0:
+            raise ValueError(f"the truth value of an empty array is ambiguous; got {self.aval.long()}")
+        raise ValueError(f"the truth value of an array with several elements is ambiguous; got {self.aval.long()}. "
+                         "Use .any() or .all()")
+    return bool(host_value(self).reshape(())[()])
+
+
+def _index(self: Any) -> int:
+    if self.aval.shape or self.aval.dtype.kind not in "iu":
+        raise TypeError(f"only rank-0 integer arrays can be an index; got {self.aval.long()}")
+    return operator.index(host_value(self)[()])
+
+
+def _len(self: Any) -> int:
+    shape = self.aval.shape
+    if not shape:
+        raise TypeError(f"len() of a rank-0 array {self.aval.long()}")
+    return shape[0]
+
+
+def _iter(self: Any) -> Iterator[Any]:
+    """The rows, each on the device that holds it."""
+    shape = self.aval.shape
+    if not shape:
+        raise TypeError(f"iteration over a rank-0 array {self.aval.long()}")
+    sharding = self._sharding
+    if sharding.mapped_dims and shape[0] and row_of(self, 0) is not None:
+        return (row_of(self, i) for i in range(shape[0]))
+    aval = shaped(shape[1:], self.aval.dtype, self.aval.weak_type)
+    one = type(sharding) is SingleDeviceSharding
+    device = sharding._device if one else _devices.default_device()
+    committed = one and self._committed
+    return (put(row, device, committed, aval) for row in host_value(self))
+
+
+def _hash(self: Any) -> int:
+    raise TypeError("arrays are not hashable; use their shape and dtype, or x.tobytes(), as a key")
+
+
+def _format(self: Any, spec: str) -> str:
+    return format(host_value(self)[()] if not self.aval.shape else host_value(self), spec)
+
+
+def _item(self: Any, *index: int) -> Any:
+    """The element at `index` (or the only one) as a Python number."""
+    return host_value(self).item(*index)
+
+
+def _copy_array(self: Any, memo: Any = None) -> Any:
+    check_alive(self)
+    sharding = self._sharding
+    devices = sharding._internal_device_list
+    new, = _jaxlib.copy_to_device_list([self], [devices], [sharding], True)
+    return with_type(new, self.aval, sharding)
+
+
+def _dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+    check_alive(self)
+    if type(self._sharding) is not SingleDeviceSharding:
+        raise BufferError(f"__dlpack__: {self.aval.long()} lies on several devices; take one of x.addressable_shards")
+    return _jaxlib.to_dlpack(_copy_array(self) if copy else self, stream)
+
+
+def _dlpack_device(self: Any) -> tuple[int, int]:
+    device, = shardings.sharding_devices(self._sharding)
+    return (2 if device.platform in ("cuda", "gpu") else 1), device.local_hardware_id if device.platform != "cpu" else 0
+
+
+def _device(self: Any) -> Any:
+    """The device the array lies on, or its sharding when there are several."""
+    sharding = self._sharding
+    return sharding._device if type(sharding) is SingleDeviceSharding else sharding
+
+
+def _copy_to_host_async(self: Any) -> None:
+    """Start bringing the numbers to the host."""
+    check_alive(self)
+    if self._npy_value is None:
+        if type(self._sharding) is SingleDeviceSharding:
+            self._copy_single_device_array_to_host_async()
+        else:
+            for p in self._arrays:
+                p._copy_single_device_array_to_host_async()
+
+
+def _setitem(self: Any, index: Any, value: Any) -> None:
+    raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
+
+
+METHODS: dict[str, Any] = {
+    "__doc__": """An array on one device or several: immutable, typed, computed asynchronously.
+
+    Attributes:
+      shape, dtype, ndim, size, nbytes, itemsize: as in NumPy.
+      weak_type: whether it came from Python numbers, and gives way in promotions.
+      sharding: how it lies on devices; `device` is the device, where there is one.
+      committed: whether a user chose that placement, so that programs follow it.
+
+    It has NumPy's methods and operators. `x.at[i].set(v)` is a changed copy; `np.asarray(x)` waits and reads.
+
+    >>> import numpy as np
+    >>> from lamina_runtime import device_put
+    >>> x = device_put(np.float32([1, 2]))
+    >>> x, x.shape, x.tolist(), x.committed
+    (Array([1., 2.], dtype=float32), (2,), [1.0, 2.0], False)
+    """,
+    "_trace": None,
+    "__array_priority__": 100,
+    "shape": property(lambda self: self.aval.shape),
+    "dtype": property(lambda self: self.aval.dtype),
+    "ndim": property(lambda self: len(self.aval.shape)),
+    "size": property(lambda self: self.aval.size),
+    "itemsize": property(lambda self: self.aval.dtype.itemsize),
+    "nbytes": property(lambda self: self.aval.size * self.aval.dtype.itemsize),
+    "weak_type": property(lambda self: self.aval.weak_type),
+    "sharding": property(lambda self: self._sharding),
+    "committed": property(lambda self: self._committed),
+    "device": property(_device),
+    "devices": lambda self: set(shardings.sharding_devices(self._sharding)),
+    "addressable_shards": property(addressable_shards),
+    "global_shards": property(addressable_shards),
+    "is_fully_addressable": property(lambda self: self._sharding._internal_device_list.is_fully_addressable),
+    "is_fully_replicated": property(lambda self: shardings.is_replicated(self._sharding)),
+    "_value": property(host_value),
+    "addressable_data": lambda self, index: pieces(self)[index],
+    "__array__": _array,
+    "__bool__": _bool,
+    "__int__": lambda self: int(_scalar(self, "int()")),
+    "__float__": lambda self: float(_scalar(self, "float()")),
+    "__complex__": lambda self: complex(_scalar(self, "complex()")),
+    "__index__": _index,
+    "__len__": _len,
+    "__iter__": _iter,
+    "__contains__": lambda self, value: value in host_value(self),
+    "__hash__": _hash,
+    "__repr__": text_of,
+    "__str__": lambda self: str(host_value(self)) if not self.is_deleted() else text_of(self),
+    "__format__": _format,
+    "__reduce__": lambda self: (_restore, (np.array(host_value(self)), self.aval.dtype, self.aval.weak_type)),
+    "__copy__": _copy_array,
+    "__deepcopy__": _copy_array,
+    "copy": lambda self: _copy_array(self),
+    "__dlpack__": _dlpack,
+    "__dlpack_device__": _dlpack_device,
+    "__setitem__": _setitem,
+    "item": _item,
+    "tolist": lambda self: host_value(self).tolist(),
+    "tobytes": lambda self, order="C": host_value(self).tobytes(order),
+    "copy_to_host_async": _copy_to_host_async,
+    "block_until_ready": block_until_ready,
+}
+
+
+class OperatorTarget:
+    """Stands in for the array class where operators are installed: what is in `METHODS` stays, `x[i]` of a mapped array
+    reads one device's row, and everything else is set on jaxlib's class."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in METHODS:
+            setattr(ArrayImpl, name, _row_first(value) if name == "__getitem__" else value)
+
+
+def _row_first(getitem: Any) -> Any:
+    def __getitem__(self: Any, index: Any) -> Any:
+        if type(self._sharding) is not SingleDeviceSharding and isinstance(index, (int, np.integer)):
+            row = row_of(self, int(index))
+            if row is not None:
+                return row
+        return getitem(self, index)
+
+    return __getitem__
+
+
+def install() -> None:
+    """Set the methods on jaxlib's class."""
+    for name, value in METHODS.items():
+        setattr(ArrayImpl, name, value)
+    avals.register_aval(ArrayImpl, _aval_of_array)
+
+
+def _aval_of_array(x: Any) -> ShapedArray:
+    return x.aval
+
+
+install()

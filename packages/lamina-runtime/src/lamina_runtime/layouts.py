@@ -1,0 +1,141 @@
+"""`jit(in_shardings=, out_shardings=)`: where each argument and result of a call has to lie.
+
+Both are trees of placements, or a prefix of the arguments' or result's tree; None leaves the choice to the call. All
+placements of a call name the same devices, which are then the devices it runs on.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lamina_ir import trees
+from lamina_ir.avals import ShapedArray
+from lamina_tracing import lax
+from lamina_tracing.extend import JitSpec, Staged, argument_path, call_staged
+
+from . import _jaxlib, execution, shardings
+from ._jaxlib import ArrayImpl
+
+__all__ = ["Layout", "call_inside", "key_of", "layout_of"]
+
+
+class Layout:
+    """The placements of one signature's flat arguments and results, and the devices they share."""
+
+    __slots__ = ("ins", "outs", "devices", "in_tree")
+
+    def __init__(self, ins: tuple[Any, ...], outs: tuple[Any, ...], devices: tuple[Any, ...] | None, in_tree: Any) -> None:
+        self.ins, self.outs, self.devices, self.in_tree = ins, outs, devices, in_tree
+
+    def placed(self, spec: JitSpec, flat: Sequence[Any]) -> list[Any]:
+        """The arguments where they have to be. ValueError for one that is committed to another place."""
+        out = []
+        for i, (x, wanted) in enumerate(zip(flat, self.ins)):
+            if wanted is not None:
+                if type(x) is ArrayImpl and x._committed and x._sharding != wanted:
+                    raise ValueError(f"jit of `{spec.name}`: {argument_path(self.in_tree, i)} ({x.aval.long()}) is committed "
+                                     f"to {x._sharding}; in_shardings says {wanted}. Move it with device_put")
+                x = execution.place(x, wanted)
+            out.append(x)
+        return out
+
+    def placement(self, spec: JitSpec, flat: Sequence[Any], staged: Staged) -> execution.Placement:
+        """Where the call runs. ValueError when its arguments are committed to other devices than its placements name."""
+        found = execution.placement_of("jit", spec.name, flat, staged.closed, spec.device, spec.backend)
+        if self.devices is None:
+            return found
+        if found.kind == "replicas":
+            raise ValueError(f"jit of `{spec.name}`: in_shardings and out_shardings cannot be given with a pmap inside, "
+                             "which decides where its rows lie. Leave them out")
+        if found.committed and found.devices != self.devices:
+            raise ValueError(f"jit of `{spec.name}`: in_shardings and out_shardings name {_names(self.devices)}; the call's "
+                             f"other arguments, or device=, say {_names(found.devices)}. Give one set of devices")
+        return execution.Placement((self.devices, True, "one" if len(self.devices) == 1 else "partitions"))
+
+
+def _names(where: Sequence[Any]) -> str:
+    return "[" + ", ".join(map(str, where)) + "]"
+
+
+def _is_leaf(x: Any) -> bool:
+    return x is None or isinstance(x, _jaxlib.Sharding)
+
+
+def key_of(spec: JitSpec) -> Any:
+    """What the placements of a `jit` are found again by; None when it has none. TypeError for anything but placements."""
+    if spec.in_shardings is None and spec.out_shardings is None:
+        return None
+    key = []
+    for what in ("in_shardings", "out_shardings"):
+        leaves, tree = trees.tree_flatten(getattr(spec, what), is_leaf=_is_leaf)
+        for x in leaves:
+            if x is not None and type(x) not in (_jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding):
+                raise TypeError(f"jit of `{spec.name}`: {what}: expected shardings, as an array's `.sharding`, None, or a "
+                                f"tree of them; got {type(x).__name__}: {x!r:.60}")
+        key += [tuple(leaves), tree]
+    return tuple(key)
+
+
+def layout_of(spec: JitSpec, staged: Staged, tree: Any) -> Layout | None:
+    """The placements of one signature; None for a `jit` without. ValueError where they do not fit it."""
+    key = key_of(spec)
+    if key is None:
+        return None
+    return staged.closed.memo(("layout", key), lambda: _layout(spec, staged, tree))
+
+
+def _layout(spec: JitSpec, staged: Staged, tree: Any) -> Layout:
+    args, kwargs = trees.tree_unflatten(tree, staged.closed.in_avals[len(staged.outer):])
+    if kwargs and spec.in_shardings is not None:
+        raise ValueError(f"jit of `{spec.name}`: in_shardings are for positional arguments; got {sorted(kwargs)} by keyword")
+    ins = _flat(spec, "in_shardings", spec.in_shardings, args) + (None,) * len(trees.tree_leaves(kwargs))
+    outs = _flat(spec, "out_shardings", spec.out_shardings, trees.tree_unflatten(staged.out_tree, staged.closed.out_avals))
+    named = [s for s in (*ins, *outs) if s is not None]
+    devices = shardings.sharding_devices(named[0]) if named else None
+    for s in named:
+        if shardings.sharding_devices(s) != devices:
+            raise ValueError(f"jit of `{spec.name}`: in_shardings and out_shardings must name the same devices in one order; "
+                             f"got {_names(devices or ())} and {_names(shardings.sharding_devices(s))}")
+    return Layout(ins, outs, devices, tree)
+
+
+def _flat(spec: JitSpec, what: str, wanted: Any, avals: Any) -> tuple[Any, ...]:
+    """A placement or None for each leaf of a tree of types."""
+    leaves = trees.tree_leaves(avals)
+    if _is_leaf(wanted):
+        found = [wanted] * len(leaves)
+    else:
+        if type(wanted) is list and type(avals) is tuple:
+            wanted = tuple(wanted)
+        try:
+            found = trees.broadcast_prefix(wanted, avals, is_leaf=_is_leaf)
+        except ValueError as e:
+            whose = "positional arguments" if what == "in_shardings" else "result"
+            raise ValueError(f"jit of `{spec.name}`: {what} is no prefix of the {whose}: {e}") from None
+    for s, a in zip(found, leaves):
+        _check_fit(spec, what, s, a)
+    return tuple(found)
+
+
+def _check_fit(spec: JitSpec, what: str, sharding: Any, aval: ShapedArray) -> None:
+    if sharding is None or shardings.is_replicated(sharding):
+        return
+    counts = sharding._hlo_sharding.tile_assignment_dimensions()
+    counts = counts[:-1] if sharding.partly_copied else counts
+    if len(counts) != aval.ndim:
+        raise ValueError(f"jit of `{spec.name}`: {what}: {sharding} is of arrays with {len(counts)} axes; got {aval.long()}")
+    for axis, (n, k) in enumerate(zip(aval.shape, counts)):
+        if n % k:
+            raise ValueError(f"jit of `{spec.name}`: {what}: axis {axis} of {aval.long()} cannot be split over {k} devices "
+                             "evenly")
+
+
+def call_inside(spec: JitSpec, staged: Staged, layout: Layout, flat: Sequence[Any], donated: tuple[bool, ...]) -> Any:
+    """A call inside another program: its arguments and results are told where to lie, which counts if that program runs
+    on several devices."""
+    out = call_staged(spec, staged, _told(flat, layout.ins), donated)
+    return trees.tree_unflatten(staged.out_tree, _told(trees.tree_leaves(out), layout.outs))
+
+
+def _told(values: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
+    return [x if s is None or s.num_devices == 1 else lax.with_sharding_constraint(x, s) for x, s in zip(values, wanted)]

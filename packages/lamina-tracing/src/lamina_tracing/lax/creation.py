@@ -1,0 +1,103 @@
+"""Arrays from a shape: indices along an axis, and one value everywhere."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import evaluate_primitive, prims
+from lamina_ir.errors import ShapeError
+
+from .. import slots
+from ..array import Array
+from ..trace import Tracer
+from ._common import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
+from .conversions import convert_element_type
+
+__all__ = ["iota", "broadcasted_iota", "full", "full_like", "zeros_like_array"]
+
+
+def iota(dtype: Any, size: int) -> Array:
+    """`0, 1, ..., size - 1` in the given dtype.
+
+    >>> iota("int32", 3)
+    Array([0, 1, 2], dtype=int32)
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
+    """The index along one axis, as an array of the whole shape.
+
+    >>> broadcasted_iota("int32", (2, 2), 0)
+    Array([[0, 0],
+           [1, 1]], dtype=int32)
+    """
+    shape = as_ints("iota", "shape", shape)
+    return bind(prims.iota_p, dtype=as_dtype("iota", "dtype", dtype), shape=shape,
+                dimension=check_axis("iota", dimension, len(shape)))
+
+
+def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, sharding: Any = None) -> Array:
+    """An array with every element `fill_value`.
+
+    Args:
+      shape: the result's shape.
+      fill_value: scalar.
+      dtype: the result's dtype; None for that of `fill_value` (weak, when it is a Python number).
+      sharding: where the result lies, as an array's `.sharding`; while a program is staged, a wish.
+
+    >>> full((2,), 7, "float32")
+    Array([7., 7.], dtype=float32)
+    """
+    shape = as_ints("full", "shape", shape)
+    aval = typeof(fill_value)
+    if aval.shape:
+        raise ShapeError(f"full: fill_value must be a scalar; got {aval.long()}")
+    if dtype is not None:
+        dtype = as_dtype("full", "dtype", dtype)
+        if type(fill_value) in _SCALARS:
+            fill_value = evaluate_primitive(prims.convert_element_type_p, (np.asarray(fill_value),),
+                                            {"new_dtype": dtype, "weak_type": False})[()]
+        elif aval.dtype != dtype or aval.weak_type:
+            fill_value = convert_element_type(fill_value, dtype)
+    return _lying(bind(prims.broadcast_in_dim_p, fill_value, shape=shape, broadcast_dimensions=()), sharding)
+
+
+def _lying(x: Any, sharding: Any) -> Any:
+    """An array put where a sharding says; a traced one only told so."""
+    if sharding is None:
+        return x
+    if isinstance(x, Tracer):
+        from .custom import with_sharding_constraint
+        return with_sharding_constraint(x, sharding)
+    return slots.device_put(x, sharding)
+
+
+def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Sequence[int] | None = None, *,
+              sharding: Any = None) -> Array:
+    """An array of the shape and dtype of `x` with every element `fill_value`.
+
+    Args:
+      x: array, or anything with a shape and a dtype.
+      fill_value: number.
+      dtype, shape: instead of those of `x`.
+      sharding: where to put it; None leaves that open.
+
+    >>> full_like(np.ones(2, np.float32), 3)
+    Array([3., 3.], dtype=float32)
+    """
+    aval = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
+    made = full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
+    if dtype is None and getattr(aval, "weak_type", False):
+        made = bind(prims.convert_element_type_p, made, new_dtype=aval.dtype, weak_type=True)
+    return _lying(made, sharding)
+
+
+def zeros_like_array(x: ArrayLike) -> Array:
+    """Zeros in the shape and dtype of `x`.
+
+    >>> zeros_like_array(np.ones(2, np.float32))
+    Array([0., 0.], dtype=float32)
+    """
+    return full_like(x, 0)

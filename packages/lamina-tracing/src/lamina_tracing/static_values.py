@@ -1,0 +1,104 @@
+"""Errors of static arguments that cannot be one, in our words.
+
+A compiled call looks its static arguments up before any Python of ours runs, so the backend's own message comes out of it,
+as a ValueError that names neither function nor argument. Where such an error passes an entry point, or is printed because
+nothing catches it, what was called is read off the line that called it. Calls that work pay nothing for this.
+"""
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from types import FrameType, TracebackType
+from typing import Any
+
+from lamina_ir.errors import StaticArgumentError
+
+from .stage import is_own_file
+
+__all__ = ["translated"]
+
+_FOREIGN = re.compile(r"Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:", re.S)
+
+
+def translated(error: BaseException) -> BaseException:
+    """The error itself, or ours in the place of a backend's about a static argument."""
+    if type(error) is not ValueError or not error.args or not isinstance(error.args[0], str):
+        return error
+    found = _FOREIGN.match(error.args[0])
+    if found is None:
+        return error
+    kind, text = found[1].rpartition(".")[2], found[2].split("\n")[0]
+    at = _calling(error.__traceback__)
+    node = None if at is None else _call_node(at)
+    callee, argument = ("a compiled call", "a static argument") if node is None else _described(node, at.tb_frame, kind)
+    if text.startswith("Traced<"):
+        aval = re.search(r"\(([\w.]+\[[^\]]*\])", text)
+        made: BaseException = StaticArgumentError(
+            f"{callee}: {argument} is a traced {aval[1] if aval else 'value'}; a size, an axis or a flag must be known while "
+            "the function is traced. Make it static where it comes from (static_argnums, static_argnames)")
+    else:
+        made = ValueError(f"{callee}: {argument} must be hashable; got {kind}: {text:.60}. Use a tuple for a list, or make "
+                          "the argument dynamic")
+    return made.with_traceback(error.__traceback__)
+
+
+def _calling(tb: TracebackType | None) -> Any:
+    """The innermost entry of the user's code."""
+    found = None
+    while tb is not None:
+        if not is_own_file(tb.tb_frame.f_code.co_filename):
+            found = tb
+        tb = tb.tb_next
+    return found
+
+
+def _call_node(at: TracebackType) -> ast.Call | None:
+    """The call that an entry of a traceback stands at, parsed from its source; None where there is none to be had."""
+    positions = list(at.tb_frame.f_code.co_positions())
+    line, last, start, end = positions[at.tb_lasti // 2] if at.tb_lasti >= 0 else (None,) * 4
+    if line is None or last is None or start is None or end is None:
+        return None
+    lines = [linecache.getline(at.tb_frame.f_code.co_filename, n).encode() for n in range(line, last + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][start:]
+    try:
+        node = ast.parse(b"".join(lines).decode().strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    return node if isinstance(node, ast.Call) else None
+
+
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    """What a name, a dotted name or a literal stands for; None for anything else, which is not run again."""
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+    if isinstance(node, ast.Attribute):
+        return getattr(_value(node.value, frame), node.attr, None)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def _described(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
+    """(the call, the argument of type `kind`) in the words of other errors."""
+    from .arguments import parameter_names
+    spec = getattr(_value(node.func, frame), "spec", None)
+    spec = getattr(spec, "_jit", spec)  # a mapped function's spec holds the one of its arguments
+    statics = getattr(spec, "statics", None)
+    given: dict[Any, ast.expr] = {**dict(enumerate(node.args)), **{k.arg: k.value for k in node.keywords if k.arg}}
+    if any(isinstance(a, ast.Starred) for a in node.args):
+        given = {k: v for k, v in given.items() if isinstance(k, str)}
+    names = () if statics is None else parameter_names(statics.fun) or ()
+    if statics is not None:
+        given = {k: v for k, v in given.items() if k in statics.nums or k in statics.names}
+    alike = [k for k, v in given.items() if type(_value(v, frame)).__name__ == kind]
+    which = alike[0] if len(alike) == 1 else next(iter(given)) if statics is not None and len(given) == 1 else None
+    argument = "a static argument"
+    if isinstance(which, str):
+        argument = f"static argument {which!r}"
+    elif which is not None:
+        argument = f"static argument {which}" + (f" ({names[which]!r})" if which < len(names) else "")
+    callee = f"`{ast.unparse(node.func)}`" if statics is None else f"{statics.call} of `{spec.name}`"
+    return callee, argument

@@ -1,0 +1,69 @@
+"""Tables that go with their function."""
+import functools
+import gc
+import weakref
+
+import numpy as np
+from lamina_tracing import jit, jitting, lax
+from lamina_tracing.extend import PerFunction
+from lamina_tracing.lax import _bodies
+
+
+def function():
+    return lambda x: lax.mul(x, 2.0)
+
+
+def test_one_table_per_function_that_goes_with_it():
+    tables, f = PerFunction(), function()
+    tables.of(f)["a"] = 1
+    assert tables.of(f) == {"a": 1} and tables.of(function()) == {}
+    assert len(tables) == 1
+    del f
+    assert len(tables) == 0
+
+
+def test_what_cannot_be_a_key_gets_a_table_of_its_own():
+    tables = PerFunction()
+    for fun in (functools.partial(print, []), [].append, type("Unhashable", (), {"__hash__": None})()):
+        tables.of(fun)["a"] = 1
+    assert len(tables) <= 1 and tables.of([].append) == {}
+
+
+def test_a_table_that_reaches_its_function_goes_after_enough_others():
+    tables = PerFunction(most=4)
+    f = function()
+    tables.of(f)["rule"] = f
+    reference = weakref.ref(f)
+    del f
+    kept = [function() for _ in range(8)]
+    for g in kept:
+        tables.of(g)["program"] = g
+    gc.collect()
+    assert reference() is None and len(tables) <= 4
+    assert tables.of(kept[-1]) == {"program": kept[-1]}
+
+
+def test_a_function_that_is_its_own_static_argument_goes(monkeypatch):
+    monkeypatch.setattr(jitting, "_programs", PerFunction(most=4))
+    f = lambda x, g: lax.mul(x, 2.0)  # noqa: E731
+    specification = jitting.JitSpec(f, static_argnums=1)
+    flat, tree, static = specification.split((np.float32(1), f), {})
+    specification.stage(flat, tree, static)
+    reference = weakref.ref(f)
+    del f, specification, static
+    kept = [jit(function()) for _ in range(8)]
+    gc.collect()
+    assert reference() is None and len(kept) == 8
+
+
+def test_loops_are_staged_once_per_body(monkeypatch):
+    monkeypatch.setattr(_bodies, "_staged", PerFunction(most=4))
+    count = []
+
+    def body(c, x):
+        count.append(1)
+        return lax.add(c, x), c
+
+    for _ in range(3):
+        lax.scan(body, np.float32(0), np.ones(3, np.float32))
+    assert len(count) == 1
