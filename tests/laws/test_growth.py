@@ -67,6 +67,7 @@ STAGED = {
     "grad": lambda n: (lambda: lamina.make_jaxpr(lamina.grad(waves(n)))(X)),
     "vmap": lambda n: (lambda: lamina.make_jaxpr(lamina.vmap(waves(n)))(np.ones(3, np.float32))),
     "lower": lambda n: functools.partial(lower, traced(n)),
+    "remat": lambda n: (lambda: lamina.make_jaxpr(lamina.grad(lamina.checkpoint(waves(n))))(X)),
 }
 PROGRAMS = {
     "print": jaxpr_text, "print and parse": lambda p: parse(jaxpr_text(p)), "dumps": dumps,
@@ -74,8 +75,6 @@ PROGRAMS = {
     "rewrite": lambda p: rewrite(p, lambda e: None), "inline_calls": inline_calls, "fold_constants": fold_constants,
     "partial_eval": lambda p: partial_eval(p, [True]), "partial_eval, unknown": lambda p: partial_eval(p, [False]),
     "alpha_equal": lambda p: lamina_ir.alpha_equal(p, p)}
-if hasattr(lamina, "checkpoint"):
-    STAGED["remat"] = lambda n: (lambda: lamina.make_jaxpr(lamina.grad(lamina.checkpoint(waves(n))))(X))
 
 
 def assert_proportional(make):
@@ -114,9 +113,6 @@ def test_a_failed_attribute_probe_costs_the_same_in_every_program():
 
 
 def test_a_scanned_program_does_not_grow_with_its_length():
-    if not hasattr(lax, "scan"):
-        pytest.skip("no scan")
-
     def loop(n):
         return lambda: lamina.make_jaxpr(lambda x: lax.scan(lambda c, _: (lax.sin(c), c), x, None, length=n))(X)
     loop(10)()

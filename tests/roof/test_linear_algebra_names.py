@@ -2,6 +2,7 @@
 import lamina
 import lamina_autodiff
 import lamina_numpy
+import numpy as np
 import pytest
 from lamina_tracing.lax import factorizations
 
@@ -20,7 +21,6 @@ def test_solvers_are_lax_functions():
 
 @pytest.mark.parametrize("module", ["linalg", "fft"])
 def test_numpy_submodules(module):
-    np = pytest.importorskip("numpy")
     ours, theirs = getattr(lamina.numpy, module), getattr(np, module)
     assert ours is getattr(lamina_numpy, module)
     absent = set(theirs.__all__) - set(ours.__all__) - {"LinAlgError"}

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from lamina_ir import config, dtypes
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing.extend import typeof
 
 __all__ = ["bfloat16", "bool_", "can_cast", "cdouble", "character", "complex128", "complex64", "complex_",
            "complexfloating", "csingle", "double", "dtype", "finfo", "flexible", "float16", "float32", "float64",
@@ -158,11 +158,3 @@ def isdtype(dtype: Any, kind: Any) -> bool:
             if issubdtype(d, k):
                 return True
     return False
-
-
-def known_type(x: Any) -> Any:
-    """The aval of an array or number, or None."""
-    try:
-        return x.aval if isinstance(x, Tracer) else typeof(x)
-    except TypeError:
-        return None

@@ -8,7 +8,7 @@ from lamina_tracing.extend import bind
 from ..extend import materialise
 from ..tables import batching_rules
 
-__all__: list[str] = []
+__all__ = ["operands_of"]
 
 
 def _reduction(prim):
@@ -26,16 +26,21 @@ def _cumulation(prim):
     return rule
 
 
-def reduce_batching(axis, args, dims, *, computation, dimensions):
+def operands_of(name, axis, args, dims):
+    """(operands batched at one dimension, initial values, that dimension) of a reduction by any computation."""
     n = len(args) // 2
     if any(d is not None for d in dims[n:]):
-        raise MissingRuleError("vmap of `reduce`: the initial values must not be batched; combine them with the "
+        raise MissingRuleError(f"vmap of `{name}`: the initial values must not be batched; combine them with the "
                                "result of a reduction that starts from an identity")
     d = next(d for d in dims if d is not None)
-    xs = [materialise(x, k, axis.size, d) for x, k in zip(args[:n], dims, strict=False)]
+    return [materialise(x, k, axis.size, d) for x, k in zip(args[:n], dims, strict=False)], args[n:], d
+
+
+def reduce_batching(axis, args, dims, *, computation, dimensions):
+    xs, inits, d = operands_of("reduce", axis, args, dims)
     axes = tuple([a + (a >= d) for a in dimensions])
-    outs = bind(prims.reduce_p, *xs, *args[n:], computation=computation, dimensions=axes)
-    return outs, [d - sum([a < d for a in axes])] * n
+    outs = bind(prims.reduce_p, *xs, *inits, computation=computation, dimensions=axes)
+    return outs, [d - sum([a < d for a in axes])] * len(xs)
 
 
 for _prim in (prims.reduce_sum_p, prims.reduce_prod_p, prims.reduce_max_p, prims.reduce_min_p, prims.reduce_and_p,

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from lamina_ir import prims
-from lamina_ir.errors import MissingRuleError
 from lamina_tracing.extend import bind
 
 from ..extend import materialise
 from ..tables import batching_rules
+from .reductions import operands_of
 
 __all__: list[str] = []
 
@@ -26,13 +26,8 @@ def _windowed(prim):
 
 
 def reduce_window_batching(axis, args, dims, **params):
-    n = len(args) // 2
-    if any(d is not None for d in dims[n:]):
-        raise MissingRuleError("vmap of `reduce_window`: the initial values must not be batched; combine them with the "
-                               "result of a reduction that starts from an identity")
-    d = next(d for d in dims if d is not None)
-    xs = [materialise(x, k, axis.size, d) for x, k in zip(args[:n], dims, strict=False)]
-    return bind(prims.reduce_window_p, *xs, *args[n:], **_widened(params, d)), [d] * n
+    xs, inits, d = operands_of("reduce_window", axis, args, dims)
+    return bind(prims.reduce_window_p, *xs, *inits, **_widened(params, d)), [d] * len(xs)
 
 
 for _prim in (prims.reduce_window_sum_p, prims.reduce_window_prod_p, prims.reduce_window_max_p,
