@@ -20,9 +20,9 @@ print(*rt.cache_stats())
 """
 
 
-def run(folder, **more):
+def run(folder, program=PROGRAM, **more):
     env = {**os.environ, "LAMINA_CACHE_DIR": str(folder), **more}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return tuple(int(n) for n in done.stdout.split()), done.stderr
 
@@ -41,6 +41,12 @@ def test_the_next_process_finds_it(tmp_path):
     assert folder.stat().st_mode & 0o777 == 0o700
     assert run(folder)[0] == (0, 1, 0, 0)
     assert run(folder, LAMINA_CACHE="0")[0] == (0, 0, 1, 0)
+
+
+def test_single_ops_are_stored_and_counted_too(tmp_path):
+    program = "import lamina_runtime as rt\nfrom lamina_tracing import lax\nlax.sin(0.5)\nprint(*rt.cache_stats())"
+    assert run(tmp_path, program)[0] == (0, 0, 1, 1)
+    assert run(tmp_path, program)[0] == (0, 1, 0, 0)
 
 
 @pytest.mark.parametrize("damage", [b"", b"rubbish", "cut", "bits"])
