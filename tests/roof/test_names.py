@@ -1,5 +1,8 @@
 """Each name on the roof is the object of its home room."""
 import importlib
+import subprocess
+import sys
+from types import ModuleType
 
 import lamina
 import numpy as np
@@ -7,10 +10,22 @@ import pytest
 
 SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": "lamina_tracing.debug",
               "stages": "lamina_runtime.stages",
-              "numpy": "lamina_numpy", "random": "lamina_random", "lax": "lamina_tracing.lax",
+              "distributed": "lamina_runtime.distributed", "profiler": "lamina_runtime.profiler",
+              "numpy": "lamina_numpy", "numpy.fft": "lamina_numpy.fft", "numpy.linalg": "lamina_numpy.linalg",
+              "random": "lamina_random", "lax": "lamina_tracing.lax",
+              "lax.linalg": "lamina_tracing.lax.factorizations",
+              "experimental.compilation_cache": "lamina_runtime.compilation_cache",
+              "experimental.compilation_cache.compilation_cache": "lamina_runtime.compilation_cache",
               "tree_util": "lamina_ir.trees", "flatten_util": "lamina_numpy.flatten_util"}
-OWN = {"__version__", "ad_checkpoint", "custom_batching", "custom_derivatives", "dlpack", "dtypes",
-       "errors", "tree", "experimental", "float0"}
+# Modules that gather names of several rooms, or some names of one.
+GATHERED = {"ad_checkpoint": ["lamina_autodiff"], "custom_batching": ["lamina_batching"],
+            "custom_derivatives": ["lamina_autodiff"], "dlpack": ["lamina_runtime"], "dtypes": ["lamina_ir.dtypes"],
+            "errors": ["lamina_ir.errors"], "experimental": ["lamina_tracing"],
+            "experimental.x64_context": ["lamina_tracing"], "lib": [], "lib.xla_bridge": ["lamina_runtime"],
+            "sharding": ["lamina_runtime"], "test_util": ["lamina_autodiff.testing"], "tools": [],
+            "tools.colab_tpu": ["lamina_runtime"], "tree": ["lamina_ir.trees"], "typing": ["lamina_tracing"],
+            "lax": ["lamina_tracing.lax", "lamina_autodiff"]}
+OWN = {"__version__", "float0"}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
          "lamina_ir.trees"]
 
@@ -18,22 +33,69 @@ HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_paralle
 @pytest.mark.parametrize("name", SUBMODULES)
 def test_submodules_hold_the_home_rooms_objects(name):
     roof, home = importlib.import_module(f"lamina.{name}"), importlib.import_module(SUBMODULES[name])
-    assert set(roof.__all__) == set(home.__all__)
+    assert set(roof.__all__) >= set(home.__all__)
     for n in home.__all__:
-        assert getattr(roof, n) is getattr(home, n), n
+        if isinstance(getattr(home, n), ModuleType):  # the same names under the roof's own path
+            assert getattr(roof, n).__name__ == f"lamina.{name}.{n}" and f"{name}.{n}" in SUBMODULES
+        else:
+            assert getattr(roof, n) is getattr(home, n), n
+
+
+@pytest.mark.parametrize("name", GATHERED)
+def test_gathered_names_are_at_home_somewhere(name):
+    roof, homes = importlib.import_module(f"lamina.{name}"), [importlib.import_module(h) for h in GATHERED[name]]
+    for n in roof.__all__:
+        value = getattr(roof, n)
+        assert isinstance(value, ModuleType) or any(value in vars(home).values() for home in homes), n
+
+
+def submodules(module):
+    """(path, module) of every module that can be reached by attributes from `module`."""
+    for name in dir(module):
+        value = getattr(module, name)
+        if isinstance(value, ModuleType) and not name.startswith(("_", "@")):  # "@": pytest's own
+            yield f"{module.__name__}.{name}", value
+            if value is not lamina.config:  # the settings are an object that happens to be a module
+                yield from submodules(value)
+
+
+def test_every_module_attribute_imports_by_its_dotted_path():
+    found = dict(submodules(lamina))
+    assert {f"lamina.{name}" for name in (*SUBMODULES, *GATHERED, "config")} == set(found)
+    for path, module in found.items():
+        assert importlib.import_module(path) is module is sys.modules[path], path
+        assert module.__name__ == path or module is lamina.config, path
+        assert all(hasattr(module, name) for name in module.__all__), path
+
+
+@pytest.mark.parametrize("line", [
+    "import lamina.numpy.linalg as jla; jla.norm", "import lamina.numpy.fft; lamina.numpy.fft.fft",
+    "from lamina.lax import linalg; linalg.cholesky", "import lamina.lax.linalg as ll; ll.qr",
+    "from lamina.experimental.compilation_cache import compilation_cache as cc; cc.set_cache_dir",
+    "import lamina; lamina.profiler.trace, lamina.distributed.initialize, lamina.sharding.SingleDeviceSharding",
+    "import lamina; lamina.test_util.check_grads, lamina.lib.xla_bridge.get_backend",
+    "from lamina.config import config; import lamina; assert config is lamina.config; config.update('jax_enable_x64', True)",
+    "from lamina.typing import Array, ArrayLike, DTypeLike", "from lamina import *; typing.Array, errors.ShapeError"])
+def test_dotted_paths_in_a_fresh_process(line):
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_absent_name_is_refused_as_any_module_does():
+    with pytest.raises(AttributeError, match="module 'lamina' has no attribute 'gradd'"):
+        lamina.gradd
 
 
 def test_top_level_names_are_at_home_somewhere():
     homes = [importlib.import_module(h) for h in HOMES]
     for name in lamina.__all__:
-        if name in SUBMODULES or name in OWN:
+        if name in SUBMODULES or name in GATHERED or name in OWN:
             continue
         assert any(getattr(h, name, None) is getattr(lamina, name) for h in homes), name
 
 
 def test_all_is_what_the_module_shows():
-    shown = {n for n in vars(lamina) if not n.startswith("_") and n not in ("lib", "tools", "test_util")}
-    assert shown <= set(lamina.__all__)
+    assert {n for n in dir(lamina) if not n.startswith("_")} | {"__version__"} == set(lamina.__all__)
 
 
 def test_short_names_of_tree_functions():

@@ -29,8 +29,9 @@ def test_random_numbers_are_those_users_know():
     np.testing.assert_allclose(np.asarray(jax.vmap(jnp.vdot)(got[:8], got[8:]))[:2], [0.5104895, -0.717459], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["numpy", "lax", "random", "tree_util", "flatten_util", "dtypes", "lib.xla_bridge",
-                                  "tools.colab_tpu"])
+@pytest.mark.parametrize("name", ["numpy", "numpy.fft", "numpy.linalg", "lax", "lax.linalg", "random", "tree_util",
+                                  "flatten_util", "dtypes", "distributed", "profiler", "sharding", "typing",
+                                  "lib.xla_bridge", "tools.colab_tpu"])
 def test_submodules_import_by_themselves(name):
     module = importlib.import_module(f"lamina.{name}")
     assert all(hasattr(module, n) for n in module.__all__)

@@ -218,6 +218,8 @@ def __getattr__(name: str) -> Any:
         return options[name[4:]].value
     if name in options:
         return options[name]
+    if name == "config":  # `from lamina.config import config`, as older programs say it
+        return sys.modules[__name__]
     raise _unknown("config has", name)
 
 

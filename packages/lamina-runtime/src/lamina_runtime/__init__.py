@@ -6,7 +6,7 @@ from lamina_lowering import lower
 from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
-from ._jaxlib import Device
+from ._jaxlib import Device, GSPMDSharding, Sharding, SingleDeviceSharding
 from . import array_methods, compilation_cache, debug, dispatch, evaluator, stages, trees_cpp
 from ._version import __version__
 from .arrays import Array, Shard
@@ -24,13 +24,14 @@ from .transfer_guards import (transfer_guard, transfer_guard_device_to_device, t
 from .transfers import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
                         from_dlpack)
 
-__all__ = ["Array", "CacheStats", "Device", "Shard", "WINDOW", "__version__", "block_until_ready", "cache_dir", "cache_stats",
-           "clear_caches", "clear_memory", "compilation_cache", "default_backend", "default_device", "device_count",
-           "device_get", "device_put", "device_put_replicated", "device_put_sharded", "devices", "distributed",
-           "effects_barrier", "from_dlpack", "get_backend", "host_count", "host_id", "host_ids", "live_arrays",
-           "local_device_count", "local_devices", "process_count", "process_index", "process_indices", "profiler",
-           "setup_tpu", "stages", "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-           "transfer_guard_host_to_device", "xla_computation"]
+__all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Shard", "Sharding", "SingleDeviceSharding", "WINDOW",
+           "__version__", "block_until_ready", "cache_dir", "cache_stats", "clear_caches", "clear_memory",
+           "compilation_cache", "default_backend", "default_device", "device_count", "device_get", "device_put",
+           "device_put_replicated", "device_put_sharded", "devices", "distributed", "effects_barrier", "from_dlpack",
+           "get_backend", "host_count", "host_id", "host_ids", "live_arrays", "local_device_count", "local_devices",
+           "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages", "transfer_guard",
+           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
+           "xla_computation"]
 
 for _file in (__file__, lower.__code__.co_filename):
     hide_frames_of(_file.rsplit("/", 1)[0] + "/")

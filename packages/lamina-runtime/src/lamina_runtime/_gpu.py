@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import glob
 import importlib
+import importlib.metadata
 import importlib.util
 import os
 from typing import Any
@@ -87,6 +88,18 @@ def _visible() -> list[int] | None:
     return None if text == "all" else [int(part) for part in text.split(",")]
 
 
+def _check_version(version: int) -> None:
+    """RuntimeError when the plugin is of another version than jaxlib: its kernels are called through private structures."""
+    name = f"jax-cuda{version}-plugin"
+    try:
+        found = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return  # laid beside us by hand: its maker knows which
+    if found.split(".")[:3] != _jaxlib.VERSION.split(".")[:3]:
+        raise RuntimeError(f"{name} is {found} but jaxlib is {_jaxlib.VERSION}: both must be of one version; "
+                           f"pip install '{name}[with-cuda]=={_jaxlib.VERSION}', or the other way round")
+
+
 def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: int | None = None) -> Any:
     """The GPU client. RuntimeError when no plugin is installed."""
     plugin = _plugin()
@@ -94,6 +107,7 @@ def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: 
         raise RuntimeError("no CUDA plugin is installed; pip install 'jax-cuda13-plugin[with-cuda]' of jaxlib's "
                            f"version, {_jaxlib.VERSION}")
     version, path = plugin
+    _check_version(version)
     xc = _jaxlib.xc
     _preload()
     if xc.pjrt_plugin_loaded("cuda"):

@@ -4,14 +4,14 @@ Without a runtime a concrete array is a `HostArray`: a NumPy array that carries 
 """
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Protocol, Union
 
 import numpy as np
 from lamina_ir.avals import ShapedArray
 
 from .trace import Tracer
 
-__all__ = ["Array", "ArrayLike", "HostArray", "concrete_types", "is_array", "register_array_type"]
+__all__ = ["Array", "ArrayLike", "DTypeLike", "HostArray", "concrete_types", "is_array", "register_array_type"]
 
 concrete_types: list[type] = []
 
@@ -42,6 +42,16 @@ class Array(metaclass=_ArrayKind):
 
 
 ArrayLike = Union[Array, np.ndarray, np.generic, bool, int, float, complex]
+
+
+class SupportsDType(Protocol):
+    """Anything with an element type: arrays, and descriptions of arrays."""
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+
+DTypeLike = Union[str, type[Any], np.dtype, SupportsDType]
 
 
 class HostArray(np.ndarray):

@@ -4,6 +4,9 @@
 >>> lamina.grad(lamina.numpy.tanh)(0.2)
 Array(0.961043, dtype=float32, weak_type=True)
 """
+import sys as _sys
+from typing import Any as _Any
+
 # The runtime comes first: it fills the slots that what follows is dispatched through.
 import lamina_runtime as _runtime
 from lamina_autodiff import (checkpoint, checkpoint_policies, closure_convert, custom_gradient, custom_jvp, custom_vjp,
@@ -13,7 +16,7 @@ from lamina_batching import vmap
 from lamina_ir import ShapeDtypeStruct, config
 from lamina_ir.trees import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
 from lamina_parallel import pmap
-from lamina_runtime import (Device, block_until_ready, clear_caches, default_backend, default_device, device_count,
+from lamina_runtime import (Device, Shard, block_until_ready, clear_caches, default_backend, default_device, device_count,
                             device_get, device_put, device_put_replicated, device_put_sharded, devices,
                             effects_barrier, host_count, host_id, host_ids, live_arrays, local_device_count,
                             local_devices, process_count, process_index, process_indices, transfer_guard,
@@ -24,26 +27,43 @@ from lamina_tracing import (Array, checking_leaks, debug_infs, debug_nans, defau
                             log_compiles, make_jaxpr, named_call, named_scope, numpy_dtype_promotion,
                             numpy_rank_promotion, pure_callback, threefry_partitionable)
 
-from . import (ad_checkpoint, compilation_cache, custom_batching, custom_derivatives, debug, dlpack, dtypes,
-               errors, experimental, flatten_util, lax, numpy, random, stages, tree, tree_util)
+from . import dtypes, lax, numpy, random, tree, tree_util
 from ._version import __version__
 
 float0 = dtypes.float0
+# A module of its own under this path would hide the settings: `import lamina.config` gives them too.
+_sys.modules[f"{__name__}.config"] = config
 
-__all__ = ["Array", "Device", "ShapeDtypeStruct", "__version__", "ad_checkpoint", "block_until_ready",
+__all__ = ["Array", "Device", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint", "block_until_ready",
            "checking_leaks", "checkpoint", "checkpoint_policies", "clear_caches", "closure_convert",
            "compilation_cache", "config", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp",
            "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend", "default_device",
            "default_matmul_precision", "device_count", "device_get", "device_put", "device_put_replicated",
-           "device_put_sharded", "devices", "disable_jit", "disable_x64", "dlpack", "dtypes", "effects_barrier",
-           "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental", "explain_cache_misses",
-           "flatten_util", "float0", "grad", "hessian", "host_count", "host_id", "host_ids", "jacfwd", "jacobian",
-           "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "live_arrays", "local_device_count",
-           "local_devices", "log_compiles", "make_jaxpr", "named_call", "named_scope", "numpy",
-           "numpy_dtype_promotion", "numpy_rank_promotion", "pmap", "process_count", "process_index",
-           "process_indices", "pure_callback", "random", "remat", "stages", "threefry_partitionable", "transfer_guard",
-           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree",
-           "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tree_util",
-           "value_and_grad", "vjp", "vmap", "xla_computation"]
+           "device_put_sharded", "devices", "disable_jit", "disable_x64", "distributed", "dlpack", "dtypes",
+           "effects_barrier", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental",
+           "explain_cache_misses", "flatten_util", "float0", "grad", "hessian", "host_count", "host_id", "host_ids",
+           "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "lib", "linear_transpose", "linearize", "live_arrays",
+           "local_device_count", "local_devices", "log_compiles", "make_jaxpr", "named_call", "named_scope", "numpy",
+           "numpy_dtype_promotion", "numpy_rank_promotion", "pmap", "process_count", "process_index", "process_indices",
+           "profiler", "pure_callback", "random", "remat", "sharding", "stages", "test_util", "threefry_partitionable",
+           "tools", "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+           "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves", "tree_map", "tree_structure",
+           "tree_unflatten", "tree_util", "typing", "value_and_grad", "vjp", "vmap", "xla_computation"]
+
+# Modules that few programs need, imported when asked for.
+_ON_DEMAND = frozenset(("ad_checkpoint", "compilation_cache", "custom_batching", "custom_derivatives", "debug",
+                        "distributed", "dlpack", "errors", "experimental", "flatten_util", "lib", "profiler",
+                        "sharding", "stages", "test_util", "tools", "typing"))
 
 del _runtime
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _ON_DEMAND:
+        import importlib
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_DEMAND})

@@ -1,0 +1,7 @@
+"""`lamina.experimental.compilation_cache`: `lamina.compilation_cache`, also one step further down as older programs say it."""
+from lamina_runtime.compilation_cache import *
+from lamina_runtime.compilation_cache import __all__ as _names
+
+from . import compilation_cache
+
+__all__ = [*_names, "compilation_cache"]
