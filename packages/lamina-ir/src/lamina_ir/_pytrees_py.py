@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["PyTreeDef", "PythonBackend"]
+__all__ = ["PyTreeDef", "PythonBackend", "python_backend"]
 
 _NONE = type(None)
 
@@ -274,6 +274,8 @@ class PythonBackend:
         return PyTreeDef(kind, data, tuple(children), build, split)
 
 
+python_backend = PythonBackend()
+
+
 def _rebuild(kind: Any, data: Any, nodes: Any) -> PyTreeDef:
-    from .trees import python_backend
     return python_backend.make_treedef(None if kind is None else (kind, data), nodes)

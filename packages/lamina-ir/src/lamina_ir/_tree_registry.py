@@ -8,13 +8,13 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._pytrees_py import PythonBackend
+from ._pytrees_py import python_backend
+from ._tree_keys import GetAttrKey
 
-__all__ = ["Partial", "connect", "keys_of", "python_backend", "register_dataclass", "register_pytree_node",
+__all__ = ["Partial", "connect", "keys_of", "register_dataclass", "register_pytree_node",
            "register_pytree_node_class", "register_pytree_with_keys", "register_pytree_with_keys_class",
            "register_static"]
 
-python_backend = PythonBackend()
 _backends: list[Any] = [python_backend]
 _registered: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 keys_of: dict[type, Callable[[Any], Any]] = {}  # class -> (node -> keys of its children)
@@ -135,7 +135,6 @@ def register_dataclass(nodetype: Any = None, data_fields: Sequence[str] | None =
     def unflatten(values: Any, children: Any) -> Any:
         return nodetype(**dict(zip(meta, values)), **dict(zip(data, children)))
 
-    from .tree_paths import GetAttrKey
     _register(_tell_dataclass, nodetype, flatten, unflatten, data, meta)
     keys = [GetAttrKey(n) for n in data]
     keys_of[nodetype] = lambda node: keys

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import dtypes
+from .checkpointing import keep, resume
 from .partial import partial_eval, partial_eval_rules
 from .prims import calls, custom
 from .program import ClosedJaxpr, DropVar, Eqn, Var
@@ -44,7 +45,6 @@ def call_split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
 def remat_split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     """The first call gives the known results, and the known values that the policy keeps. The second computes everything
     else it needs again, from the known operands."""
-    from .checkpointing import keep, resume
     body, policy = e.params["call_jaxpr"], e.params["policy"]
     count = len(body.out_avals)
     kept = keep(body, policy)

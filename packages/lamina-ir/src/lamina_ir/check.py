@@ -13,6 +13,7 @@ from .errors import LaminaError, ProgramError
 from .param_kinds import param_problem
 from .params import UnnamedAxis
 from .primitive import Primitive
+from .printer import eqn_text
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful
 from .program import subprograms as _subprograms
 
@@ -46,7 +47,6 @@ def check_all(programs: Sequence[ClosedJaxpr]) -> None:
 
 
 def _excerpt(e: Eqn) -> str:
-    from .printer import eqn_text
     try:
         text = eqn_text(e)
     except Exception:  # a message about a broken equation must not fail on it

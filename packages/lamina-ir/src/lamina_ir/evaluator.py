@@ -17,13 +17,11 @@ from ._room import roomy
 from .avals import ShapedArray, aval_of
 from .errors import DTypeError, MissingRuleError, ShapeError
 from .primitive import Primitive
-from .program import ClosedJaxpr, Jaxpr, Literal, Var
+from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names
 from .spmd import AxisEnv
 
-__all__ = ["evaluate", "evaluate_primitive", "evaluate_spmd", "last_uses", "spmd_rules", "watching"]
+__all__ = ["evaluate", "evaluate_primitive", "evaluate_spmd", "last_uses", "watching"]
 
-# Call-like primitives on many devices: rule(env, operands, params) -> results, each a list with one array per device.
-spmd_rules: dict[Primitive, Callable[[AxisEnv, list[list[Any]], dict[str, Any]], Any]] = {}
 _SCALARS = (bool, int, float, complex)
 
 
@@ -125,7 +123,8 @@ def evaluate(program: ClosedJaxpr, *args: Any) -> list[np.ndarray]:
             AxisEnv().groups(tuple(n for p in prim.axis_params for n in _names(e.params[p])))
             outs = [out[0] for out in _results(prim, prim.numpy(AxisEnv(), *[[read(a)] for a in e.invars], **e.params))]
         else:
-            outs = _results(prim, prim.numpy(*[read(a) for a in e.invars], **e.params))
+            held = (_run,) if prim.subprograms else ()
+            outs = _results(prim, prim.numpy(*held, *[read(a) for a in e.invars], **e.params))
         if _watch.see is not None:
             _watch.see(e, [[read(a)] for a in e.invars], [[value] for value in outs])
         for v, value in zip(e.outvars, outs):
@@ -157,7 +156,7 @@ def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, A
         out = prim.numpy(AxisEnv(), *[[a] for a in arrays], **params)
         out = [o[0] for o in out] if prim.multiple else out[0]
     else:
-        out = prim.numpy(*arrays, **params)
+        out = prim.numpy(*((_run,) if prim.subprograms else ()), *arrays, **params)
     if prim.multiple:
         return [_settle(o, a, prim) for o, a in zip(out, out_avals)]
     return _settle(out, out_avals, prim)
@@ -196,7 +195,7 @@ def evaluate_spmd(program: ClosedJaxpr, axis_env: AxisEnv | Iterable[tuple[Any, 
 
     for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: last_uses(jaxpr))):
         ins = [read(a) for a in e.invars]
-        outs = _spmd_eqn(e.primitive, axes, ins, e.params, e)
+        outs = _spmd_eqn(e, axes, ins)
         if _watch.see is not None:
             _watch.see(e, ins, outs)
         for v, values in zip(e.outvars, outs):
@@ -206,28 +205,20 @@ def evaluate_spmd(program: ClosedJaxpr, axis_env: AxisEnv | Iterable[tuple[Any, 
     return [read(a) for a in jaxpr.outvars]
 
 
-def _spmd_eqn(prim: Primitive, axes: AxisEnv, ins: list[list[Any]], params: dict[str, Any], e: Any) -> Any:
-    rule = spmd_rules.get(prim)
-    if rule is not None:
-        return rule(axes, ins, params)
+def _spmd_eqn(e: Eqn, axes: AxisEnv, ins: list[list[Any]]) -> Any:
+    prim, params = e.primitive, e.params
+    if prim.spmd is not None:
+        return prim.spmd(_run, axes, ins, params)
     if prim.axis_params:
         return _results(prim, prim.numpy(axes, *ins, **params))
-    if prim.subprograms:
-        from .program import eqn_axis_names
-        if eqn_axis_names(e):
-            raise MissingRuleError(f"evaluate_spmd of `{prim.name}` has no rule, and its program uses mapped axes; add "
-                                   "one to lamina_ir.extend.spmd_rules")
-    rows = [_results(prim, prim.numpy(*[xs[d] for xs in ins], **params)) for d in range(axes.size)]
+    held = (_run,) if prim.subprograms else ()
+    if held and eqn_axis_names(e):
+        raise MissingRuleError(f"evaluate_spmd of `{prim.name}`: its program uses mapped axes, and it has no meaning on "
+                               "many devices; give Primitive(spmd=...)")
+    rows = [_results(prim, prim.numpy(*held, *[xs[d] for xs in ins], **params)) for d in range(axes.size)]
     return list(zip(*rows))
 
 
-def _define_calls() -> None:
-    from .prims import callbacks, calls, control, custom
-    spmd_rules[calls.xla_call_p] = lambda env, ins, p: evaluate_spmd(p["call_jaxpr"], env, ins)
-    spmd_rules[calls.xla_pmap_p] = calls.pmap_spmd
-    spmd_rules.update(callbacks.SPMD)
-    spmd_rules.update(control.SPMD)
-    spmd_rules.update(custom.SPMD)
-
-
-_define_calls()
+def _run(program: ClosedJaxpr, operands: Sequence[Any], env: AxisEnv | None = None) -> list[Any]:
+    """What ops that hold programs run them with."""
+    return evaluate(program, *operands) if env is None else evaluate_spmd(program, env, operands)

@@ -2,7 +2,7 @@
 from . import _room as room
 from ._pytrees_py import PythonBackend
 from .effects import order_rules
-from .evaluator import last_uses, spmd_rules, watching
+from .evaluator import last_uses, watching
 from .checkpointing import keep, resume, saved_p
 from .params import UnnamedAxis, plain_text, register_param_type
 from .partial import partial_eval_rules
@@ -17,4 +17,4 @@ from .trees import set_backend
 __all__ = ["AxisEnv", "HostFunction", "PythonBackend", "RuleTable", "UnnamedAxis", "dce_rules", "explain_mismatch",
            "host_call", "keep", "last_uses", "map_subprograms", "order_rules", "partial_eval_rules", "plain_text",
            "register_host_function", "register_param_type", "register_primitive", "resume", "room", "saved_p",
-           "set_backend", "spmd_rules", "watching"]
+           "set_backend", "watching"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from . import dtypes
 
 __all__ = ["UnnamedAxis", "dtype_names", "field_values", "plain_text", "register_param_type", "type_named"]
 
+_Type = TypeVar("_Type", bound=type)
 _TYPES: dict[str, type] = {}
 _WORD = re.compile(r"[A-Za-z_]\w*\Z|<\w+>\Z")
 dtype_names = frozenset([dtypes.from_short_name(short).name for short in dtypes.SHORT_NAMES]) - {"void"}
@@ -30,7 +31,7 @@ class UnnamedAxis:
         return f"<axis {self.label or hex(id(self))}>"
 
 
-def register_param_type(kind: type) -> type:
+def register_param_type(kind: _Type) -> _Type:
     """Class decorator: an enum, a named tuple or a dataclass whose values stand in params and can be parsed back."""
     if not (issubclass(kind, enum.Enum) or hasattr(kind, "_fields") or dataclasses.is_dataclass(kind)):
         raise TypeError(f"register_param_type: expected an Enum, named tuple or dataclass; got {kind.__name__}")
@@ -40,16 +41,8 @@ def register_param_type(kind: type) -> type:
 
 
 def type_named(name: str) -> type | None:
-    """The registered type of this name, or a param type of a built-in primitive."""
-    found = _TYPES.get(name)
-    if found is None:
-        from .prims import FAMILIES
-        for family in FAMILIES:
-            kind = getattr(family, name, None)
-            if isinstance(kind, type) and (issubclass(kind, enum.Enum) or hasattr(kind, "_fields")
-                                           or dataclasses.is_dataclass(kind)):
-                return _TYPES.setdefault(name, kind)
-    return found
+    """The registered type of this name; None when there is none."""
+    return _TYPES.get(name)
 
 
 def field_values(value: Any) -> list[tuple[str, Any]] | None:

@@ -12,6 +12,7 @@ from ._collector import uncollected
 from ._param_parser import ParamParser
 from ._scanner import NAME
 from .avals import ShapedArray, shaped
+from .primitive import by_name
 from .printer import jaxpr_text
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 
@@ -127,7 +128,6 @@ class _Parser(ParamParser):
         return m is not None or self.text.startswith("}", self.at) or self.at == len(self.text)
 
     def eqn(self, scope: dict[str, Var]) -> Eqn:
-        from .prims import by_name
         bound: dict[str, Var] = {}
         outvars = []
         while not self.eat("="):

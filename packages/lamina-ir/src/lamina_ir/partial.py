@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .avals import ShapedArray
+from .evaluator import evaluate_primitive
 from .primitive import Primitive
 from .program import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful, subprograms
 from .rewrite import dce, map_subprograms, remember
@@ -166,7 +167,6 @@ def _by_platform(e: Eqn) -> bool:
 
 
 def _value_of(e: Eqn, values: dict[Any, Any], limit: int) -> list[Any] | None:
-    from .evaluator import evaluate_primitive
     if eqn_effectful(e) or eqn_axis_names(e) or _by_platform(e) or any(v.aval.size > limit for v in e.outvars):
         return None
     args = [np.asarray(a.val, a.aval.dtype) if type(a) is Literal else values[a] for a in e.invars]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["Primitive"]
+__all__ = ["Primitive", "by_name", "register"]
 
 
 class Primitive:
@@ -14,7 +14,13 @@ class Primitive:
       name: printed name; an identifier, unique among all primitives.
       params: the keyword parameters every use must give, in the order they are printed.
       infer: `infer(*avals, **params)` gives the result's aval (a tuple of avals when `multiple`), or raises.
-      numpy: `numpy(*arrays, **params)` gives the meaning on NumPy arrays (a tuple when `multiple`).
+      numpy: `numpy(*arrays, **params)` gives the meaning on NumPy arrays (a tuple when `multiple`). With `subprograms`
+        it is `numpy(run, *arrays, **params)`, where `run(program, arrays)` gives a list of a program's results. With
+        `axis_params` it is `numpy(env, *operands, **params)`: the `AxisEnv`, and a list with one array per device for
+        each operand; so are the results.
+      spmd: for ops that hold programs which may use mapped axes, `spmd(run, env, operands, params)` gives the meaning
+        on all devices in lockstep: operands and results are lists with one array per device, and
+        `run(program, operands, env)` gives a program's results in the same form.
       linear_in: operand positions in which the op is jointly linear (`add`: both; `select`: 1 and 2).
       bilinear_in: two positions in each of which the op is linear while the other is held (`mul`, `dot_general`).
       family: file name that holds its rows in every room.
@@ -29,14 +35,15 @@ class Primitive:
     """
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
-                 "elementwise", "subprograms", "defaults", "effectful", "axis_params", "kinds", "named", "__weakref__")
+                 "elementwise", "subprograms", "defaults", "effectful", "axis_params", "kinds", "named", "spmd",
+                 "__weakref__")
 
     def __init__(self, name: str, *, infer: Callable[..., Any], numpy: Callable[..., Any] | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
                  family: str = "", multiple: bool = False, spec: str = "", elementwise: bool = False,
                  subprograms: Sequence[str] = (), defaults: dict[str, Any] | None = None,
                  effectful: bool = False, axis_params: Sequence[str] = (),
-                 kinds: dict[str, str] | None = None) -> None:
+                 kinds: dict[str, str] | None = None, spmd: Callable[..., Any] | None = None) -> None:
         self.name = name
         self.params = tuple(params)
         self.infer = infer
@@ -52,11 +59,26 @@ class Primitive:
         self.effectful = effectful
         self.axis_params = tuple(axis_params)
         self.kinds = kinds or {}
+        self.spmd = spmd
         self.named = bool(axis_params or subprograms)  # may refer to mapped axes: `bind` looks for them
 
     def __repr__(self) -> str:
         return self.name
 
     def __reduce__(self) -> Any:
-        from .prims import by_name
         return by_name, (self.name,)
+
+
+_BY_NAME: dict[str, Primitive] = {}
+
+
+def by_name(name: str) -> Primitive:
+    """The primitive of this printed name; KeyError when there is none."""
+    return _BY_NAME[name]
+
+
+def register(prim: Primitive) -> Primitive:
+    """Make a primitive from outside known by name, so that printed and saved programs that use it can be read."""
+    if _BY_NAME.setdefault(prim.name, prim) is not prim:
+        raise ValueError(f"register: another primitive is already named {prim.name!r}")
+    return prim

@@ -15,7 +15,7 @@ from ._collector import uncollected
 from ._room import roomy
 from .avals import ShapedArray
 from .params import plain_text
-from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, shown_by
 
 __all__ = ["eqn_text", "jaxpr_text", "literal_text"]
 
@@ -248,3 +248,6 @@ def eqn_text(eqn: Eqn, *, weak: bool = False) -> str:
     out: list[str] = []
     printer.write_eqn(eqn, 0, out)
     return "\n".join(out)
+
+
+shown_by(lambda x: eqn_text(x) if isinstance(x, Eqn) else jaxpr_text(x))

@@ -5,7 +5,7 @@ print. Nested programs sit in equation params as `ClosedJaxpr` (see `Primitive.s
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .avals import ShapedArray
@@ -13,6 +13,15 @@ from .primitive import Primitive
 
 __all__ = ["Atom", "ClosedJaxpr", "DropVar", "Eqn", "Jaxpr", "Literal", "Source", "Var", "axis_names_of", "eqn_axis_names",
            "eqn_effectful", "subprograms"]
+
+
+_text: Callable[[Any], str] = object.__repr__
+
+
+def shown_by(text: Callable[[Any], str]) -> None:
+    """Show programs and equations with `text`. `printer` calls this: it reads programs, so they cannot import it."""
+    global _text
+    _text = text
 
 
 class Var:
@@ -94,8 +103,7 @@ class Eqn:
         return Eqn(**fields)
 
     def __repr__(self) -> str:
-        from .printer import eqn_text
-        return eqn_text(self)
+        return _text(self)
 
 
 class Jaxpr:
@@ -136,8 +144,7 @@ class Jaxpr:
         return [v.aval for v in self.outvars]
 
     def __repr__(self) -> str:
-        from .printer import jaxpr_text
-        return jaxpr_text(self)
+        return _text(self)
 
     __str__ = __repr__
 
@@ -178,8 +185,7 @@ class ClosedJaxpr:
             self._memo.pop(key, None)
 
     def __repr__(self) -> str:
-        from .printer import jaxpr_text
-        return jaxpr_text(self.jaxpr)
+        return _text(self.jaxpr)
 
     __str__ = __repr__
 

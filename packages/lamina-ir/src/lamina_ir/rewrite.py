@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._collector import uncollected
+from .prims import calls, custom
 from .primitive import Primitive
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
 from .rule import Rule
@@ -255,6 +256,18 @@ def _dce_call(e: Eqn, used: list[bool]) -> Eqn:
                params, e.source)
 
 
+def _dce_remat(e: Eqn, used: list[bool]) -> Eqn:
+    body = e.params["call_jaxpr"]
+    small, kept = narrowed(body, used)
+    if small is body:
+        return e
+    return Eqn(e.primitive, [a for a, u in zip(e.invars, kept) if u], [v for v, u in zip(e.outvars, used) if u],
+               {**e.params, "call_jaxpr": small}, e.source)
+
+
+dce_rules.update({calls.xla_call_p: _dce_call, calls.xla_pmap_p: _dce_call, custom.remat_p: _dce_remat})
+
+
 # --- calls and common subexpressions ------------------------------------------------------------------------------
 @uncollected
 def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: True) -> ClosedJaxpr:
@@ -365,10 +378,3 @@ def _share(program: Program, inner: remember) -> Any:
     return _close(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, outs))
 
 
-def _define_calls() -> None:
-    from .prims import calls, custom
-    dce_rules[calls.xla_call_p] = dce_rules[calls.xla_pmap_p] = _dce_call
-    dce_rules.update(custom.DCE)
-
-
-_define_calls()

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .errors import MissingRuleError
+from .params import register_param_type
 
 __all__ = ["Rule"]
 
 
+@register_param_type
 @dataclasses.dataclass(init=False, frozen=True)
 class Rule:
     """A user's rule, by name, with the program it stages to.

@@ -19,8 +19,10 @@ from ._collector import uncollected
 from ._room import roomy
 from ._version import __version__
 from .avals import ShapedArray, shaped
+from .check import check_all
 from .errors import LaminaError, ProgramError
 from .params import UnnamedAxis, field_values, type_named
+from .primitive import by_name
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 from .rule import Rule
 
@@ -211,7 +213,6 @@ class _Reader:
         return a.byteswap() if sys.byteorder == "big" and dtype.itemsize > 1 else a.copy()
 
     def program(self, p: Any) -> ClosedJaxpr:
-        from .prims import by_name
         avals = self.avals
         constvars = [Var(avals[_size(i)]) for i in p["constvars"]]
         invars = [Var(avals[_size(i)]) for i in p["invars"]]
@@ -298,7 +299,6 @@ def loads(data: bytes) -> ClosedJaxpr:
     Traceback (most recent call last):
     lamina_ir.errors.ProgramError: loads: these bytes are not a program saved by lamina_ir.dumps
     """
-    from .check import check_all
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"loads: expected bytes; got {type(data).__name__}. Open files in binary mode ('rb')")
     data = bytes(data)

@@ -1,95 +1,16 @@
-"""Where a leaf sits in a tree: key classes, `keystr`, and messages that name the place where two trees differ."""
+"""Where a leaf sits in a tree, and messages that name the place where two trees differ."""
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from ._tree_registry import keys_of, python_backend
+from ._pytrees_py import python_backend
+from ._tree_keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
+from ._tree_registry import keys_of
 
 __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey", "child_keys", "explain_mismatch", "keystr",
-           "leaf_paths", "prefix_errors"]
-
-
-class _Key:
-    """A step from a node to a child. Equal when of one class and with one value."""
-
-    __slots__ = ("_value",)
-    _field = "key"
-    _form = "[<flat index {}>]"
-
-    def __init__(self, key: Any) -> None:
-        self._value = key
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._value == other._value  # type: ignore[attr-defined]
-
-    def __hash__(self) -> int:
-        return hash((type(self).__name__, self._value))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._field}={self._value!r})"
-
-    def __str__(self) -> str:
-        return self._form.format(self._value)
-
-
-class SequenceKey(_Key):
-    """An index into a tuple or list: `[0]`."""
-
-    __slots__ = ()
-    _field, _form = "idx", "[{!r}]"
-
-    def __init__(self, idx: int) -> None:
-        self._value = idx
-
-    idx = property(lambda self: self._value)
-
-
-class DictKey(_Key):
-    """A key of a mapping: `['w']`."""
-
-    __slots__ = ()
-    _form = "[{!r}]"
-    key = property(lambda self: self._value)
-
-
-class GetAttrKey(_Key):
-    """An attribute: `.w`."""
-
-    __slots__ = ()
-    _field, _form = "name", ".{}"
-
-    def __init__(self, name: str) -> None:
-        self._value = name
-
-    name = property(lambda self: self._value)
-
-
-class FlattenedIndexKey(_Key):
-    """The position of a child of a class that gives no keys: `[<flat index 0>]`."""
-
-    __slots__ = ()
-    key = property(lambda self: self._value)
-
-
-def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
-    """A path as Python would write it.
-
-    Args:
-      keys: path: a sequence of keys.
-      simple: write only each key's value.
-      separator: put between keys.
-
-    >>> keystr((DictKey("w"), SequenceKey(0)))
-    "['w'][0]"
-    >>> keystr((DictKey("w"), SequenceKey(0)), simple=True, separator="/")
-    'w/0'
-    """
-    if not simple:
-        return separator.join(map(str, keys))
-    names = ("idx", "key", "name")
-    return separator.join(str(next((getattr(k, n) for n in names if hasattr(k, n)), k)) for k in keys)
+           "leaf_paths"]
 
 
 def child_keys(node: Any, count: int) -> list[Any]:
@@ -164,17 +85,3 @@ def explain_mismatch(treedef: Any, tree: Any, path: tuple[Any, ...] = ()) -> str
         if text is not None:
             return text
     return None
-
-
-def prefix_errors(prefix_tree: Any, full_tree: Any,
-                  is_leaf: Callable[[Any], bool] | None = None) -> list[Callable[[str], ValueError]]:
-    """Why `prefix_tree` is not a prefix of `full_tree`: functions from the argument's name to an error; empty if it is.
-
-    >>> print(prefix_errors((0, 0), (1, 2, 3))[0]("in_axes"))
-    in_axes does not fit the tree it goes with, which has a tuple of 3 children; expected 2
-    """
-    from .trees import tree_structure
-    text = explain_mismatch(tree_structure(prefix_tree, is_leaf), full_tree)
-    if text is None:
-        return []
-    return [lambda name: ValueError(f"{name} does not fit the tree it goes with, which {text}")]

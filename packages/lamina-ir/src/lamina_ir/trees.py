@@ -14,13 +14,13 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ._pytrees_py import PythonBackend, PyTreeDef
-from ._tree_registry import (Partial, python_backend, register_dataclass, register_pytree_node,
+from ._pytrees_py import PythonBackend, PyTreeDef, python_backend
+from ._tree_registry import (Partial, register_dataclass, register_pytree_node,
                              register_pytree_node_class, register_pytree_with_keys, register_pytree_with_keys_class,
                              register_static)
 from ._tree_registry import connect as _connect
-from .tree_paths import (DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, explain_mismatch, keystr, leaf_paths,
-                         prefix_errors)
+from ._tree_keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
+from .tree_paths import explain_mismatch, leaf_paths
 
 __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "PythonBackend", "SequenceKey",
            "all_leaves", "backend", "broadcast_prefix", "flatten_one_level", "keystr", "make_treedef", "prefix_errors",
@@ -252,3 +252,16 @@ def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any,
     except (ValueError, TypeError) as e:
         raise _mismatch("tree_map_with_path", treedef, rest, e) from None
     return treedef.unflatten(map(f, leaf_paths(tree, is_leaf), leaves, *columns))
+
+
+def prefix_errors(prefix_tree: Any, full_tree: Any,
+                  is_leaf: Callable[[Any], bool] | None = None) -> list[Callable[[str], ValueError]]:
+    """Why `prefix_tree` is not a prefix of `full_tree`: functions from the argument's name to an error; empty if it is.
+
+    >>> print(prefix_errors((0, 0), (1, 2, 3))[0]("in_axes"))
+    in_axes does not fit the tree it goes with, which has a tuple of 3 children; expected 2
+    """
+    text = explain_mismatch(tree_structure(prefix_tree, is_leaf), full_tree)
+    if text is None:
+        return []
+    return [lambda name: ValueError(f"{name} does not fit the tree it goes with, which {text}")]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims, rewrite, trees
+from lamina_ir import config, dtypes, evaluate_primitive, prims, rewrite, trees
 from lamina_ir.extend import watching
 from lamina_ir.program import ClosedJaxpr, Eqn, Literal
 from lamina_tracing import slots
@@ -152,7 +152,7 @@ def _run_mapped(params: dict[str, Any], args: Sequence[Any], found: list[_Found]
 
     try:
         with watching(see), np.errstate(all="ignore"):
-            prims.xla_pmap_p.numpy(*[np.asarray(x) for x in args], **params)
+            evaluate_primitive(prims.xla_pmap_p, [np.asarray(x) for x in args], params)
     except _Stop:
         pass
 

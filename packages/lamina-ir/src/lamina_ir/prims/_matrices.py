@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..avals import shaped
+
 __all__: list[str] = []
 
 
@@ -21,8 +23,6 @@ def per_matrix(infer: Callable[..., Any], cores: tuple[int, ...], fun: Callable[
       cores: how many axes of each operand belong to one matrix (or vector); the others count matrices.
       fun: `fun(*arrays, **params)` on one matrix, giving an array or a tuple.
     """
-    from ..avals import shaped
-
     def meaning(*xs: Any, **params: Any) -> Any:
         out = infer(*[shaped(x.shape, x.dtype) for x in xs], **params)
         avals = out if isinstance(out, tuple) else (out,)

@@ -1,4 +1,4 @@
-"""Whether the operands of an op fit a program it holds."""
+"""What ops that hold a program share: whether their operands fit it, and the meaning of those that run it once."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 from ..avals import ShapedArray
 from ..errors import DTypeError, ShapeError
 
-__all__ = ["check_operands"]
+__all__ = ["check_operands", "run_param"]
 
 
 def check_operands(where: str, program: Any, avals: Sequence[ShapedArray]) -> None:
@@ -19,3 +19,9 @@ def check_operands(where: str, program: Any, avals: Sequence[ShapedArray]) -> No
         if v.aval is not got and not v.aval.same_type(got):
             kind = ShapeError if v.aval.shape != got.shape else DTypeError
             raise kind(f"{where} takes {v.aval.long()} as operand {i}; got {got.long()}")
+
+
+def run_param(name: str) -> dict[str, Any]:
+    """The meanings, on one device and on many, of an op whose results are those of the program in param `name`."""
+    return dict(numpy=lambda run, *args, **params: run(params[name], args),
+                spmd=lambda run, env, args, params: run(params[name], args, env))

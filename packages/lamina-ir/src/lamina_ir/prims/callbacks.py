@@ -14,6 +14,7 @@ import numpy as np
 
 from ..avals import ShapedArray, shaped
 from ..errors import CallbackError, DTypeError, ShapeError
+from ..params import register_param_type
 from ..primitive import Primitive
 
 __all__ = ["HostFunction", "debug_callback_p", "io_callback_p", "pure_callback_p", "register_host_function"]
@@ -22,6 +23,7 @@ _registered: dict[str, Callable[..., Any]] = {}
 _TOKEN = shaped((), np.dtype("int32"))
 
 
+@register_param_type
 @dataclasses.dataclass(frozen=True)
 class HostFunction:
     """A Python function of flat NumPy arrays inside a program, which knows it by name.
@@ -149,9 +151,17 @@ def _numpy(name: str) -> Callable[..., tuple[Any, ...]]:
     return meaning
 
 
+def _spmd(name: str) -> Callable[..., Any]:
+    """Every device calls, in order."""
+    def meaning(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
+        rows = [_numpy(name)(*[xs[d] for xs in args], device=d, **params) for d in range(env.size)]
+        return list(zip(*rows))
+    return meaning
+
+
 def _callback(name: str, params: Sequence[str], **facts: Any) -> Primitive:
-    return Primitive(name, params=params, infer=_infer(name), numpy=_numpy(name), multiple=True, family="callbacks",
-                     spec="custom_call", **facts)
+    return Primitive(name, params=params, infer=_infer(name), numpy=_numpy(name), spmd=_spmd(name), multiple=True,
+                     family="callbacks", spec="custom_call", **facts)
 
 
 _PLAIN = {"batch": (), "mapped": ()}
@@ -163,15 +173,3 @@ io_callback_p = _callback("io_callback", ("batch", "callback", "mapped", "ordere
 debug_callback_p = _callback("debug_callback", ("batch", "callback", "indexed", "mapped", "ordered", "threaded"),
                              defaults={**_PLAIN, "indexed": False, "ordered": False, "threaded": False},
                              effectful=True)
-
-
-def _spmd(prim: Primitive) -> Callable[..., Any]:
-    """Every device calls, in order."""
-    def rule(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-        rows = [prim.numpy(*[xs[d] for xs in args], device=d, **params)  # type: ignore[misc]
-                for d in range(env.size)]
-        return list(zip(*rows))
-    return rule
-
-
-SPMD = {prim: _spmd(prim) for prim in (pure_callback_p, io_callback_p, debug_callback_p)}

@@ -8,7 +8,8 @@ import numpy as np
 from ..avals import ShapedArray, shaped
 from ..errors import ShapeError
 from ..primitive import Primitive
-from ._operands import check_operands
+from ..spmd import AxisEnv
+from ._operands import check_operands, run_param
 
 __all__ = ["xla_call_p", "xla_pmap_p"]
 
@@ -18,14 +19,9 @@ def _call_infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedAr
     return [v.aval for v in call_jaxpr.jaxpr.outvars]
 
 
-def _call_numpy(*args: Any, call_jaxpr: Any, **_: Any) -> tuple[Any, ...]:
-    from ..evaluator import evaluate
-    return tuple(evaluate(call_jaxpr, *args))
-
-
 xla_call_p = Primitive(
     "xla_call", params=("call_jaxpr", "name", "donated_invars", "inline", "device", "backend"), family="calls",
-    infer=_call_infer, numpy=_call_numpy, multiple=True, subprograms=("call_jaxpr",), spec="func.call",
+    infer=_call_infer, multiple=True, subprograms=("call_jaxpr",), spec="func.call", **run_param("call_jaxpr"),
     defaults={"donated_invars": (), "inline": False, "device": None, "backend": None})
 
 
@@ -59,25 +55,23 @@ def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_size: int, in_axes: t
     return whole
 
 
-def pmap_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> list[list[Any]]:
+def _pmap_spmd(run: Any, env: AxisEnv, args: list[list[Any]], params: dict[str, Any]) -> list[list[Any]]:
     """The mapped call inside the axes `env` has already: each device splits its operands among `axis_size` new ones."""
-    from ..evaluator import evaluate_spmd
     size, n = params["axis_size"], env.size
     inner = []
     for xs, axis in zip(args, params["in_axes"]):
         inner.append([x if axis is None else np.asarray(np.take(x, i, axis)) for x in xs for i in range(size)])
-    outs = evaluate_spmd(params["call_jaxpr"], env.extend(params["axis_name"], size), inner)
+    outs = run(params["call_jaxpr"], inner, env.extend(params["axis_name"], size))
     return [[vs[d * size] if axis is None else np.stack(vs[d * size:(d + 1) * size], axis) for d in range(n)]
             for vs, axis in zip(outs, params["out_axes"])]
 
 
-def _pmap_numpy(*args: Any, **params: Any) -> tuple[Any, ...]:
-    from ..spmd import AxisEnv
-    return tuple(vs[0] for vs in pmap_spmd(AxisEnv(), [[a] for a in args], params))
+def _pmap_numpy(run: Any, *args: Any, **params: Any) -> tuple[Any, ...]:
+    return tuple(vs[0] for vs in _pmap_spmd(run, AxisEnv(), [[a] for a in args], params))
 
 
 xla_pmap_p = Primitive(
     "xla_pmap", params=("axis_name", "axis_size", "backend", "call_jaxpr", "devices", "donated_invars",
                         "global_arg_shapes", "global_axis_size", "in_axes", "name", "out_axes"),
-    family="calls", infer=_pmap_infer, numpy=_pmap_numpy, multiple=True, subprograms=("call_jaxpr",),
+    family="calls", infer=_pmap_infer, numpy=_pmap_numpy, spmd=_pmap_spmd, multiple=True, subprograms=("call_jaxpr",),
     spec="num_replicas / num_partitions of the module")

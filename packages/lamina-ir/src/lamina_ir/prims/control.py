@@ -46,26 +46,24 @@ def _chosen(index: Any, branches: tuple[Any, ...]) -> Any:
     return branches[i if 0 <= i < len(branches) else -1]
 
 
-def _cond_numpy(index: Any, *args: Any, branches: tuple[Any, ...]) -> tuple[Any, ...]:
-    from ..evaluator import evaluate
-    return tuple(evaluate(_chosen(index, branches), *args))
+def _cond_numpy(run: Any, index: Any, *args: Any, branches: tuple[Any, ...]) -> Any:
+    return run(_chosen(index, branches), args)
 
 
-def _cond_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-    from ..evaluator import evaluate, evaluate_spmd
+def _cond_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
     branches = params["branches"]
     picked = [_chosen(i, branches) for i in args[0]]
     if all(p is picked[0] for p in picked):
-        return evaluate_spmd(picked[0], env, args[1:])
+        return run(picked[0], args[1:], env)
     if any(b.jaxpr.axis_names for b in branches):
         raise ProgramError("cond: devices take different branches, and the branches communicate; the index must be the "
                            "same on all devices")
-    rows = [evaluate(p, *[xs[d] for xs in args[1:]]) for d, p in enumerate(picked)]
+    rows = [run(p, [xs[d] for xs in args[1:]]) for d, p in enumerate(picked)]
     return list(zip(*rows))
 
 
-cond_p = Primitive("cond", params=("branches",), family="control", infer=_cond_infer, numpy=_cond_numpy, multiple=True,
-                   subprograms=("branches",), spec="case")
+cond_p = Primitive("cond", params=("branches",), family="control", infer=_cond_infer, numpy=_cond_numpy, spmd=_cond_spmd,
+                   multiple=True, subprograms=("branches",), spec="case")
 
 
 # --- platform_index: which branch the platform of the program takes -----------------------------------------------
@@ -101,9 +99,8 @@ def _while_infer(*avals: ShapedArray, cond_jaxpr: Any, body_jaxpr: Any, cond_nco
     return _agree("while: body_jaxpr", body_jaxpr.out_avals, carry)
 
 
-def _while_numpy(*args: Any, **params: Any) -> tuple[Any, ...]:
-    from ..evaluator import evaluate
-    return tuple(_loop(lambda p, xs: evaluate(p, *xs), bool, args, **params))
+def _while_numpy(run: Any, *args: Any, **params: Any) -> Any:
+    return _loop(run, bool, args, **params)
 
 
 def _loop(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int,
@@ -117,10 +114,9 @@ def _loop(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr
     return carry
 
 
-def _while_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-    from ..evaluator import evaluate_spmd
+def _while_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
     if not (params["cond_jaxpr"].jaxpr.axis_names or params["body_jaxpr"].jaxpr.axis_names):
-        rows = [_while_numpy(*[xs[d] for xs in args], **params) for d in range(env.size)]
+        rows = [_while_numpy(run, *[xs[d] for xs in args], **params) for d in range(env.size)]
         return list(zip(*rows))
 
     def truth(preds: Sequence[Any]) -> bool:
@@ -129,12 +125,13 @@ def _while_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
                                "the condition must be the same on all devices")
         return bool(preds[0])
 
-    return _loop(lambda p, xs: evaluate_spmd(p, env, xs), truth, args, **params)
+    return _loop(lambda p, xs: run(p, xs, env), truth, args, **params)
 
 
 while_p = Primitive("while", params=("body_jaxpr", "body_nconsts", "cond_jaxpr", "cond_nconsts", "max_iters"),
-                    family="control", infer=_while_infer, numpy=_while_numpy, multiple=True,
-                    subprograms=("cond_jaxpr", "body_jaxpr"), defaults={"max_iters": None}, spec="while")
+                    family="control", infer=_while_infer, numpy=_while_numpy, spmd=_while_spmd,
+                    multiple=True, subprograms=("cond_jaxpr", "body_jaxpr"),
+                    defaults={"max_iters": None}, spec="while")
 
 
 # --- scan ---------------------------------------------------------------------------------------------------------
@@ -172,22 +169,17 @@ def _stack(rows: Sequence[Any], aval: ShapedArray) -> Any:
     return np.stack(rows) if rows else np.zeros((0, *aval.shape), aval.dtype)
 
 
-def _scan_numpy(*args: Any, **params: Any) -> tuple[Any, ...]:
-    from ..evaluator import evaluate
-    return tuple(_steps(lambda p, xs: evaluate(p, *xs), lambda x, i: x[i], _stack, args, **params))
+def _scan_numpy(run: Any, *args: Any, **params: Any) -> Any:
+    return _steps(run, lambda x, i: x[i], _stack, args, **params)
 
 
-def _scan_spmd(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-    from ..evaluator import evaluate_spmd
-
+def _scan_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
     def stack(rows: Sequence[Any], aval: ShapedArray) -> list[Any]:
         return [_stack([row[d] for row in rows], aval) for d in range(env.size)]
 
-    return _steps(lambda p, xs: evaluate_spmd(p, env, xs), lambda xs, i: [x[i] for x in xs], stack, args, **params)
+    return _steps(lambda p, xs: run(p, xs, env), lambda xs, i: [x[i] for x in xs], stack, args, **params)
 
 
 scan_p = Primitive("scan", params=("jaxpr", "length", "num_carry", "num_consts", "reverse", "unroll"),
-                   family="control", infer=_scan_infer, numpy=_scan_numpy, multiple=True, subprograms=("jaxpr",),
-                   spec="while")
-
-SPMD = {cond_p: _cond_spmd, while_p: _while_spmd, scan_p: _scan_spmd}
+                   family="control", infer=_scan_infer, numpy=_scan_numpy, spmd=_scan_spmd,
+                   multiple=True, subprograms=("jaxpr",), spec="while")

@@ -15,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
+from ..params import register_param_type
 from ..primitive import Primitive
 from .linalg import _wide
 from .windows import _check_lists, spread_out, window_count
@@ -22,6 +23,7 @@ from .windows import _check_lists, spread_out, window_count
 __all__ = ["ConvDimensionNumbers", "conv_general_dilated_p"]
 
 
+@register_param_type
 class ConvDimensionNumbers(NamedTuple):
     """Which axis is which in a convolution.
 

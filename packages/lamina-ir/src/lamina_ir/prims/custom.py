@@ -13,15 +13,17 @@ import numpy as np
 
 from ..avals import ShapedArray
 from ..errors import ShapeError
+from ..params import register_param_type
 from ..primitive import Primitive
 from ..rule import Rule
-from ._operands import check_operands
+from ._operands import check_operands, run_param
 
 __all__ = ["CheckpointPolicy", "Offload", "Rule", "custom_jvp_call_p", "custom_vjp_call_p", "custom_vmap_call_p", "name_p",
            "optimization_barrier_p", "remat_p", "sharding_constraint_p", "to_memory_p",
            "transposed_call_p"]
 
 
+@register_param_type
 @dataclasses.dataclass(frozen=True)
 class Offload:
     """A policy's answer: keep the value, in the memory `dst`, and bring it back to `src` where it is used."""
@@ -30,6 +32,7 @@ class Offload:
     dst: str
 
 
+@register_param_type
 @dataclasses.dataclass(frozen=True)
 class CheckpointPolicy:
     """Which results a checkpointed function keeps: called with a primitive, its operands' types and its params.
@@ -89,14 +92,9 @@ def _infer(name: str) -> Callable[..., list[ShapedArray]]:
     return infer
 
 
-def _meaning(*args: Any, call_jaxpr: Any, **_: Any) -> tuple[Any, ...]:
-    from ..evaluator import evaluate
-    return tuple(evaluate(call_jaxpr, *args))
-
-
 def _call(name: str, *params: str, spec: str, defaults: dict[str, Any] | None = None) -> Primitive:
-    return Primitive(name, params=("call_jaxpr", *params), family="custom", infer=_infer(name), numpy=_meaning,
-                     multiple=True, subprograms=("call_jaxpr",), spec=spec, defaults=defaults)
+    return Primitive(name, params=("call_jaxpr", *params), family="custom", infer=_infer(name), multiple=True,
+                     subprograms=("call_jaxpr",), spec=spec, defaults=defaults, **run_param("call_jaxpr"))
 
 
 # jvp: (operands, tangents of the inexact operands after the first num_consts) -> (results, tangents of inexact results)
@@ -125,9 +123,8 @@ def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, 
     return [a.strong() for a in ins[num_held:]]
 
 
-def _transposed_numpy(*args: Any, transpose_jaxpr: Any, num_held: int, **_: Any) -> tuple[Any, ...]:
+def _transposed_numpy(run: Any, *args: Any, transpose_jaxpr: Any, num_held: int, **_: Any) -> tuple[Any, ...]:
     """Element by element: result k is the pairing of the operands with the transpose of the k-th basis vector."""
-    from ..evaluator import evaluate
     held, tangents = args[:num_held], args[num_held:]
     avals = transpose_jaxpr.in_avals[num_held:]
     results = [np.zeros(a.shape, a.dtype) for a in avals]
@@ -135,7 +132,7 @@ def _transposed_numpy(*args: Any, transpose_jaxpr: Any, num_held: int, **_: Any)
         for k in range(result.size):
             basis = [np.zeros(a.shape, a.dtype) for a in avals]
             basis[i].reshape(-1)[k] = 1
-            back = evaluate(transpose_jaxpr, *held, *basis)
+            back = run(transpose_jaxpr, [*held, *basis])
             result.reshape(-1)[k] = sum(np.sum(b * t) for b, t in zip(back, tangents))
     return tuple(results)
 
@@ -162,23 +159,3 @@ sharding_constraint_p = Primitive(
     spec="identity; custom_call @Sharding where the program is partitioned")
 
 CALLS = (custom_jvp_call_p, custom_vjp_call_p, custom_vmap_call_p, remat_p)
-
-
-def _dce_remat(e: Any, used: list[bool]) -> Any:
-    from ..program import Eqn
-    from ..rewrite import narrowed
-    body = e.params["call_jaxpr"]
-    small, kept = narrowed(body, used)
-    if small is body:
-        return e
-    return Eqn(e.primitive, [a for a, u in zip(e.invars, kept) if u], [v for v, u in zip(e.outvars, used) if u],
-               {**e.params, "call_jaxpr": small}, e.source)
-
-
-def _spmd_call(env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-    from ..evaluator import evaluate_spmd
-    return evaluate_spmd(params["call_jaxpr"], env, args)
-
-
-DCE = {remat_p: _dce_remat}
-SPMD = dict.fromkeys(CALLS, _spmd_call)

@@ -9,11 +9,13 @@ import numpy as np
 from .. import dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
+from ..params import register_param_type
 from ..primitive import Primitive
 
 __all__ = ["FftType", "fft_p"]
 
 
+@register_param_type
 class FftType(IntEnum):
     """Which transform: complex to complex, its inverse, real to half a spectrum, half a spectrum to real.
 

@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
+from ..params import register_param_type
 from ..primitive import Primitive
 
 __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_slice_p",
@@ -21,6 +22,7 @@ __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbe
            "scatter_mul_p", "scatter_p"]
 
 
+@register_param_type
 class GatherScatterMode(enum.Enum):
     """What happens to windows that do not lie inside the operand.
 
@@ -58,6 +60,7 @@ _MODES: dict[Any, GatherScatterMode] = {
     "promise_in_bounds": PROMISE_IN_BOUNDS, **{mode: mode for mode in GatherScatterMode}}
 
 
+@register_param_type
 class GatherDimensionNumbers(NamedTuple):
     """Which axis is which in `gather`; see StableHLO `gather`. `indices` has its index vectors on the last axis.
 
@@ -76,6 +79,7 @@ class GatherDimensionNumbers(NamedTuple):
     start_indices_batching_dims: tuple[int, ...] = ()
 
 
+@register_param_type
 class ScatterDimensionNumbers(NamedTuple):
     """Which axis is which in the `scatter` family: the mirror of `GatherDimensionNumbers`.
 

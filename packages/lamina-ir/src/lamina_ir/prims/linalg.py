@@ -10,6 +10,7 @@ import numpy as np
 from .. import config, dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
+from ..params import register_param_type
 from ..primitive import Primitive
 
 __all__ = ["DotDimensionNumbers", "Precision", "as_precision", "dot_general_p"]
@@ -18,6 +19,7 @@ __all__ = ["DotDimensionNumbers", "Precision", "as_precision", "dot_general_p"]
 DotDimensionNumbers = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
 
 
+@register_param_type
 class Precision(Enum):
     """How exactly an accelerator multiplies: its fastest way, a middle way, or the full dtype. CPUs always do the last.
 

@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes
 from ..avals import ShapedArray
 from ..errors import DTypeError, ShapeError
+from ..params import register_param_type
 from ..primitive import Primitive
 from .elementwise import one_shape, shaped
 
@@ -53,6 +54,7 @@ threefry2x32_p = Primitive("threefry2x32", infer=_threefry_infer, numpy=_threefr
 
 
 # --- the compiler's generators -----------------------------------------------------------------------------------
+@register_param_type
 class RandomAlgorithm(IntEnum):
     """How `rng_bit_generator` draws: the device's fastest way, Threefry-2x32-20, or Philox-4x32-10."""
 

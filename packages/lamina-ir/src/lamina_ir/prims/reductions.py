@@ -178,8 +178,7 @@ def _types(avals: Sequence[ShapedArray]) -> str:
     return "(" + ", ".join(a.long() for a in avals) + ")"
 
 
-def _reduce(*args: Any, computation: Any, dimensions: tuple[int, ...]) -> tuple[Any, ...]:
-    from ..evaluator import evaluate
+def _reduce(run: Any, *args: Any, computation: Any, dimensions: tuple[int, ...]) -> tuple[Any, ...]:
     n = len(args) // 2
     operands, inits = args[:n], args[n:]
     shape = operands[0].shape
@@ -191,7 +190,7 @@ def _reduce(*args: Any, computation: Any, dimensions: tuple[int, ...]) -> tuple[
     for at in np.ndindex(out_shape):
         state = [np.asarray(i) for i in inits]
         for k in range(rows[0].shape[-1]):
-            state = list(evaluate(computation, *state, *(np.asarray(r[(*at, k)]) for r in rows)))
+            state = run(computation, [*state, *(np.asarray(r[(*at, k)]) for r in rows)])
         for out, value in zip(outs, state, strict=True):
             out[at] = value
     return tuple(outs)

@@ -10,6 +10,7 @@ from typing import Any
 from ..avals import ShapedArray
 from ..errors import ShapeError
 from ..primitive import Primitive
+from ._operands import run_param
 
 __all__ = ["linear_solve_p"]
 
@@ -34,11 +35,6 @@ def _types(avals: Any) -> str:
     return "(" + ", ".join(a.long() for a in avals) + ")"
 
 
-def _linear_solve(*args: Any, solve: Any, **params: Any) -> Any:
-    from ..evaluator import evaluate
-    return tuple(evaluate(solve, *args))
-
-
 linear_solve_p = Primitive("linear_solve", params=("matvec", "num_aux", "num_consts", "solve", "transpose_solve"),
-                           family="solves", infer=_linear_solve_infer, numpy=_linear_solve, multiple=True,
+                           family="solves", infer=_linear_solve_infer, multiple=True, **run_param("solve"),
                            subprograms=("matvec", "solve", "transpose_solve"), spec="the results of `solve`")

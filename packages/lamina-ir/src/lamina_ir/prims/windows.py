@@ -162,8 +162,7 @@ def _over(ufunc: np.ufunc, start: Callable[[np.dtype], Any]) -> Callable[..., An
     return meaning
 
 
-def _generic(*args: Any, computation: Any, **params: Any) -> tuple[Any, ...]:
-    from ..evaluator import evaluate
+def _generic(run: Any, *args: Any, computation: Any, **params: Any) -> tuple[Any, ...]:
     n = len(args) // 2
     rows = [stacked(x, i, **params) for x, i in zip(args[:n], args[n:], strict=True)]
     inside = stacked(np.ones(args[0].shape, bool), False, **params)
@@ -171,7 +170,7 @@ def _generic(*args: Any, computation: Any, **params: Any) -> tuple[Any, ...]:
     for at in np.ndindex(*rows[0].shape[1:]):
         state = [np.asarray(i) for i in args[n:]]
         for k in np.flatnonzero(inside[(slice(None), *at)]):
-            state = list(evaluate(computation, *state, *(np.asarray(r[(k, *at)]) for r in rows)))
+            state = run(computation, [*state, *(np.asarray(r[(k, *at)]) for r in rows)])
         for out, value in zip(outs, state, strict=True):
             out[at] = value
     return tuple(outs)

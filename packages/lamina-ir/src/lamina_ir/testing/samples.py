@@ -1,142 +1,5 @@
-"""Sample inputs per primitive: one row per use that is worth trying, written once and tried by every room.
-
-A row is `sample(prim, *specs, **params)`. A spec such as `floats(2, 3)` stands for a seeded array; plain arrays are
-taken as they are. No shape means rank 0. Rows live in `samples_<family>.py`, which this module loads at its end.
-"""
-from __future__ import annotations
-
-import zlib
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import numpy as np
-
-from .. import dtypes
-from ..primitive import Primitive
-
-__all__ = ["Sample", "Spec", "away", "bools", "complexes", "determine", "determined",
-           "distinct", "floats", "ints", "positives", "sample",
-           "samples_of", "small_ints", "uints", "unit"]
-
-_samples: dict[Primitive, list[Sample]] = {}
-
-
-class Sample(NamedTuple):
-    """One use of a primitive: `prim(*args, **params)`."""
-
-    prim: Primitive
-    args: tuple[Any, ...]
-    params: dict[str, Any]
-
-    @property
-    def id(self) -> str:
-        """A name for test reports: `add-float32[3]-float32[]`."""
-        types = "-".join(f"{a.dtype.name}[{','.join(map(str, a.shape))}]" for a in self.args)
-        return f"{self.prim.name}-{types}" if types else self.prim.name
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether some operand and some result is a float or complex number."""
-        from ..avals import aval_of
-        out = self.prim.infer(*map(aval_of, self.args), **self.params)
-        outs = out if self.prim.multiple else (out,)
-        return any(dtypes.is_inexact(a.dtype) for a in self.args) and any(dtypes.is_inexact(o.dtype) for o in outs)
-
-
-class Spec(NamedTuple):
-    """A seeded array: `draw(rng, shape)` cast to `dtype`."""
-
-    draw: Callable[[np.random.Generator, tuple[int, ...]], Any]
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    def make(self, seed: int) -> np.ndarray:
-        """The array of this seed; equal seeds give equal arrays."""
-        return np.asarray(self.draw(np.random.default_rng(seed), self.shape)).astype(self.dtype)
-
-
-def _spec(default: str, draw: Callable[..., Any]) -> Callable[..., Spec]:
-    def spec(*shape: int, dtype: Any = default) -> Spec:
-        return Spec(draw, shape, dtypes.as_dtype(dtype))
-    return spec
-
-
-def _distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    n = int(np.prod(shape, dtype=int))
-    return rng.permutation(np.linspace(-2.0, 2.0, n)).reshape(shape) if n else np.zeros(shape)
-
-
-floats = _spec("float32", lambda rng, s: rng.normal(size=s))
-positives = _spec("float32", lambda rng, s: rng.uniform(0.3, 3.0, size=s))
-unit = _spec("float32", lambda rng, s: rng.uniform(-0.9, 0.9, size=s))
-away = _spec("float32", lambda rng, s: rng.uniform(0.3, 2.0, size=s) * rng.choice([-1.0, 1.0], size=s))
-distinct = _spec("float32", _distinct)
-complexes = _spec("complex64", lambda rng, s: rng.normal(size=s) + 1j * rng.normal(size=s))
-ints = _spec("int32", lambda rng, s: rng.integers(-40, 40, size=s))
-small_ints = _spec("int32", lambda rng, s: rng.integers(1, 8, size=s))
-uints = _spec("uint32", lambda rng, s: rng.integers(0, 120, size=s))
-bools = _spec("bool", lambda rng, s: rng.integers(0, 2, size=s) == 1)
-
-for _name, _doc in (
-        ("floats", "normal numbers"), ("positives", "numbers in (0.3, 3)"), ("unit", "numbers in (-0.9, 0.9)"),
-        ("away", "numbers of either sign, at least 0.3 away from 0"),
-        ("distinct", "well separated numbers in [-2, 2], shuffled: no ties for sorting and maxima"),
-        ("complexes", "complex numbers, both parts normal"), ("ints", "integers in [-40, 40)"),
-        ("small_ints", "integers in [1, 8)"), ("uints", "unsigned integers in [0, 120)"), ("bools", "truth values")):
-    globals()[_name].__name__ = _name
-    globals()[_name].__doc__ = f"Spec of an array of {_doc}; sizes as positional arguments, none for rank 0."
-
-
-def sample(prim: Primitive, *specs: Any, **params: Any) -> Sample:
-    """Add one use of `prim` to what every room tries.
-
-    Args:
-      prim: the primitive.
-      *specs: one per operand: a `Spec`, or an array to be taken as it is.
-      **params: the primitive's params.
-    """
-    rows = _samples.setdefault(prim, [])
-    seed = zlib.crc32(prim.name.encode()) + 100 * len(rows)
-    args = tuple(s.make(seed + i) if type(s) is Spec else np.asarray(s) for i, s in enumerate(specs))
-    row = Sample(prim, args, params)
-    rows.append(row)
-    return row
-
-
-def samples_of(prim: Primitive) -> list[Sample]:
-    """All rows for `prim`; an empty list when it has none."""
-    return list(_samples.get(prim, ()))
-
-
-_determined: dict[Primitive, Callable[..., Any]] = {}
-
-
-def determine(prim: Primitive, fun: Callable[..., Any]) -> None:
-    """Say what of a primitive's results its meaning determines, for ops that leave a choice (signs of eigenvectors).
-
-    Args:
-      prim: the primitive.
-      fun: `fun(bind, *results)` gives arrays in which the choices cancel; `bind(prim, *args, **params)` runs an op.
-    """
-    _determined[prim] = fun
-
-
-def determined(prim: Primitive, results: Any, bind: Callable[..., Any] | None = None) -> list[Any]:
-    """What two correct implementations of `prim` agree on, from its results (a sequence); mostly the results.
-
-    Args:
-      prim: the primitive.
-      results: all its results; arrays, or tracers with the `bind` that takes them.
-      bind: runs an op; None for its NumPy meaning.
-    """
-    fun = _determined.get(prim)
-    if fun is None:
-        return list(results)
-    from ..evaluator import evaluate_primitive
-    return fun(bind or (lambda op, *args, **params: evaluate_primitive(op, args, params)), *results)
-
-
-from . import (  # noqa: E402  (the rows use the functions above)
+"""The sample inputs of every primitive: loading this module loads the rows of every family. `sampling` says what a row is."""
+from . import (
     samples_callbacks,
     samples_calls,
     samples_collectives,
@@ -156,6 +19,28 @@ from . import (  # noqa: E402  (the rows use the functions above)
     samples_special,
     samples_windows,
 )
+from .sampling import (
+    Sample,
+    Spec,
+    away,
+    bools,
+    complexes,
+    determine,
+    determined,
+    distinct,
+    floats,
+    ints,
+    positives,
+    sample,
+    samples_of,
+    small_ints,
+    uints,
+    unit,
+)
+
+__all__ = ["Sample", "Spec", "away", "bools", "complexes", "determine", "determined",
+           "distinct", "floats", "ints", "positives", "sample",
+           "samples_of", "small_ints", "uints", "unit"]
 
 FAMILIES = (samples_elementwise, samples_special, samples_shape, samples_reductions, samples_windows, samples_linalg,
             samples_convolution, samples_factorizations, samples_fft, samples_indexing, samples_sorting,

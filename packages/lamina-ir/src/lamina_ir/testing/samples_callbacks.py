@@ -5,7 +5,7 @@ import numpy as np
 
 from .. import prims
 from ..prims.callbacks import register_host_function
-from .samples import floats, ints, sample
+from .sampling import floats, ints, sample
 
 _F32, _I32 = np.dtype("float32"), np.dtype("int32")
 

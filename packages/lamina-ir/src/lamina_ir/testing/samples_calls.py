@@ -1,7 +1,7 @@
 """Samples of call-like ops: a jitted function of two operands, and a mapped one."""
 from .. import prims
 from ..parser import parse
-from .samples import floats, sample
+from .sampling import floats, sample
 
 _AFFINE = parse("""{ lambda ; a:f32[3] b:f32[3]. let
     c:f32[3] = mul a b

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import prims
 from ..spmd import AxisEnv
-from .samples import Sample, bools, distinct, floats, ints, sample
+from .sampling import Sample, bools, distinct, floats, ints, sample
 
 __all__ = ["AXES", "per_device"]
 

@@ -3,7 +3,7 @@ import numpy as np
 
 from .. import prims
 from ..parser import parse
-from .samples import floats, positives, sample
+from .sampling import floats, positives, sample
 
 _SIN = parse("{ lambda ; a:f32[3] b:f32[3]. let c:f32[3] = sin a d:f32[3] = mul c b in (d, a) }")
 _MUL = parse("{ lambda ; a:f32[3] b:f32[3]. let c:f32[3] = mul b 2.0:f32[] in (c, b) }")

@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import prims as p
-from .samples import complexes, floats, ints, sample
+from .sampling import complexes, floats, ints, sample
 
 _2D = ((0, 1, 2, 3), (0, 1, 2, 3), (0, 1, 2, 3))
 _1D = ((0, 1, 2), (0, 1, 2), (0, 1, 2))

@@ -2,7 +2,7 @@
 from .. import prims
 from ..parser import parse
 from ..prims.custom import Rule
-from .samples import floats, ints, sample
+from .sampling import floats, ints, sample
 
 _SINE = parse("{ lambda ; a:f32[3] b:f32[]. let c:f32[3] = sin a d:f32[3] = mul c b e:f32[3] = cos a in (d, e) }")
 _SINE_JVP = parse("""{ lambda ; a:f32[3] b:f32[] da:f32[3] db:f32[]. let

@@ -5,7 +5,7 @@ import numpy as np
 
 from .. import dtypes
 from .. import prims as p
-from .samples import (
+from .sampling import (
     away,
     bools,
     complexes,

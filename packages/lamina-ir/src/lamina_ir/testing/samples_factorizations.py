@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import dtypes, prims as p
-from .samples import complexes, determine, floats, sample
+from .sampling import complexes, determine, floats, sample
 
 _EIG = {"compute_left_eigenvectors": True, "compute_right_eigenvectors": True}
 

@@ -1,7 +1,7 @@
 """Samples for fft: the four forms, one to three axes, odd and even lengths."""
 from .. import prims as p
 from ..prims.fft import FftType
-from .samples import complexes, floats, sample
+from .sampling import complexes, floats, sample
 
 
 def _fft(x, kind, *lengths):

@@ -3,7 +3,7 @@ import numpy as np
 
 from .. import prims as p
 from ..prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
-from .samples import away, bools, distinct, floats, ints, sample
+from .sampling import away, bools, distinct, floats, ints, sample
 
 CLIP, FILL, PROMISE = GatherScatterMode
 

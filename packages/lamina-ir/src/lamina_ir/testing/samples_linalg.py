@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import prims as p
-from .samples import complexes, floats, ints, sample
+from .sampling import complexes, floats, ints, sample
 
 _F32 = np.dtype("float32")
 

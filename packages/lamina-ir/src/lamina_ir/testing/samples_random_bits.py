@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import prims
-from .samples import sample, uints
+from .sampling import sample, uints
 
 sample(prims.threefry2x32_p, uints(), uints(), uints(2, 3), uints(2, 3))
 sample(prims.threefry2x32_p, uints(3), uints(3), uints(3), uints())

@@ -4,7 +4,7 @@ import numpy as np
 from .. import prims as p
 from ..avals import shaped
 from ..program import ClosedJaxpr, Eqn, Jaxpr, Var
-from .samples import away, bools, complexes, distinct, floats, ints, sample, small_ints
+from .sampling import away, bools, complexes, distinct, floats, ints, sample, small_ints
 
 _I32 = np.dtype("int32")
 _F32 = np.dtype("float32")

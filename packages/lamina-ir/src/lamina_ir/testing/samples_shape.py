@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import prims as p
-from .samples import bools, floats, ints, sample
+from .sampling import bools, floats, ints, sample
 
 _I32, _F32 = np.dtype("int32"), np.dtype("float32")
 

@@ -1,7 +1,7 @@
 """Samples of linear_solve: a diagonal system, solved by division."""
 from .. import prims
 from ..parser import parse
-from .samples import away, floats, sample
+from .sampling import away, floats, sample
 
 _SYSTEM = parse("{ lambda ; a:f32[3] b:f32[3]. let c:f32[3] = mul a b in (c,) }")
 _SOLVE, _TRANSPOSED = [parse("{ lambda ; a:f32[3] b:f32[3]. let c:f32[3] = div b a in (c,) }") for _ in range(2)]

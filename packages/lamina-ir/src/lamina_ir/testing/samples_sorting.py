@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import prims as p
-from .samples import bools, complexes, distinct, floats, ints, sample, small_ints, uints
+from .sampling import bools, complexes, distinct, floats, ints, sample, small_ints, uints
 
 _ODD = np.array([2.0, np.nan, -0.0, -np.inf, 0.0, np.inf, -0.0, -1.0], np.float32)
 

@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import prims as p
-from .samples import positives, sample
+from .sampling import positives, sample
 
 _A = np.array([0.2, 0.7, 1.0, 2.5, 2.5, 7.0, 30.0, 30.0, 0.5], np.float32)
 _X = np.array([0.1, 3.0, 0.5, 2.4, 2.7, 20.0, 25.0, 33.0, 0.02], np.float32)

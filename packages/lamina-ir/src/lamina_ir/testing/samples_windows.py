@@ -2,7 +2,7 @@
 import numpy as np
 
 from .. import prims as p
-from .samples import away, distinct, floats, ints, sample, small_ints
+from .sampling import away, distinct, floats, ints, sample, small_ints
 from .samples_reductions import _add_and_max
 
 

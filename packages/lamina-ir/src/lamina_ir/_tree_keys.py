@@ -1,0 +1,87 @@
+"""The steps of a path through a tree, from a node to a child, and `keystr`, which writes a path."""
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey", "keystr"]
+
+
+class _Key:
+    """A step from a node to a child. Equal when of one class and with one value."""
+
+    __slots__ = ("_value",)
+    _field = "key"
+    _form = "[<flat index {}>]"
+
+    def __init__(self, key: Any) -> None:
+        self._value = key
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._value == other._value  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self._value))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._field}={self._value!r})"
+
+    def __str__(self) -> str:
+        return self._form.format(self._value)
+
+
+class SequenceKey(_Key):
+    """An index into a tuple or list: `[0]`."""
+
+    __slots__ = ()
+    _field, _form = "idx", "[{!r}]"
+
+    def __init__(self, idx: int) -> None:
+        self._value = idx
+
+    idx = property(lambda self: self._value)
+
+
+class DictKey(_Key):
+    """A key of a mapping: `['w']`."""
+
+    __slots__ = ()
+    _form = "[{!r}]"
+    key = property(lambda self: self._value)
+
+
+class GetAttrKey(_Key):
+    """An attribute: `.w`."""
+
+    __slots__ = ()
+    _field, _form = "name", ".{}"
+
+    def __init__(self, name: str) -> None:
+        self._value = name
+
+    name = property(lambda self: self._value)
+
+
+class FlattenedIndexKey(_Key):
+    """The position of a child of a class that gives no keys: `[<flat index 0>]`."""
+
+    __slots__ = ()
+    key = property(lambda self: self._value)
+
+
+def keystr(keys: Any, *, simple: bool = False, separator: str = "") -> str:
+    """A path as Python would write it.
+
+    Args:
+      keys: path: a sequence of keys.
+      simple: write only each key's value.
+      separator: put between keys.
+
+    >>> keystr((DictKey("w"), SequenceKey(0)))
+    "['w'][0]"
+    >>> keystr((DictKey("w"), SequenceKey(0)), simple=True, separator="/")
+    'w/0'
+    """
+    if not simple:
+        return separator.join(map(str, keys))
+    names = ("idx", "key", "name")
+    return separator.join(str(next((getattr(k, n) for n in names if hasattr(k, n)), k)) for k in keys)
