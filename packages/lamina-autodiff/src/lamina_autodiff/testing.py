@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from lamina_tracing.extend import bind, typeof
 from .forward import jvp
 from .reverse import vjp
 
-__all__ = ["check_grads", "check_jvp", "check_sample", "check_transpose", "check_vjp"]
+__all__ = ["Tolerance", "check_grads", "check_jvp", "check_sample", "check_transpose", "check_vjp"]
+
+Tolerance = float | Mapping[Any, float] | None  # a dict gives it by dtype
 
 
 def _host(x: Any) -> np.ndarray:
@@ -53,15 +55,16 @@ def _difference(fun: Callable[..., Any], args: tuple[Any, ...], direction: Any, 
             for plus, minus in zip(at(1.0), at(-1.0))]
 
 
-def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[Any], atol: float | None = None,
-              rtol: float | None = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
+def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[Any], atol: Tolerance = None,
+              rtol: Tolerance = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
     """A forward derivative of a function is that of central differences.
 
     Args:
       f: function of arrays and trees of them.
       f_jvp: `(primals, tangents) -> (output, tangent of the output)`, such as `partial(jvp, f)`.
       args: the point.
-      atol, rtol: tolerances on each element; None for 0.02.
+      atol, rtol: tolerances on each element: a number, or a dict from dtypes to numbers (a result of a dtype that it does
+        not name gets the default); None for 0.02.
       eps: step of the differences; None for 0.01.
       err_msg: put in front of an error.
       seed: of the random direction.
@@ -72,24 +75,27 @@ def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[A
     >>> check_jvp(lambda x: x * x, partial(jvp, lambda x: x * x), (3.0,))
     """
     args = tuple(args)
-    atol, rtol, eps = _defaults(atol, rtol, eps)
+    atol_of, rtol_of, eps = _by_dtype("atol", atol), _by_dtype("rtol", rtol), 1e-2 if eps is None else eps
     rng = np.random.default_rng(seed)
     direction = trees.tree_map(lambda x: _noise(rng, x), args)
     _, tangent = f_jvp(args, direction)
     for t, d in zip(trees.tree_leaves(tangent), _difference(f, args, direction, eps)):
         if d is not None:
-            np.testing.assert_allclose(_host(t), d, rtol=rtol, atol=atol,
+            dtype = typeof(t).dtype
+            np.testing.assert_allclose(_host(t), d, rtol=rtol_of(dtype), atol=atol_of(dtype),
                                        err_msg=f"{err_msg}jvp against finite differences")
 
 
-def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any], atol: float | None = None,
-              rtol: float | None = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
+def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any], atol: Tolerance = None,
+              rtol: Tolerance = None, eps: float | None = None, err_msg: str = "", *, seed: int = 0) -> None:
     """A reverse derivative of a function agrees with central differences: `<J' ct, t> == <ct, J t>`.
 
     Args:
       f: function of arrays and trees of them.
       f_vjp: `(*args) -> (output, pull)`, such as `partial(vjp, f)`.
-      args, atol, rtol, eps, err_msg, seed: as for `check_jvp`.
+      args, eps, err_msg, seed: as for `check_jvp`.
+      atol, rtol: as for `check_jvp`; of dtypes named by dicts the widest tolerance among the results' counts, since one
+        number is compared for all of them.
     Raises:
       AssertionError: with both products.
 
@@ -97,18 +103,26 @@ def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[A
     >>> check_vjp(lambda x: x * x, partial(vjp, lambda x: x * x), (3.0,))
     """
     args = tuple(args)
-    atol, rtol, eps = _defaults(atol, rtol, eps)
+    atol_of, rtol_of, eps = _by_dtype("atol", atol), _by_dtype("rtol", rtol), 1e-2 if eps is None else eps
     rng = np.random.default_rng(seed)
     direction = trees.tree_map(lambda x: _noise(rng, x), args)
     ct, pulled = _pulled(f, f_vjp, args, direction, rng)
     there = sum(np.real(np.sum(_host(c) * d)) for c, d in zip(
         trees.tree_leaves(ct), _difference(f, args, direction, eps)) if d is not None)
-    np.testing.assert_allclose(_inner(pulled, direction), there, rtol=rtol, atol=atol,
+    moved = [c.dtype for c in map(typeof, trees.tree_leaves(ct)) if c.dtype != dtypes.float0] or [np.dtype(np.float32)]
+    np.testing.assert_allclose(_inner(pulled, direction), there, rtol=max(map(rtol_of, moved)), atol=max(map(atol_of, moved)),
                                err_msg=f"{err_msg}vjp against finite differences")
 
 
-def _defaults(atol: float | None, rtol: float | None, eps: float | None) -> tuple[float, float, float]:
-    return 2e-2 if atol is None else atol, 2e-2 if rtol is None else rtol, 1e-2 if eps is None else eps
+def _by_dtype(name: str, given: Tolerance) -> Callable[[Any], float]:
+    """The tolerance for results of a dtype."""
+    if not isinstance(given, Mapping):
+        return lambda dtype: 2e-2 if given is None else given
+    try:
+        table = {dtypes.as_dtype(d): float(t) for d, t in given.items()}
+    except (TypeError, ValueError) as e:
+        raise TypeError(f"check_grads: {name} must be a number or a dict from dtypes to numbers; got {given!r}") from e
+    return lambda dtype: table.get(dtype, 2e-2)
 
 
 def _pulled(f: Callable[..., Any], f_vjp: Callable[..., Any], args: tuple[Any, ...], direction: Any,
@@ -142,7 +156,7 @@ def check_transpose(f: Callable[..., Any], args: Sequence[Any], tolerance: float
 
 
 def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2,
-                modes: str | Sequence[str] = ("fwd", "rev"), atol: float | None = None, rtol: float | None = None,
+                modes: str | Sequence[str] = ("fwd", "rev"), atol: Tolerance = None, rtol: Tolerance = None,
                 eps: float | None = None) -> None:
     """Derivatives of `f` up to `order`, forward and reverse, against finite differences.
 
