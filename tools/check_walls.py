@@ -47,7 +47,7 @@ def distribution(requirement: str) -> str:
 def contract_breaches(root: Path, folders: list[Path]) -> Iterator[str]:
     """Packages that the import-linter contract forgets, or names that have no package."""
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    layered = {name for contract in settings["contracts"] if contract["type"] == "layers"
+    layered = {name for contract in settings["contracts"] if contract["type"] == "layers" and "containers" not in contract
                for layer in contract["layers"] for name in re.findall(r"\w+", layer)}
     existing = {folder.name.replace("-", "_") for folder in folders}
     for where, names in (("root_packages", set(settings["root_packages"])), ("layers", layered)):

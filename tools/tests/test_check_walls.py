@@ -59,6 +59,12 @@ def test_a_layer_without_a_folder_is_named(house: Path) -> None:
     assert "layers names lamina_gone" in only_breach(house)
 
 
+def test_layers_inside_a_room_are_no_rooms(house: Path) -> None:
+    inside = '[[tool.importlinter.contracts]]\nname = "in"\ntype = "layers"\ncontainers = ["lamina_ir"]\nlayers = ["_low"]\n'
+    (house / "pyproject.toml").write_text(PYPROJECT + inside)
+    assert check_walls.breaches(house) == []
+
+
 def test_a_module_that_the_readme_forgets_is_named(house: Path) -> None:
     (house / "packages" / "lamina-ir" / "README.md").write_text("| `known.py`, `rules/<family>.py` | facts |\n")
     folder = room(house, "lamina-ir").parent

@@ -9,8 +9,8 @@ import pytest
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
-@pytest.mark.parametrize("name", ["lamina_numpy", *(f"lamina_numpy.{m.name}" for m in pkgutil.iter_modules(
-    lamina_numpy.__path__))])
+@pytest.mark.parametrize("name", ["lamina_numpy", *(m.name for m in pkgutil.walk_packages(
+    lamina_numpy.__path__, "lamina_numpy."))])
 def test_examples_run(name: str) -> None:
     found = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
     assert not found.failed

@@ -7,64 +7,69 @@ from lamina_tracing import Array as ndarray
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
 from . import _operators, fft, linalg
-from ._apply import (apply_along_axis, apply_over_axes, frompyfunc, vectorize)
-from ._bits import (packbits, unpackbits)
-from ._creation import (arange, empty, empty_like, eye, fromfunction, full, full_like, identity, ones, ones_like, tri,
-                        zeros, zeros_like)
-from ._conversion import (array, asarray, astype, copy, from_dlpack, frombuffer, fromiter, fromstring)
-from ._ranges import (geomspace, linspace, logspace)
-from ._einsum import (einsum, einsum_path)
-from ._grids import (c_, index_exp, indices, ix_, meshgrid, mgrid, ogrid, r_, ravel_multi_index, s_, unravel_index)
-from ._diagonals import (diag, diag_indices, diag_indices_from, diagflat, diagonal, fill_diagonal, mask_indices,
-                         trace, tril, tril_indices, tril_indices_from, triu, triu_indices, triu_indices_from)
-from ._joins import (append, array_split, block, column_stack, concat, concatenate, dsplit, dstack, hsplit, hstack,
-                     split, stack, unstack, vsplit, vstack)
-from ._repeats import (delete, insert, repeat, resize, roll, tile, trim_zeros)
-from ._padding import (pad)
-from ._logic import (allclose, array_equal, array_equiv, bitwise_and, bitwise_count, bitwise_invert,
-                     bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, equal, greater,
-                     greater_equal, invert, isclose, iscomplex, iscomplexobj, isfinite, isinf, isnan, isneginf,
-                     isposinf, isreal, isrealobj, isscalar, left_shift, less, less_equal, logical_and, logical_not,
-                     logical_or, logical_xor, not_equal, right_shift)
-from ._poly import (poly, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub, polyval, roots, vander)
-from ._products import (cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat)
-from ._nan import (nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar)
-from ._reductions import (all, amax, amin, any, argmax, argmin, count_nonzero, max, min, nanargmax, nanargmin, prod,
-                          ptp, sum)
-from ._averages import (average, mean, std, var)
-from ._running import (cumprod, cumsum, cumulative_prod, cumulative_sum, nancumprod, nancumsum)
-from ._searching import (argwhere, bincount, digitize, flatnonzero, histogram, histogram2d, histogram_bin_edges,
-                         histogramdd, nonzero, searchsorted)
-from ._selection import (choose, compress, extract, piecewise, place, select, where)
-from ._sets import (intersect1d, isin, setdiff1d, setxor1d, union1d, unique, unique_all, unique_counts,
-                    unique_inverse, unique_values)
-from ._shape import (atleast_1d, atleast_2d, atleast_3d, broadcast_arrays, broadcast_shapes, broadcast_to,
-                     expand_dims, flip, fliplr, flipud, matrix_transpose, moveaxis, ndim, permute_dims, ravel,
-                     reshape, rollaxis, rot90, shape, size, squeeze, swapaxes, transpose)
-from ._signal import (bartlett, blackman, convolve, correlate, diff, ediff1d, gradient, hamming, hanning, interp,
-                      kaiser, trapezoid, unwrap)
-from ._sorting import (argpartition, argsort, lexsort, partition, sort, sort_complex)
-from ._stats import (corrcoef, cov, median, nanmedian, nanpercentile, nanquantile, percentile, quantile)
-from ._taking import (put, put_along_axis, take, take_along_axis)
-from ._types import (bfloat16, bool_, can_cast, cdouble, character, complex128, complex64, complex_, complexfloating,
-                     csingle, double, dtype, finfo, flexible, float16, float32, float64, float_, floating, generic,
-                     iinfo, inexact, int16, int32, int64, int8, int_, integer, isdtype, issubdtype, number, object_,
-                     promote_types, result_type, signedinteger, single, uint, uint16, uint32, uint64, uint8,
-                     unsignedinteger, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz,
-                     float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu, float4_e2m1fn, float6_e2m3fn, float6_e3m2fn, int2,
-                     int4, uint2, uint4)
-from ._special import (copysign, fmax, fmin, frexp, gcd, heaviside, hypot, i0, lcm, ldexp, logaddexp, logaddexp2,
-                       nan_to_num, signbit, sinc, spacing)
-from ._ufuncs import (abs, absolute, acos, acosh, add, angle, arccos, arccosh, arcsin, arcsinh, arctan, arctan2,
-                      arctanh, asin, asinh, atan, atan2, atanh, cbrt, clip, conj, conjugate, cos, cosh, deg2rad,
-                      degrees, divide, exp, exp2, expm1, fabs, imag, log, log10, log1p, log2, maximum, minimum,
-                      multiply, negative, nextafter, positive, rad2deg, radians, real, reciprocal, sign, sin, sinh,
-                      sqrt, square, subtract, tan, tanh, true_divide)
-from ._division import (floor_divide, remainder, mod, fmod, divmod)
-from ._powers import (power, pow, float_power)
-from ._rounding import (around, ceil, fix, floor, modf, rint, round, trunc)
-from ._persist import array_repr, array_str, load, save, savez
-from ._publish import publish as _publish
+from ._ground.publishing import publish as _publish
+from ._ground.conversion import array, asarray, astype, copy, from_dlpack, frombuffer, fromiter, fromstring
+from ._ground.scalar_types import (bfloat16, bool_, can_cast, cdouble, character, complex128, complex64, complex_,
+                                   complexfloating, csingle, double, dtype, finfo, flexible, float16, float32,
+                                   float4_e2m1fn, float64, float6_e2m3fn, float6_e3m2fn, float8_e3m4, float8_e4m3,
+                                   float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz,
+                                   float8_e8m0fnu, float_, floating, generic, iinfo, inexact, int16, int2, int32, int4,
+                                   int64, int8, int_, integer, isdtype, issubdtype, number, object_, promote_types,
+                                   result_type, signedinteger, single, uint, uint16, uint2, uint32, uint4, uint64,
+                                   uint8, unsignedinteger)
+from ._elementwise.ufuncs import (abs, absolute, acos, acosh, add, angle, arccos, arccosh, arcsin, arcsinh, arctan,
+                                  arctan2, arctanh, asin, asinh, atan, atan2, atanh, cbrt, clip, conj, conjugate, cos,
+                                  cosh, deg2rad, degrees, divide, exp, exp2, expm1, fabs, imag, log, log10, log1p, log2,
+                                  maximum, minimum, multiply, negative, nextafter, positive, rad2deg, radians, real,
+                                  reciprocal, sign, sin, sinh, sqrt, square, subtract, tan, tanh, true_divide)
+from ._elementwise.powers import float_power, pow, power
+from ._elementwise.division import divmod, floor_divide, fmod, mod, remainder
+from ._elementwise.rounding import around, ceil, fix, floor, modf, rint, round, trunc
+from ._elementwise.special import (copysign, fmax, fmin, frexp, gcd, heaviside, hypot, i0, lcm, ldexp, logaddexp,
+                                   logaddexp2, nan_to_num, signbit, sinc, spacing)
+from ._elementwise.logic import (allclose, array_equal, array_equiv, bitwise_and, bitwise_count, bitwise_invert,
+                                 bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, equal,
+                                 greater, greater_equal, invert, isclose, iscomplex, iscomplexobj, isfinite, isinf,
+                                 isnan, isneginf, isposinf, isreal, isrealobj, isscalar, left_shift, less, less_equal,
+                                 logical_and, logical_not, logical_or, logical_xor, not_equal, right_shift)
+from ._shape.layout import (atleast_1d, atleast_2d, atleast_3d, broadcast_arrays, broadcast_shapes, broadcast_to,
+                            expand_dims, flip, fliplr, flipud, matrix_transpose, moveaxis, ndim, permute_dims, ravel,
+                            reshape, rollaxis, rot90, shape, size, squeeze, swapaxes, transpose)
+from ._shape.joining import (append, array_split, block, column_stack, concat, concatenate, dsplit, dstack, hsplit,
+                             hstack, split, stack, unstack, vsplit, vstack)
+from ._shape.tiling import resize, roll, tile
+from ._shape.bits import packbits, unpackbits
+from ._make.creation import (arange, empty, empty_like, eye, full, full_like, identity, ones, ones_like, tri, zeros,
+                             zeros_like)
+from ._make.ranges import geomspace, linspace, logspace
+from ._make.grids import c_, fromfunction, index_exp, indices, meshgrid, mgrid, ogrid, r_, s_
+from ._make.files import array_repr, array_str, load, save, savez
+from ._reduce.reductions import (all, amax, amin, any, argmax, argmin, count_nonzero, max, min, nanargmax, nanargmin,
+                                 prod, ptp, sum)
+from ._reduce.averages import average, mean, std, var
+from ._reduce.nan import nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
+from ._reduce.running import cumprod, cumsum, cumulative_prod, cumulative_sum, nancumprod, nancumsum
+from ._contract.products import cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat
+from ._contract.einsum import einsum, einsum_path
+from ._index.taking import put_along_axis, take, take_along_axis
+from ._index.searching import digitize, searchsorted
+from ._index.positions import argwhere, flatnonzero, ix_, nonzero, ravel_multi_index, unravel_index
+from ._index.selection import choose, compress, extract, piecewise, place, put, select, where
+from ._index.diagonals import (diag, diag_indices, diag_indices_from, diagflat, diagonal, fill_diagonal, mask_indices,
+                               trace, tril, tril_indices, tril_indices_from, triu, triu_indices, triu_indices_from)
+from ._index.repeats import delete, insert, repeat, trim_zeros
+from ._order.sorting import argpartition, argsort, lexsort, partition, sort, sort_complex
+from ._order.sets import (intersect1d, isin, setdiff1d, setxor1d, union1d, unique, unique_all, unique_counts,
+                          unique_inverse, unique_values)
+from ._order.histograms import bincount, histogram, histogram2d, histogram_bin_edges, histogramdd
+from ._order.quantiles import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
+from ._along.covariance import corrcoef, cov
+from ._along.convolution import bartlett, blackman, convolve, correlate, hamming, hanning, kaiser
+from ._along.differences import diff, ediff1d, gradient, interp, trapezoid, unwrap
+from ._along.polynomials import (poly, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub, polyval, roots,
+                                 vander)
+from ._along.padding import pad
+from ._along.apply import apply_along_axis, apply_over_axes, frompyfunc, vectorize
 from ._version import __version__
 
 e = _np.e

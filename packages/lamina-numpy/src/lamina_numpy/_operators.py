@@ -14,10 +14,16 @@ from lamina_ir import dtypes
 from lamina_tracing import slots
 from lamina_tracing.extend import Tracer
 
-from . import _at, _averages, _conversion, _diagonals, _division, _indexing, _logic, _powers, _products, _reductions, _repeats
-from . import _rounding, _running, _searching, _selection, _shape, _sorting, _taking, _ufuncs, _views
-from ._promotion import is_array
-from ._publish import compiled, hashable, public
+from ._contract import products
+from ._elementwise import division, logic, powers, rounding, ufuncs
+from ._ground import conversion
+from ._index import at, diagonals, getitem, positions, searching, selection, taking
+from ._index.repeats import repeat as _repeat_elements
+from ._order import sorting
+from ._reduce import averages, reductions, running
+from ._shape import layout, views
+from ._ground.promotion import is_array
+from ._ground.publishing import compiled, hashable, public
 
 __all__ = ["install"]
 
@@ -25,29 +31,29 @@ Function = Callable[..., Any]
 
 # operator -> (plain function, name of the reflected operator)
 _BINARY: dict[str, tuple[Function, str | None]] = {
-    "__add__": (_ufuncs.add, "__radd__"), "__sub__": (_ufuncs.subtract, "__rsub__"),
-    "__mul__": (_ufuncs.multiply, "__rmul__"), "__truediv__": (_ufuncs.true_divide, "__rtruediv__"),
-    "__floordiv__": (_division.floor_divide, "__rfloordiv__"), "__mod__": (_division.remainder, "__rmod__"),
-    "__divmod__": (_division.divmod, "__rdivmod__"), "__pow__": (_powers.power, "__rpow__"),
-    "__matmul__": (_products.matmul, "__rmatmul__"), "__and__": (_logic.bitwise_and, "__rand__"),
-    "__or__": (_logic.bitwise_or, "__ror__"), "__xor__": (_logic.bitwise_xor, "__rxor__"),
-    "__lshift__": (_logic.left_shift, "__rlshift__"), "__rshift__": (_logic.right_shift, "__rrshift__"),
-    "__eq__": (_logic.equal, None), "__ne__": (_logic.not_equal, None), "__lt__": (_logic.less, None),
-    "__le__": (_logic.less_equal, None), "__gt__": (_logic.greater, None), "__ge__": (_logic.greater_equal, None)}
+    "__add__": (ufuncs.add, "__radd__"), "__sub__": (ufuncs.subtract, "__rsub__"),
+    "__mul__": (ufuncs.multiply, "__rmul__"), "__truediv__": (ufuncs.true_divide, "__rtruediv__"),
+    "__floordiv__": (division.floor_divide, "__rfloordiv__"), "__mod__": (division.remainder, "__rmod__"),
+    "__divmod__": (division.divmod, "__rdivmod__"), "__pow__": (powers.power, "__rpow__"),
+    "__matmul__": (products.matmul, "__rmatmul__"), "__and__": (logic.bitwise_and, "__rand__"),
+    "__or__": (logic.bitwise_or, "__ror__"), "__xor__": (logic.bitwise_xor, "__rxor__"),
+    "__lshift__": (logic.left_shift, "__rlshift__"), "__rshift__": (logic.right_shift, "__rrshift__"),
+    "__eq__": (logic.equal, None), "__ne__": (logic.not_equal, None), "__lt__": (logic.less, None),
+    "__le__": (logic.less_equal, None), "__gt__": (logic.greater, None), "__ge__": (logic.greater_equal, None)}
 _SYMBOLS = "+ - * / // % divmod() ** @ & | ^ << >> == != < <= > >=".split()
 _SEQUENCES = (list, tuple)
 _UNARY: dict[str, Function] = {
-    "__neg__": _ufuncs.negative, "__pos__": _ufuncs.positive, "__abs__": _ufuncs.abs, "__invert__": _logic.invert}
+    "__neg__": ufuncs.negative, "__pos__": ufuncs.positive, "__abs__": ufuncs.abs, "__invert__": logic.invert}
 # methods that are the function itself, the array as its first argument
 _METHODS: dict[str, Function] = {
-    "all": _reductions.all, "any": _reductions.any, "argmax": _reductions.argmax, "argmin": _reductions.argmin,
-    "argpartition": _sorting.argpartition, "argsort": _sorting.argsort,
-    "conj": _ufuncs.conj, "conjugate": _ufuncs.conj, "copy": _conversion.copy, "cumprod": _running.cumprod,
-    "cumsum": _running.cumsum, "diagonal": _diagonals.diagonal, "dot": _products.dot, "flatten": _shape.ravel,
-    "max": _reductions.max, "mean": _averages.mean, "min": _reductions.min, "partition": _sorting.partition,
-    "prod": _reductions.prod, "ptp": _reductions.ptp, "ravel": _shape.ravel, "round": _rounding.round,
-    "sort": _sorting.sort, "std": _averages.std, "sum": _reductions.sum, "swapaxes": _shape.swapaxes,
-    "take": _taking.take, "trace": _diagonals.trace, "var": _averages.var}
+    "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
+    "argpartition": sorting.argpartition, "argsort": sorting.argsort,
+    "conj": ufuncs.conj, "conjugate": ufuncs.conj, "copy": conversion.copy, "cumprod": running.cumprod,
+    "cumsum": running.cumsum, "diagonal": diagonals.diagonal, "dot": products.dot, "flatten": layout.ravel,
+    "max": reductions.max, "mean": averages.mean, "min": reductions.min, "partition": sorting.partition,
+    "prod": reductions.prod, "ptp": reductions.ptp, "ravel": layout.ravel, "round": rounding.round,
+    "sort": sorting.sort, "std": averages.std, "sum": reductions.sum, "swapaxes": layout.swapaxes,
+    "take": taking.take, "trace": diagonals.trace, "var": averages.var}
 
 
 def _fits(y: Any) -> bool:
@@ -106,7 +112,7 @@ def _operators(pick: Callable[[Function], Function]) -> dict[str, Any]:
 
 
 def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
-    return _ufuncs.clip(self, min, max)
+    return ufuncs.clip(self, min, max)
 
 
 def _sizes(shape: tuple[Any, ...]) -> Any:
@@ -115,69 +121,69 @@ def _sizes(shape: tuple[Any, ...]) -> Any:
 
 def _reshape(self: Any, *shape: Any, order: str = "C") -> Any:
     """The same elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
-    return _shape.reshape(self, _sizes(shape), order)
+    return layout.reshape(self, _sizes(shape), order)
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
     """Axes in reverse, or in the order given."""
-    return _shape.transpose(self, _sizes(axes) if axes else None)
+    return layout.transpose(self, _sizes(axes) if axes else None)
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     """The elements in another dtype."""
-    return _conversion.astype(self, dtype)
+    return conversion.astype(self, dtype)
 
 
 def _repeat(self: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Any:
-    return _repeats.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
+    return _repeat_elements(self, repeats, axis, total_repeat_length=total_repeat_length)
 
 
 def _compress(self: Any, condition: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
               out: None = None) -> Any:
-    return _selection.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+    return selection.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 def _searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
-    return _searching.searchsorted(self, v, side, sorter, method=method)
+    return searching.searchsorted(self, v, side, sorter, method=method)
 
 
 def _nonzero(self: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    return _searching.nonzero(self, size=size, fill_value=fill_value)
+    return positions.nonzero(self, size=size, fill_value=fill_value)
 
 
 def _squeeze(self: Any, axis: Any = None) -> Any:
     """Axes of length 1 removed."""
-    return _shape.squeeze(self, axis)
+    return layout.squeeze(self, axis)
 
 
 @public("ndigits")
 def _rounded(x: Any, ndigits: int | None = None) -> Any:
     """Python's `round`: integers where no number of digits is given."""
-    out = _rounding.round(x, ndigits or 0)
-    return _conversion.astype(out, int) if ndigits is None else out
+    out = rounding.round(x, ndigits or 0)
+    return conversion.astype(out, int) if ndigits is None else out
 
 
 def _reversed_axes(self: Any) -> Any:
-    return _shape.transpose(self)
+    return layout.transpose(self)
 
 
 def _traced_table() -> dict[str, Any]:
     return {
-        **_operators(lambda fun: fun), **_UNARY, **_METHODS, "__getitem__": _indexing.traced_getitem,
-        "__setitem__": _at.setitem, "__round__": _rounded, "at": _at.at, "astype": _astype, "choose": _selection.choose,
+        **_operators(lambda fun: fun), **_UNARY, **_METHODS, "__getitem__": getitem.traced_getitem,
+        "__setitem__": at.setitem, "__round__": _rounded, "at": at.at, "astype": _astype, "choose": selection.choose,
         "clip": _clip,
         "compress": _compress, "nonzero": _nonzero, "repeat": _repeat, "reshape": _reshape,
-        "searchsorted": _searchsorted, "squeeze": _squeeze, "transpose": _transpose, "view": _views.view,
+        "searchsorted": _searchsorted, "squeeze": _squeeze, "transpose": _transpose, "view": views.view,
         "T": property(_reversed_axes, doc="The array with its axes in reverse."),
-        "mT": property(_shape.matrix_transpose, doc="The array with its last two axes swapped."),
-        "real": property(_ufuncs.real, doc="Real part."), "imag": property(_ufuncs.imag, doc="Imaginary part.")}
+        "mT": property(layout.matrix_transpose, doc="The array with its last two axes swapped."),
+        "real": property(ufuncs.real, doc="Real part."), "imag": property(ufuncs.imag, doc="Imaginary part.")}
 
 
 def _array_table() -> dict[str, Any]:
-    reshape, transpose, squeeze = compiled(_shape.reshape), compiled(_shape.transpose), compiled(_shape.squeeze)
-    view = compiled(_views.view)
-    clip, search = compiled(_ufuncs.clip), compiled(_searching.searchsorted)
-    real, imag, flip = compiled(_ufuncs.real), compiled(_ufuncs.imag), compiled(_shape.matrix_transpose)
+    reshape, transpose, squeeze = compiled(layout.reshape), compiled(layout.transpose), compiled(layout.squeeze)
+    view = compiled(views.view)
+    clip, search = compiled(ufuncs.clip), compiled(searching.searchsorted)
+    real, imag, flip = compiled(ufuncs.real), compiled(ufuncs.imag), compiled(layout.matrix_transpose)
 
     def array_reshape(self: Any, *shape: Any, order: str = "C") -> Any:
         """The same elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
@@ -206,8 +212,8 @@ def _array_table() -> dict[str, Any]:
 
     return {
         **_operators(_public_power), **{name: compiled(fun) for name, fun in (_UNARY | _METHODS).items()},
-        "__getitem__": _indexing.getitem, "__setitem__": _at.setitem, "__round__": compiled(_rounded), "at": _at.at,
-        "astype": _astype, "choose": _selection.choose, "clip": array_clip, "compress": _compress,
+        "__getitem__": getitem.getitem, "__setitem__": at.setitem, "__round__": compiled(_rounded), "at": at.at,
+        "astype": _astype, "choose": selection.choose, "clip": array_clip, "compress": _compress,
         "nonzero": _nonzero, "repeat": _repeat, "reshape": array_reshape, "searchsorted": array_search,
         "squeeze": array_squeeze,
         "transpose": array_transpose, "view": array_view,
@@ -218,10 +224,9 @@ def _array_table() -> dict[str, Any]:
 
 
 def _public_power(fun: Function) -> Function:
-    return _powers.eager_power if fun is _powers.power else compiled(fun)
+    return powers.eager_power if fun is powers.power else compiled(fun)
 
 
 def install() -> None:
     """Give traced values and concrete arrays the full set."""
     slots.operators.install(_traced_table(), _array_table())
-

@@ -10,13 +10,14 @@ from lamina_tracing import lax
 from lamina_tracing.extend import check_axes, typeof
 from lamina_tracing.lax import FftType
 
-from . import _joins, _repeats, _ufuncs
-from ._creation import arange
-from ._promotion import cast, literal, to_inexact
-from ._publish import public, public_lists, publish
+from ._elementwise import ufuncs
+from ._shape import joining, tiling
+from ._ground.promotion import cast, literal, to_inexact
+from ._ground.publishing import public, public_lists, publish
+from ._make.creation import arange
 
-__all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
-           "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"]
+__all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
+           "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"]
 
 _AT_ONCE = 3  # axes that one operation transforms
 _NORMS = (None, "backward", "ortho", "forward")
@@ -88,7 +89,7 @@ def _normalised(x: Any, norm: str | None, count: int, inverse: bool) -> Any:
     factor = {("ortho", False): count ** -0.5, ("ortho", True): count ** 0.5, ("forward", False): 1 / count,
               ("forward", True): float(count)}[norm, inverse]
     d = typeof(x).dtype
-    return _ufuncs.multiply(x, literal(factor, d) if not dtypes.is_complex(d) else np.asarray(factor, d))
+    return ufuncs.multiply(x, literal(factor, d) if not dtypes.is_complex(d) else np.asarray(factor, d))
 
 
 def _one(call: str, kind: FftType, a: Any, n: int | None, axis: int, norm: str | None) -> Any:
@@ -141,13 +142,13 @@ _OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "or
 @public("n", "axis", "norm")
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """`fft` of a signal that is conjugate-symmetric, given by its first half: `n` real numbers."""
-    return _one("hfft", FftType.IRFFT, _ufuncs.conj(to_inexact("hfft", a)), n, axis, _OTHER_WAY.get(norm, norm))
+    return _one("hfft", FftType.IRFFT, ufuncs.conj(to_inexact("hfft", a)), n, axis, _OTHER_WAY.get(norm, norm))
 
 
 @public("n", "axis", "norm")
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `hfft`: the first half of a conjugate-symmetric signal."""
-    return _ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
+    return ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
 
 
 @public_lists("s", "axes", "norm")
@@ -215,7 +216,7 @@ def _frequencies(call: str, places: Any, n: int, d: Any, dtype: Any) -> Any:
     kind = dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
     if isinstance(d, (int, float)):
         return cast(places, kind) * literal(1 / (n * d), kind)
-    return _ufuncs.divide(cast(places, kind), _ufuncs.multiply(cast(to_inexact(call, d), kind), literal(float(n), kind)))
+    return ufuncs.divide(cast(places, kind), ufuncs.multiply(cast(to_inexact(call, d), kind), literal(float(n), kind)))
 
 
 def _count(call: str, n: Any) -> int:
@@ -236,7 +237,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
     """
     n = _count("fftfreq", n)
     half = (n - 1) // 2 + 1
-    return _frequencies("fftfreq", _joins.concatenate([arange(half), arange(-(n // 2), 0)]), n, d, dtype)
+    return _frequencies("fftfreq", joining.concatenate([arange(half), arange(-(n // 2), 0)]), n, d, dtype)
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
@@ -258,14 +259,14 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     Array([-2., -1.,  0.,  1.], dtype=float32)
     """
     where = _all_axes("fftshift", x, axes)
-    return _repeats.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
+    return tiling.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
 
 
 @public_lists("axes")
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """The inverse of `fftshift`."""
     where = _all_axes("ifftshift", x, axes)
-    return _repeats.roll(x, tuple(-(typeof(x).shape[a] // 2) for a in where), where)
+    return tiling.roll(x, tuple(-(typeof(x).shape[a] // 2) for a in where), where)
 
 
 publish(globals())

@@ -4,12 +4,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np  # noqa: F401  (the example uses it)
+import numpy as np  # noqa: F401 - the examples use it
 from lamina_ir import dtypes, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import Tracer, typeof
 
-from ._joins import joined
+from ._ground.axes import joined
 
 __all__ = ["flatten_pytree", "ravel_pytree"]
 

@@ -1,0 +1,1 @@
+"""Longer procedures along an axis: padding, differences, convolution, polynomials, functions of functions."""

@@ -1,0 +1,199 @@
+"""Functions of functions: `vectorize` and its older relatives, all by `vmap`."""
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np  # noqa: F401 - the examples use it
+from lamina_batching import vmap
+from lamina_ir.trees import tree_map
+from lamina_tracing.extend import check_axis, typeof
+
+from .._ground.promotion import broadcast_shapes_of
+from .._ground.conversion import asarray
+from .._shape.layout import expand_dims, squeeze
+
+__all__ = ["apply_along_axis", "apply_over_axes", "frompyfunc", "vectorize"]
+
+_NAME = r"\w+"
+_TERM = rf"\((?:{_NAME}(?:,{_NAME})*)?\)"
+_SIGNATURE = re.compile(rf"^{_TERM}(?:,{_TERM})*->{_TERM}(?:,{_TERM})*$")
+_Dims = tuple[str, ...]
+
+
+def parse_signature(signature: str) -> tuple[list[_Dims], list[_Dims]]:
+    """Core dimensions of the inputs and outputs of `"(n,m),(m)->(n)"`."""
+    text = "".join(signature.split())
+    if not _SIGNATURE.match(text):
+        raise ValueError(f"vectorize: not a valid gufunc signature: {signature}; expected the form (m,n),(n)->(m)")
+    left, right = text.split("->")
+    return _terms(left), _terms(right)
+
+
+def _terms(side: str) -> list[_Dims]:
+    return [tuple(re.findall(_NAME, term)) for term in re.findall(_TERM, side)]
+
+
+def _core_sizes(dims: dict[str, int], shape: Sequence[int], names: _Dims, where: str) -> None:
+    for size, name in zip(shape, names):
+        if name.isdigit():
+            if int(name) != size:
+                raise ValueError(f"core dimension of fixed size {name} has size {size} {where}")
+        elif dims.setdefault(name, size) != size:
+            raise ValueError(f"inconsistent size for core dimension {name!r}: {size} vs {dims[name]} {where}")
+
+
+def _checked(fun: Callable[..., Any], dims: dict[str, int], outputs: Sequence[_Dims],
+             where: str) -> Callable[..., Any]:
+    """`fun` with its results checked against the output part of a signature."""
+    def core(*args: Any) -> Any:
+        out = fun(*args)
+        if len(outputs) == 1:
+            found = (out,) if not isinstance(out, tuple) else out
+        elif not isinstance(out, tuple):
+            raise TypeError(f"output must be a tuple when multiple outputs are expected, got: {out!r} {where}")
+        else:
+            found = out
+        if len(found) != len(outputs):
+            raise TypeError(f"wrong number of output arguments: expected {len(outputs)}, got {len(found)} {where}")
+        sizes = dict(dims)
+        for value, names in zip(found, outputs):
+            shape = typeof(value).shape
+            if len(shape) != len(names):
+                raise ValueError(f"output shape {shape} does not match core dimensions {names} {where}")
+            _core_sizes(sizes, shape, names, where)
+        return out
+    return core
+
+
+def _named_sizes(args: Sequence[Any], inputs: Sequence[_Dims], where: str) -> tuple[list[tuple[int, ...]],
+                                                                                    dict[str, int]]:
+    """(the shape left of the core dimensions of each argument, size of each core dimension)."""
+    if len(args) != len(inputs):
+        raise TypeError(f"wrong number of positional arguments: expected {len(inputs)}, got {len(args)} {where}")
+    lead, dims = [], {}
+    for a, names in zip(args, inputs):
+        shape = typeof(a).shape
+        n = len(names)
+        if len(shape) < n:
+            raise ValueError(f"input with shape {shape} does not have enough dimensions for all core dimensions {names} "
+                             f"{where}")
+        _core_sizes(dims, shape[len(shape) - n:], names, where)
+        lead.append(shape[:len(shape) - n])
+    return lead, dims
+
+
+def _over_leading(fun: Callable[..., Any], args: list[Any], lead: list[tuple[int, ...]]) -> Any:
+    """`fun` mapped over broadcast leading axes: one `vmap` per axis, none over axes an argument does not have."""
+    full = broadcast_shapes_of("vectorize", tuple(lead))
+    squeezed, present = [], []
+    for a, own in zip(args, lead):
+        offset = len(full) - len(own)
+        ones = tuple(i for i, n in enumerate(own) if n == 1)
+        squeezed.append(squeeze(a, ones) if ones else a)
+        present.append({i + offset for i, n in enumerate(own) if n != 1})
+    alone = []
+    for axis in range(len(full) - 1, -1, -1):
+        mapped = tuple(0 if axis in p else None for p in present)
+        if all(m is None for m in mapped):
+            alone.append(axis)
+        else:
+            fun = vmap(fun, in_axes=mapped)
+    out = fun(*squeezed)
+    if not alone:
+        return out
+    return tree_map(lambda x: expand_dims(x, tuple(alone)), out)
+
+
+def vectorize(pyfunc: Callable[..., Any] | None = None, *, excluded: Collection[int | str] = frozenset(),
+              signature: str | None = None) -> Callable[..., Any]:
+    """A function that broadcasts: `pyfunc` mapped over the leading axes of its arguments with `vmap`.
+
+    Args:
+      pyfunc: takes and returns arrays with the core dimensions of `signature`, scalars without one.
+      excluded: positions and names of arguments passed on as they are.
+      signature: core dimensions as in NumPy's generalised ufuncs: `"(m,n),(n)->(m)"`.
+    Returns:
+      The broadcasting function.
+    Raises:
+      TypeError: `excluded` holds something else, or the number of arguments or results is wrong.
+      ValueError: an argument or result does not have its core dimensions, or their sizes differ.
+
+    >>> vectorize(lambda a, b: a * b)(np.ones((2, 1)), np.ones(3)).shape
+    (2, 3)
+    """
+    if pyfunc is None:
+        return functools.partial(vectorize, excluded=excluded, signature=signature)  # type: ignore[return-value]
+    if any(not isinstance(e, (str, int)) for e in excluded):
+        raise TypeError(f"vectorize can only exclude integer or string arguments, but excluded={set(excluded)!r}")
+    if any(isinstance(e, int) and e < 0 for e in excluded):
+        raise ValueError(f"excluded={excluded!r} contains negative numbers")
+    skip = frozenset(excluded)
+    parsed = None if signature is None else parse_signature(signature)
+    where = f"on vectorized function with excluded={skip if not skip else set(skip)!r} and signature={signature!r}"
+
+    @functools.wraps(pyfunc)
+    def vectorized(*args: Any, **kwargs: Any) -> Any:
+        moving = [i for i in range(len(args)) if i not in skip]
+        named = [k for k in kwargs if k not in skip] if parsed is None else []
+        fixed = {k: v for k, v in kwargs.items() if k not in named}
+
+        def fun(*values: Any) -> Any:
+            full = list(args)
+            for i, v in zip(moving, values):
+                full[i] = v
+            return pyfunc(*full, **fixed, **dict(zip(named, values[len(moving):])))
+        values = [asarray(args[i]) for i in moving] + [asarray(kwargs[k]) for k in named]
+        if not values:
+            return pyfunc(*args, **kwargs)
+        if parsed is None:
+            return _over_leading(fun, values, [typeof(v).shape for v in values])
+        lead, dims = _named_sizes(values, parsed[0], where)
+        return _over_leading(_checked(fun, dims, parsed[1], where), values, lead)
+    return vectorized
+
+
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """`func1d` applied to every line of `arr` along an axis; its result takes that axis's place."""
+    arr = asarray(arr)
+    n = len(typeof(arr).shape)
+    at = check_axis("apply_along_axis", axis, n)
+    fun: Callable[..., Any] = lambda line: func1d(line, *args, **kwargs)
+    for i in range(1, n - at):
+        fun = vmap(fun, in_axes=i, out_axes=-1)
+    for _ in range(at):
+        fun = vmap(fun, in_axes=0, out_axes=0)
+    return fun(arr)
+
+
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
+    """`func(a, axis)` for one axis after the other, each kept with length 1 when `func` drops it."""
+    a = asarray(a)
+    n = len(typeof(a).shape)
+    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
+        at = check_axis("apply_over_axes", axis, n)
+        b = func(a, at)
+        if len(typeof(b).shape) == n - 1:
+            b = expand_dims(b, at)
+        elif len(typeof(b).shape) != n:
+            raise ValueError(f"apply_over_axes: the function must keep or drop one axis; it made {typeof(b).long()}")
+        a = b
+    return a
+
+
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Callable[..., Any]:
+    """A broadcasting function of `nin` scalars with `nout` results, by `vectorize`."""
+    del identity
+
+    @functools.wraps(func)
+    def ufunc(*args: Any) -> Any:
+        if len(args) != nin:
+            raise TypeError(f"frompyfunc: `{func.__name__}` takes {nin} arguments; got {len(args)}")
+        out = vectorize(func)(*args)
+        count = len(out) if isinstance(out, tuple) else 1
+        if count != nout:
+            raise TypeError(f"frompyfunc: `{func.__name__}` has {nout} results; got {count}")
+        return out
+    return ufunc

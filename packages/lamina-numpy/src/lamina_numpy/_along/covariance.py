@@ -1,0 +1,84 @@
+"""Covariances and correlations of variables in rows."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import config, dtypes, prims
+from lamina_tracing.extend import bind, typeof
+
+from .._ground.promotion import aval, cast, inexact_dtype, literal, promote_all
+from .._ground.publishing import public
+from .._ground.axes import with_axes
+from .._ground.conversion import asarray
+from .._elementwise.ufuncs import clip, conj, multiply, sqrt, true_divide
+from .._shape.layout import moveaxis, reshape
+from .._shape.joining import concatenate
+from .._reduce.reductions import sum as total
+from .._reduce.averages import mean
+from .._contract.products import matmul
+from .._index.diagonals import diagonal
+
+__all__ = ["corrcoef", "cov"]
+
+
+@public("rowvar", "bias", "ddof")
+def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
+        fweights: Any = None, aweights: Any = None) -> Any:
+    """Covariance matrix of variables in rows (columns when `rowvar` is False).
+
+    Args:
+      m, y: observations, `[variables, n]`; `y` adds more variables.
+      bias: divide by n rather than n - 1; `ddof` overrides.
+      fweights, aweights: how often, and how heavily, each observation counts.
+    """
+    m = asarray(m) if isinstance(m, (list, tuple)) else m
+    xs = [m] if y is None else [m, asarray(y) if isinstance(y, (list, tuple)) else y]
+    rows = []
+    for x in promote_all("cov", xs):
+        t = aval("cov", x)
+        if len(t.shape) > 2:
+            raise ValueError(f"cov: expected at most two axes; got {t.long()}")
+        x = cast(x, inexact_dtype(t.dtype, config.enable_x64.value))
+        x = reshape(x, (1,) * (2 - len(t.shape)) + t.shape)
+        rows.append(moveaxis(x, 0, 1) if not rowvar and len(t.shape) == 2 else x)
+    x = rows[0] if len(rows) == 1 else concatenate(rows, 0)
+    d = typeof(x).dtype
+    n = typeof(x).shape[1]
+    if ddof is None:
+        ddof = 0 if bias else 1
+    w = None
+    for weights in (fweights, aweights):
+        if weights is not None:
+            weights = cast(weights, dtypes.real_of(d))
+            w = weights if w is None else multiply(w, weights)
+    if w is None:
+        center = x - mean(x, 1, None, None, True)
+        scale: Any = n - ddof
+        right = center
+        scale = literal(scale if scale > 0 else np.nan if scale == 0 else scale, d)
+    else:
+        w_sum = total(w)
+        center = x - with_axes(true_divide(total(x * w, 1), w_sum), (1,))
+        right = center * w
+        if ddof == 0:
+            scale = w_sum
+        elif aweights is None:
+            scale = w_sum - ddof
+        else:
+            scale = w_sum - ddof * total(w * cast(aweights, dtypes.real_of(d))) / w_sum
+    out = true_divide(matmul(center, moveaxis(conj(right), 0, 1)), scale)
+    return reshape(out, ()) if typeof(out).shape == (1, 1) else out
+
+
+@public("rowvar")
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
+    """Correlation coefficients of variables in rows."""
+    c = cov(x, y, rowvar)
+    if not typeof(c).shape:
+        return true_divide(c, c)
+    spread = sqrt(bind(prims.real_p, diagonal(c)) if dtypes.is_complex(typeof(c).dtype) else diagonal(c))
+    c = c / with_axes(spread, (1,)) / with_axes(spread, (0,))
+    if dtypes.is_complex(typeof(c).dtype):
+        return bind(prims.complex_p, clip(bind(prims.real_p, c), -1, 1), clip(bind(prims.imag_p, c), -1, 1))
+    return clip(c, -1, 1)

@@ -1,0 +1,215 @@
+"""Along one axis: differences, slopes, integrals, interpolation."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, check_axes, check_axis, typeof
+
+from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact
+from .._ground.publishing import compiled, public
+from .._ground.axes import split_at
+from .._ground.choosing import choose_by
+from .._ground.conversion import asarray, own_array
+from .._elementwise.division import remainder
+from .._shape.layout import moveaxis, ravel, reshape
+from .._shape.joining import concatenate
+from .._make.creation import arange
+from .._reduce.reductions import sum as total
+from .._reduce.running import cumsum
+from .._index.taking import take
+from .._index.searching import searchsorted
+
+__all__ = ["diff", "ediff1d", "gradient", "interp", "trapezoid", "unwrap"]
+
+
+def _ends(a: Any, at: int, skip_first: bool) -> Any:
+    n = typeof(a).shape[at]
+    return split_at(a, [1], at)[1] if skip_first else split_at(a, [n - 1], at)[0]
+
+
+@public("n", "axis")
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along an axis, `n` times over.
+
+    >>> diff(np.array([1, 4, 9]))
+    Array([3, 5], dtype=int32)
+    """
+    a = own_array("diff", a)
+    shape = typeof(a).shape
+    if n < 0:
+        raise ValueError(f"diff: n must not be negative; got {n}")
+    if not shape:
+        raise ValueError("diff: expected at least one axis")
+    at = check_axis("diff", axis, len(shape))
+    parts = [a]
+    one = tuple(1 if i == at else s for i, s in enumerate(shape))
+    for extra, first in ((prepend, True), (append, False)):
+        if extra is not None:
+            extra = own_array("diff", extra)
+            if not typeof(extra).shape:
+                extra = broadcast(extra, (), one)
+            parts.insert(0 if first else len(parts), extra)
+    if len(parts) > 1:
+        a = concatenate(parts, at)
+    for _ in range(n):
+        if typeof(a).shape[at] == 0:
+            break
+        after, before = _ends(a, at, True), _ends(a, at, False)
+        a = bind(prims.ne_p, after, before) if typeof(a).dtype == dtypes.BOOL else bind(prims.sub_p, after, before)
+    return a
+
+
+@public()
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Differences of neighbours of the flat array, with other numbers put before and after."""
+    ary = ravel(own_array("ediff1d", ary))
+    d = typeof(ary).dtype
+    parts = [diff(ary)]
+    if to_begin is not None:
+        parts.insert(0, cast(ravel(asarray(to_begin)), d))
+    if to_end is not None:
+        parts.append(cast(ravel(asarray(to_end)), d))
+    return concatenate(parts)
+
+
+@public("axis", "edge_order")
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
+    """Derivative along axes by central differences, one-sided at the ends.
+
+    Args:
+      f: samples, at least two along each axis.
+      varargs: spacing: one number, a number per axis, or coordinates `[n]` per axis.
+      axis: an int, a tuple, or None for all.
+    Returns:
+      One array, or a list with one per axis.
+    """
+    if edge_order not in (None, 1):
+        raise NotImplementedError("gradient: only edge_order=1 is supported")
+    f = to_inexact("gradient", f)
+    shape = typeof(f).shape
+    axes = tuple(range(len(shape))) if axis is None else check_axes("gradient", axis, len(shape))
+    if len(varargs) not in (0, 1, len(axes)):
+        raise TypeError(f"gradient: give no spacing, one, or one per axis ({len(axes)}); got {len(varargs)}")
+    steps = list(varargs) or [1.0]
+    steps = steps * (len(axes) if len(steps) == 1 else 1)
+    out = []
+    for at, h in zip(axes, steps):
+        n = shape[at]
+        if n < 2:
+            raise ValueError(f"gradient: axis {at} needs at least two samples; got {n}")
+        out.append(_slope(f, at, n, asarray(h) if isinstance(h, (list, tuple)) else h))
+    return out[0] if len(out) == 1 else out
+
+
+def _slope(f: Any, at: int, n: int, h: Any) -> Any:
+    d = typeof(f).dtype
+    rank = len(typeof(f).shape)
+
+    def part(lo: int, hi: int) -> Any:
+        return split_at(f, [lo, hi], at)[1]
+    if not typeof(h).shape:
+        h = cast(h, d)
+        first = bind(prims.div_p, bind(prims.sub_p, part(1, 2), part(0, 1)), h)
+        last = bind(prims.div_p, bind(prims.sub_p, part(n - 1, n), part(n - 2, n - 1)), h)
+        inner = bind(prims.div_p, bind(prims.sub_p, part(2, n), part(0, n - 2)), bind(prims.mul_p, h, literal(2, d)))
+        return concatenate([first, inner, last], at)
+    if typeof(h).shape != (n,):
+        raise ValueError(f"gradient: coordinates must have the length {n} of the axis; got {typeof(h).long()}")
+    gaps = reshape(cast(diff(h), d), tuple(-1 if i == at else 1 for i in range(rank)))
+    one, two = _ends(gaps, at, False), _ends(gaps, at, True)
+    a = -two / (one * (one + two))
+    b = (two - one) / (one * two)
+    c = one / (two * (one + two))
+    inner = a * part(0, n - 2) + b * part(1, n - 1) + c * part(2, n)
+    first = (part(1, 2) - part(0, 1)) / split_at(gaps, [1], at)[0]
+    last = (part(n - 1, n) - part(n - 2, n - 1)) / split_at(gaps, [n - 2], at)[1]
+    return concatenate([first, inner, last], at)
+
+
+@public("axis")
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """Integral along an axis by the trapezoid rule."""
+    y = to_inexact("trapezoid", own_array("trapezoid", y))
+    at = check_axis("trapezoid", axis, len(typeof(y).shape))
+    y = moveaxis(y, at, -1)
+    if x is None:
+        gaps = dx
+    else:
+        x = to_inexact("trapezoid", own_array("trapezoid", x))
+        gaps = diff(x) if len(typeof(x).shape) == 1 else diff(moveaxis(x, at, -1))
+    return total((y[..., 1:] + y[..., :-1]) * gaps, -1) * 0.5
+
+
+@public("axis")
+def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
+    """Jumps of more than half a period along an axis taken out."""
+    p = own_array("unwrap", p)
+    if dtypes.is_complex(typeof(p).dtype):
+        raise ValueError("unwrap: expected real numbers")
+    at = check_axis("unwrap", axis, len(typeof(p).shape))
+    p, period = promote_all("unwrap", [p, period])
+    gap = diff(p, 1, at)
+    half = period / 2
+    low = -half
+    wrapped = remainder(gap - low, period) + low
+    wrapped = choose_by((wrapped == low) & (gap > 0), half, wrapped)
+    limit = half if discont is None else discont
+    fix = choose_by(abs(gap) < limit, 0 * gap, wrapped - gap)
+    head, tail = split_at(p, [1], at)
+    return concatenate([head, tail + cumsum(fix, at)], at)
+
+
+@public("extended", "period")
+def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool, bool], period: float | None) -> Any:
+    d = dtypes.inexact_for(dtypes.promote((typeof(x).dtype, typeof(x).weak_type), (typeof(xp).dtype, False))[0])
+    x, xp = cast(x, d), cast(xp, d)
+    fp = to_inexact("interp", fp)
+    shape = typeof(xp).shape
+    if len(shape) != 1 or typeof(fp).shape != shape or not shape[0]:
+        raise ValueError(f"interp: xp and fp must have one axis of one length; got {shape} and {typeof(fp).shape}")
+    n = shape[0]
+    if period is not None:
+        period = literal(np.abs(period), d)
+        x, xp = remainder(x, period), remainder(xp, period)
+        _, order = bind(prims.sort_p, xp, arange(n), dimension=0, is_stable=True, num_keys=1)
+        xp, fp = take(xp, order, 0, mode="clip"), take(fp, order, 0, mode="clip")
+        xp = concatenate([xp[-1:] - period, xp, xp[:1] + period])
+        fp = concatenate([fp[-1:], fp, fp[:1]])
+        n += 2
+    at = bind(prims.clamp_p, literal(1, dtypes.canonical_int()), searchsorted(xp, x, side="right"),
+              literal(max(n - 1, 1), dtypes.canonical_int()))
+    x0, x1 = take(xp, at - 1, 0, mode="clip"), take(xp, at, 0, mode="clip")
+    y0, y1 = take(fp, at - 1, 0, mode="clip"), take(fp, at, 0, mode="clip")
+    gap = x1 - x0
+    flat = abs(gap) <= literal(float(np.spacing(np.float64(dtypes.finfo(d).eps))), d)
+    out = choose_by(flat, y0, y0 + (x - x0) / choose_by(flat, literal(1, d), gap) * (y1 - y0))
+    if period is None:
+        for at, outside, value, extends in zip((0, -1), (x < xp[0], x > xp[-1]), ends, extended):
+            if not extends:
+                out = choose_by(outside, fp[at] if value is None else cast(value, typeof(fp).dtype), out)
+    return out
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
+    """Piecewise linear interpolation.
+
+    Args:
+      x: where to evaluate.
+      xp: ascending coordinates `[n]`.
+      fp: values `[n]`.
+      left, right: values outside the coordinates (the nearest `fp` unless given), or "extrapolate".
+      period: of the coordinates; `xp` may then be in any order.
+
+    >>> interp(1.5, np.array([1., 2.]), np.array([10., 20.]))
+    Array(15., dtype=float32)
+    """
+    x, xp, fp = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (x, xp, fp))
+    extended = tuple(isinstance(v, str) for v in (left, right))
+    for v in (left, right):
+        if isinstance(v, str) and v != "extrapolate":
+            raise ValueError(f"interp: left and right must be numbers or 'extrapolate'; got {v!r}")
+    ends = tuple(None if extends else v for v, extends in zip((left, right), extended))
+    return compiled(_interp)(x, xp, fp, ends, extended=extended, period=period)

@@ -1,0 +1,167 @@
+"""Padding: constants, reflections, ramps and statistics around an array."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, check_axis, typeof
+
+from .._ground.promotion import broadcast, cast, literal
+from .._ground.publishing import hashable, plain_or_compiled, public
+from .._ground.axes import split_at
+from .._ground.conversion import asarray
+from .._elementwise.rounding import round as to_nearest
+from .._shape.layout import moveaxis, squeeze
+from .._shape.joining import concatenate
+from .._make.ranges import linspace
+from .._reduce.reductions import max as highest
+from .._reduce.reductions import min as lowest
+from .._reduce.averages import mean
+from .._contract.products import tensordot
+from .._index.taking import take
+from .._order.quantiles import median
+from .apply import apply_along_axis
+
+__all__ = ["pad"]
+
+_BY_INDEX = ("edge", "reflect", "symmetric", "wrap")
+
+
+def _widths(call: str, n: int, width: Any) -> tuple[tuple[int, int], ...]:
+    try:
+        pairs = np.broadcast_to(np.asarray(width), (n, 2))
+    except ValueError:
+        raise ValueError(f"{call}: pad_width must be (before, after) for each of {n} axes, or broadcast to it; got "
+                         f"{width!r}") from None
+    if pairs.dtype.kind not in "iu":
+        raise TypeError(f"{call}: pad_width must be integers; got {width!r}")
+    if pairs.size and pairs.min() < 0:
+        raise ValueError(f"{call}: pad_width must not be negative; got {width!r}")
+    return tuple((int(b), int(a)) for b, a in pairs)
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """`array` with elements added before and after each axis.
+
+    Args:
+      array: array of n axes.
+      pad_width: `(before, after)` per axis, or anything that broadcasts to `(n, 2)`; a dict names axes.
+      mode: "constant" (`constant_values`), "edge", "reflect", "symmetric", "wrap", "linear_ramp" (`end_values`),
+        "maximum", "minimum", "mean", "median" (`stat_length`), "empty", or a function as in `numpy.pad`.
+
+    >>> pad(asarray([1, 2]), 1)
+    Array([0, 1, 2, 0], dtype=int32)
+    """
+    array = asarray(array)
+    n = len(typeof(array).shape)
+    if isinstance(pad_width, dict):
+        named = {check_axis("pad", k, n): v for k, v in pad_width.items()}
+        pad_width = [(v, v) if isinstance(v := named.get(i, 0), int) else v for i in range(n)]
+    widths = _widths("pad", n, pad_width)
+    allowed = {"constant": {"constant_values"}, "linear_ramp": {"end_values"}, "reflect": {"reflect_type"},
+               "symmetric": {"reflect_type"}, **{m: {"stat_length"} for m in ("maximum", "minimum", "mean", "median")}}
+    if callable(mode):
+        return _pad_by(array, widths, mode, kwargs)
+    unknown = set(kwargs) - allowed.get(mode, set())
+    if unknown:
+        raise ValueError(f"pad: mode {mode!r} does not take {', '.join(sorted(unknown))}")
+    if mode in ("constant", "empty"):
+        value = kwargs.get("constant_values", 0)
+        if isinstance(value, (list, tuple, np.ndarray)):
+            value = asarray(value)
+        return plain_or_compiled(_pad_constant, array)(array, value, widths)
+    if mode in _BY_INDEX:
+        return plain_or_compiled(_pad_by_index, array)(array, widths, mode, kwargs.get("reflect_type", "even"))
+    if mode == "linear_ramp":
+        return plain_or_compiled(_pad_ramp, array)(array, asarray(kwargs.get("end_values", 0)), widths)
+    if mode in ("maximum", "minimum", "mean", "median"):
+        return plain_or_compiled(_pad_stat, array)(array, widths, mode, hashable(kwargs.get("stat_length")))
+    raise ValueError(f"pad: unknown mode {mode!r}; see the documentation for the list")
+
+
+@public("widths")
+def _pad_constant(array: Any, value: Any, widths: tuple[tuple[int, int], ...]) -> Any:
+    d = typeof(array).dtype
+    n = len(widths)
+    value = cast(value, d)
+    if not typeof(value).shape:
+        return bind(prims.pad_p, array, value, padding_config=tuple((b, a, 0) for b, a in widths))
+    value = broadcast(value, typeof(value).shape, (n, 2))
+    for i, (b, a) in enumerate(widths):
+        for side, amount in enumerate(((b, 0, 0), (0, a, 0))):
+            config = tuple(amount if j == i else (0, 0, 0) for j in range(n))
+            array = bind(prims.pad_p, array, value[i, side], padding_config=config)
+    return array
+
+
+@public("widths", "mode", "reflect_type")
+def _pad_by_index(array: Any, widths: tuple[tuple[int, int], ...], mode: str, reflect_type: str) -> Any:
+    for i, (b, a) in enumerate(widths):
+        n = typeof(array).shape[i]
+        if not (b or a):
+            continue
+        if n == 0:
+            raise ValueError(f"pad: axis {i} is empty, so mode {mode!r} has nothing to repeat")
+        places = np.pad(np.arange(n), (b, a), mode=mode)  # type: ignore[call-overload]
+        if reflect_type == "even" or mode not in ("reflect", "symmetric"):
+            array = take(array, places, axis=i)
+            continue
+        array = _pad_odd(array, i, n, b, a, mode)
+    return array
+
+
+def _pad_odd(array: Any, axis: int, n: int, b: int, a: int, mode: str) -> Any:
+    """Reflection that continues the slope, `2 * edge - mirrored`, is linear: apply the matrix of `numpy.pad`."""
+    matrix = np.stack([np.pad(row, (b, a), mode=mode, reflect_type="odd")  # type: ignore[call-overload]
+                       for row in np.eye(n)])
+    out = tensordot(array, asarray(matrix, dtype=typeof(array).dtype), axes=((axis,), (0,)))
+    return moveaxis(out, -1, axis)
+
+
+@public("widths")
+def _pad_ramp(array: Any, end: Any, widths: tuple[tuple[int, int], ...]) -> Any:
+    d = typeof(array).dtype
+    end = broadcast(end, typeof(end).shape, (len(widths), 2))
+    for i, (b, a) in enumerate(widths):
+        n = typeof(array).shape[i]
+        first, last = split_at(array, [1], i)[0], split_at(array, [n - 1], i)[1]
+        before = linspace(end[i, 0], squeeze(first, i), b, endpoint=False, axis=i, dtype=d)
+        after = _flipped(linspace(end[i, 1], squeeze(last, i), a, endpoint=False, axis=i, dtype=d), i)
+        array = concatenate([before, array, after], i)
+    return array
+
+
+def _flipped(x: Any, axis: int) -> Any:
+    return bind(prims.rev_p, x, dimensions=(axis,))
+
+
+@public("widths", "mode", "lengths")
+def _pad_stat(array: Any, widths: tuple[tuple[int, int], ...], mode: str, lengths: Any) -> Any:
+    fun: Any = {"maximum": highest, "minimum": lowest, "mean": mean, "median": median}[mode]
+    d = typeof(array).dtype
+    spans = None if lengths is None else np.broadcast_to(np.asarray(lengths), (len(widths), 2))
+    for i, (b, a) in enumerate(widths):
+        n = typeof(array).shape[i]
+        lo, hi = (n, n) if spans is None else (min(int(spans[i, 0]), n), min(int(spans[i, 1]), n))
+        ends = []
+        for part, width in ((split_at(array, [lo], i)[0], b), (split_at(array, [n - hi], i)[1] if hi < n else array, a)):
+            value = fun(part, axis=i, keepdims=True)
+            value = cast(to_nearest(value) if dtypes.is_integer(d) else value, d)
+            ends.append(broadcast(value, typeof(value).shape, tuple(
+                width if j == i else s for j, s in enumerate(typeof(value).shape))))
+        array = concatenate([ends[0], array, ends[1]], i)
+    return array
+
+
+def _pad_by(array: Any, widths: tuple[tuple[int, int], ...], fun: Any, kwargs: dict[str, Any]) -> Any:
+    out = _pad_constant(array, literal(0, typeof(array).dtype), widths)
+    for i, pair in enumerate(widths):
+        out = apply_along_axis(lambda v, pair=pair, i=i: _result(fun(v, pair, i, kwargs), v), i, out)
+    return out
+
+
+def _result(new: Any, old: Any) -> Any:
+    if new is None:
+        raise ValueError("pad: a padding function must return the padded vector, since arrays are immutable")
+    return cast(new, typeof(old).dtype)

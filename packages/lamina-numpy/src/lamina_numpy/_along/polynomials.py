@@ -1,0 +1,173 @@
+"""Polynomials as arrays of coefficients, highest power first."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import ConcretizationError
+from lamina_tracing.extend import bind, Tracer, typeof
+
+from .._ground.promotion import cast, fixed, literal, promote_all, to_inexact
+from .._ground.publishing import compiled, public
+from .._ground.axes import split_at
+from .._ground.conversion import asarray, put
+from .._elementwise.powers import power
+from .._shape.layout import atleast_1d
+from .._shape.joining import concatenate
+from .._make.creation import zeros
+from .._index.repeats import trim_zeros
+from .convolution import convolve
+
+__all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots",
+           "vander"]
+
+
+@public()
+def _polyval(p: Any, x: Any) -> Any:
+    weak = typeof(p).weak_type and typeof(x).weak_type
+    p, x = promote_all("polyval", [p, x])
+    n = typeof(p).shape[0]
+    d = typeof(p).dtype
+    out = bind(prims.broadcast_in_dim_p, fixed(0, d), shape=typeof(x).shape, broadcast_dimensions=())
+    for i in range(n):  # Horner's scheme
+        c = bind(prims.slice_p, p, start_indices=(i,), limit_indices=(i + 1,), strides=None)
+        c = bind(prims.squeeze_p, c, dimensions=(0,))
+        out = bind(prims.add_p, bind(prims.mul_p, out, x), c) if i else bind(
+            prims.broadcast_in_dim_p, c, shape=typeof(x).shape, broadcast_dimensions=())
+    return cast(out, d, weak)
+
+
+def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+    """The polynomial's value at `x`, by Horner's scheme.
+
+    >>> polyval(np.array([1, 0, 2]), 3)
+    Array(11, dtype=int32)
+    """
+    p, x = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (p, x))
+    run = _polyval if isinstance(p, Tracer) or isinstance(x, Tracer) else compiled(_polyval)
+    return run(p, x)
+
+
+def _coefficients(call: str, *ps: Any) -> list[Any]:
+    out = promote_all(call, [atleast_1d(asarray(p)) for p in ps])
+    for p in out:
+        if len(typeof(p).shape) != 1:
+            raise ValueError(f"{call}: coefficients must have one axis; got {typeof(p).long()}")
+    return out
+
+
+def _level(p: Any, n: int) -> Any:
+    short = n - typeof(p).shape[0]
+    return bind(prims.pad_p, p, literal(0, typeof(p).dtype), padding_config=((short, 0, 0),)) if short else p
+
+
+def polyadd(a1: Any, a2: Any) -> Any:
+    """Sum of two polynomials."""
+    x, y = _coefficients("polyadd", a1, a2)
+    n = max(typeof(x).shape[0], typeof(y).shape[0])
+    return _level(x, n) + _level(y, n)
+
+
+def polysub(a1: Any, a2: Any) -> Any:
+    """Difference of two polynomials."""
+    x, y = _coefficients("polysub", a1, a2)
+    n = max(typeof(x).shape[0], typeof(y).shape[0])
+    return _level(x, n) - _level(y, n)
+
+
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+    """Product of two polynomials."""
+    x, y = _coefficients("polymul", to_inexact("polymul", asarray(a1)), to_inexact("polymul", asarray(a2)))
+    if trim_leading_zeros:
+        x, y = trim_zeros(x, "f"), trim_zeros(y, "f")
+    return convolve(x, y)
+
+
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+    """(quotient, remainder) of two polynomials; the remainder keeps its leading zeros unless trimmed."""
+    x, y = _coefficients("polydiv", to_inexact("polydiv", asarray(u)), to_inexact("polydiv", asarray(v)))
+    n, m = typeof(x).shape[0] - 1, typeof(y).shape[0] - 1
+    if n < m:
+        return zeros((1,), typeof(x).dtype), x
+    q = []
+    for k in range(n - m + 1):
+        c = x[k] / y[0]
+        q.append(c)
+        x = x.at[k:k + m + 1].add(-c * y)
+    quotient = concatenate([atleast_1d(c) for c in q])
+    rest = x
+    if trim_leading_zeros:
+        rest = trim_zeros(rest, "f")
+    return quotient, rest
+
+
+def polyder(p: Any, m: int = 1) -> Any:
+    """The `m`-th derivative."""
+    if m < 0:
+        raise ValueError(f"polyder: m must not be negative; got {m}")
+    (p,) = _coefficients("polyder", to_inexact("polyder", asarray(p)))
+    for _ in range(m):
+        n = typeof(p).shape[0]
+        p = split_at(p, [n - 1], 0)[0] * put(np.arange(n - 1, 0, -1), typeof(p).dtype)
+    return p
+
+
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    """The `m`-th integral, with constants `k` (zeros unless given)."""
+    if m < 0:
+        raise ValueError(f"polyint: m must not be negative; got {m}")
+    (p,) = _coefficients("polyint", to_inexact("polyint", asarray(p)))
+    constants = atleast_1d(asarray(0.0 if k is None else k))
+    if typeof(constants).shape[0] not in (1, m) and m:
+        raise ValueError(f"polyint: k must be one number or {m}; got {typeof(constants).long()}")
+    for i in range(m):
+        n = typeof(p).shape[0]
+        p = p / put(np.arange(n, 0, -1), typeof(p).dtype)
+        c = constants[i if typeof(constants).shape[0] > 1 else 0]
+        p = concatenate([p, atleast_1d(c).astype(typeof(p).dtype)])
+    return p
+
+
+def poly(seq_of_zeros: Any) -> Any:
+    """Coefficients of the polynomial with these (one axis of) zeros."""
+    zs = to_inexact("poly", atleast_1d(asarray(seq_of_zeros)))
+    if len(typeof(zs).shape) != 1:
+        raise ValueError(f"poly: expected one axis of zeros; got {typeof(zs).long()}")
+    out = asarray([1.0], dtype=typeof(zs).dtype)
+    for i in range(typeof(zs).shape[0]):
+        out = convolve(out, concatenate([asarray([1.0], dtype=typeof(zs).dtype), atleast_1d(-zs[i])]))
+    return out
+
+
+def _concrete(call: str, x: Any) -> np.ndarray:
+    x = asarray(x)
+    if isinstance(x, Tracer):
+        raise ConcretizationError(f"{call}: runs on the host and needs known values; got a traced {x.aval.long()}")
+    return np.asarray(x, np.complex128 if dtypes.is_complex(typeof(x).dtype) else np.float64)
+
+
+def roots(p: Any) -> Any:
+    """The complex zeros of a polynomial with known coefficients; leading zeros are dropped."""
+    return put(np.roots(_concrete("roots", p)).astype(np.complex128), dtypes.canonical_complex())
+
+
+def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, w: Any = None) -> Any:
+    """Coefficients of the least-squares polynomial of degree `deg` through known points."""
+    out = np.polyfit(_concrete("polyfit", x), _concrete("polyfit", y), deg, rcond,
+                     w=None if w is None else _concrete("polyfit", w))
+    return put(out, dtypes.canonical_complex() if np.iscomplexobj(out) else dtypes.canonical_float())
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """Powers of `x` as columns, highest first unless `increasing`."""
+    x = asarray(x)
+    t = typeof(x)
+    if len(t.shape) != 1:
+        raise ValueError(f"vander: expected one axis; got {t.long()}")
+    n = t.shape[0] if N is None else N
+    if n < 0:
+        raise ValueError(f"vander: N must not be negative; got {n}")
+    powers = np.arange(n) if increasing else np.arange(n)[::-1]
+    return power(bind(prims.broadcast_in_dim_p, x, shape=(t.shape[0], n), broadcast_dimensions=(0,)),
+                 asarray(powers.astype(np.int32)))

@@ -1,0 +1,228 @@
+"""`einsum`: sums of products named by labels.
+
+The order of pairwise contractions is `opt_einsum`'s; each contraction is one `dot_general`. One or two operands need
+no ordering and never load it.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import ShapeError
+from lamina_tracing.extend import bind, Tracer, typeof
+
+from .._ground.promotion import aval, cast, literal, no_out, promote_all
+from .._ground.publishing import compiled, public
+from .._ground.axes import permuted
+from .._ground.choosing import choose_by
+from .._ground.conversion import asarray
+from .products import dot_general
+
+__all__ = ["einsum", "einsum_path"]
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" + "".join(map(chr, range(0x100, 0x180)))
+
+
+def _interleaved(args: Sequence[Any]) -> tuple[str, list[Any]]:
+    """`einsum(x, [0, 1], y, [1, 2], [0, 2])` in words and operands."""
+    operands, terms, out = [], [], None
+    rest = list(args)
+    while rest:
+        if len(rest) == 1:
+            out = rest.pop()
+        else:
+            operands.append(rest.pop(0))
+            terms.append(rest.pop(0))
+    labels = sorted({s for term in [*terms, out or ()] for s in term if s is not Ellipsis}, key=lambda s: (str(type(s)),
+                                                                                                      s))
+    letter = dict(zip(labels, _LETTERS))
+
+    def word(term: Any) -> str:
+        return "".join("..." if s is Ellipsis else letter[s] for s in term)
+    return ",".join(map(word, terms)) + ("" if out is None else "->" + word(out)), operands
+
+
+@lru_cache(maxsize=512)
+def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
+    """(labels of each operand, labels of the result), `...` and the implicit result worked out."""
+    text = subscripts.replace(" ", "")
+    left, arrow, out = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise ValueError(f"einsum: {subscripts!r} names {len(terms)} operands; got {len(ranks)}")
+    used = set(text)
+    spare = [c for c in _LETTERS if c not in used]
+    most = max((r - len(t.replace("...", "")) for t, r in zip(terms, ranks) if "..." in t), default=0)
+    dots = "".join(spare[:max(most, 0)])
+    full = []
+    for i, (term, rank) in enumerate(zip(terms, ranks)):
+        if "..." in term:
+            extra = rank - len(term.replace("...", ""))
+            if extra < 0:
+                raise ValueError(f"einsum: operand {i} has {rank} axes, too few for {term!r}")
+            term = term.replace("...", dots[len(dots) - extra:] if extra else "")
+        if not all(c.isalpha() for c in term):
+            raise ValueError(f"einsum: {term!r} in {subscripts!r} is not made of letters")
+        if len(term) != rank:
+            raise ValueError(f"einsum: {term!r} names {len(term)} axes, but operand {i} has {rank}")
+        full.append(term)
+    if arrow:
+        out = out.replace("...", dots)
+    else:
+        counts = Counter("".join(full))
+        out = dots + "".join(sorted(c for c, n in counts.items() if n == 1 and c not in dots))
+    for c in out:
+        if out.count(c) > 1 or not any(c in t for t in full):
+            raise ValueError(f"einsum: label {c!r} of the result in {subscripts!r} "
+                             + ("stands there twice" if out.count(c) > 1 else "names no axis of an operand"))
+    return tuple(full), out
+
+
+def _check_sizes(subscripts: str, terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for i, (term, shape) in enumerate(zip(terms, shapes)):
+        for c, n in zip(term, shape):
+            old = sizes.get(c, 1)
+            if n != old and n != 1 and old != 1:
+                raise ShapeError(f"einsum: label {c!r} in {subscripts!r} has length {old} and, in operand {i} of shape "
+                                 f"{shape}, {n}")
+            sizes[c] = max(n, old) if n else 0
+    return sizes
+
+
+def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
+           preferred_element_type: Any = None) -> Any:
+    """Sum of products over labelled axes.
+
+    Args:
+      subscripts: labels as in NumPy, `"ij,jk->ik"`; or operands and lists of labels in turn.
+      operands: arrays.
+      optimize: False contracts from left to right; otherwise a strategy or path of `opt_einsum`.
+      precision, preferred_element_type: as in `matmul`.
+
+    >>> einsum("i,i", np.array([1., 2.]), np.array([3., 4.]))
+    Array(11., dtype=float32)
+    """
+    no_out("einsum", out)
+    if not isinstance(subscripts, str):
+        subscripts, found = _interleaved((subscripts, *operands))
+        operands = tuple(found)
+    xs = [asarray(x) if isinstance(x, (list, tuple)) else x for x in operands]
+    if isinstance(optimize, (list, tuple)):
+        optimize = tuple(tuple(step) if isinstance(step, (list, tuple)) else step for step in optimize)
+    run = _einsum if any(isinstance(x, Tracer) for x in xs) else compiled(_einsum)
+    return run(*xs, subscripts=subscripts, optimize=optimize, precision=precision, preferred=preferred_element_type)
+
+
+@public("subscripts", "optimize", "precision", "preferred")
+def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, preferred: Any) -> Any:
+    shapes = [aval("einsum", x, i).shape for i, x in enumerate(operands)]
+    terms, out = parse(subscripts, tuple(map(len, shapes)))
+    _check_sizes(subscripts, terms, shapes)
+    xs = promote_all("einsum", operands)
+    final = typeof(xs[0]).dtype if preferred is None else dtypes.canonical(preferred)
+    todo = list(zip(xs, terms))
+    for step in _order(subscripts, terms, out, shapes, optimize):
+        picked = [todo.pop(i) for i in sorted(step, reverse=True)][::-1]
+        keep = set(out).union(*(t for _, t in todo))
+        while len(picked) > 1:
+            rest = keep.union(*(t for _, t in picked[2:]))
+            last = not todo and len(picked) == 2
+            picked[:2] = [_contract(*picked[0], *picked[1], rest, out if last else None, precision, preferred)]
+        todo.append(picked[0])
+    x, names = todo[0]
+    x, names = _alone(x, names, set(out))
+    x = permuted(x, tuple(names.index(c) for c in out))
+    return cast(x, final, typeof(x).weak_type and preferred is None)
+
+
+def _order(subscripts: str, terms: Sequence[str], out: str, shapes: Sequence[tuple[int, ...]],
+           optimize: Any) -> Sequence[tuple[int, ...]]:
+    """Which operands to contract, step by step; results go to the end of the list."""
+    n = len(terms)
+    if n <= 2:
+        return [tuple(range(n))]
+    if optimize is False:
+        return [(0, 1), *((0, n - 1 - i) for i in range(1, n - 1))]
+    if isinstance(optimize, tuple):
+        return [step for step in optimize if not isinstance(step, str)]
+    return _path(",".join(terms) + "->" + out, tuple(shapes), "auto" if optimize is True else optimize)
+
+
+@lru_cache(maxsize=512)
+def _path(text: str, shapes: tuple[tuple[int, ...], ...], optimize: str) -> Sequence[tuple[int, ...]]:
+    import opt_einsum  # here, since only three and more operands need an order, and loading it takes tens of milliseconds
+    return opt_einsum.contract_path(text, *shapes, shapes=True, optimize=optimize)[0]
+
+
+def _alone(x: Any, names: str, keep: set[str]) -> tuple[Any, str]:
+    """One operand with repeated labels taken on their diagonal and labels nobody else needs summed away."""
+    for c, n in Counter(names).items():
+        while n > 1:
+            i = names.index(c)
+            j = names.index(c, i + 1)
+            shape = typeof(x).shape
+            same = bind(prims.eq_p, bind(prims.iota_p, dtype=np.dtype("int32"), shape=shape, dimension=i),
+                        bind(prims.iota_p, dtype=np.dtype("int32"), shape=shape, dimension=j))
+            x = bind(prims.reduce_sum_p, choose_by(same, x, literal(0, typeof(x).dtype)), axes=(j,))
+            names = names[:j] + names[j + 1:]
+            n -= 1
+    gone = tuple(i for i, c in enumerate(names) if c not in keep)
+    if gone:
+        d = typeof(x).dtype
+        if d == dtypes.BOOL:
+            x = bind(prims.reduce_or_p, x, axes=gone)
+        else:
+            x = bind(prims.reduce_sum_p, x, axes=gone)
+        names = "".join(c for c in names if c in keep)
+    return x, names
+
+
+def _contract(x: Any, a: str, y: Any, b: str, keep: set[str], want: str | None, precision: Any,
+              preferred: Any) -> tuple[Any, str]:
+    x, a = _alone(x, a, keep | set(b))
+    y, b = _alone(y, b, keep | set(a))
+    x, a, y, b = _without_ones(x, a, y, b)
+    x, a = _alone(x, a, keep | set(b))
+    y, b = _alone(y, b, keep | set(a))
+    batch = [c for c in a if c in b and c in keep]
+    contract = [c for c in a if c in b and c not in keep]
+    names = "".join([*batch, *(c for c in a if c not in b), *(c for c in b if c not in a)])
+    if want is not None and names != want:  # the other order may spare a transpose
+        other = "".join([*batch, *(c for c in b if c not in a), *(c for c in a if c not in b)])
+        if other == want:
+            x, a, y, b, names = y, b, x, a, other
+    out = dot_general(x, y, (tuple(a.index(c) for c in contract), tuple(b.index(c) for c in contract)),
+                      (tuple(a.index(c) for c in batch), tuple(b.index(c) for c in batch)), precision, preferred)
+    if preferred is not None and typeof(out).dtype != typeof(x).dtype and want is None:
+        out = cast(out, dtypes.canonical(preferred))
+    return out, names
+
+
+def _without_ones(x: Any, a: str, y: Any, b: str) -> tuple[Any, str, Any, str]:
+    """Shared labels of length 1 on one side only broadcast: drop them there."""
+    s, t = typeof(x).shape, typeof(y).shape
+    left = [c for c in a if c in b and s[a.index(c)] == 1 != t[b.index(c)]]
+    right = [c for c in b if c in a and t[b.index(c)] == 1 != s[a.index(c)]]
+    if left:
+        x = bind(prims.squeeze_p, x, dimensions=tuple(a.index(c) for c in left))
+        a = "".join(c for c in a if c not in left)
+    if right:
+        y = bind(prims.squeeze_p, y, dimensions=tuple(b.index(c) for c in right))
+        b = "".join(c for c in b if c not in right)
+    return x, a, y, b
+
+
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> tuple[list[Any], Any]:
+    """The order of contraction that `einsum` would use, and a description, from `opt_einsum`."""
+    import opt_einsum
+    if not isinstance(subscripts, str):
+        subscripts, found = _interleaved((subscripts, *operands))
+        operands = tuple(found)
+    shapes = [typeof(asarray(x)).shape for x in operands]
+    path, info = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
+    return ["einsum_path", *path], info

@@ -1,0 +1,1 @@
+"""One element at a time: mathematics, powers, division, rounding, logic."""

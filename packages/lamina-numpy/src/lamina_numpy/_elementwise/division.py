@@ -1,0 +1,94 @@
+"""Whole quotients and remainders, with the signs of Python's `//` and `%` or of C's `fmod`."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import DTypeError
+from lamina_tracing.extend import bind, typeof
+
+from .._ground.promotion import convert, literal, pair
+from .._ground.publishing import public
+from .._ground.choosing import choose_by
+
+__all__ = ["divmod", "floor_divide", "fmod", "mod", "remainder"]
+
+_I32 = np.dtype("int32")
+
+
+def _ordered_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
+    """`pair` on real numbers, and their dtype; truth values count as the int32 0 and 1."""
+    x, y = pair(call, x, y)
+    d = typeof(x).dtype
+    if d == dtypes.BOOL:
+        return convert(x, _I32), convert(y, _I32), _I32
+    if dtypes.is_complex(d):
+        raise DTypeError(f"{call}: complex numbers have no order; got {typeof(x).long()}")
+    return x, y, d
+
+
+def _nonzero(x: Any, d: np.dtype) -> Any:
+    return bind(prims.ne_p, x, literal(0, d))
+
+
+def _python_rem(x: Any, y: Any, d: np.dtype) -> Any:
+    r = bind(prims.rem_p, x, y)
+    zero = literal(0, d)
+    differ = bind(prims.ne_p, bind(prims.lt_p, r, zero), bind(prims.lt_p, y, zero))
+    return bind(prims.select_p, bind(prims.and_p, differ, bind(prims.ne_p, r, zero)), bind(prims.add_p, r, y), r)
+
+
+def _zero_by_zero(r: Any, y: Any, d: np.dtype) -> Any:
+    """The remainder `r`, and 0 where the divisor `y` is the integer 0, as NumPy has it."""
+    if dtypes.is_inexact(d) or type(y) is int and y:
+        return r
+    return choose_by(_nonzero(y, d), r, literal(0, d))
+
+
+@public()
+def floor_divide(x: Any, y: Any, /) -> Any:
+    """Quotient rounded down.
+
+    >>> floor_divide(-7, 2)
+    Array(-4, dtype=int32, weak_type=True)
+    """
+    x, y, d = _ordered_pair("floor_divide", x, y)
+    if dtypes.issubdtype(d, np.unsignedinteger):
+        return bind(prims.div_p, x, y)
+    if dtypes.is_integer(d):
+        q = bind(prims.div_p, x, y)
+        differ = bind(prims.ne_p, bind(prims.sign_p, x), bind(prims.sign_p, y))
+        off = bind(prims.and_p, differ, _nonzero(bind(prims.rem_p, x, y), d))
+        return bind(prims.select_p, off, bind(prims.sub_p, q, literal(1, d)), q)
+    whole = bind(prims.div_p, bind(prims.sub_p, x, _python_rem(x, y, d)), y)
+    return bind(prims.round_p, whole, rounding_method=1)
+
+
+@public()
+def remainder(x: Any, y: Any, /) -> Any:
+    """Remainder with the sign of the divisor, as Python's `%`.
+
+    >>> remainder(-7, 3)
+    Array(2, dtype=int32, weak_type=True)
+    """
+    x, y, d = _ordered_pair("remainder", x, y)
+    if dtypes.issubdtype(d, np.unsignedinteger):
+        return _zero_by_zero(bind(prims.rem_p, x, y), y, d)
+    return _zero_by_zero(_python_rem(x, y, d), y, d)
+
+
+mod = remainder
+
+
+@public()
+def fmod(x: Any, y: Any, /) -> Any:
+    """Remainder with the sign of the dividend, as C's `fmod`."""
+    x, y, d = _ordered_pair("fmod", x, y)
+    return _zero_by_zero(bind(prims.rem_p, x, y), y, d)
+
+
+@public()
+def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
+    """`(floor_divide(x, y), remainder(x, y))`."""
+    return floor_divide(x, y), remainder(x, y)

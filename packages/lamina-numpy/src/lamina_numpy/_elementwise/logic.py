@@ -1,0 +1,297 @@
+"""Comparisons, truth, bits, and questions about floats."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import DTypeError
+from lamina_tracing.extend import bind, typeof
+
+from .._ground.promotion import aval, cast, literal, meet, pair, promote_all
+from .._ground.publishing import public
+from .._ground.choosing import truth
+from .._ground.conversion import asarray
+from .ufuncs import abs, imag, named
+
+__all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_count", "bitwise_invert",
+           "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "equal", "greater",
+           "greater_equal", "invert", "isclose", "iscomplex", "iscomplexobj", "isfinite", "isinf", "isnan", "isneginf",
+           "isposinf", "isreal", "isrealobj", "isscalar", "left_shift", "less", "less_equal", "logical_and",
+           "logical_not", "logical_or", "logical_xor", "not_equal", "right_shift"]
+
+
+def _equality(name: str, prim: Any, doc: str) -> Any:
+    def op(x: Any, y: Any, /) -> Any:
+        x, y = pair(name, x, y)
+        return bind(prim, x, y)
+    return named(op, name, doc)
+
+
+def _order(name: str, prim: Any, doc: str) -> Any:
+    def op(x: Any, y: Any, /) -> Any:
+        x, y, d = meet(name, x, y)
+        if d.kind == "c":  # by real part, then imaginary part, as NumPy
+            rx, ry = bind(prims.real_p, x), bind(prims.real_p, y)
+            tie = bind(prim, bind(prims.imag_p, x), bind(prims.imag_p, y))
+            return bind(prims.select_p, bind(prims.eq_p, rx, ry), tie, bind(prim, rx, ry))
+        return bind(prim, x, y)
+    return named(op, name, doc)
+
+
+equal = _equality("equal", prims.eq_p, "`x == y`, elementwise.\n\n>>> equal(1, 1.0)\nArray(True, dtype=bool)")
+not_equal = _equality("not_equal", prims.ne_p, "`x != y`, elementwise.")
+less = _order("less", prims.lt_p, "`x < y`, elementwise.")
+less_equal = _order("less_equal", prims.le_p, "`x <= y`, elementwise.")
+greater = _order("greater", prims.gt_p, "`x > y`, elementwise.")
+greater_equal = _order("greater_equal", prims.ge_p, "`x >= y`, elementwise.")
+
+
+def _logical(name: str, prim: Any, doc: str) -> Any:
+    def op(x: Any, y: Any, /) -> Any:
+        x, y = pair(name, truth(name, x, 0), truth(name, y, 1))
+        return bind(prim, x, y)
+    return named(op, name, doc)
+
+
+logical_and = _logical("logical_and", prims.and_p, "Whether both are true (not zero).")
+logical_or = _logical("logical_or", prims.or_p, "Whether either is true (not zero).")
+logical_xor = _logical("logical_xor", prims.xor_p, "Whether exactly one is true (not zero).")
+
+
+@public()
+def logical_not(x: Any, /) -> Any:
+    """Whether each element is zero."""
+    return bind(prims.not_p, truth("logical_not", x))
+
+
+def _need_bits(call: str, x: Any) -> np.dtype:
+    d = typeof(x).dtype
+    if dtypes.is_inexact(d):
+        raise DTypeError(f"{call}: expected integers or booleans; got {typeof(x).long()}. Convert with astype, or use "
+                         "the logical function")
+    return d
+
+
+def _bitwise(name: str, prim: Any, doc: str) -> Any:
+    def op(x: Any, y: Any, /) -> Any:
+        x, y = pair(name, x, y)
+        _need_bits(name, x)
+        return bind(prim, x, y)
+    return named(op, name, doc)
+
+
+bitwise_and = _bitwise("bitwise_and", prims.and_p, "Bits set in both.")
+bitwise_or = _bitwise("bitwise_or", prims.or_p, "Bits set in either.")
+bitwise_xor = _bitwise("bitwise_xor", prims.xor_p, "Bits set in exactly one.")
+
+
+@public()
+def invert(x: Any, /) -> Any:
+    """Every bit flipped; `not` on booleans."""
+    aval("invert", x)
+    _need_bits("invert", x)
+    return bind(prims.not_p, x)
+
+
+bitwise_not = bitwise_invert = invert
+
+
+def _shift_operands(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
+    x, y = pair(call, x, y)
+    d = _need_bits(call, x)
+    if d == dtypes.BOOL:
+        d = np.dtype("int32")
+        x, y = cast(x, d), cast(y, d)
+    return x, y, d
+
+
+@public()
+def left_shift(x: Any, y: Any, /) -> Any:
+    """Bits moved `y` places up."""
+    x, y, _ = _shift_operands("left_shift", x, y)
+    return bind(prims.shift_left_p, x, y)
+
+
+@public()
+def right_shift(x: Any, y: Any, /) -> Any:
+    """Bits moved `y` places down; the sign stays."""
+    x, y, d = _shift_operands("right_shift", x, y)
+    unsigned = dtypes.issubdtype(d, np.unsignedinteger)
+    return bind(prims.shift_right_logical_p if unsigned else prims.shift_right_arithmetic_p, x, y)
+
+
+bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
+
+
+@public()
+def bitwise_count(x: Any, /) -> Any:
+    """Number of bits set in `|x|`, as uint8."""
+    aval("bitwise_count", x)
+    _need_bits("bitwise_count", x)
+    return cast(bind(prims.population_count_p, abs(x)), np.dtype("uint8"))
+
+
+def _all_false(a: Any) -> Any:
+    return bind(prims.broadcast_in_dim_p, np.False_, shape=a.shape, broadcast_dimensions=())
+
+
+@public()
+def isnan(x: Any, /) -> Any:
+    """Whether each element is not a number.
+
+    >>> isnan(float("nan"))
+    Array(True, dtype=bool)
+    """
+    aval("isnan", x)
+    return bind(prims.ne_p, x, x)
+
+
+@public()
+def isfinite(x: Any, /) -> Any:
+    """Whether each element is neither infinite nor NaN."""
+    a = aval("isfinite", x)
+    if dtypes.is_float(a.dtype):
+        return bind(prims.is_finite_p, x)
+    if dtypes.is_complex(a.dtype):
+        return bind(prims.and_p, bind(prims.is_finite_p, bind(prims.real_p, x)),
+                    bind(prims.is_finite_p, bind(prims.imag_p, x)))
+    return bind(prims.broadcast_in_dim_p, np.True_, shape=a.shape, broadcast_dimensions=())
+
+
+@public()
+def isinf(x: Any, /) -> Any:
+    """Whether each element is infinite."""
+    a = aval("isinf", x)
+    if dtypes.is_float(a.dtype):
+        return bind(prims.eq_p, bind(prims.abs_p, x), literal(np.inf, a.dtype))
+    if dtypes.is_complex(a.dtype):
+        return bind(prims.or_p, isinf(bind(prims.real_p, x)), isinf(bind(prims.imag_p, x)))
+    return _all_false(a)
+
+
+def _is_inf(name: str, value: float, doc: str) -> Any:
+    def op(x: Any, /, out: None = None) -> Any:
+        a = aval(name, x)
+        if dtypes.is_complex(a.dtype):
+            raise ValueError(f"{name}: not defined for complex numbers; got {a.long()}")
+        return bind(prims.eq_p, x, literal(value, a.dtype)) if dtypes.is_float(a.dtype) else _all_false(a)
+    return named(op, name, doc)
+
+
+isposinf = _is_inf("isposinf", np.inf, "Whether each element is plus infinity.")
+isneginf = _is_inf("isneginf", -np.inf, "Whether each element is minus infinity.")
+
+
+@public()
+def iscomplex(x: Any) -> Any:
+    """Whether each element has an imaginary part other than zero."""
+    y = imag(x)
+    return bind(prims.ne_p, y, literal(0, typeof(y).dtype))
+
+
+@public()
+def isreal(x: Any) -> Any:
+    """Whether the imaginary part of each element is zero."""
+    y = imag(x)
+    return bind(prims.eq_p, y, literal(0, typeof(y).dtype))
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether `x` has a complex dtype.
+
+    >>> iscomplexobj(1j)
+    True
+    """
+    if x is None:
+        return False
+    return dtypes.is_complex(aval("iscomplexobj", x).dtype) if not isinstance(x, (list, tuple)) else np.iscomplexobj(x)
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether `x` has a dtype that is not complex."""
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> bool:
+    """Whether `element` is a number or a rank-0 array."""
+    if np.isscalar(element):
+        return True
+    return getattr(element, "shape", None) == () and hasattr(element, "dtype")
+
+
+@public("equal_nan")
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether `|a - b| <= atol + rtol * |b|`; equal infinities are close.
+
+    >>> isclose(1.0, 1.0 + 1e-7)
+    Array(True, dtype=bool)
+    """
+    x, y = pair("isclose", a, b)
+    d = typeof(x).dtype
+    if d == dtypes.BOOL:
+        return bind(prims.eq_p, x, y)
+    if not dtypes.is_inexact(d):
+        fd = np.dtype("float64") if d.itemsize == 8 else np.dtype("float32")
+        x, y, d = cast(x, fd), cast(y, fd), fd
+    part = dtypes.real_of(d)
+    rtol, atol = cast(rtol, part), cast(atol, part)
+    size = bind(prims.abs_p, y)
+    near = less_equal(bind(prims.abs_p, bind(prims.sub_p, x, y)), _sum(atol, _product(rtol, size)))
+    out = bind(prims.or_p, bind(prims.and_p, near, _fit(isfinite(y), near)), bind(prims.eq_p, x, y))
+    if equal_nan:
+        both = logical_and(bind(prims.ne_p, x, x), bind(prims.ne_p, y, y))
+        out = bind(prims.or_p, out, both)
+    return out
+
+
+def _fit(x: Any, like: Any) -> Any:
+    return pair("isclose", x, like)[0]
+
+
+def _sum(x: Any, y: Any) -> Any:
+    x, y = pair("isclose", x, y)
+    return bind(prims.add_p, x, y)
+
+
+def _product(x: Any, y: Any) -> Any:
+    x, y = pair("isclose", x, y)
+    return bind(prims.mul_p, x, y)
+
+
+def _every(x: Any) -> Any:
+    return bind(prims.reduce_and_p, x, axes=tuple(range(len(typeof(x).shape))))
+
+
+@public("equal_nan")
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether all elements are close, as `isclose` says."""
+    return _every(isclose(a, b, rtol, atol, equal_nan))
+
+
+def _arrays(*xs: Any) -> list[Any]:
+    return [asarray(x) if isinstance(x, (list, tuple)) else x for x in xs]
+
+
+@public("equal_nan")
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Whether two arrays have the same shape and elements."""
+    a1, a2 = _arrays(a1, a2)
+    if aval("array_equal", a1).shape != aval("array_equal", a2, 1).shape:
+        return bind(prims.convert_element_type_p, np.False_, new_dtype=dtypes.BOOL, weak_type=False)
+    x, y = pair("array_equal", a1, a2)
+    same = bind(prims.eq_p, x, y)
+    if equal_nan:
+        same = bind(prims.or_p, same, bind(prims.and_p, bind(prims.ne_p, x, x), bind(prims.ne_p, y, y)))
+    return _every(same)
+
+
+@public()
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether two arrays broadcast to each other and then have the same elements."""
+    a1, a2 = _arrays(a1, a2)
+    try:
+        x, y = pair("array_equiv", *promote_all("array_equiv", [a1, a2]))
+    except ValueError:
+        return bind(prims.convert_element_type_p, np.False_, new_dtype=dtypes.BOOL, weak_type=False)
+    return _every(bind(prims.eq_p, x, y))

@@ -1,0 +1,88 @@
+"""Powers: of Python int exponents one `integer_pow`; of integer arrays repeated squaring; else `pow`."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, typeof
+
+from .._ground.promotion import aval, convert, inexact_pair, is_staging, literal, pair
+from .._ground.publishing import compiled, public, publish_as
+
+__all__ = ["float_power", "pow", "power"]
+
+_I32 = np.dtype("int32")
+
+
+def _int_power(x: Any, y: Any, d: np.dtype) -> Any:
+    """Repeated squaring over the six low bits of the exponent: 2**64 overflows every integer anyhow."""
+    zero, one = literal(0, d), literal(1, d)
+    shape = typeof(bind(prims.mul_p, x, y)).shape if typeof(x).shape != typeof(y).shape else typeof(x).shape
+    out = bind(prims.broadcast_in_dim_p, one, shape=shape, broadcast_dimensions=())
+    for bit in range(6):
+        odd = bind(prims.ne_p, bind(prims.and_p, y, one), zero)
+        out = bind(prims.select_p, odd, bind(prims.mul_p, out, x), out)
+        if bit < 5:
+            y = bind(prims.shift_right_logical_p, y, one)
+            x = bind(prims.mul_p, x, x)
+    negative_power = bind(prims.lt_p, y, zero)
+    return bind(prims.select_p, negative_power, bind(prims.broadcast_in_dim_p, zero, shape=shape,
+                                                     broadcast_dimensions=()), out)
+
+
+@public()
+def power(x: Any, y: Any, /) -> Any:
+    """`x ** y`; a Python int exponent is one `integer_pow`, integers to array powers go by repeated squaring.
+
+    >>> power(2.0, 3)
+    Array(8., dtype=float32, weak_type=True)
+    """
+    a = aval("power", x, 0)
+    if type(y) is int:
+        if not dtypes.is_inexact(a.dtype):
+            if y < 0:
+                raise TypeError(f"power: integers cannot be raised to the negative power {y}; got {a.long()}. Convert "
+                                "to float first")
+            if a.dtype == dtypes.BOOL:
+                x = convert(x, _I32, True)
+        return bind(prims.integer_pow_p, x, y=y)
+    if type(x) is int and not dtypes.is_inexact(aval("power", y, 1).dtype):
+        x = literal(x, dtypes.promote((a.dtype, True), (typeof(y).dtype, typeof(y).weak_type))[0])
+    x, y = pair("power", x, y)
+    d = typeof(x).dtype
+    if dtypes.is_inexact(d):
+        return bind(prims.pow_p, x, y)
+    if d == dtypes.BOOL:
+        x, y, d = convert(x, _I32), convert(y, _I32), _I32
+    return _int_power(x, y, d)
+
+
+@public("y")
+def _power_of_int(x: Any, y: int) -> Any:
+    return power(x, y)
+
+
+_power_of_int.__name__ = "power"
+
+
+def eager_power(x: Any, y: Any, /) -> Any:
+    """`x ** y`; a Python int exponent becomes part of the program.
+
+    >>> eager_power(2.0, 3)
+    Array(8., dtype=float32, weak_type=True)
+    """
+    if is_staging():
+        return power(x, y)
+    return compiled(_power_of_int)(x, y) if type(y) is int else compiled(power)(x, y)
+
+
+publish_as(power, eager_power)
+pow = power
+
+
+@public()
+def float_power(x: Any, y: Any, /) -> Any:
+    """`x ** y`, in float."""
+    x, y = inexact_pair("float_power", x, y)
+    return bind(prims.pow_p, x, y)

@@ -1,0 +1,89 @@
+"""Rounding to whole numbers or decimals. Integers are round already and come back as they are."""
+from __future__ import annotations
+
+from typing import Any
+
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import DTypeError
+from lamina_tracing.extend import bind, typeof
+
+from .._ground.promotion import aval, convert, literal, no_out, to_inexact
+from .._ground.publishing import public
+from .ufuncs import named, positive
+
+__all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "trunc"]
+
+
+def _rounding(name: str, prim: Any, doc: str) -> Any:
+    """One equation on floats; integers are round already."""
+    def op(x: Any, /) -> Any:
+        d = aval(name, x).dtype
+        if dtypes.is_complex(d):
+            raise DTypeError(f"{name}: complex numbers have no order to round in; got {typeof(x).long()}. Take real "
+                             "and imag first")
+        if not dtypes.is_float(d):
+            return positive(x)
+        return bind(prim, x)
+    return named(op, name, doc)
+
+
+floor = _rounding("floor", prims.floor_p, "Largest whole number that is not above each element.")
+ceil = _rounding("ceil", prims.ceil_p, "Smallest whole number that is not below each element.")
+
+
+@public()
+def rint(x: Any, /) -> Any:
+    """Nearest whole number, in float; halves go to even."""
+    a = aval("rint", x)
+    if not dtypes.is_inexact(a.dtype):
+        return convert(x, dtypes.canonical(float), False)
+    return bind(prims.round_p, x, rounding_method=1)
+
+
+@public("decimals", "out")
+def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+    """Nearest number with `decimals` digits after the point; halves go to even.
+
+    >>> round(2.5)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    no_out("round", out)
+    d = aval("round", a).dtype
+    if not dtypes.is_inexact(d):
+        if decimals < 0:
+            raise NotImplementedError(f"round: integers cannot be rounded to {decimals} decimals; convert to float "
+                                      "first")
+        return positive(a)
+    if dtypes.is_complex(d):
+        return bind(prims.complex_p, round(bind(prims.real_p, a), decimals), round(bind(prims.imag_p, a), decimals))
+    if not decimals:
+        return bind(prims.round_p, a, rounding_method=1)
+    scale = literal(10.0 ** decimals, d)
+    return bind(prims.div_p, bind(prims.round_p, bind(prims.mul_p, a, scale), rounding_method=1), scale)
+
+
+around = round
+
+
+@public()
+def trunc(x: Any, /) -> Any:
+    """Whole part of each element."""
+    d = aval("trunc", x).dtype
+    if not dtypes.is_inexact(d):
+        return positive(x)
+    return bind(prims.select_p, bind(prims.lt_p, x, literal(0, d)), bind(prims.ceil_p, x), bind(prims.floor_p, x))
+
+
+@public("out")
+def fix(x: Any, out: None = None) -> Any:
+    """Whole part of each element (towards zero)."""
+    no_out("fix", out)
+    return trunc(x)
+
+
+@public()
+def modf(x: Any, /) -> tuple[Any, Any]:
+    """(fractional part, whole part), both with the sign of `x`."""
+    x = to_inexact("modf", x)
+    whole = trunc(x)
+    return bind(prims.sub_p, x, whole), whole

@@ -1,0 +1,1 @@
+"""What every function here stands on: promotion, publishing, shapes, choice, conversion, scalar types."""

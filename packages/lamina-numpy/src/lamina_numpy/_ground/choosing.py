@@ -1,0 +1,35 @@
+"""Truth of numbers, and elements chosen by it: what `where` is made of."""
+from __future__ import annotations
+
+from typing import Any
+
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, typeof
+
+from .promotion import aval, broadcast, broadcast_shapes_of, literal, pair
+
+__all__ = ["choose_by", "truth"]
+
+_select_p = prims.select_p
+
+
+def truth(call: str, x: Any, position: int = 0) -> Any:
+    """`x` as booleans: whether each element differs from zero."""
+    a = aval(call, x, position)
+    if a.dtype == dtypes.BOOL:
+        return x
+    return bind(prims.ne_p, x, literal(0, a.dtype))
+
+def choose_by(condition: Any, x: Any, y: Any) -> Any:
+    """Three-argument `where`."""
+    condition = truth("where", condition)
+    c = typeof(condition).shape
+    x, y = pair("where", x, y)
+    a, b = typeof(x).shape, typeof(y).shape
+    wide = a or b
+    if c != wide and c and wide:
+        shape = broadcast_shapes_of("where", (c, wide))
+        condition = broadcast(condition, c, shape)
+        x = broadcast(x, a, shape) if a else x
+        y = broadcast(y, b, shape) if b else y
+    return bind(_select_p, condition, x, y)

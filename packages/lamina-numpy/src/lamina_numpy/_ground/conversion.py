@@ -1,0 +1,206 @@
+"""Arrays from values: numbers, nested lists, NumPy's arrays, buffers and text; and from one element type to another."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_ir.avals import shaped
+from lamina_ir.errors import ShapeError
+from lamina_tracing import Array, slots
+from lamina_tracing.extend import bind, Tracer, typeof
+
+from .promotion import aval, cast, is_array, promote_all
+from .publishing import compiled, public
+from .axes import joined, reshaped, with_axes
+
+__all__ = ["array", "asarray", "astype", "copy", "from_dlpack", "frombuffer", "fromiter", "fromstring", "own_array"]
+
+
+def own_array(call: str, x: Any, position: int = 0) -> Any:
+    """`x` where it is an array already, else an array of its numbers, so that it has our methods."""
+    if isinstance(x, Array):
+        return x
+    aval(call, x, position)
+    return asarray(x)
+
+_SCALARS = frozenset((bool, int, float, complex))
+_I32 = np.dtype("int32")
+
+
+def put(value: np.ndarray, dtype: np.dtype | None = None, weak: bool = False) -> Any:
+    """A concrete array from host memory."""
+    d = dtypes.canonical(value.dtype if dtype is None else dtype)
+    return slots.evaluator.array(np.asarray(value, d), shaped(value.shape, d, weak))
+
+
+def _no_array(call: str, x: Any, dtype: Any) -> TypeError:
+    return TypeError(f"{call}: dtype {dtype} is not an array element type; expected booleans or numbers; got "
+                     f"{_shortened(x)}")
+
+
+def _shortened(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def _from_numpy(call: str, x: np.ndarray, dtype: np.dtype | None, python: bool = False) -> Any:
+    try:
+        d = dtypes.canonical(x.dtype)
+    except TypeError:
+        raise _no_array(call, x, x.dtype) from None
+    if dtype is None:
+        dtype = d
+        if python and x.dtype == np.int64 and d == _I32 and x.size:
+            big = max(abs(int(x.max())), abs(int(x.min())))
+            if big > 2 ** 31 - 1 and int(x.min()) < -2 ** 31 or int(x.max()) > 2 ** 31 - 1:
+                raise OverflowError(f"{call}: integer {big} is out of range for int32; pass a dtype, or set config "
+                                    "enable_x64")
+    if dtypes.is_complex(d) and not dtypes.is_complex(dtype):
+        x = x.real if dtype != dtypes.BOOL else x != 0
+    return slots.evaluator.array(np.asarray(x, dtype), shaped(x.shape, dtype))
+
+
+def _has_arrays(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(map(_has_arrays, x))
+    return type(x) not in _SCALARS and (is_array(x) or hasattr(x, "__jax_array__"))
+
+
+def _from_list(call: str, x: Any, dtype: np.dtype | None) -> Any:
+    if _has_arrays(x):
+        parts = promote_all(call, [asarray(e, dtype=dtype) for e in x])
+        shapes = [typeof(p).shape for p in parts]
+        if any(s != shapes[0] for s in shapes):
+            raise ShapeError(f"{call}: the arrays in a list must have one shape; got {', '.join(map(str, shapes))}")
+        out = joined([with_axes(p, (0,)) for p in parts], 0)
+        return cast(out, typeof(out).dtype)  # strong, also of weak elements
+    try:
+        value = np.array(x) if dtype is None or dtype.kind == "V" else np.array(x, dtype)
+    except ValueError as e:
+        if "inhomogeneous" in str(e):
+            raise ValueError(f"{call}: nested lists must have equal lengths; got {_shortened(x)}") from e
+        raise
+    return _from_numpy(call, value, dtype, python=True)
+
+
+def _scalar(a: Any, d: np.dtype) -> np.ndarray:
+    if type(a) is complex and not dtypes.is_complex(d) and d != dtypes.BOOL:
+        raise TypeError(f"asarray: the complex number {a} has no place in dtype {d.name}; take its real part")
+    if type(a) is float and dtypes.is_integer(d) and not math.isfinite(a):
+        raise ValueError(f"asarray: {a} is no integer; it has no place in dtype {d.name}")
+    if type(a) is int and dtypes.is_integer(d) and d.kind != "V":
+        return np.array(a, d)  # reports overflow
+    return np.asarray(a).astype(d)
+
+
+def to_device(x: Any, device: Any) -> Any:
+    """`x` on a device, where the evaluator has any."""
+    return slots.device_put(x, device)
+
+
+def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None,
+            device: Any = None) -> Any:
+    """An array of `a`: an array as it is, numbers and NumPy arrays, nested lists of any of these.
+
+    Args:
+      a: what to convert. Python numbers give weakly typed arrays unless `dtype` is given.
+      dtype: element type of the result.
+      order: only "K" and "C" have a meaning here; accepted for NumPy's sake.
+      copy: False refuses to copy NumPy arrays, as the array API asks.
+      device: where to put it.
+    Raises:
+      TypeError: strings, objects and whatever else has no number dtype.
+
+    >>> asarray([1, 2.5])
+    Array([1. , 2.5], dtype=float32)
+    """
+    if order not in (None, "K", "C", "A"):
+        raise NotImplementedError(f"asarray: order {order!r} is not supported; arrays have no visible memory order")
+    d = None if dtype is None else dtypes.canonical(dtype)
+    kind = type(a)
+    if isinstance(a, Tracer) or is_array(a):
+        out = a if d is None else (a if d == a.dtype and not typeof(a).weak_type else cast_compiled(a, d))
+    elif kind in _SCALARS:
+        t = typeof(a) if d is None else None
+        out = slots.evaluator.array(np.asarray(a, t.dtype), t) if t is not None else \
+            slots.evaluator.array(_scalar(a, d), shaped((), d))  # type: ignore[arg-type]
+    elif isinstance(a, (np.ndarray, np.generic)):
+        if kind is not np.ndarray:
+            typeof(a)  # refuses masked arrays
+        if copy is False:
+            raise ValueError("asarray: copy=False, but host memory is always copied; leave copy out")
+        out = _from_numpy("asarray", np.asarray(a), d)
+    elif isinstance(a, (list, tuple)):
+        out = _from_list("asarray", a, d)
+    elif hasattr(a, "__jax_array__"):
+        out = asarray(a.__jax_array__(), dtype=d)
+    elif a is None:
+        raise TypeError("asarray: None is not an array; use nan for a missing number")
+    else:
+        out = _from_numpy("asarray", np.asarray(a), d)
+    return out if device is None else to_device(out, device)
+
+
+def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *,
+          device: Any = None) -> Any:
+    """`asarray` that also adds leading axes up to `ndmin`. Arrays are immutable, so a copy is never visible.
+
+    >>> array([[1, 2], [3, 4]]).shape
+    (2, 2)
+    """
+    out = asarray(object, dtype, order, device=device)
+    short = ndmin - len(typeof(out).shape)
+    if short > 0:
+        out = reshaped(out, typeof(out).shape, (1,) * short + typeof(out).shape)
+    return out
+
+
+@public("dtype")
+def _astype(x: Any, dtype: np.dtype) -> Any:
+    return cast(x, dtype)
+
+
+def cast_compiled(x: Any, dtype: np.dtype) -> Any:
+    return cast(x, dtype) if isinstance(x, Tracer) else compiled(_astype)(x, dtype)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """`x` with another element type; complex to real drops the imaginary part, None is the default float.
+
+    >>> astype(array([1.7, -1.7]), "int32")
+    Array([ 1, -1], dtype=int32)
+    """
+    t = aval("astype", x)
+    d = dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
+    return x if t.dtype == d and not t.weak_type and is_array(x) else cast_compiled(x, d)
+
+
+@public("order")
+def copy(a: Any, order: str | None = None) -> Any:
+    """A new array with the same elements."""
+    if isinstance(a, (list, tuple)):
+        return asarray(a)
+    aval("copy", a)
+    return bind(prims.copy_p, a)
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+    """An array of the numbers in a bytes-like object."""
+    return put(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+
+
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+    """An array of the numbers written in a text."""
+    return put(np.fromstring(string, dtypes.as_dtype(dtype), count, sep=sep))
+
+
+def fromiter(iter: Any, dtype: Any, count: int = -1) -> Any:
+    """An array of an iterator's numbers."""
+    return put(np.fromiter(iter, dtypes.as_dtype(dtype), count))
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """An array from any object with `__dlpack__`."""
+    return asarray(np.from_dlpack(x), device=device)

@@ -1,0 +1,1 @@
+"""Elements by position: reading, writing, finding, choosing."""

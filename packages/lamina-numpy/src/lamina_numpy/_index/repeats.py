@@ -1,0 +1,104 @@
+"""Repeating each element; deleting from and inserting into an axis."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import prims
+from lamina_tracing.extend import bind, check_axis, typeof
+
+from .._ground.promotion import aval, broadcast, cast
+from .._ground.publishing import plain_or_compiled, public
+from .._ground.axes import split_at
+from .._ground.conversion import asarray
+from .._shape.layout import moveaxis, ravel, reshape
+from .._shape.joining import concatenate
+from .._make.creation import arange
+from .._reduce.running import cumsum
+from .taking import take
+from .searching import searchsorted
+
+__all__ = ["delete", "insert", "repeat", "trim_zeros"]
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Any:
+    """Each element repeated, `repeats` times or each its own number of times.
+
+    Args:
+      a: array.
+      repeats: an int, or one int per element of the axis. Traced repeats need `total_repeat_length`.
+      axis: along which; None flattens first.
+      total_repeat_length: length of the result; it is cut, or filled with the last element, to fit.
+
+    >>> repeat(asarray([1, 2]), 2)
+    Array([1, 1, 2, 2], dtype=int32)
+    """
+    if isinstance(repeats, (int, np.integer)) and total_repeat_length is None:
+        return plain_or_compiled(_repeat, a)(a, int(repeats), axis)
+    a = asarray(a)
+    if axis is None:
+        a, axis = ravel(a), 0
+    axis = check_axis("repeat", axis, len(typeof(a).shape))
+    n = typeof(a).shape[axis]
+    if total_repeat_length is None:
+        counts = np.broadcast_to(np.asarray(repeats), (n,))
+        return take(a, np.repeat(np.arange(n), counts), axis=axis)
+    counts = broadcast(asarray(repeats), typeof(asarray(repeats)).shape, (n,))
+    at = searchsorted(cumsum(counts), arange(total_repeat_length), side="right")
+    return take(a, at, axis=axis, mode="clip")
+
+
+@public("repeats", "axis")
+def _repeat(a: Any, repeats: int, axis: int | None) -> Any:
+    if axis is None:
+        a, axis = ravel(a), 0
+    sizes = aval("repeat", a).shape
+    at = check_axis("repeat", axis, len(sizes))
+    wide = (*sizes[:at + 1], repeats, *sizes[at + 1:])
+    out = bind(prims.broadcast_in_dim_p, a, shape=wide,
+               broadcast_dimensions=tuple(i for i in range(len(wide)) if i != at + 1))
+    return reshape(out, (*sizes[:at], sizes[at] * repeats, *sizes[at + 1:]))
+
+
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+    """`arr` without the elements at the (concrete) places `obj` along an axis."""
+    arr = asarray(arr)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    n = typeof(arr).shape[check_axis("delete", axis, len(typeof(arr).shape))]
+    obj = obj if isinstance(obj, (slice, int)) else np.asarray(obj)
+    return take(arr, np.delete(np.arange(n), obj), axis=axis)
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """`values` put before the (concrete) places `obj` along an axis."""
+    arr = asarray(arr)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    at = check_axis("insert", axis, len(typeof(arr).shape))
+    n = typeof(arr).shape[at]
+    obj = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    arr = moveaxis(arr, at, 0)
+    values = cast(asarray(values), typeof(arr).dtype)
+    vs = typeof(values).shape
+    if obj.ndim == 0 and len(vs) == len(typeof(arr).shape):
+        values = moveaxis(values, at, 0)
+        vs = typeof(values).shape
+        count, full = vs[0], (vs[0], *typeof(arr).shape[1:])
+    else:
+        count = max(obj.size, vs[0] if vs and len(typeof(arr).shape) == 1 else 1)
+        full = (count, *typeof(arr).shape[1:])
+        if len(vs) > 1:
+            values = moveaxis(values, at if len(vs) == len(full) else 0, 0)
+    values = broadcast(values, typeof(values).shape, full)
+    places = np.insert(np.arange(n), obj if obj.size != 1 else int(obj.reshape(())), np.arange(n, n + count))
+    return moveaxis(take(concatenate([arr, values], 0), places, axis=0), 0, at)
+
+
+def trim_zeros(filt: Any, trim: str = "fb") -> Any:
+    """A concrete one-dimensional array without leading ("f") and trailing ("b") zeros."""
+    filt = asarray(filt)
+    found = np.flatnonzero(np.asarray(filt))
+    n = typeof(filt).shape[0]
+    lo, hi = (int(found[0]), int(found[-1]) + 1) if found.size else (n, n)
+    return split_at(filt, [lo if "f" in trim.lower() else 0, hi if "b" in trim.lower() else n], 0)[1]

@@ -1,0 +1,83 @@
+"""Places in sorted arrays, by bisection."""
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, typeof
+
+from .._ground.promotion import aval, cast, fixed, literal, promote_all
+from .._ground.publishing import public
+from .._ground.choosing import choose_by
+from .._ground.conversion import asarray
+from .._elementwise.logic import less, less_equal
+from .taking import take
+
+__all__ = ["digitize", "searchsorted"]
+
+
+@public("side", "method")
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
+    """Where each element of `v` belongs in the sorted `a`: before equal elements ("left") or after ("right").
+
+    Method: bisection, `ceil(log2(n + 1))` rounds of one gather each; "compare_all" compares with every element.
+    """
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side must be 'left' or 'right'; got {side!r}")
+    if method not in ("scan", "scan_unrolled", "sort", "compare_all"):
+        raise ValueError(f"searchsorted: unknown method {method!r}; use 'scan' or 'compare_all'")
+    a, v = (asarray(x) if isinstance(x, (list, tuple)) else x for x in (a, v))
+    if len(aval("searchsorted", a).shape) != 1:
+        raise ValueError(f"searchsorted: the sorted array must have one axis; got {typeof(a).long()}")
+    if sorter is not None:
+        a = take(a, sorter)
+    a, v = promote_all("searchsorted", [a, v])
+    n, shape = typeof(a).shape[0], typeof(v).shape
+    d = dtypes.canonical_int()
+    if n == 0:
+        return bind(prims.broadcast_in_dim_p, fixed(0, d), shape=shape, broadcast_dimensions=())
+    if method == "compare_all":
+        wide = bind(prims.broadcast_in_dim_p, a, shape=(*shape, n), broadcast_dimensions=(len(shape),))
+        other = bind(prims.broadcast_in_dim_p, v, shape=(*shape, n), broadcast_dimensions=tuple(range(len(shape))))
+        before = _before(wide, other, side)
+        return bind(prims.reduce_sum_p, cast(before, d), axes=(len(shape),))
+    lo = bind(prims.broadcast_in_dim_p, fixed(0, d), shape=shape, broadcast_dimensions=())
+    hi = bind(prims.broadcast_in_dim_p, fixed(n, d), shape=shape, broadcast_dimensions=())
+    one = literal(1, d)
+    for _ in builtins.range(n.bit_length()):
+        mid = bind(prims.shift_right_logical_p, bind(prims.add_p, lo, hi), one)
+        go = bind(prims.and_p, _before(take(a, mid, 0, mode="clip"), v, side), bind(prims.lt_p, lo, hi))
+        lo, hi = choose_by(go, bind(prims.add_p, mid, one), lo), choose_by(go, hi, mid)
+    return lo
+
+
+def _before(x: Any, v: Any, side: str) -> Any:
+    """Whether x stands before the place of v; NaN sorts last."""
+    if side == "left":
+        out = less(x, v)
+        if dtypes.is_float(typeof(x).dtype):
+            out = bind(prims.or_p, out, bind(prims.and_p, bind(prims.eq_p, x, x), bind(prims.ne_p, v, v)))
+    else:
+        out = less_equal(x, v)
+        if dtypes.is_float(typeof(x).dtype):
+            out = bind(prims.or_p, out, bind(prims.ne_p, v, v))
+    return out
+
+
+@public("right", "method")
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+    """The bin of each element: `i` with `bins[i-1] <= x < bins[i]` (`<`, `<=` when `right`); bins may descend."""
+    bins = asarray(bins) if isinstance(bins, (list, tuple)) else bins
+    shape = aval("digitize", bins, 1).shape
+    if len(shape) != 1:
+        raise ValueError(f"digitize: bins must have one axis; got {typeof(bins).long()}")
+    n = shape[0]
+    if n == 0:
+        return bind(prims.broadcast_in_dim_p, fixed(0, dtypes.canonical_int()), shape=aval("digitize", x).shape,
+                    broadcast_dimensions=())
+    side = "left" if right else "right"
+    up = searchsorted(bins, x, side=side, method=method or "scan")
+    down = searchsorted(bind(prims.rev_p, bins, dimensions=(0,)), x, side=side, method=method or "scan")
+    rising = less_equal(bins[0], bins[-1])
+    return choose_by(rising, up, bind(prims.sub_p, literal(n, typeof(down).dtype), down))

@@ -1,0 +1,193 @@
+"""Choosing and placing elements by condition: `where` and its relatives."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, Tracer, typeof
+
+from .._ground.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
+from .._ground.publishing import compiled, public, publish_as
+from .._ground.choosing import choose_by, truth
+from .._ground.conversion import asarray
+from .._elementwise.ufuncs import clip
+from .._elementwise.division import remainder
+from .._shape.layout import moveaxis, ravel, reshape
+from .._shape.tiling import resize
+from .._reduce.running import cumsum
+from .taking import take
+from .positions import nonzero
+
+__all__ = ["choose", "compress", "extract", "piecewise", "place", "put", "select", "where"]
+
+
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """`x` where the condition holds, else `y`; with the condition alone, the indices where it holds.
+
+    Args:
+      condition: booleans, or numbers counting as true when not zero.
+      x, y: arrays or numbers; both or neither.
+      size, fill_value: as in `nonzero`, for the one-argument form.
+
+    >>> where(True, 1, 2.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise ValueError("where: give both x and y, or neither")
+    if size is not None or fill_value is not None:
+        raise ValueError("where: size and fill_value belong to the form with the condition alone")
+    return choose_by(condition, x, y)
+
+
+@public()
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return choose_by(condition, x, y)
+
+
+_compiled_where = compiled(_where)
+
+
+def eager_where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None,
+                fill_value: Any = None) -> Any:
+    """`x` where the condition holds, else `y`; with the condition alone, the indices where it holds.
+
+    >>> eager_where(True, 1, 2.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    if x is None or y is None or size is not None:
+        return where(condition, x, y, size=size, fill_value=fill_value)
+    return _compiled_where(condition, x, y)
+
+
+publish_as(where, eager_where)
+
+
+@public()
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """For each element the first choice whose condition holds, else `default`."""
+    if len(condlist) != len(choicelist):
+        raise ValueError(f"select: as many conditions as choices are needed; got {len(condlist)} and "
+                         f"{len(choicelist)}")
+    if not condlist:
+        raise ValueError("select: at least one condition is needed")
+    *choices, out = alike("select", [*choicelist, default])
+    for condition, choice in zip(reversed(condlist), reversed(choices)):
+        if typeof(condition).dtype != dtypes.BOOL:
+            raise TypeError(f"select: conditions must be boolean; got {typeof(condition).long()}")
+        out = choose_by(condition, choice, out)
+    return out
+
+
+@public("mode")
+def _choose(a: Any, choices: Any, mode: str) -> Any:
+    return choose(a, choices, None, mode)
+
+
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+    """For each element the choice its integer names.
+
+    Args:
+      a: integers in `[0, n)`.
+      choices: n arrays that broadcast with `a`, or one array whose first axis has length n.
+      mode: "wrap" or "clip" outside of that; "raise" needs concrete integers.
+    """
+    a = a if hasattr(a, "dtype") else asarray(a)
+    if not dtypes.is_integer(aval("choose", a).dtype):
+        raise ValueError(f"choose: expected integers; got {typeof(a).long()}")
+    if not isinstance(choices, (list, tuple)):
+        choices = [choices[i] for i in range(typeof(choices).shape[0])]
+    n = len(choices)
+    if mode == "raise":
+        known = np.asarray(a)
+        if ((known < 0) | (known >= n)).any():
+            raise ValueError(f"choose: an index is outside [0, {n}); use mode 'wrap' or 'clip'")
+        if not isinstance(a, Tracer):
+            return compiled(_choose)(a, choices, "clip")
+    elif mode == "wrap":
+        a = remainder(a, n)
+    elif mode == "clip":
+        a = clip(a, 0, n - 1)
+    else:
+        raise ValueError(f"choose: mode must be 'raise', 'wrap' or 'clip'; got {mode!r}")
+    values = alike("choose", choices)
+    picked = values[-1]
+    shape = broadcast_shapes_of("choose", (typeof(a).shape, typeof(picked).shape))
+    a = broadcast(a, typeof(a).shape, shape)
+    picked = broadcast(picked, typeof(picked).shape, shape)
+    for i in range(n - 2, -1, -1):
+        picked = choose_by(bind(prims.eq_p, a, literal(i, typeof(a).dtype)), values[i], picked)
+    return picked
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    """A function by cases: each entry of `funclist` is a number or a function of `x`, chosen by its condition.
+
+    One entry more than conditions is the default (else 0). Every function sees the whole array.
+    """
+    x = x if hasattr(x, "dtype") else asarray(x)
+    if not isinstance(condlist, (list, tuple)):
+        condlist = [condlist] if typeof(condlist).dtype == dtypes.BOOL and typeof(condlist).shape == x.shape \
+            else list(condlist)
+    condlist = [asarray(c) for c in condlist]
+    if len(funclist) not in (len(condlist), len(condlist) + 1):
+        raise ValueError(f"piecewise: with {len(condlist)} conditions, expected {len(condlist)} or {len(condlist) + 1} "
+                         f"functions; got {len(funclist)}")
+    values = [f(x, *args, **kwargs) if callable(f) else f for f in funclist]
+    out: Any = values.pop() if len(values) > len(condlist) else 0
+    dtype = typeof(x).dtype
+    out = cast(out, dtype)
+    # the last condition that holds wins, as in numpy.piecewise
+    for condition, value in zip(condlist, values):
+        out = choose_by(condition, cast(value, dtype), out)
+    return broadcast(out, typeof(out).shape, x.shape)
+
+
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements of `arr` where the condition holds; give `size` where the condition is traced."""
+    return compress(ravel(asarray(condition)), ravel(asarray(arr)), size=size, fill_value=fill_value)
+
+
+def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
+             out: None = None) -> Any:
+    """The slices of `a` along `axis` where the condition holds; give `size` where the condition is traced."""
+    no_out("compress", out)
+    condition, a = asarray(condition), asarray(a)
+    if len(condition.shape) != 1:
+        raise ValueError(f"compress: the condition must have one axis; got {typeof(condition).long()}")
+    if axis is None:
+        a, axis = ravel(a), 0
+    n = min(condition.shape[0], a.shape[axis])
+    if size is None:
+        return take(a, np.flatnonzero(np.asarray(condition)[:n]), axis=axis)
+    (at,) = nonzero(condition[:n], size=size, fill_value=n)
+    good = bind(prims.lt_p, at, literal(n, typeof(at).dtype))
+    picked = moveaxis(take(a, at, axis=axis, mode="clip"), axis, -1)
+    return moveaxis(choose_by(good, picked, fill_value), -1, axis)
+
+
+def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+    """A copy of `arr` with the elements where the mask holds replaced by `vals` in order, repeated as needed."""
+    if inplace:
+        raise ValueError("place: arrays are immutable; pass inplace=False and use the result")
+    arr, mask, vals = asarray(arr), ravel(truth("place", asarray(mask))), ravel(asarray(vals))
+    order = remainder(cumsum(mask, dtype=np.dtype("int32")) - 1, vals.shape[0])
+    new = cast(take(vals, order, mode="clip"), typeof(arr).dtype)
+    return reshape(choose_by(mask, new, ravel(arr)), arr.shape)
+
+
+def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
+    """A copy of `a` with the flat positions `ind` set to `v` (repeated as needed)."""
+    if inplace:
+        raise ValueError("put: arrays are immutable; pass inplace=False and use the result")
+    a, ind, v = asarray(a), ravel(asarray(ind)), asarray(v)
+    if mode not in (None, "clip", "wrap"):
+        raise ValueError(f"put: mode must be None, 'clip' or 'wrap'; got {mode!r}")
+    if mode == "wrap":
+        ind = remainder(ind, typeof(a).size)
+    v = cast(resize(v, typeof(ind).shape), typeof(a).dtype)
+    flat = ravel(a).at[ind].set(v, mode="clip" if mode == "clip" else "drop")
+    return reshape(flat, typeof(a).shape)

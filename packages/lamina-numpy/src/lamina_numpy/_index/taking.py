@@ -1,0 +1,205 @@
+"""Picking and placing elements by position along one axis."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes
+from lamina_ir.errors import DTypeError, ShapeError
+from lamina_tracing import ArrayLike, lax
+from lamina_tracing.extend import check_axis, typeof
+from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+
+from .._ground.promotion import aval, cast
+from .._ground.publishing import public
+from .._shape.layout import ravel, reshape
+from .plan import FULL, MANY, Plan, POINT
+from .read import CLIP, FILL, from_front, read
+
+__all__ = ["put_along_axis", "take", "take_along_axis"]
+
+
+def _integers(call: str, indices: Any) -> Any:
+    if isinstance(indices, (list, tuple)):
+        raise TypeError(f"{call}: indices must be an array or an integer; got {type(indices).__name__}. Write "
+                        "numpy.array(indices)")
+    found = aval(call, indices, 1)
+    if not dtypes.is_integer(found.dtype):
+        raise DTypeError(f"{call}: indices must be integers; got {found.long()}. Convert with astype(int)")
+    return indices
+
+
+def _mode(call: str, mode: Any) -> GatherScatterMode:
+    if mode == "raise":
+        raise NotImplementedError(f"{call}: mode 'raise' is not offered, since compiled programs raise no errors; use "
+                                  "'fill', 'clip', 'wrap' or 'promise_in_bounds'")
+    return GatherScatterMode.PROMISE_IN_BOUNDS if mode == "wrap" else GatherScatterMode.from_any(mode)
+
+
+@public("axis", "out", "mode", "unique_indices", "indices_are_sorted", "fill_value")
+def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None, mode: Any = None,
+         unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None) -> Any:
+    """Elements of `a` along one axis, at integer positions.
+
+    Args:
+      a: array `[..., n, ...]`.
+      indices: integers of any shape.
+      axis: the axis of length `n`; None flattens `a` first.
+      out: not supported, must be None.
+      mode: for positions outside: 'fill' (the default; negative ones count from the end), 'clip' (negative ones read
+        the first), 'wrap' (modulo `n`) or 'promise_in_bounds'.
+      unique_indices: promise that positions differ.
+      indices_are_sorted: promise that positions ascend.
+      fill_value: for mode 'fill'; None means NaN, or the lowest signed or highest unsigned integer.
+    Returns:
+      Array `[..., *indices.shape, ...]`.
+    Raises:
+      DTypeError: `indices` are no integers.
+
+    Source: meaning of `numpy.take`.
+
+    >>> from lamina_numpy import arange, array
+    >>> take(arange(5.), array([0, -1, 7]))
+    Array([ 0.,  4., nan], dtype=float32)
+    """
+    if out is not None:
+        raise NotImplementedError("take: `out` is not supported, since arrays never change; use the result")
+    indices = _integers("take", indices)
+    aval("take", a)
+    if axis is None:
+        a, axis = ravel(a), 0
+    shape = typeof(a).shape
+    axis = check_axis("take", axis, len(shape))
+    n, how = shape[axis], _mode("take", mode)
+    if not n and 0 not in typeof(indices).shape:
+        raise IndexError(f"take: an axis of length 0 has no elements; got axis {axis} of {typeof(a).long()}")
+    wrap = how is not CLIP
+    if mode == "wrap":
+        indices = _modulo(indices, n)
+    elif type(indices) is np.ndarray and indices.size and how is FILL and indices.min() >= -n and indices.max() < n:
+        how = CLIP  # known to lie inside
+    part = (MANY,) if typeof(indices).shape else (POINT,)
+    parts = [(FULL,)] * axis + [part] + [(FULL,)] * (len(shape) - axis - 1)
+    return read(Plan(tuple(parts), True, False, False), how, fill_value, (indices_are_sorted, unique_indices), wrap, a,
+                indices + n if type(indices) is int and indices < 0 and wrap else indices)
+
+
+def _modulo(indices: Any, n: int) -> Any:
+    indices = lax.convert_element_type(indices, dtypes.canonical_int())
+    return lax.rem(lax.add(lax.rem(indices, n), n), n)
+
+
+@public("axis", "mode", "fill_value")
+def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
+                    fill_value: Any = None) -> Any:
+    """Elements along one axis, at positions given for each place on the other axes.
+
+    Args:
+      arr: array `[..., n, ...]`.
+      indices: integer array of the same rank; the other axes broadcast against those of `arr`.
+      axis: the axis of length `n`; None flattens `arr`.
+      mode: for positions outside: 'fill' (the default), 'clip', 'wrap' or 'promise_in_bounds'; negative ones
+        count from the end.
+      fill_value: for mode 'fill'.
+    Returns:
+      Array of the broadcast shape, with the length of `indices` on `axis`.
+
+    Source: meaning of `numpy.take_along_axis`.
+
+    >>> from lamina_numpy import array
+    >>> take_along_axis(array([[1., 2.], [3., 4.]]), array([[1], [0]]), axis=1)
+    Array([[2.],
+           [3.]], dtype=float32)
+    """
+    indices = _integers("take_along_axis", indices)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    x_aval, i_aval = aval("take_along_axis", arr), typeof(indices)
+    shape, seen = x_aval.shape, i_aval.shape
+    axis = check_axis("take_along_axis", axis, len(shape))
+    if len(shape) != len(seen) or any(n != m and n != 1 and m != 1 for a, (n, m) in
+                                      enumerate(zip(shape, seen, strict=True)) if a != axis):
+        raise ShapeError(f"take_along_axis: arr and indices must have one rank, and axes other than {axis} must "
+                         f"broadcast; got {x_aval.long()} and {i_aval.long()}")
+    how = _mode("take_along_axis", mode)
+    indices = _modulo(indices, shape[axis]) if mode == "wrap" else from_front(indices, shape[axis])
+    x_gone, i_gone, offset, x_batch, i_batch = [], [], [], [], []  # see the cases below
+    for a, (n, m) in enumerate(zip(shape, seen, strict=True)):
+        x_at, i_at = a - len(x_gone), a - len(i_gone)
+        if a == axis:
+            along = x_at
+        elif n == 1:  # arr stretches: only indices keep the axis
+            x_gone.append(a)
+        elif m == 1:  # indices stretch: each window runs along the axis
+            i_gone.append(a)
+            offset.append(a)
+        else:  # both walk together
+            x_batch.append(x_at)
+            i_batch.append(i_at)
+    arr = lax.squeeze(arr, x_gone) if x_gone else arr
+    indices = lax.squeeze(indices, i_gone) if i_gone else indices
+    left = typeof(arr).shape
+    if left[along] == 0 and how is not FILL and 0 not in seen:
+        raise IndexError(f"take_along_axis: axis {axis} of length 0 has no positions; got {x_aval.long()}")
+    dims = GatherDimensionNumbers(tuple(offset), (along,), (along,), tuple(x_batch), tuple(i_batch))
+    sizes = tuple(1 if a == along else min(n, 1) if a in x_batch else n for a, n in enumerate(left))
+    if left[along] == 0:
+        arr = lax.pad(arr, np.zeros((), x_aval.dtype)[()], [(0, int(a == along), 0) for a in range(len(left))])
+        indices = lax.full_like(indices, 1)
+    return lax.gather(arr, lax.expand_dims(indices, (typeof(indices).ndim,)), dims, sizes, mode=how,
+                      fill_value=fill_value)
+
+
+@public("axis", "inplace", "mode")
+def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True, *,
+                   mode: Any = None) -> Any:
+    """`arr` with elements along one axis replaced, at positions given for each place on the other axes.
+
+    Args:
+      arr: array `[..., n, ...]`.
+      indices: integer array of the same rank; the other axes broadcast to those of `arr`.
+      values: what to put; broadcasts to `indices`.
+      axis: the axis of length `n`; None flattens `arr` for the purpose.
+      inplace: must be False: arrays never change.
+      mode: for positions outside: 'drop' (the default), 'clip', 'wrap' or 'promise_in_bounds'.
+    Returns:
+      Array of the shape and dtype of `arr`.
+
+    Source: meaning of `numpy.put_along_axis`.
+
+    >>> from lamina_numpy import array, zeros
+    >>> put_along_axis(zeros((2, 2)), array([[1], [0]]), 5., axis=1, inplace=False)
+    Array([[0., 5.],
+           [5., 0.]], dtype=float32)
+    """
+    if inplace:
+        raise ValueError("put_along_axis: arrays never change; pass inplace=False and use the result")
+    indices = _integers("put_along_axis", indices)
+    whole = aval("put_along_axis", arr)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    shape, dtype = typeof(arr).shape, typeof(arr).dtype
+    axis = check_axis("put_along_axis", axis, len(shape))
+    seen = typeof(indices).shape
+    if len(seen) != len(shape):
+        raise ShapeError(f"put_along_axis: arr and indices must have one rank; got {whole.long()} and "
+                         f"{typeof(indices).long()}")
+    target = tuple(m if a == axis else n for a, (n, m) in enumerate(zip(shape, seen, strict=True)))
+    indices = _modulo(indices, shape[axis]) if mode == "wrap" else from_front(indices, shape[axis])
+    indices, values = _stretch(indices, target), _stretch(cast(values, dtype), target)
+    others = tuple(a for a in range(len(shape)) if a != axis)
+    dims = ScatterDimensionNumbers((), (axis,), (axis,), others, others)
+    out = lax.scatter(arr, lax.expand_dims(indices, (len(shape),)), values, dims, mode=_mode("put_along_axis", mode))
+    return out if whole.shape == shape else reshape(out, whole.shape)
+
+
+def _stretch(x: Any, shape: tuple[int, ...]) -> Any:
+    have = typeof(x).shape
+    if have == shape:
+        return x
+    lead = len(shape) - len(have)
+    if lead < 0 or any(n != 1 and n != m for n, m in zip(have, shape[lead:], strict=True)):
+        raise ShapeError(f"put_along_axis: indices and values must broadcast to {list(shape)}; got {typeof(x).long()}")
+    ones = [a for a, n in enumerate(have) if n == 1 and shape[lead + a] != 1]
+    dims = [lead + a for a in range(len(have)) if a not in ones]
+    return lax.broadcast_in_dim(lax.squeeze(x, ones) if ones else x, shape, dims)

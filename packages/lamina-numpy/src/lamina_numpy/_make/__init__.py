@@ -1,0 +1,1 @@
+"""Arrays from a shape, evenly spaced numbers, meshes, files."""

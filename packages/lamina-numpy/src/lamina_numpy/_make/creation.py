@@ -1,0 +1,212 @@
+"""Arrays from a shape: constants, ranges, identities.
+
+While a program is traced these write an equation; else small arrays are made on the host and put on the device, which
+needs no compilation, and large ones are computed in place.
+"""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, evaluate_primitive, prims
+from lamina_ir.avals import shaped
+from lamina_ir.errors import ConcretizationError
+from lamina_tracing import slots
+from lamina_tracing.extend import bind, Tracer, typeof
+
+from .._ground.promotion import aval, cast, fixed, is_array, is_staging, literal
+from .._ground.axes import as_shape
+from .._ground.conversion import asarray, to_device
+from .._shape.layout import broadcast_to
+
+__all__ = ["arange", "empty", "empty_like", "eye", "full", "full_like", "identity", "ones", "ones_like", "tri", "zeros",
+           "zeros_like"]
+
+_SMALL = 1 << 16  # bytes up to which copying from the host beats compiling
+_SCALARS = frozenset((bool, int, float, complex))
+_I32 = np.dtype("int32")
+
+
+def _made(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray], ops: Callable[[], Any]) -> Any:
+    if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
+        return slots.evaluator.array(np.asarray(host(), dtype), shaped(shape, dtype))
+    return ops()
+
+
+def _filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
+    if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
+        return slots.evaluator.array(np.full(shape, value, dtype), shaped(shape, dtype))
+    return bind(prims.broadcast_in_dim_p, fixed(value, dtype), shape=shape, broadcast_dimensions=())
+
+
+def _float_or(dtype: Any) -> np.dtype:
+    return dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
+
+
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """Zeros; float32 unless `dtype` is given.
+
+    >>> zeros(2)
+    Array([0., 0.], dtype=float32)
+    """
+    out = _filled(as_shape("zeros", shape), 0, _float_or(dtype))
+    return out if device is None else to_device(out, device)
+
+
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """Ones; float32 unless `dtype` is given."""
+    out = _filled(as_shape("ones", shape), 1, _float_or(dtype))
+    return out if device is None else to_device(out, device)
+
+
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """Zeros: memory without values cannot be seen."""
+    return zeros(shape, dtype, device=device)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+    """An array of this shape, every element `fill_value` (which broadcasts).
+
+    >>> full(2, 7)
+    Array([7, 7], dtype=int32, weak_type=True)
+    """
+    shape = as_shape("full", shape)
+    if isinstance(fill_value, (list, tuple)):
+        fill_value = asarray(fill_value)
+    a = aval("full", fill_value, 1)
+    d, weak = (a.dtype, a.weak_type) if dtype is None else (dtypes.canonical(dtype), False)
+    if not a.shape:
+        if not is_array(fill_value) and not is_staging() and math.prod(shape) * d.itemsize <= _SMALL:
+            value = fill_value.real if isinstance(fill_value, complex) and not dtypes.is_complex(d) else fill_value
+            value = evaluate_primitive(prims.convert_element_type_p, (np.asarray(value),),
+                                       {"new_dtype": d, "weak_type": weak})
+            out = slots.evaluator.array(np.full(shape, value), shaped(shape, d, weak))
+        else:
+            out = bind(prims.broadcast_in_dim_p, cast(fill_value, d, weak), shape=shape, broadcast_dimensions=())
+    else:
+        out = asarray(broadcast_to(cast(fill_value, d), shape))
+    return out if device is None else to_device(out, device)
+
+
+def _like(call: str, a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], np.dtype, bool]:
+    if isinstance(a, (list, tuple)):
+        a = asarray(a)
+    t = a if isinstance(getattr(a, "shape", None), tuple) and not isinstance(a, Tracer) and hasattr(a, "dtype") \
+        and not isinstance(a, (np.ndarray, np.generic)) else aval(call, a)
+    d = dtypes.canonical(t.dtype if dtype is None else dtype)
+    return (t.shape if shape is None else as_shape(call, shape)), d, dtype is None and getattr(t, "weak_type", False)
+
+
+def _weakly(x: Any, weak: bool) -> Any:
+    return cast(x, typeof(x).dtype, True) if weak else x
+
+
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """Zeros of the shape and dtype of `a`."""
+    shape, d, weak = _like("zeros_like", a, dtype, shape)
+    return _weakly(zeros(shape, d, device=device), weak)
+
+
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """Ones of the shape and dtype of `a`."""
+    shape, d, weak = _like("ones_like", a, dtype, shape)
+    return _weakly(ones(shape, d, device=device), weak)
+
+
+empty_like = zeros_like
+
+
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """`fill_value` in the shape and dtype of `a`."""
+    shape, d, weak = _like("full_like", a, dtype, shape)
+    return _weakly(full(shape, fill_value, d, device=device), weak)
+
+
+def _known(call: str, x: Any) -> Any:
+    """A concrete number for a bound of a range."""
+    if isinstance(x, Tracer):
+        raise _traced_bound(call, x)
+    if type(x) in _SCALARS:
+        return x
+    value = np.asarray(x)
+    if value.shape:
+        raise TypeError(f"{call}: bounds are numbers; got {typeof(x).long()}")
+    return value[()]
+
+
+def _traced_bound(call: str, x: Any) -> Exception:
+    return ConcretizationError(f"{call}: the length of the result depends on a traced {x.aval.long()}; use a number "
+                               "known while tracing (a static argument), or lax.iota with arithmetic")
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None) -> Any:
+    """Evenly spaced numbers in `[start, stop)`; with one argument, in `[0, start)`.
+
+    >>> arange(1, 7, 2)
+    Array([1, 3, 5], dtype=int32)
+    """
+    start = _known("arange", start)
+    if stop is None:
+        start, stop = 0, start
+    stop = _known("arange", stop)
+    step = 1 if step is None else _known("arange", step)
+    if dtype is None:
+        d = dtypes.promote(*[(a.dtype, a.weak_type) for a in map(typeof, (start, stop, step))])[0]
+    else:
+        d = dtypes.canonical(dtype)
+    if step == 0:
+        raise ValueError("arange: step must not be zero")
+    n = max(0, math.ceil((stop - start) / step)) if not isinstance(start, complex) else 0
+
+    def host() -> np.ndarray:
+        wide = np.float64 if dtypes.is_inexact(d) else np.int64
+        first, by = (start, step) if dtypes.is_inexact(d) else (int(start), int(step))
+        return (np.arange(n, dtype=wide) * by + first).astype(d)
+
+    def ops() -> Any:
+        out = bind(prims.iota_p, dtype=d, shape=(n,), dimension=0)
+        if step != 1:
+            out = bind(prims.mul_p, out, literal(step, d))
+        return bind(prims.add_p, out, literal(start, d)) if start != 0 else out
+    out = _made((n,), d, host, ops)
+    return out if device is None else to_device(out, device)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
+    """Ones on the `k`-th diagonal, zeros elsewhere.
+
+    >>> eye(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+    shape: Any = as_shape("eye", (N, N if M is None else M))
+    d = _float_or(dtype)
+
+    def ops() -> Any:
+        return cast(bind(prims.eq_p, *_row_column(shape, operator.index(k))), d)
+    out = _made(shape, d, lambda: np.eye(shape[0], shape[1], k=operator.index(k)), ops)
+    return out if device is None else to_device(out, device)
+
+
+def _row_column(shape: tuple[int, int], k: int) -> tuple[Any, Any]:
+    row = bind(prims.iota_p, dtype=_I32, shape=shape, dimension=0)
+    column = bind(prims.iota_p, dtype=_I32, shape=shape, dimension=1)
+    return (bind(prims.add_p, row, literal(k, _I32)) if k else row), column
+
+
+def identity(n: int, dtype: Any = None) -> Any:
+    """The n × n identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+    """Ones on and below the `k`-th diagonal, zeros above."""
+    shape: Any = as_shape("tri", (N, N if M is None else M))
+    d = _float_or(dtype)
+
+    def ops() -> Any:
+        return cast(bind(prims.ge_p, *_row_column(shape, operator.index(k))), d)
+    return _made(shape, d, lambda: np.tri(shape[0], shape[1], k=operator.index(k)), ops)

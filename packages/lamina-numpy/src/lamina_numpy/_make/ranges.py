@@ -1,0 +1,106 @@
+"""Evenly spaced numbers."""
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, typeof
+
+from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
+from .._ground.publishing import compiled, public, publish_as
+from .._ground.conversion import asarray, to_device
+from .._elementwise.ufuncs import exp, log, sign
+from .._elementwise.powers import power
+from .._shape.layout import moveaxis
+
+__all__ = ["geomspace", "linspace", "logspace"]
+
+
+def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:
+    """(dtype to compute in, dtype of the result) of a range between arrays."""
+    pairs = [(a.dtype, a.weak_type) for a in (aval(call, x, i) for i, x in enumerate(xs))]
+    d = dtypes.inexact_for(dtypes.promote(*pairs)[0])
+    return d, d if dtype is None else dtypes.canonical(dtype)
+
+
+@public("num", "endpoint", "retstep", "dtype", "axis")
+def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+             axis: int = 0, *, device: Any = None) -> Any:
+    """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False; on `device`.
+
+    >>> linspace(0, 1, 3)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    num = operator.index(num)
+    if num < 0:
+        raise ValueError(f"linspace: num must not be negative; got {num}")
+    start, stop = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (start, stop))
+    d, final = _range_dtype("linspace", dtype, start, stop)
+    start, stop = alike("linspace", [cast(start, d), cast(stop, d)])
+    shape = typeof(start).shape
+    parts = num - 1 if endpoint else num
+    gap = bind(prims.sub_p, stop, start)
+    step = bind(prims.div_p, gap, literal(parts, d)) if parts > 0 else bind(prims.mul_p, gap, literal(np.nan, d))
+    whole = (num, *shape)
+    if num == 0:
+        out = bind(prims.broadcast_in_dim_p, fixed(0, d), shape=whole, broadcast_dimensions=())
+    elif parts == 0:
+        out = broadcast(start, shape, whole)
+    else:
+        count = parts if endpoint else num
+        ramp = bind(prims.div_p, bind(prims.iota_p, dtype=dtypes.real_of(d), shape=(count,), dimension=0),
+                    literal(parts, dtypes.real_of(d)))
+        ramp, first, last = cast(ramp, d), start, stop
+        if shape:
+            ramp = bind(prims.broadcast_in_dim_p, ramp, shape=(count, *shape), broadcast_dimensions=(0,))
+            first, last = broadcast(start, shape, (count, *shape)), broadcast(stop, shape, (count, *shape))
+        out = bind(prims.add_p, bind(prims.mul_p, first, bind(prims.sub_p, literal(1, d), ramp)),
+                   bind(prims.mul_p, last, ramp))
+        if endpoint:  # exactly `stop`
+            out = bind(prims.concatenate_p, out, broadcast(stop, shape, (1, *shape)), dimension=0)
+    if dtypes.is_integer(final) and not dtypes.is_integer(d):
+        out = bind(prims.floor_p, out)
+    out = cast(moveaxis(out, 0, axis) if axis != 0 else out, final)
+    return (out, step) if retstep else out
+
+
+@functools.wraps(linspace)
+def _linspace_there(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+    out = compiled(linspace)(*args, **kwargs)
+    if device is None:
+        return out
+    return (to_device(out[0], device), out[1]) if isinstance(out, tuple) else to_device(out, device)
+
+
+publish_as(linspace, _linspace_there)
+
+
+@public("num", "endpoint", "base", "dtype", "axis")
+def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
+             axis: int = 0) -> Any:
+    """`base` to the powers of `linspace(start, stop, num)`."""
+    d, final = _range_dtype("logspace", dtype, start, stop)
+    return cast(power(literal(base, d), linspace(start, stop, num, endpoint, False, d, axis)), final)
+
+
+@public("num", "endpoint", "dtype", "axis")
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+    """`num` numbers from `start` to `stop` with a constant ratio between neighbours."""
+    d, final = _range_dtype("geomspace", dtype, start, stop)
+    start, stop = cast(start, d), cast(stop, d)
+    if dtypes.is_complex(d):
+        ratio = log(bind(prims.div_p, stop, start))
+        ramp = linspace(literal(0, d), ratio, num, endpoint, False, d, 0)
+        out = bind(prims.mul_p, *_common(start, exp(ramp)))
+    else:
+        turn = sign(start)
+        out = exp(linspace(log(start * turn), log(stop * turn), num, endpoint, False, d, 0))
+        out = bind(prims.mul_p, *_common(turn, out))
+    return cast(moveaxis(out, 0, axis) if axis != 0 else out, final)
+
+
+def _common(x: Any, y: Any) -> tuple[Any, Any]:
+    return pair("geomspace", x, y)

@@ -1,0 +1,1 @@
+"""Sorting and what rests on it: sets, counts, quantiles."""

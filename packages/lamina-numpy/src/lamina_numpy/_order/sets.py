@@ -1,0 +1,242 @@
+"""Arrays as sets. The number of results depends on the values, so traced arrays need `size=`."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import ConcretizationError
+from lamina_tracing.extend import bind, check_axis, Tracer, typeof
+
+from .._ground.promotion import aval, cast, literal, promote_all
+from .._ground.publishing import plain_or_compiled, public
+from .._ground.choosing import choose_by
+from .._ground.conversion import asarray, put
+from .._elementwise.logic import logical_and
+from .._shape.layout import moveaxis, ravel, reshape
+from .._shape.joining import concatenate
+from .._make.creation import full, zeros
+from .._reduce.running import cumsum
+from .._index.taking import take
+from .._index.searching import searchsorted
+from .._index.selection import compress
+from .sorting import argsort, sort
+
+__all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts",
+           "unique_inverse", "unique_values"]
+
+
+def _known(call: str, x: Any) -> np.ndarray:
+    if isinstance(x, Tracer):
+        raise ConcretizationError(f"{call}: how many elements the result has depends on the values of a traced "
+                                  f"{x.aval.long()}; give size=")
+    return np.asarray(x)
+
+
+def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+           axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
+           sorted: bool = True) -> Any:
+    """The different elements, sorted.
+
+    Args:
+      ar: array.
+      return_index, return_inverse, return_counts: also the first position of each, the place of every element among
+        them, and how often each occurs.
+      axis: compare slices along this axis; None compares elements.
+      equal_nan: whether NaN counts once.
+      size: length of the result, needed where `ar` is traced. Too many are cut off.
+      fill_value: what fills up; the first of the result unless given.
+
+    >>> unique(asarray([3, 1, 1]))
+    Array([1, 3], dtype=int32)
+    """
+    ar = asarray(ar)
+    if size is None:
+        known = _known("unique", ar)
+        found = np.unique(known, True, True, True, axis=axis, equal_nan=equal_nan)
+        d = dtypes.canonical_int()
+        inverse = found[2].reshape(known.shape if axis is None else -1)
+        parts = [put(found[0], typeof(ar).dtype), put(found[1], d), put(inverse, d), put(found[3], d)]
+    else:
+        parts = list(plain_or_compiled(_unique, ar)(ar, fill_value, axis=axis, equal_nan=equal_nan, size=size))
+    picked = [parts[0], *(p for p, on in zip(parts[1:], (return_index, return_inverse, return_counts)) if on)]
+    return picked[0] if len(picked) == 1 else tuple(picked)
+
+
+def _unique_of_nothing(ar: Any, fill_value: Any, axis: int | None, size: int) -> tuple[Any, ...]:
+    """Nothing is unique among no elements: the result is all filling."""
+    if fill_value is None and size:
+        raise ValueError(f"unique: size={size} of {ar.long()}, which has no elements, needs a fill_value")
+    shape = list(ar.shape)
+    if axis is None:
+        shape = [size]
+    else:
+        shape[axis] = size
+    d = dtypes.canonical_int()
+    values = full(shape, cast(0 if fill_value is None else fill_value, ar.dtype))
+    return values, zeros(size, d), zeros(ar.shape if axis is None else 0, d), zeros(size, d)
+
+
+@public("axis", "equal_nan", "size")
+def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: int) -> tuple[Any, ...]:
+    shape = typeof(ar).shape
+    if axis is None:
+        rows = reshape(ar, (-1, 1))
+        tail: tuple[int, ...] = ()
+    else:
+        rows = moveaxis(ar, check_axis("unique", axis, len(shape)), 0)
+        tail = typeof(rows).shape[1:]
+        rows = reshape(rows, (typeof(rows).shape[0], -1))
+    n, width = typeof(rows).shape
+    d = dtypes.canonical_int()
+    if not n:
+        return _unique_of_nothing(typeof(ar), fill_value, axis, size)
+    places = bind(prims.iota_p, dtype=d, shape=(n,), dimension=0)
+    columns = [bind(prims.squeeze_p, bind(prims.slice_p, rows, start_indices=(0, i), limit_indices=(n, i + 1),
+                                          strides=None), dimensions=(1,)) for i in range(width)]
+    *keys, order = bind(prims.sort_p, *columns, places, dimension=0, is_stable=True, num_keys=max(width, 1))
+    new = None
+    for k in keys:
+        before, after = k[:-1], k[1:]
+        differ = bind(prims.ne_p, before, after)
+        if equal_nan and dtypes.is_inexact(typeof(k).dtype):
+            both = bind(prims.and_p, bind(prims.ne_p, before, before), bind(prims.ne_p, after, after))
+            differ = bind(prims.and_p, differ, bind(prims.not_p, both))
+        new = differ if new is None else bind(prims.or_p, new, differ)
+    starts = bind(prims.pad_p, new, np.True_, padding_config=((1, 0, 0),)) if n else new
+    group = cumsum(cast(starts, d)) - 1
+    total = group[-1] + 1
+    slots = bind(prims.iota_p, dtype=d, shape=(size,), dimension=0)
+    first = searchsorted(group, slots, side="left")
+    last = searchsorted(group, slots, side="right")
+    good = bind(prims.lt_p, slots, total)
+    at = take(order, first, 0, mode="clip")
+    values = take(rows, choose_by(good, at, take(order, literal(0, d), 0, mode="clip")), 0, mode="clip")
+    if fill_value is not None:
+        values = choose_by(reshape(good, (size, 1)), values, cast(fill_value, typeof(values).dtype))
+    values = reshape(values, (size, *tail))
+    if axis is not None:
+        values = moveaxis(values, 0, check_axis("unique", axis, len(shape)))
+    index = choose_by(good, at, order[0])
+    back = bind(prims.sort_p, order, group, dimension=0, is_stable=True, num_keys=1)[1]
+    inverse = reshape(back, shape) if axis is None else back
+    return values, index, inverse, choose_by(good, last - first, literal(0, d))
+
+
+class UniqueAll(NamedTuple):
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    values: Any
+    inverse_indices: Any
+
+
+def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
+    """`unique` with positions, inverse and counts; every NaN counts for itself."""
+    return UniqueAll(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
+
+
+def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
+    """`unique` with counts; every NaN counts for itself."""
+    return UniqueCounts(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
+
+
+def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
+    """`unique` with the inverse; every NaN counts for itself."""
+    return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
+
+
+def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """`unique`; every NaN counts for itself."""
+    return unique(x, equal_nan=False, size=size, fill_value=fill_value)
+
+
+@public("assume_unique", "invert", "method")
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
+         method: str = "auto") -> Any:
+    """Whether each element is among `test_elements`."""
+    element, test = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (element, test_elements))
+    x, test = promote_all("isin", [element, test])
+    test = ravel(test)
+    n = typeof(test).shape[0]
+    if n == 0:
+        found = bind(prims.broadcast_in_dim_p, np.False_, shape=aval("isin", x).shape, broadcast_dimensions=())
+    else:
+        if typeof(test).dtype == dtypes.BOOL:
+            x, test = cast(x, np.dtype("int32")), cast(test, np.dtype("int32"))
+        test = sort(test)
+        near = take(test, searchsorted(test, x), 0, mode="clip")
+        found = bind(prims.eq_p, near, x)
+    return bind(prims.not_p, found) if invert else found
+
+
+def _flat(call: str, *xs: Any) -> list[Any]:
+    return promote_all(call, [ravel(asarray(x)) for x in xs])
+
+
+def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The different elements of both arrays, sorted."""
+    return unique(concatenate(_flat("union1d", ar1, ar2)), size=size, fill_value=fill_value)
+
+
+def _select(values: Any, keep: Any, size: int | None, fill_value: Any) -> Any:
+    if size is None:
+        return compress(keep, values)
+    return compress(keep, values, size=size, fill_value=0 if fill_value is None else fill_value)
+
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
+              fill_value: Any = None) -> Any:
+    """The different elements of the first array that are not in the second, sorted."""
+    x, y = _flat("setdiff1d", ar1, ar2)
+    if size is None:
+        return put(np.setdiff1d(_known("setdiff1d", x), _known("setdiff1d", y), assume_unique), typeof(x).dtype)
+    values, first = _distinct(x)
+    return _select(values, logical_and(first, isin(values, y, invert=True)), size, fill_value)
+
+
+def _distinct(x: Any) -> tuple[Any, Any]:
+    """(sorted values, which of them are the first of their kind)."""
+    values = sort(x)
+    differ = bind(prims.ne_p, values[1:], values[:-1])
+    return values, bind(prims.pad_p, differ, np.True_, padding_config=((1, 0, 0),))
+
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
+             fill_value: Any = None) -> Any:
+    """The different elements that are in exactly one of the arrays, sorted."""
+    x, y = _flat("setxor1d", ar1, ar2)
+    if size is None:
+        return put(np.setxor1d(_known("setxor1d", x), _known("setxor1d", y), assume_unique), typeof(x).dtype)
+    values, first = _distinct(concatenate([x, y]))
+    once = bind(prims.xor_p, isin(values, x), isin(values, y))
+    return _select(values, logical_and(first, once), size, fill_value)
+
+
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False, *,
+                size: int | None = None, fill_value: Any = None) -> Any:
+    """The different elements that are in both arrays, sorted; with `return_indices` their first positions in each."""
+    x, y = _flat("intersect1d", ar1, ar2)
+    d = typeof(x).dtype
+    if size is None:
+        found = np.intersect1d(_known("intersect1d", x), _known("intersect1d", y), assume_unique, True)
+        parts = (put(found[0], d), put(found[1], dtypes.canonical_int()), put(found[2], dtypes.canonical_int()))
+        return parts if return_indices else parts[0]
+    values, first = _distinct(x)
+    picked = _select(values, logical_and(first, isin(values, y)), size, fill_value)
+    if not return_indices:
+        return picked
+    found_at = []
+    for v in (x, y):
+        order = argsort(v)
+        found_at.append(take(order, searchsorted(take(v, order, 0), picked), 0, mode="clip"))
+    return picked, *found_at

@@ -1,0 +1,105 @@
+"""Sorting and partial sorting. NaN comes last; complex numbers are ordered by real, then imaginary part."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np  # noqa: F401 - the examples use it
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, check_axis, typeof
+
+from .._ground.promotion import aval, cast
+from .._ground.publishing import public
+from .._ground.conversion import asarray
+from .._shape.layout import ravel
+
+__all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_complex"]
+
+_sort_p = prims.sort_p
+
+
+def _axis(call: str, a: Any, axis: int | None) -> tuple[Any, int]:
+    shape = aval(call, a).shape
+    if axis is None:
+        return ravel(a), 0
+    return a, check_axis(call, axis, len(shape))
+
+
+def _kind(call: str, kind: Any, order: Any) -> None:
+    if order is not None:
+        raise ValueError(f"{call}: order= is for structured arrays, which there are none of here")
+    if kind not in (None, "quicksort", "mergesort", "heapsort", "stable"):
+        raise ValueError(f"{call}: unknown kind {kind!r}; every sort here is the same, stable unless stable=False")
+
+
+@public("axis", "kind", "order", "stable", "descending")
+def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+         descending: bool = False) -> Any:
+    """Elements in ascending order along an axis; None sorts the flat array.
+
+    >>> sort(np.array([3, 1, 2]))
+    Array([1, 2, 3], dtype=int32)
+    """
+    _kind("sort", kind, order)
+    a, at = _axis("sort", a, axis)
+    (out,) = bind(_sort_p, a, dimension=at, is_stable=stable, num_keys=1)
+    return bind(prims.rev_p, out, dimensions=(at,)) if descending else out
+
+
+@public("axis", "kind", "order", "stable", "descending")
+def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+            descending: bool = False) -> Any:
+    """Positions that would sort the elements along an axis; equal ones stay in order."""
+    _kind("argsort", kind, order)
+    a, at = _axis("argsort", a, axis)
+    shape = typeof(a).shape
+    places = bind(prims.iota_p, dtype=dtypes.canonical_int(), shape=shape, dimension=at)
+    if descending:  # a stable descending order: sort the reversed array, then reverse back
+        a, places = (bind(prims.rev_p, v, dimensions=(at,)) for v in (a, places))
+    _, out = bind(_sort_p, a, places, dimension=at, is_stable=stable, num_keys=1)
+    return bind(prims.rev_p, out, dimensions=(at,)) if descending else out
+
+
+@public("axis")
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    """Positions that sort by several keys, the last one first."""
+    keys = [asarray(k) for k in keys]
+    if not keys:
+        raise TypeError("lexsort: at least one key is needed")
+    shape = typeof(keys[0]).shape
+    if any(typeof(k).shape != shape for k in keys):
+        raise ValueError("lexsort: keys must have one shape; got " + ", ".join(str(typeof(k).shape) for k in keys))
+    if not shape:
+        return cast(asarray(0), dtypes.canonical_int())
+    at = check_axis("lexsort", axis, len(shape))
+    places = bind(prims.iota_p, dtype=dtypes.canonical_int(), shape=shape, dimension=at)
+    return bind(_sort_p, *keys[::-1], places, dimension=at, is_stable=True, num_keys=len(keys))[-1]
+
+
+@public()
+def sort_complex(a: Any) -> Any:
+    """Elements sorted along the last axis, as complex numbers."""
+    out = sort(a)
+    d = typeof(out).dtype
+    return out if dtypes.is_complex(d) else cast(out, dtypes.complex_of(d))
+
+
+def _kth(call: str, kth: Any, n: int) -> None:
+    if isinstance(kth, (list, tuple)):
+        raise TypeError(f"{call}: kth must be one integer; got {kth!r}")
+    check_axis(call, kth, n)
+
+
+@public("kth", "axis")
+def partition(a: Any, kth: int, axis: int = -1) -> Any:
+    """Elements rearranged so that position `kth` holds what it would when sorted (here: all of them sorted)."""
+    a, at = _axis("partition", a, axis)
+    _kth("partition", kth, typeof(a).shape[at])
+    return sort(a, at)
+
+
+@public("kth", "axis")
+def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+    """Positions that would partition the elements (here: sort them)."""
+    a, at = _axis("argpartition", a, axis)
+    _kth("argpartition", kth, typeof(a).shape[at])
+    return argsort(a, at)

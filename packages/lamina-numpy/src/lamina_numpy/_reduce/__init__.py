@@ -1,0 +1,1 @@
+"""Along axes: sums, extremes, means, running totals."""

@@ -1,0 +1,255 @@
+"""Sums, products, extremes and their positions along axes.
+
+Integers narrower than the default integer are summed in it; float16 and bfloat16 are summed in float32 and rounded
+once at the end.
+"""
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, check_axes, check_axis, typeof
+
+from .._ground.promotion import aval, broadcast, cast, convert, literal, no_out, pair
+from .._ground.publishing import public
+from .._ground.axes import with_axes
+from .._ground.choosing import choose_by, truth
+from .._elementwise.logic import isnan
+from .._shape.layout import ravel
+
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "max", "min", "nanargmax", "nanargmin",
+           "prod", "ptp", "sum"]
+
+_sum, _prod = prims.reduce_sum_p, prims.reduce_prod_p
+_max, _min, _and, _or = prims.reduce_max_p, prims.reduce_min_p, prims.reduce_and_p, prims.reduce_or_p
+_F32 = np.dtype("float32")
+_HALF = frozenset((np.dtype("float16"), dtypes.bfloat16))
+
+
+def axes_of(call: str, axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes to reduce, counted from the front."""
+    if axis is None:
+        return tuple(range(ndim))
+    if type(axis) is int and 0 <= axis < ndim:
+        return (axis,)
+    return check_axes(call, axis, ndim)
+
+
+def kept(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """With `keepdims` the reduced axes, of length 1."""
+    return with_axes(x, axes) if keepdims else x
+
+
+def sum_dtype(d: np.dtype) -> np.dtype:
+    """The dtype a sum of `d` has: small integers and booleans grow to the default width."""
+    if d == dtypes.BOOL:
+        return dtypes.canonical_int()
+    if dtypes.is_integer(d):
+        least = dtypes.canonical_int()
+        if dtypes.issubdtype(d, np.unsignedinteger):
+            least = np.dtype(f"u{least.name}")
+        return d if d.itemsize >= least.itemsize else least
+    return d
+
+
+def work_dtype(d: np.dtype) -> np.dtype:
+    """The dtype to add numbers of dtype `d` in: float32 for half precision."""
+    return _F32 if d in _HALF else d
+
+
+def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any,
+            unit: Any, op: Any, promote: bool = True) -> Any:
+    """Sum-like reductions."""
+    t = aval(call, a)
+    d = t.dtype
+    final = dtypes.canonical(dtype) if dtype is not None else sum_dtype(d) if promote else d
+    work = work_dtype(final)
+    if d != work:
+        a = cast(a, work)
+    elif t.weak_type:
+        a = cast(a, work)
+    axes = axes_of(call, axis, len(t.shape))
+    if where is not None:
+        a = choose_by(where, a, literal(unit, work))
+    out = bind(prim, a, axes=axes)
+    if initial is not None:
+        out = bind(op, *pair(call, out, cast(initial, work)))
+    if work != final:
+        out = convert(out, final)
+    return kept(out, axes, keepdims)
+
+
+@public("axis", "dtype", "out", "keepdims", "promote_integers")
+def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None, promote_integers: bool = True) -> Any:
+    """Sum along axes.
+
+    Args:
+      a: numbers; booleans count as integers.
+      axis: an int, a tuple of ints, or None for all.
+      dtype: element type to sum in.
+      keepdims: leave the summed axes in place with length 1.
+      initial: a number to start from.
+      where: which elements to include.
+      promote_integers: widen small integers to the default width.
+
+    >>> sum(np.array([1, 2, 3], dtype="int8"))
+    Array(6, dtype=int32)
+    """
+    no_out("sum", out)
+    return _reduce("sum", _sum, a, axis, dtype, keepdims, initial, where, 0, prims.add_p, promote_integers)
+
+
+@public("axis", "dtype", "out", "keepdims", "promote_integers")
+def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+         where: Any = None, promote_integers: bool = True) -> Any:
+    """Product along axes; arguments as in `sum`."""
+    no_out("prod", out)
+    return _reduce("prod", _prod, a, axis, dtype, keepdims, initial, where, 1, prims.mul_p, promote_integers)
+
+
+def _lowest(d: np.dtype, sign: int) -> Any:
+    """The value that never wins: the lowest for max (sign -1), the highest for min (+1)."""
+    if d == dtypes.BOOL:
+        return literal(sign > 0, d)
+    if dtypes.is_integer(d):
+        info = dtypes.iinfo(d)
+        return literal(int(info.min if sign < 0 else info.max), d)
+    return literal(sign * np.inf, d)
+
+
+def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdims: bool, initial: Any,
+             where: Any) -> Any:
+    t = aval(call, a)
+    axes = axes_of(call, axis, len(t.shape))
+    if initial is None and builtins.any(t.shape[i] == 0 for i in axes):
+        raise ValueError(f"{call}: {t.long()} has no elements along axes {axes}, and there is no {call} of nothing; "
+                         "give initial")
+    if where is not None:
+        if initial is None:
+            raise ValueError(f"{call}: with where, give initial too: it is the result where nothing is included")
+        a = choose_by(where, a, _lowest(t.dtype, sign))
+    out = bind(prim, cast(a, t.dtype) if t.weak_type else a, axes=axes)
+    if initial is not None:
+        out = bind(op, *pair(call, out, cast(initial, t.dtype)))
+    return kept(out, axes, keepdims)
+
+
+@public("axis", "out", "keepdims")
+def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None) -> Any:
+    """Largest element along axes; NaN when there is one."""
+    no_out("max", out)
+    return _extreme("max", _max, prims.max_p, -1, a, axis, keepdims, initial, where)
+
+
+@public("axis", "out", "keepdims")
+def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None) -> Any:
+    """Smallest element along axes; NaN when there is one."""
+    no_out("min", out)
+    return _extreme("min", _min, prims.min_p, 1, a, axis, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+def _quantifier(call: str, prim: Any, unit: bool, a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
+    a = truth(call, a)
+    axes = axes_of(call, axis, len(typeof(a).shape))
+    if where is not None:
+        a = choose_by(where, a, np.bool_(unit))
+    return kept(bind(prim, a, axes=axes), axes, keepdims)
+
+
+@public("axis", "out", "keepdims")
+def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    """Whether every element is true (not zero)."""
+    no_out("all", out)
+    return _quantifier("all", _and, True, a, axis, keepdims, where)
+
+
+@public("axis", "out", "keepdims")
+def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    """Whether some element is true (not zero)."""
+    no_out("any", out)
+    return _quantifier("any", _or, False, a, axis, keepdims, where)
+
+
+@public("axis", "keepdims")
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Number of elements that are not zero."""
+    return sum(truth("count_nonzero", a), axis, dtypes.canonical_int(), None, keepdims)
+
+
+def fitted(where: Any, shape: tuple[int, ...]) -> Any:
+    """`where` as booleans of this shape."""
+    where = truth("where", where)
+    return broadcast(where, typeof(where).shape, shape)
+
+
+@public("axis", "out", "keepdims")
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+    """Largest minus smallest element."""
+    no_out("ptp", out)
+    return bind(prims.sub_p, max(a, axis, None, keepdims), min(a, axis, None, keepdims))
+
+
+# --- positions ------------------------------------------------------------------------------------------------------
+
+
+def _position(call: str, prim: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
+    shape = aval(call, a).shape
+    if axis is None:
+        ndim = len(shape)
+        a, at = ravel(a), 0
+        shape = typeof(a).shape
+    else:
+        ndim, at = 0, check_axis(call, axis, len(shape))
+    if shape[at] == 0:
+        raise ValueError(f"{call}: the axis has no elements, so none has a position; got {typeof(a).long()}")
+    out = bind(prim, a, axes=(at,), index_dtype=dtypes.canonical_int())
+    if not keepdims:
+        return out
+    return with_axes(out, tuple(range(ndim)) if axis is None else (at,))
+
+
+@public("axis", "out", "keepdims")
+def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """Position of the (first) largest element, or of the first NaN."""
+    no_out("argmax", out)
+    return _position("argmax", prims.argmax_p, a, axis, bool(keepdims))
+
+
+@public("axis", "out", "keepdims")
+def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """Position of the (first) smallest element, or of the first NaN."""
+    no_out("argmin", out)
+    return _position("argmin", prims.argmin_p, a, axis, bool(keepdims))
+
+
+def _nan_position(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: Any, keepdims: Any) -> Any:
+    d = aval(call, a).dtype
+    if not dtypes.is_inexact(d):
+        return fun(a, axis, None, keepdims)
+    missing = isnan(a)
+    found = fun(choose_by(missing, literal(sign * np.inf, d), a), axis, None, keepdims)
+    nothing = all(missing, axis, None, bool(keepdims))
+    return choose_by(nothing, literal(-1, typeof(found).dtype), found)
+
+
+@public("axis", "out", "keepdims")
+def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """`argmax` ignoring NaN; -1 where all are NaN."""
+    no_out("nanargmax", out)
+    return _nan_position("nanargmax", argmax, -1, a, axis, keepdims)
+
+
+@public("axis", "out", "keepdims")
+def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """`argmin` ignoring NaN; -1 where all are NaN."""
+    no_out("nanargmin", out)
+    return _nan_position("nanargmin", argmin, 1, a, axis, keepdims)

@@ -1,0 +1,92 @@
+"""Running sums and products."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np  # noqa: F401 - the examples use it
+from lamina_ir import dtypes, prims
+from lamina_ir.errors import DTypeError
+from lamina_tracing.extend import bind, check_axis, typeof
+
+from .._ground.promotion import aval, cast, literal, no_out
+from .._ground.publishing import public
+from .._ground.choosing import choose_by
+from .._elementwise.logic import isnan
+from .._shape.layout import ravel
+from .reductions import sum_dtype
+
+__all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
+
+
+def _running(call: str, prim: Any, a: Any, axis: int | None, dtype: Any) -> Any:
+    t = aval(call, a)
+    d = dtypes.canonical(dtype) if dtype is not None else t.dtype
+    if d == dtypes.BOOL:
+        if dtype is not None:
+            raise DTypeError(f"{call}: booleans cannot hold a running total; give an integer or float dtype")
+        d = dtypes.canonical_int()
+    a = cast(a, d)
+    if axis is None:
+        a, at = ravel(a), 0
+    else:
+        at = check_axis(call, axis, len(t.shape))
+    return bind(prim, a, axis=at, reverse=False)
+
+
+@public("axis", "dtype", "out")
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running sum along an axis, or over all elements in order.
+
+    >>> cumsum(np.array([1., 2., 3.]))
+    Array([1., 3., 6.], dtype=float32)
+    """
+    no_out("cumsum", out)
+    return _running("cumsum", prims.cumsum_p, a, axis, dtype)
+
+
+@public("axis", "dtype", "out")
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running product along an axis, or over all elements in order."""
+    no_out("cumprod", out)
+    return _running("cumprod", prims.cumprod_p, a, axis, dtype)
+
+
+def _without_nan(call: str, a: Any, unit: int) -> Any:
+    d = aval(call, a).dtype
+    return choose_by(isnan(a), literal(unit, d), a) if dtypes.is_inexact(d) else a
+
+
+@public("axis", "dtype", "out")
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """`cumsum` with NaN as zero."""
+    return cumsum(_without_nan("nancumsum", a, 0), axis, dtype, out)
+
+
+@public("axis", "dtype", "out")
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """`cumprod` with NaN as one."""
+    return cumprod(_without_nan("nancumprod", a, 1), axis, dtype, out)
+
+
+def _cumulative(call: str, prim: Any, unit: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
+    t = aval(call, x)
+    if not t.shape or axis is None and len(t.shape) > 1:
+        raise ValueError(f"{call}: name an axis of {t.long()}; only one-dimensional arrays may leave it out")
+    at = 0 if axis is None else check_axis(call, axis, len(t.shape))
+    out = _running(call, prim, x, at, sum_dtype(t.dtype) if dtype is None else dtype)
+    if include_initial:
+        config_ = tuple((1, 0, 0) if i == at else (0, 0, 0) for i in range(len(t.shape)))
+        out = bind(prims.pad_p, out, literal(unit, typeof(out).dtype), padding_config=config_)
+    return out
+
+
+@public("axis", "dtype", "include_initial")
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """Running sum as the array API defines it; `include_initial` puts a zero first."""
+    return _cumulative("cumulative_sum", prims.cumsum_p, 0, x, axis, dtype, include_initial)
+
+
+@public("axis", "dtype", "include_initial")
+def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """Running product as the array API defines it; `include_initial` puts a one first."""
+    return _cumulative("cumulative_prod", prims.cumprod_p, 1, x, axis, dtype, include_initial)

@@ -1,0 +1,1 @@
+"""Arrangement: axes, joining, tiling, bytes and bits."""

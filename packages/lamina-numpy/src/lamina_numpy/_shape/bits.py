@@ -1,0 +1,68 @@
+"""Packing booleans into bytes."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, check_axis, typeof
+
+from .._ground.promotion import aval, cast, literal
+from .._ground.publishing import public
+from .._ground.choosing import truth
+from .layout import moveaxis, ravel, reshape
+
+__all__ = ["packbits", "unpackbits"]
+
+_U8 = np.dtype("uint8")
+
+
+def _weights(bitorder: str) -> np.ndarray:
+    if bitorder not in ("big", "little"):
+        raise ValueError(f"bitorder must be 'big' or 'little'; got {bitorder!r}")
+    return np.arange(7, -1, -1, dtype=np.uint8) if bitorder == "big" else np.arange(8, dtype=np.uint8)
+
+
+@public("axis", "bitorder")
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+    """Eight truth values to a byte; the last byte is filled with zeros."""
+    d = aval("packbits", a).dtype
+    if dtypes.is_inexact(d):
+        raise TypeError(f"packbits: expected integers or booleans; got {typeof(a).long()}")
+    a = cast(truth("packbits", a), _U8)
+    if axis is None:
+        a, axis = ravel(a), 0
+    at = check_axis("packbits", axis, len(typeof(a).shape))
+    a = moveaxis(a, at, -1)
+    *lead, n = typeof(a).shape
+    config = ((0, 0, 0),) * len(lead) + ((0, -n % 8, 0),)
+    a = reshape(bind(prims.pad_p, a, literal(0, _U8), padding_config=config), (*lead, -(-n // 8), 8))
+    shifts = bind(prims.broadcast_in_dim_p, _weights(bitorder), shape=typeof(a).shape,
+                  broadcast_dimensions=(len(lead) + 1,))
+    out = bind(prims.reduce_sum_p, bind(prims.shift_left_p, a, shifts), axes=(len(lead) + 1,))
+    return moveaxis(out, -1, at)
+
+
+@public("axis", "count", "bitorder")
+def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
+    """Each byte to eight bits."""
+    if aval("unpackbits", a).dtype != _U8:
+        raise TypeError(f"unpackbits: expected uint8; got {typeof(a).long()}")
+    if axis is None:
+        a, axis = ravel(a), 0
+    at = check_axis("unpackbits", axis, len(typeof(a).shape))
+    a = moveaxis(a, at, -1)
+    *lead, n = typeof(a).shape
+    wide = bind(prims.broadcast_in_dim_p, a, shape=(*lead, n, 8), broadcast_dimensions=tuple(range(len(lead) + 1)))
+    shifts = bind(prims.broadcast_in_dim_p, _weights(bitorder), shape=(*lead, n, 8),
+                  broadcast_dimensions=(len(lead) + 1,))
+    bits = bind(prims.and_p, bind(prims.shift_right_logical_p, wide, shifts), literal(1, _U8))
+    bits = reshape(bits, (*lead, 8 * n))
+    if count is not None:
+        stop = 8 * n + count if count < 0 else count
+        short = max(0, stop - 8 * n)
+        config = ((0, 0, 0),) * len(lead) + ((0, short, 0),)
+        bits = bind(prims.pad_p, bits, literal(0, _U8), padding_config=config)
+        bits = bind(prims.slice_p, bits, start_indices=(0,) * (len(lead) + 1), limit_indices=(*lead, stop),
+                    strides=None)
+    return moveaxis(bits, -1, at)

@@ -1,0 +1,109 @@
+"""Repeating as a whole, rolling, resizing."""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, check_axes, check_axis, typeof
+
+from .._ground.promotion import aval, broadcast, cast, fixed, literal
+from .._ground.publishing import hashable, plain_or_compiled, public
+from .._ground.axes import as_shape, split_at
+from .._ground.conversion import asarray
+from .._elementwise.division import remainder
+from .layout import ravel, reshape
+
+__all__ = ["resize", "roll", "tile"]
+
+
+def tile(A: Any, reps: Any) -> Any:
+    """`A` repeated as a whole, `reps` times along each axis."""
+    return plain_or_compiled(tiled, A)(A, (reps,) if isinstance(reps, (int, np.integer)) else hashable(tuple(reps)))
+
+
+@public("reps")
+def tiled(A: Any, reps: tuple[int, ...]) -> Any:
+    sizes = aval("tile", A).shape
+    n = max(len(sizes), len(reps))
+    sizes = (1,) * (n - len(sizes)) + sizes
+    reps = (1,) * (n - len(reps)) + tuple(map(operator.index, reps))
+    split_shape = tuple(d for pair in zip((1,) * n, sizes) for d in pair)
+    wide = tuple(d for pair in zip(reps, sizes) for d in pair)
+    out = reshape(A, split_shape)
+    return reshape(broadcast(out, split_shape, wide), tuple(r * s for r, s in zip(reps, sizes)))
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Elements moved by `shift` places along an axis; what falls off the end comes back at the start.
+
+    >>> roll(asarray([1, 2, 3]), 1)
+    Array([3, 1, 2], dtype=int32)
+    """
+    fixed = isinstance(shift, (int, np.integer)) or isinstance(shift, (list, tuple)) and all(
+        isinstance(s, (int, np.integer)) for s in shift)
+    if fixed:
+        return plain_or_compiled(_roll, a)(a, hashable(shift), hashable(axis))
+    return plain_or_compiled(_roll_by, a)(a, shift, hashable(axis))
+
+
+def _roll_axes(call: str, a: Any, count: int, axis: Any) -> tuple[int, ...]:
+    axes = check_axes(call, axis, len(typeof(a).shape)) if not isinstance(axis, (list, tuple)) else tuple(
+        check_axis(call, i, len(typeof(a).shape)) for i in axis)
+    if count not in (1, len(axes)) and len(axes) != 1:
+        raise ValueError(f"{call}: {count} shifts do not go with {len(axes)} axes")
+    return axes * (count if len(axes) == 1 else 1)
+
+
+@public("shift", "axis")
+def _roll(a: Any, shift: Any, axis: Any) -> Any:
+    sizes = aval("roll", a).shape
+    if axis is None:
+        return reshape(_roll(ravel(a), int(np.sum(shift)), 0), sizes)
+    shifts = shift if isinstance(shift, tuple) else (shift,)
+    axes = _roll_axes("roll", a, len(shifts), axis)
+    shifts = shifts * (len(axes) if len(shifts) == 1 else 1)
+    for s, at in zip(shifts, axes):
+        n = sizes[at]
+        by = s % n if n else 0
+        if by:
+            head, tail = split_at(a, [n - by], at)
+            a = bind(prims.concatenate_p, tail, head, dimension=at)
+    return a
+
+
+@public("axis")
+def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
+    sizes = aval("roll", a).shape
+    shift = asarray(shift)
+    if dtypes.is_integer(typeof(shift).dtype):  # narrow and unsigned ones would overflow when negated
+        shift = cast(shift, dtypes.canonical_int())
+    if axis is None:
+        shift = bind(prims.reduce_sum_p, shift, axes=tuple(range(len(typeof(shift).shape))))
+        return reshape(_roll_by(ravel(a), shift, 0), sizes)
+    count = 1 if not typeof(shift).shape else typeof(shift).shape[0]
+    axes = _roll_axes("roll", a, count, axis)
+    for i, at in enumerate(axes):
+        n = sizes[at]
+        if not n:
+            continue
+        by = shift if not typeof(shift).shape else shift[i if count > 1 else 0]
+        start = remainder(-by, n)
+        twice = bind(prims.concatenate_p, a, a, dimension=at)
+        zero = literal(0, typeof(start).dtype)
+        starts = [start if j == at else zero for j in range(len(sizes))]
+        a = bind(prims.dynamic_slice_p, twice, *starts, slice_sizes=sizes)
+    return a
+
+
+def resize(a: Any, new_shape: Any) -> Any:
+    """The elements repeated in order, as often as needed, in a new shape."""
+    shape = as_shape("resize", new_shape)
+    a = ravel(asarray(a))
+    total, have = int(np.prod(shape)), typeof(a).shape[0]
+    if not total or not have:
+        t = typeof(a)
+        return broadcast(cast(fixed(0, t.dtype), t.dtype, t.weak_type), (), shape)
+    times = -(-total // have)
+    return reshape(split_at(tile(a, times), [total], 0)[0], shape)

@@ -1,0 +1,79 @@
+"""The bytes of an array read as another element type."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, typeof
+
+from .._ground.promotion import convert, literal
+from .._ground.publishing import public
+from .._ground.axes import split_at
+from .layout import reshape, squeeze
+from .joining import stack
+
+__all__ = ["view"]
+
+_BYTE = np.dtype("uint8")
+
+
+def _real_of(d: np.dtype) -> np.dtype:
+    return np.dtype(f"float{d.itemsize * 4}")
+
+
+def _recast(x: Any, dtype: np.dtype) -> Any:
+    """Bit casts between real dtypes; the last axis holds as many elements as its bytes give."""
+    a = typeof(x)
+    if a.dtype == dtype:
+        return x
+    lead, last = a.shape[:-1], a.shape[-1] * a.dtype.itemsize // dtype.itemsize
+    if a.dtype.itemsize < dtype.itemsize:
+        x = reshape(x, (*lead, last, dtype.itemsize // a.dtype.itemsize))
+    return reshape(bind(prims.bitcast_convert_type_p, x, new_dtype=dtype), (*lead, last))
+
+
+def _parts(x: Any) -> Any:
+    """Real and imaginary parts in turn, along the last axis."""
+    shape = typeof(x).shape
+    return reshape(stack([bind(prims.real_p, x), bind(prims.imag_p, x)], -1), (*shape[:-1], shape[-1] * 2))
+
+
+def _joined(x: Any) -> Any:
+    """Complex numbers of `_parts`."""
+    shape = typeof(x).shape
+    pairs = reshape(x, (*shape[:-1], shape[-1] // 2, 2))
+    return bind(prims.complex_p, *(squeeze(part, -1) for part in split_at(pairs, [1], len(shape))))
+
+
+@public("dtype", "type")
+def view(self: Any, dtype: Any = None, type: None = None) -> Any:
+    """The same bytes as another dtype; other widths change the length of the last axis.
+
+    Raises:
+      ValueError: the last axis does not hold a whole number of the new elements, or there is none.
+
+    >>> view(np.float32([1, 2]), "int16").shape
+    (4,)
+    """
+    if type is not None:
+        raise NotImplementedError("view: type= is not supported; arrays have one class")
+    a = typeof(self)
+    to = a.dtype if dtype is None else dtypes.canonical(dtype)
+    if to == a.dtype:
+        return self
+    if a.dtype.itemsize != to.itemsize and (not a.shape or a.shape[-1] * a.dtype.itemsize % to.itemsize):
+        has = f"{a.shape[-1] * a.dtype.itemsize} bytes" if a.shape else "no axis, so only equal widths fit"
+        raise ValueError(f"view: the last axis must hold a whole number of elements of {to.name}; got {a.long()}: {has}")
+    x = self if a.shape else reshape(self, (1,))
+    if dtypes.is_complex(a.dtype):
+        x = _parts(x)
+    elif a.dtype == dtypes.BOOL:
+        x = convert(x, _BYTE)
+    if dtypes.is_complex(to):
+        x = _joined(_recast(x, _real_of(to)))
+    elif to == dtypes.BOOL:
+        x = bind(prims.ne_p, _recast(x, _BYTE), literal(0, _BYTE))
+    else:
+        x = _recast(x, to)
+    return x if a.shape else reshape(x, ())

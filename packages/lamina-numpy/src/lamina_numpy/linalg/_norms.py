@@ -1,0 +1,188 @@
+"""Norms, condition numbers, and products and diagonals as `numpy.linalg` has them."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes, prims
+from lamina_tracing.extend import bind, check_axes, typeof
+
+from .._contract import products
+from .._elementwise import powers, ufuncs
+from .._reduce import reductions
+from .._shape import layout
+from .._ground.promotion import literal, to_inexact
+from .._ground.publishing import public
+from .._ground.choosing import choose_by
+from .._ground.conversion import asarray, own_array
+from .._make.creation import eye
+from .._contract.einsum import einsum
+from .._index.diagonals import diagonal as _diagonal
+from .._index.diagonals import trace as _trace
+from ._decompositions import matrices, svdvals
+from ._solving import inv
+
+__all__ = ["cond", "cross", "diagonal", "matrix_norm", "matrix_power", "multi_dot", "norm", "trace", "vector_norm"]
+
+def _size_squared(x: Any) -> Any:
+    if dtypes.is_complex(typeof(x).dtype):
+        return bind(prims.add_p, bind(prims.integer_pow_p, bind(prims.real_p, x), y=2),
+                    bind(prims.integer_pow_p, bind(prims.imag_p, x), y=2))
+    return bind(prims.integer_pow_p, x, y=2)
+
+
+def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
+    d = dtypes.real_of(typeof(x).dtype)
+    if order is None or order == 2:
+        return bind(prims.sqrt_p, reductions.sum(_size_squared(x), axes, None, None, keepdims))
+    size = bind(prims.abs_p, x)
+    if order == np.inf:
+        return reductions.max(size, axes, None, keepdims, 0)
+    if order == -np.inf:
+        return reductions.min(size, axes, None, keepdims, np.inf)
+    if order == 1:
+        return reductions.sum(size, axes, None, None, keepdims)
+    if order == 0:
+        return reductions.sum(choose_by(bind(prims.ne_p, size, literal(0, d)), literal(1, d), literal(0, d)),
+                               axes, None, None, keepdims)
+    if isinstance(order, str):
+        raise ValueError(f"norm: order {order!r} is not a vector norm; use a number, inf or -inf")
+    total = reductions.sum(powers.power(size, literal(order, d)), axes, None, None, keepdims)
+    return powers.power(total, literal(1.0 / order, d))
+
+
+def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
+    row, column = axes
+    if order is None or order == "fro":
+        return bind(prims.sqrt_p, reductions.sum(_size_squared(x), axes, None, None, keepdims))
+    size = bind(prims.abs_p, x)
+    if order in (1, -1, np.inf, -np.inf):
+        first, second = (row, column) if abs(order) == 1 else (column, row)
+        sums = reductions.sum(size, first, None, None, True)
+        out = (reductions.max if order > 0 else reductions.min)(sums, second, None, True)
+        return out if keepdims else layout.squeeze(out, axes)
+    if order in (2, -2, "nuc"):
+        moved = layout.moveaxis(x, axes, (-2, -1))
+        values = svdvals(moved)
+        how = reductions.sum if order == "nuc" else reductions.max if order == 2 else reductions.min
+        out = how(values, -1)
+        return layout.expand_dims(out, tuple(sorted(axes))) if keepdims else out
+    raise ValueError(f"norm: {order!r} is no matrix norm; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+
+
+@public("ord", "axis", "keepdims")
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Size of vectors or matrices, in the units of `x`.
+
+    Args:
+      x: numbers.
+      ord: for vectors a number p (`sum(|x|**p)**(1/p)`), inf, -inf or 0 (how many are not zero); for matrices "fro",
+        "nuc", 1, -1, 2, -2, inf or -inf. None: the root of the sum of squares.
+      axis: an int for vectors, two for matrices; None takes all of `x`.
+      keepdims: leave the axes in place with length 1.
+
+    >>> norm(np.array([3., 4.]))
+    Array(5., dtype=float32)
+    """
+    x = to_inexact("norm", x)
+    n = len(typeof(x).shape)
+    if axis is None:
+        if ord is None:
+            return _vector(x, tuple(range(n)), None, keepdims)
+        if n not in (1, 2):
+            raise ValueError(f"norm: an order needs one or two axes; got {typeof(x).long()}. Name them with axis")
+        axes: tuple[int, ...] = tuple(range(n))
+    else:
+        axes = check_axes("norm", axis, n)
+    if len(axes) == 1:
+        return _vector(x, axes, ord, keepdims)
+    if len(axes) == 2:
+        return _matrix(x, axes, ord, keepdims)  # type: ignore[arg-type]
+    raise ValueError(f"norm: axis must name one or two axes; got {axis!r}")
+
+
+@public("axis", "keepdims", "ord")
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """Size of vectors along axes; None takes all elements as one vector."""
+    x = to_inexact("vector_norm", x)
+    n = len(typeof(x).shape)
+    return _vector(x, tuple(range(n)) if axis is None else check_axes("vector_norm", axis, n), ord, keepdims)
+
+
+@public("keepdims", "ord")
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """Size of the matrices in the last two axes."""
+    x = to_inexact("matrix_norm", x)
+    n = len(typeof(x).shape)
+    if n < 2:
+        raise ValueError(f"matrix_norm: expected at least two axes; got {typeof(x).long()}")
+    return _matrix(x, (n - 2, n - 1), ord, keepdims)
+
+
+@public("p")
+def cond(x: Any, p: Any = None) -> Any:
+    """How much `x` may amplify relative errors: `norm(x, p) norm(inv(x), p)`; for None, 2 and -2 from singular values."""
+    x = matrices("cond", x, square=p not in (None, 2, -2))
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        top, bottom = s[..., 0], s[..., -1]
+        return ufuncs.divide(bottom, top) if p == -2 else ufuncs.divide(top, bottom)
+    axes = (len(typeof(x).shape) - 2, len(typeof(x).shape) - 1)
+    return ufuncs.multiply(_matrix(x, axes, p, False), _matrix(inv(x), axes, p, False))
+
+
+@public("n")
+def matrix_power(a: Any, n: int) -> Any:
+    """The product of `n` copies of a square matrix (of its inverse, if n is negative), by repeated squaring."""
+    t = typeof(own_array("matrix_power", a))
+    if len(t.shape) < 2 or t.shape[-1] != t.shape[-2]:
+        raise TypeError(f"matrix_power: expected square matrices; got {t.long()}")
+    if n < 0:
+        a, n = inv(a), -n
+    if n == 0:
+        return layout.broadcast_to(eye(t.shape[-1], dtype=t.dtype), t.shape)
+    out = None
+    while n:
+        if n & 1:
+            out = a if out is None else products.matmul(out, a)
+        n >>= 1
+        if n:
+            a = products.matmul(a, a)
+    return out
+
+
+def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
+    """The product of several matrices (vectors at the ends) in the cheapest order."""
+    xs = [asarray(a) for a in arrays]
+    if len(xs) < 2:
+        raise ValueError(f"multi_dot: expected at least two arrays; got {len(xs)}")
+    letters = [chr(ord_) for ord_ in range(97, 98 + len(xs))]
+    terms = ["".join(letters[i:i + 2]) for i in range(len(xs))]
+    if len(typeof(xs[0]).shape) == 1:
+        terms[0] = letters[1]
+    if len(typeof(xs[-1]).shape) == 1:
+        terms[-1] = letters[-2]
+    out = (terms[0][0] if len(terms[0]) == 2 else "") + (terms[-1][-1] if len(terms[-1]) == 2 else "")
+    return einsum(",".join(terms) + "->" + out, *xs, optimize="auto", precision=precision)
+
+
+@public("axis")
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Cross product of vectors of length 3."""
+    for x in (x1, x2):
+        shape = typeof(own_array("cross", x)).shape
+        if not shape or shape[axis] != 3:
+            raise ValueError(f"cross: vectors must have length 3 along axis {axis}; got shape {shape}")
+    return products.cross(x1, x2, axis=axis)
+
+
+@public("offset")
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """The diagonals of the matrices in the last two axes."""
+    return _diagonal(x, offset, -2, -1)
+
+
+@public("offset", "dtype")
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """The sums of the diagonals of the matrices in the last two axes."""
+    return _trace(x, offset, -2, -1, dtype)

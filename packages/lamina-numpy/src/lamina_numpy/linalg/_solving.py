@@ -1,0 +1,275 @@
+"""Linear systems and what singular values tell of them, the third part of `numpy.linalg`.
+
+Matrices stand in the last two axes. A singular matrix gives inf or NaN, where NumPy raises.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from lamina_autodiff import custom_jvp, custom_linear_solve
+from lamina_ir import dtypes, prims
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, typeof
+from lamina_tracing.lax import factorizations as _linalg
+
+from .._contract import products
+from .._elementwise import ufuncs
+from .._reduce import reductions
+from .._shape import layout
+from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, literal, to_inexact
+from .._ground.publishing import compiled, public
+from .._ground.choosing import choose_by
+from .._make.creation import eye
+from .._index.taking import take_along_axis
+from ._decompositions import adjoint, matrices, svd
+
+__all__ = ["inv", "lstsq", "matrix_rank", "pinv", "solve", "tensorinv", "tensorsolve"]
+
+_I32 = np.dtype("int32")
+_matmul = products.matmul
+
+
+# --- square systems -------------------------------------------------------------------------------------------------
+
+
+def _substitute(factors: Any, b: Any, lower: bool, back: bool = False) -> Any:
+    return _linalg.triangular_solve(factors, b, left_side=True, lower=lower, unit_diagonal=lower, transpose_a=back)
+
+
+def _rows(x: Any, order: Any) -> Any:
+    return take_along_axis(x, layout.expand_dims(order, -1), -2)
+
+
+def solve_stacks(a: Any, b: Any) -> Any:
+    """a^-1 b for stacks of matrices `[..., n, n]`, `[..., n, k]`: one LU decomposition serves derivatives too."""
+    s, t = typeof(a).shape, typeof(b).shape
+    batch = broadcast_shapes_of("solve", (s[:-2], t[:-2]))
+    factors, _, order = _linalg.lu(lax.stop_gradient(a))
+    factors = broadcast(factors, s, batch + s[-2:])
+    order = broadcast(order, s[:-1], batch + s[-1:])
+    places = lax.broadcasted_iota(_I32, typeof(order).shape, len(batch))
+
+    def forth(_: Any, y: Any) -> Any:
+        return _substitute(factors, _substitute(factors, _rows(y, order), True), False)
+
+    def back(_: Any, y: Any) -> Any:
+        y = _substitute(factors, _substitute(factors, y, False, True), True, True)
+        return _rows(y, lax.sort_key_val(order, places)[1])
+
+    return custom_linear_solve(lambda x: _matmul(a, x), broadcast(b, t, batch + t[-2:]), forth, back)
+
+
+def _same_dtype(call: str, a: Any, b: Any) -> tuple[Any, Any]:
+    d, _ = dtypes.promote(*[(aval(call, x, i).dtype, False) for i, x in enumerate((a, b))])
+    d = dtypes.inexact_for(d)
+    d = np.dtype("float32") if d.itemsize < 4 else d
+    return cast(a, d), cast(b, d)
+
+
+@public()
+def solve(a: Any, b: Any) -> Any:
+    """The solution x of `a x = b`.
+
+    Args:
+      a: numbers `[..., n, n]`.
+      b: numbers `[n]`, or `[..., n, k]`.
+    Returns:
+      Array of the shape of `b`, its leading axes broadcast with those of `a`; inf or NaN where `a` is singular.
+
+    >>> solve(np.array([[2., 0.], [1., 4.]]), np.array([2., 9.]))
+    Array([1., 2.], dtype=float32)
+    """
+    a, b = _same_dtype("solve", a, b)
+    a = matrices("solve", a, square=True)
+    s, t = typeof(a).shape, typeof(b).shape
+    vector = len(t) == 1
+    if not t or s[-1] != t[0 if vector else -2]:
+        raise ValueError(f"solve: expected a [..., n, n] and b [n] or [..., n, k]; got {typeof(a).long()} and "
+                         f"{typeof(b).long()}")
+    if vector:
+        return layout.squeeze(solve_stacks(a, layout.expand_dims(b, -1)), -1)
+    return solve_stacks(a, b)
+
+
+@public()
+def inv(a: Any) -> Any:
+    """The inverse of square matrices; inf or NaN where there is none.
+
+    >>> inv(np.array([[2., 0.], [0., 4.]]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]], dtype=float32)
+    """
+    a = matrices("inv", a, square=True)
+    t = typeof(a)
+    return solve_stacks(a, eye(t.shape[-1], dtype=t.dtype))
+
+
+@public("ind")
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """The inverse of `a` seen as a square matrix whose rows are its first `ind` axes."""
+    a = to_inexact("tensorinv", a)
+    shape = typeof(a).shape
+    n, m = int(np.prod(shape[:ind], dtype=int)), int(np.prod(shape[ind:], dtype=int))
+    if not 0 < ind or n != m:
+        raise ValueError(f"tensorinv: the first {ind} axes must hold as many elements as the others; got "
+                         f"{typeof(a).long()}")
+    return layout.reshape(inv(layout.reshape(a, (n, m))), shape[ind:] + shape[:ind])
+
+
+@public("axes")
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    """The x with `tensordot(a, x, x.ndim) = b`; `axes` of `a` are moved to its end first."""
+    a, b = _same_dtype("tensorsolve", a, b)
+    n = len(typeof(a).shape)
+    if axes is not None:
+        moved = [x % n for x in axes]
+        a = layout.transpose(a, [x for x in range(n) if x not in moved] + moved)
+    s, t = typeof(a).shape, typeof(b).shape
+    rest = s[len(t):]
+    if s[:len(t)] != t or np.prod(rest, dtype=int) != np.prod(t, dtype=int):
+        raise ValueError(f"tensorsolve: a must have the axes of b and as many elements more; got {typeof(a).long()} and "
+                         f"{typeof(b).long()}")
+    size = int(np.prod(t, dtype=int))
+    return layout.reshape(solve(layout.reshape(a, (size, size)), layout.reshape(b, (size,))), rest)
+
+
+# --- any matrix, by its singular values -----------------------------------------------------------------------------
+
+
+def _beside(call: str, limit: Any, d: np.dtype) -> Any:
+    """One limit for all matrices, or one per matrix, in the dtype of their singular values and to stand beside them."""
+    limit = cast(to_inexact(call, limit), d)
+    return layout.expand_dims(limit, -1) if typeof(limit).shape else limit
+
+
+def _of_largest(s: Any, rtol: Any) -> Any:
+    """`rtol` times the largest singular value of each matrix."""
+    return ufuncs.multiply(rtol, reductions.max(s, -1, None, True, 0))
+
+
+def _threshold(call: str, s: Any, shape: tuple[int, ...], rtol: Any) -> Any:
+    """The singular values below which a matrix counts as singular, one per matrix, with an axis of length 1."""
+    d = typeof(s).dtype
+    if rtol is None:
+        return _of_largest(s, literal(float(np.finfo(d).eps) * max(shape[-2:], default=0), d))
+    return _of_largest(s, _beside(call, rtol, d))
+
+
+def _above(call: str, s: Any, limit: Any) -> Any:
+    shape = broadcast_shapes_of(call, (typeof(s).shape, typeof(limit).shape))
+    return lax.gt(broadcast(s, typeof(s).shape, shape), broadcast(limit, typeof(limit).shape, shape))
+
+
+def _inverses(s: Any, good: Any) -> Any:
+    """1 / s where `good`, else 0; safe to differentiate."""
+    one, zero = literal(1, typeof(s).dtype), literal(0, typeof(s).dtype)
+    return choose_by(good, lax.div(one, choose_by(good, s, one)), zero)
+
+
+@public("hermitian")
+def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
+    """How many singular values are above `rtol` times the largest (or above `tol`); int.
+
+    >>> matrix_rank(np.ones((2, 2)))
+    Array(1, dtype=int32)
+    """
+    m = to_inexact("matrix_rank", M)
+    t = typeof(m)
+    if len(t.shape) < 2:
+        return cast(reductions.any(lax.ne(m, literal(0, t.dtype))), dtypes.canonical_int())
+    s = svd(m, False, False, hermitian)
+    if tol is not None:
+        limit = _beside("matrix_rank", tol, typeof(s).dtype)
+    else:
+        limit = _threshold("matrix_rank", s, t.shape, rtol)
+    return reductions.sum(choose_by(_above("matrix_rank", s, limit), 1, 0), -1)
+
+
+@custom_jvp
+def _pinv(a: Any, rtol: Any) -> Any:
+    return _pinv_svd(a, rtol, False)
+
+
+def _pinv_svd(a: Any, rtol: Any, hermitian: bool) -> Any:
+    u, s, vh = svd(a, False, True, hermitian)
+    inverse = _inverses(s, _above("pinv", s, _of_largest(s, rtol)))
+    return _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(inverse, -1), adjoint(u)))
+
+
+@_pinv.defjvp
+def _pinv_jvp(primals: Any, tangents: Any) -> Any:
+    """Golub and Pereyra (1973), 4.12, for matrices whose rank does not change."""
+    (a, rtol), da = primals, tangents[0]
+    p = _pinv(a, rtol)
+    ph, dah = adjoint(p), adjoint(da)
+    first = ufuncs.negative(_matmul(_matmul(p, da), p))
+    second, third = _matmul(_matmul(p, ph), dah), _matmul(dah, _matmul(ph, p))
+    second = ufuncs.subtract(second, _matmul(_matmul(second, a), p))
+    third = ufuncs.subtract(third, _matmul(p, _matmul(a, third)))
+    return p, ufuncs.add(first, ufuncs.add(second, third))
+
+
+@public("hermitian")
+def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
+    """The pseudo-inverse of Moore and Penrose; singular values up to `rtol` times the largest count as zero.
+
+    Args:
+      a: numbers `[..., m, n]`.
+      rtol: one number, or one per matrix; None for 10 max(m, n) times the precision of the dtype.
+      hermitian: `a` is Hermitian, which is faster.
+      rcond: an older name of `rtol`.
+    Returns:
+      Array `[..., n, m]`.
+    """
+    a = matrices("pinv", a, square=hermitian)
+    t = typeof(a)
+    d = dtypes.real_of(t.dtype)
+    rtol = rcond if rtol is None else rtol
+    if not t.size:
+        return bind(prims.broadcast_in_dim_p, np.zeros((), t.dtype), shape=(*t.shape[:-2], t.shape[-1], t.shape[-2]),
+                    broadcast_dimensions=())
+    if rtol is None:
+        limit = np.asarray(10 * max(t.shape[-2:]) * float(np.finfo(d).eps), d)
+    else:
+        limit = _beside("pinv", rtol, d)
+    return _pinv_svd(a, limit, True) if hermitian else _pinv(a, limit)
+
+
+def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> Any:
+    """The least-squares solution of `a x = b`, the shortest if there are several, by singular values.
+
+    Args:
+      a: numbers `[m, n]`.
+      b: numbers `[m]` or `[m, k]`.
+      rcond: singular values up to this times the largest count as zero; None for max(m, n) times the precision.
+      numpy_resid: give residuals of length 0 where `a` has not full rank or m <= n, as NumPy does; not under `jit`.
+    Returns:
+      `(x, residuals, rank, s)`: x `[n]` or `[n, k]`, sums of squared residuals `[k]` (or `[1]`), the rank, and the
+      singular values of `a`.
+    """
+    x, residuals, rank, s = compiled(_lstsq)(a, b, rcond)
+    if numpy_resid:
+        m, n = np.shape(a)
+        if m <= n or int(rank) < n:
+            residuals = residuals[:0]
+    return x, residuals, rank, s
+
+
+@public()
+def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
+    a, b = _same_dtype("lstsq", a, b)
+    a = matrices("lstsq", a)
+    s_a, s_b = typeof(a).shape, typeof(b).shape
+    if len(s_a) != 2 or len(s_b) not in (1, 2) or s_a[0] != s_b[0]:
+        raise ValueError(f"lstsq: expected a [m, n] and b [m] or [m, k]; got {typeof(a).long()} and {typeof(b).long()}")
+    vector = len(s_b) == 1
+    b = layout.expand_dims(b, -1) if vector else b
+    u, s, vh = svd(a, False)
+    good = _above("lstsq", s, _threshold("lstsq", s, s_a, rcond))
+    rank = reductions.sum(choose_by(good, 1, 0))
+    inverse = _inverses(s, good)
+    x = _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(inverse, -1), _matmul(adjoint(u), b)))
+    left = ufuncs.subtract(b, _matmul(a, x))
+    residuals = reductions.sum(ufuncs.square(ufuncs.abs(left)), 0)
+    return layout.squeeze(x, -1) if vector else x, residuals, rank, s
