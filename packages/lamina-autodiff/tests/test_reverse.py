@@ -1,0 +1,148 @@
+"""`vjp`, `grad`, `value_and_grad`, `linear_transpose`: arguments, trees, types and refusals; rules are tested op by op."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_autodiff import grad, hessian, jacfwd, jacrev, linear_transpose, value_and_grad, vjp
+from lamina_ir import dtypes
+from lamina_tracing import jit, lax
+
+X = np.float32([1, 2, 3])
+
+
+def total(x):
+    return lax.reduce_sum(x, tuple(range(np.ndim(x))))
+
+
+def energy(x):
+    return total(lax.mul(x, x))
+
+
+def loss(w, x, scale=1.0):
+    return lax.mul(total(lax.mul(w["a"], x)), lax.mul(w["b"], scale))
+
+
+W = {"a": X, "b": np.float32(2)}
+
+
+def test_gradients_have_the_tree_of_the_argument():
+    g = grad(loss)(W, X)
+    np.testing.assert_array_equal(np.asarray(g["a"]), 2 * X)
+    assert g["b"] == 14
+
+
+def test_argnums_choose_and_a_tuple_gives_a_tuple():
+    dw, dx = grad(loss, argnums=(0, 1))(W, X)
+    np.testing.assert_array_equal(np.asarray(dx), 2 * X)
+    last, = grad(loss, argnums=[-1])(W, X)
+    np.testing.assert_array_equal(np.asarray(last), 2 * X)
+
+
+def test_keyword_arguments_pass_through():
+    assert grad(loss)(W, X, scale=10.0)["b"] == 140
+
+
+def test_value_and_grad_runs_the_function_once():
+    count = []
+    value, g = value_and_grad(lambda x: count.append(1) or energy(x))(X)
+    assert value == 14 and len(count) == 1
+    np.testing.assert_array_equal(np.asarray(g), 2 * X)
+
+
+def test_has_aux():
+    (value, aux), g = value_and_grad(lambda x: (energy(x), {"n": 3}), has_aux=True)(X)
+    assert (value, aux) == (14, {"n": 3})
+    g, aux = grad(lambda x: (energy(x), x), has_aux=True)(X)
+    np.testing.assert_array_equal(np.asarray(aux), X)
+
+
+def test_vjp_pulls_many_cotangents_back_through_one_run():
+    count = []
+    y, pull = vjp(lambda x, k: (count.append(1) or lax.mul(x, k), k), X, 2.0)
+    for scale in (1, 10):
+        dx, dk = pull((scale * np.ones(3, np.float32), 0.0))
+        np.testing.assert_array_equal(np.asarray(dx), [2 * scale] * 3)
+        assert dk == 6 * scale
+    assert len(count) == 1
+
+
+def test_an_argument_that_is_not_used_has_the_gradient_zero():
+    np.testing.assert_array_equal(np.asarray(grad(lambda x, y: total(y), argnums=0)(X, X)), np.zeros(3))
+
+
+def test_a_value_used_twice_collects_both():
+    assert grad(lambda x: lax.add(lax.mul(x, x), x))(3.0) == 7
+
+
+def test_grad_of_grad_and_perturbations_keep_apart():
+    assert grad(grad(lambda x: lax.mul(x, lax.mul(x, x))))(2.0) == 12
+    assert grad(lambda x: lax.mul(x, grad(lambda y: lax.mul(x, y))(1.0)))(3.0) == 6
+
+
+def test_integers_where_allowed():
+    g = grad(lambda n, x: lax.mul(x, 2.0), allow_int=True)(3, 1.0)
+    assert g.dtype == dtypes.float0
+
+
+def test_holomorphic():
+    assert grad(lambda z: lax.mul(z, z), holomorphic=True)(1 + 2j) == 2 + 4j
+
+
+def test_eager_gradients_stage_nothing():
+    """Ops run as they come: Python may look at values on the way."""
+    seen = []
+
+    def f(x):
+        y = lax.mul(x, x)
+        seen.append(type(y).__name__)
+        return y
+
+    assert grad(f)(3.0) == 6 and jit(grad(f))(3.0) == 6
+    assert len(seen) == 2
+
+
+def test_jacobians_agree_forwards_and_backwards():
+    f = lambda x: lax.mul(lax.sin(x), total(x))  # noqa: E731
+    np.testing.assert_allclose(np.asarray(jacfwd(f)(X)), np.asarray(jacrev(f)(X)), rtol=1e-5, atol=1e-5)
+    h = np.asarray(hessian(lambda x: total(lax.mul(x, lax.mul(x, x))))(X))
+    np.testing.assert_allclose(h, np.diag(6 * X), atol=1e-5)
+
+
+def test_linear_transpose_is_the_transpose():
+    m = np.float32([[1, 2, 3], [4, 5, 6]])
+    back, = linear_transpose(lambda x: lax.dot(m, x), X)(np.float32([1, 10]))
+    np.testing.assert_array_equal(np.asarray(back), m.T @ np.float32([1, 10]))
+
+
+def vector(x):
+    return x
+
+
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: grad(vector)(X), TypeError, r"grad: needs a scalar output; `vector` returned float32\[3\]. Sum it, or use"),
+    (lambda: grad(lambda x: (x, x))(1.0), TypeError, "returned a tree of 2 arrays"),
+    (lambda: grad(lambda x: 1)(1.0), TypeError, "needs a real output; got int32"),
+    (lambda: grad(vector)(1), TypeError, "inputs must be of a real or complex dtype; got int32.* allow_int=True"),
+    (lambda: grad(vector)(1j), TypeError, "holomorphic=True"),
+    (lambda: grad(vector, holomorphic=True)(1.0), TypeError, "holomorphic=True needs complex inputs"),
+    (lambda: grad(vector, argnums=2)(1.0), ValueError, "argnums 2 is out of range: `vector` was called with 1 positional"),
+    (lambda: grad(loss, argnums=(0, -2))(W, X), ValueError, "names an argument twice"),
+    (lambda: grad(vector, argnums="x")(1.0), TypeError, "argnums expects an int"),
+    (lambda: grad(3), TypeError, "grad: expected a function; got int"),
+    (lambda: grad(vector)("no"), TypeError, r"grad of `vector`: args\[0\]"),
+    (lambda: grad(vector, has_aux=True)(1.0), TypeError, r"must return a pair .* got float32\[\]"),
+    (lambda: vjp(vector, X)[1]((X, X)), TypeError, "the cotangent must have the tree of the output of `vector`"),
+    (lambda: vjp(vector, X)[1](X, X), TypeError, "takes one argument, a cotangent"),
+    (lambda: vjp(vector, X)[1](X[:2]), ValueError, r"the shape of the output, float32\[3\]; got float32\[2\]"),
+    (lambda: vjp(vector, X)[1](np.int32([1, 2, 3])), TypeError, "the dtype of the output"),
+    (lambda: linear_transpose(lax.sin, X), TypeError, "`sin` is not linear"),
+    (lambda: linear_transpose(lambda x: lax.add(x, 1.0), X)(X), TypeError, "is not linear")])
+def test_what_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_an_error_inside_leaves_the_thread_usable():
+    with pytest.raises(ZeroDivisionError):
+        grad(lambda x: 1 / 0)(1.0)
+    assert grad(energy)(X).shape == (3,)

@@ -1,0 +1,170 @@
+"""`vmap` itself: which axes are mapped and where they go, what it refuses, and whose axis is whose when maps nest."""
+from __future__ import annotations
+
+import collections
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lamina_batching import vmap
+from lamina_ir import MissingRuleError, Primitive, UnboundAxisError
+from lamina_tracing import jit, lax, make_jaxpr
+from lamina_tracing.extend import bind
+
+X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+Point = collections.namedtuple("Point", "x y")
+
+
+def test_every_axis_in_and_out_is_the_loop():
+    a = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    for i in range(-3, 3):
+        for o in range(-2, 2):
+            got = vmap(lambda row: lax.sin(row), in_axes=i, out_axes=o)(a)
+            want = np.stack([np.sin(r) for r in np.moveaxis(a, i, 0)], axis=o)
+            np.testing.assert_allclose(np.asarray(got), want, rtol=1e-6)
+
+
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_two_arguments_over_any_axes_is_the_loop(data):
+    size = data.draw(st.integers(1, 3), label="size")
+    rank = data.draw(st.integers(0, 2), label="rank of an example")
+    example = tuple(data.draw(st.lists(st.integers(1, 3), min_size=rank, max_size=rank), label="shape"))
+    axes = [data.draw(st.one_of(st.none(), st.integers(-rank - 1, rank)), label=f"axis {i}") for i in range(2)]
+    if axes == [None, None]:
+        axes[0] = 0
+    out = data.draw(st.integers(-rank - 1, rank), label="out axis")
+    rng = np.random.default_rng(0)
+    rows = [[rng.normal(size=example).astype(np.float32) for _ in range(size if a is not None else 1)] for a in axes]
+    args = [r[0] if a is None else np.stack(r, axis=a) for r, a in zip(rows, axes)]
+    got = vmap(lambda x, y: lax.sub(lax.mul(x, y), x), in_axes=tuple(axes), out_axes=out)(*args)
+    want = [x * y - x for x, y in zip(*[r * size if a is None else r for r, a in zip(rows, axes)])]
+    np.testing.assert_allclose(np.asarray(got), np.stack(want, axis=out), rtol=1e-5, atol=1e-6)
+
+
+def test_axes_are_prefixes_of_trees():
+    tree = {"a": X, "b": (X.T, np.float32(2))}
+    out = vmap(lambda t: {"sum": lax.add(t["a"], t["b"][0]), "two": t["b"][1]},
+               in_axes=({"a": 0, "b": (1, None)},), out_axes={"sum": 1, "two": None})(tree)
+    np.testing.assert_array_equal(np.asarray(out["sum"]), (X + X).T)
+    assert np.shape(out["two"]) == ()
+
+
+def test_named_tuples_and_none_keep_their_kind():
+    out = vmap(lambda p, nothing: Point(p.y, nothing))(Point(X, X + 1), None)
+    assert type(out) is Point and out.y is None
+    np.testing.assert_array_equal(np.asarray(out.x), X + 1)
+
+
+def test_keyword_arguments_are_mapped_over_their_first_axis():
+    got = vmap(lambda x, *, scale: lax.mul(x, scale))(X, scale=np.float32([1, 10]))
+    np.testing.assert_array_equal(np.asarray(got), X * [[1], [10]])
+
+
+def test_a_result_that_does_not_depend_on_the_axis_is_repeated():
+    got = vmap(lambda x: np.float32([1, 2]), out_axes=1)(X)
+    np.testing.assert_array_equal(np.asarray(got), [[1, 1], [2, 2]])
+
+
+def test_axis_size_alone_maps():
+    assert np.shape(vmap(lambda: np.float32(3), axis_size=4)()) == (4,)
+    assert np.shape(vmap(lambda x: x, in_axes=None, axis_size=4)(X)) == (4, 2, 3)
+
+
+def test_maps_nest_and_every_axis_is_its_own():
+    outer = vmap(lambda x: vmap(lambda y: lax.sub(x, y))(np.float32([10, 20])))(np.float32([1, 2, 3]))
+    np.testing.assert_array_equal(np.asarray(outer), [[-9, -19], [-8, -18], [-7, -17]])
+
+
+def test_maps_of_one_name_hide_each_other():
+    sizes = []
+
+    def inner(x):
+        sizes.append(lax.psum(1, "i"))
+        return x
+
+    def outer(row):
+        out = vmap(inner, axis_name="i")(row)
+        sizes.append(lax.psum(1, "i"))
+        return out
+
+    vmap(outer, axis_name="i")(X)
+    assert sizes == [3, 2]
+
+
+def test_the_name_ends_with_the_map():
+    with pytest.raises(UnboundAxisError, match="'i'"):
+        vmap(lambda x: x, axis_name="i")(X), lax.psum(X, "i")
+
+
+def test_ops_on_unmapped_values_are_done_once():
+    closed = make_jaxpr(vmap(lambda x, y: lax.add(x, lax.sin(y)), in_axes=(0, None)))(X, np.float32(1))
+    sine = next(e for e in closed.eqns if e.primitive.name == "sin")
+    assert sine.outvars[0].aval.shape == ()
+
+
+def test_the_function_runs_once_whatever_the_size():
+    count = []
+    vmap(lambda x: count.append(x.shape) or x)(np.zeros((1000, 2), np.float32))
+    assert count == [(2,)]
+
+
+def test_a_size_of_zero():
+    assert np.shape(vmap(lambda x: lax.reduce_sum(x, (0,)))(np.zeros((0, 3), np.float32))) == (0,)
+
+
+def test_the_mapped_function_keeps_its_name_and_words():
+    @vmap
+    def scaled(x):
+        """Twice `x`."""
+        return lax.mul(x, 2.0)
+
+    assert scaled.__name__ == "scaled" and scaled.__doc__ == "Twice `x`."
+
+
+def test_under_jit_and_of_jit():
+    f = lambda x: lax.reduce_sum(lax.sin(x), (0,))  # noqa: E731
+    want = np.sin(X).sum(1)
+    for mapped in (jit(vmap(f)), vmap(jit(f)), jit(vmap(jit(f)))):
+        np.testing.assert_allclose(np.asarray(mapped(X)), want, rtol=1e-6)
+
+
+def g(x, y):
+    return lax.add(x, y)
+
+
+@pytest.mark.parametrize(("call", "error", "words"), [
+    (lambda: vmap(3), TypeError, "vmap: expected a function; got int"),
+    (lambda: vmap(g, in_axes="x"), TypeError, "vmap of `g`: in_axes must be an int, None, or a tuple"),
+    (lambda: vmap(g, in_axes=(0, True))(X, X), TypeError, "in_axes must be an int, None"),
+    (lambda: vmap(g, in_axes=(0,))(X, X), ValueError, "one entry per positional argument; got 1 entries .* for 2 arguments"),
+    (lambda: vmap(g, in_axes=(0, (0, 0)))(X, X), ValueError, "in_axes must be a prefix of the tree of arguments"),
+    (lambda: vmap(g)(X, X[:1]), ValueError, r"inconsistent sizes of the mapped axis: 2: args\[0\].*; 1: args\[1\]"),
+    (lambda: vmap(g, axis_size=5)(X, X), ValueError, "5: axis_size; 2: args"),
+    (lambda: vmap(g, in_axes=(2, 0))(X, X), ValueError, r"in_axes 2 is out of range for args\[0\], float32\[2,3\]"),
+    (lambda: vmap(g)(1.0, X), ValueError, r"args\[0\] has rank 0 .* use None for arguments that are not mapped"),
+    (lambda: vmap(g, in_axes=None)(X, X), ValueError, "at least one in_axes entry must not be None, or axis_size"),
+    (lambda: vmap(g, out_axes=None)(X, X), ValueError, "out_axes is None for result 0, but it depends on the mapped axis"),
+    (lambda: vmap(g, out_axes=3)(X, X), ValueError, "out_axes 3 is out of range for result 0"),
+    (lambda: vmap(g, out_axes=(0, 0))(X, X), ValueError, "out_axes must be a prefix of the tree of results"),
+    (lambda: vmap(lambda x: "no")(X), TypeError, "the function returned str as result 0"),
+    (lambda: vmap(g)(X, "no"), TypeError, r"args\[1\]")])
+def test_what_is_refused_names_the_argument(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_an_op_without_a_row_names_the_table():
+    lonely_p = Primitive("lonely", infer=lambda x: x, numpy=lambda x: x, family="elementwise")
+    with pytest.raises(MissingRuleError, match="`lonely` has no rule; add a row to lamina_batching/rules/elementwise.py"):
+        vmap(functools.partial(bind, lonely_p))(X)
+
+
+def test_an_error_inside_leaves_the_thread_usable():
+    with pytest.raises(ZeroDivisionError):
+        vmap(lambda x: 1 / 0, axis_name="i")(X)
+    assert np.shape(lax.sin(X)) == (2, 3)
+    with pytest.raises(UnboundAxisError):
+        lax.psum(X, "i")

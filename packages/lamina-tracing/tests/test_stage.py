@@ -1,0 +1,120 @@
+"""Staging: what a program holds, whose values come from outside, and that an error on the way leaves nothing behind."""
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+from lamina_ir import TracerBoolError, TracerIntegerError, check
+from lamina_tracing import jit, lax, make_jaxpr
+from lamina_tracing.extend import eval_jaxpr, now, stage, typeof
+
+X = np.arange(3.0, dtype=np.float32)
+
+
+def names(closed):
+    return [e.primitive.name for e in closed.eqns]
+
+
+def test_stage_gives_the_program_and_no_outer_values():
+    closed, outer = stage(lambda x, y: [lax.mul(x, y), x], [typeof(X), typeof(X)])
+    assert names(closed) == ["mul"] and outer == [] and closed.jaxpr.outvars[1] is closed.jaxpr.invars[0]
+    check(closed)
+
+
+def test_arrays_closed_over_are_constants_once_each():
+    closed = make_jaxpr(lambda x: lax.add(lax.mul(x, X), lax.sub(x, X)))(X)
+    assert len(closed.consts) == 1
+
+
+def test_numbers_are_literals_of_their_kind():
+    closed = make_jaxpr(lambda x: lax.mul(x, 2.0))(X)
+    assert "2.0:f32[]" in str(closed) and not closed.consts
+
+
+def test_values_of_an_enclosing_program_lead_the_arguments():
+    seen = []
+
+    def f(x):
+        y = lax.sin(x)
+        closed, outer = stage(lambda z: [lax.mul(z, y)], [typeof(X)])
+        seen.append((closed, [o is y for o in outer]))
+        return eval_jaxpr(closed, [*outer, x])[0]
+
+    program = make_jaxpr(f)(X)
+    closed, same = seen[0]
+    assert same == [True] and len(closed.in_avals) == 2 and names(program) == ["sin", "mul"]
+
+
+def test_what_is_not_read_is_still_written_down():
+    assert names(make_jaxpr(lambda x: (lax.sin(x), x)[1])(X)) == ["sin"]
+
+
+def test_results_may_be_arguments_constants_and_numbers():
+    closed = make_jaxpr(lambda x: (x, X, 3))(1.0)
+    assert [a.shape for a in closed.out_avals] == [(), (3,), ()] and names(closed) == []
+
+
+def test_a_program_run_by_eval_jaxpr_is_that_program_again():
+    closed = make_jaxpr(lambda x: lax.neg(lax.sin(x)))(X)
+    again = make_jaxpr(lambda x: eval_jaxpr(closed, [x])[0])(X)
+    assert str(again) == str(closed)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_whatever_is_raised_leaves_the_thread_as_it_was(error):
+    before = now.trace, now.depth, now.scope, gc.isenabled()
+
+    def f(x):
+        def g(y):
+            raise error("stop")
+        return jit(g)(lax.sin(x))
+
+    with pytest.raises(error):
+        jit(f)(X)
+    assert (now.trace, now.depth, now.scope, gc.isenabled()) == before
+    np.testing.assert_allclose(np.asarray(lax.sin(X)), np.sin(X), rtol=1e-6)
+
+
+def test_threads_stage_side_by_side():
+    gate, failed = threading.Barrier(4, timeout=30), []
+
+    def work(k):
+        def f(x):
+            for _ in range(20):
+                gate.wait()
+                x = lax.add(x, float(k))
+            return x
+
+        try:
+            assert names(make_jaxpr(f)(1.0)) == ["add"] * 20
+        except BaseException as e:
+            failed.append(e)
+            gate.abort()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
+
+
+@pytest.mark.parametrize(("f", "error", "words"), [
+    (lambda x: x if x else -x, TracerBoolError, "lax.select"),
+    (lambda x: [1, 2, 3][x], TracerIntegerError, "traced value int32"),
+    (lambda x: range(x), TracerIntegerError, "static_argnums")])
+def test_python_that_needs_the_number_says_what_to_use(f, error, words):
+    with pytest.raises(error, match=words):
+        jit(f)(1)
+
+
+def test_an_op_that_does_not_fit_names_the_op_and_both_types():
+    with pytest.raises((TypeError, ValueError), match=r"add.*float32\[3\].*float32\[2\]"):
+        jit(lambda x: lax.add(x, np.zeros(2, np.float32)))(X)
+
+
+def test_results_that_are_no_arrays_are_named_by_path():
+    with pytest.raises(TypeError, match=r"returned object at output\[1\]\['a'\]"):
+        make_jaxpr(lambda x: (x, {"a": object()}))(X)
