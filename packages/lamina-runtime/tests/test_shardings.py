@@ -65,3 +65,30 @@ def test_a_constraint_decides_where_the_parts_of_a_partitioned_program_lie():
         lax.with_sharding_constraint(x[0], x.sharding)
     with pytest.raises(TypeError, match="expected shardings.*got int"):
         lax.with_sharding_constraint(x, 3)
+
+
+def test_results_whose_tiles_the_compiler_gave_to_other_devices():
+    x = np.arange(24, dtype=np.float32).reshape(8, 3)
+    y = pmap(lambda r: r)(x)
+    back = lax.rev(y, (0,))
+    assert back.sharding.holders == tuple(range(8))[::-1]
+    np.testing.assert_array_equal(np.asarray(back), x[::-1])
+    for i, row in enumerate(back):
+        np.testing.assert_array_equal(np.asarray(row), x[::-1][i])
+        assert not row.committed and row.device == ALL[7 - i]
+    np.testing.assert_array_equal(np.asarray(jit(lambda v: v * 2)(back)), x[::-1] * 2)
+
+
+def test_padding_below_zero_of_a_split_array():
+    x = np.arange(24, dtype=np.float32).reshape(8, 3)
+    config = (-1, -2, 1), (1, -1, 0)
+    got = lax.pad(pmap(lambda r: r)(x), np.float32(9), config)
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(lax.pad(x, np.float32(9), config)))
+
+
+def test_rows_of_several_devices_meet():
+    x = np.arange(24, dtype=np.float32).reshape(8, 3)
+    y = pmap(lambda r: r)(x)
+    np.testing.assert_array_equal(np.asarray(lax.add(y[0], y[5])), x[0] + x[5])
+    total, _ = lax.scan(lambda c, r: (lax.add(c, r), None), y[0], y)
+    np.testing.assert_array_equal(np.asarray(total), x.sum(0) + x[0])

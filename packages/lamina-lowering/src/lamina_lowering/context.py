@@ -147,6 +147,26 @@ class Context:
         """The region that computes a program."""
         return Region(closed.in_avals, lambda ctx, *args: ctx.inline(closed, args))
 
+    def pad(self, x: Value, value: Value, aval: ShapedArray, low: Sequence[int], high: Sequence[int],
+            interior: Sequence[int]) -> Value:
+        """`stablehlo.pad` of a value of this type. Padding below zero is cut off afterwards where the compiler splits the
+        program: its partitioner ends the process over one ("first_valid_element_offset")."""
+        if self.module.partitions == 1 or min((*low, *high), default=0) >= 0:
+            lows, highs = low, high
+        else:
+            lows, highs = [max(n, 0) for n in low], [max(n, 0) for n in high]
+        padded = shaped(tuple([n + max(n - 1, 0) * k + a + b for n, k, a, b in zip(aval.shape, interior, lows, highs)]),
+                        aval.dtype)
+        made = self.op("stablehlo.pad", (x, value), padded, edge_padding_low=self.i64s(lows),
+                       edge_padding_high=self.i64s(highs), interior_padding=self.i64s(interior))
+        if lows is low:
+            return made
+        first = [max(-n, 0) for n in low]
+        last = [n - max(-k, 0) for n, k in zip(padded.shape, high)]
+        cut = shaped(tuple([b - a for a, b in zip(first, last)]), aval.dtype)
+        return self.op("stablehlo.slice", (made,), cut, start_indices=self.i64s(first), limit_indices=self.i64s(last),
+                       strides=self.i64s([1] * len(first)))
+
     # --- constants ------------------------------------------------------------------------------------------------
     def const(self, value: Any, aval: ShapedArray) -> Value:
         """A constant of type `aval`; a scalar value fills the shape. Scalars are emitted once per block."""

@@ -68,7 +68,8 @@ def _typed_piece(piece: Any, aval: ShapedArray, device: Any) -> Any:
 
 
 def row_of(x: Any, index: int) -> Any:
-    """`x[index]` of an array mapped over its leading axis: that device's part, moved nowhere. None if it is not one."""
+    """`x[index]` of an array mapped over its leading axis: that device's part, moved nowhere. None if it is not one.
+    It is free to move, as nobody chose that device for it: rows of several devices may meet in one program."""
     sharding = x._sharding
     dims = sharding.mapped_dims
     shape = x.aval.shape
@@ -78,15 +79,15 @@ def row_of(x: Any, index: int) -> Any:
     if not -n <= index < n:
         return None
     check_alive(x)
-    copies = sharding.num_devices // n
-    at = index % n * copies
+    at = sharding.holders[index % n]
     device = sharding._internal_device_list[at]
     addressable = sharding._internal_device_list.addressable_device_list
     if len(addressable) != sharding.num_devices:
         return None
     aval = shaped(shape[1:], x.aval.dtype, x.aval.weak_type)
     try:
-        return _typed_piece(x._arrays[at], aval, device)
+        row = _typed_piece(x._arrays[at], aval, device)
+        return _jaxlib.result_handler(aval, row._sharding, False)([row])
     except _jaxlib.LAUNCH_ERRORS as e:
         raise _read_failure(f"[{index}]", x, e)
 
@@ -154,7 +155,7 @@ def _gather(x: Any, sharding: Any, aval: ShapedArray) -> np.ndarray:
             p._copy_single_device_array_to_host_async()
         parts = [p._single_device_array_to_np_array_did_copy()[0] for p in pieces]
     if sharding.mapped_dims == (0,) and not sharding.partly_copied and aval.shape[0] % len(parts) == 0:
-        return np.concatenate(parts)
+        return np.concatenate([parts[at] for at in sharding.holders])
     out = np.empty(aval.shape, aval.dtype)
     for where, part in zip(shardings.index_map(sharding, aval.shape), parts):
         hole = out[where]

@@ -4,7 +4,8 @@ Exactly two classes are used, because jaxlib's call path looks for exactly these
 `GSPMDSharding`. One object stands for one placement, so comparing is mostly a matter of identity.
 
 A mapped array (made by `pmap`) is tiled with one row per device along its mapped axes. `mapped_dims` of a sharding are
-the dimensions that are split at all.
+the dimensions that are split at all. The compiler may give the tiles of a result to the devices in any order (those of a
+reversed array go to the devices backwards), so a tile is never looked for at its own number: `holders` says who has it.
 """
 from __future__ import annotations
 
@@ -59,6 +60,7 @@ def gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
         found.plans = {}
         found.mapped_dims = _split_dims(tiles)
         found.partly_copied = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
+        found.holders = _holders(tiles)
         found = _gspmds.setdefault(key, found)
     return found
 
@@ -70,6 +72,16 @@ def _split_dims(tiles: Any) -> tuple[int, ...]:
     if tiles.replicate_on_last_tile_dim():
         counts.pop()
     return tuple(d for d, n in enumerate(counts) if n > 1)
+
+
+def _holders(tiles: Any) -> tuple[int, ...]:
+    """For each tile, row by row, the number of the first device that holds it."""
+    if not tiles.is_tiled():
+        return ()
+    order = np.asarray(tiles.tile_assignment_devices())
+    if tiles.replicate_on_last_tile_dim():
+        order = order.reshape(tuple(tiles.tile_assignment_dimensions()))[..., 0]
+    return tuple(order.reshape(-1).tolist())
 
 
 def mapped(devices: tuple[Any, ...], ndim: int, dims: tuple[tuple[int, int], ...], copies: int = 1) -> Any:
@@ -211,7 +223,7 @@ def _install() -> None:
     one.__reduce__ = lambda self: (_restore_single, (self._device.platform, self._device.id))
     one.num_devices = 1
     many.num_devices = property(lambda self: len(self._internal_device_list))
-    many.mapped_dims = one.mapped_dims = ()
+    many.mapped_dims = one.mapped_dims = many.holders = one.holders = ()
     many.partly_copied = one.partly_copied = False
     many.on_host = one.on_host = False
     for kind in (one, many):

@@ -32,7 +32,7 @@ def _cumulation(combine, identity):
         blocks = shaped((*shape[:axis], count, _BLOCK, *shape[axis + 1:]), aval.dtype)
         ends = shaped((*shape[:axis], count, 1, *shape[axis + 1:]), aval.dtype)
         totals = shaped((*shape[:axis], count, *shape[axis + 1:]), aval.dtype)
-        inside = ctx.reshape(_pad(ctx, x, start, axis, 0, whole.shape[axis] - n, whole), blocks)
+        inside = ctx.reshape(_pad(ctx, x, start, axis, 0, whole.shape[axis] - n, aval), blocks)
         inside = _windows(ctx, inside, blocks, axis + 1, reverse, start, combine)
         first, limit = [0] * len(blocks.shape), list(blocks.shape)
         first[axis + 1], limit[axis + 1] = (0, 1) if reverse else (_BLOCK - 1, _BLOCK)
@@ -63,8 +63,7 @@ def _pad(ctx, x, value, axis, low, high, aval):
     zeros = [0] * len(aval.shape)
     lows, highs = list(zeros), list(zeros)
     lows[axis], highs[axis] = low, high
-    return ctx.op("stablehlo.pad", (x, value), aval, edge_padding_low=ctx.i64s(lows), edge_padding_high=ctx.i64s(highs),
-                  interior_padding=ctx.i64s(zeros))
+    return ctx.pad(x, value, aval, lows, highs, zeros)
 
 
 lowering_rules.define(prims.cumsum_p, _cumulation(_add, _zero))

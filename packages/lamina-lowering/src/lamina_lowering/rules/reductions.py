@@ -76,6 +76,18 @@ def _region(combine, scalar):
     return Region((scalar, scalar), lambda ctx, a, b: combine(ctx, a, b, scalar))
 
 
+_BITS = {name: _plain(f"stablehlo.{name}") for name in ("and", "or", "xor")}
+
+
+def _gathered(ctx, x, aval):
+    """A whole copy on each partition: XLA's all-reduce between partitions on CPUs knows sums, products, extremes and
+    `and` and `or` of booleans only, and a program that would need another one does not compile."""
+    if ctx.module.partitions == 1 or ctx.platform != "cpu":
+        return x
+    return ctx.op("stablehlo.custom_call", (x,), aval, call_target_name="Sharding",
+                  attributes={"mhlo.sharding": "{replicated}"})
+
+
 # --- reductions ---------------------------------------------------------------------------------------------------
 def _reduce(ctx, x, aval, start, out, combine, axes):
     """One reduction. XLA's all-reduce between partitions on CPUs knows extremes only as the plain operation, so there
@@ -129,6 +141,8 @@ def _reduction(combine, identity):
         if not axes:
             return x
         x, aval = _widened(ctx, x, combine)
+        if combine in _BITS.values() and (aval.dtype != dtypes.BOOL or combine is _BITS["xor"]):
+            x = _gathered(ctx, x, aval)
         scalar, out = _scalar(aval), shaped(ctx.aval_out.shape, aval.dtype)
         made = _reduce(ctx, x, aval, ctx.const(identity(aval.dtype), scalar), out, combine, axes)
         return ctx.convert(made, out, ctx.aval_out)
@@ -155,7 +169,9 @@ def _written_out(combine, rule):
 
 
 def reduce_lowering(ctx, *args, computation, dimensions):
-    avals = [_scalar(a) for a in ctx.avals_in[:len(args) // 2]]
+    n = len(args) // 2
+    args = [_gathered(ctx, x, a) for x, a in zip(args[:n], ctx.avals_in)] + list(args[n:])
+    avals = [_scalar(a) for a in ctx.avals_in[:n]]
     region = ctx.region(avals * 2, lambda ctx, *xs: ctx.inline(computation, xs))
     made = ctx.op("stablehlo.reduce", args, *ctx.avals_out, regions=[region], dimensions=ctx.i64s(sorted(dimensions)))
     return made if len(avals) > 1 else (made,)
@@ -243,8 +259,8 @@ def _ones(d):
 for _prim, _combine, _identity in (
         (prims.reduce_sum_p, _add, _zero), (prims.reduce_prod_p, _mul, _one),
         (prims.reduce_max_p, _max, lowest), (prims.reduce_min_p, _min, highest),
-        (prims.reduce_and_p, _plain("stablehlo.and"), _ones), (prims.reduce_or_p, _plain("stablehlo.or"), _zero),
-        (prims.reduce_xor_p, _plain("stablehlo.xor"), _zero)):
+        (prims.reduce_and_p, _BITS["and"], _ones), (prims.reduce_or_p, _BITS["or"], _zero),
+        (prims.reduce_xor_p, _BITS["xor"], _zero)):
     lowering_rules.define(_prim, _reduction(_combine, _identity))
     platform_rules("cpu").define(_prim, _written_out(_combine, lowering_rules[_prim]))
 lowering_rules.define(prims.reduce_p, reduce_lowering)

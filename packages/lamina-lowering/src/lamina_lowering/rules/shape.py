@@ -34,8 +34,7 @@ def concatenate_lowering(ctx, *xs, dimension):
 
 def pad_lowering(ctx, x, value, *, padding_config):
     low, high, interior = ([c[i] for c in padding_config] for i in range(3))
-    return ctx.op("stablehlo.pad", (x, value), ctx.aval_out, edge_padding_low=ctx.i64s(low),
-                  edge_padding_high=ctx.i64s(high), interior_padding=ctx.i64s(interior))
+    return ctx.pad(x, value, ctx.aval_in, low, high, interior)
 
 
 def slice_lowering(ctx, x, *, start_indices, limit_indices, strides):

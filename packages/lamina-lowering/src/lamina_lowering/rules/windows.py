@@ -30,11 +30,9 @@ def _cropped(ctx, xs, starts, avals, base_dilation, padding):
     lengths = [dilated_length(n, b) for n, b in zip(avals[0].shape, base_dilation, strict=True)]
     lows, highs, padding = zip(*map(_cut, lengths, padding))
     shape = tuple(map(sum, zip(lengths, lows, highs)))
-    avals = [shaped(shape, a.dtype) for a in avals]
-    xs = [ctx.op("stablehlo.pad", (x, s), a, edge_padding_low=ctx.i64s(lows), edge_padding_high=ctx.i64s(highs),
-                 interior_padding=ctx.i64s([b - 1 for b in base_dilation]))
+    xs = [ctx.pad(x, s, a, lows, highs, [b - 1 for b in base_dilation])
           for x, s, a in zip(xs, starts, avals, strict=True)]
-    return xs, avals, (1,) * len(shape), padding
+    return xs, [shaped(shape, a.dtype) for a in avals], (1,) * len(shape), padding
 
 
 def _reduce_window(ctx, xs, starts, avals, outs, region, *, base_dilation, padding, window_dilation,
