@@ -49,9 +49,10 @@ def isolated(session: nox.Session) -> None:
 
 @nox.session
 def walls(session: nox.Session) -> None:
-    """Imports only go down; dependencies are declared; rooms use each other's public names."""
+    """Imports only go down, in no circle; dependencies are declared; rooms use each other's public names."""
     inside(session, "lint-imports")
     python(session, "tools/check_walls.py")
+    python(session, "tools/check_circles.py")
 
 
 @nox.session

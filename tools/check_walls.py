@@ -35,8 +35,10 @@ def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
             yield node.lineno, node.module, tuple(alias.name for alias in node.names)
         elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in ("import_module",
                                                                                      "importlib.import_module"):
-            if isinstance(node.args[0], ast.Constant) and not str(node.args[0].value).startswith("."):
-                yield node.lineno, str(node.args[0].value), ()
+            name = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+            if isinstance(name, ast.Constant) and not str(name.value).startswith(".") and (
+                    name is node.args[0] or "." in str(name.value)):
+                yield node.lineno, str(name.value).rstrip("."), ()
 
 
 def distribution(requirement: str) -> str:

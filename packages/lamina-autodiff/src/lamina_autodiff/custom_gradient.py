@@ -9,6 +9,7 @@ from lamina_ir import trees
 from lamina_tracing.extend import function_name, typeof
 
 from .checks import zeros_of
+from .closures import closure_convert
 from .custom_vjp import custom_vjp
 
 __all__ = ["custom_gradient"]
@@ -38,8 +39,6 @@ def custom_gradient(fun: Callable[..., Any]) -> Any:
     >>> grad(custom_gradient(lambda x: (x * x, lambda g: g * x)))(3.0)
     Array(3., dtype=float32, weak_type=True)
     """
-    from .closures import closure_convert
-
     @functools.wraps(fun, updated=())
     def value(*args: Any) -> Any:
         return fun(*args)[0]

@@ -6,6 +6,7 @@ from typing import Any
 
 from lamina_ir import prims, trees
 from lamina_ir.avals import ShapedArray
+from lamina_ir.program import ClosedJaxpr, Jaxpr
 from lamina_tracing.extend import (Tracer, function_name, holds_tracers, in_scope, lead_with, stage_onto,
                                    typeof)
 
@@ -206,7 +207,6 @@ custom_vjp._call = _Call
 
 def _hand_over(fwd: Any, bwd: Any, at: Sequence[int], n_res: int) -> Any:
     """What the backward rule closes over, as residuals of the forward rule."""
-    from lamina_ir.program import ClosedJaxpr, Jaxpr
     j, b = fwd.jaxpr, bwd.jaxpr
     lead, rest = b.invars[:len(at)], b.invars[len(at):]
     fwd = ClosedJaxpr(Jaxpr(j.constvars, j.invars, j.eqns, [*j.outvars, *[j.invars[i] for i in at]], j.axis_names, j.effectful),

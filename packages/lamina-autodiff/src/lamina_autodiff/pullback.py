@@ -7,7 +7,7 @@ from typing import Any
 from lamina_ir import LaminaError, dtypes
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
-from lamina_tracing.extend import Tracer, eval_jaxpr, stage_onto, typeof
+from lamina_tracing.extend import Tracer, eval_jaxpr, stage, stage_onto, typeof
 
 from .checks import zeros_of
 from .jvp import instantiate
@@ -67,8 +67,6 @@ def forward_of(closed: Any, n_held: int, name: str) -> Any:
         return found.program
 
     def whole() -> Any:
-        from lamina_tracing.extend import stage
-
         def run(*xs: Any) -> list[Any]:
             rest = iter(eval_jaxpr(found.program, xs))
             return [next(rest) if on else zeros_of(v) for v, on in zip(closed.in_avals[n_held:], found.active_out)]

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import config, prims, rewrite, trees, walk
+from lamina_ir import config, dtypes, prims, rewrite, trees, walk
 from lamina_ir import dce as _dce
 from lamina_ir.extend import keep, resume, saved_p
 from lamina_ir.program import ClosedJaxpr
@@ -173,7 +173,6 @@ class _Again:
     """A row of a linear program that runs a function once more."""
 
     def __init__(self, call: _Concrete, primals: Sequence[Any], active: Sequence[bool], outs: Sequence[Any]) -> None:
-        from lamina_ir import dtypes
         self.call, self.active, self.operands = call, active, list(primals)
         avals = [typeof(o).strong() for o in outs]
         self.out_active = [dtypes.is_inexact(a.dtype) for a in avals]

@@ -44,5 +44,6 @@ def __getattr__(name: str) -> Any:
     home = _LATER.get(name)
     if home is None:
         raise AttributeError(f"module 'lamina_ir' has no attribute {name!r}")
+    # the reader of text and that of files take milliseconds to load, and most programs use neither
     value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
     return value

@@ -5,14 +5,24 @@ the interpreter exits aborts the process, and entering costs time on each loweri
 """
 from __future__ import annotations
 
+import importlib
 import io
 import sys
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 __all__ = ["dot_graph", "hlo_computation", "ir", "load_mlir", "new_context", "write_bytecode"]
 
 ir: Any = None  # jaxlib.mlir.ir, once loaded
+
+
+def _load(name: str) -> Any:
+    """A module of jaxlib, imported when it is first needed: the MLIR bindings take 25 ms, and the client's modules serve
+    tests and HLO forms alone."""
+    # the one place for all of them
+    return importlib.import_module(f"jaxlib.{name}")
 
 
 def load_mlir() -> Any:
@@ -20,7 +30,7 @@ def load_mlir() -> Any:
     global ir
     if ir is None:
         try:
-            from jaxlib.mlir import ir as loaded
+            loaded = _load("mlir.ir")
         except ImportError as e:
             raise ImportError("lamina_lowering needs jaxlib >= 0.10.2, < 0.13; install lamina-lowering with its "
                               "dependencies") from e
@@ -35,8 +45,7 @@ def _skip_builders() -> None:
     They are otherwise imported when the first value or attribute of a dialect is seen. Who imports
     `jaxlib.mlir.dialects` by name still gets them.
     """
-    from jaxlib.mlir._mlir_libs import _mlir
-    known: Any = getattr(_mlir, "globals", None)
+    known: Any = getattr(_load("mlir._mlir_libs._mlir"), "globals", None)
     if not hasattr(known, "dialect_search_modules") or not hasattr(known, "_check_dialect_module_loaded"):
         return
     here = __name__ + "_no_builders"
@@ -56,13 +65,12 @@ def _skip_builders() -> None:
 def new_context() -> Any:
     """A fresh `ir.Context` that knows func, stablehlo and chlo, without their generated Python builders."""
     mlir = load_mlir()
-    from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _stablehlo
     context = mlir.Context()
     registry = mlir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
+    _load("mlir._mlir_libs._jax_mlir_ext").register_dialects(registry)
     context.append_dialect_registry(registry)
-    for dialect in (_stablehlo, _chlo):
-        dialect.register_dialect(context)
+    for dialect in ("_stablehlo", "_chlo"):
+        _load(f"mlir._mlir_libs.{dialect}").register_dialect(context)
     context.get_dialect_descriptor("func")  # loads it; `context.dialects["func"]` would import its Python builders
     context.enable_multithreading(False)
     return context
@@ -77,14 +85,12 @@ def write_bytecode(module: Any) -> bytes:
 
 def hlo_computation(bytecode: bytes, tuple_args: bool = False, return_tuple: bool = False) -> Any:
     """The `XlaComputation` of a StableHLO module."""
-    from jaxlib import _jax
-    return _jax.mlir.mlir_module_to_xla_computation(bytecode, use_tuple_args=tuple_args, return_tuple=return_tuple)
+    return _load("_jax").mlir.mlir_module_to_xla_computation(bytecode, use_tuple_args=tuple_args, return_tuple=return_tuple)
 
 
 def dot_graph(module: Any) -> str:
     """Graphviz text of an `HloModule`."""
-    from jaxlib import _hlo
-    return _hlo.hlo_module_to_dot_graph(module)
+    return _load("_hlo").hlo_module_to_dot_graph(module)
 
 
 # --- for tests: running a module without the runtime ------------------------------------------------------------------
@@ -93,18 +99,16 @@ _clients: dict[int, Any] = {}
 
 def cpu_client(devices: int) -> Any:
     """A CPU client of its own with so many devices."""
-    from jaxlib import xla_client as xc
     client = _clients.get(devices)
     if client is None:
-        client = _clients[devices] = xc.make_cpu_client(num_devices=devices)
+        client = _clients[devices] = _load("xla_client").make_cpu_client(num_devices=devices)
     return client
 
 
 def provide(needs: Any) -> None:
     """Register the kernel libraries a lowered program needs."""
-    from jaxlib import lapack
-    from jaxlib import xla_client as xc
     if "lapack" in needs and not _provided:
+        lapack, xc = _load("lapack"), _load("xla_client")
         for platform, targets in lapack.registrations().items():
             for name, function, version in targets:
                 xc.register_custom_call_target(name, function, platform=platform, api_version=version)
@@ -117,17 +121,14 @@ _provided: set[str] = set()
 
 def register_kernels(kernels: Any) -> None:
     """Make FFI kernels, name -> capsule, known to CPU clients."""
-    from jaxlib import xla_client as xc
     for name, capsule in kernels.items():
-        xc.register_custom_call_target(name, capsule, platform="cpu", api_version=1)
+        _load("xla_client").register_custom_call_target(name, capsule, platform="cpu", api_version=1)
 
 
 def run_on_cpu(program: Any, per_replica: list[list[Any]], avals: list[Any],
                host_functions: list[Any]) -> list[list[Any]]:
     """Compile and run; `per_replica[r]` holds replica r's arguments, and the results are listed the same way."""
-    import numpy as np
-    from jaxlib import _jax
-    from jaxlib import xla_client as xc
+    xc = _load("xla_client")
     replicas = len(per_replica)
     client = cpu_client(8 if replicas > 1 else 1)
     devices = client.local_devices()[:replicas]
@@ -149,7 +150,7 @@ def run_on_cpu(program: Any, per_replica: list[list[Any]], avals: list[Any],
         if replicas > 1:
             pieces = [p[None] for p in pieces]
         sharding = xc.GSPMDSharding(device_list, spec)
-        arrays.append(_jax.batched_device_put(whole, sharding, pieces, devices, committed=True, force_copy=True,
+        arrays.append(_load("_jax").batched_device_put(whole, sharding, pieces, devices, committed=True, force_copy=True,
                                               enable_x64=True))
     outs = executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
     return [[out[r]._single_device_array_to_np_array_did_copy()[0] for out in outs] for r in range(replicas)]

@@ -1,14 +1,17 @@
 """Other forms of a lowered program: HLO text, serialised `HloModuleProto`, Graphviz text."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from . import _jaxlib
 
-if TYPE_CHECKING:
-    from .module import Lowered
-
 __all__ = ["as_dot_graph", "as_hlo_text", "as_serialized_hlo_module_proto", "xla_computation"]
+
+
+class Lowered(Protocol):
+    """What is needed of a lowered program here; `module.Lowered` is one."""
+
+    def bytecode(self) -> bytes: ...
 
 
 def xla_computation(lowered: Lowered, *, tuple_args: bool = False, return_tuple: bool = False) -> Any:

@@ -10,6 +10,7 @@ from lamina_tracing import jit, lax
 from lamina_tracing.extend import scalar, typeof
 
 from ._arguments import as_float, as_shape
+from ._continuous import exponential
 from ._discrete import rademacher
 from ._draws import accepted, full, with_parameters
 from ._keys import halves
@@ -207,7 +208,6 @@ def ball(key: Any, d: int, p: float = 2, shape: Any = (), dtype: Any = None) -> 
 
     Source: Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of the l_p^n ball" (2005).
     """
-    from ._continuous import exponential
     shape, dtype = as_shape("ball", shape), as_float("ball", dtype)
     kx, ke = halves(key, 2, _part.value)
     x = generalized_normal(kx, p, (*shape, d), dtype)

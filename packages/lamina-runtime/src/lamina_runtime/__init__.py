@@ -1,4 +1,5 @@
 """Running programs: devices, arrays, transfers, compilation and fast calls. Importing it fills the slots of tracing."""
+from importlib import import_module
 from typing import Any
 
 from . import _jaxlib  # noqa: F401  first: it sets jaxlib up
@@ -7,7 +8,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
 from ._jaxlib import Device, GSPMDSharding, Sharding, SingleDeviceSharding
-from . import array_methods, compilation_cache, debug, dispatch, evaluator, stages, trees_cpp
+from . import array_methods, compilation_cache, debug, dispatcher, evaluator, stages, trees_cpp
 from ._version import __version__
 from .arrays import Array, Shard
 from .backends import (default_backend, device_count, devices, get_backend, host_count, host_id, host_ids, live_arrays,
@@ -38,13 +39,12 @@ for _file in (__file__, lower.__code__.co_filename):
 trees_cpp.install()
 register_array_type(Array)
 slots.operators.register_array_class(array_methods.OperatorTarget())  # type: ignore[arg-type]
-dispatch.install()
+dispatcher.install()
 evaluator.install()
 debug.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("distributed", "profiler"):  # seldom needed, so imported on demand
-        import importlib
-        return importlib.import_module(f"{__name__}.{name}")
+    if name in ("distributed", "profiler"):
+        return import_module(f"{__name__}.{name}")  # seldom needed, so imported on demand
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,6 +4,7 @@ The wheels' own start-up module imports jax, so the shared library is found by i
 """
 from __future__ import annotations
 
+import ctypes
 import functools
 import glob
 import importlib
@@ -48,7 +49,6 @@ def found() -> bool:
 
 
 def _preload() -> None:
-    import ctypes
     try:
         spec = importlib.util.find_spec("nvidia")
     except (ImportError, ValueError):
@@ -65,6 +65,7 @@ def _preload() -> None:
 
 def _register(version: int, c_api: Any) -> None:
     """Make the plugin's kernels known under the platform CUDA."""
+    # one package per CUDA version
     extension = importlib.import_module(f"jax_cuda{version}_plugin.cuda_plugin_extension")
     xc = _jaxlib.xc
     xc.register_custom_type_handler("CUDA", functools.partial(extension.register_custom_type, c_api))
@@ -75,7 +76,7 @@ def _register(version: int, c_api: Any) -> None:
         xc.register_custom_call_target(name, function, platform="CUDA", api_version=1)
     for module in ("gpu_solver", "gpu_linalg", "gpu_sparse", "gpu_prng"):
         try:
-            registrations = importlib.import_module(f"jaxlib.{module}").registrations()
+            registrations = _jaxlib.load(module).registrations()
         except (ImportError, AttributeError):
             continue
         for platform, items in registrations.items():

@@ -5,6 +5,7 @@ Nothing else in this package imports jaxlib. Differences are found by asking jax
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib.machinery
 import importlib.util
@@ -43,7 +44,7 @@ def _open() -> str:
                           "jaxlib's one array class. Use a process for each")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # read once, when the shared library is loaded
     try:
-        from jaxlib.version import __version__ as found
+        from jaxlib.version import __version__ as found  # after TF_CPP_MIN_LOG_LEVEL is set
     except ImportError as e:
         raise ImportError("lamina_runtime needs jaxlib >=0.10.2,<0.13, which is not installed; "
                           "pip install 'jaxlib>=0.10.2,<0.13'") from e
@@ -162,11 +163,16 @@ def without_warnings() -> Iterator[None]:
         quiet(usual)
 
 
+def load(name: str) -> Any:
+    """A module of jaxlib that few programs need, imported when one does."""
+    # the one place for all of them
+    return importlib.import_module(f"jaxlib.{name}")
+
+
 def give_back_memory() -> None:
     """Return the freed memory that glibc's allocator keeps to the system; nothing where there is another one."""
     if not sys.platform.startswith("linux"):
         return
-    import ctypes
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -215,8 +221,8 @@ def gloo_collectives(client: Any) -> Any:
 
 
 def load_profiler() -> tuple[Any, Any]:
-    """(class of annotations, class of recordings); loaded on demand."""
-    from jaxlib import _profiler
+    """(class of annotations, class of recordings)."""
+    _profiler = load("_profiler")
     return _profiler.TraceMe, _profiler.ProfilerSession
 
 
@@ -258,7 +264,7 @@ def provide(needs: Iterable[str]) -> None:
 
 
 def _provide_lapack() -> None:
-    from jaxlib import lapack
+    lapack = load("lapack")
     for platform, targets in lapack.registrations().items():
         for name, function, version in targets:
             xc.register_custom_call_target(name, function, platform=platform, api_version=version)

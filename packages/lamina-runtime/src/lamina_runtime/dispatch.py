@@ -20,7 +20,7 @@ from . import _jaxlib, compile_cache, debug, execution, layouts, safe_launch, st
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
-__all__ = ["XlaDispatcher", "call_object", "called_giving", "fallback", "install"]
+__all__ = ["call_object", "called_giving", "fallback", "install", "make_jit"]
 
 _cache = _jaxlib.PjitFunctionCache(capacity=compile_cache.MOST_PROGRAMS)
 staging_state = _jaxlib.new_state("staging", None)
@@ -39,17 +39,6 @@ def call_object(name: str, fun: Callable[..., Any] | None, miss: Callable[..., A
                 static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = (), cache: Any = _cache) -> Any:
     """jaxlib's callable: `miss(*args, **kwargs)` gives `(result, fast path or None, forget)` for a new signature."""
     return _jaxlib.pjit(name, fun, miss, list(static_argnums), list(static_argnames), key, REGISTRY, fallback, cache)
-
-
-class XlaDispatcher:
-    """The runtime's `dispatcher` slot."""
-
-    def jit(self, spec: JitSpec) -> Callable[..., Any]:
-        return make_jit(spec)
-
-    def pmap(self, spec: Any) -> Callable[..., Any]:
-        from .pmap_dispatch import make_pmap
-        return make_pmap(spec)
 
 
 def make_jit(spec: JitSpec) -> Callable[..., Any]:
@@ -180,7 +169,7 @@ def _follow(option: config.Option) -> None:
 
 
 def install() -> None:
-    """Fill the slot, and keep jaxlib's settings equal to ours."""
+    """Give the call object its methods, and keep jaxlib's settings equal to ours."""
     kind = _jaxlib.PjitFunction
     kind.lower = boundary(lambda self, *args, **kwargs: stages.lower(self.spec, args, kwargs))
     kind.trace = boundary(lambda self, *args, **kwargs: stages.trace(self.spec, args, kwargs))
@@ -190,4 +179,3 @@ def install() -> None:
     slots.on_staging.append(_on_staging)
     config.disable_jit.watch(_jaxlib.watch_into(_jaxlib.disable_jit_state))
     config.watch_keyed(_follow)
-    slots.set_dispatcher(XlaDispatcher())

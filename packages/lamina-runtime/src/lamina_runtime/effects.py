@@ -6,6 +6,7 @@ the last ordered program's number is an argument of the next, so that they queue
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -120,7 +121,6 @@ def _at_exit() -> None:
     try:
         effects_barrier()
     except Exception as e:
-        import sys
         print(f"lamina: at exit: {e}", file=sys.stderr)
 
 

@@ -13,7 +13,7 @@ from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
-from . import (_jaxlib, arrays, backends as _devices, compile_cache, dispatch, effects, execution, safe_launch,
+from . import (_jaxlib, arrays, backends as _devices, compile_cache, dispatch, effects, execution, pmap_dispatch, safe_launch,
                transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
@@ -76,8 +76,7 @@ class XlaEvaluator:
                 args = [transfers.device_put(a, _devices.device_of(where)) for a in args]
             return tuple(self.program(params["call_jaxpr"], args, params["name"]))
         if prim.name == "xla_pmap":
-            from .pmap_dispatch import run_xla_pmap
-            return run_xla_pmap(args, params)
+            return pmap_dispatch.run_xla_pmap(args, params)
         sub = params[prim.subprograms[0]]
         if not isinstance(sub, ClosedJaxpr):
             sub = sub[0]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _jaxlib
+from . import _jaxlib, backends
 from ._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
 
 __all__ = ["device_list", "gspmd", "index_map", "is_replicated", "mapped", "plan", "replicated", "single",
@@ -237,8 +237,7 @@ def _install() -> None:
 
 
 def _restore_single(platform: str, number: int) -> Any:
-    from .backends import devices
-    return single(next(d for d in devices(platform) if d.id == number))
+    return single(next(d for d in backends.devices(platform) if d.id == number))
 
 
 _install()

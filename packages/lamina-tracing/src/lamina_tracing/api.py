@@ -9,7 +9,7 @@ from typing import Any
 
 from lamina_ir import config, trees
 from lamina_ir.avals import ShapeDtypeStruct
-from lamina_ir.program import ClosedJaxpr
+from lamina_ir.program import ClosedJaxpr, Jaxpr
 
 from .arguments import Statics, duck_types, function_name, result_types
 from .jitting import JitSpec, any_traced, call_staged
@@ -120,7 +120,6 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
         if outer:  # show values of enclosing traces as constants
             jaxpr = closed.jaxpr
             n = len(outer)
-            from lamina_ir.program import Jaxpr
             closed = ClosedJaxpr(Jaxpr([*jaxpr.constvars, *jaxpr.invars[:n]], jaxpr.invars[n:], jaxpr.eqns,
                                        jaxpr.outvars), [*closed.consts, *outer])
         return (closed, _structs(closed, out_tree)) if return_shape else closed

@@ -8,7 +8,8 @@ from types import FunctionType
 from typing import Any
 
 from lamina_ir import trees
-from lamina_ir.avals import ShapedArray, aval_of
+from lamina_ir.avals import ShapedArray, aval_of, shaped
+from lamina_ir.dtypes import canonical
 from lamina_ir.errors import DTypeError, StaticArgumentError
 
 from .trace import Tracer
@@ -189,9 +190,6 @@ def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[Sh
 
 def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[ShapedArray, ...]:
     """Like `flat_types`, but anything with `shape` and `dtype` will do."""
-    from lamina_ir.avals import shaped
-    from lamina_ir.dtypes import canonical
-
     def one(i: int, x: Any) -> ShapedArray:
         if isinstance(x, Tracer):
             return x.aval

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
@@ -15,14 +15,13 @@ _TRACING = os.path.dirname(__file__) + os.sep
 _LAX = _TRACING + "lax" + os.sep
 
 
-def ill_formed(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Exception | None:
-    """The error of an op that is ill-formed as it was called, or None.
+def ill_formed(prim: Primitive, avals: Iterable[Any], params: dict[str, Any]) -> Exception | None:
+    """The error of an op that is ill-formed as it was called, or None. The types are looked up here, one by one.
 
     A transformation's row may have tripped over it first, in other ops and with batched shapes.
     """
-    from .trace import typeof
     try:
-        prim.infer(*[typeof(a) for a in args], **params)
+        prim.infer(*avals, **params)
     except (TypeError, ValueError) as error:
         return error
     except Exception:  # not about the types: what was raised first stands

@@ -7,6 +7,7 @@ trace it becomes one equation, whose rules are staged when first asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -163,9 +164,8 @@ class Positional:
     def resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """TypeError when the arguments do not fit, or one can only be given by keyword."""
         if self._plain is None:
-            import inspect
             try:
-                self._signature = inspect.signature(self.fun)
+                self._signature = signature(self.fun)
             except (TypeError, ValueError):
                 self._signature = None
             self._plain = self._signature is None or all(

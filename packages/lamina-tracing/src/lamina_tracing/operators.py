@@ -14,7 +14,7 @@ from . import slots
 from .array import ArrayLike, HostArray
 from .lax import elementwise as ew
 from .lax.conversions import convert_element_type
-from .lax import indexing, linalg, shape
+from .lax import indexing, linalg, reductions, shape
 from .lax._common import match_scalars
 from .trace import Tracer, typeof
 
@@ -118,7 +118,6 @@ def _reshape(x: Any, *shape_args: Any) -> Any:
 
 
 def _sum(x: Any, axis: Any = None) -> Any:
-    from .lax import reductions
     ndim = typeof(x).ndim
     axes = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     return reductions.reduce_sum(x, tuple(a % ndim for a in axes))

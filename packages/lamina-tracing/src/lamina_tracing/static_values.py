@@ -14,6 +14,7 @@ from typing import Any
 
 from lamina_ir.errors import StaticArgumentError
 
+from .arguments import parameter_names
 from .stage import is_own_file
 
 __all__ = ["translated"]
@@ -83,7 +84,6 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
 
 def _described(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
     """(the call, the argument of type `kind`) in the words of other errors."""
-    from .arguments import parameter_names
     spec = getattr(_value(node.func, frame), "spec", None)
     spec = getattr(spec, "_jit", spec)  # a mapped function's spec holds the one of its arguments
     statics = getattr(spec, "statics", None)

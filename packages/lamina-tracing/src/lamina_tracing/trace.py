@@ -124,7 +124,7 @@ def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
     try:
         return trace.process(prim, args, params)
     except (TypeError, ValueError, NotImplementedError) as error:
-        better = ill_formed(prim, args, params)
+        better = ill_formed(prim, map(typeof, args), params)
         if better is None or str(better) == str(error):
             raise
         raise better from None

@@ -5,6 +5,7 @@
 Array(0.961043, dtype=float32, weak_type=True)
 """
 import sys as _sys
+from importlib import import_module as _import_module
 from typing import Any as _Any
 
 # The runtime comes first: it fills the slots that what follows is dispatched through.
@@ -60,8 +61,7 @@ del _runtime
 
 def __getattr__(name: str) -> _Any:
     if name in _ON_DEMAND:
-        import importlib
-        return importlib.import_module(f"{__name__}.{name}")
+        return _import_module(f"{__name__}.{name}")  # loaded when first asked for: `import lamina` is to be quick
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

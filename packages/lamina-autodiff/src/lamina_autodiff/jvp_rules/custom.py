@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import dce, dtypes, prims
+from lamina_ir import ClosedJaxpr, Jaxpr, Var, dce, dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, typeof
 
@@ -199,8 +199,6 @@ def custom_vmap_call_linearize(trace: Any, primals: Any, tangents: Any, *, call_
 
 def _with_all_operands(parts: Any, call_jaxpr: Any, on: Sequence[bool]) -> Any:
     """`parts.linear`, taking all operands and active tangents, so that a batching rule sees them all."""
-    from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
-
     def make() -> Any:
         jaxpr = parts.linear.jaxpr
         rest = iter(jaxpr.invars)

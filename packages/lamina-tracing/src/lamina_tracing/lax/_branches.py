@@ -13,6 +13,7 @@ from ..tracebacks import boundary
 from ._bodies import Body, check_callable, flat_avals, join_branches, side_by_side, stage_body
 from .conversions import convert_element_type
 from .elementwise import clamp, ne
+from .elementwise import min as smaller
 
 __all__ = ["cond", "platform_dependent", "switch"]
 
@@ -129,7 +130,6 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     if _in_python(index):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
     if aval.dtype.kind == "u":
-        from .elementwise import min as smaller
         index = smaller(index, aval.dtype.type(len(branches) - 1))
     index = clamp(np.int32(0), convert_element_type(index, _INT32), np.int32(len(branches) - 1))
     every = tuple(range(len(operands)))

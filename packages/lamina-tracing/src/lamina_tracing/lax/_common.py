@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import LaminaError, ShapeError
+from lamina_ir.prims import broadcast_in_dim_p as _broadcast_in_dim_p
 
 from ..array import ArrayLike
 from ..trace import bind, typeof
@@ -68,10 +69,9 @@ def _beside(value: Any, other: Any) -> Any:
 
 def full_like(x: Any, value: Any) -> Any:
     """An array of the shape and dtype of `x`, every element `value`."""
-    from .shape import broadcast_in_dim
     aval = typeof(x)
     fill = scalar(value, aval.dtype)
-    return fill if not aval.shape else broadcast_in_dim(fill, aval.shape, ())
+    return fill if not aval.shape else bind(_broadcast_in_dim_p, fill, shape=aval.shape, broadcast_dimensions=())
 
 
 def zeros_like(x: Any) -> Any:

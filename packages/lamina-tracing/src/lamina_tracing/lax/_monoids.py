@@ -14,6 +14,7 @@ from lamina_ir.errors import DTypeError, ShapeError
 from lamina_ir.prims.reductions import highest, lowest
 from lamina_ir.program import ClosedJaxpr
 
+from ..stage import stage
 from ..trace import Tracer
 from ._common import bind, typeof
 from .conversions import convert_element_type
@@ -43,7 +44,6 @@ def stage_combination(call: str, operands: Any, starts: Any, computation: Callab
       ShapeError: the starts are no tree like the operands, or the computation uses a traced value from outside.
       DTypeError: an operand's dtype cannot hold its start.
     """
-    from ..stage import stage
     xs, tree = trees.tree_flatten(operands)
     inits, init_tree = trees.tree_flatten(starts)
     if tree != init_tree or not xs:

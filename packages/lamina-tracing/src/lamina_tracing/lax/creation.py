@@ -13,6 +13,7 @@ from ..array import Array
 from ..trace import Tracer
 from ._common import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
 from .conversions import convert_element_type
+from .custom import with_sharding_constraint
 
 __all__ = ["iota", "broadcasted_iota", "full", "full_like", "zeros_like_array"]
 
@@ -69,7 +70,6 @@ def _lying(x: Any, sharding: Any) -> Any:
     if sharding is None:
         return x
     if isinstance(x, Tracer):
-        from .custom import with_sharding_constraint
         return with_sharding_constraint(x, sharding)
     return slots.device_put(x, sharding)
 

@@ -13,6 +13,7 @@ from lamina_ir.errors import ShapeError
 from ..array import Array
 from . import elementwise as _e
 from . import shape as _s
+from .polar import qdwh
 from ._common import ArrayLike, bind, scalar, typeof
 from .conversions import convert_element_type
 
@@ -341,6 +342,3 @@ def schur(x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bo
     if sort_eig_vals or select_callable is not None:
         raise NotImplementedError("schur: eigenvalues cannot be ordered; leave out sort_eig_vals and select_callable")
     return tuple(bind(prims.schur_p, x, compute_schur_vectors=bool(compute_schur_vectors)))
-
-
-from .polar import qdwh  # noqa: E402  (written with the functions above)

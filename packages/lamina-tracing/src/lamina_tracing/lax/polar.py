@@ -4,17 +4,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
+from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError, ShapeError
 
 from ..array import Array
 from . import elementwise as _e
 from . import reductions as _r
 from . import shape as _s
-from ._common import ArrayLike, scalar, typeof
+from ._common import ArrayLike, bind, scalar, typeof
 from .conversions import convert_element_type
 from .control import while_loop
-from .factorizations import qr, symmetrize
 from .linalg import Precision, dot_general
 
 __all__ = ["qdwh"]
@@ -96,7 +95,8 @@ def qdwh(x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None
         k, u, l, _ = state
         a, b, c = _weights(l)
         root = _e.sqrt(c)
-        q = qr(_s.concatenate((_e.mul(u, wide(root)), one), 0), full_matrices=False)[0]
+        tall = _s.concatenate((_e.mul(u, wide(root)), one), 0)
+        q = bind(prims.qr_p, tall, full_matrices=False, pivoting=False)[0]
         turned = _times(_s.slice_in_dim(q, 0, m), _adjoint(_s.slice_in_dim(q, m, m + n)))
         made = _e.add(_e.mul(u, wide(b / c)), _e.mul(turned, wide((a - b / c) / root)))
         nearer = _e.min(l * (a + b * l * l) / (1.0 + c * l * l), scalar(1, real))
@@ -105,4 +105,5 @@ def qdwh(x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None
     start = (np.int32(0), _e.div(x, wide(top)), scalar(precision, real), scalar(1, real))
     steps, u, l, moved = while_loop(going, step, start)
     polished = _e.mul(_times(u, _e.sub(scalar(3, dtype) * one, _times(_adjoint(u), u))), scalar(0.5, dtype))
-    return polished, symmetrize(_times(_adjoint(polished), x)), steps, _e.le(moved, close)
+    h = _times(_adjoint(polished), x)
+    return polished, _e.mul(_e.add(h, _adjoint(h)), scalar(0.5, typeof(h).dtype)), steps, _e.le(moved, close)

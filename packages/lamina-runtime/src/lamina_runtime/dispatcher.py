@@ -1,0 +1,28 @@
+"""The runtime's `dispatcher` slot: `jit` and `pmap` on jaxlib's call object."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lamina_tracing import slots
+from lamina_tracing.extend import JitSpec
+
+from . import dispatch, pmap_dispatch
+
+__all__ = ["XlaDispatcher", "install"]
+
+
+class XlaDispatcher:
+    """What makes the callables of `jit` and `pmap`."""
+
+    def jit(self, spec: JitSpec) -> Callable[..., Any]:
+        return dispatch.make_jit(spec)
+
+    def pmap(self, spec: Any) -> Callable[..., Any]:
+        return pmap_dispatch.make_pmap(spec)
+
+
+def install() -> None:
+    """Fill the slot."""
+    dispatch.install()
+    slots.set_dispatcher(XlaDispatcher())
