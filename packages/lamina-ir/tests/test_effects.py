@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Primitive, Var, calls_host, check, cse, dce,
                        dumps, evaluate, has_ordered_effects, loads, prims, shaped, thread_order)
-from lamina_ir.extend import HostFunction, order_rules, register_host_function
+from lamina_ir.extend import Flow, HostFunction, held, register_host_function
 
 F32 = shaped((), np.dtype("float32"))
 
@@ -63,12 +63,17 @@ def test_loops_and_branches_carry_it():
     assert float(evaluate(threaded, np.int32(0), np.float32(5), np.int32(0))[0]) == 10 and len(seen) == 3
 
 
-def test_an_op_without_a_row_says_so():
-    holder = Primitive("holder", params=("body",), infer=lambda x, *, body: x, subprograms=("body",))
-    assert holder not in order_rules
-    body = program(lambda x: note([], x, "n"))
-    with pytest.raises(MissingRuleError, match="ordered effects inside of `holder`.*ordered=False"):
-        thread_order(program(lambda x: Eqn(holder, [x], [Var(F32)], dict(body=body))))
+@pytest.mark.parametrize("flow, ok", [(Flow(held(), body="body"), True), (Flow(beside=("body",), whole="nobody knows"), False)])
+def test_the_order_goes_through_every_op_whose_flow_says_how(flow, ok):
+    holder = Primitive("holder", params=("body",), infer=lambda *xs, body: body.out_avals, flow=flow, multiple=True)
+    whole = program(lambda x: Eqn(holder, [x], [Var(F32)], dict(body=program(lambda x: note([], x, "n")))))
+    if ok:
+        threaded = thread_order(whole)
+        check(threaded)
+        assert len(threaded.eqns[0].invars) == len(threaded.eqns[0].outvars) == 2
+    else:
+        with pytest.raises(MissingRuleError, match="inside of `holder`.* no operands that are held.*ordered=False"):
+            thread_order(whole)
 
 
 def test_effects_are_neither_dead_nor_common():

@@ -3,8 +3,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import config, dtypes, prims, trees
-from . import call_rules as _call_rules  # noqa: F401  (fills the rows of calls)
-from . import control_rules as _control_rules  # noqa: F401  (fills the rows of `cond`, `while` and `scan`)
 from ._version import __version__
 from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
 from .check import alpha_equal, check

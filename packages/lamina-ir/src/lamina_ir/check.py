@@ -16,6 +16,7 @@ from .primitive import Primitive
 from .printer import eqn_text
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful
 from .program import subprograms as _subprograms
+from .wiring import Wired
 
 __all__ = ["alpha_equal", "check", "check_all"]
 
@@ -158,6 +159,11 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
         if wanted is not None and wanted != len(e.invars):
             raise fail(f"{p.name} takes {wanted} operands; got {len(e.invars)}") from None
         raise fail(f"{p.name} has no type for these operands: {type(err).__name__}: {err}") from err
+    if p.flow is not None and p.flow.operands:
+        try:
+            Wired.of(e).check()
+        except ProgramError as err:
+            raise fail(str(err)) from None
     outs = list(out) if p.multiple else [out]
     if len(outs) != len(e.outvars):
         raise fail(f"{len(e.outvars)} results; {p.name} gives {len(outs)}")

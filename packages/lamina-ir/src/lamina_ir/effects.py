@@ -6,7 +6,6 @@ before lowering: no transformation sees threaded programs.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,17 +13,14 @@ import numpy as np
 from . import prims
 from .avals import shaped
 from .errors import MissingRuleError
-from .primitive import Primitive
+from .flow import CARRIED, HELD
 from .program import ClosedJaxpr, Eqn, Jaxpr, Var, eqn_effectful, subprograms
+from .wiring import Slot, Wired
 
-__all__ = ["calls_host", "has_ordered_effects", "order_rules", "thread_order"]
+__all__ = ["calls_host", "has_ordered_effects", "thread_order"]
 
 _TOKEN = shaped((), np.dtype("int32"))
 _HOST = frozenset((prims.pure_callback_p, prims.io_callback_p, prims.debug_callback_p))
-
-# Ops with nested programs: rule(eqn, token, thread) -> (equation, token afterwards). `thread(program)` is the program
-# with the token as one more argument and one more result, both last.
-order_rules: dict[Primitive, Callable[..., tuple[Eqn, Any]]] = {}
 
 
 def calls_host(program: ClosedJaxpr) -> bool:
@@ -48,7 +44,7 @@ def thread_order(program: ClosedJaxpr) -> ClosedJaxpr:
     """The program with one more int32 argument and result, last, that every ordered effect passes on.
 
     Raises:
-      MissingRuleError: an op holds a program with ordered effects and has no row in `order_rules`.
+      MissingRuleError: an op holds a program with ordered effects, and its flow does not say how a value is handed through.
     """
     return program.memo("threaded", lambda: _thread(program))
 
@@ -60,64 +56,28 @@ def _thread(program: ClosedJaxpr) -> ClosedJaxpr:
     eqns = []
     for e in jaxpr.eqns:
         if _ordered(e):
-            if e.primitive.family == "callbacks":
-                e, token = _appended(e, token, {**e.params, "threaded": True})
-            else:
-                rule = order_rules.get(e.primitive)
-                if rule is None:
-                    raise MissingRuleError(f"ordered effects inside of `{e.primitive.name}` have no rule; use "
-                                           "ordered=False, or add a row to lamina_ir.effects.order_rules")
-                e, token = rule(e, token, thread_order)
-        eqns.append(e)
+            after = Var(_TOKEN)
+            eqns.append(_widened(e, token, after))
+            token = after
+        else:
+            eqns.append(e)
     return ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, start], eqns, [*jaxpr.outvars, token]), program.consts)
 
 
-def _appended(e: Eqn, token: Any, params: dict[str, Any]) -> tuple[Eqn, Var]:
-    after = Var(_TOKEN)
-    return Eqn(e.primitive, [*e.invars, token], [*e.outvars, after], params, e.source), after
-
-
-def _call(e: Eqn, token: Any, thread: Any) -> tuple[Eqn, Any]:
-    """Custom and checkpointed calls too: their rules for derivatives have been used by now."""
-    params = {**e.params, "call_jaxpr": thread(e.params["call_jaxpr"])}
-    if params.get("donated_invars"):
-        params["donated_invars"] = (*params["donated_invars"], False)
-    return _appended(e, token, params)
-
-
-def _cond(e: Eqn, token: Any, thread: Any) -> tuple[Eqn, Any]:
-    return _appended(e, token, {**e.params, "branches": tuple(map(thread, e.params["branches"]))})
-
-
-def _while(e: Eqn, token: Any, thread: Any) -> tuple[Eqn, Any]:
-    """The condition reads the token and need not return it: it runs between two runs of the body in any case."""
-    cond = thread(e.params["cond_jaxpr"])
-    jaxpr = cond.jaxpr
-    cond = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, jaxpr.eqns, jaxpr.outvars[:1]), cond.consts)
-    return _appended(e, token, {**e.params, "cond_jaxpr": cond, "body_jaxpr": thread(e.params["body_jaxpr"])})
-
-
-def _scan(e: Eqn, token: Any, thread: Any) -> tuple[Eqn, Any]:
-    """The token joins the carry: after the other carried values, before what is scanned over."""
-    carried = e.params["num_carry"]
-    first = e.params["num_consts"] + carried
-    body = thread(e.params["jaxpr"])
-    jaxpr = body.jaxpr
-    body = ClosedJaxpr(Jaxpr(jaxpr.constvars, _moved(jaxpr.invars, first), jaxpr.eqns, _moved(jaxpr.outvars, carried)),
-                       body.consts)
-    after = Var(_TOKEN)
-    outvars = [*e.outvars[:carried], after, *e.outvars[carried:]]
-    invars = [*e.invars[:first], token, *e.invars[first:]]
-    return Eqn(e.primitive, invars, outvars, {**e.params, "jaxpr": body, "num_carry": carried + 1}, e.source), after
-
-
-def _moved(xs: Sequence[Any], at: int) -> list[Any]:
-    return [*xs[:at], xs[-1], *xs[at:-1]]
-
-
-for _prim in prims.ALL:
-    if "call_jaxpr" in _prim.subprograms and _prim is not prims.xla_pmap_p:
-        order_rules[_prim] = _call
-order_rules[prims.cond_p] = _cond
-order_rules[prims.while_p] = _while
-order_rules[prims.scan_p] = _scan
+def _widened(e: Eqn, token: Any, after: Var) -> Eqn:
+    """The equation with the token through it: through a loop with what it carries, else with what it holds. Calls with
+    rules are widened too, their rules not: those have been used by now, or stand in derived programs of their own."""
+    flow = e.primitive.flow
+    if flow is None:
+        return Eqn(e.primitive, [*e.invars, token], [*e.outvars, after], {**e.params, "threaded": True}, e.source)
+    group = flow.group(CARRIED if flow.loops else HELD)
+    if group is None or flow.binds:
+        why = ("each member of a map has its own order" if flow.binds else
+               f"its flow has no operands that are {'carried' if flow.loops else 'held'}")
+        raise MissingRuleError(f"ordered effects inside of `{e.primitive.name}` are not defined: {why}; use ordered=False "
+                               "(see docs/nested-programs.md)")
+    w = Wired.of(e)
+    n, m = len(e.invars), w.n_results
+    programs = [(thread_order(p.program), [*p.ins, n], range(m + 1)) for p in w.wires]
+    written = w.write([*w.operands(), Slot(group, _TOKEN)], [*w.results(), Slot(0 if flow.loops else 1)], programs)
+    return written.eqn(e.primitive, [*e.invars, token], [*e.outvars, after], e.source)

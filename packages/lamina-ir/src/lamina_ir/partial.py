@@ -5,18 +5,23 @@ that depend on nothing but literals and constants.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import dtypes
 from .avals import ShapedArray
+from .checkpointing import keep, resume
 from .evaluator import evaluate_primitive
-from .primitive import Primitive
-from .program import Atom, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful, subprograms
-from .rewrite import dce, map_subprograms, remember
+from .prims.control import platform_index_p
+from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful, subprograms
+from .rewrite import dce, map_subprograms, narrow, narrowed, remember
+from .rule import Rule
+from .stages import as_scan, divide, hoist
+from .wiring import Wire, Wired, forward
 
-__all__ = ["PartialEval", "fold_constants", "partial_eval", "partial_eval_rules"]
+__all__ = ["PartialEval", "fold_constants", "partial_eval", "stages"]
 
 
 class PartialEval(NamedTuple):
@@ -35,19 +40,14 @@ class PartialEval(NamedTuple):
     residuals: list[ShapedArray]
 
 
-# prim -> rule(eqn, which operands are known) -> (known equations, unknown equations). The known ones bind those outvars
-# that they can, and fresh variables which the unknown ones read. Asked when some operands are known, and not all.
-partial_eval_rules: dict[Primitive, Callable[[Eqn, list[bool]], tuple[list[Eqn], list[Eqn]]]] = {}
-
-
 def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
                  instantiate: bool | Sequence[bool] = False) -> PartialEval:
     """The program in two stages: what the known inputs decide, and the rest.
 
-    Equations that read known values only go to the first stage. Nested programs are split where their primitive has a
-    row in `lamina_ir.extend.partial_eval_rules` (`xla_call`, `cond`, `while`, `scan`, `remat`, `custom_jvp_call`); other
-    equations go to one stage whole. docs/looking-inside.md says how each is split. Effects keep their order: once one has
-    to wait, all later ones wait, and an equation with effects inside is not split.
+    Equations that read known values only go to the first stage. Those with programs are split along their flow, unless it
+    says that they must stay whole; docs/looking-inside.md says how. What reads nothing at all is made in each stage that
+    needs it. Effects keep their order: once one has to wait, all later ones wait, and an equation with effects inside is
+    not split.
 
     Args:
       program: what to split. Its constants count as known.
@@ -72,17 +72,18 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     early: set[Any] = {v for v, k in zip(jaxpr.invars, known) if k} | set(jaxpr.constvars)
     first: list[Eqn] = []
     second: list[Eqn] = []
-    again: set[Any] = set()  # asked for in each stage, so that lowering knows the answer in each
+    again: set[Any] = set()  # made in each stage, for next to nothing; what asks for the platform is answered in each
     effects_wait = False
     for e in jaxpr.eqns:
         flags = [type(a) is Literal or a in early for a in e.invars]
         effectful = eqn_effectful(e)
         if all(flags) and not (effectful and effects_wait):
-            ones, twos = [e], [e] if e.primitive.name == "platform_index" else []
-            if twos:
+            ones, twos = [e], []
+            if e.primitive.flow is None and not effectful and not any(type(a) is Var for a in e.invars):
+                twos = [e]
                 again.update(e.outvars)
-        elif any(flags) and not effectful and e.primitive in partial_eval_rules:
-            ones, twos = partial_eval_rules[e.primitive](e, flags)
+        elif any(flags) and not effectful and e.primitive.flow is not None:
+            ones, twos = _split(e, flags)
         else:
             ones, twos = [], [e]
             effects_wait = effects_wait or effectful
@@ -106,6 +107,152 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     head, _ = dce(ClosedJaxpr(Jaxpr(jaxpr.constvars, invars, first, head_outs), program.consts),
                   instantiate=True)
     return PartialEval(head, tail, out_known, [v.aval for v in residuals])
+
+
+def stages(program: ClosedJaxpr, known: Sequence[bool], instantiate: Sequence[bool] | bool = False) -> PartialEval:
+    """`partial_eval` of a nested program, remembered with it: each is split once for each use of it, however it is nested."""
+    instantiate = instantiate if isinstance(instantiate, bool) else tuple(instantiate)
+    return program.memo(("stages", tuple(known), instantiate), lambda: partial_eval(program, known, instantiate=instantiate))
+
+
+# --- equations with programs --------------------------------------------------------------------------------------
+def _pick(xs: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    return [x for x, f in zip(xs, flags, strict=True) if f]
+
+
+def _not(flags: Sequence[bool]) -> list[bool]:
+    return [not f for f in flags]
+
+
+def _late(wire: Wire, marks: Sequence[bool]) -> list[bool]:
+    """Which results of a program have to wait for the marked operands."""
+    return _not(stages(wire.program, _not(marks)).out_known)
+
+
+def _known_part(program: ClosedJaxpr, known: Sequence[bool], wanted: Sequence[bool]) -> ClosedJaxpr:
+    """What gives the wanted results, all of them known, from the known operands."""
+    head, n = stages(program, known, _not(wanted)).known, sum(wanted)
+    return narrowed(head, [j < n for j in range(len(head.out_avals))], True)[0]
+
+
+def _split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
+    """The equations of each stage. Called when some operands are known, and not all."""
+    flow = e.primitive.flow
+    if flow.whole:  # type: ignore[union-attr]
+        return [], [e]
+    if flow.again:  # type: ignore[union-attr]
+        return _split_checkpoint(e, known)
+    if flow.rule:  # type: ignore[union-attr]
+        return _split_with_rule(e, known)
+    w = Wired.of(e)
+    if w.chooser is not None and not known[w.chooser]:
+        return [], [e]
+    if w.flow.test:
+        return _split_again(e, w, known)
+    if w.flow.loops and not w.stacks:
+        by_atom = {id(a): k for a, k in zip(e.invars, known)}
+        e = as_scan(e)  # type: ignore[assignment]
+        return _split(e, [by_atom[id(a)] for a in e.invars])
+    late_ops, late_outs = forward(w, _not(known), _late)
+    pairs = []
+    for b in w.bodies:
+        s = stages(b.program, [not late_ops[i] for i in b.ins], late_outs)
+        pairs.append((s.known, s.unknown))
+    if all(late_outs) and not any(first.eqns for first, _ in pairs):
+        return [], [e]
+    numbers, results = range(len(e.invars)), range(len(e.outvars))
+    ahead, one, two = divide(e, pairs, [i for i in numbers if not late_ops[i]], [j for j in results if not late_outs[j]],
+                             [(i, e.invars[i]) for i in numbers if late_ops[i] and i != w.chooser],
+                             [(j, e.outvars[j]) for j in results if late_outs[j]])
+    ones = [x for x in (ahead and ahead.eqn(), one) if x is not None and x.outvars]
+    return ones, [two] if two.outvars else []
+
+
+def _split_again(e: Eqn, w: Wired, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
+    """A loop of an unknown number of turns. With a known test the first stage runs the loop of the known carries. The second
+    runs the loop that the others need, from the start: known carries among them are computed once more, since there is
+    nowhere to stack them. Where the test waits for the second stage, so does the loop."""
+    late_ops, late_outs = forward(w, _not(known), _late)
+    given = {id(a) for a, k in zip(e.invars, known) if k}
+    ones: list[Eqn] = []
+    if not all(late_outs):
+        ops = [i for i, late in enumerate(late_ops) if not late]
+        outs = [j for j, late in enumerate(late_outs) if not late]
+        programs = []
+        for wire in w.wires:
+            part = _known_part(wire.program, [not late_ops[i] for i in wire.ins], [True] if wire.decides else _not(late_outs))
+            programs.append((part, [ops.index(i) for i in wire.ins if not late_ops[i]], range(len(outs))))
+        written = w.write(w.operands(ops), w.results(outs), programs)
+        one = written.eqn(e.primitive, [e.invars[i] for i in ops], [e.outvars[j] for j in outs], e.source)
+        ones.append(narrow(one, [True] * len(outs)))
+        if not any(late_outs):
+            return ones, []
+        e = narrow(e, late_outs)
+    ahead, e = hoist(e, [id(a) in given for a in e.invars])
+    if ahead is not None:
+        ones.append(ahead.eqn())
+    return ones, [narrow(e, [type(v) is not DropVar for v in e.outvars])]
+
+
+def _split_checkpoint(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
+    """The first call gives the known results, and the known values that the policy keeps. The second computes everything
+    else it needs again, from the known operands."""
+    flow = e.primitive.flow
+    body, policy = e.params[flow.body], e.params[flow.again]  # type: ignore[union-attr]
+    count, ins = len(body.out_avals), len(known)
+    kept = keep(body, policy)
+    at_hand = stages(kept.forward, known).out_known
+    if not all(at_hand[count:]):
+        kept = keep(body, policy, only=[i for i, k in enumerate(at_hand[count:]) if k])
+        at_hand = stages(kept.forward, known).out_known
+    done = at_hand[:count]
+    again, used = dce(resume(kept.again), _not(done))
+    wanted = [*done, *used[ins:]]
+    if not any(wanted):
+        return [], [e]
+    first = _known_part(kept.forward, known, wanted)
+    between = [Var(a) for a in first.out_avals[sum(done):]]
+    ones = [Eqn(e.primitive, _pick(e.invars, known), [*_pick(e.outvars, done), *between],
+                {**e.params, flow.body: first}, e.source)]  # type: ignore[union-attr]
+    if all(done):
+        return ones, []
+    params = {**e.params, flow.body: again}  # type: ignore[union-attr]
+    if "differentiated" in params:  # the second call repeats the first: compilers must not merge them
+        params["differentiated"] |= any(u and k for u, k in zip(used, known)) or bool(between)
+    return ones, [Eqn(e.primitive, [*_pick(e.invars, used[:ins]), *between], _pick(e.outvars, _not(done)), params, e.source)]
+
+
+def _split_with_rule(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
+    """Two calls, each with its part of the rule. The call stays whole where the rule of a known result reads an unknown
+    operand, and where the rule is not known."""
+    flow, w = e.primitive.flow, Wired.of(e)
+    body, n = e.params[flow.body], w.groups.count(0)  # type: ignore[union-attr]
+    done = stages(body, known).out_known
+    if not any(done):
+        return [], [e]
+    inexact = [dtypes.is_inexact(a.dtype) for a in body.in_avals[n:]]
+    moved = [dtypes.is_inexact(a.dtype) for a in body.out_avals]
+    at_hand = [*known, *_pick(known[n:], inexact)]
+    given: Rule = e.params[flow.rule]  # type: ignore[union-attr]
+    try:
+        rule = given.program()
+    except Exception:  # dropped when the program was printed or saved, or wrong: it will say so when it is used
+        return [], [e]
+    if not all(f for f, d in zip(stages(rule, at_hand).out_known, [*done, *_pick(done, moved)]) if d):
+        return [], [e]
+
+    def part(program: ClosedJaxpr, flags: Sequence[bool], ins: Sequence[bool]) -> ClosedJaxpr:
+        return narrowed(program, flags, True)[0] if all(ins) else _known_part(program, ins, flags)
+
+    def call(flags: Sequence[bool], ins: Sequence[bool]) -> Eqn:
+        both, tangents = [*flags, *_pick(flags, moved)], [*ins, *_pick(ins[n:], inexact)]
+        ops, outs = [i for i, k in enumerate(ins) if k], [j for j, f in enumerate(flags) if f]
+        written = w.write(w.operands(ops), w.results(outs), [(part(body, flags, ins), range(len(ops)), range(len(outs)))])
+        written.params[flow.rule] = Rule(given.name, lambda: part(rule, both, tangents))  # type: ignore[union-attr]
+        return written.eqn(e.primitive, _pick(e.invars, ins), _pick(e.outvars, flags), e.source)
+
+    rest = [not d and not isinstance(v, DropVar) for d, v in zip(done, e.outvars)]
+    return [call(done, known)], [call(rest, [True] * len(known))] if any(rest) else []
 
 
 # --- constants ----------------------------------------------------------------------------------------------------
@@ -163,7 +310,7 @@ def _fold(program: ClosedJaxpr, limit: int, inner: remember) -> ClosedJaxpr:
 
 def _by_platform(e: Eqn) -> bool:
     """Whether the result depends on the platform the program is lowered for."""
-    return e.primitive.name == "platform_index" or any(_by_platform(x) for s in subprograms(e) for x in s.jaxpr.eqns)
+    return e.primitive is platform_index_p or any(_by_platform(x) for s in subprograms(e) for x in s.jaxpr.eqns)
 
 
 def _value_of(e: Eqn, values: dict[Any, Any], limit: int) -> list[Any] | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .flow import Flow
+
 __all__ = ["Primitive", "by_name", "register"]
 
 
@@ -14,7 +16,7 @@ class Primitive:
       name: printed name; an identifier, unique among all primitives.
       params: the keyword parameters every use must give, in the order they are printed.
       infer: `infer(*avals, **params)` gives the result's aval (a tuple of avals when `multiple`), or raises.
-      numpy: `numpy(*arrays, **params)` gives the meaning on NumPy arrays (a tuple when `multiple`). With `subprograms`
+      numpy: `numpy(*arrays, **params)` gives the meaning on NumPy arrays (a tuple when `multiple`). With a `flow`
         it is `numpy(run, *arrays, **params)`, where `run(program, arrays)` gives a list of a program's results. With
         `axis_params` it is `numpy(env, *operands, **params)`: the `AxisEnv`, and a list with one array per device for
         each operand; so are the results.
@@ -27,7 +29,7 @@ class Primitive:
       multiple: whether it has a tuple of results.
       spec: section of the StableHLO specification or other source of its meaning.
       elementwise: operands share one shape (a rank-0 operand broadcasts) and so does the result.
-      subprograms: names of params that hold a `ClosedJaxpr` (or a tuple of them).
+      flow: of an op that holds programs, how its operands and results run through them.
       defaults: params that are left out of the printed text while they have this value.
       effectful: has a meaning beyond its results; never removed as dead code.
       axis_params: names of params that hold the name, or a tuple of names, of mapped axes (collectives).
@@ -35,13 +37,13 @@ class Primitive:
     """
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
-                 "elementwise", "subprograms", "defaults", "effectful", "axis_params", "kinds", "named", "spmd",
+                 "elementwise", "flow", "subprograms", "defaults", "effectful", "axis_params", "kinds", "named", "spmd",
                  "__weakref__")
 
     def __init__(self, name: str, *, infer: Callable[..., Any], numpy: Callable[..., Any] | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
                  family: str = "", multiple: bool = False, spec: str = "", elementwise: bool = False,
-                 subprograms: Sequence[str] = (), defaults: dict[str, Any] | None = None,
+                 flow: Flow | None = None, defaults: dict[str, Any] | None = None,
                  effectful: bool = False, axis_params: Sequence[str] = (),
                  kinds: dict[str, str] | None = None, spmd: Callable[..., Any] | None = None) -> None:
         self.name = name
@@ -54,13 +56,17 @@ class Primitive:
         self.multiple = multiple
         self.spec = spec
         self.elementwise = elementwise
-        self.subprograms = tuple(subprograms)
+        self.flow = flow
+        self.subprograms = () if flow is None else flow.programs  # params that hold a `ClosedJaxpr`, or a tuple of them
         self.defaults = defaults or {}
         self.effectful = effectful
         self.axis_params = tuple(axis_params)
-        self.kinds = kinds or {}
+        self.kinds = dict(kinds or {})
+        if flow is not None:
+            flow.declared(name, self.params)
+            self.kinds = {**flow.kinds(), **self.kinds}
         self.spmd = spmd
-        self.named = bool(axis_params or subprograms)  # may refer to mapped axes: `bind` looks for them
+        self.named = bool(axis_params or flow)  # may refer to mapped axes: `bind` looks for them
 
     def __repr__(self) -> str:
         return self.name

@@ -220,8 +220,8 @@ def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
     if p.subprograms:
         for sub in _nested(p, params):
             names.update(sub.jaxpr.axis_names)
-        if "axis_name" in params and not p.axis_params:  # a map: it binds the name
-            names.discard(params["axis_name"])
+        if p.flow.binds:  # type: ignore[union-attr]
+            names.discard(params[p.flow.binds[0]])  # type: ignore[union-attr]
     return frozenset(names)
 
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from ._collector import uncollected
-from .prims import calls, custom
-from .primitive import Primitive
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
 from .rule import Rule
+from .wiring import Wired, backward
 
-__all__ = ["cse", "dce", "dce_rules", "inline_calls", "map_subprograms", "remember", "rewrite", "substitute", "walk"]
+__all__ = ["cse", "dce", "inline_calls", "map_subprograms", "narrow", "narrowed", "remember", "rewrite", "substitute", "walk"]
 
 Program = Jaxpr | ClosedJaxpr
 
@@ -161,11 +160,6 @@ def _rewrite(program: Program, fn: Callable[[Eqn], Any], inner: remember | None)
 
 
 # --- dead code ----------------------------------------------------------------------------------------------------
-# prim -> rule(eqn, which outvars are used) -> narrower equation, which may bind fewer outvars and read fewer operands.
-# Without a row, nested programs lose their own dead code and keep their inputs and results.
-dce_rules: dict[Primitive, Callable[[Eqn, list[bool]], Eqn]] = {}
-
-
 def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
         instantiate: bool | Sequence[bool] = False) -> tuple[Any, list[bool]]:
     """Only what the used results need.
@@ -198,11 +192,8 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
         if not effectful and not any(flags):
             same = False
             continue
-        rule = dce_rules.get(e.primitive)
-        if rule is not None and not effectful:
-            e = rule(e, flags)
-        elif e.primitive.subprograms:
-            e = map_subprograms(e, inner)
+        if e.primitive.flow is not None:
+            e = map_subprograms(e, inner) if effectful else narrow(e, flags)
         if len(e.outvars) == len(flags) and not all(u or type(v) is DropVar for v, u in zip(e.outvars, flags)):
             outvars = [v if u or isinstance(v, DropVar) else DropVar(v.aval) for v, u in zip(e.outvars, flags)]
             e = Eqn(e.primitive, e.invars, outvars, e.params, e.source)
@@ -236,36 +227,24 @@ def _without_dead_code(body: ClosedJaxpr) -> ClosedJaxpr:
     return narrowed(body, [True] * len(body.out_avals), True)[0]
 
 
-def _dce_call(e: Eqn, used: list[bool]) -> Eqn:
-    body = e.params["call_jaxpr"]
-    small, used_in = narrowed(body, used)
-    if small is body:
+def narrow(e: Eqn, used: Sequence[bool]) -> Eqn:
+    """An equation with programs, without the operands, results and carries that the used results do not need. A carry is
+    needed if it is read after the loop, by the test of a needed loop, or by what is needed inside."""
+    flow = e.primitive.flow
+    if flow is None or flow.whole or flow.rule:
+        return map_subprograms(e, remember(_without_dead_code, "dce"))
+    w = Wired.of(e)
+    ops, outs = backward(w, used, lambda wire, flags: narrowed(wire.program, flags)[1])
+    small = [narrowed(b.program, (True,) if b.decides else outs, [ops[i] for i in b.ins])[0] for b in w.wires]
+    if all(outs) and all(ops) and all(s is b.program for s, b in zip(small, w.wires)):
         return e
-    params = {**e.params, "call_jaxpr": small}
-
-    def pick(name: str, flags: list[bool]) -> None:
-        if params.get(name):
-            params[name] = tuple(v for v, u in zip(params[name], flags) if u)
-
-    pick("donated_invars", used_in)
-    if e.primitive.name == "xla_pmap":
-        pick("in_axes", used_in)
-        pick("global_arg_shapes", used_in)
-        pick("out_axes", used)
-    return Eqn(e.primitive, [a for a, u in zip(e.invars, used_in) if u], [v for v, u in zip(e.outvars, used) if u],
-               params, e.source)
-
-
-def _dce_remat(e: Eqn, used: list[bool]) -> Eqn:
-    body = e.params["call_jaxpr"]
-    small, kept = narrowed(body, used)
-    if small is body:
-        return e
-    return Eqn(e.primitive, [a for a, u in zip(e.invars, kept) if u], [v for v, u in zip(e.outvars, used) if u],
-               {**e.params, "call_jaxpr": small}, e.source)
-
-
-dce_rules.update({calls.xla_call_p: _dce_call, calls.xla_pmap_p: _dce_call, custom.remat_p: _dce_remat})
+    kept = [i for i, needed in enumerate(ops) if needed]
+    left = [j for j, needed in enumerate(outs) if needed]
+    at = {i: k for k, i in enumerate(kept)}
+    written = w.write(w.operands(kept), w.results(left), [(s, [at[i] for i in b.ins if ops[i]], range(len(left)))
+                                                          for s, b in zip(small, w.wires)])
+    outvars = [v if used[j] or isinstance(v, DropVar) else DropVar(v.aval) for j, v in enumerate(e.outvars)]
+    return written.eqn(e.primitive, [e.invars[i] for i in kept], [outvars[j] for j in left], e.source)
 
 
 # --- calls and common subexpressions ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..avals import ShapedArray, shaped
 from ..errors import ShapeError
+from ..flow import Flow, held
 from ..primitive import Primitive
 from ..spmd import AxisEnv
 from ._operands import check_operands, run_param
@@ -21,7 +22,8 @@ def _call_infer(*avals: ShapedArray, call_jaxpr: Any, **_: Any) -> list[ShapedAr
 
 xla_call_p = Primitive(
     "xla_call", params=("call_jaxpr", "name", "donated_invars", "inline", "device", "backend"), family="calls",
-    infer=_call_infer, multiple=True, subprograms=("call_jaxpr",), spec="func.call", **run_param("call_jaxpr"),
+    infer=_call_infer, multiple=True, spec="func.call", **run_param("call_jaxpr"),
+    flow=Flow(held(), body="call_jaxpr", spent={"donated_invars": False}),
     defaults={"donated_invars": (), "inline": False, "device": None, "backend": None})
 
 
@@ -73,5 +75,7 @@ def _pmap_numpy(run: Any, *args: Any, **params: Any) -> tuple[Any, ...]:
 xla_pmap_p = Primitive(
     "xla_pmap", params=("axis_name", "axis_size", "backend", "call_jaxpr", "devices", "donated_invars",
                         "global_arg_shapes", "global_axis_size", "in_axes", "name", "out_axes"),
-    family="calls", infer=_pmap_infer, numpy=_pmap_numpy, spmd=_pmap_spmd, multiple=True, subprograms=("call_jaxpr",),
+    family="calls", infer=_pmap_infer, numpy=_pmap_numpy, spmd=_pmap_spmd, multiple=True,
+    flow=Flow(held(), body="call_jaxpr", binds=("axis_name", "axis_size"), each={"in_axes": 0}, results={"out_axes": 0},
+              spent={"donated_invars": False, "global_arg_shapes": None}),
     spec="num_replicas / num_partitions of the module")

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, MissingRuleError, ProgramError, ShapeError
+from ..flow import Flow, carried, chooses, held, stacked
 from ..primitive import Primitive
 from ._operands import check_operands
 
@@ -63,7 +64,7 @@ def _cond_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]
 
 
 cond_p = Primitive("cond", params=("branches",), family="control", infer=_cond_infer, numpy=_cond_numpy, spmd=_cond_spmd,
-                   multiple=True, subprograms=("branches",), spec="case")
+                   multiple=True, flow=Flow(chooses(), held(), body="branches"), spec="case")
 
 
 # --- platform_index: which branch the platform of the program takes -----------------------------------------------
@@ -130,7 +131,9 @@ def _while_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any
 
 while_p = Primitive("while", params=("body_jaxpr", "body_nconsts", "cond_jaxpr", "cond_nconsts", "max_iters"),
                     family="control", infer=_while_infer, numpy=_while_numpy, spmd=_while_spmd,
-                    multiple=True, subprograms=("cond_jaxpr", "body_jaxpr"),
+                    multiple=True,
+                    flow=Flow(held("cond_nconsts", of="cond_jaxpr"), held("body_nconsts", of="body_jaxpr"), carried(),
+                              body="body_jaxpr", test="cond_jaxpr", bound="max_iters"),
                     defaults={"max_iters": None}, spec="while")
 
 
@@ -182,4 +185,5 @@ def _scan_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]
 
 scan_p = Primitive("scan", params=("jaxpr", "length", "num_carry", "num_consts", "reverse", "unroll"),
                    family="control", infer=_scan_infer, numpy=_scan_numpy, spmd=_scan_spmd,
-                   multiple=True, subprograms=("jaxpr",), spec="while")
+                   multiple=True, spec="while",
+                   flow=Flow(held("num_consts"), carried("num_carry"), stacked(), body="jaxpr", length="length"))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..avals import ShapedArray
 from ..errors import ShapeError
+from ..flow import Flow, held
 from ..params import register_param_type
 from ..primitive import Primitive
 from ..rule import Rule
@@ -92,23 +93,26 @@ def _infer(name: str) -> Callable[..., list[ShapedArray]]:
     return infer
 
 
-def _call(name: str, *params: str, spec: str, defaults: dict[str, Any] | None = None) -> Primitive:
+def _call(name: str, *params: str, spec: str, defaults: dict[str, Any] | None = None, **flow: str) -> Primitive:
+    consts = [held("num_consts")] if "num_consts" in params else []
     return Primitive(name, params=("call_jaxpr", *params), family="custom", infer=_infer(name), multiple=True,
-                     subprograms=("call_jaxpr",), spec=spec, defaults=defaults, **run_param("call_jaxpr"))
+                     flow=Flow(*consts, held(), body="call_jaxpr", **flow), spec=spec, defaults=defaults,  # type: ignore[arg-type]
+                     **run_param("call_jaxpr"))
 
 
 # jvp: (operands, tangents of the inexact operands after the first num_consts) -> (results, tangents of inexact results)
 custom_jvp_call_p = _call("custom_jvp_call", "jvp", "name", "num_consts", spec="func.call; custom forward derivative",
-                          defaults={"num_consts": 0})
+                          defaults={"num_consts": 0}, rule="jvp")
 # fwd: operands -> (results, residuals); bwd: (residuals, cotangents of inexact results) -> cotangents of the inexact
 # operands after the first num_consts
 custom_vjp_call_p = _call("custom_vjp_call", "bwd", "fwd", "name", "num_consts",
-                          spec="func.call; custom reverse derivative", defaults={"num_consts": 0})
+                          spec="func.call; custom reverse derivative", defaults={"num_consts": 0},
+                          whole="its backward rule turns the cotangents of all results at once into those of all operands")
 # rule.call: (axis_size, which operands are batched, operands) -> (results, which are batched)
 custom_vmap_call_p = _call("custom_vmap_call", "name", "num_consts", "rule", spec="func.call; custom batching",
-                           defaults={"num_consts": 0})
+                           defaults={"num_consts": 0}, whole="its batching rule is a Python function of all operands")
 remat_p = _call("remat", "differentiated", "name", "policy", "prevent_cse",
-                spec="func.call; optimization_barrier", defaults={"policy": None})
+                spec="func.call; optimization_barrier", defaults={"policy": None}, again="policy")
 
 
 def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, **_: Any) -> list[ShapedArray]:
@@ -139,7 +143,8 @@ def _transposed_numpy(run: Any, *args: Any, transpose_jaxpr: Any, num_held: int,
 
 transposed_call_p = Primitive(
     "transposed_call", params=("forward", "num_held", "transpose_jaxpr"), family="custom", infer=_transposed_infer,
-    numpy=_transposed_numpy, multiple=True, subprograms=("transpose_jaxpr",),
+    numpy=_transposed_numpy, multiple=True,
+    flow=Flow(beside=("transpose_jaxpr",), whole="it is known by the transpose of the whole map only"),
     spec="the linear map whose transpose is transpose_jaxpr")
 
 name_p = Primitive("name", params=("name",), family="custom", infer=lambda x, *, name: x, numpy=lambda x, *, name: x,

@@ -15,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
+from ..flow import Flow
 from ..primitive import Primitive
 
 __all__ = ["argmax_p", "argmin_p", "cummax_p", "cummin_p", "cumprod_p", "cumsum_p", "highest", "lowest",
@@ -196,5 +197,6 @@ def _reduce(run: Any, *args: Any, computation: Any, dimensions: tuple[int, ...])
     return tuple(outs)
 
 
+MONOID = Flow(beside=("computation",), whole="its program joins two elements, in whatever order")
 reduce_p = Primitive("reduce", params=("computation", "dimensions"), family="reductions", infer=_reduce_infer,
-                     numpy=_reduce, multiple=True, subprograms=("computation",), spec="reduce")
+                     numpy=_reduce, multiple=True, flow=MONOID, spec="reduce")

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..avals import ShapedArray
 from ..errors import ShapeError
+from ..flow import Flow
 from ..primitive import Primitive
 from ._operands import run_param
 
@@ -37,4 +38,6 @@ def _types(avals: Any) -> str:
 
 linear_solve_p = Primitive("linear_solve", params=("matvec", "num_aux", "num_consts", "solve", "transpose_solve"),
                            family="solves", infer=_linear_solve_infer, multiple=True, **run_param("solve"),
-                           subprograms=("matvec", "solve", "transpose_solve"), spec="the results of `solve`")
+                           flow=Flow(
+                               beside=("matvec", "solve", "transpose_solve"), whole="its results are what solves the "
+                               "system, whatever `solve` does"), spec="the results of `solve`")

@@ -16,7 +16,7 @@ from .. import dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
-from .reductions import _KINDS, _NUMBER, _SMALL, highest, lowest
+from .reductions import _KINDS, _NUMBER, _SMALL, MONOID, highest, lowest
 
 __all__ = ["dilated_length", "reduce_window_max_p", "reduce_window_min_p", "reduce_window_p", "reduce_window_prod_p",
            "reduce_window_sum_p", "select_and_gather_add_p", "select_and_scatter_add_p", "window_count"]
@@ -217,7 +217,7 @@ reduce_window_prod_p = _window_op("reduce_window_prod", _NUMBER, np.multiply, la
 reduce_window_max_p = _window_op("reduce_window_max", _ORDERED, np.maximum, lowest)
 reduce_window_min_p = _window_op("reduce_window_min", _ORDERED, np.minimum, highest)
 reduce_window_p = Primitive("reduce_window", params=("base_dilation", "computation", *_PARAMS[1:]), family="windows",
-                            infer=_generic_infer, numpy=_generic, multiple=True, subprograms=("computation",),
+                            infer=_generic_infer, numpy=_generic, multiple=True, flow=MONOID,
                             spec="reduce_window")
 select_and_gather_add_p = Primitive(
     "select_and_gather_add", params=("base_dilation", "padding", "select", *_PARAMS[2:]), family="windows",

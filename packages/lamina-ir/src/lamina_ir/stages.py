@@ -1,0 +1,254 @@
+"""One equation as two: now and later, with values handed over between.
+
+A program f(x, u) whose x is known first is split as f(x, u) = g(r(x), u). For an equation that runs f in turns, or one of
+several, or once for each member of a map, `divide` makes two equations that do the same with the halves, whoever found
+them: partial evaluation, a checkpoint's policy, or the linear part of a derivative, f(x + u) ~ f(x) + g(r(x)) u. What
+differs is where the residuals r lie in the meantime: what is the same in all turns is computed once, ahead of the loop;
+the rest is stacked, one slice per turn; branches share slots, filled with anything where another branch ran.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import dtypes
+from .avals import ShapedArray, shaped
+from .flow import CARRIED, HELD, STACKED
+from .prims import control
+from .prims.calls import xla_call_p
+from .prims.elementwise import convert_element_type_p
+from .prims.shape import broadcast_in_dim_p
+from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful
+from .rewrite import dce
+from .wiring import Slot, Wired, arrange, with_signature
+
+__all__ = ["Ahead", "Divided", "as_scan", "constant", "divide", "filled", "hoist", "slots"]
+
+
+def constant(value: float, aval: ShapedArray, eqns: list[Eqn]) -> Atom:
+    """An atom for an array filled with `value`; its equation, if it needs one, goes to `eqns`."""
+    literal = Literal(np.asarray(value, aval.dtype)[()], ShapedArray((), aval.dtype))
+    if not aval.shape:
+        return literal
+    var = Var(aval.strong())
+    eqns.append(Eqn(broadcast_in_dim_p, (literal,), (var,), {"shape": aval.shape, "broadcast_dimensions": ()}))
+    return var
+
+
+# --- what a loop computes anew in each turn -----------------------------------------------------------------------
+class Ahead(NamedTuple):
+    """A loop's invariants. `program`, of the operands `args`, gives `values`, before the loop."""
+
+    program: ClosedJaxpr
+    args: list[Any]
+    values: list[Var]
+
+    def eqn(self) -> Eqn:
+        return Eqn(xla_call_p, self.args, self.values,
+                   {"call_jaxpr": self.program, "name": "loop_constants", **xla_call_p.defaults})
+
+
+def _ahead(body: ClosedJaxpr, fixed: Sequence[bool],
+           wanted: Sequence[Any] | None) -> tuple[ClosedJaxpr, ClosedJaxpr, int] | None:
+    """(fixed operands -> invariants, the body that takes these last, how many). An equation is invariant if it has no
+    effects and reads nothing that varies; what reads no operand at all is made again in each turn, for next to nothing."""
+    jaxpr = body.jaxpr
+    varying = {v for v, f in zip(jaxpr.invars, fixed) if not f}
+    depends = {v for v, f in zip(jaxpr.invars, fixed) if f}
+    made: dict[Any, None] = {}
+    read: list[Any] = []
+    for e in jaxpr.eqns:
+        if not varying.isdisjoint(e.invars) or eqn_effectful(e):
+            varying.update(e.outvars)
+            read += e.invars
+        elif not depends.isdisjoint(e.invars):
+            depends.update(e.outvars)
+            made.update(dict.fromkeys(e.outvars))
+    read += jaxpr.outvars
+    values = [v for v in dict.fromkeys(read if wanted is None else wanted) if v in made]
+    if not values:
+        return None
+    given = [v for v, f in zip(jaxpr.invars, fixed) if f]
+    before = dce(ClosedJaxpr(Jaxpr(jaxpr.constvars, given, [e for e in jaxpr.eqns if varying.isdisjoint(e.outvars)], values),
+                             body.consts), instantiate=True)[0]
+    known = set(values)
+    eqns = [e if known.isdisjoint(e.outvars) else e.replace(outvars=[DropVar(v.aval) if v in known else v for v in e.outvars])
+            for e in jaxpr.eqns if not known.issuperset(e.outvars) or not e.outvars]
+    rest = dce(with_signature(body, [*jaxpr.invars, *values], jaxpr.outvars, eqns), instantiate=True)[0]
+    return before, rest, len(values)
+
+
+def hoist(e: Eqn, known: Sequence[bool] | None = None) -> tuple[Ahead | None, Eqn]:
+    """A loop, and ahead of it what its body computes from held operands alone (of those that are `known`)."""
+    w = Wired.of(e)
+    group, body = w.flow.group(HELD), w.bodies[0]
+    if group is None or not w.flow.loops or eqn_effectful(e):
+        return None, e
+    fixed = tuple([w.kinds[i] == HELD and (known is None or known[i]) for i in body.ins])
+    found = body.program.memo(("ahead", fixed), lambda: _ahead(body.program, fixed, None))
+    if found is None:
+        return None, e
+    before, rest, count = found
+    ahead = Ahead(before, [e.invars[i] for i, f in zip(body.ins, fixed) if f], [Var(a) for a in before.out_avals])
+    n = len(e.invars)
+    outs = list(range(w.n_results))
+    programs = [(p.program, p.ins, outs) for p in w.wires[:-1]] + [(rest, [*body.ins, *range(n, n + count)], outs)]
+    written = w.write([*w.operands(), *[Slot(group)] * count], w.results(), programs)
+    return ahead, written.eqn(e.primitive, [*e.invars, *ahead.values], e.outvars, e.source)
+
+
+# --- loops that cannot stack --------------------------------------------------------------------------------------
+def as_scan(e: Eqn) -> Eqn | None:
+    """A loop of a known or bounded number of turns as a `scan`, which can stack; None for others.
+
+    A bounded loop is a scan of idle steps: once its test is false the carry stays what it is to the end, since a step that
+    changes nothing leaves the test false.
+    """
+    w = Wired.of(e)
+    if w.stacks:
+        return e
+    length = e.params[w.flow.length or w.flow.bound] if w.flow.length or w.flow.bound else None
+    if length is None:
+        return None
+    kinds = [HELD, CARRIED, STACKED]
+    order = sorted(range(len(w.kinds)), key=lambda i: kinds.index(w.kinds[i]))
+    step = _idle_step(w) if w.flow.test else w.bodies[0].program
+    takes = order if w.flow.test else [w.bodies[0].ins.index(i) for i in order]
+    params = {"jaxpr": arrange(step, takes, range(w.n_results)), "length": length, "num_consts": w.kinds.count(HELD),
+              "num_carry": w.n_carry, "reverse": False, "unroll": 1}
+    return Eqn(control.scan_p, [e.invars[i] for i in order], e.outvars, params, e.source)
+
+
+def _idle_step(w: Wired) -> ClosedJaxpr:
+    """All operands -> the carry after one turn, or as it was where the test is false."""
+    test, body = w.wires
+    carry = range(len(w.kinds))[w.carry]
+
+    def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:
+        ins = [Var(w.inner(i)) for i in range(len(w.kinds))]
+        truth, index = Var(test.program.out_avals[0]), Var(shaped((), np.dtype("int32")))
+        outs = [Var(ins[i].aval) for i in carry]
+        mine = [Var(ins[i].aval) for i in body.ins]
+        stay = ClosedJaxpr(Jaxpr([], mine, [], [mine[body.ins.index(i)] for i in carry]))
+        eqns = [Eqn(xla_call_p, [ins[i] for i in test.ins], [truth],
+                    {"call_jaxpr": test.program, "name": "condition", **xla_call_p.defaults}),
+                Eqn(convert_element_type_p, [truth], [index], {"new_dtype": np.dtype("int32"), "weak_type": False}),
+                Eqn(control.cond_p, [index, *[ins[i] for i in body.ins]], outs, {"branches": (stay, body.program)})]
+        return test.program, ClosedJaxpr(Jaxpr([], ins, eqns, outs))
+
+    return body.program.memo(("idle step", id(test.program), body.ins, test.ins), make)[1]
+
+
+# --- two equations ------------------------------------------------------------------------------------------------
+def slots(rows: Sequence[Sequence[ShapedArray]]) -> tuple[list[ShapedArray], list[list[int]]]:
+    """Types of shared slots for values of which each row needs its own, and the slot of each: a row takes the first slot of
+    the type that it has not taken yet, so there are no more of a type than the row that needs most of it has."""
+    types: list[ShapedArray] = []
+    places = []
+    for row in rows:
+        free, mine = list(range(len(types))), []
+        for aval in row:
+            aval = aval.strong()
+            k = next((k for k in free if types[k] == aval), len(types))
+            types.append(aval) if k == len(types) else free.remove(k)
+            mine.append(k)
+        places.append(mine)
+    return types, places
+
+
+def filled(closed: ClosedJaxpr, outvars: Sequence[Any], types: Sequence[ShapedArray], places: Sequence[int],
+           values: Sequence[Any]) -> ClosedJaxpr:
+    """The program with these results, then the slots: its values in their places, and ones in the others. (A batched branch
+    that is not chosen computes with what it finds there, and nothing divides by one.)"""
+    own = dict(zip(places, values))
+    eqns = list(closed.jaxpr.eqns)
+    more = [own[k] if k in own else constant(dtypes.is_inexact(a.dtype), a, eqns) for k, a in enumerate(types)]
+    return with_signature(closed, closed.jaxpr.invars, [*outvars, *more], eqns)
+
+
+class Divided(NamedTuple):
+    """Two equations for one. `one`, and `ahead` before it, bind the results that are done and what `two` reads of them."""
+
+    ahead: Ahead | None
+    one: Eqn
+    two: Eqn
+
+
+def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequence[int], done: Sequence[int],
+           late: Sequence[tuple[int, Any]], rest: Sequence[tuple[int, Var]]) -> Divided:
+    """An equation as two, from two programs for each of its own.
+
+    Args:
+      e: the equation; a loop must stack (`as_scan`).
+      pairs: per body (first, second): the first takes those of its operands that are `early` and gives the results that are
+        `done`, then residuals; the second takes the residuals, then what is `late`, and gives the `rest`.
+      early, done: numbers of operands and results of the first equation.
+      late: for each further operand of the second equation the number of the operand of `e` that it goes in like (a tangent
+        goes in like its primal), in order, and what it is.
+      rest: for each of its results the number of the result of `e` that it comes out like, and its variable.
+    """
+    w = Wired.of(e)
+    loops, n = w.flow.loops, len(done)
+    firsts = [first for first, _ in pairs]
+    ins = [[i for i in b.ins if i in set(early)] for b in w.bodies]
+    args = [e.invars[i] for i in early]
+    ops = w.operands(early, same=False)
+    ahead, group = None, w.flow.group(HELD)
+    if loops and group is not None:
+        found = _ahead(firsts[0], [w.kinds[i] == HELD for i in ins[0]], firsts[0].jaxpr.outvars[n:])
+        if found is not None:
+            before, firsts[0], count = found
+            ahead = Ahead(before, [e.invars[i] for i in ins[0] if w.kinds[i] == HELD], [Var(a) for a in before.out_avals])
+            ops += [Slot(group)] * count
+            args += ahead.values
+    # `given`: what the second equation reads as it is: operands, invariants, results of the first. The number of each.
+    given: dict[int, tuple[Any, Slot]] = {}
+    n_args = len(args)
+    sources: list[list[int | None]] = []  # per program and residual: the number of what is given, or None
+    for first, own in zip(firsts, ins):
+        at = {v: early.index(i) for v, i in zip(first.jaxpr.invars, own) if w.kinds[i] != CARRIED}
+        at |= {v: len(early) + k for k, v in enumerate(first.jaxpr.invars[len(own):])}
+        if len(pairs) == 1 and not w.flow.binds:  # what is a result too is not handed over twice
+            at |= {v: n_args + k for k, (v, j) in reversed(list(enumerate(zip(first.jaxpr.outvars, done))))
+                   if j >= w.n_carry and type(v) is Var and v not in at and type(e.outvars[j]) is Var}
+        found_at = [at.get(v) if type(v) is Var else None for v in first.jaxpr.outvars[n:]]
+        sources.append(found_at)
+        for k in found_at:
+            if k is not None and k not in given:
+                stack = Slot(w.flow.group(STACKED) if loops else w.flow.group(HELD))  # type: ignore[arg-type]
+                given[k] = ((args[k], ops[k]) if k < n_args else (e.outvars[done[k - n_args]], stack))
+    own_avals = [[a for a, k in zip(first.out_avals[n:], ks) if k is None] for first, ks in zip(firsts, sources)]
+    types, places = slots(own_avals)
+    fresh = [Var(w.outside(a)) for a in types]
+    made = []
+    for first, ks, mine, own in zip(firsts, sources, places, ins):
+        outs = first.jaxpr.outvars
+        values = [v for v, k in zip(outs[n:], ks) if k is None]
+        made.append((filled(first, outs[:n], types, mine, values), [*map(list(early).index, own), *range(len(early), n_args)],
+                     range(n + len(types))))
+    one = w.write(ops, [*w.results(done), *[Slot(1)] * len(types)], made)
+    # the second equation: what is given, the slots, what is late; the operand that chooses goes to both
+    chooser = [] if w.chooser is None else [(e.invars[w.chooser], w.operands([w.chooser])[0])]
+    numbers = {k: i for i, k in enumerate(given, len(chooser))}
+    slot_kind = w.flow.group(STACKED if loops else HELD)
+    first_slot = len(chooser) + len(given)
+    operands = [*[s for _, s in chooser], *[_typed(s, w, args, k, firsts, early) for k, (_, s) in given.items()],
+                *[Slot(slot_kind, a) for a in types], *[Slot(w.groups[i], w.inner(i), i) for i, _ in late]]  # type: ignore[arg-type]
+    at_late = first_slot + len(types)
+    seconds = []
+    for (_, second), ks, mine, b in zip(pairs, sources, places, w.bodies):
+        stored = iter(mine)
+        takes = [first_slot + next(stored) if k is None else numbers[k] for k in ks]
+        takes += [at_late + m for m, (i, _) in enumerate(late) if i in b.ins]
+        seconds.append((second, takes, range(len(rest))))
+    two = w.write(operands, [Slot(int(j >= w.n_carry), None, j) for j, _ in rest], seconds)
+    read = [*[a for a, _ in chooser], *[a for a, _ in given.values()], *fresh, *[a for _, a in late]]
+    return Divided(ahead, one.eqn(e.primitive, args, [*[e.outvars[j] for j in done], *fresh], e.source),
+                   two.eqn(e.primitive, read, [v for _, v in rest], e.source))
+
+
+def _typed(slot: Slot, w: Wired, args: Sequence[Any], k: int, firsts: Sequence[ClosedJaxpr], early: Sequence[int]) -> Slot:
+    """With the type of what is given, for programs that do not read it."""
+    return slot._replace(aval=w.inner(early[k])) if k < len(early) else slot

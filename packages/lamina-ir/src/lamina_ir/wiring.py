@@ -1,0 +1,332 @@
+"""Equations laid open along the flow of their primitive: which operand each nested program takes, marks sent through all of
+them, and the params of a like equation with fewer, more or other operands, results and programs.
+
+The fixpoint of a loop stands here once. Marks are joined with `|` (truth values, or sets), only ever grow, and there are
+finitely many, so going round settles: after the k-th round a carry is marked if some path of at most k turns marks it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from .avals import ShapedArray, shaped
+from .errors import ProgramError
+from .flow import CARRIED, CHOOSES, STACKED, Flow
+from .primitive import Primitive
+from .program import ClosedJaxpr, Eqn, Jaxpr, Var
+
+__all__ = ["Slot", "Wire", "Wired", "Written", "arrange", "backward", "forward", "settle", "with_signature"]
+
+Marks = tuple[Any, ...]
+
+
+class Wire(NamedTuple):
+    """A nested program: the numbers of the operands it takes, and whether it decides on another turn."""
+
+    program: ClosedJaxpr
+    ins: tuple[int, ...]
+    decides: bool
+
+
+class Slot(NamedTuple):
+    """An operand or result of an equation to be written.
+
+    Attributes:
+      group: of an operand: the number of its group in the flow. Of a result: 0 if it is carried, else 1.
+      aval: its type inside a program; needed where a program takes it that does not read it.
+      like: the number of the operand or result whose per-operand params it shares; None: those of a new one.
+      same: whether it is that very operand, so that what is true of one run only stays true (a donated buffer).
+    """
+
+    group: int
+    aval: ShapedArray | None = None
+    like: int | None = None
+    same: bool = False
+
+
+class Written(NamedTuple):
+    """Params of an equation, and in which order it takes the operands and gives the results it was asked for."""
+
+    params: dict[str, Any]
+    operands: list[int]
+    results: list[int]
+
+    def eqn(self, prim: Primitive, invars: Sequence[Any], outvars: Sequence[Any], source: Any = None) -> Eqn:
+        return Eqn(prim, [invars[i] for i in self.operands], [outvars[i] for i in self.results], self.params, source)
+
+    def back(self, outs: Sequence[Any]) -> list[Any]:
+        """Results in the order they were asked for."""
+        found: list[Any] = [None] * len(outs)
+        for i, o in zip(self.results, outs):
+            found[i] = o
+        return found
+
+
+class Wired:
+    """An op with its params and this many operands, laid open. ProgramError where they do not fit the flow.
+
+    Attributes:
+      groups: per operand, the number of its group.
+      kinds: per operand, its kind.
+      wires: the programs: the test of a loop, if it has one, then the body or bodies.
+      carry: the slice of operands that are carried; the first results are theirs.
+      n_results: how many results there are.
+    """
+
+    __slots__ = ("prim", "flow", "params", "groups", "kinds", "wires", "carry", "n_results")
+
+    def __init__(self, prim: Primitive, params: dict[str, Any], count: int) -> None:
+        self.prim, self.params = prim, params
+        self.flow: Flow = prim.flow  # type: ignore[assignment]
+        flow = self.flow
+        sizes = [params[g.count] if type(g.count) is str else g.count for g in flow.operands]
+        rest = count - sum([s for s in sizes if s is not None])
+        sizes = [rest if s is None else s for s in sizes]
+        if any(s < 0 for s in sizes) or sum(sizes) != count:
+            raise self._misfit(f"its operands are {self._words(sizes)}, which are not the {count} it has")
+        self.groups = [i for i, s in enumerate(sizes) for _ in range(s)]
+        self.kinds = [flow.operands[i].kind for i in self.groups]
+        at = self.kinds.index(CARRIED) if CARRIED in self.kinds else 0
+        self.carry = slice(at, at + self.kinds.count(CARRIED))
+        bodies = params[flow.body]
+        bodies = [bodies] if isinstance(bodies, ClosedJaxpr) else list(bodies)
+        ins = self._ins(flow.body)
+        self.wires = [Wire(b, ins, False) for b in bodies]
+        if flow.test:
+            self.wires.insert(0, Wire(params[flow.test], self._ins(flow.test), True))
+        self.n_results = len(bodies[0].jaxpr.outvars)
+
+    @classmethod
+    def of(cls, e: Eqn) -> Wired:
+        return cls(e.primitive, e.params, len(e.invars))
+
+    def _ins(self, param: str) -> tuple[int, ...]:
+        groups = self.flow.operands
+        return tuple([i for i, g in enumerate(self.groups) if groups[g].kind != CHOOSES and groups[g].of in ("", param)])
+
+    def _words(self, sizes: Iterable[Any]) -> str:
+        return ", ".join([f"{s} {g.kind}" for g, s in zip(self.flow.operands, sizes)])
+
+    def _misfit(self, text: str) -> ProgramError:
+        return ProgramError(f"{self.prim.name} does not fit the flow of its primitive: {text} (see docs/nested-programs.md)")
+
+    def check(self) -> None:
+        """ProgramError unless the programs take and give what the flow says they do."""
+        n = self.carry.stop - self.carry.start
+        for wire in self.wires:
+            name = self.flow.test if wire.decides else self.flow.body
+            takes, gives = len(wire.program.jaxpr.invars), len(wire.program.jaxpr.outvars)
+            if takes != len(wire.ins):
+                raise self._misfit(f"{name} takes {takes} operands; {len(wire.ins)} go to it "
+                                   f"({self._words([self.groups.count(i) for i in range(len(self.flow.operands))])})")
+            if wire.decides:
+                wanted = "1 result" if gives != 1 else ""
+            elif self.flow.loops and self.flow.group(STACKED) is None:
+                wanted = f"{n} results, all of which it carries" if gives != n else ""
+            else:
+                wanted = f"{self.n_results} results, the first {n} of them carried" if not n <= gives == self.n_results else ""
+            if wanted:
+                raise self._misfit(f"{name} must have {wanted}; it has {gives}")
+        for param, count in [*[(p, len(self.groups)) for p in (*self.flow.each, *self.flow.spent)],
+                             *[(p, self.n_results) for p in self.flow.results]]:
+            value = self.params[param]
+            if not isinstance(value, tuple) or len(value) not in (0, count):
+                raise self._misfit(f"{param} must be a tuple of {count} entries; got {value!r:.60}")
+
+    @property
+    def bodies(self) -> list[Wire]:
+        return self.wires[1:] if self.flow.test else self.wires
+
+    @property
+    def n_carry(self) -> int:
+        return self.carry.stop - self.carry.start
+
+    @property
+    def chooser(self) -> int | None:
+        """The number of the operand that chooses a program."""
+        return self.kinds.index(CHOOSES) if CHOOSES in self.kinds else None
+
+    @property
+    def stacks(self) -> bool:
+        """Whether another operand or result can have one entry for each turn."""
+        return bool(self.flow.length) and self.flow.group(STACKED) is not None
+
+    def inner(self, i: int) -> ShapedArray:
+        """The type of an operand inside the programs that take it."""
+        wire = next(w for w in self.wires if i in w.ins)
+        return wire.program.jaxpr.invars[wire.ins.index(i)].aval
+
+    def outside(self, aval: ShapedArray) -> ShapedArray:
+        """The type of a new result that is `aval` in each turn, or for each member of a map."""
+        if self.flow.loops or self.flow.binds:
+            size = self.params[self.flow.binds[1] if self.flow.binds else self.flow.length]
+            return shaped((size, *aval.shape), aval.dtype, aval.weak_type)
+        return aval
+
+    def operands(self, numbers: Iterable[int] | None = None, same: bool = True) -> list[Slot]:
+        """Slots of these operands, by default all."""
+        numbers = range(len(self.groups)) if numbers is None else numbers
+        return [Slot(self.groups[i], None, i, same) for i in numbers]
+
+    def results(self, numbers: Iterable[int] | None = None) -> list[Slot]:
+        """Slots of these results, by default all."""
+        numbers = range(self.n_results) if numbers is None else numbers
+        n = self.n_carry
+        return [Slot(int(j >= n), None, j, True) for j in numbers]
+
+    def write(self, operands: Sequence[Slot], results: Sequence[Slot],
+              programs: Sequence[tuple[ClosedJaxpr, Any, Any]]) -> Written:
+        """Params of an equation with these operands, results and programs; counts and the like follow from them.
+
+        Args:
+          operands: in any order; the equation takes them group by group.
+          results: in any order; the equation gives the carried ones first.
+          programs: as in `wires`: each with the numbers of the operands it takes and the results it gives, in its order.
+            Operands that go to it by their group and that it does not take are added, unread.
+        """
+        flow = self.flow
+        ops = sorted(range(len(operands)), key=lambda i: operands[i].group)
+        outs = sorted(range(len(results)), key=lambda j: results[j].group)
+        made = []
+        for wire, (program, takes, gives) in zip(self.wires, programs):
+            param = flow.test if wire.decides else flow.body
+            at = {i: k for k, i in enumerate(takes)}
+            ins = [at[i] if i in at else operands[i].aval or self.inner(operands[i].like)  # type: ignore[arg-type]
+                   for i in ops if (g := flow.operands[operands[i].group]).kind != CHOOSES and g.of in ("", param)]
+            out = {j: k for k, j in enumerate(gives)}
+            made.append(arrange(program, ins, [0] if wire.decides else [out[j] for j in outs]))
+        params = dict(self.params)
+        if flow.test:
+            params[flow.test] = made.pop(0)
+        params[flow.body] = made[0] if isinstance(params[flow.body], ClosedJaxpr) else tuple(made)
+        for g, group in enumerate(flow.operands):
+            if type(group.count) is str:
+                params[group.count] = sum([s.group == g for s in operands])
+        for names, slots, order in (({**flow.each, **flow.spent}, operands, ops), (flow.results, results, outs)):
+            for name, new in names.items():
+                old = self.params[name]
+                if not old and old != new and name in flow.spent:
+                    continue  # none was given for any
+                keep = name not in flow.spent
+                found = tuple([old[s.like] if s.like is not None and old and (keep or s.same) else new
+                               for s in (slots[i] for i in order)])
+                params[name] = () if not old and not len(found) else found
+        return Written(params, ops, outs)
+
+    def key(self) -> Any:
+        """What tells equations of this op apart, for `memo` of a program in it; TypeError where a param cannot be hashed."""
+        plain = [v for p, v in self.params.items() if p not in self.flow.programs]
+        key = (self.prim, len(self.groups), *[id(w.program) for w in self.wires], *plain)
+        hash(key)
+        return key
+
+
+# --- marks --------------------------------------------------------------------------------------------------------
+def settle(carry: Marks, around: Callable[[Marks], Iterable[Any]]) -> Marks:
+    """The marks of a loop's carry once they have gone round as often as they can: the least fixpoint above `carry`."""
+    while True:
+        new = tuple([a | b for a, b in zip(carry, around(carry))])
+        if new == carry:
+            return carry
+        carry = new
+
+
+def _join(rows: Iterable[Iterable[Any]]) -> list[Any]:
+    total: list[Any] = []
+    for row in rows:
+        total = [a | b for a, b in zip(total, row)] if total else list(row)
+    return total
+
+
+def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Sequence[Any]]) -> tuple[Marks, Marks]:
+    """Marks of operands sent through the programs to the results.
+
+    Args:
+      w: the equation.
+      marks: of its operands.
+      through: a program and the marks of what it takes -> the marks of what it gives. It never unmarks.
+    Returns:
+      (marks of the operands, carries as they are once settled; marks of the results). What decides, a chooser or a test,
+      marks all results that it decides on: branches, or all that a loop hands on.
+    """
+    now, at = list(marks), w.carry
+
+    def outs() -> list[Any]:
+        return _join([through(b, tuple([now[i] for i in b.ins])) for b in w.bodies])
+
+    def around(carry: Marks) -> list[Any]:
+        now[at] = carry
+        return outs()
+
+    if at.stop > at.start:
+        now[at] = settle(tuple(now[at]), around)
+    if w.flow.test:
+        test = w.wires[0]
+        truth, = through(test, tuple([now[i] for i in test.ins]))
+        if truth:
+            now[at] = [m | truth for m in now[at]]
+            return tuple(now), tuple(now[at])
+    found = outs()
+    found[:w.n_carry] = now[at]
+    if w.chooser is not None and now[w.chooser]:
+        found = [m | now[w.chooser] for m in found]
+    return tuple(now), tuple(found)
+
+
+def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Sequence[Any]],
+             linear: Sequence[bool] | None = None) -> tuple[Marks, Marks]:
+    """Marks of results sent back through the programs to the operands.
+
+    Args:
+      w: the equation.
+      marks: of its results.
+      through: a program and the marks of what it gives -> the marks of what it takes.
+      linear: the operands that count (of a transpose); default: all, and what decides counts too.
+    Returns:
+      (marks of the operands; marks of the results, carries as they are once settled).
+    """
+    now, at, n = list(marks), w.carry, w.n_carry
+    wires = w.bodies if linear is not None else w.wires
+
+    def needs() -> list[Any]:
+        found: list[Any] = [False] * len(w.groups)
+        for wire in wires:
+            for i, m in zip(wire.ins, through(wire, (True,) if wire.decides else tuple(now))):
+                found[i] = found[i] | m if linear is None or linear[i] else False
+        return found
+
+    def around(carry: Marks) -> list[Any]:
+        now[:n] = carry
+        return needs()[at]
+
+    if n:
+        now[:n] = settle(tuple(now[:n]), around)
+    found = needs()
+    found[at] = now[:n]
+    if w.chooser is not None and linear is None:
+        found[w.chooser] = True
+    return tuple(found), tuple(now)
+
+
+# --- signatures ---------------------------------------------------------------------------------------------------
+def with_signature(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any],
+                   eqns: Sequence[Eqn] | None = None) -> ClosedJaxpr:
+    """`closed` with other argument variables, results and perhaps equations."""
+    old = closed.jaxpr
+    return ClosedJaxpr(Jaxpr(old.constvars, invars, old.eqns if eqns is None else eqns, outvars,
+                             old.axis_names if eqns is None else None, old.effectful if eqns is None else None),
+                       closed.consts)
+
+
+def arrange(closed: ClosedJaxpr, ins: Sequence[int | ShapedArray], outs: Sequence[int]) -> ClosedJaxpr:
+    """`closed` with its arguments and results in another order; a type among `ins` is an argument nobody reads."""
+    ins, outs = tuple(ins), tuple(outs)
+    jaxpr = closed.jaxpr
+    if ins == tuple(range(len(jaxpr.invars))) and outs == tuple(range(len(jaxpr.outvars))):
+        return closed
+
+    def make() -> ClosedJaxpr:
+        return with_signature(closed, [jaxpr.invars[i] if type(i) is int else Var(i) for i in ins],  # type: ignore[arg-type]
+                              [jaxpr.outvars[j] for j in outs])
+
+    return closed.memo(("arrange", ins, outs), make)

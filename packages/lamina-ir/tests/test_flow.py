@@ -1,0 +1,175 @@
+"""Flows of nested programs: ill-formed facts are refused, and the engines work for an op from outside as for ours."""
+import numpy as np
+import pytest
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Primitive, ProgramError, Var, check, dce, evaluate, parse,
+                       partial_eval, prims, shaped, thread_order, walk)
+from lamina_ir.extend import Flow, HostFunction, Operands, carried, chooses, held, keep, stacked
+from lamina_ir.testing.structured import repeat_p
+from lamina_ir.wiring import Wired, backward, forward, settle
+
+F = shaped((3,), np.dtype("float32"))
+X, Y, Z = np.arange(3, dtype=np.float32), np.ones(3, np.float32), np.full(3, 2, np.float32)
+
+
+def whole(body, n_consts, times=3, prim=repeat_p, **params):
+    """The program of one `repeat` of a body, given as text."""
+    body = parse(body) if isinstance(body, str) else body
+    ins, outs = list(map(Var, body.in_avals)), list(map(Var, body.out_avals))
+    params = params or dict(body=body, num_consts=n_consts, times=times)
+    return ClosedJaxpr(Jaxpr([], ins, [Eqn(prim, ins, outs, params)], outs))
+
+
+BODY = """{ lambda ; w:f32[3] a:f32[3] b:f32[3] c:f32[3]. let
+    s:f32[3] = sin w
+    d:f32[3] = mul a s
+    e:f32[3] = add b d
+    f:f32[3] = cos c
+  in (d, e, f) }"""
+TWO = [X, Y, Z, X]
+
+
+def names(program):
+    return [e.primitive.name for e in walk(program)]
+
+
+@pytest.mark.parametrize("make, text", [
+    (lambda: Flow(held(), body="jaxpr"), r"flow: body must name one of the params body; got 'jaxpr'"),
+    (lambda: Flow(held(), carried(), body="body", length="body"), "operands may leave the count of one group open"),
+    (lambda: Flow(held(), carried("n"), body="body", length="body"), r"operands\[1\].count must name one of the params"),
+    (lambda: Flow(held(), body="body", length="body"), "operands of a loop must be held, carried and stacked; got held"),
+    (lambda: Flow(carried(), body="body"), "may be carried or stacked in a loop only, which has a `length` or a `test`"),
+    (lambda: Flow(stacked(), body="body", test="body"), "there can be no `length` and no stacked operands"),
+    (lambda: Flow(held(), body="body", bound="body"), "bound is for loops with a `test`"),
+    (lambda: Flow(Operands("kept"), body="body"), r"operands\[0\] must be held\(...\), carried\(...\), stacked\(...\) or choo"),
+    (lambda: Flow(held(1), body="body", beside=("solve",)), r"beside\[0\] must name one of the params"),
+    (lambda: Flow(chooses(), chooses(), held(), body="body"), "may hold one group that is chooses; got 2"),
+    (lambda: Flow(beside=("body",)), "says in `whole` why"),
+    (lambda: Flow(held()), "body must name the param of the program that gives the results"),
+])
+def test_an_ill_formed_flow_is_refused_where_the_op_is_defined(make, text):
+    with pytest.raises(ProgramError, match=f"Primitive 'odd': flow: .*{text.split('flow: ')[-1]}"):
+        Primitive("odd", infer=None, params=("body",), flow=make())
+
+
+@pytest.mark.parametrize("change, text", [
+    (dict(num_consts=2), "body must have 2 results, all of which it carries; it has 3"),
+    (dict(num_consts=-1), "its operands are -1 held"),
+    (dict(num_consts=9), "its operands are 9 held, -5 carried, which are not the 4 it has"),
+    (dict(num_consts="1"), "its param num_consts must be an int; got str: '1'"),
+    (dict(times=None), "its param times must be an int; got NoneType"),
+    (dict(body=None), "its param body must be a ClosedJaxpr; got NoneType"),
+])
+def test_check_compares_an_equation_with_the_flow_of_its_op(change, text):
+    program = whole(BODY, 1)
+    check(program)
+    e = program.eqns[0]
+    odd = ClosedJaxpr(Jaxpr([], program.jaxpr.invars, [e.replace(params={**e.params, **change})], program.jaxpr.outvars))
+    with pytest.raises(ProgramError, match=text):
+        check(odd)
+
+
+def test_results_that_a_loop_does_not_give_are_found():
+    body = parse("{ lambda ; a:f32[3] b:f32[3]. let in (a,) }")
+    x, y, z = (Var(F) for _ in range(3))
+    e = Eqn(repeat_p, [x, y], [z], dict(body=body, num_consts=0, times=2))
+    with pytest.raises(ProgramError, match="body must have 2 results, all of which it carries; it has 1"):
+        check(ClosedJaxpr(Jaxpr([], [x, y], [e], [z])))
+
+
+def test_marks_go_round_until_they_settle():
+    chain = parse("{ lambda ; a:f32[3] b:f32[3] c:f32[3]. let d:f32[3] = add a b e:f32[3] = add b c in (d, e, c) }")
+    e = whole(chain, 0).eqns[0]
+
+    def through(wire, marks):
+        a, b, c = marks
+        return [a | b, b | c, c]
+
+    none = frozenset()
+    assert forward(Wired.of(e), [none, none, frozenset("i")], through)[1] == (frozenset("i"),) * 3  # after two rounds
+    assert forward(Wired.of(e), [True, False, False], through)[1] == (True, False, False)
+    needs = backward(Wired.of(e), [True, False, False], lambda wire, m: [m[0], m[0] | m[1], m[1] | m[2]])
+    assert needs == ((True,) * 3, (True,) * 3)
+    assert settle((False, True), lambda c: (c[1], c[1])) == (True, True)
+
+
+def test_dead_carries_and_what_only_these_read_go():
+    program = whole(BODY, 1)
+    small, used = dce(program, [False, False, True])
+    check(small)
+    assert used == [False, False, False, True] and names(small) == ["repeat", "cos"]
+    small, used = dce(program, [False, True, False])
+    assert used == [True, True, True, False] and small.eqns[0].params["num_consts"] == 1
+    np.testing.assert_array_equal(evaluate(small, *TWO[:3])[0], evaluate(program, *TWO)[1])
+
+
+@pytest.mark.parametrize("known", [[True, True, False, True], [True, False, True, True], [False, True, True, True],
+                                   [False, False, False, True]])
+def test_it_is_split_by_what_is_known(known):
+    program = whole(BODY, 1)
+    split = partial_eval(program, known)
+    check(split.known)
+    check(split.unknown)
+    first = evaluate(split.known, *[a for a, k in zip(TWO, known) if k])
+    n = sum(split.out_known)
+    second = iter(evaluate(split.unknown, *first[n:], *[a for a, k in zip(TWO, known) if not k]))
+    done = iter(first[:n])
+    for k, want in zip(split.out_known, evaluate(program, *TWO)):
+        np.testing.assert_array_equal(next(done if k else second), want)
+    assert split.out_known[2] is True
+    if known[0] and not known[1]:
+        assert names(split.known)[:2] == ["xla_call", "sin"]  # the same in each turn: computed once, ahead of the loop
+
+
+def test_policies_look_into_it():
+    program = whole("""{ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = name[name=c] b d:f32[3] = mul c c in (d,) }""", 0)
+    kept = keep(program, prims.CheckpointPolicy("only_names", ("c",)))
+    check(kept.forward)
+    assert [a.shape for a in kept.forward.out_avals] == [(3,), (3, 3)]
+    out, c = evaluate(kept.forward, X)
+    np.testing.assert_array_equal(evaluate(kept.again, X, c)[0], evaluate(program, X)[0])
+
+
+def test_order_goes_through_it():
+    seen = []
+    host = HostFunction.of(lambda v: seen.append(float(v[0])) or (), "say")
+    a, b = Var(F), Var(F)
+    say = Eqn(prims.debug_callback_p, [a], [],
+              dict(batch=(), callback=host, indexed=False, mapped=(), ordered=True, threaded=False))
+    body = ClosedJaxpr(Jaxpr([], [a], [say, Eqn(prims.add_p, [a, a], [b], {})], [b]))
+    threaded = thread_order(whole(body, 0))
+    check(threaded)
+    evaluate(threaded, Y, np.int32(0))
+    assert seen == [1, 2, 4] and threaded.eqns[0].params["num_consts"] == 0
+
+
+def nested(depth):
+    """`repeat` in both branches of a `cond` in a `scan`, again and again; the second result needs the first operand."""
+    body = parse("{ lambda ; a:f32[3] b:f32[3]. let c:f32[3] = sin a d:f32[3] = mul b c in (c, d) }")
+    for _ in range(depth):
+        body = whole(body, 0, times=2)
+        index, ins, outs = Var(shaped((), np.dtype("int32"))), [Var(F), Var(F)], [Var(F), Var(F)]
+        cond = Eqn(prims.cond_p, [index, *ins], outs, dict(branches=(body, body)))
+        body = whole(ClosedJaxpr(Jaxpr([], [index, *ins], [cond], outs)), 0, prim=prims.scan_p, jaxpr=ClosedJaxpr(
+            Jaxpr([], [index, *ins], [cond], outs)), length=2, num_carry=2, num_consts=1, reverse=False, unroll=1)
+        index, ins, outs = Var(shaped((), np.dtype("int32"))), [Var(F), Var(F)], [Var(F), Var(F)]
+        scan = body.eqns[0].replace(invars=[index, *ins], outvars=outs)
+        body = ClosedJaxpr(Jaxpr([index], ins, [scan], outs), [np.int32(1)])
+    return body
+
+
+def test_effort_grows_with_the_number_of_programs_not_with_depth_or_sharing():
+    for depth in (1, 20):  # were each place looked at on its own, this would be 2 ** 20 places
+        program = nested(depth)
+        small, used = dce(program, [True, False])
+        assert used == [True, False]
+        split = partial_eval(program, [True, False])
+        assert split.out_known == [True, False]
+        kept = keep(program, prims.CheckpointPolicy("nothing"))
+        assert len(kept.forward.out_avals) == 2
+        if depth == 1:
+            check(split.known)
+            check(split.unknown)
+            sin, residuals = (lambda first: (first[0], first[1:]))(evaluate(split.known, X))
+            want = evaluate(program, X, Y)
+            np.testing.assert_array_equal(sin, want[0])
+            np.testing.assert_array_equal(evaluate(split.unknown, *residuals, Y)[0], want[1])
