@@ -10,8 +10,10 @@ from typing import Any
 from lamina_ir import prims
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
+from lamina_ir.program import Source
 from lamina_tracing import lax
-from lamina_tracing.extend import Trace, Tracer, bind, deeper, now, scalar, typeof
+from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, scalar, staged_source,
+                                   typeof)
 
 from .tables import jvp_rules, linearize_rules, slopes
 
@@ -67,15 +69,25 @@ class JVPTrace(Trace):
             else:
                 primals.append(a)
                 tangents.append(None)
-        if self.linear is not None:
-            rule = linearize_rules.get(prim)
-            out, tangent = (push(prim, primals, tangents, params) if rule is None
-                            else rule(self, primals, tangents, **params))
-        else:
-            out, tangent = push(prim, primals, tangents, params)
+        line = now.source
+        if type(line) is Source or (now.trace is EVALUATION and not eager_lines and not prim.subprograms):
+            out, tangent = self._pushed(prim, primals, tangents, params)
+        else:  # all that the row binds, and what it records, is made of this op
+            now.source = staged_source(2, True)
+            try:
+                out, tangent = self._pushed(prim, primals, tangents, params)
+            finally:
+                now.source = line
         if prim.multiple:
             return tuple([o if t is None else JVPTracer(self, o, t) for o, t in zip(out, tangent)])
         return out if tangent is None else JVPTracer(self, out, tangent)
+
+    def _pushed(self, prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+        if self.linear is not None:
+            rule = linearize_rules.get(prim)
+            if rule is not None:
+                return rule(self, primals, tangents, **params)
+        return push(prim, primals, tangents, params)
 
 
 def push(prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:

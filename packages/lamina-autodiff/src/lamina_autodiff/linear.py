@@ -1,7 +1,8 @@
 """Recording and transposing linear programs.
 
-`LinearTrace` records ops on tangents as (prim, args, params, outs): linear variables by number, everything else as the
-value it is. Run forwards the record is a pushforward; walked backwards with the transpose rows it is the pullback.
+`LinearTrace` records ops on tangents as (prim, args, params, outs, line): linear variables by number, everything else as
+the value it is, and the user's line of the op whose tangent it is (None for ops that run at once). Run forwards the record
+is a pushforward; walked backwards with the transpose rows it is the pullback.
 """
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ import numpy as np
 from lamina_ir import dce, prims
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
-from lamina_ir.program import Literal
-from lamina_tracing.extend import Trace, Tracer, bind, deeper, now, typeof, user_source
+from lamina_ir.program import Literal, Source
+from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, staged_source, typeof,
+                                   user_source)
 
 from .dependence import reached_results, reaches
 from .jvp import JVPTrace, instantiate, run_jvp
@@ -48,7 +50,7 @@ class LinearTrace(Trace):
 
     def __init__(self, level: int) -> None:
         self.level = level
-        self.rows: list[tuple[Primitive, Sequence[Any], dict[str, Any], Any]] = []
+        self.rows: list[tuple[Primitive, Sequence[Any], dict[str, Any], Any, Source | None]] = []
         self.count = 0
         self.process = self._record
 
@@ -63,7 +65,7 @@ class LinearTrace(Trace):
     def row(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], avals: Sequence[ShapedArray]) -> Any:
         """Record an op whose result types are known; it has a tuple of results."""
         outs = tuple([self.variable(a) for a in avals])
-        self.rows.append((prim, args, params, outs))
+        self.rows.append((prim, args, params, outs, _line()))
         return outs
 
     def _record(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -77,11 +79,20 @@ class LinearTrace(Trace):
         out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
         if prim.multiple:
             outs = tuple([self.variable(a) for a in out])
-            self.rows.append((prim, args, params, outs))
+            self.rows.append((prim, args, params, outs, _line()))
             return outs
         result = self.variable(out)
-        self.rows.append((prim, args, params, result))
+        line = now.source
+        if type(line) is not Source:
+            line = None if now.trace is EVALUATION and not eager_lines else _line()
+        self.rows.append((prim, args, params, result, line))
         return result
+
+
+def _line() -> Source | None:
+    """The line of the op whose tangent is recorded; None where nobody will want it."""
+    line = staged_source(3)
+    return line if type(line) is Source else None
 
 
 def _split_call(trace: LinearTrace, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -136,11 +147,10 @@ class CheckedLinearTrace(LinearTrace):
     def __init__(self, level: int, name: str) -> None:
         super().__init__(level)
         self.name = name
-        self.source: Any = None
         self.process = self._check
 
     def _check(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        source = self.source or user_source(2)
+        source = user_source(2)
         if "call_jaxpr" in params and prim.family != "collectives" and prim.name != "xla_pmap":
             n = len(self.rows)
             self._walk(params["call_jaxpr"], args)
@@ -155,14 +165,16 @@ class CheckedLinearTrace(LinearTrace):
 
     def _walk(self, closed: Any, args: Sequence[Any]) -> None:
         """The equations of a nested program, each with its own source."""
-        old = self.source
+        old = now.source
         env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))
         env.update(zip(closed.jaxpr.invars, args))
-        for e in closed.jaxpr.eqns:
-            self.source = e.source or old
-            out = bind(e.primitive, *[a.val if type(a) is Literal else env[a] for a in e.invars], **e.params)
-            env.update(zip(e.outvars, out if e.primitive.multiple else (out,)))
-        self.source = old
+        try:
+            for e in closed.jaxpr.eqns:
+                now.source = e.source or old
+                out = bind(e.primitive, *[a.val if type(a) is Literal else env[a] for a in e.invars], **e.params)
+                env.update(zip(e.outvars, out if e.primitive.multiple else (out,)))
+        finally:
+            now.source = old
 
 
 class LinearProgram:
@@ -189,7 +201,7 @@ class LinearProgram:
                 live[o.number] = 1
         kept = []
         for row in reversed(self.rows):
-            prim, args, _, out = row
+            prim, args, _, out, _ = row
             if (any(live[o.number] for o in out) or prim.effectful) if prim.multiple else live[out.number]:
                 kept.append(row)
                 for a in args:
@@ -203,14 +215,19 @@ class LinearProgram:
         env: list[Any] = [None] * self.count
         for v, t in zip(self.ins, tangents):
             env[v.number] = t
-        for prim, args, params, out in self.needed():
-            values = [env[a.number] if type(a) is LinearTracer else a if replace is None else replace(a) for a in args]
-            result = bind(prim, *values, **params) if "pull" not in params else params["pull"].push(values)
-            if prim.multiple:
-                for o, r in zip(out, result):
-                    env[o.number] = r
-            else:
-                env[out.number] = result
+        outer = now.source
+        try:
+            for prim, args, params, out, line in self.needed():
+                values = [env[a.number] if type(a) is LinearTracer else a if replace is None else replace(a) for a in args]
+                now.source = outer if line is None else line
+                result = bind(prim, *values, **params) if "pull" not in params else params["pull"].push(values)
+                if prim.multiple:
+                    for o, r in zip(out, result):
+                        env[o.number] = r
+                else:
+                    env[out.number] = result
+        finally:
+            now.source = outer
         return [env[o.number] if type(o) is LinearTracer else None for o in self.outs]
 
     def backward(self, cotangents: Sequence[Any], *, free: bool = False) -> list[Any]:
@@ -226,12 +243,22 @@ class LinearProgram:
             if ct is not None and type(o) is LinearTracer:
                 old = cts[o.number]
                 cts[o.number] = ct if old is None else bind(_add_p, old, ct)
+        outer = now.source
+        try:
+            self._walk_back(cts, outer, free)
+        finally:
+            now.source = outer
+        return [cts[v.number] for v in self.ins]
+
+    def _walk_back(self, cts: list[Any], outer: Any, free: bool) -> None:
+        """Transpose the rows from the last to the first; `cts` holds the cotangent of each variable."""
         rows = self.rows
         at = len(rows)
         rules = transpose_rules
+        last: Any = None
         while at:
             at -= 1
-            prim, args, params, out = rows[at]
+            prim, args, params, out, line = rows[at]
             if free:
                 rows.pop()
             if prim.multiple:
@@ -245,6 +272,9 @@ class LinearProgram:
                 if ct is None:
                     continue
                 cts[out.number] = None
+            if line is not last:  # the row's op is whose backward part it is
+                last = line
+                now.source = outer if line is None else line.backward()
             back = rules[prim](ct, *args, **params)
             if len(args) == 1:
                 if back is not None:
@@ -257,7 +287,6 @@ class LinearProgram:
                     n = a.number
                     old = cts[n]
                     cts[n] = b if old is None else bind(_add_p, old, b)
-        return [cts[v.number] for v in self.ins]
 
 
 def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],

@@ -64,19 +64,19 @@ class _Form:
         self.ins = [kept(v) for v in program.ins]
         self.outs = [kept(o) if is_linear(o) else None for o in program.outs]
         self.rows = [(prim, [kept(a) for a in args], _emptied(params),
-                      tuple([kept(o) for o in out]) if prim.multiple else kept(out))
-                     for prim, args, params, out in program.needed()]
+                      tuple([kept(o) for o in out]) if prim.multiple else kept(out), line)
+                     for prim, args, params, out, line in program.needed()]
 
     def values(self, program: LinearProgram) -> list[Any]:
         """The values a program of this form holds."""
-        found = {h.number: a for (_, form, _, _), (_, args, _, _) in zip(self.rows, program.needed())
+        found = {h.number: a for (_, form, *_), (_, args, *_) in zip(self.rows, program.needed())
                  for h, a in zip(form, args) if type(h) is _Hole}
         return [found[i] for i in range(len(found))]
 
     def fill(self, values: list[Any]) -> LinearFunction:
         """The linear function that holds these values."""
-        rows = [(prim, [values[a.number] if type(a) is _Hole else a for a in args], params, out)
-                for prim, args, params, out in self.rows]
+        rows = [(prim, [values[a.number] if type(a) is _Hole else a for a in args], params, out, line)
+                for prim, args, params, out, line in self.rows]
         return LinearFunction(self.name, LinearProgram.of(rows, self.count, self.ins, self.outs), self.apply, self)
 
 

@@ -93,7 +93,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
             platform = {e.outvars[0]: e.params for e in now.trace.eqns if e.primitive is prims.platform_index_p}
             residuals: dict[int, Any] = {}
             asked: dict[int, Any] = {}  # in the linear program once more, where lowering knows the answer too
-            for _, operands, _, _ in linear.rows:
+            for _, operands, *_ in linear.rows:
                 for x in operands:
                     if isinstance(x, Tracer) and type(x) is not LinearTracer:
                         params = platform.get(x._var)  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from typing import Any
 from lamina_ir import LaminaError, dtypes
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
-from lamina_tracing.extend import Tracer, eval_jaxpr, stage, stage_onto, typeof
+from lamina_tracing.extend import Tracer, eval_jaxpr, now, rule_lines, stage, stage_onto, typeof
 
 from .checks import zeros_of
 from .jvp import instantiate
@@ -35,7 +35,11 @@ class Pullback:
         some, plain, rest = iter(held), iter(self.plain), iter(cts)
         residuals = [next(some) if on else next(plain) for on in self.traced]
         full = [next(rest) if on else None for on in self.out_active]
-        found = self.call.backward(self.res_tree, residuals, full, self.all_out, self.in_avals)
+        line, now.source = now.source, rule_lines("backward")
+        try:
+            found = self.call.backward(self.res_tree, residuals, full, self.all_out, self.in_avals)
+        finally:
+            now.source = line
         return [b for b, on in zip(found, self.active) if on]
 
     def push(self, args: Sequence[Any]) -> list[Any]:

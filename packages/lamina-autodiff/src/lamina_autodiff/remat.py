@@ -10,7 +10,7 @@ from lamina_ir import dce as _dce
 from lamina_ir.extend import keep, resume, saved_p
 from lamina_ir.program import ClosedJaxpr
 from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, Tracer, arrays_of, bind, call_custom, deepest, eval_jaxpr,
-                                   function_name, now, stage, typeof)
+                                   function_name, now, rule_lines, stage, typeof)
 
 from .custom_rules import refuse_closures
 from .pullback import pullback_p
@@ -185,7 +185,11 @@ class _Again:
         if any(isinstance(x, Tracer) for x in (*primals, *given)):
             both = bind(prims.optimization_barrier_p, *primals, *given)
             primals, given = both[:n], list(both[n:])
-        _, program = linearize_flat(self.call.run, primals, self.active)
+        line, now.source = now.source, rule_lines()
+        try:
+            _, program = linearize_flat(self.call.run, primals, self.active)
+        finally:
+            now.source = line
         rest = iter(given)
         return program.backward([next(rest) if on else None for on in self.out_active], free=True)
 
@@ -193,7 +197,11 @@ class _Again:
         """Tangents of the inexact results."""
         n = len(self.operands)
         rest = iter(args[n:])
-        outs, found = run_jvp(self.call.run, args[:n], [next(rest) if on else None for on in self.active])
+        line, now.source = now.source, rule_lines()
+        try:
+            outs, found = run_jvp(self.call.run, args[:n], [next(rest) if on else None for on in self.active])
+        finally:
+            now.source = line
         return [instantiate(t, o) for o, t, on in zip(outs, found, self.out_active) if on]
 
 

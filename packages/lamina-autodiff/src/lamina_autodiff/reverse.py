@@ -8,7 +8,8 @@ from typing import Any
 from lamina_ir import LeakedTracerError, config, dtypes, trees
 from lamina_ir.avals import shaped
 from lamina_tracing import lax
-from lamina_tracing.extend import boundary, duck_types, function_name, stage, typeof
+from lamina_tracing.extend import (EVALUATION, boundary, duck_types, function_name, now, source_of_function, stage,
+                                   typeof)
 
 from .checks import (as_weak_as, check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
                      number_like, zeros_of)
@@ -30,8 +31,20 @@ def _linearized(call: str, fun: Callable[..., Any], args: Sequence[Any], has_aux
     return avals, active, tree, out, program, out_tree, aux_tree, n
 
 
-def _pull(program: LinearProgram, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
+def _pull(fun: Callable[..., Any], program: LinearProgram, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
           free: bool = False) -> list[Any]:
+    """The cotangents of all inputs; what is done around the rows has the line of the function's `def`."""
+    line = now.source
+    if line is None and now.trace is not EVALUATION:
+        now.source = source_of_function(fun)
+    try:
+        return _pulled(program, avals, active, cts, free)
+    finally:
+        now.source = line
+
+
+def _pulled(program: LinearProgram, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
+            free: bool) -> list[Any]:
     found = iter(program.backward(cts, free=free))
     result = []
     for a, on in zip(avals, active):
@@ -70,7 +83,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
         flat_ct, ct_tree = trees.tree_flatten(given[0])
         if ct_tree != out_tree:
             raise TypeError(f"vjp: the cotangent must have the tree of the output of `{name}`, {out_tree}; got {ct_tree}")
-        cts = _pull(program, avals, active, cotangent_leaves("vjp", out_avals, flat_ct))
+        cts = _pull(fun, program, avals, active, cotangent_leaves("vjp", out_avals, flat_ct))
         return _reduced(trees.tree_unflatten(tree, cts), reduce_axes)
 
     f_vjp = LinearFunction(f"vjp of {name}", program, pull)
@@ -124,7 +137,7 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
             check_input(call, fun, a, holomorphic, allow_int)
         check_scalar_output(call, fun, out[:n], out_tree, holomorphic)
         seed = number_like(1, typeof(out[0]))
-        grads = trees.tree_unflatten(tree, _pull(program, avals, active, [seed], free=True))
+        grads = trees.tree_unflatten(tree, _pull(fun, program, avals, active, [seed], free=True))
         grads = _reduced(grads, reduce_axes)
         value = trees.tree_unflatten(out_tree, out[:n])
         if has_aux:

@@ -8,7 +8,8 @@ from lamina_ir.avals import shaped
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr
 from lamina_tracing import lax
-from lamina_tracing.extend import AxisFrame, Trace, Tracer, bound_axes, deeper, deepest, eval_jaxpr, now, stage, typeof
+from lamina_tracing.extend import (AxisFrame, Trace, Tracer, bound_axes, deeper, deepest, eval_jaxpr, now, stage, staged_source,
+                                   typeof)
 
 from .tables import batching_rules
 
@@ -61,7 +62,14 @@ class BatchTrace(Trace):
             else:
                 vals.append(a)
                 dims.append(None)
-        out, dim = batching_rules[prim](self.axis, vals, dims, **params)
+        if prim.subprograms:  # the row derives programs, which are kept: the line of this call is not theirs
+            line, now.source = now.source, staged_source(2, True)
+            try:
+                out, dim = batching_rules[prim](self.axis, vals, dims, **params)
+            finally:
+                now.source = line
+        else:
+            out, dim = batching_rules[prim](self.axis, vals, dims, **params)
         if prim.multiple:
             return tuple([o if d is None else BatchTracer(self, o, d) for o, d in zip(out, dim)])
         return out if dim is None else BatchTracer(self, out, dim)

@@ -9,7 +9,7 @@ from lamina_ir import prims, trees
 from lamina_ir.avals import ShapedArray
 from lamina_tracing import lax
 from lamina_tracing.extend import (EVALUATION, CustomCall, Positional, arrays_of, call_custom, flat_types, function_name, now,
-                                   stage_onto)
+                                   rule_lines, stage_onto)
 
 
 __all__ = ["custom_vmap", "sequential_vmap"]
@@ -88,7 +88,11 @@ class _Call(CustomCall):
         """The user's rule on flat values: (results, which carry the batch)."""
         f = self.f
         assert f.vmap_rule is not None
-        pair = f.vmap_rule(size, list(trees.tree_unflatten(self.tree, batched)), *trees.tree_unflatten(self.tree, args))
+        line, now.source = now.source, rule_lines()
+        try:
+            pair = f.vmap_rule(size, list(trees.tree_unflatten(self.tree, batched)), *trees.tree_unflatten(self.tree, args))
+        finally:
+            now.source = line
         where = f"custom_vmap of `{f.name}`: its rule `{function_name(f.vmap_rule)}`"
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise TypeError(f"{where} must return a pair (output, out_batched); got {type(pair).__name__}")

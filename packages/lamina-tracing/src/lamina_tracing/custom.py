@@ -20,6 +20,7 @@ from . import slots
 from . import trace as _trace
 from .arguments import function_name
 from .array import HostArray
+from .lines import rule_lines
 from .stage import stage
 from .trace import EVALUATION, AxisFrame, Trace, Tracer, bind, now
 
@@ -91,13 +92,14 @@ def in_scope() -> Callable[[Callable[[], Any]], Any]:
 
     def scope(make: Callable[[], Any]) -> Any:
         old, now.axes = now.axes, axes
+        source, now.source = now.source, rule_lines()
         try:
             if config.enable_x64.value == wide:
                 return make()
             with config.enable_x64(wide):
                 return make()
         finally:
-            now.axes = old
+            now.axes, now.source = old, source
 
     return scope
 

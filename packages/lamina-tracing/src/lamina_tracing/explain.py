@@ -15,7 +15,7 @@ from lamina_ir import config, trees
 from lamina_ir.tree_paths import explain_mismatch
 
 from .arguments import argument_path
-from .stage import user_source
+from .lines import user_source
 
 __all__ = ["explain_miss", "logger", "staging_logged", "told"]
 

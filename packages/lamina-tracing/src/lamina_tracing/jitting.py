@@ -15,7 +15,8 @@ from lamina_ir.program import ClosedJaxpr
 from . import explain, slots
 from .arguments import Statics, flat_types, function_name, result_types
 from .per_function import PerFunction
-from .stage import forget_source, is_own_file, stage, user_source
+from .lines import forget_source, is_own_file, user_source
+from .stage import stage
 from .trace import EVALUATION, Tracer, bind, now
 from .tracebacks import boundary
 

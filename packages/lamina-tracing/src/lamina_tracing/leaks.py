@@ -15,7 +15,7 @@ from lamina_ir import config
 from lamina_ir.errors import LeakedTracerError
 
 from . import trace as _trace
-from .stage import user_source
+from .lines import user_source
 from .trace import Trace, Tracer
 
 __all__ = ["ended", "forget", "refuse_leaks"]

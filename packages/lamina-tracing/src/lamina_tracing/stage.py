@@ -3,9 +3,7 @@ from __future__ import annotations
 
 import gc
 import sys
-import warnings
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,98 +11,14 @@ from lamina_ir import avals as _avals
 from lamina_ir.avals import ShapedArray
 from lamina_ir.extend import room
 from lamina_ir.primitive import Primitive
-from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var, subprograms
+from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var
 
-from .trace import Trace, Tracer, bind, leak_error, now, on_begin, scoped, tell_staging
+from .lines import NOWHERE, Within, forget_caller, staged_by, user_source
+from .trace import Trace, Tracer, bind, leak_error, now, on_begin, tell_staging
 
-__all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "forget_source", "hide_frames_of", "is_own_file", "jaxpr_as_fun",
-           "stage", "user_source", "warn_user"]
+__all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
-_own_folders: list[str] = []
-_is_own: dict[str, bool] = {}
-_callers: dict[int, tuple[Any, ...]] = {}  # id of the frame of a running `stage` -> what `_caller_of` found
-
-
-def hide_frames_of(folder: str) -> None:
-    """Count files under `folder` as ours: equations point at the nearest frame outside."""
-    _own_folders.append(folder)
-    _is_own.clear()
-
-
-for _module in (__file__, _avals.__file__):
-    hide_frames_of(_module.rsplit("/", 1)[0] + "/")
-
-
-def is_own_file(name: str) -> bool:
-    """Whether a file is ours, so that its frames are hidden."""
-    own = _is_own.get(name)
-    if own is None:
-        own = _is_own[name] = name.startswith(tuple(_own_folders))
-    return own
-
-
-def user_source(depth: int = 1) -> Source | None:
-    """The nearest caller outside the folders named with `hide_frames_of`."""
-    frame: FrameType | None = sys._getframe(depth)
-    while frame is not None:
-        code = frame.f_code
-        name = code.co_filename
-        own = _is_own.get(name)
-        if own is None:
-            own = _is_own[name] = name.startswith(tuple(_own_folders))
-        if not own:
-            return Source(code, frame.f_lasti, now.scope)
-        if code is _STAGE:
-            caller = _caller_of(frame)
-            return Source(caller[0], caller[1], now.scope) if caller else None
-        frame = frame.f_back
-    return None
-
-
-def _caller_of(frame: FrameType | None) -> tuple[Any, ...]:
-    """`(code, lasti)` of the nearest outside caller of a running `stage`, empty where there is none.
-
-    It stays the same while that call runs, so it is kept: with 500 programs nested in one another, each of their
-    equations would look through the frames of all of them.
-    """
-    passed, caller = [], ()
-    while frame is not None:
-        code = frame.f_code
-        if not is_own_file(code.co_filename):
-            caller = code, frame.f_lasti
-            break
-        if code is _STAGE:
-            known = _callers.get(id(frame))
-            if known is not None:
-                caller = known
-                break
-            passed.append(id(frame))
-        frame = frame.f_back
-    _callers.update(dict.fromkeys(passed, caller))
-    return caller
-
-
-def forget_source(closed: ClosedJaxpr, source: Source | None) -> None:
-    """Take this line out of a program's equations: it is that of the caller the program was staged for."""
-    if source is None:
-        return
-    for eqn in closed.jaxpr.eqns:
-        own = eqn.source
-        if own is not None and own.code is source.code and own.lasti == source.lasti:
-            eqn.source = None
-        if eqn.primitive.subprograms:
-            for inner in subprograms(eqn):
-                forget_source(inner, source)
-
-
-def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
-    """A warning that shows the nearest caller's line outside of our folders."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
-
 
 class StagingTracer(Tracer):
     """A variable of the program being written."""
@@ -181,7 +95,7 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
       The program, and the values of enclosing traces it uses: they are its leading arguments. Concrete values it
       closes over are its constants.
     """
-    old_trace, old_depth, scope = now.trace, now.depth, now.scope
+    old_trace, old_depth, scope, source = now.trace, now.depth, now.scope, now.source
     trace = StagingTrace(old_depth + 1)
     deep = trace.level > room.ENOUGH
     if deep:
@@ -190,6 +104,12 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
         tell(trace)
     # Names in a program are its own: it may be kept, and the names around it come with the equation that calls it.
     now.trace, now.depth, now.scope = trace, trace.level, ""
+    # Where a line is in force this is a program derived from another, and what its equations do not bring along themselves
+    # belongs to whoever calls it.
+    if type(source) is Within:
+        now.source = Within("", NOWHERE, source.stop)
+    elif source is not None:
+        now.source = NOWHERE
     tell_staging()
     # A program is millions of small live objects, and no garbage: with the cyclic collector on, staging 16,000
     # equations took 1.4 to 2.5 times as long, and more than linearly.
@@ -201,8 +121,8 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
     finally:
         if collecting:
             gc.enable()
-        now.trace, now.depth, now.scope = old_trace, old_depth, scope
-        _callers.pop(id(sys._getframe()), None)
+        now.trace, now.depth, now.scope, now.source = old_trace, old_depth, scope, source
+        forget_caller(sys._getframe())
         tell_staging()
         if deep:
             room.leave()
@@ -219,26 +139,40 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
     return ClosedJaxpr(opened, [c for c, _ in rest]), outer
 
 
-_STAGE = stage.__code__
+staged_by(stage.__code__)
 
 
 def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-    """Run a program by binding each equation, so that every transformation in force sees it."""
+    """Run a program by binding each equation, so that every transformation in force sees it, with its line in force."""
     jaxpr = closed.jaxpr
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts))
     env.update(zip(jaxpr.invars, args))
-    for eqn in jaxpr.eqns:
-        values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]  # type: ignore[index]
-        source = eqn.source
-        if source is None or not source.scope:
+    within, base = now.source, now.scope
+    scope = base
+    part = within.part if type(within) is Within else ""
+    try:
+        for eqn in jaxpr.eqns:
+            values = [v.val if type(v) is Literal else env[v] for v in eqn.invars]  # type: ignore[index]
+            source = eqn.source
+            if source is None:
+                now.source = within
+                if scope != base:
+                    now.scope = scope = base
+            else:
+                if base:
+                    source = source.inside(base)
+                if part and not source.part:
+                    source = Source(source.code, source.lasti, source.scope, part)
+                now.source = source
+                if source.scope != scope:
+                    now.scope = scope = source.scope
             out = bind(eqn.primitive, *values, **eqn.params)
-        else:
-            with scoped(source.scope):
-                out = bind(eqn.primitive, *values, **eqn.params)
-        if eqn.primitive.multiple:
-            env.update(zip(eqn.outvars, out))
-        else:
-            env[eqn.outvars[0]] = out
+            if eqn.primitive.multiple:
+                env.update(zip(eqn.outvars, out))
+            else:
+                env[eqn.outvars[0]] = out
+    finally:
+        now.source, now.scope = within, base
     return [v.val if type(v) is Literal else env[v] for v in jaxpr.outvars]  # type: ignore[index]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from lamina_ir.errors import StaticArgumentError
 
 from .arguments import parameter_names
-from .stage import is_own_file
+from .lines import is_own_file
 
 __all__ = ["translated"]
 

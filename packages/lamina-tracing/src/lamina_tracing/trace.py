@@ -101,6 +101,9 @@ class _Now(threading.local):
     depth: int = 0
     axes: tuple[AxisFrame, ...] = ()
     scope: str = ""
+    # Whose line equations get, while rows and derived programs run; None while a user's own code does, where the line is
+    # looked up among the frames. See lines.py.
+    source: Any = None
 
 
 now = _Now()

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from lamina_ir import config
 
 from . import leaks
-from .stage import is_own_file
+from .lines import is_own_file
 from .static_values import translated
 
 __all__ = ["boundary", "filter_traceback"]

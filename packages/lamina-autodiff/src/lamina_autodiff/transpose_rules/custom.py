@@ -6,7 +6,7 @@ from typing import Any
 
 from lamina_ir import prims
 from lamina_ir.avals import shaped
-from lamina_tracing.extend import bind, eval_jaxpr
+from lamina_tracing.extend import bind, eval_jaxpr, now, rule_lines
 
 from ..checks import zeros_of
 from ..jvp_rules.custom import _repeat
@@ -71,7 +71,11 @@ def _transposed_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequen
 def transposed_call_transpose(cts: list[Any], *args: Any, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
     avals = transpose_jaxpr.in_avals[num_held:]
     given = [zeros_of(a) if ct is None else ct for ct, a in zip(cts, avals)]
-    found = eval_jaxpr(transpose_jaxpr, [*args[:num_held], *given])
+    line, now.source = now.source, rule_lines("backward")  # the lines of the user's backward rule
+    try:
+        found = eval_jaxpr(transpose_jaxpr, [*args[:num_held], *given])
+    finally:
+        now.source = line
     if len(args) == 1:
         return found[0]
     return [None] * num_held + [b if is_linear(a) else None for a, b in zip(args[num_held:], found)]

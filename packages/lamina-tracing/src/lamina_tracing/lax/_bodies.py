@@ -10,7 +10,8 @@ from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
 
 from ..arguments import function_name, result_types
 from ..per_function import PerFunction
-from ..stage import stage, user_source
+from ..lines import user_source
+from ..stage import stage
 from ..trace import Tracer, bind, now, typeof
 
 __all__ = ["Body", "cast", "check_callable", "check_carry", "flat_avals", "join_branches", "leaf_path",

@@ -12,7 +12,7 @@ from lamina_ir.errors import CallbackError
 from lamina_ir.extend import HostFunction
 
 from ..arguments import argument_path, flat_types, function_name
-from ..trace import Tracer, bind
+from ..trace import Tracer, bind, now
 
 __all__ = ["debug_callback", "debug_print", "io_callback", "pure_callback"]
 
@@ -33,7 +33,11 @@ def _host(call: str, name: str, callback: Callable[..., Any], tree: Any, out_tre
     """`callback` on flat arguments, its result flat and of the promised structure."""
     def flat(*xs: Any) -> Sequence[Any]:
         args, kwargs = trees.tree_unflatten(tree, xs)
-        leaves, found = trees.tree_flatten(callback(*args, **kwargs))
+        line, now.source = now.source, None  # what the callback does has lines of its own
+        try:
+            leaves, found = trees.tree_flatten(callback(*args, **kwargs))
+        finally:
+            now.source = line
         if found != out_tree:
             raise CallbackError(f"{call}: the callback `{name}` must return the tree of result_shape_dtypes, {out_tree}; "
                                 f"got {found}")
@@ -138,7 +142,11 @@ def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs
     def host(*xs: Any, **extra: Any) -> tuple[()]:
         rest = iter(xs)
         a, k = trees.tree_unflatten(tree, [next(rest) if v is None else v[0] for v in known])
-        callback(*a, **k, **extra)
+        line, now.source = now.source, None
+        try:
+            callback(*a, **k, **extra)
+        finally:
+            now.source = line
         return ()
 
     bind(prims.debug_callback_p, *[x for x, v in zip(flat, known) if v is None], batch=(),

@@ -1,0 +1,195 @@
+"""Which of the user's lines an equation comes from.
+
+A user's op is found by looking through the frames for the nearest one outside of our folders. What a transformation
+makes of it later (its transpose, its batched form, the same equation of a program that is run through another trace) is
+bound where no such frame is near, so the line travels with the op: it stands in equations and in rows of linear
+programs, and whoever runs one of these puts its source *in force*, in `now.source`, until the next. `now.source` is
+
+- None while a user's code runs: lines are looked up;
+- a `Source`: ops bound now are made of that op;
+- `NOWHERE`: ops bound now belong to no line of their own: they are glue of a derived program (zeros, say), which may be
+  shared by several calls. Their line is that of the equation whose program they stand in;
+- a `Within`: a user's rule runs, and its lines are looked up; as part of a backward pass they are marked so.
+"""
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from lamina_ir import avals as _avals
+from lamina_ir.program import ClosedJaxpr, Source, subprograms
+
+from .trace import EVALUATION, now
+
+__all__ = ["NOWHERE", "Within", "eager_lines", "forget_caller", "forget_source", "hide_frames_of", "is_own_file", "rule_lines",
+           "source_of_function", "staged_by", "staged_source", "user_source", "warn_user"]
+
+class Within:
+    """In force while a user's own rule runs: its lines are looked up, as far as the frame that calls it.
+
+    Args:
+      part: the part of a derivative that the rule's lines are.
+      source: the line of what we do around the rule.
+      stop: the id of the calling frame.
+    """
+
+    __slots__ = ("part", "source", "stop")
+
+    def __init__(self, part: str, source: Any, stop: int) -> None:
+        self.part, self.source, self.stop = part, source, stop
+
+
+def rule_lines(part: str = "") -> Within:
+    """What to put in force around a user's rule, in the function that calls it."""
+    source = now.source
+    if type(source) is Within:
+        source = source.source
+    return Within(part, NOWHERE if source is None else source, id(sys._getframe(1)))
+
+
+class _Nowhere:
+    def __repr__(self) -> str:
+        return "NOWHERE"
+
+
+NOWHERE = _Nowhere()
+eager_lines: list[Any] = []  # not empty: ops that run at once are to keep their lines too, as debug_nans wants them
+_own_folders: list[str] = []
+_is_own: dict[str, bool] = {}
+_callers: dict[int, tuple[Any, ...]] = {}  # id of the frame of a running `stage` -> what `_caller_of` found
+
+
+_staging: list[Any] = []  # the code object of `stage`, which cannot be imported here
+
+
+def staged_by(code: Any) -> None:
+    """Name the function whose frame ends the search for a line: what called it called for the whole program."""
+    _staging[:] = [code]
+
+
+def hide_frames_of(folder: str) -> None:
+    """Count files under `folder` as ours: equations point at the nearest frame outside."""
+    _own_folders.append(folder)
+    _is_own.clear()
+
+
+for _module in (__file__, _avals.__file__):
+    hide_frames_of(_module.rsplit("/", 1)[0] + "/")
+
+
+def is_own_file(name: str) -> bool:
+    """Whether a file is ours, so that its frames are hidden."""
+    own = _is_own.get(name)
+    if own is None:
+        own = _is_own[name] = name.startswith(tuple(_own_folders))
+    return own
+
+
+def user_source(depth: int = 1) -> Source | None:
+    """The line that an op bound now comes from: what is in force, else that of the nearest caller outside the folders
+    named with `hide_frames_of`."""
+    source = now.source
+    if source is not None:
+        return _in_force(source, depth + 1)
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        code = frame.f_code
+        name = code.co_filename
+        own = _is_own.get(name)
+        if own is None:
+            own = _is_own[name] = name.startswith(tuple(_own_folders))
+        if not own:
+            return Source(code, frame.f_lasti, now.scope)
+        if code is _staging[0]:
+            caller = _caller_of(frame)
+            return Source(caller[0], caller[1], now.scope) if caller else None
+        frame = frame.f_back
+    return None
+
+
+def _in_force(source: Any, depth: int) -> Source | None:
+    if type(source) is Within:
+        frame: FrameType | None = sys._getframe(depth)
+        while frame is not None and id(frame) != source.stop:
+            if not is_own_file(frame.f_code.co_filename):
+                return Source(frame.f_code, frame.f_lasti, now.scope, source.part)
+            frame = frame.f_back
+        source = source.source
+    return None if source is NOWHERE else source
+
+
+def staged_source(depth: int, always: bool = False) -> Any:
+    """What a transformation puts in force while it handles one op: the op's line if somebody will want it.
+
+    Looked up once, it serves all equations that the op becomes.
+
+    Args:
+      depth: where to begin to look: 1 for the caller, 2 for its caller.
+      always: look also where nothing is staged. The lines of ops that run at once are wanted only when something fails.
+    """
+    source = now.source
+    if type(source) is Source:
+        return source
+    if now.trace is EVALUATION and not eager_lines and not always:
+        return source
+    return user_source(depth + 1) or NOWHERE
+
+
+def source_of_function(fun: Callable[..., Any]) -> Source | None:
+    """The line of a function's `def`: of what a transformation does around its call (the seed of a gradient, moved axes)."""
+    for _ in range(8):
+        fun = getattr(fun, "__wrapped__", None) or getattr(fun, "func", fun)
+    code = getattr(fun, "__code__", None)
+    return None if code is None or is_own_file(code.co_filename) else Source(code, -1, now.scope)
+
+
+def _caller_of(frame: FrameType | None) -> tuple[Any, ...]:
+    """`(code, lasti)` of the nearest outside caller of a running `stage`, empty where there is none.
+
+    It stays the same while that call runs, so it is kept: with 500 programs nested in one another, each of their
+    equations would look through the frames of all of them.
+    """
+    passed, caller = [], ()
+    while frame is not None:
+        code = frame.f_code
+        if not is_own_file(code.co_filename):
+            caller = code, frame.f_lasti
+            break
+        if code is _staging[0]:
+            known = _callers.get(id(frame))
+            if known is not None:
+                caller = known
+                break
+            passed.append(id(frame))
+        frame = frame.f_back
+    _callers.update(dict.fromkeys(passed, caller))
+    return caller
+
+
+def forget_caller(frame: FrameType) -> None:
+    """This `stage` is done."""
+    _callers.pop(id(frame), None)
+
+
+def forget_source(closed: ClosedJaxpr, source: Source | None) -> None:
+    """Take this line out of a program's equations: it is that of the caller the program was staged for."""
+    if source is None:
+        return
+    for eqn in closed.jaxpr.eqns:
+        own = eqn.source
+        if own is not None and own.code is source.code and own.lasti == source.lasti:
+            eqn.source = None
+        if eqn.primitive.subprograms:
+            for inner in subprograms(eqn):
+                forget_source(inner, source)
+
+
+def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that shows the nearest caller's line outside of our folders."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
