@@ -259,3 +259,25 @@ print(*rt.cache_stats())
         assert done.returncode == 0 and not done.stderr, done.stderr
         assert done.stdout.strip() == expected
         assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 1
+
+
+def test_files_in_each_others_place_are_not_loaded(tmp_path):
+    program = ("import numpy as np, lamina_runtime as rt\nfrom lamina_tracing import jit, lax\n"
+               "f, g = jit(lambda x: lax.add(lax.sin(x), 1.)), jit(lambda x: lax.add(lax.sin(x), 2.))\n"
+               "assert float(f(np.float32(0))) == 1 and float(g(np.float32(0))) == 2\nprint(*rt.cache_stats())")
+    assert run(tmp_path, program)[0] == (0, 0, 2, 2)
+    a, b = [p for p in tmp_path.rglob("*") if p.is_file()]
+    first, second = a.read_bytes(), b.read_bytes()
+    a.write_bytes(second)
+    b.write_bytes(first)
+    assert run(tmp_path, program)[0] == (0, 0, 2, 2)
+    assert run(tmp_path, program)[0] == (0, 2, 0, 0)
+
+
+@pytest.mark.parametrize("variable", ["LAMINA_CACHE_DIR", "LAMINA_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR"])
+def test_a_tilde_in_the_folder_is_the_home(tmp_path, variable):
+    others = {name: "" for name in ("LAMINA_CACHE_DIR", "LAMINA_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR")}
+    program = "import lamina_runtime as rt, os\nprint(rt.cache_dir() == os.environ['HOME'] + '/kept', os.path.exists('~'))"
+    env = {**os.environ, **others, "HOME": str(tmp_path), variable: "~/kept"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False"], done.stdout + done.stderr

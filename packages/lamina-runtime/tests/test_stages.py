@@ -142,3 +142,12 @@ def test_a_scope_in_a_derivative_is_still_named():
             return lax.reduce_sum(lax.sin(x), (0, 1))
 
     assert 'op_name="loss/cos"' in jit(grad(loss)).lower(SPEC).compile().as_text()
+
+
+def test_a_host_array_closed_over_may_change_between_lowering_and_compiling():
+    w = np.ones(300, np.float32)
+    for f in (lambda x: lax.mul(x, w), lambda x: lax.fori_loop(0, 1, lambda i, c: lax.mul(c, w), x)):
+        low = jit(f).lower(np.ones(300, np.float32))
+        w[:] = 5
+        assert float(low.compile()(np.ones(300, np.float32))[0]) == 1
+        w[:] = 1

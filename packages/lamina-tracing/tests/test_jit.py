@@ -4,6 +4,7 @@ import functools
 import numpy as np
 import pytest
 from lamina_tracing import disable_jit, eval_shape, jit, lax, make_jaxpr, named_call, named_scope
+from lamina_tracing.extend import jaxpr_as_fun
 from lamina_ir import ShapeDtypeStruct
 
 X = np.arange(3.0, dtype=np.float32)
@@ -151,3 +152,24 @@ def test_options_that_name_no_argument(options, words):
     with pytest.raises(ValueError, match=words):
         jit(f, **options)
     jit(lambda x, **more: x, static_argnames="z")(1.0, z=2)
+
+
+def test_a_host_array_closed_over_is_taken_as_it_was_when_staged():
+    w = np.ones(3, np.float32)
+    f = jit(lambda x: lax.mul(x, w))
+    body = lambda x: lax.fori_loop(0, 2, lambda i, c: lax.add(lax.mul(c, w), f(c)), x)
+    closed, loop = make_jaxpr(f)(np.float32([1, 2, 3])), jit(body)
+    loop(np.ones(3, np.float32))
+    kept = make_jaxpr(lambda x: lax.mul(x, w))(w)
+    w[:] = 5
+    assert f(np.float32([1, 2, 3])).tolist() == [1, 2, 3]
+    assert np.asarray(jaxpr_as_fun(closed)(np.float32([1, 2, 3]))[0]).tolist() == [1, 2, 3]
+    assert loop(np.ones(3, np.float32)).tolist() == [4, 4, 4]
+    assert kept.consts[0].tolist() == [1, 1, 1] and not kept.consts[0].flags.writeable
+
+
+def test_one_copy_is_kept_of_a_host_array_used_in_programs_within_one_another():
+    w = np.ones(3, np.float32)
+    closed = make_jaxpr(lambda x: lax.add(jit(lambda y: lax.mul(y, w))(x), w))(w)
+    inner = closed.jaxpr.eqns[0].params["call_jaxpr"]
+    assert inner.consts[0] is closed.consts[0] is not w

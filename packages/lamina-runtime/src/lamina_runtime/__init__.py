@@ -8,7 +8,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
 from ._jaxlib import Device, GSPMDSharding, Sharding, SingleDeviceSharding
-from . import array_methods, compilation_cache, debug, dispatcher, evaluator, stages, trees_cpp
+from . import array_methods, compilation_cache, debug, dispatcher, evaluator, forks, stages, trees_cpp
 from ._version import __version__
 from .arrays import Array, Shard
 from .backends import (default_backend, device_count, devices, get_backend, host_count, host_id, host_ids, live_arrays,
@@ -42,6 +42,7 @@ slots.operators.register_array_class(array_methods.OperatorTarget())  # type: ig
 dispatcher.install()
 evaluator.install()
 debug.install()
+forks.install()
 
 
 def __getattr__(name: str) -> Any:

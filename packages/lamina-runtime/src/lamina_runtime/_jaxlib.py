@@ -290,5 +290,11 @@ def hlo_cost(client: Any, module: Any) -> dict[str, float]:
     return dict(_jax.hlo_module_cost_analysis(client, module))
 
 
+def keep_for_ever(x: Any) -> None:
+    """Have an object outlive the interpreter: a client's destructor waits for threads that a forked child has not."""
+    import ctypes
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(x))
+
+
 def sharding_from_proto(proto: Any) -> Any:
     return HloSharding.from_proto(proto)

@@ -1,8 +1,9 @@
 """Compiled programs on disk, for the next process: one file each, in a folder that must be the user's own.
 
 Files hold machine code, so the folder is made with rights 0700, and folders and files that others own or may write to
-are not used. A file is written under another name and then renamed, and begins with a digest of the rest: what another
-process, a crash or a full disk leaves behind is either whole or not read. `config.compilation_cache`
+are not used. A file is written under another name and then renamed, and begins with a digest of its own name, which is
+its key, and of the rest: what another process, a crash or a full disk leaves behind is either whole or not read, and a
+file that was copied or moved to another's place is not read either. `config.compilation_cache`
 (LAMINA_COMPILATION_CACHE, or LAMINA_CACHE=0) switches it off.
 """
 from __future__ import annotations
@@ -30,7 +31,7 @@ compilation_cache_dir = config.Option("compilation_cache_dir", None, help="folde
 compilation_cache_max_bytes = config.Option("compilation_cache_max_bytes", 1 << 30,
                                             help="size the on-disk cache is kept under")
 
-_MAGIC = b"lamina executable 1\n"
+_MAGIC = b"lamina executable 2\n"
 _OURS = re.compile(r"[0-9a-f]{64}\Z|\.new-")
 _UNFINISHED_SECONDS = 3600  # a file still under its first name after so long was given up
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -50,7 +51,7 @@ def cache_dir() -> str | None:
         if not os.path.isabs(base):
             return None
         named = os.path.join(base, "lamina", "executables")
-    return _checked(os.fspath(named))
+    return _checked(os.path.expanduser(os.fspath(named)))
 
 
 @lru_cache(maxsize=16)
@@ -132,9 +133,14 @@ def read(path: str) -> bytes | None:
     except OSError:  # a folder that may only be read
         pass
     start = len(_MAGIC) + 32
-    if not data.startswith(_MAGIC) or _sha256(data[start:]).digest() != data[len(_MAGIC):start]:
-        return None
-    return data[start:]
+    payload = data[start:]
+    return payload if data[:start] == _MAGIC + _seal(path, payload) else None
+
+
+def _seal(path: str, payload: bytes) -> bytes:
+    digest = _sha256(os.path.basename(path).encode())
+    digest.update(payload)
+    return digest.digest()
 
 
 def store(path: str, payload: bytes) -> bool:
@@ -146,7 +152,7 @@ def store(path: str, payload: bytes) -> bool:
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600),
                       "wb") as f:
-                f.write(_MAGIC + _sha256(payload).digest())
+                f.write(_MAGIC + _seal(path, payload))
                 f.write(payload)
             os.replace(temporary, path)
         except BaseException:

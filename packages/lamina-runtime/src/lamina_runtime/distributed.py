@@ -10,7 +10,7 @@ import os
 import threading
 from typing import Any
 
-from . import _gpu, _jaxlib, backends
+from . import _gpu, _jaxlib, backends, effects
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
 
@@ -66,7 +66,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         _client.connect()
         backends.set_client_maker("cpu", lambda: _cpu_client(rank, count))
         backends.set_client_maker("cuda", lambda: _gpu.make_client(_client, rank, count))
-        atexit.register(shutdown)
+        atexit.register(_at_exit, os.getpid())
 
 
 def _cpu_client(rank: int, count: int) -> Any:
@@ -75,8 +75,28 @@ def _cpu_client(rank: int, count: int) -> Any:
                                    num_nodes=count, collectives=_jaxlib.gloo_collectives(_client))
 
 
+def _at_exit(process: int) -> None:
+    """Effects first: those of programs in flight may still need the other processes. A forked child is no member."""
+    if os.getpid() == process:
+        effects.at_exit()
+        shutdown()
+
+
 def shutdown() -> None:
-    """Leave the system: waits for the others to come to the same point. Done at exit in any case."""
+    """Leave the system: waits for this process's effects, then for the others to come to the same point. Done at exit in
+    any case.
+
+    Raises:
+      CallbackError: a callback of a program launched before has raised; the system is left all the same.
+    """
+    try:
+        if _client is not None and backends.in_use():
+            effects.effects_barrier()
+    finally:
+        _leave()
+
+
+def _leave() -> None:
     global _client, _service
     with _lock:
         if _client is not None:

@@ -19,7 +19,7 @@ from lamina_ir.primitive import Primitive
 from . import _jaxlib, arrays, backends as _devices, host_errors
 from ._jaxlib import ArrayImpl
 
-__all__ = ["Order", "effects_barrier", "launched", "order_of", "run_callback"]
+__all__ = ["Order", "at_exit", "effects_barrier", "launched", "order_of", "run_callback"]
 
 _MOST_PENDING = 32
 _TOKEN = shaped((), np.dtype("int32"))
@@ -115,7 +115,8 @@ def effects_barrier() -> None:
         raise error
 
 
-def _at_exit() -> None:
+def at_exit() -> None:
+    """Wait for effects; what failed is said, as nobody is left to raise it to."""
     if not _devices.in_use():
         return
     try:
@@ -124,7 +125,7 @@ def _at_exit() -> None:
         print(f"lamina: at exit: {e}", file=sys.stderr)
 
 
-atexit.register(_at_exit)
+atexit.register(at_exit)
 
 
 # --- without a program --------------------------------------------------------------------------------------------

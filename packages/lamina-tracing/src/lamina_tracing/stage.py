@@ -13,6 +13,7 @@ from lamina_ir.extend import room
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var
 
+from .array import HostArray
 from .lines import NOWHERE, Within, forget_caller, staged_by, user_source
 from .trace import Trace, Tracer, bind, leak_error, now, on_begin, tell_staging
 
@@ -38,6 +39,9 @@ class StagingTrace(Trace):
         self.level = level
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Var]] = {}
+        outside = now.trace
+        # Programs inside this one take their snapshots of host arrays together with it: one copy of each.
+        self.snapshots: dict[int, tuple[Any, Any]] = outside.snapshots if type(outside) is StagingTrace else {}
         self.process = self._write
 
     def argument(self, aval: ShapedArray) -> StagingTracer:
@@ -77,10 +81,22 @@ class StagingTrace(Trace):
         self.consts[id(x)] = (x, var)  # holding x keeps its id from being used again
         return var
 
+    def _snapshot(self, x: np.ndarray) -> np.ndarray:
+        """A host array as it is now: its owner may write to it, and the program may be lowered long after."""
+        if not x.flags.writeable and x.base is None:
+            return x
+        known = self.snapshots.get(id(x))
+        if known is None:
+            copy = np.array(x)
+            copy.flags.writeable = False
+            known = self.snapshots[id(x)] = x, copy  # holding x keeps its id from being used again
+        return known[1]
+
     def finish(self, arguments: Sequence[StagingTracer], outs: Sequence[Any]) -> ClosedJaxpr:
         """The written program, from these arguments to these results."""
         outvars = [self.lift(o) for o in outs]
-        values = [value for value, _ in self.consts.values()]
+        values = [self._snapshot(x) if isinstance(x, np.ndarray) and not isinstance(x, HostArray) else x
+                  for x, _ in self.consts.values()]
         constvars = [var for _, var in self.consts.values()]
         return ClosedJaxpr(Jaxpr(constvars, [a._var for a in arguments], self.eqns, outvars), values)
 

@@ -1,0 +1,69 @@
+"""Forked children: they read arrays, are refused the rest in words, and end."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+PROGRAM = """
+import os, sys
+import numpy as np
+import lamina_runtime as rt
+from lamina_parallel import pmap, psum
+from lamina_tracing import jit, lax
+used = lambda x: lax.mul(x, lax.sin(x))
+f, g = jit(used), pmap(lambda v: psum(v, "i"), axis_name="i")
+if {first}:
+    x, rows = f(np.arange(5.)), g(np.arange(8.))
+    rt.block_until_ready((x, rows))
+    compiled = f.lower(np.arange(5.)).compile()
+pid = os.fork()
+if pid == 0:
+    try:
+        {child}
+        status = 0
+    except RuntimeError as e:
+        status = 3 if "forked" in str(e) else 1
+    {leave}
+assert os.waitpid(pid, 0)[1] == {want} << 8, "the child ended otherwise"
+if {first}:
+    assert float(f(x)[0]) == 0 and float(g(rows)[0]) == 224  # the parent goes on
+"""
+
+
+def run(child, want, first=True, leave="os._exit(status)"):
+    text = PROGRAM.format(child=child, want=want, first=first, leave=leave)
+    done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", text], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+REFUSED = ["f(x)", "f(np.arange(5.))", "f(np.arange(7.))", "jit(lambda x: lax.neg(x))(x)", "lax.neg(x)", "g(rows)",
+           "compiled(x)", "pmap(lambda v: lax.neg(v))(np.arange(8.))", "rt.device_put(np.ones(3))",
+           "rt.device_put(x, rt.devices()[1])", "f.lower(np.ones(3)).compile()", "lax.add(x, 1)"]
+
+
+def test_work_in_a_child_is_refused_not_hung():
+    run(f"""for text in {REFUSED!r}:
+            try:
+                eval(text)
+            except RuntimeError as e:
+                assert "forked" in str(e) and "spawn" in str(e), (text, e)
+            else:
+                raise AssertionError(text)""", 0)
+
+
+def test_a_child_reads_arrays():
+    run("assert abs(np.asarray(x)[1] - np.sin(1.)) < 1e-6 and np.asarray(rows)[0] == 28 and x.tolist()[0] == 0\n"
+        "        assert rt.device_get(rows).sum() == 28 * 8 and repr(x)", 0)
+
+
+def test_a_child_ends_like_any_process():
+    run("np.asarray(x)", 0, leave="sys.exit(status)")
+    run("f(x)", 3, leave="sys.exit(status)")
+
+
+def test_a_child_of_a_process_that_has_only_imported_us_works():
+    run("assert f(np.arange(5.))[0] == 0 and g(np.arange(8.))[0] == 28", 0, first=False)
