@@ -276,7 +276,7 @@ def test_files_in_each_others_place_are_not_loaded(tmp_path):
 
 @pytest.mark.parametrize("variable", ["LAMINA_CACHE_DIR", "LAMINA_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR"])
 def test_a_tilde_in_the_folder_is_the_home(tmp_path, variable):
-    others = {name: "" for name in ("LAMINA_CACHE_DIR", "LAMINA_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR")}
+    others = dict.fromkeys(("LAMINA_CACHE_DIR", "LAMINA_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR"), "")
     program = "import lamina_runtime as rt, os\nprint(rt.cache_dir() == os.environ['HOME'] + '/kept', os.path.exists('~'))"
     env = {**os.environ, **others, "HOME": str(tmp_path), variable: "~/kept"}
     done = subprocess.run([sys.executable, "-c", program], env=env, cwd=tmp_path, capture_output=True, text=True)
