@@ -2,12 +2,15 @@
 import hashlib
 import json
 import random
+import re
 import struct
 
+import numpy as np
 import pytest
 
-from lamina_ir import ProgramError, check, dumps, loads, parse
-from lamina_ir.testing.programs import NOTEBOOK
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, alpha_equal, check, dumps, jaxpr_text, loads, parse, prims
+from lamina_ir.testing.programs import NOTEBOOK, f32, program_of
+from lamina_ir.testing.samples import samples_of
 
 HEAD = struct.Struct("<8sII32sQQ")
 JUNK = [0, -1, 1, 10**12, 0.5, "x", None, True, [], {}, {"tuple": [1]}, {"float": "x"}, {"a": 1, "b": 2}, {"array": 0},
@@ -61,3 +64,88 @@ def test_forged_files(name):
 def test_deep_nesting(text):
     with pytest.raises(ProgramError):
         parse(text)
+
+
+WORDS = re.compile(r"'[^']*'|[A-Za-z_]\w*|\d+|\s+|.", re.DOTALL)
+SNIPPETS = ["", "None", "nan", "-1", "9" * 5000, "1e999", "(1+2j)", "(a+bj)", "'x'", "'\\U0fffffff'", "frozenset([1])",
+            "frozenset([[1]])", "frozenset", "frozenset(1)", "frozenset()", "{[1]: 2}", "{ lambda ; . let in () }", "@1",
+            "@1:", "@", "<axis i>", "GatherScatterMode.CLIP", "GatherDimensionNumbers()", "HostFunction(name=[1])", "f32[]",
+            f"f32[{'9' * 5000}]", "f32[99999999999]", "~f32[]", "q8[]", "float0", "_", "in", "let", ";", "=", ":", ",", "(",
+            ")", "[", "]", "{", "}", "1:bool[]", "9999999999:i32[]", "(1+2j):c64[]", "-1:u8[]", "2:f32[3]", "..", "1.",
+            "<x>", "\\", '\u0663']
+
+
+@pytest.mark.parametrize("prim", prims.ALL, ids=str)
+def test_mutated_text_is_refused_with_its_place(prim):
+    """Words replaced, dropped, doubled and exchanged: what is no program says where, and what was expected there."""
+    rng = random.Random(prim.name)
+    for row in samples_of(prim)[:2]:
+        words = WORDS.findall(jaxpr_text(program_of(row)))
+        for _ in range(25):
+            text = list(words)
+            for _ in range(rng.choice([1, 1, 2])):
+                i, j = rng.randrange(len(text)), rng.randrange(len(text))
+                text[i:i + rng.randint(0, 2)] = rng.choice([[rng.choice(SNIPPETS)], [], [text[j]]])
+                text = text or [""]
+            try:
+                parse("".join(text))
+            except ProgramError as error:
+                assert re.search(r" at line \d+, column \d+\n", str(error))
+
+
+def test_a_constant_named_often_is_held_once():
+    a, b = np.ones(1000, np.float32), np.ones(1000, np.float32)
+    vs = [Var(f32(1000)) for _ in range(200)]
+    data = dumps(ClosedJaxpr(Jaxpr(vs, [], [], vs[-1:]), [a] * 199 + [b]))
+    assert len(data) < 20_000
+    consts = loads(data).consts
+    assert all(c is consts[0] for c in consts[:199]) and consts[199] is not consts[0] and not consts[0].flags.writeable
+
+
+def calls(inner, times=2):
+    vs = [Var(f32()) for _ in range(times + 1)]
+    facts = dict(call_jaxpr=inner, name="f", **prims.xla_call_p.defaults)
+    return ClosedJaxpr(Jaxpr([], vs[:1], [Eqn(prims.xla_call_p, [a], [b], facts) for a, b in zip(vs, vs[1:])], vs[-1:]))
+
+
+def test_text_of_shared_programs_grows_with_the_programs():
+    program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = cos b in (c,) }")
+    for _ in range(30):
+        program = calls(program)
+    text = jaxpr_text(program)
+    assert len(text) < 60_000 and text.count("lambda") < 50
+    again = parse(text)
+    assert alpha_equal(program, again) and jaxpr_text(again) == text
+    inner = [e.params["call_jaxpr"] for e in again.eqns]
+    assert inner[0] is inner[1]
+
+
+def test_short_programs_are_written_out_wherever_they_stand():
+    program = calls(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), 3)
+    text = jaxpr_text(program)
+    assert "@" not in text and text.count("sin") == 3
+    eqns = parse(text).eqns
+    assert eqns[0].params["call_jaxpr"] is eqns[1].params["call_jaxpr"]
+
+
+def test_programs_that_differ_in_a_string_or_constant_stay_two():
+    text = "{ lambda ; a:f32[]. let b:f32[] = name[name='p  q'] a in (b,) }"
+    both = ("{{ lambda ; x:f32[]. let y:f32[] = xla_call[call_jaxpr={} name=f] x z:f32[] = xla_call[call_jaxpr={} name=f] y "
+            "in (z,) }}")
+    one = parse(both.format(text, text.replace("  ", "\n ").replace("p\n q", "p  q").replace(" a in", "  a  in")))
+    two = parse(both.format(text, text.replace("p  q", "p q")))
+    assert one.eqns[0].params["call_jaxpr"] is one.eqns[1].params["call_jaxpr"]
+    assert two.eqns[0].params["call_jaxpr"] is not two.eqns[1].params["call_jaxpr"]
+    closed = text.replace("lambda ;", "lambda c:f32[] ;")
+    two = parse(both.format(closed, closed), consts=[np.float32(1), np.float32(2)])
+    assert two.eqns[0].params["call_jaxpr"] is not two.eqns[1].params["call_jaxpr"]
+
+
+@pytest.mark.parametrize("bad, words", [
+    ("@1", "no program is marked @1 before this place"), ("@", "expected `@` and a number"),
+    ("@1:f", "expected a program after `@1:`"),
+    ("@1:{ lambda ; c:f32[]. let d:f32[] = xla_call[call_jaxpr=@1 name=g] c in (d,) }", "no program is marked @1 before"),
+    ("(@1:{ lambda ; . let in () }, @1:{ lambda ; . let in () })", "marked @1 already")])
+def test_bad_references(bad, words):
+    with pytest.raises(ProgramError, match=words):
+        parse(f"{{ lambda ; a:f32[]. let b:f32[] = xla_call[call_jaxpr={bad} name=f] a in (b,) }}")

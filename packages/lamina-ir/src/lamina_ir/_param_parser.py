@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Callable
 from typing import Any
 
 from . import dtypes
@@ -16,6 +17,7 @@ _COMPLEX = re.compile(r"\([-+]?[\w.]+(?:[-+]\d+)?[-+][\w.]+(?:[-+]\d+)?j\)|[-+]?
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 _AXIS = re.compile(r"<axis (\w+)>")
 _ANGLE = re.compile(r"<\w+>")
+_MARK = re.compile(r"@(\d+)", re.ASCII)
 _PROGRAM = re.compile(r"\{\s*lambda\b")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
@@ -28,27 +30,48 @@ class ParamParser(Scanner):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.axes: dict[str, UnnamedAxis] = {}
+        self.marked: dict[str, Any] = {}  # nested programs by the number after @
 
     def nested(self) -> Any:
         """A nested program."""
         raise NotImplementedError
 
+    def reference(self) -> Any:
+        """`@1:` and a nested program, or `@1` for one that was marked so before."""
+        at = self.at
+        m = self.match(_MARK)
+        if m is None:
+            raise self.fail("expected `@` and a number, for a program that stands in several places", at)
+        mark = m.group(1)
+        if self.eat(":"):
+            if mark in self.marked:
+                raise self.fail(f"a program is marked @{mark} already", at)
+            if not _PROGRAM.match(self.text, self.skip()):
+                raise self.fail(f"expected a program after `@{mark}:`; got {self.found()}")
+            self.marked[mark] = None  # it cannot stand in itself
+            self.marked[mark] = self.nested()
+        if self.marked.get(mark) is None:
+            raise self.fail(f"no program is marked @{mark} before this place", at)
+        return self.marked[mark]
+
     def value(self) -> Any:
         at = self.skip()
         text = self.text
         first = text[at:at + 1]
+        if first == "@":
+            return self.reference()
         if first == "{":
             return self.nested() if _PROGRAM.match(text, at) else self.dict()
         if first == "(":
             m = self.match(_COMPLEX)
-            return complex(m.group()) if m is not None else tuple(self.items(")"))
+            return tuple(self.items(")")) if m is None else self.made("complex number", complex, m.group(), at)
         if first == "[":
             return self.items("]")
         if first in ("'", '"') and first:
             m = self.match(_STRING)
             if m is None:
                 raise self.fail("the string has no end")
-            return _ESCAPE.sub(_unescape, m.group()[1:-1])
+            return self.made("string", lambda s: _ESCAPE.sub(_unescape, s), m.group()[1:-1], at)
         if first == "<":
             m = self.match(_AXIS)
             if m is not None:
@@ -59,7 +82,7 @@ class ParamParser(Scanner):
         m = self.match(_NUMBER)
         if m is not None:
             word = m.group()
-            return int(word) if re.fullmatch(r"[-+]?\d+", word) else float(word)
+            return self.made("number", int if re.fullmatch(r"[-+]?\d+", word) else float, word, at)
         m = self.match(NAME)
         if m is None:
             raise self.fail(f"expected a param value; got {self.found()}")
@@ -69,7 +92,10 @@ class ParamParser(Scanner):
         if word in _WORDS:
             return _WORDS[word]
         if word == "frozenset" and self.text.startswith("(", self.at):
-            return frozenset(self.items(")", opened="(")[0])
+            listed = self.items(")")
+            if len(listed) != 1 or not isinstance(listed[0], (list, tuple)):
+                raise self.fail("expected frozenset([...]), with one list in it", at)
+            return self.made("frozenset", frozenset, listed[0], at)
         if self.text.startswith(".", self.at):
             kind = type_named(word)
             self.at += 1
@@ -97,10 +123,17 @@ class ParamParser(Scanner):
                 raise self.fail(f"expected `,` or `)`; got {self.found()}")
         try:
             return kind(**fields)
-        except TypeError as e:
+        except (TypeError, ValueError) as e:
             raise self.fail(f"`{word}` cannot be made of these fields: {e}", at) from None
 
-    def items(self, end: str, opened: str | None = None) -> list[Any]:
+    def made(self, what: str, make: Callable[[Any], Any], given: Any, at: int) -> Any:
+        """`make(given)`; an error that points at `at` when that is no `what`."""
+        try:
+            return make(given)
+        except (ValueError, TypeError, OverflowError) as e:
+            raise self.fail(f"this is no {what}: {e}", at) from None
+
+    def items(self, end: str) -> list[Any]:
         self.at += 1
         out = []
         while not self.eat(end):
@@ -113,7 +146,9 @@ class ParamParser(Scanner):
         self.need("{")
         out = {}
         while not self.eat("}"):
+            at = self.skip()
             key = self.value()
+            self.made("key of a dict", hash, key, at)
             self.need(":")
             out[key] = self.value()
             if not self.eat(",") and not self.peek("}"):

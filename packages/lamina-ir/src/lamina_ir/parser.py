@@ -13,13 +13,13 @@ from ._param_parser import ParamParser
 from ._scanner import NAME
 from .avals import ShapedArray, shaped
 from .primitive import by_name
-from .printer import jaxpr_text
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 
 __all__ = ["parse"]
 
 _TYPE = re.compile(r"(~?)([A-Za-z]\w*)\[([\d,]*)\]")
 _LITERAL = re.compile(r"([^\s:,()]+|\([^\s:,()]+\)):(?=~?[A-Za-z]\w*\[)")
+_WORD = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|[\w.~]+|\S")
 _END = re.compile(r"in\s*\(")
 _LITERAL_WORDS = frozenset(["True", "False", "inf", "nan"])
 
@@ -29,8 +29,8 @@ class _Parser(ParamParser):
         super().__init__(text)
         self.types: dict[str, ShapedArray] = {}
         self.consts = None if consts is None else iter(consts)
-        self.bound: tuple[str, ...] = ()  # names bound in the program read last
-        self.programs: dict[Any, list[ClosedJaxpr]] = {}  # nested ones, by the names they bind
+        self.programs: dict[Any, ClosedJaxpr] = {}  # nested ones, by what they are written with
+        self.inside: list[list[tuple[int, int, int]]] = [[]]  # (start, end, id) of programs nested in the open ones
 
     def type(self) -> ShapedArray:
         m = self.match(_TYPE)
@@ -44,6 +44,8 @@ class _Parser(ParamParser):
                 aval = shaped(tuple(int(d) for d in dims.split(",") if d), dtypes.from_short_name(dtype), bool(weak))
             except KeyError:
                 raise self.fail(f"no dtype is written `{dtype}`", m.start()) from None
+            except ValueError as e:
+                raise self.fail(f"this is no shape: {e}", m.start()) from None
             self.types[text] = aval
         return aval
 
@@ -112,7 +114,6 @@ class _Parser(ParamParser):
             if not self.eat(",") and not self.peek(")"):
                 raise self.fail(f"expected `,` or `)`; got {self.found()}")
         self.need("}")
-        self.bound = tuple(scope)
         jaxpr = Jaxpr(constvars, invars, eqns, outvars)
         if not constvars:
             return ClosedJaxpr(jaxpr)
@@ -181,21 +182,21 @@ class _Parser(ParamParser):
         return True
 
     def nested(self) -> ClosedJaxpr:
+        """One object for a program that stands in several places, as it was when it was printed: the words tell, as the
+        printer gives each program names of its own. Where it holds programs, what they are stands for their words."""
         at = self.at
+        self.inside.append([])
         program = self.program()
         if isinstance(program, Jaxpr):
             raise self.fail("a nested program has constants; give their values: parse(text, consts=[...])", at)
-        return self.shared(program)
-
-    def shared(self, program: ClosedJaxpr) -> ClosedJaxpr:
-        """One object for a program that stands in several places, as it was when it was printed: the names tell, which
-        the printer gives to each program anew."""
-        seen = self.programs.setdefault(self.bound, [])
-        text = jaxpr_text(program, weak=True) if seen else ""
-        for other in seen:
-            if list(map(id, other.consts)) == list(map(id, program.consts)) and jaxpr_text(other, weak=True) == text:
-                return other
-        seen.append(program)
+        key: list[Any] = list(map(id, program.consts))
+        place = at
+        for start, end, inner in self.inside.pop():
+            key += ["\0".join(_WORD.findall(self.text, place, start)), inner]
+            place = end
+        key.append("\0".join(_WORD.findall(self.text, place, self.at)))
+        program = self.programs.setdefault(tuple(key), program)
+        self.inside[-1].append((at, self.at, id(program)))
         return program
 
 

@@ -1,8 +1,9 @@
 """Programs as text: `{ lambda ; a:f32[8,3]. let b:f32[8,3] = sin a in (b,) }`. `parser.parse` reads it back.
 
 Names are given in the order in which variables appear in the text, one sequence for the program and all programs in
-its params; a result that nothing reads is `_`. A program of one equation, and an equation's params, stay on one line if
-the whole fits in 80 columns. The grammar is in docs/program-text.md.
+its params; a result that nothing reads is `_`. A program that stands in several places is written out once, unless it is
+short, so the text grows with the program as it is in memory. A program of one equation, and an equation's params, stay on
+one line if the whole fits in 80 columns. The grammar is in docs/program-text.md.
 """
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, shown_by
 __all__ = ["eqn_text", "jaxpr_text", "literal_text"]
 
 WIDTH = 80
+SHORT = 64  # words: a program of no more is written out wherever it stands
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _RESERVED = frozenset(["in", "let", "lambda", "inf", "nan"])  # what would read as something else
 
@@ -52,6 +54,9 @@ class _Printer:
         self.weak = weak
         self.names: dict[Var, str] = {}  # of the program that is being written
         self.scopes: dict[int, dict[Var, str]] = {}  # by program: one that stands in several places has the same text
+        self.lengths: dict[int, int] = {}  # by program, as `length` says
+        self.marks: dict[int, int] = {}  # by program: the number it is referred to by; 0 until numbers are given
+        self.written: set[int] = set()  # those with a number that the text holds by now
         self.fresh = iter(_name_sequence())
         self.types: dict[ShapedArray, str] = {}
 
@@ -64,6 +69,8 @@ class _Printer:
     # naming: one walk in the order of the text, before anything is written
     def name_program(self, program: Jaxpr | ClosedJaxpr) -> None:
         if id(program) in self.scopes:
+            if id(program) not in self.marks and self.length(program) > SHORT:
+                self.marks[id(program)] = 0
             return
         outer = self.names
         names = self.names = self.scopes[id(program)] = {}
@@ -79,6 +86,25 @@ class _Printer:
         for e in jaxpr.eqns:
             self.name_eqn(e, read)
         self.names = outer
+
+    def length(self, program: Jaxpr | ClosedJaxpr) -> int:
+        """About how many words the text of a program has if all that stands in it is written out."""
+        found = self.lengths.get(id(program))
+        if found is None:
+            jaxpr = _jaxpr(program)
+            found = len(jaxpr.constvars) + len(jaxpr.invars) + len(jaxpr.outvars)
+            for e in jaxpr.eqns:
+                found += 1 + len(e.outvars) + len(e.invars)
+                for _, value in self.shown_params(e):
+                    programs = _programs(value)
+                    found += sum(map(self.length, programs)) if programs else 1 + len(plain_text(value)) // 16
+            self.lengths[id(program)] = found
+        return found
+
+    def number_marks(self) -> None:
+        """Numbers for the programs to refer to, in the order of the text. Call it when all are named."""
+        for number, key in enumerate([key for key in self.scopes if key in self.marks], 1):
+            self.marks[key] = number
 
     def name_eqn(self, e: Eqn, read: Collection[Any]) -> None:
         names, fresh = self.names, self.fresh
@@ -121,6 +147,8 @@ class _Printer:
 
     # one line, or None when it cannot be or is longer than `room`
     def flat_program(self, program: Jaxpr | ClosedJaxpr, room: int) -> str | None:
+        if id(program) in self.marks:
+            return f"@{self.marks[id(program)]}" if id(program) in self.written else None
         outer, self.names = self.names, self.scopes[id(program)]
         text = self.flat_text(_jaxpr(program), room)
         self.names = outer
@@ -168,6 +196,9 @@ class _Printer:
             out.append(f"{' ' * indent}{before}{flat}{after}")
             return
         jaxpr = _jaxpr(program)
+        if id(program) in self.marks:
+            before += f"@{self.marks[id(program)]}:"
+            self.written.add(id(program))
         outer, self.names = self.names, self.scopes[id(program)]
         out.append(f"{' ' * indent}{before}{self.head(jaxpr)}")
         for e in jaxpr.eqns:
@@ -228,6 +259,7 @@ def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> str:
     if isinstance(jaxpr, ClosedJaxpr):
         jaxpr = jaxpr.jaxpr
     printer.name_program(jaxpr)
+    printer.number_marks()
     out: list[str] = []
     printer.write_program(jaxpr, "", 0, out)
     return "\n".join(out)
@@ -245,6 +277,7 @@ def eqn_text(eqn: Eqn, *, weak: bool = False) -> str:
         if isinstance(a, Var) and a not in printer.names:
             printer.names[a] = next(printer.fresh)
     printer.name_eqn(eqn, [v for v in eqn.outvars if type(v) is Var])
+    printer.number_marks()
     out: list[str] = []
     printer.write_eqn(eqn, 0, out)
     return "\n".join(out)

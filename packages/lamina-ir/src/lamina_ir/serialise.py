@@ -52,7 +52,7 @@ class _Writer:
     def __init__(self) -> None:
         self.avals: dict[ShapedArray, int] = {}
         self.programs: list[str] = []
-        self.numbers: dict[int, int] = {}
+        self.numbers: dict[int, int] = {}  # of programs and constants, by id
         self.axes: dict[UnnamedAxis, int] = {}
         self.alive: list[Any] = []  # keeps ids valid
         self.buffers: list[list[Any]] = []
@@ -64,13 +64,19 @@ class _Writer:
     def aval(self, a: ShapedArray) -> int:
         return self.avals.setdefault(a, len(self.avals))
 
-    def buffer(self, x: Any, dtype: np.dtype | None = None) -> int:
-        a = np.ascontiguousarray(np.asarray(x, dtype)).reshape(np.shape(x))
+    def buffer(self, x: Any) -> int:
+        """The number of a constant's buffer; one array that stands in several places is written once."""
+        number = self.numbers.get(id(x))
+        if number is not None:
+            return number
+        a = np.ascontiguousarray(np.asarray(x)).reshape(np.shape(x))
         self.data += bytes(-len(self.data) % _ALIGN)
         raw = _little(a)
         self.buffers.append([dtypes.short_name(a.dtype), list(a.shape), len(self.data), len(raw)])
         self.data += raw
-        return len(self.buffers) - 1
+        self.alive.append(x)
+        number = self.numbers[id(x)] = len(self.buffers) - 1
+        return number
 
     def program(self, closed: ClosedJaxpr) -> int:
         number = self.numbers.get(id(closed))
@@ -196,11 +202,20 @@ class _Reader:
         self.header = header
         self.data = data
         self.axes: dict[int, UnnamedAxis] = {}
+        self.buffers: dict[int, np.ndarray] = {}
         self.programs: list[ClosedJaxpr] = []
         self.rules = [Rule(_text(name)) for name, _ in header.get("rules", ())]
 
     def buffer(self, i: int) -> np.ndarray:
-        name, shape, start, length = self.header["buffers"][_size(i)]
+        """A constant, read-only: one array for all places that name it, so memory stays within the size of the file."""
+        found = self.buffers.get(_size(i))
+        if found is None:
+            found = self.buffers[i] = self.read_buffer(i)
+            found.flags.writeable = False
+        return found
+
+    def read_buffer(self, i: int) -> np.ndarray:
+        name, shape, start, length = self.header["buffers"][i]
         dtype, shape = dtypes.from_short_name(name), tuple(_size(n) for n in shape)
         count = 1
         for n in shape:
