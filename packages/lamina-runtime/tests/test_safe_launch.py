@@ -1,4 +1,11 @@
-from lamina_runtime import safe_launch
+import threading
+
+import numpy as np
+import pytest
+from lamina_ir import ShapeError
+from lamina_parallel import pmap
+from lamina_runtime import device_put, safe_launch
+from lamina_tracing import jit, lax
 
 
 class Fake:
@@ -34,3 +41,49 @@ def test_window_holds_when_results_are_donated_onward(monkeypatch):
         worst = max(worst, gap)
         new.deleted = True
     assert worst <= 2 * safe_launch.WINDOW and len(waited) > 5
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_one_array_donated_by_two_threads(mapped):
+    if mapped:
+        give, new = pmap(lambda v: lax.add(v, v), donate_argnums=0), pmap(lambda v: v)
+    else:
+        give, new = jit(lambda v: lax.add(v, v), donate_argnums=0), device_put
+    for k in range(30):
+        x, met, found = new(np.ones((8, 500), np.float32)), threading.Barrier(2), []
+
+        def work(x=x, met=met, found=found):
+            met.wait()
+            try:
+                found.append(np.asarray(give(x)).sum())
+            except RuntimeError as e:
+                found.append(str(e))
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        lost, = [f for f in found if isinstance(f, str)]
+        assert "donated" in lost and 8000 in found
+
+
+@pytest.mark.parametrize("size", [3, 300])
+def test_function_over_a_donated_array(size):
+    held = device_put(np.ones(size, np.float32))
+    f = jit(lambda x: lax.add(lax.broadcast_in_dim(x, (size,), ()), held))
+    f(np.float32(1))
+    f(np.float32(1))
+    jit(lambda v: lax.neg(v), donate_argnums=0)(held)
+    seen, new = np.float32(1), 1.0
+    for x in (seen, new) if size > 64 else (new,):  # a few numbers are part of the compiled program
+        with pytest.raises(RuntimeError, match="deleted or donated"):
+            f(x)
+
+
+@pytest.mark.parametrize("shape", [(2**31, 2**31), (2**61,), (2**40, 2**40)])
+def test_arrays_beyond_all_memory_are_refused(shape):
+    with pytest.raises(ShapeError, match="bytes"):
+        lax.broadcast_in_dim(np.float32(1), shape, ())
+    with pytest.raises(ShapeError, match="bytes"):
+        jit(lambda x: lax.reduce_sum(lax.broadcast_in_dim(x, shape, ()), axes=tuple(range(len(shape)))))(np.float32(1))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import ShapedArray, dtypes
+from lamina_ir import ShapedArray, ShapeError, dtypes
 
 from . import _jaxlib
 
@@ -34,6 +34,9 @@ _NATIVE = frozenset(np.dtype(name) for name in (
     "uint16", "uint32", "uint64")) | {dtypes.bfloat16}
 
 
+_MOST_BYTES = 1 << 63  # the compiler counts in 64 bits with a sign, and ends the process where that is too little
+
+
 class _Types(dict[ShapedArray, Any]):
     """aval -> tensor type."""
 
@@ -43,6 +46,9 @@ class _Types(dict[ShapedArray, Any]):
 
     def __missing__(self, aval: ShapedArray) -> Any:
         ir = _jaxlib.ir
+        if aval.size * aval.dtype.itemsize >= _MOST_BYTES:
+            raise ShapeError(f"{aval.long()} has {aval.size * aval.dtype.itemsize} bytes; a compiled program takes arrays of "
+                             f"less than 2**63")
         t = self[aval] = ir.RankedTensorType.get(list(aval.shape), self.session.element(aval.dtype),
                                                  loc=self.session.loc)
         return t

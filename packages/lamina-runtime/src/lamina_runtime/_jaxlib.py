@@ -87,6 +87,7 @@ pjit = _jax.pjit
 PjitFunctionCache = _jax.PjitFunctionCache
 PjitFunction = _jax.PjitFunction
 wait_for = ArrayImpl.block_until_ready  # jaxlib's own, before arrays get theirs
+delete = ArrayImpl.delete
 batched_device_put = _jax.batched_device_put
 batched_block_until_ready = _jax.batched_block_until_ready
 COPY_DURING_CALL = xc.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL

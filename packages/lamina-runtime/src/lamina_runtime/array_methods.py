@@ -15,6 +15,7 @@ from lamina_ir.avals import ShapedArray, shaped
 
 from . import _jaxlib, backends as _devices, shardings
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
+from .safe_launch import forget_readers
 from .arrays import (_restore, addressable_shards, block_until_ready, check_alive, host_value, pieces, put, row_of,
                      text_of, with_type)
 
@@ -96,7 +97,8 @@ def _dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device
     check_alive(self)
     if type(self._sharding) is not SingleDeviceSharding:
         raise BufferError(f"__dlpack__: {self.aval.long()} lies on several devices; take one of x.addressable_shards")
-    return _jaxlib.to_dlpack(_copy_array(self) if copy else self, stream)
+    # Of an object of its own: jaxlib ends the process when the one whose memory is shared is deleted or donated.
+    return _jaxlib.to_dlpack(_copy_array(self) if copy else with_type(self, self.aval), stream)
 
 
 def _dlpack_device(self: Any) -> tuple[int, int]:
@@ -108,6 +110,13 @@ def _device(self: Any) -> Any:
     """The device the array lies on, or its sharding when there are several."""
     sharding = self._sharding
     return sharding._device if type(sharding) is SingleDeviceSharding else sharding
+
+
+def _delete(self: Any) -> None:
+    """Give the memory back; nothing can use the array after this."""
+    if self._readers is not None:
+        forget_readers(self)
+    _jaxlib.delete(self)
 
 
 def _copy_to_host_async(self: Any) -> None:
@@ -143,6 +152,7 @@ METHODS: dict[str, Any] = {
     (Array([1., 2.], dtype=float32), (2,), [1.0, 2.0], False)
     """,
     "_trace": None,
+    "_readers": None,  # the call objects that read it as a constant, see safe_launch
     "__array_priority__": 100,
     "shape": property(lambda self: self.aval.shape),
     "dtype": property(lambda self: self.aval.dtype),
@@ -184,6 +194,7 @@ METHODS: dict[str, Any] = {
     "item": _item,
     "tolist": lambda self: host_value(self).tolist(),
     "tobytes": lambda self, order="C": host_value(self).tobytes(order),
+    "delete": _delete,
     "copy_to_host_async": _copy_to_host_async,
     "block_until_ready": block_until_ready,
 }

@@ -87,11 +87,14 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
         result = trees.tree_unflatten(staged.out_tree, outs)
         if layout is not None and any(x is not y for x, y in zip(flat, given)):
             return result, None, False  # jaxlib cannot move arguments between devices by itself
+        if program.const_args:
+            safe_launch.read_by(program.const_args, reader)
         return result, program.fast_path(staged.out_tree), False
 
     key = (spec.call, spec.device, spec.backend, spec.inline, spec.keep_unused, spec.donate_argnums, statics.nums,
            statics.names, wanted, overrides)
     call = call_object(spec.name, _referable(fun), miss, key, sorted(statics.nums), sorted(statics.names))
+    reader = weakref.ref(call)
     _dress(call, spec)
     if not spec.donate_argnums:
         return call
@@ -117,13 +120,12 @@ def _donating(spec: JitSpec, call: Any) -> Callable[..., Any]:
         for k, v in kwargs.items():
             if spec.statics.position(k) in spec.donate_argnums:
                 given += trees.tree_leaves(v)
-        safe_launch.check_usable("jit", spec.name, given)
         if len(args) + len(kwargs) > 1 or len(given) > 1:
             flat = trees.tree_leaves((args, kwargs))
             if len({*map(id, flat)}) != len(flat):
                 gone = {*map(id, given)}
                 safe_launch.check_donation("jit", spec.name, flat, [id(x) in gone for x in flat])
-        return called_giving(call, given, args, kwargs)
+        return called_giving("jit", spec.name, call, given, args, kwargs)
 
     functools.update_wrapper(donating, spec.fun, updated=())
     for name in stages.ATTRIBUTES:
@@ -132,16 +134,19 @@ def _donating(spec: JitSpec, call: Any) -> Callable[..., Any]:
     return donating
 
 
-def called_giving(call: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> Any:
+def called_giving(kind: str, name: str, call: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> Any:
     """`call(*args, **kwargs)`, after which the arrays in `given` are deleted."""
-    if debug.wanted():
-        with debug.keeping(given):
+    given = [x for x in given if type(x) is ArrayImpl]
+    with safe_launch.Giving(kind, name, given):
+        if debug.wanted():
+            with debug.keeping(given):
+                out = call(*args, **kwargs)
+        else:
             out = call(*args, **kwargs)
-    else:
-        out = call(*args, **kwargs)
-    for x in given:
-        if type(x) is ArrayImpl:
-            x.delete()
+        for x in given:
+            if x._readers is not None:
+                safe_launch.forget_readers(x)
+            _jaxlib.delete(x)
     return out
 
 

@@ -136,6 +136,7 @@ class Program:
         self.executable = self.loaded.executable
         self.kept = low.kept_args[:-1] if ordered else low.kept_args
         self.in_shardings = in_shardings or [in_sharding] * len(self.kept)
+        safe_launch.check_constants("jit", name, low.const_args)
         self.const_args = [place(c, in_sharding) for c in low.const_args]
         if kind == "partitions":
             found = self.executable.get_output_shardings()
@@ -154,6 +155,8 @@ class Program:
     def run(self, flat: Sequence[Any]) -> list[Any]:
         """Run on flat arguments, wherever they are."""
         args = list(self.const_args)
+        if args:
+            safe_launch.check_constants("jit", self.name, args)
         args += [place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.closed.in_avals) if k]
         if self.effectful:
             outs = self._run_with_effects(args)

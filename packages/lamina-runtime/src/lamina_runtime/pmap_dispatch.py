@@ -61,6 +61,7 @@ class PmapProgram:
         self.out_shardings = [_spread(where, a, axis, axis_size, copies) for a, axis in zip(self.out_avals, out_axes)]
         self.kept = low.kept_args
         everywhere = shardings.replicated(where)
+        safe_launch.check_constants("pmap", name, low.const_args)
         self.const_args = [execution.place(c, everywhere) for c in low.const_args]
         self._const_shardings = [everywhere] * len(self.const_args)
         options = compile_cache.Options(num_replicas=replicas, together=self.collective and bool(low.host_functions))
@@ -250,10 +251,9 @@ def _donating(spec: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         if now.trace is not EVALUATION:
             return call(*args, **kwargs)
         given = [x for i in spec.donate_argnums if i < len(args) for x in trees.tree_leaves(args[i])]
-        safe_launch.check_usable("pmap", spec.name, given)
         if len({id(x) for x in given}) != len(given):
             safe_launch.check_donation("pmap", spec.name, given, [True] * len(given))
-        return dispatch.called_giving(call, given, args, kwargs)
+        return dispatch.called_giving("pmap", spec.name, call, given, args, kwargs)
 
     return pmapped
 

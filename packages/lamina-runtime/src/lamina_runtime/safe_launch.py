@@ -6,6 +6,7 @@ again), and more than 31 queued programs with collectives. So arguments are test
 """
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 from . import _jaxlib
 from ._jaxlib import ArrayImpl
 
-__all__ = ["WINDOW", "Window", "check_donation", "check_usable", "window_of"]
+__all__ = ["Giving", "WINDOW", "Window", "check_constants", "check_donation", "check_usable", "forget_readers", "read_by",
+           "window_of"]
 
 WINDOW = 8
 
@@ -80,6 +82,69 @@ def check_usable(call: str, name: str, flat: Iterable[Any]) -> None:
             raise RuntimeError(f"{call} of `{name}`: Array has been deleted or donated: flat argument {i}, "
                                f"{x.aval.long()}. Keep a copy (x.copy()) of an array that a donating function takes, "
                                "or use that function's result")
+
+
+_giving: set[int] = set()
+_giving_lock = threading.Lock()
+
+
+class Giving:
+    """A block in which `arrays` are given up: RuntimeError at its start for one that is gone, or that another thread is
+    giving up at this moment. Two launches of one donated buffer end the process."""
+
+    __slots__ = ("_call", "_name", "_arrays", "_ids")
+
+    def __init__(self, call: str, name: str, arrays: Sequence[Any]) -> None:
+        self._call, self._name, self._arrays = call, name, arrays
+        self._ids = [id(x) for x in arrays]
+
+    def __enter__(self) -> None:
+        ids = self._ids
+        with _giving_lock:
+            taken = not _giving.isdisjoint(ids)
+            if not taken:
+                _giving.update(ids)
+        if taken:
+            self._ids = []
+            raise RuntimeError(f"{self._call} of `{self._name}`: Array is being donated by another thread at this moment; a "
+                               "donated array is given to one call. Pass copies (x.copy())")
+        try:
+            check_usable(self._call, self._name, self._arrays)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *error: Any) -> None:
+        with _giving_lock:
+            _giving.difference_update(self._ids)
+
+
+# --- arrays that functions close over -----------------------------------------------------------------------------
+def read_by(constants: Iterable[Any], call: Any) -> None:
+    """jaxlib's call object (a weak reference to it) hands these arrays to its program without asking Python."""
+    for c in constants:
+        if type(c) is ArrayImpl:
+            if c._readers is None:
+                c._readers = []
+            if not any(r is call for r in c._readers):
+                c._readers.append(call)
+
+
+def forget_readers(x: Any) -> None:
+    """An array is about to go: the call objects that read it ask Python the next time, which says so."""
+    for reader in x._readers or ():
+        call = reader()
+        if call is not None:
+            call._clear_cache()
+    x._readers = None
+
+
+def check_constants(call: str, name: str, constants: Iterable[Any]) -> None:
+    """RuntimeError when an array that a function closes over was deleted or donated."""
+    for c in constants:
+        if type(c) is ArrayImpl and c.is_deleted():
+            raise RuntimeError(f"{call} of `{name}`: Array has been deleted or donated: {c.aval.long()}, which the function "
+                               "closes over. Pass it as an argument, or keep a copy (x.copy()) for one of the two")
 
 
 def check_donation(call: str, name: str, flat: Sequence[Any], donated: Sequence[bool]) -> None:

@@ -211,22 +211,58 @@ def device_get(x: Any) -> Any:
 
 
 def from_dlpack(x: Any, device: Any = None) -> Any:
-    """An array over (or, on another device, copied from) memory another library owns and shares through DLPack.
+    """An array over memory that another library owns and shares through DLPack.
+
+    The memory itself is used where it lies row by row and has a dtype in use, else a copy: memory in another order, with
+    gaps or backwards, read-only NumPy arrays, and 64-bit numbers while `config.enable_x64` is off, which become 32-bit ones.
+
+    Args:
+      x: an array of another library: an object with `__dlpack__` and `__dlpack_device__`.
+      device: where the array is wanted; None: where the memory is.
+    Raises:
+      TypeError: `x` shares no memory through DLPack.
+      BufferError: the owner does not share this memory, or its layout or dtype is not understood.
 
     >>> from_dlpack(np.ones(2, np.float32))
     Array([1., 1.], dtype=float32)
     """
-    kind, number = x.__dlpack_device__()
+    try:
+        kind, number = x.__dlpack_device__()
+    except AttributeError:
+        raise TypeError("from_dlpack: expected an array that shares its memory through DLPack (with __dlpack__ and "
+                        f"__dlpack_device__); got {type(x).__name__}") from None
     if kind == 1:
         owner = _devices.local_devices(backend="cpu")[0]
     elif kind in (2, 13):
         owner = next(d for d in _devices.local_devices(backend="cuda") if d.local_hardware_id == number)
     else:
         raise ValueError(f"from_dlpack: expected memory of a CPU or a CUDA device; got DLPack device type {int(kind)}")
-    raw = _jaxlib.from_dlpack(x.__dlpack__(), owner)
-    value, _ = raw._single_device_array_to_np_array_did_copy() if kind == 1 else (x, False)
-    found = arrays.with_type(raw, shaped(tuple(value.shape), np.dtype(value.dtype)), shardings.single(owner))
+    found = _copied(x, owner) if type(x) is np.ndarray and not _shareable(x) else _shared(x, owner, kind == 1)
     return found if device is None else device_put(found, device)
+
+
+def _shareable(x: np.ndarray) -> bool:
+    return x.flags.c_contiguous and x.flags.writeable and dtypes.canonical(x.dtype) == x.dtype
+
+
+def _copied(x: np.ndarray, owner: Any) -> Any:
+    return arrays.put(np.array(x, order="C"), owner, True, _type_of("from_dlpack", x))
+
+
+def _shared(x: Any, owner: Any, on_host: bool) -> Any:
+    try:
+        raw = _jaxlib.from_dlpack(x.__dlpack__(), owner)
+    except (_jaxlib.JaxRuntimeError, BufferError) as e:
+        try:  # NumPy understands every step between elements
+            return _copied(np.from_dlpack(x), owner)
+        except Exception:
+            raise BufferError(f"from_dlpack: the memory of this {type(x).__name__} cannot be shared: {e}. Pass a copy that "
+                              "lies row by row") from e
+    value = raw._single_device_array_to_np_array_did_copy()[0] if on_host else x
+    dtype = np.dtype(value.dtype)
+    if on_host and not (value.flags.c_contiguous and dtypes.canonical(dtype) == dtype):
+        return _copied(value, owner)
+    return arrays.with_type(raw, shaped(tuple(value.shape), dtype), shardings.single(owner))
 
 
 def block_until_ready(x: Any) -> Any:

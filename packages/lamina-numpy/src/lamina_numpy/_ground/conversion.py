@@ -108,7 +108,8 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
       a: what to convert. Python numbers give weakly typed arrays unless `dtype` is given.
       dtype: element type of the result.
       order: only "K" and "C" have a meaning here; accepted for NumPy's sake.
-      copy: False refuses to copy NumPy arrays, as the array API asks.
+      copy: True gives the result memory of its own, so that deleting it or giving it away leaves `a` alone; False refuses
+        to copy NumPy arrays, as the array API asks.
       device: where to put it.
     Raises:
       TypeError: strings, objects and whatever else has no number dtype.
@@ -122,6 +123,8 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     kind = type(a)
     if isinstance(a, Tracer) or is_array(a):
         out = a if d is None else (a if d == a.dtype and not typeof(a).weak_type else cast_compiled(a, d))
+        if copy and out is a:  # memory of its own: the copy may be given away or deleted
+            out = bind(prims.copy_p, a)
     elif kind in _SCALARS:
         t = typeof(a) if d is None else None
         out = slots.evaluator.array(np.asarray(a, t.dtype), t) if t is not None else \
@@ -145,12 +148,12 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
 
 def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *,
           device: Any = None) -> Any:
-    """`asarray` that also adds leading axes up to `ndmin`. Arrays are immutable, so a copy is never visible.
+    """`asarray` that copies unless told not to, and adds leading axes up to `ndmin`.
 
     >>> array([[1, 2], [3, 4]]).shape
     (2, 2)
     """
-    out = asarray(object, dtype, order, device=device)
+    out = asarray(object, dtype, order, copy=copy or None, device=device)
     short = ndmin - len(typeof(out).shape)
     if short > 0:
         out = reshaped(out, typeof(out).shape, (1,) * short + typeof(out).shape)

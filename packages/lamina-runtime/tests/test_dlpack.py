@@ -1,0 +1,87 @@
+"""Memory shared with other libraries: whatever its order, dtype and owner, the numbers are right and nothing dies."""
+import numpy as np
+import pytest
+from lamina_ir import config
+from lamina_runtime import device_put, devices, from_dlpack
+from lamina_tracing import jit, lax
+
+ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+class Foreign:
+    """Another library's array."""
+
+    def __init__(self, held):
+        self.held = held
+
+    def __dlpack__(self, **more):
+        return self.held.__dlpack__(**more)
+
+    def __dlpack_device__(self):
+        return self.held.__dlpack_device__()
+
+
+def aligned(value):
+    """The values where jaxlib uses memory without copying."""
+    room = np.zeros(value.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    found = room[start:start + value.nbytes].view(value.dtype).reshape(value.shape)
+    found[...] = value
+    return found
+
+
+def read_only(value):
+    value = value.copy()
+    value.flags.writeable = False
+    return value
+
+
+SHARED = {"rows": aligned(ROWS), "columns": aligned(ROWS).T,
+          "axes moved": aligned(np.arange(24, dtype="f4").reshape(2, 3, 4)).transpose(1, 2, 0),
+          "backwards": ROWS[::-1], "backwards along rows": ROWS[:, ::-1], "with gaps": ROWS[:, ::2],
+          "one row again": np.broadcast_to(ROWS[0], (4, 3)), "nothing": np.zeros((0, 3), "f4"),
+          "booleans": np.array([True, False]), "halves": ROWS.astype("f2"), "read-only": read_only(ROWS)}
+
+
+@pytest.mark.parametrize("owner", [lambda x: x, Foreign], ids=["NumPy", "another library"])
+@pytest.mark.parametrize("what", SHARED)
+def test_numbers_in_any_memory_order(what, owner):
+    x = SHARED[what]
+    y = from_dlpack(owner(x))
+    assert y.shape == x.shape and y.dtype == x.dtype
+    for seen in (y, jit(lambda v: v)(y), device_put(y, devices()[1]), lax.reshape(y, (x.size,)).reshape(x.shape)):
+        np.testing.assert_array_equal(np.asarray(seen), x)
+    assert repr(y) == repr(device_put(np.ascontiguousarray(x)))
+
+
+@pytest.mark.parametrize("dtype, narrow", [("float64", "float32"), ("int64", "int32"), ("uint64", "uint32"),
+                                           ("complex128", "complex64")])
+def test_wide_numbers_follow_the_setting(dtype, narrow):
+    x = np.arange(3, dtype=dtype)
+    for owner in (x, Foreign(x)):
+        assert from_dlpack(owner).dtype == narrow
+        with config.enable_x64(True):
+            assert from_dlpack(owner).dtype == dtype
+
+
+@pytest.mark.parametrize("bad, kind", [(3, TypeError), ([1.0], TypeError), (np.array(["a"]), TypeError)])
+def test_what_shares_no_numbers_is_refused(bad, kind):
+    with pytest.raises(kind):
+        from_dlpack(bad)
+
+
+def test_an_export_outlives_the_array():
+    x = device_put(ROWS)
+    view, capsule = np.from_dlpack(x), x.__dlpack__()
+    x.delete()
+    np.testing.assert_array_equal(view, ROWS)
+    del capsule
+
+
+def test_an_export_outlives_donation():
+    add = jit(lambda v: lax.add(v, v), donate_argnums=0)
+    for k in range(3):  # the first call goes through Python, the others do not
+        x = device_put(np.full(5000, k, np.float32))
+        view = np.from_dlpack(x)
+        out = add(x)
+        assert x.is_deleted() and (view == k).all() and (np.asarray(out) == 2 * k).all()
