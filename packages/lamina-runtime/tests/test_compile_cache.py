@@ -27,6 +27,27 @@ def run(folder, program=PROGRAM, **more):
     return tuple(int(n) for n in done.stdout.split()), done.stderr
 
 
+MOVED = """
+import numpy as np, lamina_runtime as rt
+from lamina_tracing import jit, lax
+from lamina_autodiff import grad
+{blank}def f(x):
+    y = lax.sin(x)
+    return lax.mul(y, lax.exp(y))
+compiled = jit(grad(f)).lower(np.float32(0)).compile()
+lines = {{at.line for at in compiled.source_map().values()}}
+assert lines == {{6 + {moved}, 7 + {moved}}}, lines
+print(*rt.cache_stats())
+"""
+
+
+def test_a_function_whose_lines_moved_is_found_on_disk(tmp_path):
+    pytest.importorskip("lamina_autodiff")
+    first = run(tmp_path, MOVED.format(blank="", moved=0))[0]
+    again = run(tmp_path, MOVED.format(blank="\n" * 10, moved=10))[0]
+    assert first[2] == 1 and again[2] == 0 and again[1] == 1  # compiled once; then loaded from disk
+
+
 def test_equal_programs_share_one_executable():
     jit(lambda x: lax.add(x, 0.123))(np.float32(1))
     before = cache_stats()

@@ -1,3 +1,6 @@
+import linecache
+
+import numpy as np
 import pytest
 from lamina_runtime import profiler
 from lamina_tracing import jit, lax
@@ -14,3 +17,42 @@ def test_a_profile_is_written(tmp_path):
     with pytest.raises(RuntimeError, match="start_trace first"):
         profiler.stop_trace()
     assert profiler.annotate_function(lambda x: x + 1)(1) == 2
+
+
+def work(w, x):
+    y = lax.dot(x, w)  # the product
+    return lax.tanh(y)  # the slope
+
+
+def line_of(text):
+    return next(i for i in range(1, 100) if text in linecache.getline(__file__, i))
+
+
+def test_time_is_told_by_line(tmp_path):
+    args = np.ones((64, 64), "float32"), np.ones((64, 64), "float32")
+    compiled = jit(work).lower(*args).compile()
+    with profiler.trace(tmp_path):
+        compiled(*args).block_until_ready()
+    found = profiler.time_by_line(tmp_path, compiled)
+    assert {t.line for t in found if t.file == __file__} & {line_of("the " + "product"), line_of("the " + "slope")}
+    assert all(t.seconds >= 0 for t in found) and found == sorted(found, key=lambda t: -t.seconds)
+    with pytest.raises(FileNotFoundError, match="record one"):
+        profiler.time_by_line(tmp_path / "none", compiled)
+
+
+def test_a_loop_does_not_count_its_body_twice():
+    events = [{"ph": "X", "tid": 1, "ts": 0, "dur": 10, "name": "while", "args": {"hlo_op": "while"}},
+              {"ph": "X", "tid": 1, "ts": 1, "dur": 4, "name": "mul", "args": {"hlo_op": "mul"}},
+              {"ph": "X", "tid": 1, "ts": 6, "dur": 3, "name": "mul", "args": {"hlo_op": "mul"}},
+              {"ph": "X", "tid": 2, "ts": 2, "dur": 5, "name": "add", "args": {"hlo_op": "add"}}]
+    total = {}
+    for op, seconds in profiler._own_times(iter(events)):
+        total[op] = total.get(op, 0) + round(seconds * 1e6)
+    assert total == {"while": 3, "mul": 7, "add": 5}
+
+
+def test_instructions_of_the_compiled_program_have_lines():
+    compiled = jit(work).lower(np.ones((64, 64), "float32"), np.ones((64, 64), "float32")).compile()
+    found = compiled.instruction_lines()
+    assert {at.line for lines in found.values() for at in lines} == {line_of("the " + "product"), line_of("the " + "slope")}
+    assert {at.op for lines in found.values() for at in lines} == {"dot_general", "tanh"}

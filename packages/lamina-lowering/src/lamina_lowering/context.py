@@ -13,6 +13,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, ShapeError, dtypes, shaped
 
 from .axes import AxisEnv
+from .source_map import Line
 
 __all__ = ["Context", "Region"]
 
@@ -44,9 +45,10 @@ class Context:
     """
 
     __slots__ = ("module", "session", "platform", "axis_env", "rules", "eqn", "ip", "loc", "types", "create", "big",
-                 "path", "_constants")
+                 "path", "around", "line", "_constants")
 
-    def __init__(self, module: Any, axis_env: AxisEnv, ip: Any, big: dict[int, Value], path: str | None = None) -> None:
+    def __init__(self, module: Any, axis_env: AxisEnv, ip: Any, big: dict[int, Value], path: str | None = None,
+                 around: Line | None = None) -> None:
         session = module.session
         self.module = module
         self.session = session
@@ -60,6 +62,8 @@ class Context:
         self.create = session.ir.Operation.create
         self.big = big  # id of a constant that is passed as an argument -> its value here
         self.path = path  # names of the calls around, for the compiler's metadata; None outside of named ones
+        self.around = around  # the line of the equation whose program this is
+        self.line = around  # and that of the present one
         self._constants: dict[Any, Value] = {}
 
     # --- the equation ---------------------------------------------------------------------------------------------
@@ -304,14 +308,15 @@ class Context:
     def inline(self, closed: ClosedJaxpr, operands: Sequence[Value], axis_env: AxisEnv | None = None,
                name: str = "") -> list[Value]:
         """Emit a nested program's equations here; in the compiler's metadata under `name` and this equation's scope."""
-        saved = self.eqn, self.axis_env, self.path, self.loc
+        saved = self.eqn, self.axis_env, self.path, self.loc, self.around, self.line
         if axis_env is not None:
             self.axis_env = axis_env
         self.path = self.named(name) or self.path
+        self.around = self.line
         try:
             return self.run(closed, operands)
         finally:
-            self.eqn, self.axis_env, self.path, self.loc = saved
+            self.eqn, self.axis_env, self.path, self.loc, self.around, self.line = saved
 
     def named(self, name: str) -> str:
         """`name` after the names of the calls and scopes that the present equation stands in."""
@@ -335,7 +340,8 @@ class Context:
                 made = big.get(id(value))
                 env[var] = self.const(value, var.aval) if made is None else made
         rules, const, broadcast = self.rules, self.const, self.broadcast
-        locations, unnamed, path = self.session.locations, self.session.loc, self.path
+        path, around = self.path, self.around
+        lines, located = self.module.lines, self.session.located
         eqn = None
         try:
             for eqn in eqns:
@@ -356,11 +362,13 @@ class Context:
                     for v in eqn.invars:
                         operands.append(const(v.val, v.aval) if v.__class__ is Literal else env[v])
                 self.eqn = eqn
-                source = eqn.source
-                if path is not None or (source is not None and source.scope):
-                    self.loc = locations[self.named(prim.name)]
-                else:
-                    self.loc = unnamed
+                if lines is not None:
+                    source = eqn.source
+                    scope = "" if source is None else source.scope
+                    name = self.named(prim.name) if path or scope else prim.name
+                    self.line = name, source, around
+                    lines.append(self.line)
+                    self.loc = located(name, len(lines))
                 made = rules[prim](self, *operands, **eqn.params)
                 if prim.multiple:
                     for v, value in zip(eqn.outvars, made, strict=True):

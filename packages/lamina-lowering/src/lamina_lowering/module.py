@@ -1,9 +1,9 @@
 """`lower`: a program becomes one StableHLO module with an entry function `main`.
 
 Equal programs give equal bytecode: nothing in a module depends on identities, addresses, source lines or the order in
-which things were lowered before; names of calls and scopes are part of it, as the compiler's metadata. Dead equations and
-unused arguments are left out; constants of more than a few elements become leading arguments, so programs that differ in
-such data share one executable.
+which things were lowered before; names of calls and scopes and numbers of equations (see `source_map.py`) are part of it,
+as the compiler's metadata. Dead equations and unused arguments are left out; constants of more than a few elements become
+leading arguments, so programs that differ in such data share one executable.
 """
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from . import _jaxlib, hlo, session, tables
 from .axes import AxisEnv
 from .combine import together
 from .context import Context
+from .source_map import Line, SourceLine, resolve
 
 __all__ = ["Lowered", "lower", "replica_count"]
 
@@ -37,10 +38,11 @@ class Lowered:
       num_replicas, num_partitions: what it must be compiled for.
       needs: names of kernel libraries that must be registered before it is compiled and run: `lapack`.
       host_functions: the Python functions the module calls, by number; the compiler must be given them.
+      lines: what `source_map` reads; None for a single op, which has no more than its call's line.
     """
 
     __slots__ = ("module", "name", "platform", "kept_args", "const_args", "in_avals", "out_avals", "donation",
-                 "num_replicas", "num_partitions", "needs", "host_functions", "_bytecode", "__weakref__")
+                 "num_replicas", "num_partitions", "needs", "host_functions", "lines", "_bytecode", "__weakref__")
 
     def __init__(self, **fields: Any) -> None:
         self._bytecode: bytes | None = None
@@ -53,6 +55,11 @@ class Lowered:
             with session.lock:
                 self._bytecode = _jaxlib.write_bytecode(self.module)
         return self._bytecode
+
+    def source_map(self) -> dict[int, SourceLine]:
+        """The user's line of each equation of the module, by the number that stands in the module, in optimised HLO and
+        in profiles as line of the file `equation`; see `instruction_lines`."""
+        return {i: resolve(found) for i, found in enumerate(self.lines or (), 1)}
 
     def as_text(self, dialect: str = "stablehlo", debug_info: bool = False) -> str:
         """The module as text: `dialect` is `stablehlo` or `hlo`; with `debug_info`, StableHLO shows names of scopes."""
@@ -152,6 +159,7 @@ class _Build:
         self._symbols: dict[str, int] = {"main": 1}
         self._live: dict[Jaxpr, tuple[list[Eqn], set[Any]]] = {}
         self._big: dict[ClosedJaxpr, list[Any]] = {}
+        self.lines: list[Line] | None = []
         self._main: ClosedJaxpr
         self._recomputed: dict[ClosedJaxpr, int] = {}
 
@@ -227,7 +235,7 @@ class _Build:
         return self._symbol(f"{name}_{n}")
 
     def _function(self, symbol: str, closed: ClosedJaxpr, env: AxisEnv, big: list[Any], in_avals: list[ShapedArray],
-                  kept: Sequence[bool] | None, attributes: dict[str, Any]) -> None:
+                  kept: Sequence[bool] | None, attributes: dict[str, Any], around: Line | None = None) -> None:
         s = self.session
         ir, loc = s.ir, s.loc
         ins = [s.types[a] for a in in_avals]
@@ -238,7 +246,7 @@ class _Build:
         block = func.regions[0].blocks.append(*ins, arg_locs=[loc] * len(ins))
         values = list(block.arguments)
         path = None if kept is not None else ""  # the names around a call come with the call
-        ctx = Context(self, env, ir.InsertionPoint(block), {id(c): v for c, v in zip(big, values)}, path)
+        ctx = Context(self, env, ir.InsertionPoint(block), {id(c): v for c, v in zip(big, values)}, path, around)
         args = values[len(big):]
         if kept is not None:
             rest = iter(args)
@@ -249,18 +257,19 @@ class _Build:
         """Call a nested program from `ctx`, emitting its function the first time."""
         s = self.session
         key = closed, env.key()
+        line, number = ctx.line, len(self.lines or ())
         known = self._functions.get(key)
         if known is None:
             symbol = self._symbol(name)
             big = self.big(closed)
             types = self._big_types(closed, {}) if big else {}
             in_avals = [types[id(c)] for c in big] + closed.in_avals
-            self._function(symbol, closed, env, big, in_avals, None, {"sym_visibility": s.attr("private")})
+            self._function(symbol, closed, env, big, in_avals, None, {"sym_visibility": s.attr("private")}, line)
             known = self._functions[key] = (s.ir.FlatSymbolRefAttr.get(symbol, s.context),
                                             [s.types[a] for a in closed.out_avals], big)
         callee, outs, big = known
         args = [ctx.big[id(c)] for c in big] + list(operands)
-        loc = s.locations[ctx.named(name)]
+        loc = s.loc if self.lines is None else s.located(ctx.named(name), number)
         return list(ctx.create("func.call", outs, args, {"callee": callee}, None, 0, loc, ctx.ip).results)
 
     def main(self, closed: ClosedJaxpr, env: AxisEnv, name: str, partitions: int, donated: Sequence[bool],
@@ -268,7 +277,9 @@ class _Build:
              keep_unused: bool) -> Lowered:
         s, jaxpr = self.session, closed.jaxpr
         self._main, self.partitions = closed, partitions
-        needed = self.live(jaxpr)[1]
+        eqns, needed = self.live(jaxpr)
+        if len(eqns) == 1 and not eqns[0].primitive.subprograms and not (eqns[0].source and eqns[0].source.scope):
+            self.lines = None  # an op by itself, eager or jitted: one module for all of them
         kept = tuple(keep_unused or v in needed for v in jaxpr.invars)
         big = self.big(closed)
         types = self._big_types(closed, {}) if big else {}
@@ -298,7 +309,8 @@ class _Build:
         module["mhlo.num_partitions"] = s.i32(partitions)
         return Lowered(module=self.module, name=name, platform=self.platform, kept_args=kept, const_args=big,
                        in_avals=in_avals, out_avals=out_avals, donation=donation, num_replicas=env.replicas,
-                       num_partitions=partitions, host_functions=self.host_functions, needs=frozenset(self.needs))
+                       num_partitions=partitions, host_functions=self.host_functions, needs=frozenset(self.needs),
+                       lines=self.lines)
 
     def _dicts(self, dicts: list[dict[str, Any]]) -> Any:
         ir, context = self.session.ir, self.session.context

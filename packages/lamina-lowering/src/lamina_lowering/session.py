@@ -14,6 +14,7 @@ import numpy as np
 from lamina_ir import ShapedArray, ShapeError, dtypes
 
 from . import _jaxlib
+from .source_map import FILE
 
 __all__ = ["Session", "current", "lock"]
 
@@ -66,20 +67,8 @@ class _Parsed(dict[str, Any]):
         return a
 
 
-class _Locations(dict[str, Any]):
-    """Name -> the location of what stands under it: the compiler's metadata."""
-
-    def __init__(self, context: Any) -> None:
-        super().__init__()
-        self.context = context
-
-    def __missing__(self, name: str) -> Any:
-        loc = self[name] = _jaxlib.ir.Location.name(name, context=self.context)
-        return loc
-
-
 class Session:
-    """A context and its caches. `types[aval]`, `parsed[text]` and `locations[name]` are dict reads once warm."""
+    """A context and its caches. `types[aval]` and `parsed[text]` are dict reads once warm."""
 
     def __init__(self) -> None:
         ir = _jaxlib.load_mlir()
@@ -88,12 +77,20 @@ class Session:
         self.loc = ir.Location.unknown(self.context)
         self.types = _Types(self)
         self.parsed = _Parsed(self.context)
-        self.locations = _Locations(self.context)
         self._elements: dict[np.dtype, Any] = {}
         self._attrs: dict[Any, Any] = {}
         self._constants: dict[Any, Any] = {}
         self.modules = 0
         self.constant_bytes = 0
+
+    def located(self, name: str, number: int) -> Any:
+        """The location of what an equation becomes: the compiler carries it into its metadata and profiles.
+
+        It holds the equation's number and no line of a file: a module must not change when lines move, for it is the key
+        under which the compiled program is found on disk.
+        """
+        made = self.ir.Location
+        return made.name(name, made.file(FILE, number, 0, context=self.context), context=self.context)
 
     def element(self, dtype: np.dtype) -> Any:
         """The element type of a dtype."""

@@ -13,7 +13,7 @@ from typing import Any
 from lamina_ir import has_ordered_effects, prims, trees
 from lamina_ir.avals import ShapedArray, shaped
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var, subprograms
-from lamina_lowering import lower, replica_count, table_version
+from lamina_lowering import SourceLine, instruction_lines, lower, replica_count, table_version
 from lamina_tracing.extend import EVALUATION, Tracer, boundary, duck_types, filter_traceback, now
 
 from . import (_jaxlib, backends as _devices, compile_cache, debug, dispatch, effects, execution, host_errors, safe_launch,
@@ -313,6 +313,14 @@ class CompiledPmap:
     def as_text(self) -> str:
         """The optimised HLO text."""
         return "\n".join(m.to_string() for m in self._lowered._program.executable.hlo_modules())
+
+    def source_map(self) -> dict[int, SourceLine]:
+        """The user's line of each equation, by the number it has in `as_text()` and in profiles."""
+        return self._lowered._program.lowered.source_map()
+
+    def instruction_lines(self) -> dict[str, tuple[SourceLine, ...]]:
+        """The user's lines that each instruction comes from, its own first; see `Compiled.instruction_lines` of jit."""
+        return instruction_lines(self.as_text(), self.source_map())
 
 
 def _lower(spec: Any, args: Any, kwargs: Any) -> LoweredPmap:

@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 import functools
+import glob
+import gzip
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _jaxlib
 
-__all__ = ["StepTraceAnnotation", "TraceAnnotation", "annotate_function", "start_trace", "stop_trace", "trace"]
+__all__ = ["LineTime", "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "start_trace", "stop_trace",
+           "time_by_line", "trace"]
 
 _lock = threading.Lock()
 _session: tuple[Any, str] | None = None
@@ -54,6 +58,58 @@ def trace(log_dir: str | os.PathLike[str]) -> Iterator[None]:
         yield
     finally:
         stop_trace()
+
+
+class LineTime(NamedTuple):
+    """Time that instructions of one line took: `seconds` over all threads and calls in the profile."""
+
+    file: str
+    line: int
+    function: str
+    part: str
+    seconds: float
+
+
+def time_by_line(log_dir: str | os.PathLike[str], compiled: Any) -> list[LineTime]:
+    """How long each of the user's lines took in a recorded profile.
+
+    Args:
+      log_dir: the folder given to `trace`; the last profile in it is read.
+      compiled: the compiled call that ran, of `jit(f).lower(...).compile()`: it knows the lines of its instructions.
+    Returns:
+      One entry per line, and per part of a derivative ("" or "backward"), the longest first. A fused instruction counts for
+      the line of its last operation; what the compiler added by itself is at line 0 of no file.
+    Raises:
+      FileNotFoundError: there is no profile in the folder.
+    """
+    found = glob.glob(os.path.join(glob.escape(os.fspath(log_dir)), "plugins", "profile", "*", "*.trace.json.gz"))
+    if not found:
+        raise FileNotFoundError(f"time_by_line: no profile in {os.fspath(log_dir)!r}; record one with `with trace(folder):`")
+    with gzip.open(max(found, key=os.path.getmtime)) as f:
+        events = json.load(f)["traceEvents"]
+    module = compiled.as_text().split(None, 2)[1].rstrip(",")
+    lines = compiled.instruction_lines()
+    total: dict[tuple[str, int, str, str], float] = {}
+    for op, seconds in _own_times(e for e in events if e.get("args", {}).get("hlo_module", "") == module):
+        at = lines.get(op)
+        key = ("", 0, "", "") if at is None else (at[0].file, at[0].line, at[0].function, at[0].part)
+        total[key] = total.get(key, 0.0) + seconds
+    return sorted((LineTime(*key, seconds) for key, seconds in total.items()), key=lambda t: -t.seconds)
+
+
+def _own_times(events: Iterator[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    """(instruction, seconds) of each event, without those of the events within it: a loop's without its body's."""
+    rows = sorted((e for e in events if e.get("ph") == "X"), key=lambda e: (e["tid"], e["ts"], -e["dur"]))
+    open_: list[list[Any]] = []  # [thread, end, instruction, own time]
+    for e in rows:
+        while open_ and (open_[-1][0] != e["tid"] or open_[-1][1] < e["ts"] + e["dur"]):
+            _, _, op, own = open_.pop()
+            yield op, own * 1e-6
+        if open_:
+            open_[-1][3] -= e["dur"]
+        open_.append([e["tid"], e["ts"] + e["dur"], e["args"].get("hlo_op", e["name"]), e["dur"]])
+    for _, _, op, own in reversed(open_):
+        yield op, own * 1e-6
 
 
 def annotate_function(fun: Callable[..., Any], name: str | None = None, **facts: Any) -> Callable[..., Any]:

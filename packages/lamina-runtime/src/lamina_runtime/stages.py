@@ -9,6 +9,7 @@ from lamina_ir import trees
 from lamina_ir.avals import ShapeDtypeStruct
 from lamina_ir.avals import ShapedArray
 from lamina_ir.tree_paths import explain_mismatch
+from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import xla_computation as _computation
 from lamina_tracing.extend import JitSpec, Staged, Tracer, argument_path, duck_types, flat_types
@@ -166,6 +167,14 @@ class Lowered(_Stage):
         """The module as text; `dialect` is 'stablehlo' or 'hlo'. With `debug_info` StableHLO shows names of scopes."""
         return self._lowered.as_text(dialect or "stablehlo", debug_info)
 
+    def source_map(self) -> dict[int, SourceLine]:
+        """The user's line of each equation, by its number.
+
+        The module, optimised HLO and profiles name equations by number, as line of a file called `equation`, so that they
+        stay the same when lines move. Each value has `file`, `line`, `function`, `op` and `part` ("" or "backward").
+        """
+        return self._lowered.source_map()
+
     def compiler_ir(self, dialect: str | None = None) -> Any:
         """The module itself, for tools: MLIR's, or with dialect 'hlo' jaxlib's XlaComputation."""
         if dialect == "hlo":
@@ -255,6 +264,19 @@ class Compiled(_Stage):
     def as_text(self) -> str:
         """The optimised HLO text."""
         return "\n".join(m.to_string() for m in self._program.executable.hlo_modules())
+
+    def source_map(self) -> dict[int, SourceLine]:
+        """The user's line of each equation, by the number it has in `as_text()` and in profiles."""
+        return self._program.lowered.source_map()
+
+    def instruction_lines(self) -> dict[str, tuple[SourceLine, ...]]:
+        """The user's lines that each instruction of the optimised program comes from.
+
+        Returns:
+          Name of an instruction, as in `as_text()` and as profiles show it -> its lines: first its own, then those of what
+          was fused into it. What the compiler added by itself is left out.
+        """
+        return instruction_lines(self.as_text(), self.source_map())
 
     def runtime_executable(self) -> Any:
         """jaxlib's executable."""

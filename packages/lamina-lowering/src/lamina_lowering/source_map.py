@@ -1,0 +1,130 @@
+"""From what the compiler made back to the user's lines.
+
+Each operation of a module is located at `equation:<number>`; XLA carries that through its optimisation, into the metadata
+of HLO instructions and into profiles. The number is the equation's place in the order of lowering, so modules do not change
+when lines move. Which line an equation comes from is kept beside the module, and looked up here.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from lamina_ir import Source
+
+__all__ = ["FILE", "Line", "SourceLine", "instruction_lines", "resolve"]
+
+FILE = "equation"
+Line = tuple[str, Source | None, object]  # name with scopes, the equation's own source, the Line of the call it stands in
+
+
+class SourceLine(NamedTuple):
+    """Where in a user's code an operation comes from.
+
+    Attributes:
+      file, line: the place; "" and 0 where it is not known (programs read from text).
+      function: name of the function it stands in.
+      op: the primitive, after the names of the scopes and calls it stands in, as "encoder/dot_general".
+      part: "" or "backward": see `lamina_ir.Source`.
+    """
+
+    file: str
+    line: int
+    function: str
+    op: str
+    part: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function}) {self.op}" + (f" [{self.part}]" if self.part else "")
+
+
+def resolve(found: Line) -> SourceLine:
+    """The place of one equation: its own, or that of the nearest call around it that has one."""
+    name, source, around = found
+    part = source.part if source is not None else ""
+    while around is not None and not (source is not None and part):
+        _, outer, around = around  # type: ignore[misc]
+        source = source or outer
+        part = part or (outer.part if outer is not None else "")
+    if source is None:
+        return SourceLine("", 0, "", name, part)
+    return SourceLine(source.file, source.line, source.function, name, part)
+
+
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*?(?:metadata=\{(.*?)\}(?:,|$|\s)|$)")
+_CALLED = re.compile(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)")
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
+_TABLE = re.compile(r"^(\d+) \{(.*)\}\s*$")
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(re.findall(r'(\w+)="?([^"\s}]+)"?', text))
+
+
+def instruction_lines(hlo: str, lines: Mapping[int, SourceLine]) -> dict[str, tuple[SourceLine, ...]]:
+    """Which lines each instruction of an optimised HLO module comes from.
+
+    Args:
+      hlo: the module's text, as `Compiled.as_text()` gives it.
+      lines: number of an equation -> its line, as `source_map()` gives it.
+    Returns:
+      Instruction name -> lines: its own first, then those of the instructions fused into it, each once. Instructions
+      that the compiler made for itself (copies, constants) are left out.
+    """
+    numbers = _frames(hlo)
+    own: dict[str, int] = {}
+    called: dict[str, list[str]] = {}
+    holds: dict[str, list[str]] = {}
+    inside = ""
+    for row in hlo.splitlines():
+        opened = _COMPUTATION.match(row)
+        if opened:
+            inside = opened[1]
+            holds[inside] = []
+            continue
+        found = _INSTRUCTION.match(row)
+        if found is None or not inside:
+            continue
+        name = found[1]
+        holds[inside].append(name)
+        called[name] = _CALLED.findall(row) if " fusion(" in row else []
+        data = _fields(found[2] or "")
+        number = numbers.get(data.get("stack_frame_id", ""), 0)
+        if data.get("source_file") == FILE:
+            number = int(data["source_line"])
+        if number:
+            own[name] = number
+
+    def all_of(name: str) -> Sequence[int]:
+        first = [own[name]] if name in own else []
+        return first + [n for c in called.get(name, ()) for inner in holds.get(c, ()) for n in all_of(inner)]
+
+    found_lines = {}
+    for name in called:
+        mine = dict.fromkeys([lines[n] for n in all_of(name) if n in lines])
+        if mine:
+            found_lines[name] = tuple(mine)
+    return found_lines
+
+
+def _frames(hlo: str) -> dict[str, int]:
+    """Stack frame -> equation, from the tables that newer compilers write in front of a module."""
+    files: dict[str, str] = {}
+    places: dict[str, int] = {}
+    frames: dict[str, int] = {}
+    table = ""
+    for row in hlo.splitlines():
+        if row in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
+            table = row
+        elif table == "FileNames" and row[:1].isdigit():
+            number, _, name = row.partition(" ")
+            files[number] = name.strip('"')
+        elif table in ("FileLocations", "StackFrames") and (found := _TABLE.match(row)):
+            data = _fields(found[2].replace("=", '="').replace(" ", '" ') + '"')
+            if table == "FileLocations" and files.get(data["file_name_id"]) == FILE:
+                places[found[1]] = int(data["line"])
+            elif table == "StackFrames":
+                frames[found[1]] = places.get(data["file_location_id"], 0)
+        elif row.startswith(("ENTRY", "%")):
+            break
+    return frames
