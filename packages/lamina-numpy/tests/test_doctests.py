@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 
 import lamina_numpy
+import numpy
 import pytest
 
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
@@ -12,5 +13,6 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 @pytest.mark.parametrize("name", ["lamina_numpy", *(m.name for m in pkgutil.walk_packages(
     lamina_numpy.__path__, "lamina_numpy."))])
 def test_examples_run(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
+    found = doctest.testmod(importlib.import_module(name), optionflags=FLAGS,
+                            extraglobs={"np": numpy})
     assert not found.failed

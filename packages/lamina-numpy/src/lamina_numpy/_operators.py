@@ -23,7 +23,7 @@ from ._order import sorting
 from ._reduce import averages, reductions, running
 from ._shape import layout, views
 from ._ground.promotion import is_array
-from ._ground.publishing import compiled, hashable, public
+from ._ground.publishing import compiled, hashable, public, published
 
 __all__ = ["install"]
 
@@ -211,7 +211,7 @@ def _array_table() -> dict[str, Any]:
         return self if self.ndim < 2 else transpose(self, None)
 
     return {
-        **_operators(_public_power), **{name: compiled(fun) for name, fun in (_UNARY | _METHODS).items()},
+        **_operators(published), **{name: compiled(fun) for name, fun in (_UNARY | _METHODS).items()},
         "__getitem__": getitem.getitem, "__setitem__": at.setitem, "__round__": compiled(_rounded), "at": at.at,
         "astype": _astype, "choose": selection.choose, "clip": array_clip, "compress": _compress,
         "nonzero": _nonzero, "repeat": _repeat, "reshape": array_reshape, "searchsorted": array_search,
@@ -221,10 +221,6 @@ def _array_table() -> dict[str, Any]:
         "mT": property(lambda self: flip(self), doc="The array with its last two axes swapped."),
         "real": property(lambda self: real(self), doc="Real part."),
         "imag": property(lambda self: imag(self), doc="Imaginary part.")}
-
-
-def _public_power(fun: Function) -> Function:
-    return powers.eager_power if fun is powers.power else compiled(fun)
 
 
 def install() -> None:

@@ -13,7 +13,7 @@ from lamina_tracing.lax import FftType
 from ._elementwise import ufuncs
 from ._shape import joining, tiling
 from ._ground.promotion import cast, literal, to_inexact
-from ._ground.publishing import public, public_lists, publish
+from ._ground.publishing import public, publish
 from ._make.creation import arange
 
 __all__ = ["fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft",
@@ -151,7 +151,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     return ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
 
 
-@public_lists("s", "axes", "norm")
+@public("s", "axes", "norm", lists=True)
 def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
     """`fft` along several axes.
 
@@ -164,19 +164,19 @@ def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> An
     return _transform("fftn", FftType.FFT, a, s, axes, norm)
 
 
-@public_lists("s", "axes", "norm")
+@public("s", "axes", "norm", lists=True)
 def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
     """The inverse of `fftn`."""
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
-@public_lists("s", "axes", "norm")
+@public("s", "axes", "norm", lists=True)
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
     """`fftn` of real numbers: half of the frequencies along the last of the axes."""
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
-@public_lists("s", "axes", "norm")
+@public("s", "axes", "norm", lists=True)
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
     """The inverse of `rfftn`."""
     return _transform("irfftn", FftType.IRFFT, a, s, axes, norm)
@@ -188,25 +188,25 @@ def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) 
     return _transform(call, kind, a, s, axes, norm)
 
 
-@public_lists("s", "axes", "norm")
+@public("s", "axes", "norm", lists=True)
 def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
     """`fftn` along two axes."""
     return _two("fft2", FftType.FFT, a, s, axes, norm)
 
 
-@public_lists("s", "axes", "norm")
+@public("s", "axes", "norm", lists=True)
 def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of `fft2`."""
     return _two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
-@public_lists("s", "axes", "norm")
+@public("s", "axes", "norm", lists=True)
 def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
     """`rfftn` along two axes."""
     return _two("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
-@public_lists("s", "axes", "norm")
+@public("s", "axes", "norm", lists=True)
 def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of `rfft2`."""
     return _two("irfft2", FftType.IRFFT, a, s, axes, norm)
@@ -251,7 +251,7 @@ def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
     return tuple(range(n)) if axes is None else check_axes(call, axes, n)
 
 
-@public_lists("axes")
+@public("axes", lists=True)
 def fftshift(x: Any, axes: Any = None) -> Any:
     """Frequency zero moved to the middle of the axes (None: all).
 
@@ -262,7 +262,7 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     return tiling.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
 
 
-@public_lists("axes")
+@public("axes", lists=True)
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """The inverse of `fftshift`."""
     where = _all_axes("ifftshift", x, axes)

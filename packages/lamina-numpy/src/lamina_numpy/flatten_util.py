@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np  # noqa: F401 - the examples use it
 from lamina_ir import dtypes, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import Tracer, typeof

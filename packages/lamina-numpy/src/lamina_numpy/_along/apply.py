@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import numpy as np  # noqa: F401 - the examples use it
 from lamina_batching import vmap
 from lamina_ir.trees import tree_map
 from lamina_tracing.extend import check_axis, typeof

@@ -9,7 +9,7 @@ from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, check_axes, check_axis, typeof
 
 from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact
-from .._ground.publishing import compiled, public
+from .._ground.publishing import core, public
 from .._ground.axes import split_at
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray, own_array
@@ -162,7 +162,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi)
     return concatenate([head, tail + cumsum(fix, at)], at)
 
 
-@public("extended", "period")
+@core("extended", "period", name="interp")
 def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool, bool], period: float | None) -> Any:
     d = dtypes.inexact_for(dtypes.promote((typeof(x).dtype, typeof(x).weak_type), (typeof(xp).dtype, False))[0])
     x, xp = cast(x, d), cast(xp, d)
@@ -212,4 +212,4 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         if isinstance(v, str) and v != "extrapolate":
             raise ValueError(f"interp: left and right must be numbers or 'extrapolate'; got {v!r}")
     ends = tuple(None if extends else v for v, extends in zip((left, right), extended))
-    return compiled(_interp)(x, xp, fp, ends, extended=extended, period=period)
+    return _interp(x, xp, fp, ends, extended=extended, period=period)

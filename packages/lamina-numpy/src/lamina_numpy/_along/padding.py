@@ -8,7 +8,7 @@ from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, check_axis, typeof
 
 from .._ground.promotion import broadcast, cast, literal
-from .._ground.publishing import hashable, plain_or_compiled, public
+from .._ground.publishing import core, hashable
 from .._ground.axes import split_at
 from .._ground.conversion import asarray
 from .._elementwise.rounding import round as to_nearest
@@ -70,17 +70,17 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         value = kwargs.get("constant_values", 0)
         if isinstance(value, (list, tuple, np.ndarray)):
             value = asarray(value)
-        return plain_or_compiled(_pad_constant, array)(array, value, widths)
+        return _pad_constant(array, value, widths)
     if mode in _BY_INDEX:
-        return plain_or_compiled(_pad_by_index, array)(array, widths, mode, kwargs.get("reflect_type", "even"))
+        return _pad_by_index(array, widths, mode, kwargs.get("reflect_type", "even"))
     if mode == "linear_ramp":
-        return plain_or_compiled(_pad_ramp, array)(array, asarray(kwargs.get("end_values", 0)), widths)
+        return _pad_ramp(array, asarray(kwargs.get("end_values", 0)), widths)
     if mode in ("maximum", "minimum", "mean", "median"):
-        return plain_or_compiled(_pad_stat, array)(array, widths, mode, hashable(kwargs.get("stat_length")))
+        return _pad_stat(array, widths, mode, hashable(kwargs.get("stat_length")))
     raise ValueError(f"pad: unknown mode {mode!r}; see the documentation for the list")
 
 
-@public("widths")
+@core("widths", name="pad")
 def _pad_constant(array: Any, value: Any, widths: tuple[tuple[int, int], ...]) -> Any:
     d = typeof(array).dtype
     n = len(widths)
@@ -95,7 +95,7 @@ def _pad_constant(array: Any, value: Any, widths: tuple[tuple[int, int], ...]) -
     return array
 
 
-@public("widths", "mode", "reflect_type")
+@core("widths", "mode", "reflect_type", name="pad")
 def _pad_by_index(array: Any, widths: tuple[tuple[int, int], ...], mode: str, reflect_type: str) -> Any:
     for i, (b, a) in enumerate(widths):
         n = typeof(array).shape[i]
@@ -119,7 +119,7 @@ def _pad_odd(array: Any, axis: int, n: int, b: int, a: int, mode: str) -> Any:
     return moveaxis(out, -1, axis)
 
 
-@public("widths")
+@core("widths", name="pad")
 def _pad_ramp(array: Any, end: Any, widths: tuple[tuple[int, int], ...]) -> Any:
     d = typeof(array).dtype
     end = broadcast(end, typeof(end).shape, (len(widths), 2))
@@ -136,7 +136,7 @@ def _flipped(x: Any, axis: int) -> Any:
     return bind(prims.rev_p, x, dimensions=(axis,))
 
 
-@public("widths", "mode", "lengths")
+@core("widths", "mode", "lengths", name="pad")
 def _pad_stat(array: Any, widths: tuple[tuple[int, int], ...], mode: str, lengths: Any) -> Any:
     fun: Any = {"maximum": highest, "minimum": lowest, "mean": mean, "median": median}[mode]
     d = typeof(array).dtype

@@ -9,7 +9,7 @@ from lamina_ir.errors import ConcretizationError
 from lamina_tracing.extend import bind, Tracer, typeof
 
 from .._ground.promotion import cast, fixed, literal, promote_all, to_inexact
-from .._ground.publishing import compiled, public
+from .._ground.publishing import core
 from .._ground.axes import split_at
 from .._ground.conversion import asarray, put
 from .._elementwise.powers import power
@@ -23,7 +23,7 @@ __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polym
            "vander"]
 
 
-@public()
+@core(name="polyval")
 def _polyval(p: Any, x: Any) -> Any:
     weak = typeof(p).weak_type and typeof(x).weak_type
     p, x = promote_all("polyval", [p, x])
@@ -45,8 +45,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     Array(11, dtype=int32)
     """
     p, x = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (p, x))
-    run = _polyval if isinstance(p, Tracer) or isinstance(x, Tracer) else compiled(_polyval)
-    return run(p, x)
+    return _polyval(p, x)
 
 
 def _coefficients(call: str, *ps: Any) -> list[Any]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_ir.errors import ShapeError
-from lamina_tracing.extend import bind, Tracer, typeof
+from lamina_tracing.extend import bind, typeof
 
 from .._ground.promotion import aval, cast, literal, no_out, promote_all
-from .._ground.publishing import compiled, public
+from .._ground.publishing import core
 from .._ground.axes import permuted
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray
@@ -114,11 +114,10 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     xs = [asarray(x) if isinstance(x, (list, tuple)) else x for x in operands]
     if isinstance(optimize, (list, tuple)):
         optimize = tuple(tuple(step) if isinstance(step, (list, tuple)) else step for step in optimize)
-    run = _einsum if any(isinstance(x, Tracer) for x in xs) else compiled(_einsum)
-    return run(*xs, subscripts=subscripts, optimize=optimize, precision=precision, preferred=preferred_element_type)
+    return _einsum(*xs, subscripts=subscripts, optimize=optimize, precision=precision, preferred=preferred_element_type)
 
 
-@public("subscripts", "optimize", "precision", "preferred")
+@core("subscripts", "optimize", "precision", "preferred", name="einsum")
 def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, preferred: Any) -> Any:
     shapes = [aval("einsum", x, i).shape for i, x in enumerate(operands)]
     terms, out = parse(subscripts, tuple(map(len, shapes)))

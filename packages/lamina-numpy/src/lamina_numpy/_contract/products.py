@@ -10,7 +10,7 @@ from lamina_ir.prims.linalg import as_precision
 from lamina_tracing.extend import bind, check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, convert, no_out, pair, promote_all
-from .._ground.publishing import public, public_lists
+from .._ground.publishing import public
 from .._ground.axes import permuted, with_axes
 from .._ground.conversion import own_array
 from .._elementwise.ufuncs import multiply
@@ -191,7 +191,7 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
     return multiply(with_axes(x, (1,)), with_axes(y, (0,)))
 
 
-@public_lists("axes", "precision", "preferred_element_type")
+@public("axes", "precision", "preferred_element_type", lists=True)
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Products summed over axes of `a` paired with axes of `b`.
 

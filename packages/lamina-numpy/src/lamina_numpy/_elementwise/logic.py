@@ -12,7 +12,7 @@ from .._ground.promotion import aval, cast, literal, meet, pair, promote_all
 from .._ground.publishing import public
 from .._ground.choosing import truth
 from .._ground.conversion import asarray
-from .ufuncs import abs, imag, named
+from .ufuncs import abs, imag
 
 __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_count", "bitwise_invert",
            "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "equal", "greater",
@@ -25,7 +25,7 @@ def _equality(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = pair(name, x, y)
         return bind(prim, x, y)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 def _order(name: str, prim: Any, doc: str) -> Any:
@@ -36,7 +36,7 @@ def _order(name: str, prim: Any, doc: str) -> Any:
             tie = bind(prim, bind(prims.imag_p, x), bind(prims.imag_p, y))
             return bind(prims.select_p, bind(prims.eq_p, rx, ry), tie, bind(prim, rx, ry))
         return bind(prim, x, y)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 equal = _equality("equal", prims.eq_p, "`x == y`, elementwise.\n\n>>> equal(1, 1.0)\nArray(True, dtype=bool)")
@@ -51,7 +51,7 @@ def _logical(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = pair(name, truth(name, x, 0), truth(name, y, 1))
         return bind(prim, x, y)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 logical_and = _logical("logical_and", prims.and_p, "Whether both are true (not zero).")
@@ -78,7 +78,7 @@ def _bitwise(name: str, prim: Any, doc: str) -> Any:
         x, y = pair(name, x, y)
         _need_bits(name, x)
         return bind(prim, x, y)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 bitwise_and = _bitwise("bitwise_and", prims.and_p, "Bits set in both.")
@@ -176,7 +176,7 @@ def _is_inf(name: str, value: float, doc: str) -> Any:
         if dtypes.is_complex(a.dtype):
             raise ValueError(f"{name}: not defined for complex numbers; got {a.long()}")
         return bind(prims.eq_p, x, literal(value, a.dtype)) if dtypes.is_float(a.dtype) else _all_false(a)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 isposinf = _is_inf("isposinf", np.inf, "Whether each element is plus infinity.")

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, prims
+from lamina_tracing import jit
 from lamina_tracing.extend import bind, typeof
 
 from .._ground.promotion import aval, convert, inexact_pair, is_staging, literal, pair
-from .._ground.publishing import compiled, public, publish_as
+from .._ground.publishing import compiled, public
 
 __all__ = ["float_power", "pow", "power"]
 
@@ -31,7 +32,18 @@ def _int_power(x: Any, y: Any, d: np.dtype) -> Any:
                                                      broadcast_dimensions=()), out)
 
 
-@public()
+def _by_exponent(plain: Any) -> Any:
+    """`power` as it is shown: a Python int exponent is part of the program."""
+    of_int = jit(plain, static_argnums=1, inline=True)
+
+    def call(x: Any, y: Any, /) -> Any:
+        if is_staging():
+            return plain(x, y)
+        return of_int(x, y) if type(y) is int else compiled(plain)(x, y)
+    return call
+
+
+@public(face=_by_exponent)
 def power(x: Any, y: Any, /) -> Any:
     """`x ** y`; a Python int exponent is one `integer_pow`, integers to array powers go by repeated squaring.
 
@@ -58,26 +70,6 @@ def power(x: Any, y: Any, /) -> Any:
     return _int_power(x, y, d)
 
 
-@public("y")
-def _power_of_int(x: Any, y: int) -> Any:
-    return power(x, y)
-
-
-_power_of_int.__name__ = "power"
-
-
-def eager_power(x: Any, y: Any, /) -> Any:
-    """`x ** y`; a Python int exponent becomes part of the program.
-
-    >>> eager_power(2.0, 3)
-    Array(8., dtype=float32, weak_type=True)
-    """
-    if is_staging():
-        return power(x, y)
-    return compiled(_power_of_int)(x, y) if type(y) is int else compiled(power)(x, y)
-
-
-publish_as(power, eager_power)
 pow = power
 
 

@@ -9,7 +9,7 @@ from lamina_tracing.extend import bind, typeof
 
 from .._ground.promotion import aval, convert, literal, no_out, to_inexact
 from .._ground.publishing import public
-from .ufuncs import named, positive
+from .ufuncs import positive
 
 __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "trunc"]
 
@@ -24,7 +24,7 @@ def _rounding(name: str, prim: Any, doc: str) -> Any:
         if not dtypes.is_float(d):
             return positive(x)
         return bind(prim, x)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 floor = _rounding("floor", prims.floor_p, "Largest whole number that is not above each element.")

@@ -12,7 +12,7 @@ from lamina_tracing.extend import bind, complex_logaddexp, typeof
 from .._ground.promotion import aval, cast, convert, inexact_pair, literal, pair, to_inexact
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
-from .ufuncs import abs, named, positive
+from .ufuncs import abs, positive
 
 __all__ = ["copysign", "fmax", "fmin", "frexp", "gcd", "heaviside", "hypot", "i0", "lcm", "ldexp", "logaddexp",
            "logaddexp2", "nan_to_num", "signbit", "sinc", "spacing"]
@@ -188,7 +188,7 @@ def _ignore_nan(name: str, prim: Any, doc: str) -> Any:
         if not dtypes.is_inexact(typeof(x).dtype):
             return out
         return choose_by(bind(prims.ne_p, x, x), y, choose_by(bind(prims.ne_p, y, y), x, out))
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 fmax = _ignore_nan("fmax", prims.max_p, "Larger of two elements, ignoring NaN.")

@@ -5,7 +5,6 @@ Tables make the functions that are one equation; the rest are written out. `_pow
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,33 +27,26 @@ _LN2 = float(np.log(2.0))
 _LN10 = float(np.log(10.0))
 
 
-def named(fun: Callable[..., Any], name: str, doc: str) -> Any:
-    """`fun` as the public function of this name."""
-    fun.__name__ = fun.__qualname__ = name
-    fun.__doc__ = doc
-    return public()(fun)
-
-
 def _unary(name: str, prim: Any, doc: str) -> Any:
     """One equation on any number dtype."""
     def op(x: Any, /) -> Any:
         aval(name, x)
         return bind(prim, x)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 def _float_unary(name: str, prim: Any, doc: str) -> Any:
     """One equation in float."""
     def op(x: Any, /) -> Any:
         return bind(prim, to_inexact(name, x))
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 def _binary(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y, _ = meet(name, x, y)
         return bind(prim, x, y)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 def _arith(name: str, prim: Any, on_bool: Any, doc: str) -> Any:
@@ -68,14 +60,14 @@ def _arith(name: str, prim: Any, on_bool: Any, doc: str) -> Any:
                 raise DTypeError(f"{name}: not defined on booleans; use logical_xor or convert with astype(int)")
             return bind(on_bool, x, y)
         return bind(prim, x, y)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 def _float_binary(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = inexact_pair(name, x, y)
         return bind(prim, x, y)
-    return named(op, name, doc)
+    return public(name=name, doc=doc)(op)
 
 
 sin = _float_unary("sin", prims.sin_p, "Sine, in radians.\n\n>>> sin(0.0)\nArray(0., dtype=float32, weak_type=True)")

@@ -12,7 +12,7 @@ from lamina_tracing import Array, slots
 from lamina_tracing.extend import bind, Tracer, typeof
 
 from .promotion import aval, cast, is_array, promote_all
-from .publishing import compiled, public
+from .publishing import core, public
 from .axes import joined, reshaped, with_axes
 
 __all__ = ["array", "asarray", "astype", "copy", "from_dlpack", "frombuffer", "fromiter", "fromstring", "own_array"]
@@ -122,9 +122,9 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     d = None if dtype is None else dtypes.canonical(dtype)
     kind = type(a)
     if isinstance(a, Tracer) or is_array(a):
-        out = a if d is None else (a if d == a.dtype and not typeof(a).weak_type else cast_compiled(a, d))
+        out = a if d is None else (a if d == a.dtype and not typeof(a).weak_type else _astype(a, d))
         if copy and out is a:  # memory of its own: the copy may be given away or deleted
-            out = bind(prims.copy_p, a)
+            out = lax.copy(a)
     elif kind in _SCALARS:
         t = typeof(a) if d is None else None
         out = slots.evaluator.array(np.asarray(a, t.dtype), t) if t is not None else \
@@ -160,13 +160,9 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
     return out
 
 
-@public("dtype")
+@core("dtype", name="astype")
 def _astype(x: Any, dtype: np.dtype) -> Any:
     return cast(x, dtype)
-
-
-def cast_compiled(x: Any, dtype: np.dtype) -> Any:
-    return cast(x, dtype) if isinstance(x, Tracer) else compiled(_astype)(x, dtype)
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
@@ -177,7 +173,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     """
     t = aval("astype", x)
     d = dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
-    return x if t.dtype == d and not t.weak_type and is_array(x) else cast_compiled(x, d)
+    return x if t.dtype == d and not t.weak_type and is_array(x) else _astype(x, d)
 
 
 @public("order")

@@ -1,8 +1,9 @@
 """How a plain function becomes public.
 
-Modules here hold plain Python functions that call one another; traced values run them as they are. `public` notes
-which arguments are static, and the package's `__init__` puts a jitted twin of each under the same name, so that an
-eager call is one compiled call.
+Modules here hold plain Python functions that call one another; traced values run them as they are. `public` marks those
+that have a public name, and `publish`, in the `__init__` that shows them, puts a jitted twin (or a `face` around it) under
+the same name: an eager call is one compiled call. `core` is for what a function that first looks at its arguments on the
+host hands the rest of the work to.
 """
 from __future__ import annotations
 
@@ -13,77 +14,108 @@ from typing import Any, TypeVar
 
 import numpy as np
 from lamina_tracing import jit
-from lamina_tracing.extend import EVALUATION, now, Tracer
+from lamina_tracing.extend import EVALUATION, Tracer, now
 
-__all__ = ["compiled", "hashable", "plain_or_compiled", "public", "public_lists", "publish", "publish_as"]
+__all__ = ["compiled", "core", "hashable", "public", "publish", "published"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-_static: dict[Callable[..., Any], tuple[str, ...]] = {}
-_jitted: dict[Callable[..., Any], Any] = {}
-_lists: dict[Callable[..., Any], Any] = {}
+Function = Callable[..., Any]
+_static: dict[Function, tuple[str, ...]] = {}  # of every function that has a jitted twin
+_twins: dict[Function, Any] = {}
+_faces: dict[Function, Function | None] = {}  # of every public one; None where the twin itself is shown
 _LISTS = frozenset((list, tuple, np.ndarray))
 
 
-def public(*static: str) -> Callable[[F], F]:
-    """Mark a function for jitting; `static` names its arguments that are not arrays."""
+def public(*static: str, lists: bool = False, face: Callable[[Function], Function] | None = None, name: str = "",
+           doc: str = "") -> Callable[[F], F]:
+    """Mark a function for publishing.
+
+    Args:
+      static: names of its arguments that are not arrays.
+      lists: whether static arguments may be lists; they become tuples on the way in.
+      face: makes, of the plain function, what is shown instead of the jitted twin (which `compiled` gives it).
+      name, doc: for functions made by a table, which have none of their own.
+    """
     def mark(fun: F) -> F:
+        if name:
+            fun.__name__ = fun.__qualname__ = name
+            fun.__doc__ = doc
         _static[fun] = static
+        make = face or (_taking_lists if lists else None)
+        _at_home(fun)
+        _faces[fun] = functools.wraps(fun)(make(fun)) if make else None
         return fun
     return mark
 
 
-def compiled(fun: Callable[..., Any]) -> Any:
-    """The jitted twin of a plain function: one per function, `inline` so that traces see the equations only."""
-    twin = _jitted.get(fun)
-    if twin is None:
-        static = _static.get(fun, ())
-        twin = jit(fun, static_argnames=static, inline=True) if static else jit(fun, inline=True)
-        _jitted[fun] = twin
-    return twin
-
-
-def plain_or_compiled(fun: Callable[..., Any], x: Any) -> Any:
-    """What to call for this argument: the plain function on a traced value, else its compiled twin."""
-    return fun if isinstance(x, Tracer) else compiled(fun)
-
-
-def publish(names: dict[str, Any]) -> None:
-    """Replace every marked plain function in a namespace by its jitted twin."""
-    for name, value in list(names.items()):
-        if isinstance(value, FunctionType):
-            if value in _lists:
-                names[name] = _lists[value]
-            elif value in _static:
-                names[name] = compiled(value)
-
-
-def publish_as(fun: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
-    """Publish `wrapper` in place of the plain function `fun`."""
-    _lists[fun] = wrapper
-
-
-def public_lists(*static: str) -> Callable[[F], F]:
-    """`public` for functions whose static arguments are often lists: those become tuples on the way in."""
+def core(*static: str, name: str = "") -> Callable[[F], F]:
+    """Mark the part of a public function that is compiled: called on arrays its jitted twin runs, on traced values the
+    function itself. It is given arrays by position, bears the public function's `name`, and `static` is as in `public`."""
     def mark(fun: F) -> F:
-        names = fun.__code__.co_varnames
-        at = [names.index(name) for name in static]
+        fun.__name__ = fun.__qualname__ = name or fun.__name__.lstrip("_")
         _static[fun] = static
 
         @functools.wraps(fun)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if now.trace is not EVALUATION:  # a program is being written: no need for a compiled call
-                return fun(*args, **kwargs)
-            count = len(args)
-            for i in at:
-                if i < count and type(args[i]) in _LISTS:
-                    args = (*args[:i], hashable(args[i]), *args[i + 1:])
-            for name in kwargs:
-                if type(kwargs[name]) in _LISTS and name in static:
-                    kwargs[name] = hashable(kwargs[name])
-            return compiled(fun)(*args, **kwargs)
-        _lists[fun] = call
-        return fun
+        def run(*args: Any, **settings: Any) -> Any:
+            if now.trace is not EVALUATION:
+                return fun(*args, **settings)
+            for x in args:
+                if isinstance(x, Tracer):
+                    return fun(*args, **settings)
+            return (_twins.get(fun) or compiled(fun))(*args, **settings)
+        return run  # type: ignore[return-value]
     return mark
+
+
+def compiled(fun: Function) -> Any:
+    """The jitted twin of a marked function: one per function, `inline` so that traces see the equations only."""
+    twin = _twins.get(fun)
+    if twin is None:
+        static = _static[fun]
+        twin = jit(fun, static_argnames=static, inline=True) if static else jit(fun, inline=True)
+        _twins[fun] = twin
+    return twin
+
+
+def published(fun: Function) -> Any:
+    """What stands under the public name of a function marked `public`."""
+    return _faces[fun] or compiled(fun)
+
+
+def publish(names: dict[str, Any]) -> None:
+    """Put in a namespace, in place of each plain function, what is shown of it; the rest only learn where they live."""
+    for name, value in list(names.items()):
+        if isinstance(value, FunctionType) and not name.startswith("_"):
+            if value in _faces:
+                names[name] = published(value)
+            else:
+                _at_home(value)
+
+
+def _at_home(fun: Any) -> None:
+    """`__module__` as people import it: `lamina_numpy._shape.layout` is `lamina_numpy`."""
+    path = fun.__module__.split(".")
+    fun.__module__ = ".".join(path[:next((i for i, part in enumerate(path) if part.startswith("_")), len(path))])
+
+
+def _taking_lists(fun: Function) -> Function:
+    """The face of functions whose static arguments are often lists: those become tuples on the way in."""
+    static = _static[fun]
+    places = fun.__code__.co_varnames
+    at = [places.index(name) for name in static]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if now.trace is not EVALUATION:  # a program is being written: no need for a compiled call
+            return fun(*args, **kwargs)
+        count = len(args)
+        for i in at:
+            if i < count and type(args[i]) in _LISTS:
+                args = (*args[:i], hashable(args[i]), *args[i + 1:])
+        for name in kwargs:
+            if type(kwargs[name]) in _LISTS and name in static:
+                kwargs[name] = hashable(kwargs[name])
+        return (_twins.get(fun) or compiled(fun))(*args, **kwargs)
+    return call
 
 
 def hashable(x: Any) -> Any:

@@ -9,7 +9,7 @@ from lamina_ir.errors import ConcretizationError
 from lamina_tracing.extend import bind, Tracer, typeof
 
 from .._ground.promotion import aval, broadcast, cast, literal
-from .._ground.publishing import plain_or_compiled, public, public_lists
+from .._ground.publishing import core, public
 from .._ground.axes import as_shape
 from .._ground.choosing import choose_by, truth
 from .._ground.conversion import asarray, put
@@ -52,10 +52,10 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         raise ValueError(f"nonzero: size must not be negative; got {size}")
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(shape)
     fills = tuple(0 if f is None else f for f in fills)
-    return plain_or_compiled(_nonzero, a)(a, tuple(fills), size=size)
+    return _nonzero(a, tuple(fills), size=size)
 
 
-@public("size")
+@core("size", name="nonzero")
 def _nonzero(a: Any, fills: tuple[Any, ...], size: int) -> tuple[Any, ...]:
     shape = typeof(a).shape
     d = dtypes.canonical_int()
@@ -102,7 +102,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     return tuple(out)
 
 
-@public_lists("shape")
+@public("shape", lists=True)
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Index per axis of flat positions; positions outside are clipped, negative ones count from the end."""
     sizes = as_shape("unravel_index", shape)

@@ -8,7 +8,7 @@ from lamina_ir import prims
 from lamina_tracing.extend import bind, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, cast
-from .._ground.publishing import plain_or_compiled, public
+from .._ground.publishing import core
 from .._ground.axes import split_at
 from .._ground.conversion import asarray
 from .._shape.layout import moveaxis, ravel, reshape
@@ -34,7 +34,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     Array([1, 1, 2, 2], dtype=int32)
     """
     if isinstance(repeats, (int, np.integer)) and total_repeat_length is None:
-        return plain_or_compiled(_repeat, a)(a, int(repeats), axis)
+        return _repeat(a, int(repeats), axis)
     a = asarray(a)
     if axis is None:
         a, axis = ravel(a), 0
@@ -48,7 +48,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     return take(a, at, axis=axis, mode="clip")
 
 
-@public("repeats", "axis")
+@core("repeats", "axis", name="repeat")
 def _repeat(a: Any, repeats: int, axis: int | None) -> Any:
     if axis is None:
         a, axis = ravel(a), 0

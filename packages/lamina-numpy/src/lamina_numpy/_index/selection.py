@@ -9,7 +9,7 @@ from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, Tracer, typeof
 
 from .._ground.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
-from .._ground.publishing import compiled, public, publish_as
+from .._ground.publishing import compiled, core, public
 from .._ground.choosing import choose_by, truth
 from .._ground.conversion import asarray
 from .._elementwise.ufuncs import clip
@@ -23,6 +23,18 @@ from .positions import nonzero
 __all__ = ["choose", "compress", "extract", "piecewise", "place", "put", "select", "where"]
 
 
+def _with_choices(plain: Any) -> Any:
+    """`where` as it is shown: with three arguments, by far the commonest form, one compiled call."""
+    twin = compiled(plain)
+
+    def call(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+        if x is None or y is None or size is not None or fill_value is not None:
+            return plain(condition, x, y, size=size, fill_value=fill_value)
+        return twin(condition, x, y)
+    return call
+
+
+@public(face=_with_choices)
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
     """`x` where the condition holds, else `y`; with the condition alone, the indices where it holds.
 
@@ -44,29 +56,6 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 
 @public()
-def _where(condition: Any, x: Any, y: Any) -> Any:
-    return choose_by(condition, x, y)
-
-
-_compiled_where = compiled(_where)
-
-
-def eager_where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None,
-                fill_value: Any = None) -> Any:
-    """`x` where the condition holds, else `y`; with the condition alone, the indices where it holds.
-
-    >>> eager_where(True, 1, 2.0)
-    Array(1., dtype=float32, weak_type=True)
-    """
-    if x is None or y is None or size is not None:
-        return where(condition, x, y, size=size, fill_value=fill_value)
-    return _compiled_where(condition, x, y)
-
-
-publish_as(where, eager_where)
-
-
-@public()
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     """For each element the first choice whose condition holds, else `default`."""
     if len(condlist) != len(choicelist):
@@ -82,7 +71,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return out
 
 
-@public("mode")
+@core("mode", name="choose")
 def _choose(a: Any, choices: Any, mode: str) -> Any:
     return choose(a, choices, None, mode)
 
@@ -106,7 +95,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
         if ((known < 0) | (known >= n)).any():
             raise ValueError(f"choose: an index is outside [0, {n}); use mode 'wrap' or 'clip'")
         if not isinstance(a, Tracer):
-            return compiled(_choose)(a, choices, "clip")
+            return _choose(a, choices, "clip")
     elif mode == "wrap":
         a = remainder(a, n)
     elif mode == "clip":

@@ -1,7 +1,6 @@
 """Evenly spaced numbers."""
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any
 
@@ -10,7 +9,7 @@ from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, typeof
 
 from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
-from .._ground.publishing import compiled, public, publish_as
+from .._ground.publishing import compiled, public
 from .._ground.conversion import asarray, to_device
 from .._elementwise.ufuncs import exp, log, sign
 from .._elementwise.powers import power
@@ -26,7 +25,17 @@ def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:
     return d, d if dtype is None else dtypes.canonical(dtype)
 
 
-@public("num", "endpoint", "retstep", "dtype", "axis")
+def _on_device(plain: Any) -> Any:
+    """`linspace` as it is shown: a device is no part of the program."""
+    def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+        out = compiled(plain)(*args, **kwargs)
+        if device is None:
+            return out
+        return (to_device(out[0], device), out[1]) if isinstance(out, tuple) else to_device(out, device)
+    return call
+
+
+@public("num", "endpoint", "retstep", "dtype", "axis", face=_on_device)
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
              axis: int = 0, *, device: Any = None) -> Any:
     """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False; on `device`.
@@ -65,17 +74,6 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
         out = bind(prims.floor_p, out)
     out = cast(moveaxis(out, 0, axis) if axis != 0 else out, final)
     return (out, step) if retstep else out
-
-
-@functools.wraps(linspace)
-def _linspace_there(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-    out = compiled(linspace)(*args, **kwargs)
-    if device is None:
-        return out
-    return (to_device(out[0], device), out[1]) if isinstance(out, tuple) else to_device(out, device)
-
-
-publish_as(linspace, _linspace_there)
 
 
 @public("num", "endpoint", "base", "dtype", "axis")

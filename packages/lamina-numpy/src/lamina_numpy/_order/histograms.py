@@ -10,7 +10,7 @@ from lamina_ir.errors import ConcretizationError
 from lamina_tracing.extend import bind, Tracer, typeof
 
 from .._ground.promotion import cast, literal
-from .._ground.publishing import compiled, public
+from .._ground.publishing import core
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray
 from .._elementwise.ufuncs import true_divide
@@ -47,11 +47,10 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         length = max(int(minlength), int(known.max()) + 1 if known.size else 0)
     if weights is not None and typeof(weights).shape != t.shape:
         raise ValueError(f"bincount: weights must have the shape of x {t.shape}; got {typeof(weights).shape}")
-    traced = isinstance(x, Tracer) or isinstance(weights, Tracer)
-    return (_bincount if traced else compiled(_bincount))(x, weights, length=max(length, minlength))
+    return _bincount(x, weights, max(length, minlength))
 
 
-@public("length")
+@core("length", name="bincount")
 def _bincount(x: Any, weights: Any, length: int) -> Any:
     if typeof(x).dtype == dtypes.BOOL:
         x = cast(x, np.dtype("int32"))

@@ -9,7 +9,7 @@ from lamina_ir.errors import ConcretizationError
 from lamina_tracing.extend import bind, check_axis, Tracer, typeof
 
 from .._ground.promotion import aval, cast, literal, promote_all
-from .._ground.publishing import plain_or_compiled, public
+from .._ground.publishing import core, public
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray, put
 from .._elementwise.logic import logical_and
@@ -58,7 +58,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
         inverse = found[2].reshape(known.shape if axis is None else -1)
         parts = [put(found[0], typeof(ar).dtype), put(found[1], d), put(inverse, d), put(found[3], d)]
     else:
-        parts = list(plain_or_compiled(_unique, ar)(ar, fill_value, axis=axis, equal_nan=equal_nan, size=size))
+        parts = list(_unique(ar, fill_value, axis=axis, equal_nan=equal_nan, size=size))
     picked = [parts[0], *(p for p, on in zip(parts[1:], (return_index, return_inverse, return_counts)) if on)]
     return picked[0] if len(picked) == 1 else tuple(picked)
 
@@ -77,7 +77,7 @@ def _unique_of_nothing(ar: Any, fill_value: Any, axis: int | None, size: int) ->
     return values, zeros(size, d), zeros(ar.shape if axis is None else 0, d), zeros(size, d)
 
 
-@public("axis", "equal_nan", "size")
+@core("axis", "equal_nan", "size", name="unique")
 def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: int) -> tuple[Any, ...]:
     shape = typeof(ar).shape
     if axis is None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np  # noqa: F401 - the examples use it
 from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError
 from lamina_tracing.extend import bind, check_axis, typeof

@@ -1,7 +1,6 @@
 """Joining and splitting."""
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,7 @@ from lamina_ir.errors import ShapeError
 from lamina_tracing.extend import check_axis, EVALUATION, now, typeof
 
 from .._ground.promotion import aval, cast, no_out, promote_all
-from .._ground.publishing import compiled, hashable, plain_or_compiled, public, publish_as
+from .._ground.publishing import compiled, core, hashable, public
 from .._ground.axes import _GROUP, joined, split_at, with_axes
 from .._ground.conversion import asarray
 from .layout import atleast_1d, atleast_2d, atleast_3d, ravel, reshape, squeeze
@@ -34,14 +33,13 @@ def _several(call: str, arrays: Any) -> list[Any]:
 
 def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun` as published: compiled as a whole, except that many arrays are joined in groups."""
-    @functools.wraps(fun)
     def call(arrays: Any, *args: Any, **kwargs: Any) -> Any:
         many = isinstance(arrays, (list, tuple)) and len(arrays) > _GROUP and now.trace is EVALUATION
         return (fun if many else compiled(fun))(arrays, *args, **kwargs)
     return call
 
 
-@public("axis", "dtype")
+@public("axis", "dtype", face=_grouped)
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     """Arrays joined end to end along an axis they have; `axis=None` flattens first.
 
@@ -61,10 +59,9 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
 
 
 concat = concatenate
-publish_as(concatenate, _grouped(concatenate))
 
 
-@public("axis", "dtype", "out")
+@public("axis", "dtype", "out", face=_grouped)
 def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
     """Arrays of one shape joined along a new axis."""
     no_out("stack", out)
@@ -77,7 +74,6 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     return joined([with_axes(x, (at,)) for x in xs], at)
 
 
-publish_as(stack, _grouped(stack))
 
 
 @public("axis")
@@ -142,12 +138,12 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
         else concatenate([arr, values], axis)
 
 
-@public("indices_or_sections", "axis")
+@core("indices_or_sections", "axis", name="split")
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split_raw("split", ary, indices_or_sections, axis, True)
 
 
-@public("indices_or_sections", "axis")
+@core("indices_or_sections", "axis", name="array_split")
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _split_raw("array_split", ary, indices_or_sections, axis, False)
 
@@ -168,12 +164,12 @@ def _split_raw(call: str, ary: Any, sections: Any, axis: int, equal: bool) -> li
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Equal parts along an axis, or parts cut at the given places."""
-    return plain_or_compiled(_split, ary)(ary, hashable(indices_or_sections), axis)
+    return _split(ary, hashable(indices_or_sections), axis)
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Like `split`, but the first parts may be one longer."""
-    return plain_or_compiled(_array_split, ary)(ary, hashable(indices_or_sections), axis)
+    return _array_split(ary, hashable(indices_or_sections), axis)
 
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from lamina_ir.errors import ShapeError
 from lamina_tracing.extend import bind, check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of
-from .._ground.publishing import public, public_lists
+from .._ground.publishing import public
 from .._ground.axes import as_shape, permuted, reshaped, resolve_sizes, with_axes
 from .._ground.conversion import asarray
 
@@ -42,7 +42,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     return math.prod(sizes[i] for i in check_axes("size", axis, len(sizes)))
 
 
-@public_lists("shape", "order", "copy")
+@public("shape", "order", "copy", lists=True)
 def reshape(a: Any, shape: Any = None, order: str = "C", *, copy: bool | None = None) -> Any:
     """The same elements in another shape.
 
@@ -75,7 +75,7 @@ def ravel(a: Any, order: str = "C") -> Any:
     return reshaped(a, old, (math.prod(old),))
 
 
-@public_lists("axes")
+@public("axes", lists=True)
 def transpose(a: Any, axes: Any = None) -> Any:
     """Axes in reverse, or in the order given.
 
@@ -114,7 +114,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     return permuted(a, tuple(order))
 
 
-@public_lists("source", "destination")
+@public("source", "destination", lists=True)
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     """Axes moved to new places; the others keep their order."""
     n = len(aval("moveaxis", a).shape)
@@ -138,7 +138,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     return moveaxis(a, at, start - 1 if at < start else start)
 
 
-@public_lists("axis")
+@public("axis", lists=True)
 def expand_dims(a: Any, axis: Any) -> Any:
     """New axes of length 1 at these places of the result."""
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -146,7 +146,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
     return with_axes(a, check_axes("expand_dims", axes, n + len(axes)))
 
 
-@public_lists("axis")
+@public("axis", lists=True)
 def squeeze(a: Any, axis: Any = None) -> Any:
     """Axes of length 1 removed: all, or those named."""
     sizes = aval("squeeze", a).shape
@@ -159,7 +159,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     return bind(prims.squeeze_p, a, dimensions=axes) if axes else a
 
 
-@public_lists("shape")
+@public("shape", lists=True)
 def broadcast_to(array: Any, shape: Any) -> Any:
     """Elements repeated along new and length-1 axes up to `shape`."""
     new = as_shape("broadcast_to", shape)
@@ -188,7 +188,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     return [broadcast(a, s, new) for a, s in zip(args, shapes)]
 
 
-@public_lists("axis")
+@public("axis", lists=True)
 def flip(m: Any, axis: Any = None) -> Any:
     """Elements in reverse order along all axes, or those named."""
     n = len(aval("flip", m).shape)
@@ -208,7 +208,7 @@ def flipud(m: Any) -> Any:
     return flip(m, 0)
 
 
-@public_lists("k", "axes")
+@public("k", "axes", lists=True)
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     """Turned by `k` quarters from the first of two axes towards the second."""
     n = len(aval("rot90", m).shape)

@@ -9,7 +9,7 @@ from lamina_ir import dtypes, prims
 from lamina_tracing.extend import bind, check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, cast, fixed, literal
-from .._ground.publishing import hashable, plain_or_compiled, public
+from .._ground.publishing import core, hashable
 from .._ground.axes import as_shape, split_at
 from .._ground.conversion import asarray
 from .._elementwise.division import remainder
@@ -20,10 +20,10 @@ __all__ = ["resize", "roll", "tile"]
 
 def tile(A: Any, reps: Any) -> Any:
     """`A` repeated as a whole, `reps` times along each axis."""
-    return plain_or_compiled(tiled, A)(A, (reps,) if isinstance(reps, (int, np.integer)) else hashable(tuple(reps)))
+    return tiled(A, (reps,) if isinstance(reps, (int, np.integer)) else hashable(tuple(reps)))
 
 
-@public("reps")
+@core("reps", name="tile")
 def tiled(A: Any, reps: tuple[int, ...]) -> Any:
     sizes = aval("tile", A).shape
     n = max(len(sizes), len(reps))
@@ -44,8 +44,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     fixed = isinstance(shift, (int, np.integer)) or isinstance(shift, (list, tuple)) and all(
         isinstance(s, (int, np.integer)) for s in shift)
     if fixed:
-        return plain_or_compiled(_roll, a)(a, hashable(shift), hashable(axis))
-    return plain_or_compiled(_roll_by, a)(a, shift, hashable(axis))
+        return _roll(a, hashable(shift), hashable(axis))
+    return _roll_by(a, shift, hashable(axis))
 
 
 def _roll_axes(call: str, a: Any, count: int, axis: Any) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ def _roll_axes(call: str, a: Any, count: int, axis: Any) -> tuple[int, ...]:
     return axes * (count if len(axes) == 1 else 1)
 
 
-@public("shift", "axis")
+@core("shift", "axis", name="roll")
 def _roll(a: Any, shift: Any, axis: Any) -> Any:
     sizes = aval("roll", a).shape
     if axis is None:
@@ -73,7 +73,7 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
     return a
 
 
-@public("axis")
+@core("axis", name="roll")
 def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
     sizes = aval("roll", a).shape
     shift = asarray(shift)

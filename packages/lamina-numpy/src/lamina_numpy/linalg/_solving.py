@@ -18,7 +18,7 @@ from .._elementwise import ufuncs
 from .._reduce import reductions
 from .._shape import layout
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, literal, to_inexact
-from .._ground.publishing import compiled, public
+from .._ground.publishing import core, public
 from .._ground.choosing import choose_by
 from .._make.creation import eye
 from .._index.taking import take_along_axis
@@ -248,7 +248,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> An
       `(x, residuals, rank, s)`: x `[n]` or `[n, k]`, sums of squared residuals `[k]` (or `[1]`), the rank, and the
       singular values of `a`.
     """
-    x, residuals, rank, s = compiled(_lstsq)(a, b, rcond)
+    x, residuals, rank, s = _lstsq(a, b, rcond)
     if numpy_resid:
         m, n = np.shape(a)
         if m <= n or int(rank) < n:
@@ -256,7 +256,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> An
     return x, residuals, rank, s
 
 
-@public()
+@core(name="lstsq")
 def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
     a, b = _same_dtype("lstsq", a, b)
     a = matrices("lstsq", a)
