@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import cast, literal, pair, promote_all, to_inexact
 from .._ground.publishing import public
@@ -38,12 +39,12 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
     if swapped:
         a, v, n, m = v, a, m, n
     # convolution reverses the kernel; correlation with its operands exchanged reverses the result instead
-    kernel = bind(prims.rev_p, v, dimensions=(0,)) if flip else v
+    kernel = lax.rev(v, (0,)) if flip else v
     lo, hi = {"full": (m - 1, m - 1), "valid": (0, 0), "same": (m // 2, (m - 1) // 2)}[mode]
     count = n + lo + hi - m + 1
-    wide = bind(prims.pad_p, a, literal(0, typeof(a).dtype), padding_config=((lo, hi, 0),))
+    wide = lax.pad(a, literal(0, typeof(a).dtype), ((lo, hi, 0),))
     out = dot_general(_windows(wide, m, count), kernel, ((1,), (0,)), precision=precision, preferred=preferred)
-    return bind(prims.rev_p, out, dimensions=(0,)) if swapped and not flip else out
+    return lax.rev(out, (0,)) if swapped and not flip else out
 
 
 @public("mode", "precision", "preferred_element_type")
@@ -66,7 +67,7 @@ def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
     """Cross-correlation of two lines: `sum(a[n + k] * conj(v[n]))` for each shift k."""
     v = own_array("correlate", v, 1)
     if dtypes.is_complex(typeof(v).dtype):
-        v = bind(prims.conj_p, v)
+        v = lax.conj(v)
     return _slide("correlate", a, v, mode, False, precision, preferred_element_type)
 
 
@@ -102,5 +103,5 @@ def kaiser(M: int, beta: Any) -> Any:
     k = arange(M, dtype=d)
     half = (M - 1) / 2.0
     inside = 1 - ((k - half) / half) ** 2
-    x, y = pair("kaiser", beta, bind(prims.sqrt_p, bind(prims.max_p, inside, literal(0, d))))
-    return i0(bind(prims.mul_p, x, y)) / i0(beta)
+    x, y = pair("kaiser", beta, lax.sqrt(lax.max(inside, literal(0, d))))
+    return i0(lax.mul(x, y)) / i0(beta)

@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import config, dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, inexact_dtype, literal, promote_all
 from .._ground.publishing import public
@@ -77,8 +78,8 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
     c = cov(x, y, rowvar)
     if not typeof(c).shape:
         return true_divide(c, c)
-    spread = sqrt(bind(prims.real_p, diagonal(c)) if dtypes.is_complex(typeof(c).dtype) else diagonal(c))
+    spread = sqrt(lax.real(diagonal(c)) if dtypes.is_complex(typeof(c).dtype) else diagonal(c))
     c = c / with_axes(spread, (1,)) / with_axes(spread, (0,))
     if dtypes.is_complex(typeof(c).dtype):
-        return bind(prims.complex_p, clip(bind(prims.real_p, c), -1, 1), clip(bind(prims.imag_p, c), -1, 1))
+        return lax.complex(clip(lax.real(c), -1, 1), clip(lax.imag(c), -1, 1))
     return clip(c, -1, 1)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, check_axes, check_axis, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact
 from .._ground.publishing import core, public
@@ -58,7 +59,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         if typeof(a).shape[at] == 0:
             break
         after, before = _ends(a, at, True), _ends(a, at, False)
-        a = bind(prims.ne_p, after, before) if typeof(a).dtype == dtypes.BOOL else bind(prims.sub_p, after, before)
+        a = lax.ne(after, before) if typeof(a).dtype == dtypes.BOOL else lax.sub(after, before)
     return a
 
 
@@ -112,9 +113,9 @@ def _slope(f: Any, at: int, n: int, h: Any) -> Any:
         return split_at(f, [lo, hi], at)[1]
     if not typeof(h).shape:
         h = cast(h, d)
-        first = bind(prims.div_p, bind(prims.sub_p, part(1, 2), part(0, 1)), h)
-        last = bind(prims.div_p, bind(prims.sub_p, part(n - 1, n), part(n - 2, n - 1)), h)
-        inner = bind(prims.div_p, bind(prims.sub_p, part(2, n), part(0, n - 2)), bind(prims.mul_p, h, literal(2, d)))
+        first = lax.div(lax.sub(part(1, 2), part(0, 1)), h)
+        last = lax.div(lax.sub(part(n - 1, n), part(n - 2, n - 1)), h)
+        inner = lax.div(lax.sub(part(2, n), part(0, n - 2)), lax.mul(h, literal(2, d)))
         return concatenate([first, inner, last], at)
     if typeof(h).shape != (n,):
         raise ValueError(f"gradient: coordinates must have the length {n} of the axis; got {typeof(h).long()}")
@@ -174,13 +175,13 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
     if period is not None:
         period = literal(np.abs(period), d)
         x, xp = remainder(x, period), remainder(xp, period)
-        _, order = bind(prims.sort_p, xp, arange(n), dimension=0, is_stable=True, num_keys=1)
+        _, order = lax.sort([xp, arange(n)], 0)
         xp, fp = take(xp, order, 0, mode="clip"), take(fp, order, 0, mode="clip")
         xp = concatenate([xp[-1:] - period, xp, xp[:1] + period])
         fp = concatenate([fp[-1:], fp, fp[:1]])
         n += 2
-    at = bind(prims.clamp_p, literal(1, dtypes.canonical_int()), searchsorted(xp, x, side="right"),
-              literal(max(n - 1, 1), dtypes.canonical_int()))
+    whole = dtypes.canonical_int()
+    at = lax.clamp(literal(1, whole), searchsorted(xp, x, side="right"), literal(max(n - 1, 1), whole))
     x0, x1 = take(xp, at - 1, 0, mode="clip"), take(xp, at, 0, mode="clip")
     y0, y1 = take(fp, at - 1, 0, mode="clip"), take(fp, at, 0, mode="clip")
     gap = x1 - x0

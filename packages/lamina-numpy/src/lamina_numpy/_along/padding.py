@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, check_axis, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import broadcast, cast, literal
 from .._ground.publishing import core, hashable
@@ -86,12 +87,12 @@ def _pad_constant(array: Any, value: Any, widths: tuple[tuple[int, int], ...]) -
     n = len(widths)
     value = cast(value, d)
     if not typeof(value).shape:
-        return bind(prims.pad_p, array, value, padding_config=tuple((b, a, 0) for b, a in widths))
+        return lax.pad(array, value, tuple((b, a, 0) for b, a in widths))
     value = broadcast(value, typeof(value).shape, (n, 2))
     for i, (b, a) in enumerate(widths):
         for side, amount in enumerate(((b, 0, 0), (0, a, 0))):
             config = tuple(amount if j == i else (0, 0, 0) for j in range(n))
-            array = bind(prims.pad_p, array, value[i, side], padding_config=config)
+            array = lax.pad(array, value[i, side], config)
     return array
 
 
@@ -133,7 +134,7 @@ def _pad_ramp(array: Any, end: Any, widths: tuple[tuple[int, int], ...]) -> Any:
 
 
 def _flipped(x: Any, axis: int) -> Any:
-    return bind(prims.rev_p, x, dimensions=(axis,))
+    return lax.rev(x, (axis,))
 
 
 @core("widths", "mode", "lengths", name="pad")

@@ -4,9 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing.extend import bind, Tracer, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import cast, fixed, literal, promote_all, to_inexact
 from .._ground.publishing import core
@@ -29,12 +30,11 @@ def _polyval(p: Any, x: Any) -> Any:
     p, x = promote_all("polyval", [p, x])
     n = typeof(p).shape[0]
     d = typeof(p).dtype
-    out = bind(prims.broadcast_in_dim_p, fixed(0, d), shape=typeof(x).shape, broadcast_dimensions=())
+    out = lax.broadcast_in_dim(fixed(0, d), typeof(x).shape, ())
     for i in range(n):  # Horner's scheme
-        c = bind(prims.slice_p, p, start_indices=(i,), limit_indices=(i + 1,), strides=None)
-        c = bind(prims.squeeze_p, c, dimensions=(0,))
-        out = bind(prims.add_p, bind(prims.mul_p, out, x), c) if i else bind(
-            prims.broadcast_in_dim_p, c, shape=typeof(x).shape, broadcast_dimensions=())
+        c = lax.slice(p, (i,), (i + 1,))
+        c = lax.squeeze(c, (0,))
+        out = lax.add(lax.mul(out, x), c) if i else lax.broadcast_in_dim(c, typeof(x).shape, ())
     return cast(out, d, weak)
 
 
@@ -58,7 +58,7 @@ def _coefficients(call: str, *ps: Any) -> list[Any]:
 
 def _level(p: Any, n: int) -> Any:
     short = n - typeof(p).shape[0]
-    return bind(prims.pad_p, p, literal(0, typeof(p).dtype), padding_config=((short, 0, 0),)) if short else p
+    return lax.pad(p, literal(0, typeof(p).dtype), ((short, 0, 0),)) if short else p
 
 
 def polyadd(a1: Any, a2: Any) -> Any:
@@ -168,5 +168,5 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if n < 0:
         raise ValueError(f"vander: N must not be negative; got {n}")
     powers = np.arange(n) if increasing else np.arange(n)[::-1]
-    return power(bind(prims.broadcast_in_dim_p, x, shape=(t.shape[0], n), broadcast_dimensions=(0,)),
+    return power(lax.broadcast_in_dim(x, (t.shape[0], n), (0,)),
                  asarray(powers.astype(np.int32)))

@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import ShapeError
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, literal, no_out, promote_all
 from .._ground.publishing import core
@@ -165,18 +166,17 @@ def _alone(x: Any, names: str, keep: set[str]) -> tuple[Any, str]:
             i = names.index(c)
             j = names.index(c, i + 1)
             shape = typeof(x).shape
-            same = bind(prims.eq_p, bind(prims.iota_p, dtype=np.dtype("int32"), shape=shape, dimension=i),
-                        bind(prims.iota_p, dtype=np.dtype("int32"), shape=shape, dimension=j))
-            x = bind(prims.reduce_sum_p, choose_by(same, x, literal(0, typeof(x).dtype)), axes=(j,))
+            same = lax.eq(lax.broadcasted_iota(np.dtype("int32"), shape, i), lax.broadcasted_iota(np.dtype("int32"), shape, j))
+            x = lax.reduce_sum(choose_by(same, x, literal(0, typeof(x).dtype)), (j,))
             names = names[:j] + names[j + 1:]
             n -= 1
     gone = tuple(i for i, c in enumerate(names) if c not in keep)
     if gone:
         d = typeof(x).dtype
         if d == dtypes.BOOL:
-            x = bind(prims.reduce_or_p, x, axes=gone)
+            x = lax.reduce_or(x, gone)
         else:
-            x = bind(prims.reduce_sum_p, x, axes=gone)
+            x = lax.reduce_sum(x, gone)
         names = "".join(c for c in names if c in keep)
     return x, names
 
@@ -208,10 +208,10 @@ def _without_ones(x: Any, a: str, y: Any, b: str) -> tuple[Any, str, Any, str]:
     left = [c for c in a if c in b and s[a.index(c)] == 1 != t[b.index(c)]]
     right = [c for c in b if c in a and t[b.index(c)] == 1 != s[a.index(c)]]
     if left:
-        x = bind(prims.squeeze_p, x, dimensions=tuple(a.index(c) for c in left))
+        x = lax.squeeze(x, tuple(a.index(c) for c in left))
         a = "".join(c for c in a if c not in left)
     if right:
-        y = bind(prims.squeeze_p, y, dimensions=tuple(b.index(c) for c in right))
+        y = lax.squeeze(y, tuple(b.index(c) for c in right))
         b = "".join(c for c in b if c not in right)
     return x, a, y, b
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import ShapeError
-from lamina_ir.prims.linalg import as_precision
-from lamina_tracing.extend import bind, check_axes, check_axis, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, convert, no_out, pair, promote_all
 from .._ground.publishing import public
@@ -19,23 +19,16 @@ from .._shape.joining import stack
 
 __all__ = ["cross", "dot", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat"]
 
-_dot_p = prims.dot_general_p
-_default_precision = config.default_matmul_precision
 _I32 = np.dtype("int32")
 
 
 def dot_general(x: Any, y: Any, contract: tuple[Any, Any], batch: tuple[Any, Any] = ((), ()), precision: Any = None,
                 preferred: Any = None) -> Any:
     """One `dot_general` equation on operands of one dtype; booleans go through integers."""
-    if precision is None:
-        precision = _default_precision.value
     if typeof(x).dtype == dtypes.BOOL and preferred is None:
         x, y = convert(x, _I32), convert(y, _I32)
-        out = bind(_dot_p, x, y, dimension_numbers=(contract, batch), precision=None, preferred_element_type=None)
-        return cast(out, dtypes.BOOL) if typeof(out).dtype != dtypes.BOOL else out
-    return bind(_dot_p, x, y, dimension_numbers=(contract, batch),
-                precision=None if precision is None else as_precision(precision),
-                preferred_element_type=None if preferred is None else dtypes.canonical(preferred))
+        return cast(lax.dot_general(x, y, (contract, batch), precision), dtypes.BOOL)
+    return lax.dot_general(x, y, (contract, batch), precision, preferred)
 
 
 def _two(call: str, x: Any, y: Any) -> tuple[Any, Any, tuple[int, ...], tuple[int, ...]]:
@@ -59,7 +52,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     """
     x, y, s, t = _two("vdot", a, b)
     if dtypes.is_complex(typeof(x).dtype) and dtypes.is_complex(typeof(a).dtype):
-        x = bind(prims.conj_p, x)
+        x = lax.conj(x)
     x, y = (ravel(x) if len(s) != 1 else x), (ravel(y) if len(t) != 1 else y)
     n, m = typeof(x).shape[0], typeof(y).shape[0]
     if n != m:
@@ -80,7 +73,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     if not s or not t:
         x, y = pair("dot", x, y)
         d = typeof(x).dtype
-        out = bind(prims.and_p if d == dtypes.BOOL else prims.mul_p, x, y)
+        out = lax.bitwise_and(x, y) if d == dtypes.BOOL else lax.mul(x, y)
         return out if preferred_element_type is None else cast(out, dtypes.canonical(preferred_element_type))
     left, right = len(s) - 1, max(len(t) - 2, 0)
     if s[left] != t[right]:
@@ -146,7 +139,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
     if s[-1] != t[-1]:
         raise _bad("vecdot", s, t, s[-1], t[-1])
     if dtypes.is_complex(typeof(x).dtype):
-        x = bind(prims.conj_p, x)
+        x = lax.conj(x)
     lead = broadcast_shapes_of("vecdot", (s[:-1], t[:-1]))
     x, y = broadcast(x, s, (*lead, s[-1])), broadcast(y, t, (*lead, t[-1]))
     batch = tuple(range(len(lead)))
@@ -165,7 +158,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """Vectors (conjugated) times matrices; leading axes broadcast."""
     if dtypes.is_complex(aval("vecmat", x1).dtype):
-        x1 = bind(prims.conj_p, x1)
+        x1 = lax.conj(x1)
     n = len(typeof(x1).shape)
     out = matmul(with_axes(x1, (n - 1,)), x2)
     return reshape(out, typeof(out).shape[:-2] + typeof(out).shape[-1:])

@@ -4,9 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import convert, literal, pair
 from .._ground.publishing import public
@@ -29,14 +30,14 @@ def _ordered_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
 
 
 def _nonzero(x: Any, d: np.dtype) -> Any:
-    return bind(prims.ne_p, x, literal(0, d))
+    return lax.ne(x, literal(0, d))
 
 
 def _python_rem(x: Any, y: Any, d: np.dtype) -> Any:
-    r = bind(prims.rem_p, x, y)
+    r = lax.rem(x, y)
     zero = literal(0, d)
-    differ = bind(prims.ne_p, bind(prims.lt_p, r, zero), bind(prims.lt_p, y, zero))
-    return bind(prims.select_p, bind(prims.and_p, differ, bind(prims.ne_p, r, zero)), bind(prims.add_p, r, y), r)
+    differ = lax.ne(lax.lt(r, zero), lax.lt(y, zero))
+    return lax.select(lax.bitwise_and(differ, lax.ne(r, zero)), lax.add(r, y), r)
 
 
 def _zero_by_zero(r: Any, y: Any, d: np.dtype) -> Any:
@@ -55,14 +56,14 @@ def floor_divide(x: Any, y: Any, /) -> Any:
     """
     x, y, d = _ordered_pair("floor_divide", x, y)
     if dtypes.issubdtype(d, np.unsignedinteger):
-        return bind(prims.div_p, x, y)
+        return lax.div(x, y)
     if dtypes.is_integer(d):
-        q = bind(prims.div_p, x, y)
-        differ = bind(prims.ne_p, bind(prims.sign_p, x), bind(prims.sign_p, y))
-        off = bind(prims.and_p, differ, _nonzero(bind(prims.rem_p, x, y), d))
-        return bind(prims.select_p, off, bind(prims.sub_p, q, literal(1, d)), q)
-    whole = bind(prims.div_p, bind(prims.sub_p, x, _python_rem(x, y, d)), y)
-    return bind(prims.round_p, whole, rounding_method=1)
+        q = lax.div(x, y)
+        differ = lax.ne(lax.sign(x), lax.sign(y))
+        off = lax.bitwise_and(differ, _nonzero(lax.rem(x, y), d))
+        return lax.select(off, lax.sub(q, literal(1, d)), q)
+    whole = lax.div(lax.sub(x, _python_rem(x, y, d)), y)
+    return lax.round(whole, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
 @public()
@@ -74,7 +75,7 @@ def remainder(x: Any, y: Any, /) -> Any:
     """
     x, y, d = _ordered_pair("remainder", x, y)
     if dtypes.issubdtype(d, np.unsignedinteger):
-        return _zero_by_zero(bind(prims.rem_p, x, y), y, d)
+        return _zero_by_zero(lax.rem(x, y), y, d)
     return _zero_by_zero(_python_rem(x, y, d), y, d)
 
 
@@ -85,7 +86,7 @@ mod = remainder
 def fmod(x: Any, y: Any, /) -> Any:
     """Remainder with the sign of the dividend, as C's `fmod`."""
     x, y, d = _ordered_pair("fmod", x, y)
-    return _zero_by_zero(bind(prims.rem_p, x, y), y, d)
+    return _zero_by_zero(lax.rem(x, y), y, d)
 
 
 @public()

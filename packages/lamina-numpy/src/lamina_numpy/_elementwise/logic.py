@@ -4,9 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, literal, meet, pair, promote_all
 from .._ground.publishing import public
@@ -21,48 +22,48 @@ __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_cou
            "logical_not", "logical_or", "logical_xor", "not_equal", "right_shift"]
 
 
-def _equality(name: str, prim: Any, doc: str) -> Any:
+def _equality(name: str, on: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = pair(name, x, y)
-        return bind(prim, x, y)
+        return on(x, y)
     return public(name=name, doc=doc)(op)
 
 
-def _order(name: str, prim: Any, doc: str) -> Any:
+def _order(name: str, on: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y, d = meet(name, x, y)
         if d.kind == "c":  # by real part, then imaginary part, as NumPy
-            rx, ry = bind(prims.real_p, x), bind(prims.real_p, y)
-            tie = bind(prim, bind(prims.imag_p, x), bind(prims.imag_p, y))
-            return bind(prims.select_p, bind(prims.eq_p, rx, ry), tie, bind(prim, rx, ry))
-        return bind(prim, x, y)
+            rx, ry = lax.real(x), lax.real(y)
+            tie = on(lax.imag(x), lax.imag(y))
+            return lax.select(lax.eq(rx, ry), tie, on(rx, ry))
+        return on(x, y)
     return public(name=name, doc=doc)(op)
 
 
-equal = _equality("equal", prims.eq_p, "`x == y`, elementwise.\n\n>>> equal(1, 1.0)\nArray(True, dtype=bool)")
-not_equal = _equality("not_equal", prims.ne_p, "`x != y`, elementwise.")
-less = _order("less", prims.lt_p, "`x < y`, elementwise.")
-less_equal = _order("less_equal", prims.le_p, "`x <= y`, elementwise.")
-greater = _order("greater", prims.gt_p, "`x > y`, elementwise.")
-greater_equal = _order("greater_equal", prims.ge_p, "`x >= y`, elementwise.")
+equal = _equality("equal", lax.eq, "`x == y`, elementwise.\n\n>>> equal(1, 1.0)\nArray(True, dtype=bool)")
+not_equal = _equality("not_equal", lax.ne, "`x != y`, elementwise.")
+less = _order("less", lax.lt, "`x < y`, elementwise.")
+less_equal = _order("less_equal", lax.le, "`x <= y`, elementwise.")
+greater = _order("greater", lax.gt, "`x > y`, elementwise.")
+greater_equal = _order("greater_equal", lax.ge, "`x >= y`, elementwise.")
 
 
-def _logical(name: str, prim: Any, doc: str) -> Any:
+def _logical(name: str, on: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = pair(name, truth(name, x, 0), truth(name, y, 1))
-        return bind(prim, x, y)
+        return on(x, y)
     return public(name=name, doc=doc)(op)
 
 
-logical_and = _logical("logical_and", prims.and_p, "Whether both are true (not zero).")
-logical_or = _logical("logical_or", prims.or_p, "Whether either is true (not zero).")
-logical_xor = _logical("logical_xor", prims.xor_p, "Whether exactly one is true (not zero).")
+logical_and = _logical("logical_and", lax.bitwise_and, "Whether both are true (not zero).")
+logical_or = _logical("logical_or", lax.bitwise_or, "Whether either is true (not zero).")
+logical_xor = _logical("logical_xor", lax.bitwise_xor, "Whether exactly one is true (not zero).")
 
 
 @public()
 def logical_not(x: Any, /) -> Any:
     """Whether each element is zero."""
-    return bind(prims.not_p, truth("logical_not", x))
+    return lax.bitwise_not(truth("logical_not", x))
 
 
 def _need_bits(call: str, x: Any) -> np.dtype:
@@ -73,17 +74,17 @@ def _need_bits(call: str, x: Any) -> np.dtype:
     return d
 
 
-def _bitwise(name: str, prim: Any, doc: str) -> Any:
+def _bitwise(name: str, on: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = pair(name, x, y)
         _need_bits(name, x)
-        return bind(prim, x, y)
+        return on(x, y)
     return public(name=name, doc=doc)(op)
 
 
-bitwise_and = _bitwise("bitwise_and", prims.and_p, "Bits set in both.")
-bitwise_or = _bitwise("bitwise_or", prims.or_p, "Bits set in either.")
-bitwise_xor = _bitwise("bitwise_xor", prims.xor_p, "Bits set in exactly one.")
+bitwise_and = _bitwise("bitwise_and", lax.bitwise_and, "Bits set in both.")
+bitwise_or = _bitwise("bitwise_or", lax.bitwise_or, "Bits set in either.")
+bitwise_xor = _bitwise("bitwise_xor", lax.bitwise_xor, "Bits set in exactly one.")
 
 
 @public()
@@ -91,7 +92,7 @@ def invert(x: Any, /) -> Any:
     """Every bit flipped; `not` on booleans."""
     aval("invert", x)
     _need_bits("invert", x)
-    return bind(prims.not_p, x)
+    return lax.bitwise_not(x)
 
 
 bitwise_not = bitwise_invert = invert
@@ -110,7 +111,7 @@ def _shift_operands(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
 def left_shift(x: Any, y: Any, /) -> Any:
     """Bits moved `y` places up."""
     x, y, _ = _shift_operands("left_shift", x, y)
-    return bind(prims.shift_left_p, x, y)
+    return lax.shift_left(x, y)
 
 
 @public()
@@ -118,7 +119,7 @@ def right_shift(x: Any, y: Any, /) -> Any:
     """Bits moved `y` places down; the sign stays."""
     x, y, d = _shift_operands("right_shift", x, y)
     unsigned = dtypes.issubdtype(d, np.unsignedinteger)
-    return bind(prims.shift_right_logical_p if unsigned else prims.shift_right_arithmetic_p, x, y)
+    return (lax.shift_right_logical if unsigned else lax.shift_right_arithmetic)(x, y)
 
 
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
@@ -129,11 +130,11 @@ def bitwise_count(x: Any, /) -> Any:
     """Number of bits set in `|x|`, as uint8."""
     aval("bitwise_count", x)
     _need_bits("bitwise_count", x)
-    return cast(bind(prims.population_count_p, abs(x)), np.dtype("uint8"))
+    return cast(lax.population_count(abs(x)), np.dtype("uint8"))
 
 
 def _all_false(a: Any) -> Any:
-    return bind(prims.broadcast_in_dim_p, np.False_, shape=a.shape, broadcast_dimensions=())
+    return lax.broadcast_in_dim(np.False_, a.shape, ())
 
 
 @public()
@@ -144,7 +145,7 @@ def isnan(x: Any, /) -> Any:
     Array(True, dtype=bool)
     """
     aval("isnan", x)
-    return bind(prims.ne_p, x, x)
+    return lax.ne(x, x)
 
 
 @public()
@@ -152,11 +153,10 @@ def isfinite(x: Any, /) -> Any:
     """Whether each element is neither infinite nor NaN."""
     a = aval("isfinite", x)
     if dtypes.is_float(a.dtype):
-        return bind(prims.is_finite_p, x)
+        return lax.is_finite(x)
     if dtypes.is_complex(a.dtype):
-        return bind(prims.and_p, bind(prims.is_finite_p, bind(prims.real_p, x)),
-                    bind(prims.is_finite_p, bind(prims.imag_p, x)))
-    return bind(prims.broadcast_in_dim_p, np.True_, shape=a.shape, broadcast_dimensions=())
+        return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
+    return lax.broadcast_in_dim(np.True_, a.shape, ())
 
 
 @public()
@@ -164,9 +164,9 @@ def isinf(x: Any, /) -> Any:
     """Whether each element is infinite."""
     a = aval("isinf", x)
     if dtypes.is_float(a.dtype):
-        return bind(prims.eq_p, bind(prims.abs_p, x), literal(np.inf, a.dtype))
+        return lax.eq(lax.abs(x), literal(np.inf, a.dtype))
     if dtypes.is_complex(a.dtype):
-        return bind(prims.or_p, isinf(bind(prims.real_p, x)), isinf(bind(prims.imag_p, x)))
+        return lax.bitwise_or(isinf(lax.real(x)), isinf(lax.imag(x)))
     return _all_false(a)
 
 
@@ -175,7 +175,7 @@ def _is_inf(name: str, value: float, doc: str) -> Any:
         a = aval(name, x)
         if dtypes.is_complex(a.dtype):
             raise ValueError(f"{name}: not defined for complex numbers; got {a.long()}")
-        return bind(prims.eq_p, x, literal(value, a.dtype)) if dtypes.is_float(a.dtype) else _all_false(a)
+        return lax.eq(x, literal(value, a.dtype)) if dtypes.is_float(a.dtype) else _all_false(a)
     return public(name=name, doc=doc)(op)
 
 
@@ -187,14 +187,14 @@ isneginf = _is_inf("isneginf", -np.inf, "Whether each element is minus infinity.
 def iscomplex(x: Any) -> Any:
     """Whether each element has an imaginary part other than zero."""
     y = imag(x)
-    return bind(prims.ne_p, y, literal(0, typeof(y).dtype))
+    return lax.ne(y, literal(0, typeof(y).dtype))
 
 
 @public()
 def isreal(x: Any) -> Any:
     """Whether the imaginary part of each element is zero."""
     y = imag(x)
-    return bind(prims.eq_p, y, literal(0, typeof(y).dtype))
+    return lax.eq(y, literal(0, typeof(y).dtype))
 
 
 def iscomplexobj(x: Any) -> bool:
@@ -230,18 +230,18 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
     x, y = pair("isclose", a, b)
     d = typeof(x).dtype
     if d == dtypes.BOOL:
-        return bind(prims.eq_p, x, y)
+        return lax.eq(x, y)
     if not dtypes.is_inexact(d):
         fd = np.dtype("float64") if d.itemsize == 8 else np.dtype("float32")
         x, y, d = cast(x, fd), cast(y, fd), fd
     part = dtypes.real_of(d)
     rtol, atol = cast(rtol, part), cast(atol, part)
-    size = bind(prims.abs_p, y)
-    near = less_equal(bind(prims.abs_p, bind(prims.sub_p, x, y)), _sum(atol, _product(rtol, size)))
-    out = bind(prims.or_p, bind(prims.and_p, near, _fit(isfinite(y), near)), bind(prims.eq_p, x, y))
+    size = lax.abs(y)
+    near = less_equal(lax.abs(lax.sub(x, y)), _sum(atol, _product(rtol, size)))
+    out = lax.bitwise_or(lax.bitwise_and(near, _fit(isfinite(y), near)), lax.eq(x, y))
     if equal_nan:
-        both = logical_and(bind(prims.ne_p, x, x), bind(prims.ne_p, y, y))
-        out = bind(prims.or_p, out, both)
+        both = logical_and(lax.ne(x, x), lax.ne(y, y))
+        out = lax.bitwise_or(out, both)
     return out
 
 
@@ -251,16 +251,16 @@ def _fit(x: Any, like: Any) -> Any:
 
 def _sum(x: Any, y: Any) -> Any:
     x, y = pair("isclose", x, y)
-    return bind(prims.add_p, x, y)
+    return lax.add(x, y)
 
 
 def _product(x: Any, y: Any) -> Any:
     x, y = pair("isclose", x, y)
-    return bind(prims.mul_p, x, y)
+    return lax.mul(x, y)
 
 
 def _every(x: Any) -> Any:
-    return bind(prims.reduce_and_p, x, axes=tuple(range(len(typeof(x).shape))))
+    return lax.reduce_and(x, tuple(range(len(typeof(x).shape))))
 
 
 @public("equal_nan")
@@ -278,11 +278,11 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """Whether two arrays have the same shape and elements."""
     a1, a2 = _arrays(a1, a2)
     if aval("array_equal", a1).shape != aval("array_equal", a2, 1).shape:
-        return bind(prims.convert_element_type_p, np.False_, new_dtype=dtypes.BOOL, weak_type=False)
+        return lax.convert_element_type(np.False_, dtypes.BOOL)
     x, y = pair("array_equal", a1, a2)
-    same = bind(prims.eq_p, x, y)
+    same = lax.eq(x, y)
     if equal_nan:
-        same = bind(prims.or_p, same, bind(prims.and_p, bind(prims.ne_p, x, x), bind(prims.ne_p, y, y)))
+        same = lax.bitwise_or(same, lax.bitwise_and(lax.ne(x, x), lax.ne(y, y)))
     return _every(same)
 
 
@@ -293,5 +293,5 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     try:
         x, y = pair("array_equiv", *promote_all("array_equiv", [a1, a2]))
     except ValueError:
-        return bind(prims.convert_element_type_p, np.False_, new_dtype=dtypes.BOOL, weak_type=False)
-    return _every(bind(prims.eq_p, x, y))
+        return lax.convert_element_type(np.False_, dtypes.BOOL)
+    return _every(lax.eq(x, y))

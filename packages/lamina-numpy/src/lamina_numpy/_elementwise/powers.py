@@ -4,9 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing import jit
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import dtypes
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, convert, inexact_pair, is_staging, literal, pair
 from .._ground.publishing import compiled, public
@@ -19,17 +19,16 @@ _I32 = np.dtype("int32")
 def _int_power(x: Any, y: Any, d: np.dtype) -> Any:
     """Repeated squaring over the six low bits of the exponent: 2**64 overflows every integer anyhow."""
     zero, one = literal(0, d), literal(1, d)
-    shape = typeof(bind(prims.mul_p, x, y)).shape if typeof(x).shape != typeof(y).shape else typeof(x).shape
-    out = bind(prims.broadcast_in_dim_p, one, shape=shape, broadcast_dimensions=())
+    shape = typeof(lax.mul(x, y)).shape if typeof(x).shape != typeof(y).shape else typeof(x).shape
+    out = lax.broadcast_in_dim(one, shape, ())
     for bit in range(6):
-        odd = bind(prims.ne_p, bind(prims.and_p, y, one), zero)
-        out = bind(prims.select_p, odd, bind(prims.mul_p, out, x), out)
+        odd = lax.ne(lax.bitwise_and(y, one), zero)
+        out = lax.select(odd, lax.mul(out, x), out)
         if bit < 5:
-            y = bind(prims.shift_right_logical_p, y, one)
-            x = bind(prims.mul_p, x, x)
-    negative_power = bind(prims.lt_p, y, zero)
-    return bind(prims.select_p, negative_power, bind(prims.broadcast_in_dim_p, zero, shape=shape,
-                                                     broadcast_dimensions=()), out)
+            y = lax.shift_right_logical(y, one)
+            x = lax.mul(x, x)
+    negative_power = lax.lt(y, zero)
+    return lax.select(negative_power, lax.broadcast_in_dim(zero, shape, ()), out)
 
 
 def _by_exponent(plain: Any) -> Any:
@@ -58,13 +57,13 @@ def power(x: Any, y: Any, /) -> Any:
                                 "to float first")
             if a.dtype == dtypes.BOOL:
                 x = convert(x, _I32, True)
-        return bind(prims.integer_pow_p, x, y=y)
+        return lax.integer_pow(x, y)
     if type(x) is int and not dtypes.is_inexact(aval("power", y, 1).dtype):
         x = literal(x, dtypes.promote((a.dtype, True), (typeof(y).dtype, typeof(y).weak_type))[0])
     x, y = pair("power", x, y)
     d = typeof(x).dtype
     if dtypes.is_inexact(d):
-        return bind(prims.pow_p, x, y)
+        return lax.pow(x, y)
     if d == dtypes.BOOL:
         x, y, d = convert(x, _I32), convert(y, _I32), _I32
     return _int_power(x, y, d)
@@ -77,4 +76,4 @@ pow = power
 def float_power(x: Any, y: Any, /) -> Any:
     """`x ** y`, in float."""
     x, y = inexact_pair("float_power", x, y)
-    return bind(prims.pow_p, x, y)
+    return lax.pow(x, y)

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, convert, literal, no_out, to_inexact
 from .._ground.publishing import public
@@ -14,7 +15,7 @@ from .ufuncs import positive
 __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "trunc"]
 
 
-def _rounding(name: str, prim: Any, doc: str) -> Any:
+def _rounding(name: str, on: Any, doc: str) -> Any:
     """One equation on floats; integers are round already."""
     def op(x: Any, /) -> Any:
         d = aval(name, x).dtype
@@ -23,12 +24,12 @@ def _rounding(name: str, prim: Any, doc: str) -> Any:
                              "and imag first")
         if not dtypes.is_float(d):
             return positive(x)
-        return bind(prim, x)
+        return on(x)
     return public(name=name, doc=doc)(op)
 
 
-floor = _rounding("floor", prims.floor_p, "Largest whole number that is not above each element.")
-ceil = _rounding("ceil", prims.ceil_p, "Smallest whole number that is not below each element.")
+floor = _rounding("floor", lax.floor, "Largest whole number that is not above each element.")
+ceil = _rounding("ceil", lax.ceil, "Smallest whole number that is not below each element.")
 
 
 @public()
@@ -37,7 +38,7 @@ def rint(x: Any, /) -> Any:
     a = aval("rint", x)
     if not dtypes.is_inexact(a.dtype):
         return convert(x, dtypes.canonical(float), False)
-    return bind(prims.round_p, x, rounding_method=1)
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
 @public("decimals", "out")
@@ -55,11 +56,11 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
                                       "first")
         return positive(a)
     if dtypes.is_complex(d):
-        return bind(prims.complex_p, round(bind(prims.real_p, a), decimals), round(bind(prims.imag_p, a), decimals))
+        return lax.complex(round(lax.real(a), decimals), round(lax.imag(a), decimals))
     if not decimals:
-        return bind(prims.round_p, a, rounding_method=1)
+        return lax.round(a, lax.RoundingMethod.TO_NEAREST_EVEN)
     scale = literal(10.0 ** decimals, d)
-    return bind(prims.div_p, bind(prims.round_p, bind(prims.mul_p, a, scale), rounding_method=1), scale)
+    return lax.div(lax.round(lax.mul(a, scale), lax.RoundingMethod.TO_NEAREST_EVEN), scale)
 
 
 around = round
@@ -71,7 +72,7 @@ def trunc(x: Any, /) -> Any:
     d = aval("trunc", x).dtype
     if not dtypes.is_inexact(d):
         return positive(x)
-    return bind(prims.select_p, bind(prims.lt_p, x, literal(0, d)), bind(prims.ceil_p, x), bind(prims.floor_p, x))
+    return lax.select(lax.lt(x, literal(0, d)), lax.ceil(x), lax.floor(x))
 
 
 @public("out")
@@ -86,4 +87,4 @@ def modf(x: Any, /) -> tuple[Any, Any]:
     """(fractional part, whole part), both with the sign of `x`."""
     x = to_inexact("modf", x)
     whole = trunc(x)
-    return bind(prims.sub_p, x, whole), whole
+    return lax.sub(x, whole), whole

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, convert, fixed, inexact_pair, literal, meet, to_inexact
+from .._ground.promotion import retyped, aval, convert, fixed, inexact_pair, literal, meet, to_inexact
 from .._ground.publishing import public
 
 __all__ = ["abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -27,29 +27,29 @@ _LN2 = float(np.log(2.0))
 _LN10 = float(np.log(10.0))
 
 
-def _unary(name: str, prim: Any, doc: str) -> Any:
+def _unary(name: str, on: Any, doc: str) -> Any:
     """One equation on any number dtype."""
     def op(x: Any, /) -> Any:
         aval(name, x)
-        return bind(prim, x)
+        return on(x)
     return public(name=name, doc=doc)(op)
 
 
-def _float_unary(name: str, prim: Any, doc: str) -> Any:
+def _float_unary(name: str, on: Any, doc: str) -> Any:
     """One equation in float."""
     def op(x: Any, /) -> Any:
-        return bind(prim, to_inexact(name, x))
+        return on(to_inexact(name, x))
     return public(name=name, doc=doc)(op)
 
 
-def _binary(name: str, prim: Any, doc: str) -> Any:
+def _binary(name: str, on: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y, _ = meet(name, x, y)
-        return bind(prim, x, y)
+        return on(x, y)
     return public(name=name, doc=doc)(op)
 
 
-def _arith(name: str, prim: Any, on_bool: Any, doc: str) -> Any:
+def _arith(name: str, on: Any, on_bool: Any, doc: str) -> Any:
     """`_binary` whose meaning on booleans is logical."""
     bool_ = dtypes.BOOL
 
@@ -58,49 +58,49 @@ def _arith(name: str, prim: Any, on_bool: Any, doc: str) -> Any:
         if d is bool_:
             if on_bool is None:
                 raise DTypeError(f"{name}: not defined on booleans; use logical_xor or convert with astype(int)")
-            return bind(on_bool, x, y)
-        return bind(prim, x, y)
+            return on_bool(x, y)
+        return on(x, y)
     return public(name=name, doc=doc)(op)
 
 
-def _float_binary(name: str, prim: Any, doc: str) -> Any:
+def _float_binary(name: str, on: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = inexact_pair(name, x, y)
-        return bind(prim, x, y)
+        return on(x, y)
     return public(name=name, doc=doc)(op)
 
 
-sin = _float_unary("sin", prims.sin_p, "Sine, in radians.\n\n>>> sin(0.0)\nArray(0., dtype=float32, weak_type=True)")
-cos = _float_unary("cos", prims.cos_p, "Cosine, in radians.\n\n>>> cos(0.0)\nArray(1., dtype=float32, weak_type=True)")
-tan = _float_unary("tan", prims.tan_p, "Tangent, in radians.")
-arcsin = asin = _float_unary("arcsin", prims.asin_p, "Angle in radians, in [-pi/2, pi/2], whose sine is `x`.")
-arccos = acos = _float_unary("arccos", prims.acos_p, "Angle in radians, in [0, pi], whose cosine is `x`.")
-arctan = atan = _float_unary("arctan", prims.atan_p, "Angle in radians, in [-pi/2, pi/2], whose tangent is `x`.")
-sinh = _float_unary("sinh", prims.sinh_p, "Hyperbolic sine.")
-cosh = _float_unary("cosh", prims.cosh_p, "Hyperbolic cosine.")
-tanh = _float_unary("tanh", prims.tanh_p, "Hyperbolic tangent.")
-arcsinh = asinh = _float_unary("arcsinh", prims.asinh_p, "Inverse hyperbolic sine.")
-arccosh = acosh = _float_unary("arccosh", prims.acosh_p, "Inverse hyperbolic cosine.")
-arctanh = atanh = _float_unary("arctanh", prims.atanh_p, "Inverse hyperbolic tangent.")
-exp = _float_unary("exp", prims.exp_p, "e to the power of each element.\n\n>>> exp(0)\n"
+sin = _float_unary("sin", lax.sin, "Sine, in radians.\n\n>>> sin(0.0)\nArray(0., dtype=float32, weak_type=True)")
+cos = _float_unary("cos", lax.cos, "Cosine, in radians.\n\n>>> cos(0.0)\nArray(1., dtype=float32, weak_type=True)")
+tan = _float_unary("tan", lax.tan, "Tangent, in radians.")
+arcsin = asin = _float_unary("arcsin", lax.asin, "Angle in radians, in [-pi/2, pi/2], whose sine is `x`.")
+arccos = acos = _float_unary("arccos", lax.acos, "Angle in radians, in [0, pi], whose cosine is `x`.")
+arctan = atan = _float_unary("arctan", lax.atan, "Angle in radians, in [-pi/2, pi/2], whose tangent is `x`.")
+sinh = _float_unary("sinh", lax.sinh, "Hyperbolic sine.")
+cosh = _float_unary("cosh", lax.cosh, "Hyperbolic cosine.")
+tanh = _float_unary("tanh", lax.tanh, "Hyperbolic tangent.")
+arcsinh = asinh = _float_unary("arcsinh", lax.asinh, "Inverse hyperbolic sine.")
+arccosh = acosh = _float_unary("arccosh", lax.acosh, "Inverse hyperbolic cosine.")
+arctanh = atanh = _float_unary("arctanh", lax.atanh, "Inverse hyperbolic tangent.")
+exp = _float_unary("exp", lax.exp, "e to the power of each element.\n\n>>> exp(0)\n"
                    "Array(1., dtype=float32, weak_type=True)")
-exp2 = _float_unary("exp2", prims.exp2_p, "2 to the power of each element.")
-expm1 = _float_unary("expm1", prims.expm1_p, "`exp(x) - 1`, accurate near zero.")
-log = _float_unary("log", prims.log_p, "Natural logarithm.")
-log1p = _float_unary("log1p", prims.log1p_p, "`log(1 + x)`, accurate near zero.")
-sqrt = _float_unary("sqrt", prims.sqrt_p, "Square root.\n\n>>> sqrt(4)\nArray(2., dtype=float32, weak_type=True)")
-cbrt = _float_unary("cbrt", prims.cbrt_p, "Cube root.")
+exp2 = _float_unary("exp2", lax.exp2, "2 to the power of each element.")
+expm1 = _float_unary("expm1", lax.expm1, "`exp(x) - 1`, accurate near zero.")
+log = _float_unary("log", lax.log, "Natural logarithm.")
+log1p = _float_unary("log1p", lax.log1p, "`log(1 + x)`, accurate near zero.")
+sqrt = _float_unary("sqrt", lax.sqrt, "Square root.\n\n>>> sqrt(4)\nArray(2., dtype=float32, weak_type=True)")
+cbrt = _float_unary("cbrt", lax.cbrt, "Cube root.")
 
 
-negative = _unary("negative", prims.neg_p, "Minus `x`.\n\n>>> negative(3)\nArray(-3, dtype=int32, weak_type=True)")
+negative = _unary("negative", lax.neg, "Minus `x`.\n\n>>> negative(3)\nArray(-3, dtype=int32, weak_type=True)")
 
-add = _arith("add", prims.add_p, prims.or_p, "Sum, with promotion and broadcasting; `or` on booleans.\n\n"
+add = _arith("add", lax.add, lax.bitwise_or, "Sum, with promotion and broadcasting; `or` on booleans.\n\n"
              ">>> add(1, 2.5)\nArray(3.5, dtype=float32, weak_type=True)")
-multiply = _arith("multiply", prims.mul_p, prims.and_p, "Product; `and` on booleans.")
-subtract = _arith("subtract", prims.sub_p, None, "Difference.")
-maximum = _binary("maximum", prims.max_p, "Larger of two elements; NaN when either is.")
-minimum = _binary("minimum", prims.min_p, "Smaller of two elements; NaN when either is.")
-true_divide = divide = _float_binary("true_divide", prims.div_p, "Quotient, in float.\n\n>>> divide(1, 2)\n"
+multiply = _arith("multiply", lax.mul, lax.bitwise_and, "Product; `and` on booleans.")
+subtract = _arith("subtract", lax.sub, None, "Difference.")
+maximum = _binary("maximum", lax.max, "Larger of two elements; NaN when either is.")
+minimum = _binary("minimum", lax.min, "Smaller of two elements; NaN when either is.")
+true_divide = divide = _float_binary("true_divide", lax.div, "Quotient, in float.\n\n>>> divide(1, 2)\n"
                                      "Array(0.5, dtype=float32, weak_type=True)")
 
 
@@ -111,7 +111,7 @@ def arctan2(x1: Any, x2: Any, /) -> Any:
 
 
 atan2 = arctan2
-nextafter = _float_binary("nextafter", prims.nextafter_p, "Next float after the first element towards the second.")
+nextafter = _float_binary("nextafter", lax.nextafter, "Next float after the first element towards the second.")
 
 
 @public()
@@ -119,7 +119,7 @@ def positive(x: Any, /) -> Any:
     """`+x`: the same numbers, as an array."""
     a = aval("positive", x)
     if type(x) in (bool, int, float, complex):
-        return bind(prims.convert_element_type_p, x, new_dtype=a.dtype, weak_type=a.weak_type)
+        return retyped(x, a.dtype, a.weak_type)
     return x
 
 
@@ -133,7 +133,7 @@ def abs(x: Any, /) -> Any:
     d = aval("abs", x).dtype
     if d == dtypes.BOOL or dtypes.issubdtype(d, np.unsignedinteger):
         return positive(x)
-    return bind(prims.abs_p, x)
+    return lax.abs(x)
 
 
 absolute = abs
@@ -145,14 +145,14 @@ def fabs(x: Any, /) -> Any:
     x = to_inexact("fabs", x)
     if dtypes.is_complex(typeof(x).dtype):
         raise DTypeError(f"fabs: expected real numbers; got {typeof(x).long()}. Use abs")
-    return bind(prims.abs_p, x)
+    return lax.abs(x)
 
 
 @public()
 def sign(x: Any, /) -> Any:
     """-1, 0 or 1; for complex numbers `x / abs(x)`."""
     aval("sign", x)
-    return bind(prims.sign_p, x)
+    return lax.sign(x)
 
 
 @public()
@@ -160,34 +160,34 @@ def square(x: Any, /) -> Any:
     """`x * x`; a truth value counts as the int32 0 or 1."""
     if aval("square", x).dtype == dtypes.BOOL:
         x = convert(x, _I32)
-    return bind(prims.integer_pow_p, x, y=2)
+    return lax.integer_pow(x, 2)
 
 
 @public()
 def reciprocal(x: Any, /) -> Any:
     """`1 / x`, in float."""
     x = to_inexact("reciprocal", x)
-    return bind(prims.integer_pow_p, x, y=-1)
+    return lax.integer_pow(x, -1)
 
 
 @public()
 def log2(x: Any, /) -> Any:
     """Logarithm to base 2."""
-    y = bind(prims.log_p, to_inexact("log2", x))
-    return bind(prims.div_p, y, fixed(_LN2, typeof(y).dtype))
+    y = lax.log(to_inexact("log2", x))
+    return lax.div(y, fixed(_LN2, typeof(y).dtype))
 
 
 @public()
 def log10(x: Any, /) -> Any:
     """Logarithm to base 10."""
-    y = bind(prims.log_p, to_inexact("log10", x))
-    return bind(prims.div_p, y, fixed(_LN10, typeof(y).dtype))
+    y = lax.log(to_inexact("log10", x))
+    return lax.div(y, fixed(_LN10, typeof(y).dtype))
 
 
 @public()
 def conjugate(x: Any, /) -> Any:
     """Complex conjugate; real numbers as they are."""
-    return bind(prims.conj_p, x) if dtypes.is_complex(aval("conjugate", x).dtype) else positive(x)
+    return lax.conj(x) if dtypes.is_complex(aval("conjugate", x).dtype) else positive(x)
 
 
 conj = conjugate
@@ -196,7 +196,7 @@ conj = conjugate
 @public()
 def real(val: Any, /) -> Any:
     """Real part."""
-    return bind(prims.real_p, val) if dtypes.is_complex(aval("real", val).dtype) else positive(val)
+    return lax.real(val) if dtypes.is_complex(aval("real", val).dtype) else positive(val)
 
 
 @public()
@@ -204,8 +204,8 @@ def imag(val: Any, /) -> Any:
     """Imaginary part; zeros for real numbers."""
     a = aval("imag", val)
     if dtypes.is_complex(a.dtype):
-        return bind(prims.imag_p, val)
-    return bind(prims.broadcast_in_dim_p, fixed(0, a.dtype), shape=a.shape, broadcast_dimensions=())
+        return lax.imag(val)
+    return lax.broadcast_in_dim(fixed(0, a.dtype), a.shape, ())
 
 
 @public("deg")
@@ -213,7 +213,7 @@ def angle(z: Any, deg: bool = False) -> Any:
     """Argument of complex numbers in radians, or degrees when `deg`."""
     z = to_inexact("angle", z)
     y, x = imag(z), real(z)
-    out = bind(prims.atan2_p, y, x)
+    out = lax.atan2(y, x)
     return rad2deg(out) if deg else out
 
 
@@ -221,14 +221,14 @@ def angle(z: Any, deg: bool = False) -> Any:
 def deg2rad(x: Any, /) -> Any:
     """Degrees to radians."""
     x = to_inexact("deg2rad", x)
-    return bind(prims.mul_p, x, literal(np.pi / 180, typeof(x).dtype))
+    return lax.mul(x, literal(np.pi / 180, typeof(x).dtype))
 
 
 @public()
 def rad2deg(x: Any, /) -> Any:
     """Radians to degrees."""
     x = to_inexact("rad2deg", x)
-    return bind(prims.mul_p, x, literal(180 / np.pi, typeof(x).dtype))
+    return lax.mul(x, literal(180 / np.pi, typeof(x).dtype))
 
 
 radians, degrees = deg2rad, rad2deg

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import prims
 from lamina_ir.errors import ShapeError
-from lamina_tracing.extend import any_traced, bind, EVALUATION, now, Tracer, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import any_traced, EVALUATION, now, Tracer, typeof
 
 __all__ = ["as_shape", "joined", "permuted", "reshaped", "resolve_sizes", "split_at", "with_axes"]
 
@@ -58,17 +58,17 @@ def _bad_sizes(call: str, old: tuple[int, ...], new: Any) -> Exception:
 
 def reshaped(a: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
     """`a`, of shape `old`, in the shape `new` of as many elements."""
-    return a if old == new else bind(prims.reshape_p, a, new_sizes=new, dimensions=None)
+    return a if old == new else lax.reshape(a, new)
 
 
 def permuted(a: Any, order: tuple[int, ...]) -> Any:
     """`a` with its axes in this order."""
-    return a if order == tuple(range(len(order))) else bind(prims.transpose_p, a, permutation=order)
+    return a if order == tuple(range(len(order))) else lax.transpose(a, order)
 
 
 def with_axes(a: Any, axes: tuple[int, ...]) -> Any:
     """`a` with new axes of length 1 at these (sorted or not, non-negative) places."""
-    return bind(prims.expand_dims_p, a, dimensions=tuple(sorted(axes))) if axes else a
+    return lax.expand_dims(a, tuple(sorted(axes))) if axes else a
 
 _GROUP = 64  # how many arrays an eager concatenation takes at a time
 
@@ -78,7 +78,7 @@ def joined(xs: list[Any], at: int) -> Any:
     if len(xs) > _GROUP and now.trace is EVALUATION and not any_traced(xs):
         xs = [joined(xs[i:i + _GROUP], at) for i in range(0, len(xs), _GROUP)]
         return joined(xs, at)
-    return xs[0] if len(xs) == 1 else bind(prims.concatenate_p, *xs, dimension=at)
+    return xs[0] if len(xs) == 1 else lax.concatenate(xs, at)
 
 
 def split_at(x: Any, at: Sequence[int], axis: int) -> list[Any]:
@@ -90,5 +90,5 @@ def split_at(x: Any, at: Sequence[int], axis: int) -> list[Any]:
     for lo, hi in zip(edges, edges[1:]):
         start, stop = [0] * len(sizes), list(sizes)
         start[axis], stop[axis] = lo, max(lo, hi)
-        parts.append(bind(prims.slice_p, x, start_indices=tuple(start), limit_indices=tuple(stop), strides=None))
+        parts.append(lax.slice(x, tuple(start), tuple(stop)))
     return parts

@@ -3,14 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .promotion import aval, broadcast, broadcast_shapes_of, literal, pair
 
 __all__ = ["choose_by", "truth"]
-
-_select_p = prims.select_p
 
 
 def truth(call: str, x: Any, position: int = 0) -> Any:
@@ -18,7 +17,7 @@ def truth(call: str, x: Any, position: int = 0) -> Any:
     a = aval(call, x, position)
     if a.dtype == dtypes.BOOL:
         return x
-    return bind(prims.ne_p, x, literal(0, a.dtype))
+    return lax.ne(x, literal(0, a.dtype))
 
 def choose_by(condition: Any, x: Any, y: Any) -> Any:
     """Three-argument `where`."""
@@ -32,4 +31,4 @@ def choose_by(condition: Any, x: Any, y: Any) -> Any:
         condition = broadcast(condition, c, shape)
         x = broadcast(x, a, shape) if a else x
         y = broadcast(y, b, shape) if b else y
-    return bind(_select_p, condition, x, y)
+    return lax.select(condition, x, y)

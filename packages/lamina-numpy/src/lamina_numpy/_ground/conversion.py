@@ -5,11 +5,11 @@ import math
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.avals import shaped
 from lamina_ir.errors import ShapeError
-from lamina_tracing import Array, slots
-from lamina_tracing.extend import bind, Tracer, typeof
+from lamina_tracing import Array, lax, slots
+from lamina_tracing.extend import Tracer, typeof
 
 from .promotion import aval, cast, is_array, promote_all
 from .publishing import core, public
@@ -182,7 +182,7 @@ def copy(a: Any, order: str | None = None) -> Any:
     if isinstance(a, (list, tuple)):
         return asarray(a)
     aval("copy", a)
-    return bind(prims.copy_p, a)
+    return lax.copy(a)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:

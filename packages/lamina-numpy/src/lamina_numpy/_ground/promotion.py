@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from lamina_ir import config, dtypes, prims
 from lamina_ir.errors import ShapeError
-from lamina_tracing import Array
+from lamina_tracing import Array, lax
 from lamina_tracing.extend import bind, EVALUATION, now, Tracer, typeof, warn_user
 
 __all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "fixed", "inexact_dtype",
-           "inexact_pair", "is_array", "is_staging", "literal", "meet", "no_out", "pair", "promote_all", "to_inexact"]
+           "inexact_pair", "is_array", "is_staging", "literal", "meet", "no_out", "pair", "promote_all", "retyped",
+           "to_inexact"]
 
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 _F32 = np.dtype("float32")
@@ -23,8 +24,6 @@ _I32 = np.dtype("int32")
 _F64 = np.dtype("float64")
 _I64 = np.dtype("int64")
 _x64 = config.enable_x64
-_convert_p = prims.convert_element_type_p
-_broadcast_p = prims.broadcast_in_dim_p
 
 
 def aval(call: str, x: Any, position: int = 0) -> Any:
@@ -70,6 +69,12 @@ def fixed(value: Any, dtype: np.dtype) -> Any:
     return np.asarray(value).astype(dtype)[()]
 
 
+def retyped(x: Any, dtype: np.dtype, weak: bool) -> Any:
+    """`x` in another dtype and weakness, as one equation: the only raw `bind` of this package, since no function of `lax`
+    makes weakly typed arrays."""
+    return bind(prims.convert_element_type_p, x, new_dtype=dtype, weak_type=weak)
+
+
 def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
     """`x` in another dtype; Python numbers change without an equation."""
     if type(x) in _PYTHON_SCALARS:
@@ -77,7 +82,7 @@ def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
             kind = complex if dtypes.is_complex(dtype) else float if dtypes.is_float(dtype) else int
             return kind(x) if kind is complex or type(x) is not complex else x
         return np.asarray(x).astype(dtype)[()]
-    return bind(_convert_p, x, new_dtype=dtype, weak_type=weak)
+    return retyped(x, dtype, weak)
 
 
 def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
@@ -86,12 +91,12 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
     if a.dtype == dtype and a.weak_type == weak:
         return x
     if dtypes.is_complex(a.dtype) and not dtypes.is_complex(dtype) and type(x) not in _PYTHON_SCALARS:
-        x = bind(prims.real_p, x) if dtype != dtypes.BOOL else bind(prims.ne_p, x, literal(0, a.dtype))
+        x = lax.real(x) if dtype != dtypes.BOOL else lax.ne(x, literal(0, a.dtype))
         if typeof(x).dtype == dtype:
             return x
     if type(x) in _PYTHON_SCALARS:
         return np.asarray(x).astype(dtype)[()] if not weak else convert(x, dtype, weak)
-    return bind(_convert_p, x, new_dtype=dtype, weak_type=weak)
+    return retyped(x, dtype, weak)
 
 
 @lru_cache(maxsize=1024)
@@ -177,7 +182,7 @@ def broadcast(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
     if old == new:
         return x
     n = len(new)
-    return bind(_broadcast_p, x, shape=new, broadcast_dimensions=tuple(range(n - len(old), n)))
+    return lax.broadcast_in_dim(x, new, range(n - len(old), n))
 
 
 @lru_cache(maxsize=4096)

@@ -4,9 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import ShapeError
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, literal
 from .._ground.publishing import public
@@ -29,10 +30,10 @@ def _triangle(call: str, m: Any, k: int, lower: bool) -> Any:
     t = aval(call, m)
     if len(t.shape) < 2:
         raise ShapeError(f"{call}: expected at least two axes; got {t.long()}")
-    row = bind(prims.iota_p, dtype=_I32, shape=t.shape[-2:], dimension=0)
-    column = bind(prims.iota_p, dtype=_I32, shape=t.shape[-2:], dimension=1)
-    row = bind(prims.add_p, row, literal(k if lower else k - 1, _I32)) if (k if lower else k - 1) else row
-    mask = bind(prims.ge_p, row, column)
+    row = lax.broadcasted_iota(_I32, t.shape[-2:], 0)
+    column = lax.broadcasted_iota(_I32, t.shape[-2:], 1)
+    row = lax.add(row, literal(k if lower else k - 1, _I32)) if (k if lower else k - 1) else row
+    mask = lax.ge(row, column)
     zero = literal(0, t.dtype)
     return choose_by(mask, m, zero) if lower else choose_by(mask, zero, m)
 
@@ -59,14 +60,13 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     *lead, n, m = typeof(a).shape
     start = max(0, -offset) * m + max(0, offset)
     count = max(0, min(n + min(offset, 0), m - max(offset, 0)))
-    flat = bind(prims.reshape_p, a, new_sizes=(*lead, n * m), dimensions=None)
+    flat = lax.reshape(a, (*lead, n * m))
     if count == 0:
         return take(flat, np.zeros((0,), np.int32), axis=-1)
     # elements of a diagonal lie m + 1 apart in memory: one strided slice
     starts = (0,) * len(lead) + (start,)
     stops = (*lead, start + (count - 1) * (m + 1) + 1)
-    return bind(prims.slice_p, flat, start_indices=starts, limit_indices=stops,
-                strides=(1,) * len(lead) + (m + 1,))
+    return lax.slice(flat, starts, stops, (1,) * len(lead) + (m + 1,))
 
 
 @public("offset", "axis1", "axis2", "dtype", "out")
@@ -85,12 +85,12 @@ def diag(v: Any, k: int = 0) -> Any:
         raise ValueError(f"diag: expected one or two axes; got {t.long()}")
     n = t.shape[0] + abs(k)
     zero = literal(0, t.dtype)
-    padded = bind(prims.pad_p, v, zero, padding_config=((max(0, k), max(0, -k), 0),)) if k else v
-    rows = bind(prims.broadcast_in_dim_p, padded, shape=(n, n), broadcast_dimensions=(1,))
-    row = bind(prims.iota_p, dtype=_I32, shape=(n, n), dimension=0)
-    column = bind(prims.iota_p, dtype=_I32, shape=(n, n), dimension=1)
-    row = bind(prims.add_p, row, literal(k, _I32)) if k else row
-    return choose_by(bind(prims.eq_p, row, column), rows, zero)
+    padded = lax.pad(v, zero, ((max(0, k), max(0, -k), 0),)) if k else v
+    rows = lax.broadcast_in_dim(padded, (n, n), (1,))
+    row = lax.broadcasted_iota(_I32, (n, n), 0)
+    column = lax.broadcasted_iota(_I32, (n, n), 1)
+    row = lax.add(row, literal(k, _I32)) if k else row
+    return choose_by(lax.eq(row, column), rows, zero)
 
 
 @public("k")
@@ -115,13 +115,12 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     val = tiled(val, (-(-n // count),))[:n]
     if len(shape) == 2:
         config = ((0, max(shape) - n, 0),)
-        val = bind(prims.pad_p, val, literal(0, typeof(a).dtype), padding_config=config)[:shape[0]]
-    rows = bind(prims.broadcast_in_dim_p, val, shape=shape, broadcast_dimensions=(0,))
+        val = lax.pad(val, literal(0, typeof(a).dtype), config)[:shape[0]]
+    rows = lax.broadcast_in_dim(val, shape, (0,))
     on = None
     for axis in range(1, len(shape)):
-        same = bind(prims.eq_p, bind(prims.iota_p, dtype=_I32, shape=shape, dimension=0),
-                    bind(prims.iota_p, dtype=_I32, shape=shape, dimension=axis))
-        on = same if on is None else bind(prims.and_p, on, same)
+        same = lax.eq(lax.broadcasted_iota(_I32, shape, 0), lax.broadcasted_iota(_I32, shape, axis))
+        on = same if on is None else lax.bitwise_and(on, same)
     return choose_by(on, rows, a)
 
 

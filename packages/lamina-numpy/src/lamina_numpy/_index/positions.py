@@ -4,9 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing.extend import bind, Tracer, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import aval, broadcast, cast, literal
 from .._ground.publishing import core, public
@@ -65,9 +66,9 @@ def _nonzero(a: Any, fills: tuple[Any, ...], size: int) -> tuple[Any, ...]:
         return tuple(broadcast(cast(f, d), (), (size,)) for f in fills)
     # the k-th true element stands where the running count first exceeds k
     count = cumsum(mask)
-    order = bind(prims.iota_p, dtype=d, shape=(size,), dimension=0)
+    order = lax.broadcasted_iota(d, (size,), 0)
     at = searchsorted(count, order, side="right")
-    good = bind(prims.lt_p, order, total(mask))
+    good = lax.lt(order, total(mask))
     return tuple(choose_by(good, i, cast(f, d)) for i, f in zip(unravel_index(at, shape), fills))
 
 
@@ -98,7 +99,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
             (a,) = nonzero(a)
         n = typeof(a).shape[0]
         shape = tuple(n if j == i else 1 for j in range(len(args)))
-        out.append(bind(prims.reshape_p, a, new_sizes=shape, dimensions=None) if len(args) > 1 else a)
+        out.append(lax.reshape(a, shape) if len(args) > 1 else a)
     return tuple(out)
 
 
@@ -110,7 +111,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     if not dtypes.is_integer(aval("unravel_index", indices).dtype):
         raise TypeError(f"unravel_index: positions must be integers; got {typeof(indices).long()}")
     at = clip(indices, -total, max(total - 1, 0))
-    at = choose_by(bind(prims.lt_p, at, literal(0, typeof(at).dtype)), at + total, at)
+    at = choose_by(lax.lt(at, literal(0, typeof(at).dtype)), at + total, at)
     out = []
     for size in reversed(sizes):
         out.append(remainder(at, size))

@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import prims
-from lamina_tracing.extend import bind, check_axis, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, cast
 from .._ground.publishing import core
@@ -55,8 +55,7 @@ def _repeat(a: Any, repeats: int, axis: int | None) -> Any:
     sizes = aval("repeat", a).shape
     at = check_axis("repeat", axis, len(sizes))
     wide = (*sizes[:at + 1], repeats, *sizes[at + 1:])
-    out = bind(prims.broadcast_in_dim_p, a, shape=wide,
-               broadcast_dimensions=tuple(i for i in range(len(wide)) if i != at + 1))
+    out = lax.broadcast_in_dim(a, wide, tuple(i for i in range(len(wide)) if i != at + 1))
     return reshape(out, (*sizes[:at], sizes[at] * repeats, *sizes[at + 1:]))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, fixed, literal, promote_all
 from .._ground.publishing import public
@@ -36,19 +37,19 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
     n, shape = typeof(a).shape[0], typeof(v).shape
     d = dtypes.canonical_int()
     if n == 0:
-        return bind(prims.broadcast_in_dim_p, fixed(0, d), shape=shape, broadcast_dimensions=())
+        return lax.broadcast_in_dim(fixed(0, d), shape, ())
     if method == "compare_all":
-        wide = bind(prims.broadcast_in_dim_p, a, shape=(*shape, n), broadcast_dimensions=(len(shape),))
-        other = bind(prims.broadcast_in_dim_p, v, shape=(*shape, n), broadcast_dimensions=tuple(range(len(shape))))
+        wide = lax.broadcast_in_dim(a, (*shape, n), (len(shape),))
+        other = lax.broadcast_in_dim(v, (*shape, n), tuple(range(len(shape))))
         before = _before(wide, other, side)
-        return bind(prims.reduce_sum_p, cast(before, d), axes=(len(shape),))
-    lo = bind(prims.broadcast_in_dim_p, fixed(0, d), shape=shape, broadcast_dimensions=())
-    hi = bind(prims.broadcast_in_dim_p, fixed(n, d), shape=shape, broadcast_dimensions=())
+        return lax.reduce_sum(cast(before, d), (len(shape),))
+    lo = lax.broadcast_in_dim(fixed(0, d), shape, ())
+    hi = lax.broadcast_in_dim(fixed(n, d), shape, ())
     one = literal(1, d)
     for _ in builtins.range(n.bit_length()):
-        mid = bind(prims.shift_right_logical_p, bind(prims.add_p, lo, hi), one)
-        go = bind(prims.and_p, _before(take(a, mid, 0, mode="clip"), v, side), bind(prims.lt_p, lo, hi))
-        lo, hi = choose_by(go, bind(prims.add_p, mid, one), lo), choose_by(go, hi, mid)
+        mid = lax.shift_right_logical(lax.add(lo, hi), one)
+        go = lax.bitwise_and(_before(take(a, mid, 0, mode="clip"), v, side), lax.lt(lo, hi))
+        lo, hi = choose_by(go, lax.add(mid, one), lo), choose_by(go, hi, mid)
     return lo
 
 
@@ -57,11 +58,11 @@ def _before(x: Any, v: Any, side: str) -> Any:
     if side == "left":
         out = less(x, v)
         if dtypes.is_float(typeof(x).dtype):
-            out = bind(prims.or_p, out, bind(prims.and_p, bind(prims.eq_p, x, x), bind(prims.ne_p, v, v)))
+            out = lax.bitwise_or(out, lax.bitwise_and(lax.eq(x, x), lax.ne(v, v)))
     else:
         out = less_equal(x, v)
         if dtypes.is_float(typeof(x).dtype):
-            out = bind(prims.or_p, out, bind(prims.ne_p, v, v))
+            out = lax.bitwise_or(out, lax.ne(v, v))
     return out
 
 
@@ -74,10 +75,9 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
         raise ValueError(f"digitize: bins must have one axis; got {typeof(bins).long()}")
     n = shape[0]
     if n == 0:
-        return bind(prims.broadcast_in_dim_p, fixed(0, dtypes.canonical_int()), shape=aval("digitize", x).shape,
-                    broadcast_dimensions=())
+        return lax.broadcast_in_dim(fixed(0, dtypes.canonical_int()), aval("digitize", x).shape, ())
     side = "left" if right else "right"
     up = searchsorted(bins, x, side=side, method=method or "scan")
-    down = searchsorted(bind(prims.rev_p, bins, dimensions=(0,)), x, side=side, method=method or "scan")
+    down = searchsorted(lax.rev(bins, (0,)), x, side=side, method=method or "scan")
     rising = less_equal(bins[0], bins[-1])
-    return choose_by(rising, up, bind(prims.sub_p, literal(n, typeof(down).dtype), down))
+    return choose_by(rising, up, lax.sub(literal(n, typeof(down).dtype), down))

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, Tracer, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
 from .._ground.publishing import compiled, core, public
@@ -108,7 +109,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     a = broadcast(a, typeof(a).shape, shape)
     picked = broadcast(picked, typeof(picked).shape, shape)
     for i in range(n - 2, -1, -1):
-        picked = choose_by(bind(prims.eq_p, a, literal(i, typeof(a).dtype)), values[i], picked)
+        picked = choose_by(lax.eq(a, literal(i, typeof(a).dtype)), values[i], picked)
     return picked
 
 
@@ -153,7 +154,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
     if size is None:
         return take(a, np.flatnonzero(np.asarray(condition)[:n]), axis=axis)
     (at,) = nonzero(condition[:n], size=size, fill_value=n)
-    good = bind(prims.lt_p, at, literal(n, typeof(at).dtype))
+    good = lax.lt(at, literal(n, typeof(at).dtype))
     picked = moveaxis(take(a, at, axis=axis, mode="clip"), axis, -1)
     return moveaxis(choose_by(good, picked, fill_value), -1, axis)
 

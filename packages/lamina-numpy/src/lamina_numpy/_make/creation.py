@@ -14,8 +14,8 @@ import numpy as np
 from lamina_ir import dtypes, evaluate_primitive, prims
 from lamina_ir.avals import shaped
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing import slots
-from lamina_tracing.extend import bind, Tracer, typeof
+from lamina_tracing import lax, slots
+from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import aval, cast, fixed, is_array, is_staging, literal
 from .._ground.axes import as_shape
@@ -39,7 +39,7 @@ def _made(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray
 def _filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
         return slots.evaluator.array(np.full(shape, value, dtype), shaped(shape, dtype))
-    return bind(prims.broadcast_in_dim_p, fixed(value, dtype), shape=shape, broadcast_dimensions=())
+    return lax.broadcast_in_dim(fixed(value, dtype), shape, ())
 
 
 def _float_or(dtype: Any) -> np.dtype:
@@ -85,7 +85,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
                                        {"new_dtype": d, "weak_type": weak})
             out = slots.evaluator.array(np.full(shape, value), shaped(shape, d, weak))
         else:
-            out = bind(prims.broadcast_in_dim_p, cast(fill_value, d, weak), shape=shape, broadcast_dimensions=())
+            out = lax.broadcast_in_dim(cast(fill_value, d, weak), shape, ())
     else:
         out = asarray(broadcast_to(cast(fill_value, d), shape))
     return out if device is None else to_device(out, device)
@@ -167,10 +167,10 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
         return (np.arange(n, dtype=wide) * by + first).astype(d)
 
     def ops() -> Any:
-        out = bind(prims.iota_p, dtype=d, shape=(n,), dimension=0)
+        out = lax.broadcasted_iota(d, (n,), 0)
         if step != 1:
-            out = bind(prims.mul_p, out, literal(step, d))
-        return bind(prims.add_p, out, literal(start, d)) if start != 0 else out
+            out = lax.mul(out, literal(step, d))
+        return lax.add(out, literal(start, d)) if start != 0 else out
     out = _made((n,), d, host, ops)
     return out if device is None else to_device(out, device)
 
@@ -186,15 +186,15 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
     d = _float_or(dtype)
 
     def ops() -> Any:
-        return cast(bind(prims.eq_p, *_row_column(shape, operator.index(k))), d)
+        return cast(lax.eq(*_row_column(shape, operator.index(k))), d)
     out = _made(shape, d, lambda: np.eye(shape[0], shape[1], k=operator.index(k)), ops)
     return out if device is None else to_device(out, device)
 
 
 def _row_column(shape: tuple[int, int], k: int) -> tuple[Any, Any]:
-    row = bind(prims.iota_p, dtype=_I32, shape=shape, dimension=0)
-    column = bind(prims.iota_p, dtype=_I32, shape=shape, dimension=1)
-    return (bind(prims.add_p, row, literal(k, _I32)) if k else row), column
+    row = lax.broadcasted_iota(_I32, shape, 0)
+    column = lax.broadcasted_iota(_I32, shape, 1)
+    return (lax.add(row, literal(k, _I32)) if k else row), column
 
 
 def identity(n: int, dtype: Any = None) -> Any:
@@ -208,5 +208,5 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     d = _float_or(dtype)
 
     def ops() -> Any:
-        return cast(bind(prims.ge_p, *_row_column(shape, operator.index(k))), d)
+        return cast(lax.ge(*_row_column(shape, operator.index(k))), d)
     return _made(shape, d, lambda: np.tri(shape[0], shape[1], k=operator.index(k)), ops)

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.axes import as_shape
 from .._ground.conversion import asarray, put
@@ -29,7 +30,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     out = []
     for i, size in enumerate(shape):
         full = tuple(size if j == i else 1 for j in range(n)) if sparse else shape
-        out.append(bind(prims.broadcast_in_dim_p, arange(size, dtype=d), shape=full, broadcast_dimensions=(i,)))
+        out.append(lax.broadcast_in_dim(arange(size, dtype=d), full, (i,)))
     if sparse:
         return tuple(out)
     return stack(out) if out else asarray(np.zeros((0,), d))
@@ -61,7 +62,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     out = []
     for i, (x, at) in enumerate(zip(xs, order)):
         full = tuple(sizes[i] if j == at else 1 for j in range(len(xs))) if sparse else tuple(shape)
-        out.append(bind(prims.broadcast_in_dim_p, x, shape=full, broadcast_dimensions=(at,)))
+        out.append(lax.broadcast_in_dim(x, full, (at,)))
     return out
 
 
@@ -113,16 +114,12 @@ class _Join:
             have = len(typeof(x).shape) if not scalar else 0
             short = ndmin - have
             if scalar:
-                x = bind(prims.reshape_p, x, new_sizes=(1,) * max(ndmin, 1), dimensions=None)
+                x = lax.reshape(x, (1,) * max(ndmin, 1))
             elif short > 0:
                 front = place if place >= 0 else short + place + 1
                 front = min(max(front, 0), short)
                 sizes = typeof(x).shape
-                x = bind(prims.reshape_p, x, new_sizes=(1,) * front + sizes + (1,) * (short - front),
-                         dimensions=None) if place != -1 or self.name == "r_" else bind(
-                    prims.reshape_p, x, new_sizes=sizes + (1,) * short, dimensions=None)
-                if self.name == "r_" and place == -1:
-                    x = bind(prims.reshape_p, x, new_sizes=(1,) * short + sizes, dimensions=None)
+                x = lax.reshape(x, (1,) * front + sizes + (1,) * (short - front))
             out.append(x)
         return concatenate(out, axis)
 

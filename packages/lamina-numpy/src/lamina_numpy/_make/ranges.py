@@ -5,8 +5,9 @@ import operator
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
 from .._ground.publishing import compiled, public
@@ -51,27 +52,25 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     start, stop = alike("linspace", [cast(start, d), cast(stop, d)])
     shape = typeof(start).shape
     parts = num - 1 if endpoint else num
-    gap = bind(prims.sub_p, stop, start)
-    step = bind(prims.div_p, gap, literal(parts, d)) if parts > 0 else bind(prims.mul_p, gap, literal(np.nan, d))
+    gap = lax.sub(stop, start)
+    step = lax.div(gap, literal(parts, d)) if parts > 0 else lax.mul(gap, literal(np.nan, d))
     whole = (num, *shape)
     if num == 0:
-        out = bind(prims.broadcast_in_dim_p, fixed(0, d), shape=whole, broadcast_dimensions=())
+        out = lax.broadcast_in_dim(fixed(0, d), whole, ())
     elif parts == 0:
         out = broadcast(start, shape, whole)
     else:
         count = parts if endpoint else num
-        ramp = bind(prims.div_p, bind(prims.iota_p, dtype=dtypes.real_of(d), shape=(count,), dimension=0),
-                    literal(parts, dtypes.real_of(d)))
+        ramp = lax.div(lax.broadcasted_iota(dtypes.real_of(d), (count,), 0), literal(parts, dtypes.real_of(d)))
         ramp, first, last = cast(ramp, d), start, stop
         if shape:
-            ramp = bind(prims.broadcast_in_dim_p, ramp, shape=(count, *shape), broadcast_dimensions=(0,))
+            ramp = lax.broadcast_in_dim(ramp, (count, *shape), (0,))
             first, last = broadcast(start, shape, (count, *shape)), broadcast(stop, shape, (count, *shape))
-        out = bind(prims.add_p, bind(prims.mul_p, first, bind(prims.sub_p, literal(1, d), ramp)),
-                   bind(prims.mul_p, last, ramp))
+        out = lax.add(lax.mul(first, lax.sub(literal(1, d), ramp)), lax.mul(last, ramp))
         if endpoint:  # exactly `stop`
-            out = bind(prims.concatenate_p, out, broadcast(stop, shape, (1, *shape)), dimension=0)
+            out = lax.concatenate([out, broadcast(stop, shape, (1, *shape))], 0)
     if dtypes.is_integer(final) and not dtypes.is_integer(d):
-        out = bind(prims.floor_p, out)
+        out = lax.floor(out)
     out = cast(moveaxis(out, 0, axis) if axis != 0 else out, final)
     return (out, step) if retstep else out
 
@@ -90,13 +89,13 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     d, final = _range_dtype("geomspace", dtype, start, stop)
     start, stop = cast(start, d), cast(stop, d)
     if dtypes.is_complex(d):
-        ratio = log(bind(prims.div_p, stop, start))
+        ratio = log(lax.div(stop, start))
         ramp = linspace(literal(0, d), ratio, num, endpoint, False, d, 0)
-        out = bind(prims.mul_p, *_common(start, exp(ramp)))
+        out = lax.mul(*_common(start, exp(ramp)))
     else:
         turn = sign(start)
         out = exp(linspace(log(start * turn), log(stop * turn), num, endpoint, False, d, 0))
-        out = bind(prims.mul_p, *_common(turn, out))
+        out = lax.mul(*_common(turn, out))
     return cast(moveaxis(out, 0, axis) if axis != 0 else out, final)
 
 

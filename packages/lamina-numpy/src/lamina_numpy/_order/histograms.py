@@ -5,9 +5,10 @@ import builtins
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing.extend import bind, Tracer, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import cast, literal
 from .._ground.publishing import core
@@ -55,7 +56,7 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
     if typeof(x).dtype == dtypes.BOOL:
         x = cast(x, np.dtype("int32"))
     value = literal(1, dtypes.canonical_int()) if weights is None else weights
-    x = bind(prims.max_p, x, literal(0, typeof(x).dtype))
+    x = lax.max(x, literal(0, typeof(x).dtype))
     start = zeros((length,), typeof(value).dtype)
     return start.at[x].add(value, mode="drop")
 
@@ -79,9 +80,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     else:
         lo, hi = range
     lo, hi = cast(asarray(lo), d), cast(asarray(hi), d)
-    same = bind(prims.eq_p, lo, hi)
+    same = lax.eq(lo, hi)
     half = literal(0.5, d)
-    lo, hi = choose_by(same, bind(prims.sub_p, lo, half), lo), choose_by(same, bind(prims.add_p, hi, half), hi)
+    lo, hi = choose_by(same, lax.sub(lo, half), lo), choose_by(same, lax.add(hi, half), hi)
     return linspace(lo, hi, int(bins) + 1, dtype=d)
 
 
@@ -109,10 +110,10 @@ def _counts(columns: list[Any], edges: list[Any], weights: Any) -> Any:
     shape = tuple(typeof(e).shape[0] - 1 for e in edges)
     for x, e, n in zip(columns, edges, shape):
         at = searchsorted(e, x, side="right")
-        at = choose_by(bind(prims.eq_p, x, e[-1]), literal(n, typeof(at).dtype), at) - 1
-        good = bind(prims.and_p, at >= 0, at < n)
+        at = choose_by(lax.eq(x, e[-1]), literal(n, typeof(at).dtype), at) - 1
+        good = lax.bitwise_and(at >= 0, at < n)
         flat = at if flat is None else flat * n + at
-        inside = good if inside is None else bind(prims.and_p, inside, good)
+        inside = good if inside is None else lax.bitwise_and(inside, good)
     total = int(np.prod(shape))
     flat = choose_by(inside, flat, literal(total, typeof(flat).dtype))
     return reshape(_bincount(flat, weights, total), shape)

@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import config, dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, fixed, inexact_dtype, literal, no_out
 from .._ground.publishing import public
@@ -48,20 +49,20 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     lines = sort(lines, -1)
     missing = isnan(lines)
     if ignore_nan:
-        count: Any = with_axes(total(bind(prims.not_p, missing), -1), (len(rest),))  # [..., 1]
+        count: Any = with_axes(total(lax.bitwise_not(missing), -1), (len(rest),))  # [..., 1]
         top = cast(count, d) - 1
     else:
-        top = bind(prims.broadcast_in_dim_p, fixed(n - 1, d), shape=(*rest, 1), broadcast_dimensions=())
+        top = lax.broadcast_in_dim(fixed(n - 1, d), (*rest, 1), ())
     qs = ravel(q)
     m = typeof(qs).shape[0]
     place = multiply(top, qs)  # [..., m]
     place = clip(place, 0, cast(top, d)) if ignore_nan else clip(place, 0, n - 1)
-    lo = bind(prims.floor_p, place)
-    hi = bind(prims.ceil_p, place)
+    lo = lax.floor(place)
+    hi = lax.ceil(place)
     whole = dtypes.canonical_int()
     low = take_along_axis(lines, cast(lo, whole), -1, "clip")
     high = take_along_axis(lines, cast(hi, whole), -1, "clip")
-    part = bind(prims.sub_p, place, lo)
+    part = lax.sub(place, lo)
     if method == "linear":
         out = low * (1 - part) + high * part
     elif method == "lower":
@@ -71,7 +72,7 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     elif method == "midpoint":
         out = (low + high) * literal(0.5, d)
     else:
-        nearest = cast(bind(prims.round_p, place, rounding_method=1), whole)
+        nearest = cast(lax.round(place, lax.RoundingMethod.TO_NEAREST_EVEN), whole)
         out = take_along_axis(lines, nearest, -1, "clip")
     nan = literal(np.nan, d)
     bad = with_axes(any_(missing, -1), (len(rest),)) if not ignore_nan else count == 0

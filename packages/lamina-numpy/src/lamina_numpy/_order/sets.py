@@ -4,9 +4,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing.extend import bind, check_axis, Tracer, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axis, Tracer, typeof
 
 from .._ground.promotion import aval, cast, literal, promote_all
 from .._ground.publishing import core, public
@@ -91,25 +92,24 @@ def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: i
     d = dtypes.canonical_int()
     if not n:
         return _unique_of_nothing(typeof(ar), fill_value, axis, size)
-    places = bind(prims.iota_p, dtype=d, shape=(n,), dimension=0)
-    columns = [bind(prims.squeeze_p, bind(prims.slice_p, rows, start_indices=(0, i), limit_indices=(n, i + 1),
-                                          strides=None), dimensions=(1,)) for i in range(width)]
-    *keys, order = bind(prims.sort_p, *columns, places, dimension=0, is_stable=True, num_keys=max(width, 1))
+    places = lax.broadcasted_iota(d, (n,), 0)
+    columns = [lax.squeeze(lax.slice(rows, (0, i), (n, i + 1)), (1,)) for i in range(width)]
+    *keys, order = lax.sort([*columns, places], 0, num_keys=max(width, 1))
     new = None
     for k in keys:
         before, after = k[:-1], k[1:]
-        differ = bind(prims.ne_p, before, after)
+        differ = lax.ne(before, after)
         if equal_nan and dtypes.is_inexact(typeof(k).dtype):
-            both = bind(prims.and_p, bind(prims.ne_p, before, before), bind(prims.ne_p, after, after))
-            differ = bind(prims.and_p, differ, bind(prims.not_p, both))
-        new = differ if new is None else bind(prims.or_p, new, differ)
-    starts = bind(prims.pad_p, new, np.True_, padding_config=((1, 0, 0),)) if n else new
+            both = lax.bitwise_and(lax.ne(before, before), lax.ne(after, after))
+            differ = lax.bitwise_and(differ, lax.bitwise_not(both))
+        new = differ if new is None else lax.bitwise_or(new, differ)
+    starts = lax.pad(new, np.True_, ((1, 0, 0),)) if n else new
     group = cumsum(cast(starts, d)) - 1
     total = group[-1] + 1
-    slots = bind(prims.iota_p, dtype=d, shape=(size,), dimension=0)
+    slots = lax.broadcasted_iota(d, (size,), 0)
     first = searchsorted(group, slots, side="left")
     last = searchsorted(group, slots, side="right")
-    good = bind(prims.lt_p, slots, total)
+    good = lax.lt(slots, total)
     at = take(order, first, 0, mode="clip")
     values = take(rows, choose_by(good, at, take(order, literal(0, d), 0, mode="clip")), 0, mode="clip")
     if fill_value is not None:
@@ -118,7 +118,7 @@ def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: i
     if axis is not None:
         values = moveaxis(values, 0, check_axis("unique", axis, len(shape)))
     index = choose_by(good, at, order[0])
-    back = bind(prims.sort_p, order, group, dimension=0, is_stable=True, num_keys=1)[1]
+    back = lax.sort([order, group], 0)[1]
     inverse = reshape(back, shape) if axis is None else back
     return values, index, inverse, choose_by(good, last - first, literal(0, d))
 
@@ -169,14 +169,14 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     test = ravel(test)
     n = typeof(test).shape[0]
     if n == 0:
-        found = bind(prims.broadcast_in_dim_p, np.False_, shape=aval("isin", x).shape, broadcast_dimensions=())
+        found = lax.broadcast_in_dim(np.False_, aval("isin", x).shape, ())
     else:
         if typeof(test).dtype == dtypes.BOOL:
             x, test = cast(x, np.dtype("int32")), cast(test, np.dtype("int32"))
         test = sort(test)
         near = take(test, searchsorted(test, x), 0, mode="clip")
-        found = bind(prims.eq_p, near, x)
-    return bind(prims.not_p, found) if invert else found
+        found = lax.eq(near, x)
+    return lax.bitwise_not(found) if invert else found
 
 
 def _flat(call: str, *xs: Any) -> list[Any]:
@@ -207,8 +207,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
 def _distinct(x: Any) -> tuple[Any, Any]:
     """(sorted values, which of them are the first of their kind)."""
     values = sort(x)
-    differ = bind(prims.ne_p, values[1:], values[:-1])
-    return values, bind(prims.pad_p, differ, np.True_, padding_config=((1, 0, 0),))
+    differ = lax.ne(values[1:], values[:-1])
+    return values, lax.pad(differ, np.True_, ((1, 0, 0),))
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
@@ -218,7 +218,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
     if size is None:
         return put(np.setxor1d(_known("setxor1d", x), _known("setxor1d", y), assume_unique), typeof(x).dtype)
     values, first = _distinct(concatenate([x, y]))
-    once = bind(prims.xor_p, isin(values, x), isin(values, y))
+    once = lax.bitwise_xor(isin(values, x), isin(values, y))
     return _select(values, logical_and(first, once), size, fill_value)
 
 

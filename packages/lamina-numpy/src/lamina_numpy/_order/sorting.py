@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, check_axis, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import aval, cast
 from .._ground.publishing import public
@@ -13,7 +14,6 @@ from .._shape.layout import ravel
 
 __all__ = ["argpartition", "argsort", "lexsort", "partition", "sort", "sort_complex"]
 
-_sort_p = prims.sort_p
 
 
 def _axis(call: str, a: Any, axis: int | None) -> tuple[Any, int]:
@@ -40,8 +40,8 @@ def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None
     """
     _kind("sort", kind, order)
     a, at = _axis("sort", a, axis)
-    (out,) = bind(_sort_p, a, dimension=at, is_stable=stable, num_keys=1)
-    return bind(prims.rev_p, out, dimensions=(at,)) if descending else out
+    out = lax.sort(a, at, stable)
+    return lax.rev(out, (at,)) if descending else out
 
 
 @public("axis", "kind", "order", "stable", "descending")
@@ -51,11 +51,11 @@ def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = N
     _kind("argsort", kind, order)
     a, at = _axis("argsort", a, axis)
     shape = typeof(a).shape
-    places = bind(prims.iota_p, dtype=dtypes.canonical_int(), shape=shape, dimension=at)
+    places = lax.broadcasted_iota(dtypes.canonical_int(), shape, at)
     if descending:  # a stable descending order: sort the reversed array, then reverse back
-        a, places = (bind(prims.rev_p, v, dimensions=(at,)) for v in (a, places))
-    _, out = bind(_sort_p, a, places, dimension=at, is_stable=stable, num_keys=1)
-    return bind(prims.rev_p, out, dimensions=(at,)) if descending else out
+        a, places = (lax.rev(v, (at,)) for v in (a, places))
+    _, out = lax.sort([a, places], at, stable)
+    return lax.rev(out, (at,)) if descending else out
 
 
 @public("axis")
@@ -70,8 +70,8 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
     if not shape:
         return cast(asarray(0), dtypes.canonical_int())
     at = check_axis("lexsort", axis, len(shape))
-    places = bind(prims.iota_p, dtype=dtypes.canonical_int(), shape=shape, dimension=at)
-    return bind(_sort_p, *keys[::-1], places, dimension=at, is_stable=True, num_keys=len(keys))[-1]
+    places = lax.broadcasted_iota(dtypes.canonical_int(), shape, at)
+    return lax.sort([*keys[::-1], places], at, num_keys=len(keys))[-1]
 
 
 @public()

@@ -5,8 +5,9 @@ import math
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import config, dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, convert, fixed, inexact_dtype, literal, no_out, pair, to_inexact
 from .._ground.publishing import public
@@ -16,8 +17,6 @@ from .reductions import axes_of, fitted, kept, work_dtype
 from .reductions import sum as total_of
 
 __all__ = ["average", "mean", "std", "var"]
-
-_sum = prims.reduce_sum_p
 
 
 def _float_of(call: str, a: Any, dtype: Any) -> tuple[Any, np.dtype, np.dtype]:
@@ -41,12 +40,12 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
     shape = typeof(a).shape
     axes = axes_of("mean", axis, len(shape))
     if where is None:
-        total = bind(_sum, a, axes=axes)
+        total = lax.reduce_sum(a, axes)
         count: Any = literal(math.prod(shape[i] for i in axes), work)
     else:
-        total = bind(_sum, choose_by(where, a, literal(0, work)), axes=axes)
-        count = cast(bind(_sum, cast(fitted(where, shape), work), axes=axes), work)
-    out_ = bind(prims.div_p, total, count)
+        total = lax.reduce_sum(choose_by(where, a, literal(0, work)), axes)
+        count = cast(lax.reduce_sum(cast(fitted(where, shape), work), axes), work)
+    out_ = lax.div(total, count)
     return kept(out_ if work == final else convert(out_, final), axes, keepdims)
 
 
@@ -56,27 +55,26 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     axes = axes_of(call, axis, len(shape))
     if mean_of is None:  # over all axes the mean has rank 0 and stands beside `a` as it is
         mean_of = mean(a, axes, None, None, len(axes) < len(shape), where=where)
-    gap = bind(prims.sub_p, *pair(call, a, mean_of))
+    gap = lax.sub(*pair(call, a, mean_of))
     if where is not None:  # before it is squared: the slope of what is left out may be NaN
         gap = choose_by(where, gap, literal(0, work))
     part = dtypes.real_of(work)
     if dtypes.is_complex(work):
-        square = bind(prims.add_p, bind(prims.integer_pow_p, bind(prims.real_p, gap), y=2),
-                      bind(prims.integer_pow_p, bind(prims.imag_p, gap), y=2))
+        square = lax.add(lax.integer_pow(lax.real(gap), 2), lax.integer_pow(lax.imag(gap), 2))
     else:
-        square = bind(prims.integer_pow_p, gap, y=2)
+        square = lax.integer_pow(gap, 2)
     if where is None:
         count: Any = math.prod(shape[i] for i in axes)
     else:
-        count = bind(_sum, cast(fitted(where, shape), part), axes=axes)
-    total = bind(_sum, square, axes=axes)
+        count = lax.reduce_sum(cast(fitted(where, shape), part), axes)
+    total = lax.reduce_sum(square, axes)
     if isinstance(count, int) and isinstance(ddof, (int, float)):
         left = count - ddof
-        out = bind(prims.div_p, total, literal(left if left > 0 else np.nan, part))
+        out = lax.div(total, literal(left if left > 0 else np.nan, part))
     else:
-        left = bind(prims.sub_p, *pair(call, cast(count, part), cast(ddof, part)))
-        good = bind(prims.gt_p, left, literal(0, part))
-        out = choose_by(good, bind(prims.div_p, *pair(call, total, choose_by(good, left, literal(1, part)))),
+        left = lax.sub(*pair(call, cast(count, part), cast(ddof, part)))
+        good = lax.gt(left, literal(0, part))
+        out = choose_by(good, lax.div(*pair(call, total, choose_by(good, left, literal(1, part)))),
                         literal(np.nan, part))
     real_final = dtypes.real_of(final)
     return kept(out if part == real_final else convert(out, real_final), axes, keepdims)
@@ -111,7 +109,7 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
     """Standard deviation: the square root of `var`, in units of `a`."""
     no_out("std", out)
     spread = _variance("std", a, axis, dtype, _ddof("std", ddof, correction), keepdims, where, mean)
-    return bind(prims.sqrt_p, spread)
+    return lax.sqrt(spread)
 
 
 @public("axis", "returned", "keepdims")
@@ -122,16 +120,16 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     if weights is None:
         out = mean(a, axes, None, None, keepdims)
         count = fixed(math.prod(shape[i] for i in axes), typeof(out).dtype)
-        total: Any = bind(prims.broadcast_in_dim_p, count, shape=typeof(out).shape, broadcast_dimensions=())
+        total: Any = lax.broadcast_in_dim(count, typeof(out).shape, ())
         return (out, total) if returned else out
     w_shape = aval("average", weights, 1).shape
     if w_shape != shape:
         if len(w_shape) != len(axes) or tuple(shape[i] for i in axes) != w_shape:
             raise ValueError(f"average: weights must have the shape of a {shape} or of its axes {axes}; got {w_shape}")
         order = sorted(range(len(axes)), key=lambda k: axes[k])
-        weights = bind(prims.transpose_p, weights, permutation=tuple(order)) if order != list(range(len(axes))) \
+        weights = lax.transpose(weights, tuple(order)) if order != list(range(len(axes))) \
             else weights
-        weights = bind(prims.broadcast_in_dim_p, weights, shape=shape, broadcast_dimensions=tuple(sorted(axes)))
+        weights = lax.broadcast_in_dim(weights, shape, tuple(sorted(axes)))
     a, weights = pair("average", to_inexact("average", a), to_inexact("average", weights))
     total = total_of(weights, axes, None, None, keepdims)
     out = true_divide(total_of(multiply(a, weights), axes, None, None, keepdims), total)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind
+from lamina_ir import dtypes
+from lamina_tracing import lax
 
 from .._ground.promotion import aval, literal
 from .._ground.publishing import public
@@ -22,7 +22,7 @@ def _present(call: str, a: Any, where: Any) -> Any:
     """Which elements count: those that are not NaN and that `where` includes; None for all."""
     if not dtypes.is_inexact(aval(call, a).dtype):
         return where
-    good = bind(prims.eq_p, a, a)
+    good = lax.eq(a, a)
     return good if where is None else logical_and(good, where)
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, check_axes, check_axis, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, cast, convert, literal, no_out, pair
 from .._ground.publishing import public
@@ -23,8 +24,8 @@ from .._shape.layout import ravel
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "max", "min", "nanargmax", "nanargmin",
            "prod", "ptp", "sum"]
 
-_sum, _prod = prims.reduce_sum_p, prims.reduce_prod_p
-_max, _min, _and, _or = prims.reduce_max_p, prims.reduce_min_p, prims.reduce_and_p, prims.reduce_or_p
+_sum, _prod = lax.reduce_sum, lax.reduce_prod
+_max, _min, _and, _or = lax.reduce_max, lax.reduce_min, lax.reduce_and, lax.reduce_or
 _F32 = np.dtype("float32")
 _HALF = frozenset((np.dtype("float16"), dtypes.bfloat16))
 
@@ -60,7 +61,7 @@ def work_dtype(d: np.dtype) -> np.dtype:
     return _F32 if d in _HALF else d
 
 
-def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any,
+def _reduce(call: str, reduction: Any, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any,
             unit: Any, op: Any, promote: bool = True) -> Any:
     """Sum-like reductions."""
     t = aval(call, a)
@@ -74,9 +75,9 @@ def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool,
     axes = axes_of(call, axis, len(t.shape))
     if where is not None:
         a = choose_by(where, a, literal(unit, work))
-    out = bind(prim, a, axes=axes)
+    out = reduction(a, axes)
     if initial is not None:
-        out = bind(op, *pair(call, out, cast(initial, work)))
+        out = op(*pair(call, out, cast(initial, work)))
     if work != final:
         out = convert(out, final)
     return kept(out, axes, keepdims)
@@ -100,7 +101,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims:
     Array(6, dtype=int32)
     """
     no_out("sum", out)
-    return _reduce("sum", _sum, a, axis, dtype, keepdims, initial, where, 0, prims.add_p, promote_integers)
+    return _reduce("sum", _sum, a, axis, dtype, keepdims, initial, where, 0, lax.add, promote_integers)
 
 
 @public("axis", "dtype", "out", "keepdims", "promote_integers")
@@ -108,7 +109,7 @@ def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
          where: Any = None, promote_integers: bool = True) -> Any:
     """Product along axes; arguments as in `sum`."""
     no_out("prod", out)
-    return _reduce("prod", _prod, a, axis, dtype, keepdims, initial, where, 1, prims.mul_p, promote_integers)
+    return _reduce("prod", _prod, a, axis, dtype, keepdims, initial, where, 1, lax.mul, promote_integers)
 
 
 def _lowest(d: np.dtype, sign: int) -> Any:
@@ -121,7 +122,7 @@ def _lowest(d: np.dtype, sign: int) -> Any:
     return literal(sign * np.inf, d)
 
 
-def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdims: bool, initial: Any,
+def _extreme(call: str, reduction: Any, op: Any, sign: int, a: Any, axis: Any, keepdims: bool, initial: Any,
              where: Any) -> Any:
     t = aval(call, a)
     axes = axes_of(call, axis, len(t.shape))
@@ -132,9 +133,9 @@ def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdi
         if initial is None:
             raise ValueError(f"{call}: with where, give initial too: it is the result where nothing is included")
         a = choose_by(where, a, _lowest(t.dtype, sign))
-    out = bind(prim, cast(a, t.dtype) if t.weak_type else a, axes=axes)
+    out = reduction(cast(a, t.dtype) if t.weak_type else a, axes)
     if initial is not None:
-        out = bind(op, *pair(call, out, cast(initial, t.dtype)))
+        out = op(*pair(call, out, cast(initial, t.dtype)))
     return kept(out, axes, keepdims)
 
 
@@ -143,7 +144,7 @@ def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, init
         where: Any = None) -> Any:
     """Largest element along axes; NaN when there is one."""
     no_out("max", out)
-    return _extreme("max", _max, prims.max_p, -1, a, axis, keepdims, initial, where)
+    return _extreme("max", _max, lax.max, -1, a, axis, keepdims, initial, where)
 
 
 @public("axis", "out", "keepdims")
@@ -151,18 +152,18 @@ def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, init
         where: Any = None) -> Any:
     """Smallest element along axes; NaN when there is one."""
     no_out("min", out)
-    return _extreme("min", _min, prims.min_p, 1, a, axis, keepdims, initial, where)
+    return _extreme("min", _min, lax.min, 1, a, axis, keepdims, initial, where)
 
 
 amax, amin = max, min
 
 
-def _quantifier(call: str, prim: Any, unit: bool, a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
+def _quantifier(call: str, reduction: Any, unit: bool, a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
     a = truth(call, a)
     axes = axes_of(call, axis, len(typeof(a).shape))
     if where is not None:
         a = choose_by(where, a, np.bool_(unit))
-    return kept(bind(prim, a, axes=axes), axes, keepdims)
+    return kept(reduction(a, axes), axes, keepdims)
 
 
 @public("axis", "out", "keepdims")
@@ -195,13 +196,13 @@ def fitted(where: Any, shape: tuple[int, ...]) -> Any:
 def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
     """Largest minus smallest element."""
     no_out("ptp", out)
-    return bind(prims.sub_p, max(a, axis, None, keepdims), min(a, axis, None, keepdims))
+    return lax.sub(max(a, axis, None, keepdims), min(a, axis, None, keepdims))
 
 
 # --- positions ------------------------------------------------------------------------------------------------------
 
 
-def _position(call: str, prim: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
+def _position(call: str, place: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
     shape = aval(call, a).shape
     if axis is None:
         ndim = len(shape)
@@ -211,7 +212,7 @@ def _position(call: str, prim: Any, a: Any, axis: int | None, keepdims: bool) ->
         ndim, at = 0, check_axis(call, axis, len(shape))
     if shape[at] == 0:
         raise ValueError(f"{call}: the axis has no elements, so none has a position; got {typeof(a).long()}")
-    out = bind(prim, a, axes=(at,), index_dtype=dtypes.canonical_int())
+    out = place(a, at, dtypes.canonical_int())
     if not keepdims:
         return out
     return with_axes(out, tuple(range(ndim)) if axis is None else (at,))
@@ -221,14 +222,14 @@ def _position(call: str, prim: Any, a: Any, axis: int | None, keepdims: bool) ->
 def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """Position of the (first) largest element, or of the first NaN."""
     no_out("argmax", out)
-    return _position("argmax", prims.argmax_p, a, axis, bool(keepdims))
+    return _position("argmax", lax.argmax, a, axis, bool(keepdims))
 
 
 @public("axis", "out", "keepdims")
 def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """Position of the (first) smallest element, or of the first NaN."""
     no_out("argmin", out)
-    return _position("argmin", prims.argmin_p, a, axis, bool(keepdims))
+    return _position("argmin", lax.argmin, a, axis, bool(keepdims))
 
 
 def _nan_position(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: Any, keepdims: Any) -> Any:

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError
-from lamina_tracing.extend import bind, check_axis, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import aval, cast, literal, no_out
 from .._ground.publishing import public
@@ -17,7 +18,7 @@ from .reductions import sum_dtype
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod", "nancumsum"]
 
 
-def _running(call: str, prim: Any, a: Any, axis: int | None, dtype: Any) -> Any:
+def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> Any:
     t = aval(call, a)
     d = dtypes.canonical(dtype) if dtype is not None else t.dtype
     if d == dtypes.BOOL:
@@ -29,7 +30,7 @@ def _running(call: str, prim: Any, a: Any, axis: int | None, dtype: Any) -> Any:
         a, at = ravel(a), 0
     else:
         at = check_axis(call, axis, len(t.shape))
-    return bind(prim, a, axis=at, reverse=False)
+    return running(a, at)
 
 
 @public("axis", "dtype", "out")
@@ -40,14 +41,14 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None)
     Array([1., 3., 6.], dtype=float32)
     """
     no_out("cumsum", out)
-    return _running("cumsum", prims.cumsum_p, a, axis, dtype)
+    return _running("cumsum", lax.cumsum, a, axis, dtype)
 
 
 @public("axis", "dtype", "out")
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running product along an axis, or over all elements in order."""
     no_out("cumprod", out)
-    return _running("cumprod", prims.cumprod_p, a, axis, dtype)
+    return _running("cumprod", lax.cumprod, a, axis, dtype)
 
 
 def _without_nan(call: str, a: Any, unit: int) -> Any:
@@ -67,25 +68,25 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = N
     return cumprod(_without_nan("nancumprod", a, 1), axis, dtype, out)
 
 
-def _cumulative(call: str, prim: Any, unit: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
+def _cumulative(call: str, running: Any, unit: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
     t = aval(call, x)
     if not t.shape or axis is None and len(t.shape) > 1:
         raise ValueError(f"{call}: name an axis of {t.long()}; only one-dimensional arrays may leave it out")
     at = 0 if axis is None else check_axis(call, axis, len(t.shape))
-    out = _running(call, prim, x, at, sum_dtype(t.dtype) if dtype is None else dtype)
+    out = _running(call, running, x, at, sum_dtype(t.dtype) if dtype is None else dtype)
     if include_initial:
         config_ = tuple((1, 0, 0) if i == at else (0, 0, 0) for i in range(len(t.shape)))
-        out = bind(prims.pad_p, out, literal(unit, typeof(out).dtype), padding_config=config_)
+        out = lax.pad(out, literal(unit, typeof(out).dtype), config_)
     return out
 
 
 @public("axis", "dtype", "include_initial")
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
     """Running sum as the array API defines it; `include_initial` puts a zero first."""
-    return _cumulative("cumulative_sum", prims.cumsum_p, 0, x, axis, dtype, include_initial)
+    return _cumulative("cumulative_sum", lax.cumsum, 0, x, axis, dtype, include_initial)
 
 
 @public("axis", "dtype", "include_initial")
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
     """Running product as the array API defines it; `include_initial` puts a one first."""
-    return _cumulative("cumulative_prod", prims.cumprod_p, 1, x, axis, dtype, include_initial)
+    return _cumulative("cumulative_prod", lax.cumprod, 1, x, axis, dtype, include_initial)

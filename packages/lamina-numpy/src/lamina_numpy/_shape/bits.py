@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, check_axis, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import aval, cast, literal
 from .._ground.publishing import public
@@ -36,10 +37,9 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     a = moveaxis(a, at, -1)
     *lead, n = typeof(a).shape
     config = ((0, 0, 0),) * len(lead) + ((0, -n % 8, 0),)
-    a = reshape(bind(prims.pad_p, a, literal(0, _U8), padding_config=config), (*lead, -(-n // 8), 8))
-    shifts = bind(prims.broadcast_in_dim_p, _weights(bitorder), shape=typeof(a).shape,
-                  broadcast_dimensions=(len(lead) + 1,))
-    out = bind(prims.reduce_sum_p, bind(prims.shift_left_p, a, shifts), axes=(len(lead) + 1,))
+    a = reshape(lax.pad(a, literal(0, _U8), config), (*lead, -(-n // 8), 8))
+    shifts = lax.broadcast_in_dim(_weights(bitorder), typeof(a).shape, (len(lead) + 1,))
+    out = lax.reduce_sum(lax.shift_left(a, shifts), (len(lead) + 1,))
     return moveaxis(out, -1, at)
 
 
@@ -53,16 +53,14 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitord
     at = check_axis("unpackbits", axis, len(typeof(a).shape))
     a = moveaxis(a, at, -1)
     *lead, n = typeof(a).shape
-    wide = bind(prims.broadcast_in_dim_p, a, shape=(*lead, n, 8), broadcast_dimensions=tuple(range(len(lead) + 1)))
-    shifts = bind(prims.broadcast_in_dim_p, _weights(bitorder), shape=(*lead, n, 8),
-                  broadcast_dimensions=(len(lead) + 1,))
-    bits = bind(prims.and_p, bind(prims.shift_right_logical_p, wide, shifts), literal(1, _U8))
+    wide = lax.broadcast_in_dim(a, (*lead, n, 8), tuple(range(len(lead) + 1)))
+    shifts = lax.broadcast_in_dim(_weights(bitorder), (*lead, n, 8), (len(lead) + 1,))
+    bits = lax.bitwise_and(lax.shift_right_logical(wide, shifts), literal(1, _U8))
     bits = reshape(bits, (*lead, 8 * n))
     if count is not None:
         stop = 8 * n + count if count < 0 else count
         short = max(0, stop - 8 * n)
         config = ((0, 0, 0),) * len(lead) + ((0, short, 0),)
-        bits = bind(prims.pad_p, bits, literal(0, _U8), padding_config=config)
-        bits = bind(prims.slice_p, bits, start_indices=(0,) * (len(lead) + 1), limit_indices=(*lead, stop),
-                    strides=None)
+        bits = lax.pad(bits, literal(0, _U8), config)
+        bits = lax.slice(bits, (0,) * (len(lead) + 1), (*lead, stop))
     return moveaxis(bits, -1, at)

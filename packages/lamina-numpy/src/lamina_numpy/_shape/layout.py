@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import prims
 from lamina_ir.errors import ShapeError
-from lamina_tracing.extend import bind, check_axes, check_axis, typeof
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of
 from .._ground.publishing import public
@@ -156,7 +156,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
         axes = check_axes("squeeze", axis, len(sizes))
         if any(sizes[i] != 1 for i in axes):
             raise ShapeError(f"squeeze: axis {axis} of {typeof(a).long()} does not have length 1")
-    return bind(prims.squeeze_p, a, dimensions=axes) if axes else a
+    return lax.squeeze(a, axes) if axes else a
 
 
 @public("shape", lists=True)
@@ -193,7 +193,7 @@ def flip(m: Any, axis: Any = None) -> Any:
     """Elements in reverse order along all axes, or those named."""
     n = len(aval("flip", m).shape)
     axes = tuple(range(n)) if axis is None else check_axes("flip", axis, n)
-    return bind(prims.rev_p, m, dimensions=axes) if axes else m
+    return lax.rev(m, axes) if axes else m
 
 
 @public()

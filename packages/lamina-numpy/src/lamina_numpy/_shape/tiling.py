@@ -5,8 +5,9 @@ import operator
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, check_axes, check_axis, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, cast, fixed, literal
 from .._ground.publishing import core, hashable
@@ -69,7 +70,7 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
         by = s % n if n else 0
         if by:
             head, tail = split_at(a, [n - by], at)
-            a = bind(prims.concatenate_p, tail, head, dimension=at)
+            a = lax.concatenate([tail, head], at)
     return a
 
 
@@ -80,7 +81,7 @@ def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
     if dtypes.is_integer(typeof(shift).dtype):  # narrow and unsigned ones would overflow when negated
         shift = cast(shift, dtypes.canonical_int())
     if axis is None:
-        shift = bind(prims.reduce_sum_p, shift, axes=tuple(range(len(typeof(shift).shape))))
+        shift = lax.reduce_sum(shift, tuple(range(len(typeof(shift).shape))))
         return reshape(_roll_by(ravel(a), shift, 0), sizes)
     count = 1 if not typeof(shift).shape else typeof(shift).shape[0]
     axes = _roll_axes("roll", a, count, axis)
@@ -90,10 +91,10 @@ def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
             continue
         by = shift if not typeof(shift).shape else shift[i if count > 1 else 0]
         start = remainder(-by, n)
-        twice = bind(prims.concatenate_p, a, a, dimension=at)
+        twice = lax.concatenate([a, a], at)
         zero = literal(0, typeof(start).dtype)
         starts = [start if j == at else zero for j in range(len(sizes))]
-        a = bind(prims.dynamic_slice_p, twice, *starts, slice_sizes=sizes)
+        a = lax.dynamic_slice(twice, starts, sizes, allow_negative_indices=False)
     return a
 
 

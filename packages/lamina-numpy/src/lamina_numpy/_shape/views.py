@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import typeof
 
 from .._ground.promotion import convert, literal
 from .._ground.publishing import public
@@ -30,20 +31,20 @@ def _recast(x: Any, dtype: np.dtype) -> Any:
     lead, last = a.shape[:-1], a.shape[-1] * a.dtype.itemsize // dtype.itemsize
     if a.dtype.itemsize < dtype.itemsize:
         x = reshape(x, (*lead, last, dtype.itemsize // a.dtype.itemsize))
-    return reshape(bind(prims.bitcast_convert_type_p, x, new_dtype=dtype), (*lead, last))
+    return reshape(lax.bitcast_convert_type(x, dtype), (*lead, last))
 
 
 def _parts(x: Any) -> Any:
     """Real and imaginary parts in turn, along the last axis."""
     shape = typeof(x).shape
-    return reshape(stack([bind(prims.real_p, x), bind(prims.imag_p, x)], -1), (*shape[:-1], shape[-1] * 2))
+    return reshape(stack([lax.real(x), lax.imag(x)], -1), (*shape[:-1], shape[-1] * 2))
 
 
 def _joined(x: Any) -> Any:
     """Complex numbers of `_parts`."""
     shape = typeof(x).shape
     pairs = reshape(x, (*shape[:-1], shape[-1] // 2, 2))
-    return bind(prims.complex_p, *(squeeze(part, -1) for part in split_at(pairs, [1], len(shape))))
+    return lax.complex(*(squeeze(part, -1) for part in split_at(pairs, [1], len(shape))))
 
 
 @public("dtype", "type")
@@ -73,7 +74,7 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     if dtypes.is_complex(to):
         x = _joined(_recast(x, _real_of(to)))
     elif to == dtypes.BOOL:
-        x = bind(prims.ne_p, _recast(x, _BYTE), literal(0, _BYTE))
+        x = lax.ne(_recast(x, _BYTE), literal(0, _BYTE))
     else:
         x = _recast(x, to)
     return x if a.shape else reshape(x, ())

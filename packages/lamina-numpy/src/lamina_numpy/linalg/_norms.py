@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_tracing.extend import bind, check_axes, typeof
+from lamina_ir import dtypes
+from lamina_tracing import lax
+from lamina_tracing.extend import check_axes, typeof
 
 from .._contract import products
 from .._elementwise import powers, ufuncs
@@ -26,16 +27,15 @@ __all__ = ["cond", "cross", "diagonal", "matrix_norm", "matrix_power", "multi_do
 
 def _size_squared(x: Any) -> Any:
     if dtypes.is_complex(typeof(x).dtype):
-        return bind(prims.add_p, bind(prims.integer_pow_p, bind(prims.real_p, x), y=2),
-                    bind(prims.integer_pow_p, bind(prims.imag_p, x), y=2))
-    return bind(prims.integer_pow_p, x, y=2)
+        return lax.add(lax.integer_pow(lax.real(x), 2), lax.integer_pow(lax.imag(x), 2))
+    return lax.integer_pow(x, 2)
 
 
 def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
     d = dtypes.real_of(typeof(x).dtype)
     if order is None or order == 2:
-        return bind(prims.sqrt_p, reductions.sum(_size_squared(x), axes, None, None, keepdims))
-    size = bind(prims.abs_p, x)
+        return lax.sqrt(reductions.sum(_size_squared(x), axes, None, None, keepdims))
+    size = lax.abs(x)
     if order == np.inf:
         return reductions.max(size, axes, None, keepdims, 0)
     if order == -np.inf:
@@ -43,7 +43,7 @@ def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
     if order == 1:
         return reductions.sum(size, axes, None, None, keepdims)
     if order == 0:
-        return reductions.sum(choose_by(bind(prims.ne_p, size, literal(0, d)), literal(1, d), literal(0, d)),
+        return reductions.sum(choose_by(lax.ne(size, literal(0, d)), literal(1, d), literal(0, d)),
                                axes, None, None, keepdims)
     if isinstance(order, str):
         raise ValueError(f"norm: order {order!r} is not a vector norm; use a number, inf or -inf")
@@ -54,8 +54,8 @@ def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
 def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
     row, column = axes
     if order is None or order == "fro":
-        return bind(prims.sqrt_p, reductions.sum(_size_squared(x), axes, None, None, keepdims))
-    size = bind(prims.abs_p, x)
+        return lax.sqrt(reductions.sum(_size_squared(x), axes, None, None, keepdims))
+    size = lax.abs(x)
     if order in (1, -1, np.inf, -np.inf):
         first, second = (row, column) if abs(order) == 1 else (column, row)
         sums = reductions.sum(size, first, None, None, True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from lamina_autodiff import custom_jvp, custom_linear_solve
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations as _linalg
 
 from .._contract import products
@@ -227,8 +227,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     d = dtypes.real_of(t.dtype)
     rtol = rcond if rtol is None else rtol
     if not t.size:
-        return bind(prims.broadcast_in_dim_p, np.zeros((), t.dtype), shape=(*t.shape[:-2], t.shape[-1], t.shape[-2]),
-                    broadcast_dimensions=())
+        return lax.broadcast_in_dim(np.zeros((), t.dtype), (*t.shape[:-2], t.shape[-1], t.shape[-2]), ())
     if rtol is None:
         limit = np.asarray(10 * max(t.shape[-2:]) * float(np.finfo(d).eps), d)
     else:
