@@ -4,12 +4,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
+from lamina_ir import config, dtypes, prims
 from lamina_ir.errors import ShapeError
+from lamina_ir.prims.linalg import as_precision
 from lamina_tracing import lax
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
-from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, convert, no_out, pair, promote_all
+from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, convert, equation, no_out, pair, promote_all
 from .._ground.publishing import public
 from .._ground.axes import permuted, with_axes
 from .._ground.conversion import own_array
@@ -28,7 +29,11 @@ def dot_general(x: Any, y: Any, contract: tuple[Any, Any], batch: tuple[Any, Any
     if typeof(x).dtype == dtypes.BOOL and preferred is None:
         x, y = convert(x, _I32), convert(y, _I32)
         return cast(lax.dot_general(x, y, (contract, batch), precision), dtypes.BOOL)
-    return lax.dot_general(x, y, (contract, batch), precision, preferred)
+    if precision is None:
+        precision = config.default_matmul_precision.value
+    return equation(prims.dot_general_p, x, y, dimension_numbers=(contract, batch),
+                    precision=None if precision is None else as_precision(precision),
+                    preferred_element_type=None if preferred is None else dtypes.canonical(preferred))
 
 
 def _two(call: str, x: Any, y: Any) -> tuple[Any, Any, tuple[int, ...], tuple[int, ...]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
+from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, cast, literal, meet, pair, promote_all
+from .._ground.promotion import aval, cast, equation, literal, meet, pair, promote_all
 from .._ground.publishing import public
 from .._ground.choosing import truth
 from .._ground.conversion import asarray
@@ -22,30 +22,30 @@ __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_cou
            "logical_not", "logical_or", "logical_xor", "not_equal", "right_shift"]
 
 
-def _equality(name: str, on: Any, doc: str) -> Any:
+def _equality(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = pair(name, x, y)
-        return on(x, y)
+        return equation(prim, x, y)
     return public(name=name, doc=doc)(op)
 
 
-def _order(name: str, on: Any, doc: str) -> Any:
+def _order(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y, d = meet(name, x, y)
         if d.kind == "c":  # by real part, then imaginary part, as NumPy
             rx, ry = lax.real(x), lax.real(y)
-            tie = on(lax.imag(x), lax.imag(y))
-            return lax.select(lax.eq(rx, ry), tie, on(rx, ry))
-        return on(x, y)
+            tie = equation(prim, lax.imag(x), lax.imag(y))
+            return lax.select(lax.eq(rx, ry), tie, equation(prim, rx, ry))
+        return equation(prim, x, y)
     return public(name=name, doc=doc)(op)
 
 
-equal = _equality("equal", lax.eq, "`x == y`, elementwise.\n\n>>> equal(1, 1.0)\nArray(True, dtype=bool)")
-not_equal = _equality("not_equal", lax.ne, "`x != y`, elementwise.")
-less = _order("less", lax.lt, "`x < y`, elementwise.")
-less_equal = _order("less_equal", lax.le, "`x <= y`, elementwise.")
-greater = _order("greater", lax.gt, "`x > y`, elementwise.")
-greater_equal = _order("greater_equal", lax.ge, "`x >= y`, elementwise.")
+equal = _equality("equal", prims.eq_p, "`x == y`, elementwise.\n\n>>> equal(1, 1.0)\nArray(True, dtype=bool)")
+not_equal = _equality("not_equal", prims.ne_p, "`x != y`, elementwise.")
+less = _order("less", prims.lt_p, "`x < y`, elementwise.")
+less_equal = _order("less_equal", prims.le_p, "`x <= y`, elementwise.")
+greater = _order("greater", prims.gt_p, "`x > y`, elementwise.")
+greater_equal = _order("greater_equal", prims.ge_p, "`x >= y`, elementwise.")
 
 
 def _logical(name: str, on: Any, doc: str) -> Any:

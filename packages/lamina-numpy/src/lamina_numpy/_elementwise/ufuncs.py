@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
+from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import retyped, aval, convert, fixed, inexact_pair, literal, meet, to_inexact
+from .._ground.promotion import aval, convert, equation, fixed, inexact_pair, literal, meet, retyped, to_inexact
 from .._ground.publishing import public
 
 __all__ = ["abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -27,29 +27,29 @@ _LN2 = float(np.log(2.0))
 _LN10 = float(np.log(10.0))
 
 
-def _unary(name: str, on: Any, doc: str) -> Any:
+def _unary(name: str, prim: Any, doc: str) -> Any:
     """One equation on any number dtype."""
     def op(x: Any, /) -> Any:
         aval(name, x)
-        return on(x)
+        return equation(prim, x)
     return public(name=name, doc=doc)(op)
 
 
-def _float_unary(name: str, on: Any, doc: str) -> Any:
+def _float_unary(name: str, prim: Any, doc: str) -> Any:
     """One equation in float."""
     def op(x: Any, /) -> Any:
-        return on(to_inexact(name, x))
+        return equation(prim, to_inexact(name, x))
     return public(name=name, doc=doc)(op)
 
 
-def _binary(name: str, on: Any, doc: str) -> Any:
+def _binary(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y, _ = meet(name, x, y)
-        return on(x, y)
+        return equation(prim, x, y)
     return public(name=name, doc=doc)(op)
 
 
-def _arith(name: str, on: Any, on_bool: Any, doc: str) -> Any:
+def _arith(name: str, prim: Any, on_bool: Any, doc: str) -> Any:
     """`_binary` whose meaning on booleans is logical."""
     bool_ = dtypes.BOOL
 
@@ -58,49 +58,49 @@ def _arith(name: str, on: Any, on_bool: Any, doc: str) -> Any:
         if d is bool_:
             if on_bool is None:
                 raise DTypeError(f"{name}: not defined on booleans; use logical_xor or convert with astype(int)")
-            return on_bool(x, y)
-        return on(x, y)
+            return equation(on_bool, x, y)
+        return equation(prim, x, y)
     return public(name=name, doc=doc)(op)
 
 
-def _float_binary(name: str, on: Any, doc: str) -> Any:
+def _float_binary(name: str, prim: Any, doc: str) -> Any:
     def op(x: Any, y: Any, /) -> Any:
         x, y = inexact_pair(name, x, y)
-        return on(x, y)
+        return equation(prim, x, y)
     return public(name=name, doc=doc)(op)
 
 
-sin = _float_unary("sin", lax.sin, "Sine, in radians.\n\n>>> sin(0.0)\nArray(0., dtype=float32, weak_type=True)")
-cos = _float_unary("cos", lax.cos, "Cosine, in radians.\n\n>>> cos(0.0)\nArray(1., dtype=float32, weak_type=True)")
-tan = _float_unary("tan", lax.tan, "Tangent, in radians.")
-arcsin = asin = _float_unary("arcsin", lax.asin, "Angle in radians, in [-pi/2, pi/2], whose sine is `x`.")
-arccos = acos = _float_unary("arccos", lax.acos, "Angle in radians, in [0, pi], whose cosine is `x`.")
-arctan = atan = _float_unary("arctan", lax.atan, "Angle in radians, in [-pi/2, pi/2], whose tangent is `x`.")
-sinh = _float_unary("sinh", lax.sinh, "Hyperbolic sine.")
-cosh = _float_unary("cosh", lax.cosh, "Hyperbolic cosine.")
-tanh = _float_unary("tanh", lax.tanh, "Hyperbolic tangent.")
-arcsinh = asinh = _float_unary("arcsinh", lax.asinh, "Inverse hyperbolic sine.")
-arccosh = acosh = _float_unary("arccosh", lax.acosh, "Inverse hyperbolic cosine.")
-arctanh = atanh = _float_unary("arctanh", lax.atanh, "Inverse hyperbolic tangent.")
-exp = _float_unary("exp", lax.exp, "e to the power of each element.\n\n>>> exp(0)\n"
+sin = _float_unary("sin", prims.sin_p, "Sine, in radians.\n\n>>> sin(0.0)\nArray(0., dtype=float32, weak_type=True)")
+cos = _float_unary("cos", prims.cos_p, "Cosine, in radians.\n\n>>> cos(0.0)\nArray(1., dtype=float32, weak_type=True)")
+tan = _float_unary("tan", prims.tan_p, "Tangent, in radians.")
+arcsin = asin = _float_unary("arcsin", prims.asin_p, "Angle in radians, in [-pi/2, pi/2], whose sine is `x`.")
+arccos = acos = _float_unary("arccos", prims.acos_p, "Angle in radians, in [0, pi], whose cosine is `x`.")
+arctan = atan = _float_unary("arctan", prims.atan_p, "Angle in radians, in [-pi/2, pi/2], whose tangent is `x`.")
+sinh = _float_unary("sinh", prims.sinh_p, "Hyperbolic sine.")
+cosh = _float_unary("cosh", prims.cosh_p, "Hyperbolic cosine.")
+tanh = _float_unary("tanh", prims.tanh_p, "Hyperbolic tangent.")
+arcsinh = asinh = _float_unary("arcsinh", prims.asinh_p, "Inverse hyperbolic sine.")
+arccosh = acosh = _float_unary("arccosh", prims.acosh_p, "Inverse hyperbolic cosine.")
+arctanh = atanh = _float_unary("arctanh", prims.atanh_p, "Inverse hyperbolic tangent.")
+exp = _float_unary("exp", prims.exp_p, "e to the power of each element.\n\n>>> exp(0)\n"
                    "Array(1., dtype=float32, weak_type=True)")
-exp2 = _float_unary("exp2", lax.exp2, "2 to the power of each element.")
-expm1 = _float_unary("expm1", lax.expm1, "`exp(x) - 1`, accurate near zero.")
-log = _float_unary("log", lax.log, "Natural logarithm.")
-log1p = _float_unary("log1p", lax.log1p, "`log(1 + x)`, accurate near zero.")
-sqrt = _float_unary("sqrt", lax.sqrt, "Square root.\n\n>>> sqrt(4)\nArray(2., dtype=float32, weak_type=True)")
-cbrt = _float_unary("cbrt", lax.cbrt, "Cube root.")
+exp2 = _float_unary("exp2", prims.exp2_p, "2 to the power of each element.")
+expm1 = _float_unary("expm1", prims.expm1_p, "`exp(x) - 1`, accurate near zero.")
+log = _float_unary("log", prims.log_p, "Natural logarithm.")
+log1p = _float_unary("log1p", prims.log1p_p, "`log(1 + x)`, accurate near zero.")
+sqrt = _float_unary("sqrt", prims.sqrt_p, "Square root.\n\n>>> sqrt(4)\nArray(2., dtype=float32, weak_type=True)")
+cbrt = _float_unary("cbrt", prims.cbrt_p, "Cube root.")
 
 
-negative = _unary("negative", lax.neg, "Minus `x`.\n\n>>> negative(3)\nArray(-3, dtype=int32, weak_type=True)")
+negative = _unary("negative", prims.neg_p, "Minus `x`.\n\n>>> negative(3)\nArray(-3, dtype=int32, weak_type=True)")
 
-add = _arith("add", lax.add, lax.bitwise_or, "Sum, with promotion and broadcasting; `or` on booleans.\n\n"
+add = _arith("add", prims.add_p, prims.or_p, "Sum, with promotion and broadcasting; `or` on booleans.\n\n"
              ">>> add(1, 2.5)\nArray(3.5, dtype=float32, weak_type=True)")
-multiply = _arith("multiply", lax.mul, lax.bitwise_and, "Product; `and` on booleans.")
-subtract = _arith("subtract", lax.sub, None, "Difference.")
-maximum = _binary("maximum", lax.max, "Larger of two elements; NaN when either is.")
-minimum = _binary("minimum", lax.min, "Smaller of two elements; NaN when either is.")
-true_divide = divide = _float_binary("true_divide", lax.div, "Quotient, in float.\n\n>>> divide(1, 2)\n"
+multiply = _arith("multiply", prims.mul_p, prims.and_p, "Product; `and` on booleans.")
+subtract = _arith("subtract", prims.sub_p, None, "Difference.")
+maximum = _binary("maximum", prims.max_p, "Larger of two elements; NaN when either is.")
+minimum = _binary("minimum", prims.min_p, "Smaller of two elements; NaN when either is.")
+true_divide = divide = _float_binary("true_divide", prims.div_p, "Quotient, in float.\n\n>>> divide(1, 2)\n"
                                      "Array(0.5, dtype=float32, weak_type=True)")
 
 
@@ -111,7 +111,7 @@ def arctan2(x1: Any, x2: Any, /) -> Any:
 
 
 atan2 = arctan2
-nextafter = _float_binary("nextafter", lax.nextafter, "Next float after the first element towards the second.")
+nextafter = _float_binary("nextafter", prims.nextafter_p, "Next float after the first element towards the second.")
 
 
 @public()

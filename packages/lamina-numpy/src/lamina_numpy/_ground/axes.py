@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from lamina_ir import prims
 from lamina_ir.errors import ShapeError
 from lamina_tracing import lax
 from lamina_tracing.extend import any_traced, EVALUATION, now, Tracer, typeof
+
+from .promotion import equation
 
 __all__ = ["as_shape", "joined", "permuted", "reshaped", "resolve_sizes", "split_at", "with_axes"]
 
@@ -58,17 +61,17 @@ def _bad_sizes(call: str, old: tuple[int, ...], new: Any) -> Exception:
 
 def reshaped(a: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
     """`a`, of shape `old`, in the shape `new` of as many elements."""
-    return a if old == new else lax.reshape(a, new)
+    return a if old == new else equation(prims.reshape_p, a, new_sizes=new, dimensions=None)
 
 
 def permuted(a: Any, order: tuple[int, ...]) -> Any:
     """`a` with its axes in this order."""
-    return a if order == tuple(range(len(order))) else lax.transpose(a, order)
+    return a if order == tuple(range(len(order))) else equation(prims.transpose_p, a, permutation=order)
 
 
 def with_axes(a: Any, axes: tuple[int, ...]) -> Any:
     """`a` with new axes of length 1 at these (sorted or not, non-negative) places."""
-    return lax.expand_dims(a, tuple(sorted(axes))) if axes else a
+    return equation(prims.expand_dims_p, a, dimensions=tuple(sorted(axes))) if axes else a
 
 _GROUP = 64  # how many arrays an eager concatenation takes at a time
 

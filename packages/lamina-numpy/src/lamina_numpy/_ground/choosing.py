@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import dtypes
+from lamina_ir import dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
-from .promotion import aval, broadcast, broadcast_shapes_of, literal, pair
+from .promotion import aval, broadcast, broadcast_shapes_of, equation, literal, pair
 
 __all__ = ["choose_by", "truth"]
 
@@ -31,4 +31,4 @@ def choose_by(condition: Any, x: Any, y: Any) -> Any:
         condition = broadcast(condition, c, shape)
         x = broadcast(x, a, shape) if a else x
         y = broadcast(y, b, shape) if b else y
-    return lax.select(condition, x, y)
+    return equation(prims.select_p, condition, x, y)

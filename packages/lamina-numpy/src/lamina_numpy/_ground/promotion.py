@@ -14,7 +14,7 @@ from lamina_ir.errors import ShapeError
 from lamina_tracing import Array, lax
 from lamina_tracing.extend import bind, EVALUATION, now, Tracer, typeof, warn_user
 
-__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "fixed", "inexact_dtype",
+__all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation", "fixed", "inexact_dtype",
            "inexact_pair", "is_array", "is_staging", "literal", "meet", "no_out", "pair", "promote_all", "retyped",
            "to_inexact"]
 
@@ -69,10 +69,15 @@ def fixed(value: Any, dtype: np.dtype) -> Any:
     return np.asarray(value).astype(dtype)[()]
 
 
+# The raw `bind`, for what every program does many times: arithmetic, comparison, choice, broadcasts, sums, products and
+# changes of shape. There a function of `lax` would cost a tenth to a quarter more tracing time (one frame more, and checks of
+# what promotion has just settled). Everything else is written with `lax`.
+equation = bind
+
+
 def retyped(x: Any, dtype: np.dtype, weak: bool) -> Any:
-    """`x` in another dtype and weakness, as one equation: the only raw `bind` of this package, since no function of `lax`
-    makes weakly typed arrays."""
-    return bind(prims.convert_element_type_p, x, new_dtype=dtype, weak_type=weak)
+    """`x` in another dtype and weakness, as one equation; no function of `lax` makes weakly typed arrays."""
+    return equation(prims.convert_element_type_p, x, new_dtype=dtype, weak_type=weak)
 
 
 def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
@@ -182,7 +187,7 @@ def broadcast(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
     if old == new:
         return x
     n = len(new)
-    return lax.broadcast_in_dim(x, new, range(n - len(old), n))
+    return equation(prims.broadcast_in_dim_p, x, shape=new, broadcast_dimensions=tuple(range(n - len(old), n)))
 
 
 @lru_cache(maxsize=4096)

@@ -5,11 +5,11 @@ import math
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes
+from lamina_ir import config, dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, cast, convert, fixed, inexact_dtype, literal, no_out, pair, to_inexact
+from .._ground.promotion import aval, cast, convert, equation, fixed, inexact_dtype, literal, no_out, pair, to_inexact
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
 from .._elementwise.ufuncs import multiply, true_divide
@@ -40,12 +40,12 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims
     shape = typeof(a).shape
     axes = axes_of("mean", axis, len(shape))
     if where is None:
-        total = lax.reduce_sum(a, axes)
+        total = equation(prims.reduce_sum_p, a, axes=axes)
         count: Any = literal(math.prod(shape[i] for i in axes), work)
     else:
         total = lax.reduce_sum(choose_by(where, a, literal(0, work)), axes)
         count = cast(lax.reduce_sum(cast(fitted(where, shape), work), axes), work)
-    out_ = lax.div(total, count)
+    out_ = equation(prims.div_p, total, count)
     return kept(out_ if work == final else convert(out_, final), axes, keepdims)
 
 
@@ -55,22 +55,22 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     axes = axes_of(call, axis, len(shape))
     if mean_of is None:  # over all axes the mean has rank 0 and stands beside `a` as it is
         mean_of = mean(a, axes, None, None, len(axes) < len(shape), where=where)
-    gap = lax.sub(*pair(call, a, mean_of))
+    gap = equation(prims.sub_p, *pair(call, a, mean_of))
     if where is not None:  # before it is squared: the slope of what is left out may be NaN
         gap = choose_by(where, gap, literal(0, work))
     part = dtypes.real_of(work)
     if dtypes.is_complex(work):
         square = lax.add(lax.integer_pow(lax.real(gap), 2), lax.integer_pow(lax.imag(gap), 2))
     else:
-        square = lax.integer_pow(gap, 2)
+        square = equation(prims.integer_pow_p, gap, y=2)
     if where is None:
         count: Any = math.prod(shape[i] for i in axes)
     else:
         count = lax.reduce_sum(cast(fitted(where, shape), part), axes)
-    total = lax.reduce_sum(square, axes)
+    total = equation(prims.reduce_sum_p, square, axes=axes)
     if isinstance(count, int) and isinstance(ddof, (int, float)):
         left = count - ddof
-        out = lax.div(total, literal(left if left > 0 else np.nan, part))
+        out = equation(prims.div_p, total, literal(left if left > 0 else np.nan, part))
     else:
         left = lax.sub(*pair(call, cast(count, part), cast(ddof, part)))
         good = lax.gt(left, literal(0, part))

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
+from lamina_ir import dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
-from .._ground.promotion import aval, broadcast, cast, convert, literal, no_out, pair
+from .._ground.promotion import aval, broadcast, cast, convert, equation, literal, no_out, pair
 from .._ground.publishing import public
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by, truth
@@ -24,8 +24,8 @@ from .._shape.layout import ravel
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "max", "min", "nanargmax", "nanargmin",
            "prod", "ptp", "sum"]
 
-_sum, _prod = lax.reduce_sum, lax.reduce_prod
-_max, _min, _and, _or = lax.reduce_max, lax.reduce_min, lax.reduce_and, lax.reduce_or
+_sum, _prod = prims.reduce_sum_p, prims.reduce_prod_p
+_max, _min, _and, _or = prims.reduce_max_p, prims.reduce_min_p, prims.reduce_and_p, prims.reduce_or_p
 _F32 = np.dtype("float32")
 _HALF = frozenset((np.dtype("float16"), dtypes.bfloat16))
 
@@ -61,7 +61,7 @@ def work_dtype(d: np.dtype) -> np.dtype:
     return _F32 if d in _HALF else d
 
 
-def _reduce(call: str, reduction: Any, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any,
+def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any,
             unit: Any, op: Any, promote: bool = True) -> Any:
     """Sum-like reductions."""
     t = aval(call, a)
@@ -75,7 +75,7 @@ def _reduce(call: str, reduction: Any, a: Any, axis: Any, dtype: Any, keepdims: 
     axes = axes_of(call, axis, len(t.shape))
     if where is not None:
         a = choose_by(where, a, literal(unit, work))
-    out = reduction(a, axes)
+    out = equation(prim, a, axes=axes)
     if initial is not None:
         out = op(*pair(call, out, cast(initial, work)))
     if work != final:
@@ -122,7 +122,7 @@ def _lowest(d: np.dtype, sign: int) -> Any:
     return literal(sign * np.inf, d)
 
 
-def _extreme(call: str, reduction: Any, op: Any, sign: int, a: Any, axis: Any, keepdims: bool, initial: Any,
+def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdims: bool, initial: Any,
              where: Any) -> Any:
     t = aval(call, a)
     axes = axes_of(call, axis, len(t.shape))
@@ -133,7 +133,7 @@ def _extreme(call: str, reduction: Any, op: Any, sign: int, a: Any, axis: Any, k
         if initial is None:
             raise ValueError(f"{call}: with where, give initial too: it is the result where nothing is included")
         a = choose_by(where, a, _lowest(t.dtype, sign))
-    out = reduction(cast(a, t.dtype) if t.weak_type else a, axes)
+    out = equation(prim, cast(a, t.dtype) if t.weak_type else a, axes=axes)
     if initial is not None:
         out = op(*pair(call, out, cast(initial, t.dtype)))
     return kept(out, axes, keepdims)
@@ -158,12 +158,12 @@ def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, init
 amax, amin = max, min
 
 
-def _quantifier(call: str, reduction: Any, unit: bool, a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
+def _quantifier(call: str, prim: Any, unit: bool, a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
     a = truth(call, a)
     axes = axes_of(call, axis, len(typeof(a).shape))
     if where is not None:
         a = choose_by(where, a, np.bool_(unit))
-    return kept(reduction(a, axes), axes, keepdims)
+    return kept(equation(prim, a, axes=axes), axes, keepdims)
 
 
 @public("axis", "out", "keepdims")

@@ -103,6 +103,12 @@ def as_int(call: str, argument: str, value: Any) -> int:
 
 def as_ints(call: str, argument: str, values: Any) -> tuple[int, ...]:
     """A tuple of ints from any sequence of integers, or from one integer."""
+    if values.__class__ is tuple:  # what rules and libraries give: a third of the general cost
+        for v in values:
+            if v.__class__ is not int:
+                break
+        else:
+            return values
     try:
         return tuple([index(v) for v in values])
     except LaminaError:
@@ -121,6 +127,8 @@ def as_ints(call: str, argument: str, values: Any) -> tuple[int, ...]:
 
 def check_axis(call: str, axis: Any, ndim: int) -> int:
     """`axis` counted from the front; ShapeError when out of range."""
+    if axis.__class__ is int and 0 <= axis < ndim:
+        return axis
     if not hasattr(axis, "__index__"):
         raise TypeError(f"{call}: the axis must be an integer; got {axis!r}")
     at = axis.__index__()
@@ -132,6 +140,14 @@ def check_axis(call: str, axis: Any, ndim: int) -> int:
 
 def check_axes(call: str, axes: Sequence[int] | int, ndim: int) -> tuple[int, ...]:
     """Axes counted from the front, no repeats."""
+    if axes.__class__ is tuple:  # ascending, as they are nearly always: nothing to count or compare
+        last = -1
+        for a in axes:
+            if a.__class__ is not int or not last < a < ndim:
+                break
+            last = a
+        else:
+            return axes
     if isinstance(axes, (int, np.integer)):
         axes = (axes,)
     elif not hasattr(axes, "__iter__"):
