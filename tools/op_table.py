@@ -27,13 +27,7 @@ Written by `tools/op_table.py` from the live tables; do not edit. One row per pr
 
 def jvp_cell(op: Any, tables: Any) -> str:
     """How the op's forward derivative comes about."""
-    if op in tables.slopes:
-        return "slope" if any(tables.slopes[op]) else "zero"
-    if op in tables.jvp_rules:
-        return "rule"
-    if op.bilinear_in:
-        return "bilinear"
-    return "linear" if op.linear_in else ""
+    return getattr(tables.jvp_rules[op], "kind", "rule") if op in tables.jvp_rules else ""
 
 
 def page() -> str:

@@ -10,6 +10,7 @@ import lamina.numpy as jnp
 import numpy as np
 import pytest
 from lamina import config
+from lamina_tracing.extend import jaxpr_as_fun
 
 
 # --- 64 bits --------------------------------------------------------------------------------------------------------
@@ -108,6 +109,51 @@ def test_every_keyed_setting_makes_its_own_entry():
         sizes.append(f._cache_size())
     f(1.0)
     assert sizes == list(range(sizes[0], sizes[0] + 6)) and f._cache_size() == sizes[-1]
+
+
+# --- rules that are asked for later -----------------------------------------------------------------------------------
+OTHER = {"default_matmul_precision": "highest", "default_device": lambda: lamina.devices()[1]}
+KEYED = sorted(name for name, option in config.options.items() if option.keyed)
+
+
+def another(option):
+    """A value that the option has not."""
+    if option.name in OTHER:
+        value = OTHER[option.name]
+        return value() if callable(value) else value
+    return next(v for v in option.choices if v != option.value) if option.choices else not option.value
+
+
+def seen_by(rule_kind, seen):
+    """A function whose rule notes all settings it runs under."""
+    def note():
+        seen.append({name: config.options[name].value for name in KEYED})
+
+    if rule_kind == "custom_jvp":
+        f = lamina.custom_jvp(lambda x: jnp.sin(x))
+        f.defjvp(lambda p, t: note() or (jnp.sin(p[0]), 2 * t[0]))
+        return f
+    f = lamina.custom_vjp(lambda x: jnp.sin(x))
+    f.defvjp(lambda x: note() or (jnp.sin(x), x), lambda x, ct: note() or (2 * ct,))
+    return f
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+@pytest.mark.parametrize("name", KEYED)
+@pytest.mark.parametrize("mapped", [False, True], ids=["", "mapped"])
+def test_rules_asked_for_later_run_under_the_settings_of_their_call(name, kind, mapped):
+    option = config.options[name]
+    value, before = another(option), option.value
+    seen = []
+    f = seen_by(kind, seen)
+    with option(value):
+        x = jnp.ones(3, "float32")
+        program = lamina.make_jaxpr(lamina.vmap(f) if mapped else f)(x)
+        wanted = {name: config.options[name].value for name in KEYED}
+    assert option.value == before and not seen
+    run = jaxpr_as_fun(program)
+    lamina.vjp(lambda x: run(x)[0], x)[1](jnp.ones(3, "float32"))
+    assert seen and all(values == wanted for values in seen)
 
 
 # --- explanations -----------------------------------------------------------------------------------------------------

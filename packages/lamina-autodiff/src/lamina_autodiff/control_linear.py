@@ -20,15 +20,10 @@ from .arrange import arrange, constant, picked, with_signature
 from .dependence import active_results, settle_carry
 from .jvp import instantiate
 from .programs import linearize_program
-from .tables import jvp_rules, transpose_rules
 
 __all__ = ["bounded_while", "cond_linearize", "joint", "scan_linearize"]
 
 Flags = tuple[bool, ...]
-
-
-def _version() -> tuple[int, int]:
-    return jvp_rules.version, transpose_rules.version
 
 
 # --- cond ---------------------------------------------------------------------------------------------------------
@@ -87,8 +82,8 @@ def cond_linearize(trace: Any, primals: list[Any], tangents: list[Any], *, branc
     if not any(on):
         outs = bind(prims.cond_p, *primals, branches=branches)
         return outs, [None] * len(outs)
-    key = ("linear cond", on, tuple(map(id, branches)), _version())
-    split = branches[0].memo(key, lambda: (branches, _split_branches(branches, on)))[1]
+    key = ("linear cond", on, tuple(map(id, branches)))
+    split = branches[0].derived(key, lambda: (branches, _split_branches(branches, on)))[1]
     n = len(split.wanted)
     outs = bind(prims.cond_p, *primals, branches=split.known)
     if not any(split.wanted):
@@ -165,8 +160,8 @@ def scan_linearize(trace: Any, primals: list[Any], tangents: list[Any], *, jaxpr
     if not any(on):
         outs = bind(prims.scan_p, *primals, jaxpr=jaxpr, num_consts=num_consts, num_carry=num_carry, **params)
         return outs, [None] * len(outs)
-    loop = jaxpr.memo(("linear scan", on, num_consts, num_carry, _version()),
-                      lambda: _split_loop(jaxpr, on, num_consts, num_carry))
+    loop = jaxpr.derived(("linear scan", on, num_consts, num_carry),
+                         lambda: _split_loop(jaxpr, on, num_consts, num_carry))
     n = num_consts + num_carry
     n_out = num_carry + len(loop.ys)
     consts = primals[:num_consts]
@@ -297,9 +292,9 @@ def bounded_while(primals: list[Any], tangents: list[Any], *, cond_jaxpr: Any, b
         outs = bind(prims.while_p, *primals, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr, cond_nconsts=cond_nconsts,
                     body_nconsts=body_nconsts, max_iters=max_iters)
         return outs, tangents[n:] if max_iters == 0 else [None] * len(outs)
-    key = ("bounded", id(cond_jaxpr), cond_nconsts, max_iters, consts, carry, _version())
-    made = body_jaxpr.memo(key, lambda: (cond_jaxpr, _bounded(cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts,
-                                                              max_iters, consts, carry)))[1]
+    key = ("bounded", id(cond_jaxpr), cond_nconsts, max_iters, consts, carry)
+    made = body_jaxpr.derived(key, lambda: (cond_jaxpr, _bounded(cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts,
+                                                                 max_iters, consts, carry)))[1]
     k = len(carry)
     common = {"length": made.passes, "reverse": False, "unroll": 1}
     outs = bind(prims.scan_p, *primals[:n], np.int32(0), *primals[n:], jaxpr=made.known, num_consts=n, num_carry=1 + k,

@@ -108,8 +108,9 @@ class RuledCall(CustomCall):
         except TypeError:  # a static argument that is not hashable
             key = known = None
         if known is None:
+            others = config.generation.elsewhere()
             known = self._stage(avals)
-            if key is not None and not known[0]:
+            if key is not None and not known[0] and others == config.generation.elsewhere():
                 if len(f._programs) >= _MOST_PROGRAMS:
                     f._programs.clear()
                 f._programs[key] = known

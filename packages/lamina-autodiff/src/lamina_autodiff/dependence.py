@@ -7,7 +7,8 @@ from typing import Any
 from lamina_ir import dtypes
 from lamina_ir.program import ClosedJaxpr, Eqn, Var
 
-from .tables import slopes
+from .rows import Slopes
+from .tables import jvp_rules
 
 __all__ = ["active_results", "needs", "reached_results", "reaches", "settle_carry"]
 
@@ -16,7 +17,7 @@ Flags = tuple[bool, ...]
 
 def active_results(closed: ClosedJaxpr, active: Flags) -> Flags:
     """Which results may have a tangent when these arguments have one."""
-    return closed.memo(("active", active), lambda: _forward(closed, active, _active_eqn))
+    return closed.derived(("active", active), lambda: _forward(closed, active, _active_eqn))
 
 
 def reaches(closed: ClosedJaxpr, on: Flags) -> Flags:
@@ -81,8 +82,8 @@ def reached_results(name: str, params: dict[str, Any], on: Flags) -> Flags | Non
 
 
 def _active_eqn(e: Eqn, on: Sequence[bool]) -> Any:
-    fs = slopes.get(e.primitive)
-    if fs is not None and not any(o and f is not None for o, f in zip(on, fs)):
+    row = jvp_rules.get(e.primitive)
+    if type(row) is Slopes and not any(o and f is not None for o, f in zip(on, row.fs)):
         return ()
     body = _call_body(e)
     if body is not None:

@@ -8,18 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import prims
-from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import Source
-from lamina_tracing import lax
-from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, scalar, staged_source,
-                                   typeof)
+from lamina_tracing.extend import EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, staged_source, typeof
 
-from .tables import jvp_rules, linearize_rules, slopes
+from .rows import PUSHING, Split, instantiate
+from .tables import jvp_rules
 
-__all__ = ["JVPTrace", "JVPTracer", "add_tangents", "instantiate", "push", "run_jvp"]
+__all__ = ["JVPTrace", "JVPTracer", "add_tangents", "instantiate", "run_jvp"]
 
-_add_p, _sub_p, _mul_p, _neg_p = prims.add_p, prims.sub_p, prims.mul_p, prims.neg_p
+_add_p = prims.add_p
 
 
 class JVPTracer(Tracer):
@@ -40,7 +38,6 @@ class JVPTrace(Trace):
     def __init__(self, level: int, linear: Any = None) -> None:
         self.level = level
         self.linear = linear
-        self.process = self._push
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         return call.push(self, args)
@@ -59,7 +56,7 @@ class JVPTrace(Trace):
         """Results with their tangents, as tracers."""
         return [o if t is None else JVPTracer(self, o, t) for o, t in zip(outs, tangents)]
 
-    def _push(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals: list[Any] = []
         tangents: list[Any] = []
         for a in args:
@@ -83,92 +80,17 @@ class JVPTrace(Trace):
         return out if tangent is None else JVPTracer(self, out, tangent)
 
     def _pushed(self, prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
-        if self.linear is not None:
-            rule = linearize_rules.get(prim)
-            if rule is not None:
-                return rule(self, primals, tangents, **params)
-        return push(prim, primals, tangents, params)
-
-
-def push(prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
-    """One op forward: its result and the result's tangent."""
-    fs = slopes.get(prim)
-    if fs is not None:
-        ans = bind(prim, *primals, **params)
-        if len(fs) == 1:
-            t = tangents[0]
-            if t is None or fs[0] is None:
-                return ans, None
-            return ans, bind(_mul_p, t, fs[0](primals[0], ans, **params))
-        total = None
-        for t, f in zip(tangents, fs):
-            if t is not None and f is not None:
-                term = bind(_mul_p, t, f(*primals, ans, **params))
-                total = term if total is None else bind(_add_p, total, term)
-        return ans, total if total is None else _widen(total, ans)
-    if prim not in jvp_rules:
-        if prim.linear_in:
-            return _push_linear(prim, primals, tangents, params)
-        if prim.bilinear_in:
-            return _push_bilinear(prim, primals, tangents, params)
-    return jvp_rules[prim](primals, tangents, **params)
-
-
-def _widen(t: Any, ans: Any) -> Any:
-    """A rank-0 operand's tangent, broadcast to the result it contributes to."""
-    shape = typeof(ans).shape
-    return t if typeof(t).shape == shape else lax.broadcast_in_dim(t, shape, ())
-
-
-def instantiate(t: Any, primal: Any) -> Any:
-    """The tangent as an array: zeros for None, of the type of `primal` (a value or a type)."""
-    if t is not None:
-        return t
-    aval = primal if type(primal) is ShapedArray else typeof(primal)
-    zero = scalar(0, aval.dtype)
-    return lax.broadcast_in_dim(zero, aval.shape, ()) if aval.shape else zero
+        row = jvp_rules[prim]
+        kind = type(row)
+        if kind in PUSHING:
+            return row.push(primals, tangents, params)  # type: ignore[attr-defined]
+        if kind is Split and self.linear is not None:
+            return row.linearize(self, primals, tangents, **params)  # type: ignore[attr-defined]
+        return row(primals, tangents, **params)
 
 
 def add_tangents(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else bind(_add_p, a, b)
-
-
-def _push_linear(prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
-    ans = bind(prim, *primals, **params)
-    if len(primals) == 1:
-        return ans, None if tangents[0] is None else bind(prim, tangents[0], **params)
-    linear = prim.linear_in
-    if all(tangents[i] is None for i in linear):
-        return ans, ([None] * len(ans) if prim.multiple else None)
-    if prim is _add_p or prim is _sub_p:
-        a, b = tangents
-        if b is None:
-            return ans, _widen(a, ans)
-        if a is None:
-            return ans, _widen(b if prim is _add_p else bind(_neg_p, b), ans)
-    args = []
-    for i, (x, t) in enumerate(zip(primals, tangents)):
-        if i not in linear:
-            args.append(x)
-        elif t is None and prim.elementwise:
-            args.append(scalar(0, typeof(x).dtype))  # rank 0 broadcasts
-        else:
-            args.append(instantiate(t, x))
-    out = bind(prim, *args, **params)
-    return ans, (list(out) if prim.multiple else _widen(out, ans) if prim.elementwise else out)
-
-
-def _push_bilinear(prim: Primitive, primals: list[Any], tangents: list[Any],
-                   params: dict[str, Any]) -> tuple[Any, Any]:
-    ans = bind(prim, *primals, **params)
-    total = None
-    for i in prim.bilinear_in:
-        if tangents[i] is not None:
-            args = list(primals)
-            args[i] = tangents[i]
-            term = bind(prim, *args, **params)
-            total = term if total is None else bind(_add_p, total, term)
-    return ans, total
 
 
 def run_jvp(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any],

@@ -20,7 +20,8 @@ from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eage
 from .dependence import reached_results, reaches
 from .jvp import JVPTrace, instantiate, run_jvp
 from .linearity import LINEAR, check_control_flow, not_linear, why_not_linear
-from .tables import linearize_rules, transpose_rules
+from .rows import Split
+from .tables import jvp_rules, transpose_rules
 
 __all__ = ["LinearProgram", "LinearTrace", "LinearTracer", "is_linear", "linearize_flat", "record_linear"]
 
@@ -52,7 +53,6 @@ class LinearTrace(Trace):
         self.level = level
         self.rows: list[tuple[Primitive, Sequence[Any], dict[str, Any], Any, Source | None]] = []
         self.count = 0
-        self.process = self._record
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         return call.run(*args)
@@ -68,7 +68,7 @@ class LinearTrace(Trace):
         self.rows.append((prim, args, params, outs, _line()))
         return outs
 
-    def _record(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if prim.subprograms:
             split = _split_call(self, args, params) if prim is _xla_call_p else _split(self, prim, args, params)
             if split is not None:
@@ -121,18 +121,18 @@ def _split(trace: LinearTrace, prim: Primitive, args: Sequence[Any], params: dic
     calls `jvp`: linearized where the variables are zero. What they do not reach is computed, the rest, linear in them
     as it is, recorded. None when they reach all results.
     """
-    rule = linearize_rules.get(prim)
+    row = jvp_rules.get(prim)
     linear = tuple([type(a) is LinearTracer for a in args])
-    reached = None if rule is None else reached_results(prim.name, params, linear)
+    reached = None if type(row) is not Split else reached_results(prim.name, params, linear)
     if reached is None or all(reached):
         return None
     zeros = [instantiate(None, a.aval) if on else a for a, on in zip(args, linear)]
-    trace.process, process = trace._write, trace.process  # what the row binds on linear variables is linear
+    trace.hand_to(trace._write)  # what the row binds on linear variables is linear
     try:
-        outs, tangents = rule(JVPTrace(trace.level, trace), zeros, [a if on else None for a, on in zip(args, linear)],
-                              **params)  # type: ignore[misc]
+        outs, tangents = row.linearize(  # type: ignore[union-attr]
+            JVPTrace(trace.level, trace), zeros, [a if on else None for a, on in zip(args, linear)], **params)
     finally:
-        trace.process = process
+        trace.hand_to(None)
     return tuple([instantiate(t, o) if on else o for o, t, on in zip(outs, tangents, reached)])
 
 
@@ -147,21 +147,20 @@ class CheckedLinearTrace(LinearTrace):
     def __init__(self, level: int, name: str) -> None:
         super().__init__(level)
         self.name = name
-        self.process = self._check
 
-    def _check(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         source = user_source(2)
         if "call_jaxpr" in params and prim.family != "collectives" and prim.name != "xla_pmap":
             n = len(self.rows)
             self._walk(params["call_jaxpr"], args)
             del self.rows[n:]
-            return self._record(prim, args, params)
+            return super().process(prim, args, params)
         operands = [LINEAR if type(a) is LinearTracer else a for a in args]
         why = why_not_linear(prim, operands)
         if why:
             raise not_linear(self.name, prim, [a.aval if isinstance(a, Tracer) else typeof(a) for a in args], source, why)
         check_control_flow(self.name, prim, operands, params, source)
-        return self._record(prim, args, params)
+        return super().process(prim, args, params)
 
     def _walk(self, closed: Any, args: Sequence[Any]) -> None:
         """The equations of a nested program, each with its own source."""

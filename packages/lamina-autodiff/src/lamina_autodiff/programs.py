@@ -13,7 +13,6 @@ from lamina_tracing.extend import Tracer, bind, deeper, eval_jaxpr, now, stage
 
 from .jvp import instantiate, run_jvp
 from .linear import LinearProgram, LinearTrace, LinearTracer, linearize_flat
-from .tables import jvp_rules, transpose_rules
 
 __all__ = ["Linearized", "Pushforward", "Transposed", "jvp_program", "linearize_program", "pull_back",
            "transpose_program"]
@@ -46,10 +45,6 @@ class Transposed(NamedTuple):
     active_out: tuple[bool, ...]
 
 
-def _versions() -> tuple[int, int]:
-    return jvp_rules.version, transpose_rules.version
-
-
 def _wanted(tangents: Sequence[Any], primals: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
     """Tangents with zeros where they are wanted and not there."""
     if not wanted:
@@ -77,7 +72,7 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[boo
         assert not outer
         return Pushforward(program, tuple(flags))
 
-    return closed.memo(("jvp", active, wanted, _versions()), make)
+    return closed.derived(("jvp", active, wanted), make)
 
 
 def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[bool, ...] = ()) -> Linearized:
@@ -125,7 +120,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
         assert not outer
         return Linearized(known, program, kept["sources"], flags)
 
-    return closed.memo(("linearize", active, wanted, _versions()), make)
+    return closed.derived(("linearize", active, wanted), make)
 
 
 def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -159,6 +154,6 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
         assert not outer
         return Transposed(program, tuple(flags))
 
-    return closed.memo(("transpose", linear, active, wanted, _versions()), make)
+    return closed.derived(("transpose", linear, active, wanted), make)
 
 

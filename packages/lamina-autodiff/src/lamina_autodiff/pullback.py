@@ -76,7 +76,7 @@ def forward_of(closed: Any, n_held: int, name: str) -> Any:
             return [next(rest) if on else zeros_of(v) for v, on in zip(closed.in_avals[n_held:], found.active_out)]
         return stage(run, found.program.in_avals)[0]
 
-    return closed.memo(("forward_of", n_held), whole)
+    return closed.derived(("forward_of", n_held), whole)
 
 
 def _pull_infer(*avals: Any, pull: Pullback) -> list[ShapedArray]:

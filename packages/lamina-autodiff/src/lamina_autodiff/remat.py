@@ -16,7 +16,7 @@ from .custom_rules import refuse_closures
 from .pullback import pullback_p
 from .jvp import instantiate, run_jvp
 from .linear import LinearTracer, linearize_flat
-from .tables import jvp_rules, transpose_rules
+from .tables import jvp_rules
 
 __all__ = ["Recomputed", "checkpoint", "checkpoint_name", "recompute_program", "run_program"]
 
@@ -55,8 +55,7 @@ class Recomputed(NamedTuple):
 
 def recompute_program(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any = None) -> Recomputed:
     """Split a program for recomputation, keeping the results that `policy` asks for."""
-    key = ("recompute", active, policy, jvp_rules.version, transpose_rules.version)
-    return closed.memo(key, lambda: _split(closed, active, policy))
+    return closed.derived(("recompute", active, policy), lambda: _split(closed, active, policy))
 
 
 def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomputed:

@@ -43,8 +43,9 @@ def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any, owner: A
         leaves, out_tree = trees.tree_flatten(fun(trees.tree_unflatten(tree, xs)))
         return leaves
 
+    elsewhere = config.generation.elsewhere()
     closed, outer = stage(flat, avals)
-    if not outer:
+    if not outer and elsewhere == config.generation.elsewhere():
         if len(known) >= _MOST_PROGRAMS:
             known.clear()
         known[key] = closed, outer, out_tree

@@ -43,7 +43,6 @@ class BatchTrace(Trace):
     def __init__(self, level: int, axis: BatchAxis) -> None:
         self.level = level
         self.axis = axis
-        self.process = self._batch
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         return call.batch(self, args, self.minds(args))
@@ -52,7 +51,7 @@ class BatchTrace(Trace):
         vals = [a.val if type(a) is BatchTracer and a._trace is self else a for a in args]
         return deepest(vals).minds(vals)
 
-    def _batch(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         vals: list[Any] = []
         dims: list[int | None] = []
         for a in args:
@@ -144,6 +143,6 @@ def batch_program(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...
         assert not outer
         return Batched(program, tuple(flags))
 
-    return closed.memo(("vmap", axis, batched, all_out, batching_rules.version), make)
+    return closed.derived(("vmap", axis, batched, all_out), make)
 
 

@@ -5,23 +5,25 @@ dispatch, say) subscribe with `watch` and are told of each change.
 """
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_infs", "debug_nans", "default_matmul_precision",
-           "disable_jit", "enable_x64", "explain_cache_misses", "keyed_values", "log_compiles",
-           "numpy_dtype_promotion", "numpy_rank_promotion", "options", "read", "threefry_partitionable",
-           "traceback_filtering", "update", "watch_keyed"]
+__all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_infs", "debug_nans",
+           "default_matmul_precision", "disable_jit", "enable_x64", "explain_cache_misses", "generation",
+           "keyed_values", "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion", "options", "read",
+           "restored", "threefry_partitionable", "traceback_filtering", "update", "watch_keyed"]
 
 options: dict[str, Option] = {}
-_keyed: list[Option] = []
-_keyed_watchers: list[Callable[[Option], None]] = []
-_epoch = 0  # grows with every change of a keyed option, in any thread
+_keyed: list[Option | Generation] = []
+_keyed_watchers: list[Callable[[Option | Generation], None]] = []
+_epochs = itertools.count(1)
+_epoch = 0  # another number after every change of a keyed option, in any thread
 
 
 class _Unset:
@@ -47,6 +49,56 @@ class _Key(threading.local):
 
 
 _key = _Key()
+
+
+def _new_epoch() -> None:
+    global _epoch
+    _epoch = next(_epochs)  # a number of its own, so that no two changes at a time can hide one of them
+
+
+class _Changes(threading.local):
+    made = 0
+
+
+class Generation:
+    """Which rows of the rule tables are in force, and what fills the slots: one number, the same in all threads.
+
+    It is part of `cache_key()`, so a program made under one number is not found under another. `RuleTable` and the slots
+    set it; a number that comes back means that the rows of that number are in force again.
+    """
+
+    name = "generation"
+
+    def __init__(self) -> None:
+        self.value = 0
+        self._lock = threading.RLock()  # the collector may end an override of a forgotten generator at any time
+        self._changes = 0
+        self._own = _Changes()
+        self._watchers: list[Callable[[Any, bool], None]] = []
+        _keyed.append(self)
+
+    def set(self, value: int) -> None:
+        """Say that other rows are in force."""
+        with self._lock:  # watchers keep copies, so the last one told must be the last one set
+            self._changes += 1
+            self._own.made += 1
+            self.value = value
+            _new_epoch()
+            for tell in self._watchers:
+                tell(self.value, False)
+
+    def watch(self, tell: Callable[[Any, bool], None]) -> None:
+        """Call `tell(value, False)` now and on every change."""
+        self._watchers.append(tell)
+        tell(self.value, False)
+
+    def elsewhere(self) -> int:
+        """How many changes other threads have made. What was made while this number grew may be made of rows of both
+        sides of a change, so it is used once and not remembered."""
+        return self._changes - self._own.made
+
+
+generation = Generation()
 
 
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -85,9 +137,8 @@ class Option:
                 tell(self)
 
     def _changed(self) -> None:
-        global _epoch
         if self.keyed:
-            _epoch += 1
+            _new_epoch()
 
     def _parse(self, text: str) -> Any:
         text = text.strip()
@@ -240,7 +291,7 @@ sys.modules[__name__].__class__ = _Module
 
 
 def cache_key() -> tuple[Any, ...]:
-    """Values of the settings that programs depend on."""
+    """What programs depend on besides their functions: `generation`, and the values of the keyed settings."""
     local, now = _key, _epoch
     if local.epoch != now:
         local.key = tuple([option.value for option in _keyed])
@@ -249,12 +300,22 @@ def cache_key() -> tuple[Any, ...]:
 
 
 def keyed_values(key: tuple[Any, ...]) -> dict[str, Any]:
-    """What a `cache_key` says: setting -> value."""
+    """What a `cache_key` says: name -> value."""
     return {option.name: value for option, value in zip(_keyed, key)}
 
 
-def watch_keyed(tell: Callable[[Option], None]) -> None:
-    """Call `tell(option)` for every setting that programs depend on: those there are, and each that is made later."""
+@contextmanager
+def restored(key: tuple[Any, ...]) -> Iterator[None]:
+    """Run a block under the settings of an earlier `cache_key()`, in this thread; rule tables stay as they are."""
+    with ExitStack() as blocks:
+        for option, value in zip(_keyed, key):
+            if isinstance(option, Option) and option.value != value:
+                blocks.enter_context(option(value))
+        yield
+
+
+def watch_keyed(tell: Callable[[Option | Generation], None]) -> None:
+    """Call `tell` for `generation` and every setting that programs depend on: those there are, and each made later."""
     _keyed_watchers.append(tell)
     for option in _keyed:
         tell(option)

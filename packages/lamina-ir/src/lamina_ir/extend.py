@@ -9,11 +9,12 @@ from .prims.callbacks import HostFunction, host_call, register_host_function
 from .flow import CARRIED, CHOOSES, HELD, STACKED, Flow, Operands, carried, chooses, held, stacked
 from .rewrite import map_subprograms, narrow
 from .spmd import AxisEnv
-from .tables import RuleTable
+from .tables import RuleTable, every_table, new_generation
 from .tree_paths import explain_mismatch
 from .trees import set_backend
 
 __all__ = ["AxisEnv", "CARRIED", "CHOOSES", "Flow", "HELD", "HostFunction", "Operands", "PythonBackend", "RuleTable",
-           "STACKED", "UnnamedAxis", "carried", "chooses", "explain_mismatch", "held", "host_call", "keep", "last_uses",
-           "map_subprograms", "narrow", "plain_text", "register_host_function", "register_param_type", "register_primitive",
-           "resume", "room", "saved_p", "set_backend", "stacked", "watching"]
+           "STACKED", "UnnamedAxis", "carried", "chooses", "every_table", "explain_mismatch", "held", "host_call",
+           "keep", "last_uses", "map_subprograms", "narrow", "new_generation", "plain_text", "register_host_function",
+           "register_param_type", "register_primitive", "resume", "room", "saved_p", "set_backend", "stacked",
+           "watching"]

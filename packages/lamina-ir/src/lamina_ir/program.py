@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from . import config
 from .avals import ShapedArray
 from .primitive import Primitive
 
@@ -209,7 +210,7 @@ class ClosedJaxpr:
     literals = property(lambda self: self.consts)
 
     def memo(self, key: Any, make: Any) -> Any:
-        """`make()`, remembered with this program: derived programs (its jvp, its transpose) live as long as it does."""
+        """`make()`, remembered with this program and as long as it: what follows from the program and `key` alone."""
         if self._memo is None:
             self._memo = {}
         try:
@@ -218,8 +219,15 @@ class ClosedJaxpr:
             pass  # made outside of this block: an error would name the KeyError as its context
         if len(self._memo) > 256:
             self._memo.clear()
-        value = self._memo[key] = make()
+        others = config.generation.elsewhere()
+        value = make()
+        if others == config.generation.elsewhere():
+            self._memo[key] = value
         return value
+
+    def derived(self, key: Any, make: Any) -> Any:
+        """`memo` for what rows of rule tables, or settings, have a part in: the program's jvp, its transpose, its batch."""
+        return self.memo((config.cache_key(), key), make)
 
     def forget(self, key: Any) -> None:
         """Drop what `memo` remembers under `key`, if it does."""

@@ -5,10 +5,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from .config import generation
 from .errors import MissingRuleError
 from .params import register_param_type
 
 __all__ = ["Rule"]
+
+_MOST_STATES = 8  # of the rows in force, for which a rule's program is kept
 
 
 @register_param_type
@@ -18,8 +21,9 @@ class Rule:
 
     Args:
       name: the rule's name; what printed programs show of it. Rules of one name are equal.
-      make: `make()` gives the program (a `ClosedJaxpr`). It is asked once. None: the rule is not known here, because
-        it was dropped when the program was printed or saved.
+      make: `make()` gives the program (a `ClosedJaxpr`). It is asked once, and again when rows of rule tables have changed,
+        as the function it stages may differentiate or map. None: the rule is not known here, because it was dropped when the
+        program was printed or saved.
       call: for rules that stay Python functions: the function.
     """
 
@@ -30,19 +34,26 @@ class Rule:
         put(self, "name", name)
         put(self, "make", make)
         put(self, "call", call)
-        put(self, "_program", None)
+        put(self, "_programs", {})  # by `generation`; under None one that was read
         put(self, "_derived", {})
 
     def program(self) -> Any:
         """The rule's program. MissingRuleError when it was dropped."""
-        if self._program is None:  # type: ignore[attr-defined]
-            if self.make is None:  # type: ignore[attr-defined]
+        programs = self._programs  # type: ignore[attr-defined]
+        key = generation.value if self.make is not None else None  # type: ignore[attr-defined]
+        found = programs.get(key)
+        if found is None:
+            if key is None:
                 raise MissingRuleError(f"the rule `{self.name}` of a custom call is not known here: program text does not "
                                        "hold rules, and saved programs hold those that could be staged when they were "
                                        "saved. Make the program again from its function")
-            object.__setattr__(self, "_program", self.make())  # type: ignore[attr-defined]
-            object.__setattr__(self, "make", None)
-        return self._program  # type: ignore[attr-defined]
+            others = generation.elsewhere()
+            found = self.make()  # type: ignore[attr-defined]
+            if others == generation.elsewhere():
+                if len(programs) >= _MOST_STATES:
+                    programs.clear()
+                programs[key] = found
+        return found
 
     def map(self, f: Callable[[Any], Any], key: str = "") -> Rule:
         """The rule whose program is `f(program)`, made when it is asked for. A Python function, and a rule that is not
@@ -52,7 +63,7 @@ class Rule:
           f: program -> program of the same operands and results.
           key: the name of an `f` that changes nothing the second time; the new rule is remembered under it.
         """
-        if self._program is None and self.make is None:  # type: ignore[attr-defined]
+        if self.make is None and not self._programs:  # type: ignore[attr-defined]
             return self
         made = self._derived.get(key)  # type: ignore[attr-defined]
         if made is None:
@@ -63,4 +74,5 @@ class Rule:
 
     def resolve(self, program: Any) -> None:
         """Set the program (readers of saved programs do)."""
-        object.__setattr__(self, "_program", program)
+        object.__setattr__(self, "make", None)
+        self._programs[None] = program  # type: ignore[attr-defined]

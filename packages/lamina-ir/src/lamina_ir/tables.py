@@ -1,69 +1,294 @@
-"""`RuleTable`: what one transformation does with each primitive. A row, or a hole with its reason; never silence."""
+"""`RuleTable`: what one transformation does with each primitive. A row, or a hole with its reason; never silence.
+
+Rows may change at any time, in any thread, for all threads. Whatever is remembered of a program that rows had a part in is
+remembered under `config.cache_key()`, which holds a number for the rows in force (`config.generation`), or under the
+`version` of the tables it read. `define` and `hole` give new numbers; when a block of `override` ends, the number from
+before comes back if the rows from before do, so that what was made then is found again.
+"""
 from __future__ import annotations
 
+import itertools
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FunctionType
+from typing import Any, NoReturn
 
+from .config import generation
 from .errors import MissingRuleError
 from .primitive import Primitive
 
-__all__ = ["RuleTable"]
+__all__ = ["RuleTable", "every_table", "new_generation"]
+
+Row = Callable[..., Any]
+
+_lock = threading.RLock()  # held while rows change; looking one up takes no lock
+_numbers = itertools.count(1)
+_MOST_STATES = 64
 
 
-class RuleTable(dict[Primitive, Callable[..., Any]]):
+class _Override:
+    """One block of `override`. Equal to another of the same row, so that the number of a block comes back with it."""
+
+    __slots__ = ("op", "rule", "table")
+
+    def __init__(self, table: RuleTable, op: Primitive, rule: Row) -> None:
+        self.table, self.op, self.rule = table, op, rule
+
+    def __hash__(self) -> int:
+        return hash((id(self.table), id(self.op), id(self.rule)))
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, _Override) and self.table is other.table and self.op is other.op
+                and self.rule is other.rule)
+
+
+class _State:
+    """The number of what is in force: lasting changes give a new one, a set of overrides that was there before its own."""
+
+    def __init__(self) -> None:
+        self._overrides: frozenset[_Override] = frozenset()
+        self._known: dict[frozenset[_Override], int] = {self._overrides: 0}
+        self.number = 0
+
+    def lasting(self) -> int:
+        """A number that was never there before."""
+        self._known.clear()
+        return self.now(self._overrides)
+
+    def now(self, overrides: frozenset[_Override]) -> int:
+        """The number while these overrides hold."""
+        self._overrides = overrides
+        if overrides not in self._known:
+            if len(self._known) >= _MOST_STATES:  # they hold the rows of their overrides
+                outside = self._known.get(frozenset())
+                self._known.clear()
+                if outside is not None:
+                    self._known[frozenset()] = outside
+            self._known[overrides] = next(_numbers)
+        self.number = self._known[overrides]
+        return self.number
+
+
+_all = _State()
+_tables: weakref.WeakSet[RuleTable] = weakref.WeakSet()
+
+
+def every_table() -> list[RuleTable]:
+    """The rule tables there are, by name."""
+    return sorted(_tables, key=lambda table: table.name)
+
+
+def new_generation() -> None:
+    """Say that something other than a row has changed for good on which remembered programs depend, as what fills a
+    slot."""
+    with _lock:
+        generation.set(_all.lasting())
+
+
+class RuleTable(dict[Primitive, Row]):
     """Primitive -> rule. A hit costs what a dict costs; a miss raises an error that says where the row belongs.
+
+    Rows change through `define`, `hole` and `override` alone (`table[op] = rule` is `define`), for all threads at once;
+    calls made afterwards follow, whatever was staged, compiled or called before.
 
     Args:
       name: what the table does, in words that fit "<name> of `sin` has no rule".
       home: the folder, with slashes, in which rows live; the family's file name is appended in messages.
+      leads: names of the arguments every row gets by position before an op's operands or params. A row whose own names
+        for them are also names of the op's params is refused.
+      default: `default(op)` gives the row that follows from an op's facts, or None. Any row or hole wins over it.
+
+    >>> from lamina_ir import prims
+    >>> table = RuleTable("price", "shop/rows")
+    >>> table.define(prims.sin_p, lambda: 3)
+    >>> with table.override(prims.sin_p, lambda: 5):
+    ...     table[prims.sin_p]()
+    5
+    >>> table[prims.sin_p]()
+    3
+    >>> table[prims.cos_p]
+    Traceback (most recent call last):
+    lamina_ir.errors.MissingRuleError: price of `cos` has no rule; add a row to shop/rows/elementwise.py (see ...
     """
 
-    def __init__(self, name: str, home: str) -> None:
+    def __init__(self, name: str, home: str, *, leads: tuple[str, ...] = (),
+                 default: Callable[[Primitive], Row | None] | None = None) -> None:
         super().__init__()
         self.name = name
         self.home = home
+        self.leads = leads
+        self.default = default
         self.holes: dict[Primitive, str] = {}
-        self.version = 0  # grows with every change, so caches can key on it
+        self._state = _State()
+        self._open: dict[Primitive, list[_Override]] = {}  # the last one holds
+        self._beneath: dict[Primitive, tuple[Row | None, str | None]] = {}  # row and hole without the overrides
+        with _lock:
+            _tables.add(self)
 
-    def define(self, op: Primitive, rule: Callable[..., Any]) -> None:
-        """Add the row for `op`, replacing an earlier row or hole."""
-        self.holes.pop(op, None)
-        self[op] = rule
-        self.version += 1
+    @property
+    def version(self) -> int:
+        """A number for the rows of this table in force, to key on what was made with them."""
+        return self._state.number
+
+    @property
+    def overridden(self) -> frozenset[Primitive]:
+        """The ops whose row is that of an open block of `override`."""
+        return frozenset(self._open)
+
+    # --- changes
+    def define(self, op: Primitive, rule: Row) -> None:
+        """Add the row for `op`, for good: it replaces an earlier row or hole, and overrides that are open.
+
+        Raises:
+          TypeError: `op` is no Primitive, or `rule` cannot be called, or cannot be called with the params of `op`.
+        """
+        self._check("define", op)
+        self._check_row("define", op, rule)
+        with _lock:
+            self._end_overrides(op)
+            super().__setitem__(op, rule)
+            self.holes.pop(op, None)
+            self._lasting()
 
     def hole(self, op: Primitive, reason: str) -> None:
-        """Say that `op` has no rule here, and why."""
-        self.pop(op, None)
-        self.holes[op] = reason
-        self.version += 1
+        """Say that `op` has no rule here, and why. It wins over facts, rows, and overrides that are open.
 
-    def covers(self, op: Primitive) -> bool:
-        """Whether `op` has a row or a written reason for not having one."""
-        return op in self or op in self.holes
+        Raises:
+          TypeError: `op` is no Primitive, or `reason` no text.
+        """
+        self._check("hole", op)
+        if not isinstance(reason, str) or not reason.strip():
+            raise TypeError(f"table `{self.name}`: hole({op.name}): expected the reason, a sentence; got {reason!r:.60}")
+        with _lock:
+            self._end_overrides(op)
+            self.holes[op] = reason
+            self._drop(op)
+            self._lasting()
 
     @contextmanager
-    def override(self, op: Primitive, rule: Callable[..., Any]) -> Iterator[None]:
-        """Use `rule` for `op` inside the block, in every thread; caches made outside are not reused inside."""
-        old, old_hole = self.get(op), self.holes.get(op)
-        self.define(op, rule)
+    def override(self, op: Primitive, rule: Row) -> Iterator[None]:
+        """Use `rule` for `op` inside the block, in every thread: functions made, staged or compiled before follow it, and
+        what was made with it is not used after the block.
+
+        Blocks may end in any order, in any thread: of those still open the one begun last holds. A call that runs in
+        another thread meanwhile may see either row, and is not remembered.
+
+        Raises:
+          TypeError: as for `define`.
+        """
+        self._check("override", op)
+        self._check_row("override", op, rule)
+        own = _Override(self, op, rule)
+        with _lock:
+            if op not in self._open:
+                self._beneath[op] = self.get(op), self.holes.get(op)
+            self._open.setdefault(op, []).append(own)
+            self._settle(op)
         try:
             yield
         finally:
-            if old is not None:
-                self.define(op, old)
-            else:
-                self.pop(op, None)
-                self.version += 1
-                if old_hole is not None:
-                    self.holes[op] = old_hole
+            with _lock:
+                blocks = self._open.get(op, [])
+                if any(block is own for block in blocks):  # else a define or hole has come in between
+                    self._open[op] = [block for block in blocks if block is not own]
+                    self._settle(op)
 
-    def __missing__(self, op: Primitive) -> Callable[..., Any]:
-        reason = self.holes.get(op)
-        if reason is not None:
-            raise MissingRuleError(f"{self.name} of `{op.name}` is not defined: {reason}")
+    __setitem__ = define
+
+    def __delitem__(self, op: Primitive) -> None:
+        self[op]
+        with _lock:
+            self._end_overrides(op)
+            self._drop(op)
+            self._lasting()
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"table `{self.name}`: rows are changed with define, hole and override")
+
+    pop = popitem = clear = update = setdefault = __ior__ = _refuse  # type: ignore[assignment]
+
+    def _drop(self, op: Primitive) -> None:
+        if dict.__contains__(self, op):
+            super().__delitem__(op)
+
+    def _settle(self, op: Primitive) -> None:
+        """Put the row in force in its place."""
+        blocks = self._open[op]
+        if blocks:
+            super().__setitem__(op, blocks[-1].rule)
+            self.holes.pop(op, None)
+        else:
+            del self._open[op]
+            row, reason = self._beneath.pop(op)
+            if reason is not None:
+                self.holes[op] = reason
+            if row is not None:
+                super().__setitem__(op, row)
+            else:
+                self._drop(op)
+        self._count_overrides()
+        generation.set(_all.number)
+
+    def _count_overrides(self) -> None:
+        self._state.now(frozenset([blocks[-1] for blocks in self._open.values()]))
+        _all.now(frozenset([blocks[-1] for table in _tables for blocks in table._open.values()]))
+
+    def _end_overrides(self, op: Primitive) -> None:
+        if op in self._open:
+            del self._open[op], self._beneath[op]
+            self._count_overrides()
+
+    def _lasting(self) -> None:
+        self._state.lasting()
+        new_generation()
+
+    def _check(self, call: str, op: Any) -> None:
+        if not isinstance(op, Primitive):
+            raise TypeError(f"table `{self.name}`: {call}: expected a Primitive; got {type(op).__name__}: {op!r:.60}")
+
+    def _check_row(self, call: str, op: Primitive, rule: Any) -> None:
+        if not callable(rule):
+            raise TypeError(f"table `{self.name}`: {call}({op.name}): expected a function as the row; got "
+                            f"{type(rule).__name__}: {rule!r:.60}")
+        if type(rule) is FunctionType and op.params and self.leads:
+            code = rule.__code__
+            own = code.co_varnames[code.co_posonlyargcount:min(code.co_argcount, len(self.leads))]
+            taken = sorted(set(own).intersection(op.params))
+            if taken:
+                raise TypeError(f"table `{self.name}`: {call}({op.name}): the row's own parameter `{taken[0]}` is also the "
+                                f"name of a param of `{op.name}`, which comes by keyword; write the row as "
+                                f"({', '.join(self.leads)}, /, ...)")
+
+    # --- looking up
+    def covers(self, op: Primitive) -> bool:
+        """Whether `op` has a row, by its facts if not by `define`, or a written reason for not having one."""
+        return op in self or op in self.holes
+
+    def __contains__(self, op: object) -> bool:
+        return dict.__contains__(self, op) or (self.default is not None and isinstance(op, Primitive)
+                                               and op not in self.holes and self.default(op) is not None)
+
+    def __missing__(self, op: Primitive) -> Row:
+        self._check("looking up a row", op)
+        with _lock:  # where another thread defines a row or hole just now, that wins
+            row = self.get(op)
+            if row is not None:
+                return row
+            reason = self.holes.get(op)
+            if reason is not None:
+                raise MissingRuleError(f"{self.name} of `{op.name}` is not defined: {reason}")
+            row = None if self.default is None else self.default(op)
+            if row is not None:
+                super().__setitem__(op, row)
+                return row
         raise MissingRuleError(f"{self.name} of `{op.name}` has no rule; add a row to {self.home}/{op.family}.py "
                                "(see docs/adding-an-op.md)")
 
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+

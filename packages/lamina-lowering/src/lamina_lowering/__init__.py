@@ -4,8 +4,8 @@ from ._version import __version__
 from .hlo import as_dot_graph, as_hlo_text, as_serialized_hlo_module_proto, xla_computation
 from .module import Lowered, lower, replica_count
 from .source_map import SourceLine, instruction_lines
-from .tables import lowering_rules, platform_rules, table_version
+from .tables import lowering_rules, platform_rules, rows
 
 __all__ = ["Lowered", "SourceLine", "__version__", "as_dot_graph", "as_hlo_text", "as_serialized_hlo_module_proto",
-           "instruction_lines", "lower", "lowering_rules", "platform_rules", "replica_count", "rules", "table_version",
+           "instruction_lines", "lower", "lowering_rules", "platform_rules", "replica_count", "rules", "rows",
            "xla_computation"]

@@ -1,6 +1,6 @@
 '''The door for people who write lowering rows.
 
-A row is `rule(ctx, *operands, **params)`: operands and results are `ir.Value`s, `params` those of the equation, and the
+A row is `rule(ctx, /, *operands, **params)`: operands and results are `ir.Value`s, `params` those of the equation, and the
 result is one value, or a sequence of values for ops with several results. `ctx` is a `Context`:
 
 * types: `ctx.avals_in`, `ctx.aval_in` (the first), `ctx.avals_out`, `ctx.aval_out`; `ctx.platform`; `ctx.eqn`
@@ -47,11 +47,11 @@ def direct(name: str, **attrs: Any) -> Callable[..., Any]:
       attrs: attributes as `ctx.op` takes them; text that starts with `#` is parsed as an attribute.
     """
     if attrs:
-        def rule(ctx: Context, *xs: Any, **params: Any) -> Any:
+        def rule(ctx: Context, /, *xs: Any, **params: Any) -> Any:
             made = {k: ctx.attr(v) if isinstance(v, str) and v[:1] == "#" else v for k, v in attrs.items()}
             return ctx.op(name, xs, ctx.eqn.outvars[0].aval, **made)
     else:
-        def rule(ctx: Context, *xs: Any, **params: Any) -> Any:
+        def rule(ctx: Context, /, *xs: Any, **params: Any) -> Any:
             return ctx.create(name, [ctx.types[ctx.eqn.outvars[0].aval]], xs, None, None, 0, ctx.loc, ctx.ip).result
     return rule
 
@@ -59,7 +59,7 @@ def direct(name: str, **attrs: Any) -> Callable[..., Any]:
 nary = direct  # rank-0 operands are broadcast before a row is called
 
 
-def identity(ctx: Context, x: Any, *rest: Any, **params: Any) -> Any:
+def identity(ctx: Context, x: Any, /, *rest: Any, **params: Any) -> Any:
     """A row for ops that give their first operand."""
     return x
 
@@ -71,7 +71,7 @@ def through(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
       dtype: a dtype in which the operation is supported, as float32 for ops CPUs lack in bfloat16.
       rule: `rule(ctx, *values, aval=...)` emitting on values of type `aval` (the result's shape in `dtype`).
     """
-    def wide(ctx: Context, *xs: Any, **params: Any) -> Any:
+    def wide(ctx: Context, /, *xs: Any, **params: Any) -> Any:
         out = ctx.aval_out
         aval = shaped(out.shape, dtype)
         made = rule(ctx, *(ctx.convert(x, a, shaped(a.shape, dtype)) for x, a in zip(xs, ctx.avals_in, strict=True)),

@@ -80,7 +80,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
           axis_env: Sequence[tuple[Hashable, int]] = (), num_replicas: int | None = None, num_partitions: int = 1,
           donated: Sequence[bool] = (), in_shardings: Sequence[str | None] | None = None,
           out_shardings: Sequence[str | None] | None = None, inline_limit: int | None = 64,
-          keep_unused: bool = False) -> Lowered:
+          keep_unused: bool = False, rules: tables.Rows | None = None) -> Lowered:
     """Lower a program to StableHLO.
 
     Args:
@@ -95,6 +95,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
       inline_limit: constants of at most this many elements are written into the module, bigger ones become leading
         arguments; None writes all of them into it.
       keep_unused: keep arguments nobody reads.
+      rules: the lowering rows, as `rows(platform)` gave them; None: those in force now.
     Raises:
       MissingRuleError: an op has no lowering on this platform.
       UnboundAxisError: a collective names an axis that is not in force.
@@ -115,7 +116,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
             num_replicas *= size
     env = AxisEnv(names, sizes, num_replicas)
     with session.lock:
-        build = _Build(session.current(), platform, inline_limit)
+        build = _Build(session.current(), platform, inline_limit, rules or tables.rows(platform))
         return build.main(closed_jaxpr, env, name, num_partitions, donated, in_shardings, out_shardings, keep_unused)
 
 
@@ -145,13 +146,14 @@ def _identifier(name: str) -> str:
 class _Build:
     """One module under construction: its functions so far, its names, and what was found out about its programs."""
 
-    def __init__(self, s: session.Session, platform: str, inline_limit: int | None) -> None:
+    def __init__(self, s: session.Session, platform: str, inline_limit: int | None,
+                 rules: tables.Rows) -> None:
         self.session = s
         self.platform = platform
         self.partitions = 1
         self.inline_limit = inline_limit
         self.host_functions: list[Any] = []
-        self.rules = tables.rows(platform)
+        self.rules = rules
         self.module = s.ir.Module.create(s.loc)
         self.ip = s.ir.InsertionPoint(self.module.body)
         self.needs: set[str] = set()

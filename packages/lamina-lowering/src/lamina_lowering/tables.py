@@ -6,13 +6,14 @@ from typing import Any
 
 from lamina_ir import Primitive, RuleTable
 
-__all__ = ["PlatformTable", "lowering_rules", "platform_rules", "rows", "table_version"]
+__all__ = ["PlatformTable", "Rows", "lowering_rules", "platform_rules", "rows"]
 
-lowering_rules = RuleTable("lowering", "lamina_lowering/rules")
+lowering_rules = RuleTable("lowering", "lamina_lowering/rules", leads=("ctx",))
 
 
 class PlatformTable(RuleTable):
-    """Rows for one platform; an op without one uses the common row."""
+    """Rows for one platform; an op without one uses the common row. While a block of `lowering_rules.override` is open, its row
+    holds on every platform that is not overridden itself."""
 
     def __missing__(self, op: Primitive) -> Callable[..., Any]:
         if op in self.holes:
@@ -20,44 +21,47 @@ class PlatformTable(RuleTable):
         return lowering_rules[op]
 
 
-_platforms: dict[str, PlatformTable] = {}
+_platforms: dict[str, PlatformTable] = {}  # grows by platform
 
 
 def platform_rules(platform: str) -> PlatformTable:
     """The overlay of one platform (`cpu`, `cuda`, `rocm`, `tpu`): `platform_rules("cuda").define(op, rule)`."""
     table = _platforms.get(platform)
     if table is None:
-        table = _platforms[platform] = PlatformTable(f"lowering for {platform}", f"lamina_lowering/rules/{platform}")
+        table = _platforms[platform] = PlatformTable(f"lowering for {platform}", f"lamina_lowering/rules/{platform}",
+                                                     leads=("ctx",))
     return table
 
 
-class _Rows(dict[Primitive, Callable[..., Any]]):
-    """Common rows and one platform's, merged; a miss raises what the tables say."""
+class Rows(dict[Primitive, Callable[..., Any]]):
+    """Common rows and one platform's, merged, as they were at one `version`; a miss raises what the tables say."""
 
     def __init__(self, platform: str) -> None:
         overlay = platform_rules(platform)
+        self.platform = platform
+        self.version = _version(platform)
+        own, common = overlay.overridden, lowering_rules.overridden
         super().__init__(lowering_rules)
         for op in overlay.holes:
-            self.pop(op, None)
-        self.update(overlay)
+            if op not in common:
+                self.pop(op, None)
+        self.update({op: row for op, row in overlay.items() if op not in common or op in own})
         self.overlay = overlay
 
     def __missing__(self, op: Primitive) -> Callable[..., Any]:
         return self.overlay[op]
 
 
-_merged: dict[str, tuple[tuple[int, int], _Rows]] = {}
+_merged: dict[str, Rows] = {}
 
 
-def rows(platform: str) -> dict[Primitive, Callable[..., Any]]:
-    """The rows in force on a platform, as one dict."""
-    version = table_version(platform)
+def rows(platform: str) -> Rows:
+    """The rows in force on a platform, as one dict that does not change any more; its `version` belongs to cache keys."""
     known = _merged.get(platform)
-    if known is None or known[0] != version:
-        known = _merged[platform] = version, _Rows(platform)
-    return known[1]
+    while known is None or known.version != _version(platform):
+        known = _merged[platform] = Rows(platform)  # merged again if a row has changed meanwhile
+    return known
 
 
-def table_version(platform: str) -> tuple[int, int]:
-    """Changes whenever a row that `platform` uses may have changed; part of cache keys."""
+def _version(platform: str) -> tuple[int, int]:
     return lowering_rules.version, platform_rules(platform).version

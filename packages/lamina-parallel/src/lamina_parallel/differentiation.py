@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_autodiff.extend import (is_linear, jvp_program, jvp_rules, linearize_program, linearize_rules,
-                                    transpose_program, transpose_rules)
+from lamina_autodiff.extend import (Split, is_linear, jvp_program, jvp_rules, linearize_program, transpose_program,
+                                    transpose_rules)
 from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, scalar, typeof
@@ -148,6 +148,5 @@ def xla_pmap_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, in_axes: Any
     return result[0] if len(args) == 1 else result
 
 
-jvp_rules.define(prims.xla_pmap_p, xla_pmap_jvp)
-linearize_rules[prims.xla_pmap_p] = xla_pmap_linearize
+jvp_rules.define(prims.xla_pmap_p, Split(xla_pmap_jvp, xla_pmap_linearize))
 transpose_rules.define(prims.xla_pmap_p, xla_pmap_transpose)

@@ -74,6 +74,7 @@ class PmapSpec:
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self._programs.get(key)
         if found is None:
+            others = config.generation.elsewhere()
             if config.explain_cache_misses.value:
                 explain_miss("pmap", self.name, self.fun, key, self._programs)
             if config.log_compiles.value:
@@ -81,7 +82,7 @@ class PmapSpec:
                     found = self._stage(args, kwargs, avals, flat, tree, static)
             else:
                 found = self._stage(args, kwargs, avals, flat, tree, static)
-            if not found.outer:
+            if not found.outer and others == config.generation.elsewhere():
                 if len(self._programs) >= 1024:
                     self._programs.clear()
                 self._programs[key] = found
@@ -152,17 +153,16 @@ class PmapSpec:
 
     def portable(self) -> Callable[..., Any]:
         """The callable of the default dispatcher: the evaluator runs the mapped call."""
-        version = slots.dispatcher_version
-        forward: Callable[..., Any] | None = None
+        made_under = slots.dispatcher
+        forward: tuple[Any, Callable[..., Any]] | None = None
 
         @boundary
         def mapped(*args: Any, **kwargs: Any) -> Any:
-            nonlocal version, forward
-            if version != slots.dispatcher_version:
-                version = slots.dispatcher_version
-                forward = slots.dispatcher.pmap(self)
-            if forward is not None:
-                return forward(*args, **kwargs)
+            nonlocal forward
+            if slots.dispatcher is not made_under:
+                if forward is None or forward[0] is not slots.dispatcher:
+                    forward = slots.dispatcher, slots.dispatcher.pmap(self)
+                return forward[1](*args, **kwargs)
             flat, tree, static = self.split(args, kwargs)
             return self.call(self.stage(args, kwargs, flat, tree, static), flat)
 

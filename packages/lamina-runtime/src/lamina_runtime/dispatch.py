@@ -47,11 +47,15 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
     if spec.device is not None and spec.backend is not None:
         raise ValueError(f"jit of `{spec.name}`: give device or backend, not both; got device={spec.device!r}, "
                          f"backend={spec.backend!r}")
+    made_under = slots.dispatcher
     wanted = layouts.key_of(spec)
     overrides = compile_cache.overrides("jit", spec.compiler_options)
 
     @boundary
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        if slots.dispatcher is not made_under:  # another one has moved in since
+            return slots.dispatcher.jit(spec)(*args, **kwargs), None, True
+        others = config.generation.elsewhere()
         if spec.inline:
             if now.trace is not EVALUATION:
                 return fun(*args, **kwargs), None, True
@@ -89,9 +93,9 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
             return result, None, False  # jaxlib cannot move arguments between devices by itself
         if program.const_args:
             safe_launch.read_by(program.const_args, reader)
-        return result, program.fast_path(staged.out_tree), False
+        return result, program.fast_path(staged.out_tree), others != config.generation.elsewhere()
 
-    key = (spec.call, spec.device, spec.backend, spec.inline, spec.keep_unused, spec.donate_argnums, statics.nums,
+    key = (made_under, spec.call, spec.device, spec.backend, spec.inline, spec.keep_unused, spec.donate_argnums, statics.nums,
            statics.names, wanted, overrides)
     call = call_object(spec.name, _referable(fun), miss, key, sorted(statics.nums), sorted(statics.names))
     reader = weakref.ref(call)
@@ -167,8 +171,8 @@ def _eval_shape(call: Any, *args: Any, **kwargs: Any) -> Any:
                                                   for a in staged.closed.out_avals])
 
 
-def _follow(option: config.Option) -> None:
-    """Make a setting that programs depend on part of every signature jaxlib keeps."""
+def _follow(option: config.Option | config.Generation) -> None:
+    """Make what programs depend on part of every signature jaxlib keeps."""
     known = _jaxlib.x64_state if option is config.enable_x64 else _jaxlib.new_state(option.name, option.value)
     option.watch(_jaxlib.watch_into(known))
 

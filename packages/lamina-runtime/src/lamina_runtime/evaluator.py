@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import prims, walk
+from lamina_ir import config, prims, walk
 from lamina_ir.avals import ShapedArray, aval_of
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var
@@ -132,6 +132,7 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
     programs: dict[Any, ClosedJaxpr] = {}
 
     def miss(*args: Any) -> tuple[Any, Any, bool]:
+        others = config.generation.elsewhere()
         avals = tuple([aval_of(a) for a in args])
         closed = programs.get(avals)
         if closed is None:
@@ -139,7 +140,7 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
             closed = programs[avals] = _one_equation(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
         tree = trees_cpp.REGISTRY.flatten(tuple(outs))[1] if prim.multiple else _leaf
-        return (tuple(outs) if prim.multiple else outs[0]), program.fast_path(tree), False
+        return (tuple(outs) if prim.multiple else outs[0]), program.fast_path(tree), others != config.generation.elsewhere()
 
     return _object(prim.name, miss)
 
@@ -156,8 +157,10 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any]
 
 def _runner(closed: ClosedJaxpr, name: str) -> Any:
     def miss(*args: Any) -> tuple[Any, Any, bool]:
+        others = config.generation.elsewhere()
         outs, program = _run(closed, name, args)
-        return outs, program.fast_path(trees_cpp.REGISTRY.flatten(outs)[1]), False
+        return (outs, program.fast_path(trees_cpp.REGISTRY.flatten(outs)[1]),
+                others != config.generation.elsewhere())
 
     return _object(name, miss)
 

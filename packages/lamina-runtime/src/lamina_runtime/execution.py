@@ -14,7 +14,7 @@ from typing import Any
 from lamina_ir import CallbackError, ExecutionError, config, has_ordered_effects, thread_order
 from lamina_ir.avals import ShapedArray
 from lamina_ir.program import ClosedJaxpr
-from lamina_lowering import lower, replica_count, table_version
+from lamina_lowering import lower, replica_count, rows
 from lamina_tracing.extend import logger, told
 
 from . import (_jaxlib, arrays, backends as _devices, compile_cache, debug, effects, host_errors, safe_launch,
@@ -105,7 +105,7 @@ class Program:
 
     def __init__(self, closed: ClosedJaxpr, name: str, placement: Placement, in_sharding: Any,
                  in_shardings: list[Any] | None, donated: Sequence[bool], keep_unused: bool,
-                 wanted: Sequence[Any] = (), overrides: tuple[tuple[str, Any], ...] = ()) -> None:
+                 wanted: Sequence[Any] = (), overrides: tuple[tuple[str, Any], ...] = (), rules: Any = None) -> None:
         devices, committed, kind = placement
         self.closed = closed
         self.name = name
@@ -126,7 +126,7 @@ class Program:
             donated = (*donated, False) if donated else ()
         self.lowered = low = lower(thread_order(closed) if ordered else closed, name=name,
                                    platform=_devices.lowering_platform(devices[0]), num_partitions=partitions,
-                                   donated=donated, in_shardings=texts, keep_unused=keep_unused,
+                                   donated=donated, in_shardings=texts, keep_unused=keep_unused, rules=rules,
                                    out_shardings=texts_of(wanted) if partitions > 1 else None)
         options = compile_cache.Options(low.num_replicas, partitions,
                                         tuple(s is None for s in wanted) if partitions > 1 else (),
@@ -277,14 +277,18 @@ def place(x: Any, sharding: Any, aval: Any = None) -> Any:
 
 def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequence[Any],
                 donated: tuple[bool, ...] = (), keep_unused: bool = False, layout: Any = None,
-                overrides: tuple[tuple[str, Any], ...] = ()) -> Program:
+                overrides: tuple[tuple[str, Any], ...] = (), rules: Any = None) -> Program:
     """The program compiled for a placement, remembered with it.
 
     Args:
       layout: the `layouts.Layout` of the user's placements, or None.
       overrides: the user's settings of the compiler.
+      rules: the lowering rows of a step that was lowered before; None, or of another platform: those in force.
     """
     devices, committed, kind = placement
+    platform = _devices.lowering_platform(devices[0])
+    if rules is None or rules.platform != platform:
+        rules = rows(platform)
     if kind == "one":
         where = shardings.single(devices[0])
         ins = None
@@ -296,14 +300,14 @@ def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequ
             ins = [s if w is None else w for s, w in zip(ins, layout.ins)]
     outs = () if layout is None else layout.outs
     key = ("xla", devices, committed, kind, tuple(ins) if ins and kind == "partitions" else None, donated, keep_unused,
-           table_version(_devices.lowering_platform(devices[0])), outs, overrides)
+           rules.version, outs, overrides)
     if kind == "replicas":
         ins = None
 
     def make() -> Program:
         if config.explain_cache_misses.value:
             _explain(closed, name, key)
-        return Program(closed, name, placement, where, ins, donated, keep_unused, outs, overrides)
+        return Program(closed, name, placement, where, ins, donated, keep_unused, outs, overrides, rules)
 
     return compile_cache.remembered(closed, key, make)
 

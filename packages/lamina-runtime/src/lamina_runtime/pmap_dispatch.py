@@ -10,10 +10,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import has_ordered_effects, prims, trees
+from lamina_ir import config, has_ordered_effects, prims, trees
 from lamina_ir.avals import ShapedArray, shaped
 from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var, subprograms
-from lamina_lowering import SourceLine, instruction_lines, lower, replica_count, table_version
+from lamina_lowering import SourceLine, instruction_lines, lower, replica_count, rows
+from lamina_tracing import slots
 from lamina_tracing.extend import EVALUATION, Tracer, boundary, duck_types, filter_traceback, now
 
 from . import (_jaxlib, backends as _devices, compile_cache, debug, dispatch, effects, execution, host_errors, safe_launch,
@@ -36,7 +37,7 @@ class PmapProgram:
 
     def __init__(self, closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_axes: Sequence[int | None],
                  out_axes: Sequence[int | None], devices: tuple[Any, ...] | None, backend: str | None,
-                 donated: Sequence[bool]) -> None:
+                 donated: Sequence[bool], rules: Any) -> None:
         self.name, self.closed = name, closed
         self.params = dict(axis_name=axis_name, axis_size=axis_size, call_jaxpr=closed, in_axes=tuple(in_axes),
                            out_axes=tuple(out_axes), name=name)
@@ -54,7 +55,7 @@ class PmapProgram:
         copies = replicas // axis_size
         framed = _framed(closed, in_axes, out_axes)
         self.lowered = low = lower(framed, name=f"pmap_{name}", platform=_devices.lowering_platform(where[0]),
-                                   axis_env=[(axis_name, axis_size)], num_replicas=replicas, donated=donated)
+                                   axis_env=[(axis_name, axis_size)], num_replicas=replicas, donated=donated, rules=rules)
         self.in_avals = [_whole(v, axis, axis_size) for v, axis in zip(closed.in_avals, in_axes)]
         self.out_avals = [_whole(v, axis, axis_size) for v, axis in zip(closed.out_avals, out_axes)]
         self.in_shardings = [_spread(where, a, axis, axis_size, copies) for a, axis in zip(self.in_avals, in_axes)]
@@ -164,11 +165,12 @@ def _communicates(closed: ClosedJaxpr) -> bool:
 
 def _program(closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_axes: Any, out_axes: Any, devices: Any,
              backend: str | None, donated: Any) -> PmapProgram:
+    rules = rows(_devices.lowering_platform(_devices.client(backend).local_devices()[0]))
     key = ("pmap", name, axis_name, axis_size, tuple(in_axes), tuple(out_axes), devices, backend, tuple(donated),
-           table_version(_devices.lowering_platform(_devices.client(backend).local_devices()[0])))
+           rules.version)
     try:
         return compile_cache.remembered(closed, key, lambda: PmapProgram(closed, name, axis_name, axis_size, in_axes,
-                                                                         out_axes, devices, backend, donated))
+                                                                         out_axes, devices, backend, donated, rules))
     except _jaxlib.JaxRuntimeError as e:
         raise execution.failure("pmap", name, e) from e
 
@@ -199,11 +201,15 @@ def run_xla_pmap(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]
 
 def make_pmap(spec: Any) -> Callable[..., Any]:
     """The callable of a `pmap`."""
+    made_under = slots.dispatcher
     window: Any = None  # set once a program with collectives has been seen
 
     @boundary
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         nonlocal window
+        if slots.dispatcher is not made_under:  # another one has moved in since
+            return slots.dispatcher.pmap(spec)(*args, **kwargs), None, True
+        others = config.generation.elsewhere()
         flat, tree, static = spec.split(args, kwargs)
         staged = spec.stage(args, kwargs, flat, tree, static)
         if spec.traced(staged, flat) or staged.closed.jaxpr.axis_names - {spec.axis_name}:
@@ -214,12 +220,12 @@ def make_pmap(spec: Any) -> Callable[..., Any]:
             window = program.window
         outs = _launch(program, flat, staged.donated)
         fast = program.fast_path(flat, staged.out_tree) if type(staged.out_tree) is _jaxlib.PyTreeDef else None
-        return trees.tree_unflatten(staged.out_tree, outs), fast, False
+        return trees.tree_unflatten(staged.out_tree, outs), fast, others != config.generation.elsewhere()
 
     def plain(*args: Any, **kwargs: Any) -> Any:  # what jaxlib calls while jit is disabled
         return miss(*args, **kwargs)[0]
 
-    call = dispatch.call_object(spec.name, plain, miss, (), sorted(spec.statics.nums), (), cache=_cache)
+    call = dispatch.call_object(spec.name, plain, miss, (made_under,), sorted(spec.statics.nums), (), cache=_cache)
     call.__name__ = spec.name
     call.spec = spec
 

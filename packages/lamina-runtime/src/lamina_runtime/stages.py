@@ -11,6 +11,7 @@ from lamina_ir.avals import ShapedArray
 from lamina_ir.tree_paths import explain_mismatch
 from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
+from lamina_lowering import rows
 from lamina_lowering import xla_computation as _computation
 from lamina_tracing.extend import JitSpec, Staged, Tracer, argument_path, duck_types, flat_types
 
@@ -148,7 +149,10 @@ class Traced(_Stage):
 
 
 class Lowered(_Stage):
-    """A lowered call: `.as_text()` shows the module, `.compile()` makes it callable."""
+    """A lowered call: `.as_text()` shows the module, `.compile()` makes it callable.
+
+    Its program and lowering rows are those of the moment it was made: what is defined or overridden later does not reach it.
+    """
 
     def __init__(self, spec: JitSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...],
                  platform: str | None) -> None:
@@ -158,7 +162,8 @@ class Lowered(_Stage):
         self._layout = layout = layouts.layout_of(spec, staged, in_tree)
         partitions = len(layout.devices) if layout is not None and layout.devices is not None else 1
         ins, outs = (layout.ins, layout.outs) if layout is not None and partitions > 1 else (None, None)
-        self._lowered = _lower(staged.closed, name=spec.name, platform=platform, donated=donated,
+        self._rules = rows(platform)
+        self._lowered = _lower(staged.closed, name=spec.name, platform=platform, donated=donated, rules=self._rules,
                                keep_unused=spec.keep_unused, num_partitions=partitions,
                                in_shardings=None if ins is None else execution.texts_of(ins),
                                out_shardings=None if outs is None else execution.texts_of(outs))
@@ -211,7 +216,7 @@ class Compiled(_Stage):
         self._place = self._placement(())
         try:
             self._program = execution.program_for(closed, spec.name, self._place, closed.in_avals, lowered._donated,
-                                                  spec.keep_unused, self._layout, self._overrides)
+                                                  spec.keep_unused, self._layout, self._overrides, lowered._rules)
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure(spec.call, spec.name, e) from e
 
@@ -230,7 +235,7 @@ class Compiled(_Stage):
         program = self._program
         if place != self._place:
             program = execution.program_for(staged.closed, spec.name, place, flat, self._donated,
-                                            spec.keep_unused, self._layout, self._overrides)
+                                            spec.keep_unused, self._layout, self._overrides, self._lowered._rules)
         return trees.tree_unflatten(staged.out_tree, program.run(flat))
 
     call = __call__

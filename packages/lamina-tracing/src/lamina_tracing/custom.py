@@ -88,18 +88,16 @@ def call_custom(call: CustomCall, args: Sequence[Any]) -> list[Any]:
 def in_scope() -> Callable[[Callable[[], Any]], Any]:
     """Settings and mapped axes as they are now, for a rule that is staged later: `scope(make)` runs `make` in them."""
     axes = tuple(AxisFrame(f.name, f.size) for f in now.axes)
-    wide = config.enable_x64.value
+    settings = config.cache_key()
 
     def scope(make: Callable[[], Any]) -> Any:
-        old, now.axes = now.axes, axes
-        source, now.source = now.source, rule_lines()
-        try:
-            if config.enable_x64.value == wide:
+        with config.restored(settings):
+            old, now.axes = now.axes, axes
+            source, now.source = now.source, rule_lines()
+            try:
                 return make()
-            with config.enable_x64(wide):
-                return make()
-        finally:
-            now.axes, now.source = old, source
+            finally:
+                now.axes, now.source = old, source
 
     return scope
 

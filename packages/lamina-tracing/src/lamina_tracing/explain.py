@@ -81,7 +81,8 @@ def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
         found.append(f"mapped axes in scope changed from {old[3]} to {new[3]}")
     if old[4] != new[4]:
         before, after = config.keyed_values(old[4]), config.keyed_values(new[4])
-        found += [f"config {n} changed from {before.get(n)!r} to {v!r}" for n, v in after.items() if before.get(n) != v]
+        found += [f"config {n} changed from {before.get(n)!r} to {v!r}" if n in config.options else
+                  "rows of rule tables, or a slot, changed" for n, v in after.items() if before.get(n) != v]
     return found
 
 

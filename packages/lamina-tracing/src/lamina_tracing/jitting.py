@@ -74,6 +74,7 @@ class JitSpec:
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self._programs.get(key)
         if found is None:
+            others = config.generation.elsewhere()
             if config.explain_cache_misses.value:
                 explain.explain_miss(self.call, self.name, self.fun, key, self._programs)
             if config.log_compiles.value:
@@ -81,7 +82,7 @@ class JitSpec:
                     found = self._stage(avals, tree, static)
             else:
                 found = self._stage(avals, tree, static)
-            if not found.outer:
+            if not found.outer and others == config.generation.elsewhere():
                 if len(self._programs) >= _MOST_PROGRAMS:
                     for old in list(self._programs)[:_MOST_PROGRAMS // 2]:
                         self._programs.pop(old, None)
@@ -147,17 +148,16 @@ class PortableDispatcher:
 
 def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
     fun = spec.fun
-    version = slots.dispatcher_version
-    forward: Callable[..., Any] | None = None
+    made_under = slots.dispatcher
+    forward: tuple[Any, Callable[..., Any]] | None = None
 
     @boundary
     def jitted(*args: Any, **kwargs: Any) -> Any:
-        nonlocal version, forward
-        if version != slots.dispatcher_version:  # a runtime has moved in since
-            version = slots.dispatcher_version
-            forward = slots.dispatcher.jit(spec)
-        if forward is not None:
-            return forward(*args, **kwargs)
+        nonlocal forward
+        if slots.dispatcher is not made_under:  # a runtime has moved in since
+            if forward is None or forward[0] is not slots.dispatcher:
+                forward = slots.dispatcher, slots.dispatcher.jit(spec)
+            return forward[1](*args, **kwargs)
         if config.disable_jit.value:
             return fun(*args, **kwargs)
         if spec.inline and now.trace is not EVALUATION:
@@ -176,7 +176,7 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
     return jitted
 
 
-slots.dispatcher = PortableDispatcher()
+slots.set_dispatcher(PortableDispatcher())
 
 
 @boundary

@@ -37,7 +37,7 @@ def _note_origins(trace: Trace) -> None:
                 origins[id(x)] = weakref.ref(x), prim.name, user_source(2)
         return out
 
-    trace.process = noting
+    trace.hand_to(noting)
     trace.origins = origins  # type: ignore[attr-defined]
 
 

@@ -6,17 +6,23 @@
     basis_map   loop over basis vectors and stack            lamina_batching: vmap
     operators   lax arithmetic with NumPy promotion          lamina_numpy: the full NumPy set
 
+Reading `slots.evaluator` gives what fills the slot; `slots.set_evaluator(new)` fills it, and so does `slots.evaluator = new`.
+A change counts as one of the rows in force (`config.generation`), so whatever was staged or called before follows.
+
 `on_staging` is the small fifth: hooks told when this thread starts and stops staging (or binding axis names), for
 caches outside Python.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 from lamina_ir import evaluator as _numpy_evaluator
 from lamina_ir.avals import ShapedArray, aval_of
+from lamina_ir.extend import new_generation
 from lamina_ir.primitive import Primitive
 from lamina_ir.program import ClosedJaxpr
 
@@ -60,17 +66,32 @@ class NumPyEvaluator:
         return HostArray.of(np.array(value, aval.dtype), aval)
 
 
-evaluator: Evaluator = NumPyEvaluator()
+def _check_filling(slot: str, new: Any, *methods: str) -> None:
+    missing = [name for name in methods if not callable(getattr(new, name, None))]
+    if missing:
+        raise TypeError(f"slots.set_{slot}: expected an object with the methods {', '.join(methods)}; {type(new).__name__} has "
+                        f"no {', '.join(missing)}")
+
+
+evaluator: Evaluator
 
 
 def set_evaluator(new: Evaluator) -> None:
-    """Evaluate ops with `new` from now on."""
+    """Evaluate ops with `new` from now on, in every thread.
+
+    Args:
+      new: runs ops and programs (`primitive`, `program`, `array`; also `device_put` if it has devices).
+    Raises:
+      TypeError: it lacks one of them.
+    """
     global evaluator
+    _check_filling("evaluator", new, "primitive", "program", "array")
     evaluator = new
-    trace.EVALUATION.process = new.primitive  # type: ignore[method-assign]
+    trace.EVALUATION.hand_to(new.primitive)  # what `bind` calls where no trace is left
+    new_generation()
 
 
-set_evaluator(evaluator)
+set_evaluator(NumPyEvaluator())
 
 
 class Dispatcher(Protocol):
@@ -83,17 +104,22 @@ class Dispatcher(Protocol):
         """A callable for a `lamina_parallel.extend.PmapSpec`."""
 
 
-dispatcher: Dispatcher  # the default is set by api.py, which defines it
-dispatcher_version = 0  # grows with each change, so that callables made earlier notice
+dispatcher: Dispatcher  # the default is set by jitting.py, which defines it
 
 
 def set_dispatcher(new: Dispatcher) -> None:
-    """Make repeated calls through `new` from now on; callables made before follow at their next call."""
-    global dispatcher, dispatcher_version
+    """Make repeated calls through `new` from now on; callables made before follow at their next call.
+
+    Args:
+      new: makes callables (`jit`, `pmap`). What it makes remembers the dispatcher in force then, and goes to the one in force
+        when it is called.
+    Raises:
+      TypeError: it lacks one of them.
+    """
+    global dispatcher
+    _check_filling("dispatcher", new, "jit", "pmap")
     dispatcher = new
-    dispatcher_version += 1
-
-
+    new_generation()
 
 
 def device_put(x: Any, device: Any) -> Any:
@@ -108,10 +134,13 @@ def device_put(x: Any, device: Any) -> Any:
 basis_map: Callable[..., Any] | None = None
 
 
-def set_basis_map(new: Callable[..., Any]) -> None:
-    """Push all basis vectors at once: `new(push, basis)` with `basis` a tree of arrays stacked on axis 0."""
+def set_basis_map(new: Callable[..., Any] | None) -> None:
+    """Push all basis vectors at once: `new(push, basis)` with `basis` a tree of arrays stacked on axis 0; None: one by one."""
     global basis_map
+    if new is not None and not callable(new):
+        raise TypeError(f"slots.set_basis_map: expected a function or None; got {type(new).__name__}")
     basis_map = new
+    new_generation()
 
 
 class Operators:
@@ -148,3 +177,18 @@ class Operators:
 
 operators = Operators()
 operators.register_array_class(HostArray)
+
+
+class _Slots(ModuleType):
+    """`slots.evaluator = new` is `slots.set_evaluator(new)`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("evaluator", "dispatcher", "basis_map"):
+            getattr(self, f"set_{name}")(value)
+        elif name == "operators":
+            raise TypeError("slots.operators: its tables are filled with slots.operators.install(...)")
+        else:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Slots

@@ -42,12 +42,11 @@ class StagingTrace(Trace):
         outside = now.trace
         # Programs inside this one take their snapshots of host arrays together with it: one copy of each.
         self.snapshots: dict[int, tuple[Any, Any]] = outside.snapshots if type(outside) is StagingTrace else {}
-        self.process = self._write
 
     def argument(self, aval: ShapedArray) -> StagingTracer:
         return StagingTracer(self, aval, Var(aval))
 
-    def _write(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         invars = [a._var if type(a) is StagingTracer and a._trace is self else self.lift(a) for a in args]
         if prim.multiple:
             out_avals = prim.infer(*[v.aval for v in invars], **params)

@@ -28,16 +28,30 @@ __all__ = ["AxisFrame", "EVALUATION", "Trace", "Tracer", "axis_frame", "bind", "
 class Trace:
     """One running transformation.
 
-    A subclass defines `process(prim, args, params)`, which returns the result (a tuple when `prim.multiple`), and
-    whatever tracers it makes. `level` is larger than the level of every trace it runs inside of. `kept` says that its
-    tracers outlive it by design, as parts of a program.
+    A subclass defines `process`, and whatever tracers it makes. `level` is larger than the level of every trace it runs
+    inside of. `kept` says that its tracers outlive it by design, as parts of a program. `alive` ends with the function
+    being transformed.
     """
 
     kept = False
+    alive = True
 
     def __init__(self, level: int) -> None:
         self.level = level
-        self.process: Callable[[Primitive, tuple[Any, ...], dict[str, Any]], Any]
+
+    def process(self, prim: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """The op's result, a tuple when `prim.multiple`."""
+        raise NotImplementedError(f"{type(self).__name__} defines no `process`")
+
+    def hand_to(self, handler: Callable[[Primitive, tuple[Any, ...], dict[str, Any]], Any] | None) -> None:
+        """Have `handler` called instead of `process` from now on; None: `process` again.
+
+        The handler stands in front of the method, so `bind` asks no trace in what state it is.
+        """
+        if handler is None:
+            vars(self).pop("process", None)
+        else:
+            self.process = handler  # type: ignore[method-assign]
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         """Handle the call of a function with rules of its own (see custom.py): here, as one equation."""
@@ -51,11 +65,8 @@ class Trace:
         """The function being transformed has returned: a tracer that is still used has leaked."""
         for tell in on_end:
             tell(self)
-        self.process = self._refuse
-
-    @property
-    def alive(self) -> bool:
-        return getattr(self.process, "__func__", None) is not Trace._refuse
+        self.alive = False
+        self.hand_to(self._refuse)
 
     def _refuse(self, prim: Primitive, args: Any, params: Any) -> Any:
         leaked = next((a for a in args if isinstance(a, Tracer) and a._trace is self), None)
@@ -73,7 +84,7 @@ def leak_error(tracer: Any, use: str) -> errors.LeakedTracerError:
 
 
 class _Evaluation(Trace):
-    """The end of every walk: run the op on concrete values. `slots.set_evaluator` sets its `process`."""
+    """The end of every walk: run the op on concrete values. Ops are handed to what `slots.set_evaluator` was given."""
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         return call.run(*args)
@@ -109,7 +120,7 @@ class _Now(threading.local):
 now = _Now()
 
 
-def bind(prim: Primitive, *args: Any, **params: Any) -> Any:
+def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
     """Apply an op: to values, or, where an argument is traced, in the deepest transformation among them."""
     trace = now.trace
     level = trace.level

@@ -7,7 +7,8 @@ from lamina_ir import prims
 from lamina_tracing.extend import bind
 
 from ..programs import jvp_program, linearize_program
-from ..tables import jvp_rules, linearize_rules
+from ..rows import Split
+from ..tables import jvp_rules
 
 __all__: list[str] = []
 
@@ -39,5 +40,4 @@ def xla_call_linearize(trace: Any, primals: list[Any], tangents: list[Any], *, c
     return outs[:n], [next(pushed) if on else None for on in parts.active_out]
 
 
-jvp_rules.define(prims.xla_call_p, xla_call_jvp)
-linearize_rules[prims.xla_call_p] = xla_call_linearize
+jvp_rules.define(prims.xla_call_p, Split(xla_call_jvp, xla_call_linearize))

@@ -15,7 +15,8 @@ from ..arrange import arrange, note_source, picked
 from ..dependence import active_results, settle_carry
 from ..jvp import instantiate
 from ..programs import jvp_program
-from ..tables import jvp_rules, linearize_rules, zero_jvp
+from ..rows import Split
+from ..tables import jvp_rules, zero_jvp
 
 __all__: list[str] = []
 
@@ -106,10 +107,7 @@ def while_linearize(trace: Any, primals: list[Any], tangents: list[Any], **param
     return outs, while_jvp(primals, tangents, **params)[1]
 
 
-jvp_rules.define(prims.cond_p, cond_jvp)
-jvp_rules.define(prims.scan_p, scan_jvp)
-jvp_rules.define(prims.while_p, while_jvp)
-linearize_rules[prims.cond_p] = control_linear.cond_linearize
-linearize_rules[prims.scan_p] = control_linear.scan_linearize
-linearize_rules[prims.while_p] = while_linearize
+jvp_rules.define(prims.cond_p, Split(cond_jvp, control_linear.cond_linearize))
+jvp_rules.define(prims.scan_p, Split(scan_jvp, control_linear.scan_linearize))
+jvp_rules.define(prims.while_p, Split(while_jvp, while_linearize))
 zero_jvp(prims.platform_index_p)

@@ -12,7 +12,8 @@ from ..pullback import forward_of
 from ..jvp import instantiate, run_jvp
 from ..programs import jvp_program
 from ..remat import recompute_program, run_program
-from ..tables import jvp_rules, linearize_rules
+from ..rows import Split
+from ..tables import jvp_rules
 
 __all__: list[str] = []
 
@@ -218,13 +219,10 @@ def optimization_barrier_jvp(primals: Any, tangents: Any) -> Any:
 
 
 jvp_rules.define(prims.custom_jvp_call_p, custom_jvp_call_jvp)
-jvp_rules.define(prims.custom_vjp_call_p, custom_vjp_call_jvp)
-jvp_rules.define(prims.custom_vmap_call_p, custom_vmap_call_jvp)
-jvp_rules.define(prims.transposed_call_p, lambda primals, tangents, **params: _transposed(primals, tangents, None, **params))
-jvp_rules.define(prims.remat_p, remat_jvp)
+jvp_rules.define(prims.custom_vjp_call_p, Split(custom_vjp_call_jvp, custom_vjp_call_linearize))
+jvp_rules.define(prims.custom_vmap_call_p, Split(custom_vmap_call_jvp, custom_vmap_call_linearize))
+jvp_rules.define(prims.transposed_call_p, Split(
+    lambda primals, tangents, **params: _transposed(primals, tangents, None, **params),
+    lambda trace, primals, tangents, **params: _transposed(primals, tangents, trace.linear, **params)))
+jvp_rules.define(prims.remat_p, Split(remat_jvp, remat_linearize))
 jvp_rules.define(prims.optimization_barrier_p, optimization_barrier_jvp)
-linearize_rules[prims.custom_vjp_call_p] = custom_vjp_call_linearize
-linearize_rules[prims.custom_vmap_call_p] = custom_vmap_call_linearize
-linearize_rules[prims.transposed_call_p] = lambda trace, primals, tangents, **params: _transposed(
-    primals, tangents, trace.linear, **params)
-linearize_rules[prims.remat_p] = remat_linearize

@@ -8,7 +8,8 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr
 
 from ..jvp import instantiate, run_jvp
-from ..tables import jvp_rules, linearize_rules
+from ..rows import Split
+from ..tables import jvp_rules
 
 __all__: list[str] = []
 
@@ -38,5 +39,4 @@ def linear_solve_linearize(trace: Any, primals: list[Any], tangents: list[Any], 
     return _linear_solve(trace.linear, primals, tangents, **params)
 
 
-jvp_rules.define(prims.linear_solve_p, linear_solve_jvp)
-linearize_rules[prims.linear_solve_p] = linear_solve_linearize
+jvp_rules.define(prims.linear_solve_p, Split(linear_solve_jvp, linear_solve_linearize))

@@ -15,7 +15,7 @@ from ..dependence import needs, reaches, settle_carry
 from ..jvp import instantiate
 from ..linear import is_linear
 from ..programs import pull_back, transpose_program
-from ..tables import jvp_rules, transpose_rules
+from ..tables import transpose_rules
 
 __all__: list[str] = []
 
@@ -64,10 +64,9 @@ def scan_transpose(cts: list[Any], *args: Any, jaxpr: Any, length: int, reverse:
     avals = jaxpr.in_avals
     sums = [a.strong() for a, on in zip(avals, consts_on) if on]
     states = [a.strong() for a, on in zip(avals[num_consts:n], carry_on) if on]
-    key = ("transposed scan", linear, num_consts, num_carry, carry_on, ys_on, jvp_rules.version,
-           transpose_rules.version)
-    body = jaxpr.memo(key, lambda: _backward(jaxpr, linear, num_consts, num_carry, carry_on, ys_on, consts_on, xs_on,
-                                             len(held_consts), sums, states))
+    key = ("transposed scan", linear, num_consts, num_carry, carry_on, ys_on)
+    body = jaxpr.derived(key, lambda: _backward(jaxpr, linear, num_consts, num_carry, carry_on, ys_on, consts_on, xs_on,
+                                                len(held_consts), sums, states))
     start = [instantiate(None, a) for a in sums]
     start += [instantiate(ct, a) for ct, a, on in zip(cts, avals[num_consts:n], carry_on) if on]
     outs = bind(prims.scan_p, *held_consts, *start, *held_xs, *[ct for ct in cts[num_carry:] if ct is not None],

@@ -64,9 +64,9 @@ def _selection(branches: Sequence[ClosedJaxpr], programs: Sequence[ClosedJaxpr],
             found = [_select(chosen[k], a, b) for a, b in zip(results[k], found)]
         return found
 
-    key = ("selection", axis, on, tuple(map(id, branches)), batching_rules.version)
+    key = ("selection", axis, on, tuple(map(id, branches)))
     avals = [shaped((axis.size,), np.dtype("int32")), *programs[0].in_avals]
-    return branches[0].memo(key, lambda: (branches, stage(run, avals)[0]))[1]
+    return branches[0].derived(key, lambda: (branches, stage(run, avals)[0]))[1]
 
 
 def _shielded(program: ClosedJaxpr, chosen: Any, args: Sequence[Any], on: Flags) -> list[Any]:
@@ -142,8 +142,8 @@ def while_batch(axis: BatchAxis, args: Any, dims: Any, *, cond_jaxpr: Any, body_
         outs = bind(prims.while_p, *ins, cond_jaxpr=truth.program, body_jaxpr=body, **params)
         return outs, [0 if c else None for c in carry]
     shield = None if max_iters is None else body_on + carry  # without a bound there is no reverse derivative
-    key = ("each stops", axis, consts, body_on, shield, id(cond_jaxpr), batching_rules.version)
-    made = body_jaxpr.memo(key, lambda: (cond_jaxpr, _each(truth.program, body, cond_nconsts, body_nconsts, shield)))
+    key = ("each stops", axis, consts, body_on, shield, id(cond_jaxpr))
+    made = body_jaxpr.derived(key, lambda: (cond_jaxpr, _each(truth.program, body, cond_nconsts, body_nconsts, shield)))
     goes_on, step = made[1]
     first = eval_jaxpr(truth.program, [*ins[:cond_nconsts], *ins[n:]])
     params.update(cond_nconsts=0, body_nconsts=n)

@@ -39,7 +39,7 @@ def custom_jvp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
         rule = prims.Rule(jvp.name, lambda: scope(lambda: _whole(jvp.program(), axis, wide)))
         return _whole(call_jaxpr, axis, flags), rule
 
-    program, rule = call_jaxpr.memo(("vmap of custom_jvp", jvp, axis, flags, batching_rules.version), make)
+    program, rule = call_jaxpr.derived(("vmap of custom_jvp", jvp, axis, flags), make)
     outs = bind(prims.custom_jvp_call_p, *_moved(args, dims), call_jaxpr=program, jvp=rule, num_consts=num_consts, **params)
     return outs, [0] * len(outs)
 
@@ -64,7 +64,7 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
                 prims.Rule(fwd.name, lambda: scope(lambda: _whole(fwd.program(), axis, flags))),
                 prims.Rule(bwd.name, lambda: scope(backward)))
 
-    program, forward, back = call_jaxpr.memo(("vmap of custom_vjp", bwd, fwd, axis, flags, batching_rules.version), make)
+    program, forward, back = call_jaxpr.derived(("vmap of custom_vjp", bwd, fwd, axis, flags), make)
     outs = bind(prims.custom_vjp_call_p, *_moved(args, dims), call_jaxpr=program, bwd=back, fwd=forward,
                 num_consts=num_consts, **params)
     return outs, [0] * len(outs)

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 def elementwise_batching(prim: Any) -> Callable[..., Any]:
     """The row of an elementwise op with one result; for ops from outside too."""
-    def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    def rule(axis: Any, args: Any, dims: Any, /, **params: Any) -> Any:
         if len(args) == 1:
             return bind(prim, args[0], **params), dims[0]
         if len(args) == 2:  # the two common cases, without the general bookkeeping

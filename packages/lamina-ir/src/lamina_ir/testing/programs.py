@@ -19,7 +19,7 @@ def f32(*shape: int) -> ShapedArray:
     return shaped(shape, F32)
 
 
-def one_eqn(prim: Primitive, avals: list[ShapedArray], out: ShapedArray, **params: Any) -> ClosedJaxpr:
+def one_eqn(prim: Primitive, avals: list[ShapedArray], out: ShapedArray, /, **params: Any) -> ClosedJaxpr:
     """A program of one equation."""
     ins = [Var(a) for a in avals]
     v = Var(out)

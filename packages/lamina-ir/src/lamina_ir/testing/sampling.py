@@ -88,7 +88,7 @@ for _name, _doc in (
     globals()[_name].__doc__ = f"Spec of an array of {_doc}; sizes as positional arguments, none for rank 0."
 
 
-def sample(prim: Primitive, *specs: Any, **params: Any) -> Sample:
+def sample(prim: Primitive, /, *specs: Any, **params: Any) -> Sample:
     """Add one use of `prim` to what every room tries.
 
     Args:

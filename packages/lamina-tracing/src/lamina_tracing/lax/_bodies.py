@@ -52,11 +52,12 @@ def stage_body(call: str, fun: Callable[..., Any], run: Callable[[Sequence[Any]]
         result_types(call, function_name(fun), leaves, tree)
         return leaves
 
+    others = config.generation.elsewhere()
     closed, outer = stage(flat, avals)
     source = user_source()
     closed.memo("source", lambda: source)  # where the loop stands, for errors about it
     body = Body(closed, outer, tree)
-    if not outer:
+    if not outer and others == config.generation.elsewhere():
         if len(known) >= _MOST_PROGRAMS:
             known.clear()
         known[key] = body

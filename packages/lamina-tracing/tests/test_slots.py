@@ -1,0 +1,87 @@
+"""Slots: filling them by function or assignment, what comes of callables made before, and what does not fit."""
+import numpy as np
+import pytest
+from lamina_ir import config, prims
+from lamina_tracing import jit, lax, slots
+from lamina_tracing.extend import EVALUATION, Trace
+
+
+class Counting(slots.NumPyEvaluator):
+    def __init__(self):
+        self.ops = []
+
+    def primitive(self, prim, args, params):
+        self.ops.append(prim)
+        return super().primitive(prim, args, params)
+
+
+@pytest.fixture
+def slot():
+    """The slots are as they were after the test."""
+    old = slots.evaluator, slots.dispatcher, slots.basis_map
+    yield slots
+    slots.set_evaluator(old[0])
+    slots.set_dispatcher(old[1])
+    slots.set_basis_map(old[2])
+
+
+@pytest.mark.parametrize("fill", [slots.set_evaluator, lambda new: setattr(slots, "evaluator", new)], ids=["set", "assign"])
+def test_an_evaluator_runs_every_op_from_now_on(slot, fill):
+    mine, key = Counting(), config.cache_key()
+    lax.sin(.5)
+    fill(mine)
+    assert slots.evaluator is mine and config.cache_key() != key
+    assert float(lax.sin(.5)) == pytest.approx(np.sin(.5)) and mine.ops == [prims.sin_p]
+
+
+def test_callables_follow_another_dispatcher_and_back(slot):
+    old, calls = slots.dispatcher, []
+
+    class Noting:
+        def jit(self, spec):
+            inner = old.jit(spec)
+
+            def noting(*args):
+                calls.append(spec.name)
+                return inner(*args)
+            return noting
+
+        def pmap(self, spec):
+            return old.pmap(spec)
+
+    def double(x):
+        return lax.mul(x, 2.)
+
+    f = jit(double)
+    assert f(3.) == 6
+    slots.dispatcher = Noting()
+    assert f(3.) == 6 and f(3.) == 6 and jit(double)(3.) == 6 and calls == ["double"] * 3
+    slots.dispatcher = old
+    assert f(3.) == 6 and len(calls) == 3
+
+
+@pytest.mark.parametrize("name, value, words", [
+    ("evaluator", object(), "set_evaluator: expected an object with the methods primitive, program, array; object has no"),
+    ("dispatcher", None, "NoneType has no jit, pmap"), ("basis_map", 3, "set_basis_map: expected a function or None; got int"),
+    ("operators", {}, r"slots.operators.install\(...\)")])
+def test_what_does_not_fit_a_slot_is_refused(slot, name, value, words):
+    before = getattr(slots, name)
+    with pytest.raises(TypeError, match=words):
+        setattr(slots, name, value)
+    assert getattr(slots, name) is before
+
+
+def test_a_handler_stands_in_front_of_a_trace():
+    class Plain(Trace):
+        def process(self, prim, args, params):
+            return "own"
+
+    trace = Plain(1)
+    assert trace.process(prims.sin_p, (), {}) == "own" and trace.alive
+    trace.hand_to(lambda prim, args, params: "handler")
+    assert trace.process(prims.sin_p, (), {}) == "handler"
+    trace.hand_to(None)
+    assert trace.process(prims.sin_p, (), {}) == "own"
+    with pytest.raises(NotImplementedError, match="Trace defines no `process`"):
+        Trace(1).process(prims.sin_p, (), {})
+    assert EVALUATION.alive
