@@ -5,7 +5,7 @@ import pytest
 from lamina_batching import vmap
 from lamina_ir import config
 from lamina_parallel import pmap
-from lamina_tracing import debug, jit, lax
+from lamina_tracing import debug, jit, lax, pure_callback
 
 
 def line_of(text):
@@ -117,3 +117,76 @@ def test_the_line_is_that_of_this_call_not_of_the_first():
     ours(1.0)
     with config.debug_nans(True), pytest.raises(FloatingPointError, match=f"test_debug.py:{line_of('this ' + 'call')} "):
         ours(-1.0)  # this call
+
+
+# --- turn of the loop, place in the batch -----------------------------------------------------------------------------
+def descending(x):
+    def body(c, a):
+        y = lax.sub(c, a)
+        return y, lax.log(y)  # the log
+    return lax.scan(body, x, np.arange(4, dtype="float32"))[1]  # the scan
+
+
+def report(f, *args):
+    with config.debug_nans(True), pytest.raises(FloatingPointError) as found:
+        f(*args)
+    return str(found.value)
+
+
+def test_the_turn_of_a_loop_is_named():
+    text = report(jit(descending), np.float32(4.5))
+    assert f"test_debug.py:{line_of('the ' + 'log')} (body)" in text
+    assert f"at index 3 of the scan at {__file__}:{line_of('the ' + 'scan')} (descending)" in text
+    text = report(jit(lambda x: lax.while_loop(lambda c: lax.lt(c[0], 9), lambda c: (lax.add(c[0], 1), lax.log(c[1])), (0, x))),
+                  20.0)
+    assert "`log`" in text and "at index 4 of the while" in text
+
+
+def test_the_place_in_the_batch_is_named():
+    xs = np.array([10.0, 20.0, 4.5, 30.0], "float32")
+    text = report(jit(vmap(descending)), xs)
+    assert "at index 2 of the batch of 4, at index 3 of the scan" in text
+    text = report(jit(vmap(vmap(descending, axis_name="j"), axis_name="i")), xs.reshape(2, 2))
+    assert "at index 1 of axis 'i' of 2, index 0 of axis 'j' of 2, at index 3 of the scan" in text
+    text = report(vmap(lambda x: lax.log(x)), np.array([1, -1, 2, -3], "float32"))
+    assert "at index 1 of the batch of 4 (and in 1 more)" in text
+
+
+def test_a_batch_moved_by_the_function_is_still_found():
+    bad = np.ones((3, 3), "float32")
+    bad[2, 0] = -1
+    text = report(jit(vmap(lambda row: lax.log(lax.mul(row, 2.0)), in_axes=1)), bad)
+    assert "at index 0 of the batch of 3" in text
+
+
+def test_the_backward_part_names_line_and_place():
+    grad = pytest.importorskip("lamina_autodiff").grad
+    xs = np.array([4.0, 0.0, 9.0], "float32")
+
+    def loss(x):
+        return lax.mul(lax.sqrt(x), lax.mul(x, 0.0))  # the loss
+
+    for how in (jit, lambda f: f):
+        text = report(how(grad(lambda v: lax.reduce_sum(vmap(loss)(v), (0,)))), xs)
+        assert f"test_debug.py:{line_of('the ' + 'loss')} (loss) [backward], at index 1 of the batch of 3" in text
+
+
+def test_settings_that_came_late_still_give_the_place():
+    f = jit(vmap(descending))
+    f(np.array([10.0, 20.0], "float32"))
+    assert "at index 1 of the batch of 2" in report(f, np.array([10.0, 4.5], "float32"))
+
+
+def test_a_callbacks_error_names_the_line_that_calls_it():
+    from lamina_ir import CallbackError, ShapeDtypeStruct
+
+    def wrong(x):
+        raise ValueError("no good")
+
+    @jit
+    def f(x):
+        return pure_callback(wrong, ShapeDtypeStruct((), "float32"), x)  # the call
+
+    where = f"test_debug.py:{line_of('the ' + 'call')}"
+    with pytest.raises(CallbackError, match=f"no good.*`wrong`, called by pure_callback at .*{where}"):
+        f(1.0).block_until_ready()

@@ -92,7 +92,7 @@ class LinearTrace(Trace):
 def _line() -> Source | None:
     """The line of the op whose tangent is recorded; None where nobody will want it."""
     line = staged_source(3)
-    return line if type(line) is Source else None
+    return line if isinstance(line, Source) else None
 
 
 def _split_call(trace: LinearTrace, args: Sequence[Any], params: dict[str, Any]) -> Any:

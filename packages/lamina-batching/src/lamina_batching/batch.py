@@ -4,12 +4,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
+from lamina_ir import config
 from lamina_ir.avals import shaped
 from lamina_ir.primitive import Primitive
-from lamina_ir.program import ClosedJaxpr
+from lamina_ir.program import ClosedJaxpr, Source
 from lamina_tracing import lax
-from lamina_tracing.extend import (AxisFrame, Trace, Tracer, bound_axes, deeper, deepest, eval_jaxpr, now, stage, staged_source,
-                                   typeof)
+from lamina_tracing.extend import (AxisFrame, BatchedSource, Trace, Tracer, bound_axes, deeper, deepest, eager_lines,
+                                   eval_jaxpr, now, stage, staged_source, typeof)
 
 from .tables import batching_rules
 
@@ -61,7 +62,9 @@ class BatchTrace(Trace):
             else:
                 vals.append(a)
                 dims.append(None)
-        if prim.subprograms:  # the row derives programs, which are kept: the line of this call is not theirs
+        if eager_lines:
+            out, dim = self._noted(prim, vals, dims, params)
+        elif prim.subprograms:  # the row derives programs, which are kept: the line of this call is not theirs
             line, now.source = now.source, staged_source(2, True)
             try:
                 out, dim = batching_rules[prim](self.axis, vals, dims, **params)
@@ -72,6 +75,28 @@ class BatchTrace(Trace):
         if prim.multiple:
             return tuple([o if d is None else BatchTracer(self, o, d) for o, d in zip(out, dim)])
         return out if dim is None else BatchTracer(self, out, dim)
+
+    def _noted(self, prim: Primitive, vals: list[Any], dims: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+        """The row, with a line in force that knows where the result carries the batch: NaNs are looked for."""
+        line, source = now.source, staged_source(3, True)
+        noted = BatchedSource.of(source, prim, self.axis) if isinstance(source, Source) else source
+        now.source = noted
+        try:
+            out, dim = batching_rules[prim](self.axis, vals, dims, **params)
+        except FloatingPointError as error:
+            if isinstance(noted, BatchedSource) and hasattr(error, "told"):
+                with config.debug_nans(False), config.debug_infs(False):
+                    self._note(noted, prim, *batching_rules[prim](self.axis, vals, dims, **params))
+                error.args = (error.told(),)
+            raise
+        finally:
+            now.source = line
+        self._note(noted, prim, out, dim)
+        return out, dim
+
+    def _note(self, source: Any, prim: Primitive, out: Any, dim: Any) -> None:
+        if isinstance(source, BatchedSource) and not prim.multiple and dim is not None:
+            source.result[:] = typeof(out).shape, dim
 
 
 def move_to(x: Any, src: int, dst: int) -> Any:

@@ -222,8 +222,8 @@ numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow",
 default_matmul_precision = Option("default_matmul_precision", None, keyed=True, help="precision of dot_general")
 threefry_partitionable = Option("threefry_partitionable", False, keyed=True,
                                 help="random bits from each element's own counter, as newer jax-style systems draw them")
-debug_nans = Option("debug_nans", False, help="raise where a NaN first appears")
-debug_infs = Option("debug_infs", False, help="raise where an infinity first appears")
+debug_nans = Option("debug_nans", False, keyed=True, help="raise where a NaN first appears")
+debug_infs = Option("debug_infs", False, keyed=True, help="raise where an infinity first appears")
 traceback_filtering = Option("traceback_filtering", True, choices=(True, False, "off", "auto", "remove_frames",
                                                                    "quiet_remove_frames", "tracebackhide"),
                              help="hide lamina's own frames in tracebacks: remove them, or only mark them "

@@ -114,13 +114,17 @@ class Source:
                 return line
         return self.code.co_firstlineno
 
+    def like(self, scope: str, part: str) -> Source:
+        """The same place with another scope and part."""
+        return Source(self.code, self.lasti, scope, part)
+
     def backward(self) -> Source:
         """The source of what transposition makes of the op."""
-        return Source(self.code, self.lasti, self.scope, f"backward of {self.part}" if self.part else "backward")
+        return self.like(self.scope, f"backward of {self.part}" if self.part else "backward")
 
     def inside(self, scope: str) -> Source:
         """The same source within further scopes."""
-        return Source(self.code, self.lasti, f"{scope}/{self.scope}" if self.scope else scope, self.part)
+        return self.like(f"{scope}/{self.scope}" if self.scope else scope, self.part)
 
     def __repr__(self) -> str:
         return f"{self.file}:{self.line} ({self.code.co_name})" + (f" [{self.part}]" if self.part else "")

@@ -8,14 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import config, dtypes, evaluate_primitive, prims, rewrite, trees
 from lamina_ir.extend import watching
 from lamina_ir.program import ClosedJaxpr, Eqn, Literal
 from lamina_tracing import slots
-from lamina_tracing.extend import user_source
+from lamina_tracing.extend import batch_position, eager_lines, user_source
 
 from . import _jaxlib, arrays
 from ._jaxlib import ArrayImpl
@@ -77,8 +77,17 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
     setting = "config.debug_nans" if what == "a NaN" else "config.debug_infs"
     if prim is not None:
         where = user_source(2)
-        raise FloatingPointError(f"`{prim}` produced {what} in its result {x.aval.long()}"
-                                 + (f" at {where}" if where is not None else "") + f" ({setting} is on)")
+        value = arrays.host_value(x)
+        bad = np.isnan(value) if what == "a NaN" else np.isinf(value)
+
+        def told() -> str:
+            place = batch_position(where, prims.by_name(prim), bad)
+            return (f"`{prim}` produced {what} in its result {x.aval.long()}" + (f" at {where}" if where is not None else "")
+                    + (f", {place}" if place else "") + f" ({setting} is on)")
+
+        error = FloatingPointError(told())
+        error.told = told  # type: ignore[attr-defined]  # a batching row that runs knows the place of the batch only later
+        raise error
     if mapped is not None:
         mapped = _quiet(mapped)
     flat = [_kept.copies.get(id(a), a) if type(a) is ArrayImpl and a.is_deleted() else a for a in flat]
@@ -98,12 +107,13 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
             else:
                 _run(closed, flat, found, what == "a NaN", line)
         if found:
-            eqn, kind, values, where, device = found[0]
+            eqn, kind, values, where, device, steps, place = found[0]
             on = "" if device is None else f" on device {device} of the mapped axes"
             given = ", ".join(map(_range, values))
+            turns = "".join([f", at index {i} of the {loop}" + (f" at {at}" if at else "") for loop, i, at in reversed(steps)])
             raise FloatingPointError(f"`{eqn.primitive.name}` produced {kind} in its result {eqn.outvars[0].aval.long()}"
-                                     + (f" at {where}" if where else "") + f", in `{name}`{on}; its operands were {given} "
-                                     f"({setting} is on)")
+                                     + (f" at {where}" if where else "") + (f", {place}" if place else "") + turns
+                                     + f", in `{name}`{on}; its operands were {given} ({setting} is on)")
         reason = "run op by op it is not there: the compiler orders operations differently"
     raise FloatingPointError(f"`{name}` produced {what} in a result {x.aval.long()} ({setting} is on); the operation is not "
                              f"known: {reason}")
@@ -121,7 +131,17 @@ def _range(x: Any) -> str:
     return f"{value.dtype.name}{list(value.shape)} {some}" + (" and NaN" if 0 < known.size < wide.size else "")
 
 
-_Found = tuple[Eqn, str, Sequence[Any], Any, int | None]  # equation, what, operands, line, device
+class _Found(NamedTuple):
+    """A bad result: whose, what, from what; where in the user's code, on which device, in which turns of the loops around
+    (outermost first; each with the loop's kind and line), in which example of a batch."""
+
+    eqn: Eqn
+    kind: str
+    operands: Sequence[Any]
+    line: Any
+    device: int | None = None
+    turns: tuple[tuple[str, int, Any], ...] = ()
+    place: str = ""
 
 
 # --- op by op -----------------------------------------------------------------------------------------------------
@@ -147,7 +167,8 @@ def _run_mapped(params: dict[str, Any], args: Sequence[Any], found: list[_Found]
                 kind = _bad_value(np.asarray(x), nans)
                 if kind:
                     here = device if len(rows) > 1 else None
-                    found.append((eqn, kind, [xs[device] for xs in operands], eqn.source or line, here))
+                    found.append(_Found(eqn, kind, [xs[device] for xs in operands], eqn.source or line, here,
+                                        place=_place(eqn, x, nans)))
                     raise _Stop
 
     try:
@@ -157,10 +178,18 @@ def _run_mapped(params: dict[str, Any], args: Sequence[Any], found: list[_Found]
         pass
 
 
-def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[_Found], nans: bool, line: Any) -> list[Any]:
+def _place(eqn: Eqn, x: Any, nans: bool) -> str:
+    """Which example of a batch is bad, where that is known."""
+    value = np.asarray(x)
+    return batch_position(eqn.source, eqn.primitive, np.isnan(value) if nans else np.isinf(value))
+
+
+def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[_Found], nans: bool, line: Any,
+         turns: Sequence[tuple[str, int, Any]] = ()) -> list[Any]:
     """The program's results; as soon as an op gives a bad one, it is put in `found` and the walk stops.
 
-    `line` is where the program is called, for equations of our own functions, which have no line in it.
+    `line` is where the program is called, for equations of our own functions, which have no line in it; `turns` says which
+    turns of which loops run.
     """
     jaxpr = closed.jaxpr
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts))
@@ -174,7 +203,7 @@ def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[_Found], nans: bo
         if prim.effectful and not eqn.outvars:
             continue  # its effect has been had
         values = [read(a) for a in eqn.invars]
-        inner = _inside(eqn, values, found, nans, eqn.source or line)
+        inner = _inside(eqn, values, found, nans, eqn.source or line, turns)
         if found:
             return []
         if inner is not None:
@@ -184,7 +213,8 @@ def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[_Found], nans: bo
             outs = out if prim.multiple else (out,)
             kind = next((k for k in (_holds(o, nans) for o in outs) if k), None)
             if kind:
-                found.append((eqn, kind, values, eqn.source or line, None))
+                found.append(_Found(eqn, kind, values, eqn.source or line, None, tuple(turns),
+                                    _place(eqn, outs[0], nans) if len(outs) == 1 else ""))
                 return []
         env.update(zip(eqn.outvars, outs))
     return [read(a) for a in jaxpr.outvars]
@@ -204,12 +234,13 @@ def _bad_value(value: np.ndarray, nans: bool) -> str | None:
     return "an infinity" if np.isinf(value).any() else None
 
 
-def _inside(eqn: Eqn, values: list[Any], found: list[_Found], nans: bool, line: Any) -> list[Any] | None:
+def _inside(eqn: Eqn, values: list[Any], found: list[_Found], nans: bool, line: Any,
+            turns: Sequence[tuple[str, int, Any]]) -> list[Any] | None:
     """The results of a call or of control flow, its programs run op by op; None for anything else."""
     name, params = eqn.primitive.name, eqn.params
 
-    def run(program: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        return _run(program, args, found, nans, line)
+    def run(program: ClosedJaxpr, args: Sequence[Any], turn: int | None = None) -> list[Any]:
+        return _run(program, args, found, nans, line, turns if turn is None else (*turns, (name, turn, line)))
 
     if name == "xla_pmap":
         params = _quiet(params)
@@ -226,10 +257,10 @@ def _inside(eqn: Eqn, values: list[Any], found: list[_Found], nans: bool, line: 
         carry = values[b:]
         count = 0
         while count != params.get("max_iters"):
-            go = run(params["cond_jaxpr"], values[:a] + carry)
+            go = run(params["cond_jaxpr"], values[:a] + carry, count)
             if found or not bool(go[0]):
                 break
-            carry = run(params["body_jaxpr"], values[a:b] + carry)
+            carry = run(params["body_jaxpr"], values[a:b] + carry, count)
             if found:
                 break
             count += 1
@@ -239,7 +270,7 @@ def _inside(eqn: Eqn, values: list[Any], found: list[_Found], nans: bool, line: 
         carry, rows = values[n:m], [np.asarray(x) for x in values[m:]]
         steps = range(params["length"])
         for i in reversed(steps) if params["reverse"] else steps:
-            outs = run(params["jaxpr"], values[:n] + carry + [x[i] for x in rows])
+            outs = run(params["jaxpr"], values[:n] + carry + [x[i] for x in rows], i)
             if found:
                 return []
             carry = outs[:params["num_carry"]]
@@ -267,6 +298,7 @@ def _after_call(call: Any, args: Any, kwargs: Any, out: Any) -> None:
 
 def _watch(value: Any, is_local: bool) -> None:
     hook = _after_call if wanted() else None
+    eager_lines[:] = [True] if hook else []
     if not is_local:
         _jaxlib.post_hook_state.set_global(hook)
         return

@@ -347,7 +347,7 @@ def failure(call: str, name: str, error: Exception) -> ExecutionError | Callback
     raised = host_errors.original(error)
     if raised is not None:
         error.__cause__ = raised
-        return CallbackError(f"{call} of `{name}`: {raised}")
+        return CallbackError(f"{call} of `{name}`: {host_errors.said(raised)}")
     if "Disallowed" in str(error):
         return ExecutionError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it with "
                             "device_put before the call, or allow it with lamina.transfer_guard('allow')")

@@ -10,7 +10,7 @@ from typing import Any
 
 from lamina_ir import CallbackError, ExecutionError
 
-__all__ = ["guarded", "original", "settle", "translated"]
+__all__ = ["guarded", "original", "said", "settle", "translated"]
 
 _numbers = itertools.count(1)
 _raised: OrderedDict[int, BaseException] = OrderedDict()
@@ -38,6 +38,12 @@ def guarded(function: Callable[..., Any], failures: deque[BaseException] | None 
     return call
 
 
+def said(raised: BaseException) -> str:
+    """A callback's exception, and which call of it that was in the user's code."""
+    where = getattr(raised, "called_at", None)
+    return f"{raised}" + (f" (raised in {where})" if where else "")
+
+
 def original(error: BaseException) -> BaseException | None:
     """The exception of the callback that made jaxlib raise `error`, if that is what happened."""
     found = _MARK.search(str(error))
@@ -47,7 +53,7 @@ def original(error: BaseException) -> BaseException | None:
 def translated(call: str, error: Exception) -> Exception:
     """An `ExecutionError` whose cause is jaxlib's `error`; a `CallbackError` with the callback's own where one raised."""
     raised = original(error)
-    made = CallbackError(f"{call}: {raised}") if raised is not None else ExecutionError(
+    made = CallbackError(f"{call}: {said(raised)}") if raised is not None else ExecutionError(
         f"{call}: the program that computes it failed: {error}")
     made.__cause__ = error if raised is None else raised
     return made
@@ -60,4 +66,4 @@ def settle(call: str, failures: deque[BaseException], outs: Sequence[Any]) -> No
     if failures:
         raised = failures.popleft()
         failures.clear()
-        raise CallbackError(f"{call}: {raised}") from raised
+        raise CallbackError(f"{call}: {said(raised)}") from raised

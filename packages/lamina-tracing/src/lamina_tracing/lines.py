@@ -24,8 +24,9 @@ from lamina_ir.program import ClosedJaxpr, Source, subprograms
 
 from .trace import EVALUATION, now
 
-__all__ = ["NOWHERE", "Within", "eager_lines", "forget_caller", "forget_source", "hide_frames_of", "is_own_file", "rule_lines",
-           "source_of_function", "staged_by", "staged_source", "user_source", "warn_user"]
+__all__ = ["BatchedSource", "NOWHERE", "Within", "batch_position", "eager_lines", "forget_caller", "forget_source",
+           "hide_frames_of", "is_own_file", "rule_lines", "source_of_function", "staged_by", "staged_source", "user_source",
+           "warn_user"]
 
 class Within:
     """In force while a user's own rule runs: its lines are looked up, as far as the frame that calls it.
@@ -131,11 +132,69 @@ def staged_source(depth: int, always: bool = False) -> Any:
       always: look also where nothing is staged. The lines of ops that run at once are wanted only when something fails.
     """
     source = now.source
-    if type(source) is Source:
+    if isinstance(source, Source):
         return source
     if now.trace is EVALUATION and not eager_lines and not always:
         return source
     return user_source(depth + 1) or NOWHERE
+
+
+class BatchedSource(Source):
+    """The line of an op that a batching trace handles, and where the op's result carries the batch.
+
+    Only while NaNs are looked for: the report names the example they are in. `dim` is filled in once the row has run, for
+    all equations that were made of the op at once; for which of them it holds is decided where it is read.
+    """
+
+    __slots__ = ("prim", "axis", "result", "outer")
+
+    def __init__(self, code: Any, lasti: int, scope: str = "", part: str = "") -> None:
+        super().__init__(code, lasti, scope, part)
+        self.prim: Any = None
+        self.axis: Any = None  # of the mapped axis: size and name
+        self.result: list[Any] = []  # shape of the result with the batch, and the batch's place in it, once known
+        self.outer: BatchedSource | None = None  # of the op in the function that is mapped: it may be mapped there too
+
+    @classmethod
+    def of(cls, source: Source, prim: Any, axis: Any) -> BatchedSource:
+        """The source of `prim`, an op in a function mapped over `axis`."""
+        made = cls(source.code, source.lasti, source.scope, source.part)
+        made.prim, made.axis = prim, axis
+        made.outer = source if isinstance(source, BatchedSource) else None
+        return made
+
+    def like(self, scope: str, part: str) -> Source:
+        made = BatchedSource(self.code, self.lasti, scope, part)
+        made.prim, made.axis, made.result, made.outer = self.prim, self.axis, self.result, self.outer
+        return made
+
+    def dims(self, prim: Any, shape: tuple[int, ...]) -> list[tuple[int, Any]]:
+        """(axis of a result of this shape, mapped axis), the outermost first; empty where it is not certain.
+
+        Certain it is for the op itself, and between elementwise ops on arrays of one shape: they keep axes where they are.
+        """
+        if not self.result or shape != self.result[0]:
+            return []
+        if not (prim.elementwise and self.prim.elementwise) and (prim is not self.prim or self.part):
+            return []
+        dim = self.result[1]
+        within = [] if self.outer is None else self.outer.dims(prim, shape[:dim] + shape[dim + 1:])
+        return [(dim, self.axis), *[(d + (d >= dim), axis) for d, axis in within]]
+
+
+def batch_position(source: Any, prim: Any, bad: Any) -> str:
+    """Which example, for error reports: `bad` is a truth value per element of an op's result."""
+    if not isinstance(source, BatchedSource) or not bad.any():
+        return ""
+    dims = source.dims(prim, bad.shape)
+    first = [int(places[0]) for places in bad.nonzero()]
+    if not dims:
+        return ""
+    words = [f"index {first[d]} of " + ("the batch" if axis.name is None else f"axis {axis.name!r}") + f" of {axis.size}"
+             for d, axis in dims]
+    kept = tuple(d for d, _ in dims)
+    more = int(bad.any(axis=tuple(i for i in range(bad.ndim) if i not in kept)).sum()) - 1
+    return f"at {', '.join(words)}" + (f" (and in {more} more)" if more else "")
 
 
 def source_of_function(fun: Callable[..., Any]) -> Source | None:

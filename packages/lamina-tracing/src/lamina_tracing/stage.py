@@ -11,7 +11,7 @@ from lamina_ir import avals as _avals
 from lamina_ir.avals import ShapedArray
 from lamina_ir.extend import room
 from lamina_ir.primitive import Primitive
-from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var
+from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
 from .array import HostArray
 from .lines import NOWHERE, Within, forget_caller, staged_by, user_source
@@ -177,7 +177,7 @@ def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
                 if base:
                     source = source.inside(base)
                 if part and not source.part:
-                    source = Source(source.code, source.lasti, source.scope, part)
+                    source = source.like(source.scope, part)
                 now.source = source
                 if source.scope != scope:
                     now.scope = scope = source.scope
