@@ -101,19 +101,64 @@ def test_big_constants_of_nested_programs_are_passed_down():
 
 def test_nested_names_are_unique_and_main_is_the_entry():
     x = Var(V3)
-    one, mid = call(chain(5), [x], "main")
-    two, out = call(chain(6), mid, "main")
-    text = lower(ClosedJaxpr(Jaxpr([], [x], [one, two], out)), name="a b").as_text()
+    five, six = chain(5), chain(6)
+    one, mid = call(five, [x], "main")
+    two, mid = call(six, mid, "main")
+    three, mid = call(five, mid, "main")
+    four, out = call(six, mid, "main")
+    text = lower(ClosedJaxpr(Jaxpr([], [x], [one, two, three, four], out)), name="a b").as_text()
     assert "module @a_b" in text
     for name in ("public @main(", "private @main_1(", "private @main_2("):
         assert name in text
 
 
-def test_short_and_inline_calls_are_written_out():
+def test_short_programs_and_those_called_once_are_written_out():
     x = Var(V3)
-    for closed, inline in ((chain(2), False), (chain(9), True)):
-        eqn, outs = call(closed, [x], inline=inline)
-        assert "call" not in lower(ClosedJaxpr(Jaxpr([], [x], [eqn], outs))).as_text()
+    for closed, times in ((chain(2), 2), (chain(9), 1)):
+        eqns, outs = [], [x]
+        for _ in range(times):
+            eqn, outs = call(closed, outs)
+            eqns.append(eqn)
+        text = lower(ClosedJaxpr(Jaxpr([], [x], eqns, outs))).as_text()
+        assert "call" not in text and text.count("stablehlo.sine") == len(closed.eqns) // 2 * times
+
+
+def doubled(depth):
+    """A program that calls one program twice, which calls one twice, ..."""
+    closed = chain(4)
+    for _ in range(depth):
+        x = Var(V3)
+        one, mid = call(closed, [x], "f")
+        two, out = call(closed, mid, "f")
+        closed = ClosedJaxpr(Jaxpr([], [x], [one, two], out))
+    return closed
+
+
+def test_programs_that_share_are_lowered_once_each():
+    lowered = lower(doubled(20))
+    assert lowered.as_text().count("func.func") == 21 and lowered.as_text().count("stablehlo.sine") == 2
+    assert lowered.size.equations == 4 << 20 | (2 << 20) - 2 and lowered.size.nesting == 20
+
+
+def test_nested_regions_are_counted():
+    closed = chain(5)
+    for _ in range(3):
+        i, x, out = Var(shaped((), np.dtype("int32"))), Var(V3), Var(V3)
+        closed = ClosedJaxpr(Jaxpr([], [x], [
+            Eqn(prims.argmax_p, [x], [i], {"axes": (0,), "index_dtype": np.dtype("int32")}),
+            Eqn(prims.cond_p, [i, x], [out], {"branches": (closed, chain(4))})], [out]))
+    assert lower(chain(5)).size.nesting == 0
+    assert lower(closed).size.nesting in (3, 4) and lower(closed).size.equations == 3 * 2 + 5 + 3 * 4
+
+
+def test_names_of_deep_calls_stay_short():
+    closed = chain(4)
+    for _ in range(100):
+        x = Var(V3)
+        eqn, outs = call(closed, [x], "a_function")
+        closed = ClosedJaxpr(Jaxpr([], [x], [eqn], outs))
+    text = lower(closed).as_text(debug_info=True)
+    assert len(text) < 10_000 and "a_function/a_function" in text
 
 
 def test_donation_pairs_by_type():

@@ -22,6 +22,7 @@ Body = Callable[..., Any]
 
 _I32 = shaped((), np.dtype("int32"))
 _U32 = shaped((), np.dtype("uint32"))
+_LONGEST = 400  # characters of a name in the compiler's metadata
 
 
 class Region:
@@ -131,11 +132,13 @@ class Context:
         block = region.blocks.append(*types, arg_locs=[loc] * len(types))
         saved = self.eqn, self.ip, self._constants
         self.ip, self._constants = self.session.ir.InsertionPoint(block), {}
+        self.module.size.enter(self.eqn)
         try:
             out = spec.body(self, *block.arguments)
             out = list(out) if isinstance(out, tuple | list) else [out]
             self.create(spec.terminator, None, out, None, None, 0, loc, self.ip)
         finally:
+            self.module.size.leave()
             self.eqn, self.ip, self._constants = saved
 
     def region(self, avals: Sequence[ShapedArray], body: Body, terminator: str = "stablehlo.return") -> Region:
@@ -149,7 +152,7 @@ class Context:
 
     def program_region(self, closed: ClosedJaxpr) -> Region:
         """The region that computes a program."""
-        return Region(closed.in_avals, lambda ctx, *args: ctx.inline(closed, args))
+        return Region(closed.in_avals, lambda ctx, *args: ctx.body(closed, args))
 
     def pad(self, x: Value, value: Value, aval: ShapedArray, low: Sequence[int], high: Sequence[int],
             interior: Sequence[int]) -> Value:
@@ -318,10 +321,26 @@ class Context:
         finally:
             self.eqn, self.axis_env, self.path, self.loc, self.around, self.line = saved
 
+    def body(self, closed: ClosedJaxpr, operands: Sequence[Value], name: str = "", times: int = 1) -> list[Value]:
+        """Compute a nested program here: a call of its function where it stands in several places, else its equations.
+
+        Args:
+          closed: the program.
+          operands: its arguments.
+          name: of the function, and in the compiler's metadata.
+          times: how often the row at work emits it.
+        """
+        if self.module.shared(closed, times):
+            return self.subcall(closed, operands, name or "body")
+        return self.inline(closed, operands, name=name)
+
     def named(self, name: str) -> str:
         """`name` after the names of the calls and scopes that the present equation stands in."""
         source = self.eqn.source if self.eqn is not None else None
-        return "/".join(filter(None, (self.path, source.scope if source is not None else "", name)))
+        path = "/".join(filter(None, (self.path, source.scope if source is not None else "", name)))
+        if len(path) > _LONGEST:  # of hundreds of calls in one another: else names alone are quadratic
+            path = f"{path[:_LONGEST // 2]}...{path[-_LONGEST // 2:]}"
+        return path
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
         """Emit every live equation of a program and give its results.
@@ -335,6 +354,7 @@ class Context:
         env: dict[Any, Value] = dict(zip(jaxpr.invars, args, strict=True))
         big = self.big
         eqns, needed = self.module.live(jaxpr)
+        self.module.size.equations += len(eqns)
         for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
             if var in needed:
                 made = big.get(id(value))

@@ -18,6 +18,7 @@ from . import _jaxlib, hlo, session, tables
 from .axes import AxisEnv
 from .combine import together
 from .context import Context
+from .loops import rolled
 from .source_map import Line, SourceLine, resolve
 
 __all__ = ["Lowered", "lower", "replica_count"]
@@ -39,10 +40,11 @@ class Lowered:
       needs: names of kernel libraries that must be registered before it is compiled and run: `lapack`.
       host_functions: the Python functions the module calls, by number; the compiler must be given them.
       lines: what `source_map` reads; None for a single op, which has no more than its call's line.
+      size: what the module grows to inside of the compiler, a `Size`.
     """
 
     __slots__ = ("module", "name", "platform", "kept_args", "const_args", "in_avals", "out_avals", "donation",
-                 "num_replicas", "num_partitions", "needs", "host_functions", "lines", "_bytecode", "__weakref__")
+                 "num_replicas", "num_partitions", "needs", "host_functions", "lines", "size", "_bytecode", "__weakref__")
 
     def __init__(self, **fields: Any) -> None:
         self._bytecode: bytes | None = None
@@ -139,8 +141,43 @@ def replica_count(closed_jaxpr: ClosedJaxpr) -> int:
     return count(closed_jaxpr)
 
 
+_FEW = 3
+
+
 def _identifier(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]", "_", name) or "_"
+
+
+class Size:
+    """What a module grows to once the compiler has copied each function into the places that call it.
+
+    Attributes:
+      equations: how many there are then.
+      nesting: how deep regions and calls stand in one another.
+      deepest: name of the op whose region stands deepest.
+    """
+
+    __slots__ = ("equations", "nesting", "deepest", "_level")
+
+    def __init__(self) -> None:
+        self.equations = self.nesting = self._level = 0
+        self.deepest = ""
+
+    def enter(self, eqn: Eqn) -> None:
+        """A region of the equation's op begins."""
+        self._level += 1
+        if self._level > self.nesting:
+            self.nesting, self.deepest = self._level, eqn.primitive.name
+
+    def leave(self) -> None:
+        """It ends."""
+        self._level -= 1
+
+    def called(self, function: Size) -> None:
+        """A function is called here."""
+        self.equations += function.equations
+        if self._level + 1 + function.nesting > self.nesting:
+            self.nesting, self.deepest = self._level + 1 + function.nesting, function.deepest or "xla_call"
 
 
 class _Build:
@@ -157,10 +194,12 @@ class _Build:
         self.module = s.ir.Module.create(s.loc)
         self.ip = s.ir.InsertionPoint(self.module.body)
         self.needs: set[str] = set()
-        self._functions: dict[Any, tuple[Any, list[Any], list[Any]]] = {}
+        self.size = Size()
+        self._functions: dict[Any, tuple[Any, list[Any], list[int], Size]] = {}
         self._symbols: dict[str, int] = {"main": 1}
         self._live: dict[Jaxpr, tuple[list[Eqn], set[Any]]] = {}
-        self._big: dict[ClosedJaxpr, list[Any]] = {}
+        self._big: dict[ClosedJaxpr, dict[int, tuple[Any, ShapedArray]]] = {}
+        self._uses: dict[ClosedJaxpr, int] = {}
         self.lines: list[Line] | None = []
         self._main: ClosedJaxpr
         self._recomputed: dict[ClosedJaxpr, int] = {}
@@ -183,6 +222,8 @@ class _Build:
             kept.reverse()
             if self.platform == "cpu":
                 kept = together(kept)
+                if self.partitions == 1:
+                    kept = rolled(kept, jaxpr.outvars)
             found = self._live[jaxpr] = kept, needed
         return found
 
@@ -203,30 +244,34 @@ class _Build:
             self._recomputed[closed] = found
         return found
 
-    def big(self, closed: ClosedJaxpr) -> list[Any]:
-        """Constants of a program and of those nested in it that are passed as arguments, each once."""
-        if self.inline_limit is None:
-            return []
+    def big(self, closed: ClosedJaxpr) -> dict[int, tuple[Any, ShapedArray]]:
+        """Constants of a program and of those nested in it that are passed as arguments: id -> (value, type)."""
         found = self._big.get(closed)
         if found is None:
             eqns, needed = self.live(closed.jaxpr)
-            seen = {id(c): c for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True)
-                    if v in needed and v.aval.size > self.inline_limit}
+            limit = self.inline_limit
+            found = {} if limit is None else {
+                id(c): (c, v.aval) for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True)
+                if v in needed and v.aval.size > limit}
             for eqn in eqns:
                 if eqn.primitive.subprograms:
                     for sub in subprograms(eqn):
-                        seen.update((id(c), c) for c in self.big(sub))
-            found = self._big[closed] = list(seen.values())
+                        self._uses[sub] = self._uses.get(sub, 0) + 1
+                        found.update(self.big(sub))
+            self._big[closed] = found
         return found
 
-    def _big_types(self, closed: ClosedJaxpr, found: dict[int, ShapedArray]) -> dict[int, ShapedArray]:
-        for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True):
-            found[id(c)] = v.aval
-        for eqn in self.live(closed.jaxpr)[0]:
-            if eqn.primitive.subprograms:
-                for sub in subprograms(eqn):
-                    self._big_types(sub, found)
-        return found
+    def shared(self, closed: ClosedJaxpr, times: int = 1) -> bool:
+        """Whether a program gets a function of its own: it is emitted several times, and more than a few equations.
+
+        Places are counted once for each program that holds them, so that the work is linear in the number of different
+        programs however often they call one another. What stands in one place is written there: nested calls take the
+        compiler's stack.
+        """
+        if times * self._uses.get(closed, 1) == 1:
+            return False
+        eqns = closed.jaxpr.eqns  # a call costs more than a few of these, unless they hold programs themselves
+        return len(eqns) > _FEW or any([e.primitive.subprograms for e in eqns])
 
     def _symbol(self, name: str) -> str:
         name = _identifier(name)
@@ -236,7 +281,7 @@ class _Build:
             return name
         return self._symbol(f"{name}_{n}")
 
-    def _function(self, symbol: str, closed: ClosedJaxpr, env: AxisEnv, big: list[Any], in_avals: list[ShapedArray],
+    def _function(self, symbol: str, closed: ClosedJaxpr, env: AxisEnv, big: list[int], in_avals: list[ShapedArray],
                   kept: Sequence[bool] | None, attributes: dict[str, Any], around: Line | None = None) -> None:
         s = self.session
         ir, loc = s.ir, s.loc
@@ -248,7 +293,7 @@ class _Build:
         block = func.regions[0].blocks.append(*ins, arg_locs=[loc] * len(ins))
         values = list(block.arguments)
         path = None if kept is not None else ""  # the names around a call come with the call
-        ctx = Context(self, env, ir.InsertionPoint(block), {id(c): v for c, v in zip(big, values)}, path, around)
+        ctx = Context(self, env, ir.InsertionPoint(block), dict(zip(big, values)), path, around)
         args = values[len(big):]
         if kept is not None:
             rest = iter(args)
@@ -264,13 +309,15 @@ class _Build:
         if known is None:
             symbol = self._symbol(name)
             big = self.big(closed)
-            types = self._big_types(closed, {}) if big else {}
-            in_avals = [types[id(c)] for c in big] + closed.in_avals
-            self._function(symbol, closed, env, big, in_avals, None, {"sym_visibility": s.attr("private")}, line)
+            in_avals = [aval for _, aval in big.values()] + closed.in_avals
+            outer, self.size = self.size, Size()
+            self._function(symbol, closed, env, list(big), in_avals, None, {"sym_visibility": s.attr("private")}, line)
             known = self._functions[key] = (s.ir.FlatSymbolRefAttr.get(symbol, s.context),
-                                            [s.types[a] for a in closed.out_avals], big)
-        callee, outs, big = known
-        args = [ctx.big[id(c)] for c in big] + list(operands)
+                                            [s.types[a] for a in closed.out_avals], list(big), self.size)
+            self.size = outer
+        callee, outs, ids, size = known
+        self.size.called(size)
+        args = [ctx.big[i] for i in ids] + list(operands)
         loc = s.loc if self.lines is None else s.located(ctx.named(name), number)
         return list(ctx.create("func.call", outs, args, {"callee": callee}, None, 0, loc, ctx.ip).results)
 
@@ -284,8 +331,7 @@ class _Build:
             self.lines = None  # an op by itself, eager or jitted: one module for all of them
         kept = tuple(keep_unused or v in needed for v in jaxpr.invars)
         big = self.big(closed)
-        types = self._big_types(closed, {}) if big else {}
-        in_avals = [types[id(c)] for c in big] + [v.aval for v, k in zip(jaxpr.invars, kept, strict=True) if k]
+        in_avals = [aval for _, aval in big.values()] + [v.aval for v, k in zip(jaxpr.invars, kept, strict=True) if k]
         out_avals = closed.out_avals
         arg_attrs: list[dict[str, Any]] = [{} for _ in in_avals]
         in_text = [None] * len(jaxpr.invars) if in_shardings is None else in_shardings
@@ -304,15 +350,16 @@ class _Build:
             attributes["arg_attrs"] = self._dicts(arg_attrs)
         if out_shardings is not None and any(out_shardings):
             attributes["res_attrs"] = self._dicts([{"mhlo.sharding": s.attr(t)} if t else {} for t in out_shardings])
-        self._function("main", closed, env, big, in_avals, kept, attributes)
+        self._function("main", closed, env, list(big), in_avals, kept, attributes)
         module = self.module.operation.attributes
         module["sym_name"] = s.attr(_identifier(name))
         module["mhlo.num_replicas"] = s.i32(env.replicas)
         module["mhlo.num_partitions"] = s.i32(partitions)
-        return Lowered(module=self.module, name=name, platform=self.platform, kept_args=kept, const_args=big,
+        return Lowered(module=self.module, name=name, platform=self.platform, kept_args=kept,
+                       const_args=[c for c, _ in big.values()],
                        in_avals=in_avals, out_avals=out_avals, donation=donation, num_replicas=env.replicas,
                        num_partitions=partitions, host_functions=self.host_functions, needs=frozenset(self.needs),
-                       lines=self.lines)
+                       lines=self.lines, size=self.size)
 
     def _dicts(self, dicts: list[dict[str, Any]]) -> Any:
         ir, context = self.session.ir, self.session.context

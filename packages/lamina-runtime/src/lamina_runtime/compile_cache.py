@@ -24,6 +24,10 @@ __all__ = ["CacheStats", "Loaded", "MOST_PROGRAMS", "Options", "cache_stats", "c
 MOST_PROGRAMS = 1024
 MOST_BYTES = 1 << 29
 _GIVE_BACK = 256
+# XLA's compiler recurses over nested regions and calls in threads whose stacks are fixed: with jaxlib 0.10.2 it ends the
+# process (SIGSEGV) between 170 and 200 nested calls and between 200 and 250 nested scans, conds or whiles.
+MOST_NESTED = 128
+MOST_EQUATIONS = 1 << 22  # some 0.5 ms and 20 kB of the compiler's each
 # Memory an executable takes, measured: so much, and so many times its stored form (or its module's bytecode).
 _BASE, _PER_STORED, _PER_CODE = 1 << 16, 20, 500
 # Stored forms up to this size are read back after compiling. Measured with jaxlib 0.10.2: a program of one kernel (6 kB)
@@ -116,6 +120,21 @@ def _count(name: str) -> None:
         _counts[name] += 1
 
 
+def check_size(lowered: Any) -> None:
+    """RecursionError or ValueError for a module that XLA would end the process over, or never be done with."""
+    size = lowered.size
+    if size.nesting > MOST_NESTED:
+        raise RecursionError(f"compile of `{lowered.name}`: its control flow and calls stand {size.nesting} levels deep in one "
+                             f"another, `{size.deepest}` innermost; XLA ends the process at some 200, so at most {MOST_NESTED} "
+                             "are compiled. Use one lax.switch for a chain of conds, lax.fori_loop or lax.scan for a function "
+                             "that calls itself, or jit the inner part and call it from Python")
+    if size.equations > MOST_EQUATIONS:
+        raise ValueError(f"compile of `{lowered.name}`: XLA copies a function into each place that calls it, which makes "
+                         f"{size.equations:,} equations of this program; at most {MOST_EQUATIONS:,} are compiled. Use "
+                         "lax.fori_loop or lax.scan for what is done again and again, or jit the inner part and call it from "
+                         "Python")
+
+
 def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
     """The executable of a lowered program. Threads that ask for the same one wait for the first.
 
@@ -123,7 +142,11 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
       lowered: what `lamina_lowering.lower` gave.
       devices: one per (replica, partition), in row-major order.
       options: how.
+    Raises:
+      RecursionError: control flow and calls stand too deep in one another.
+      ValueError: the program is too long once its calls are copied.
     """
+    check_size(lowered)
     if lowered.needs:
         _jaxlib.provide(lowered.needs)
     if lowered.host_functions:  # it holds Python functions, so it is of this program and this process alone

@@ -231,16 +231,23 @@ def is_cheap(closed: ClosedJaxpr) -> bool:
     Measured on 1 to 8 equations, jaxlib 0.10.2: half the compile time; run times of elementwise, shape and indexing ops
     are equal or better at every size, of reductions equal for small arrays and up to 1.6 times longer for large ones.
     """
-    return closed.memo("cheap", lambda: _weigh(closed) <= _FEW)
+    return closed.memo("cheap", lambda: _weigh(closed, {}) <= _FEW)
 
 
-def _weigh(closed: ClosedJaxpr) -> int:
+def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int]) -> int:
+    """Equations, those of called programs among them, up to one more than a few; `known` has programs seen before."""
     count = 0
     for e in closed.jaxpr.eqns:
         family = e.primitive.family
         if family not in _CHEAP or (family not in _PLAIN and any(v.aval.size > _SMALL for v in e.invars)):
             return _FEW + 1
-        count += _weigh(e.params["call_jaxpr"]) if e.primitive.name == "xla_call" else 1
+        if e.primitive.name == "xla_call":
+            called = e.params["call_jaxpr"]
+            if called not in known:
+                known[called] = _weigh(called, known)
+            count += known[called]
+        else:
+            count += 1
         if count > _FEW or e.primitive.name == "xla_pmap":
             return _FEW + 1
     return count

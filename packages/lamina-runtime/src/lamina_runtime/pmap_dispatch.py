@@ -159,8 +159,15 @@ def _reshape(source: Any, target: Var) -> Eqn:
 
 def _communicates(closed: ClosedJaxpr) -> bool:
     """Whether devices wait for each other in this program."""
-    return any((e.primitive.axis_params and e.primitive.name != "axis_index") or e.primitive.name == "xla_pmap"
-               or any(_communicates(s) for s in subprograms(e)) for e in closed.jaxpr.eqns)
+    todo, seen = [closed], {closed}  # programs may share programs that share programs
+    for program in todo:
+        for e in program.jaxpr.eqns:
+            if e.primitive.name == "xla_pmap" or e.primitive.axis_params and e.primitive.name != "axis_index":
+                return True
+            fresh = [s for s in subprograms(e) if s not in seen]
+            seen.update(fresh)
+            todo += fresh
+    return False
 
 
 def _program(closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_axes: Any, out_axes: Any, devices: Any,

@@ -13,15 +13,11 @@ from .collectives import gather_over
 
 __all__: list[str] = []
 
-_INLINE_EQNS = 3  # a call of a program this short costs more than its equations
 _I32 = shaped((), np.dtype("int32"))
 
 
-def xla_call_lowering(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "call", inline: bool = False,
-                      **_: Any) -> list[Any]:
-    if inline or len(call_jaxpr.eqns) <= _INLINE_EQNS:
-        return ctx.inline(call_jaxpr, args, name=name)
-    return ctx.subcall(call_jaxpr, args, name)
+def xla_call_lowering(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "call", **_: Any) -> list[Any]:
+    return ctx.body(call_jaxpr, args, name)
 
 
 def _own_slice(ctx: Context, x: Any, aval: Any, axis: int, index: Any) -> Any:

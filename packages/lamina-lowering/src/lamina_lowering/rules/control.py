@@ -32,11 +32,11 @@ def _known(index: Any) -> int | None:
 
 def cond_lowering(ctx: Context, index: Any, *args: Any, branches: Any) -> list[Any]:
     if len(branches) == 1:
-        return ctx.inline(branches[0], args)
+        return ctx.body(branches[0], args)
     chosen = _known(index)
     if chosen is not None:  # as with platform_index: the other branches may have no lowering here
-        return ctx.inline(branches[chosen if 0 <= chosen < len(branches) else -1], args)
-    regions = [ctx.region((), lambda ctx, b=branch: ctx.inline(b, args)) for branch in branches]
+        return ctx.body(branches[chosen if 0 <= chosen < len(branches) else -1], args)
+    regions = [ctx.region((), lambda ctx, b=branch: ctx.body(b, args)) for branch in branches]
     return _listed(ctx.op("stablehlo.case", (index,), *ctx.avals_out, regions=regions))
 
 
@@ -51,15 +51,15 @@ def while_lowering(ctx: Context, *args: Any, cond_jaxpr: Any, body_jaxpr: Any, c
     cond_consts, body_consts, carry = args[:cond_nconsts], args[cond_nconsts:n], args[n:]
     avals = ctx.avals_out
     if max_iters is None:
-        return _while(ctx, carry, avals, lambda ctx, *c: ctx.inline(cond_jaxpr, (*cond_consts, *c)),
-                      lambda ctx, *c: ctx.inline(body_jaxpr, (*body_consts, *c)))
+        return _while(ctx, carry, avals, lambda ctx, *c: ctx.body(cond_jaxpr, (*cond_consts, *c)),
+                      lambda ctx, *c: ctx.body(body_jaxpr, (*body_consts, *c)))
 
     def test(ctx: Context, i: Any, *c: Any) -> Any:
         more = ctx.compare(i, ctx.const(max_iters, _I32), "LT", _I32)
-        return ctx.op("stablehlo.and", (more, *ctx.inline(cond_jaxpr, (*cond_consts, *c))), _BOOL)
+        return ctx.op("stablehlo.and", (more, *ctx.body(cond_jaxpr, (*cond_consts, *c))), _BOOL)
 
     def step(ctx: Context, i: Any, *c: Any) -> Any:
-        return [_plus(ctx, i, 1), *ctx.inline(body_jaxpr, (*body_consts, *c))]
+        return [_plus(ctx, i, 1), *ctx.body(body_jaxpr, (*body_consts, *c))]
 
     return _while(ctx, (ctx.const(0, _I32), *carry), (_I32, *avals), test, step)[1:]
 
@@ -98,7 +98,8 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
             at = _plus(ctx, first, k)
             if reverse:
                 at = ctx.op("stablehlo.subtract", (ctx.const(length - 1, _I32), at), _I32)
-            made = ctx.inline(jaxpr, [*consts, *now, *[_read(ctx, x, a, at, zero) for x, a in zip(xs, x_avals)]])
+            made = ctx.body(jaxpr, [*consts, *now, *[_read(ctx, x, a, at, zero) for x, a in zip(xs, x_avals)]],
+                            times=copies)
             now = made[:num_carry]
             ys = [_write(ctx, w, y, a, out, at, zero)
                   for w, y, a, out in zip(ys, made[num_carry:], y_avals, wholes)]
@@ -107,6 +108,7 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
     passes, rest = divmod(length, unroll)
     if passes == 1:
         passes, rest = 0, length
+    copies = (unroll if passes else 0) + rest
     if passes:
         def test(ctx: Context, i: Any, *_: Any) -> Any:
             return ctx.compare(i, ctx.const(passes * unroll, _I32), "LT", _I32)

@@ -42,7 +42,7 @@ def remat_lowering(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bo
     if differentiated and prevent_cse and args:
         made = ctx.op("stablehlo.optimization_barrier", args, *ctx.avals_in)
         args = made if len(args) != 1 else (made,)
-    return ctx.inline(call_jaxpr, args)
+    return ctx.body(call_jaxpr, args)
 
 
 def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated: bool, prevent_cse: bool, **_: Any) -> Any:
@@ -57,7 +57,7 @@ def remat_lowering_cpu(ctx: Context, *args: Any, call_jaxpr: Any, differentiated
     draw = ctx.op("stablehlo.rng", (low, high, ctx.const(np.zeros(0, np.int64), _NO_SHAPE)), _F32,
                   rng_distribution=ctx.enum("rng_distribution", "UNIFORM"))
     avals = ctx.avals_out
-    again = ctx.region((), lambda c: c.inline(call_jaxpr, args))
+    again = ctx.region((), lambda c: c.body(call_jaxpr, args))
     never = ctx.region((), lambda c: [c.const(0, a) for a in avals])
     made = ctx.op("stablehlo.if", (ctx.compare(draw, two, "LT", _F32),), *avals, regions=[again, never])
     return made if len(avals) != 1 else (made,)
@@ -71,7 +71,7 @@ def to_memory_lowering(ctx: Context, x: Any, *, memory_kind: str) -> Any:
 
 
 def transposed_call_lowering(ctx: Context, *args: Any, forward: Any, **_: Any) -> Any:
-    return ctx.inline(forward.program(), args)
+    return ctx.body(forward.program(), args, times=2)  # of a program that nobody has counted
 
 
 lowering_rules.define(prims.custom_jvp_call_p, _call)

@@ -1,0 +1,188 @@
+"""Runs of calls become loops, and only those that may; results are those of the program as it stood."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, evaluate, prims, shaped
+from lamina_ir.program import Source
+from lamina_lowering import lower
+from lamina_lowering.loops import LEAST, rolled
+from lamina_lowering.testing import run_lowered
+
+F32 = np.dtype("float32")
+M, S = shaped((2, 2), F32), shaped((), F32)
+DOT = {"dimension_numbers": (((1,), (0,)), ((), ())), "precision": None, "preferred_element_type": None}
+
+
+def program(write, *avals):
+    """The program of `write(emit, *arguments)`, where `emit(primitive, *operands, **params)` adds an equation."""
+    eqns = []
+
+    def emit(prim, *ins, source=None, **params):
+        avals = [v.aval for v in ins]
+        if prim.elementwise:
+            avals = [M if v.__class__ is Literal else v.aval for v in ins]
+        found = prim.infer(*avals, **params)
+        outs = [Var(a) for a in (found if prim.multiple else (found,))]
+        eqns.append(Eqn(prim, list(ins), outs, params, source))
+        return outs if len(outs) != 1 else outs[0]
+
+    args = [Var(a) for a in avals]
+    outs = write(emit, *args)
+    return ClosedJaxpr(Jaxpr([], args, eqns, outs if isinstance(outs, list) else [outs]))
+
+
+def called(emit, closed, *args, source=None):
+    return emit(prims.xla_call_p, *args, source=source, call_jaxpr=closed, name="f", donated_invars=(False,) * len(args),
+                inline=False, device=None, backend=None)
+
+
+def lit(value):
+    return Literal(value, S)
+
+
+def mul(emit, x, y):
+    return emit(prims.dot_general_p, x, y, **DOT)
+
+
+BODY = program(lambda emit, x, w: emit(prims.tanh_p, emit(prims.add_p, mul(emit, x, w), lit(0.25))), M, M)
+PAIR = program(lambda emit, x, y: [mul(emit, x, y), emit(prims.sin_p, x)], M, M)
+
+
+def same_values(closed, **options):
+    """A loop gives what the equations give one by one; the number of equations left."""
+    r = np.random.RandomState(0)
+    args = [(0.4 * r.randn(*a.shape)).astype(a.dtype) for a in closed.in_avals]
+    left = rolled(closed.eqns, closed.jaxpr.outvars)
+    for got, wanted in zip(run_lowered(lower(closed), *args), evaluate(closed, *args), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    return left
+
+
+def test_the_same_call_again_and_again():
+    def write(emit, x, w):
+        for _ in range(40):
+            x = called(emit, BODY, x, w)
+        return x
+    (loop,) = same_values(program(write, M, M))
+    assert loop.primitive is prims.scan_p and loop.params["length"] == 40
+    assert (loop.params["num_consts"], loop.params["num_carry"]) == (1, 1)
+
+
+def test_what_stands_between_the_calls_comes_along():
+    def write(emit, x, w):
+        for _ in range(30):
+            x = called(emit, BODY, emit(prims.add_p, x, lit(0.5)), w)
+        return emit(prims.sin_p, x)
+    left = same_values(program(write, M, M))
+    assert [e.primitive.name for e in left] == ["add", "scan", "xla_call", "sin"]
+    assert [e.primitive.name for e in left[1].params["jaxpr"].eqns] == ["xla_call", "add"]
+
+
+def test_several_values_are_carried():
+    def write(emit, x, y):
+        for _ in range(20):
+            x, y = called(emit, PAIR, x, y)
+            y = emit(prims.add_p, y, x)
+        return [y, x]
+    (loop,) = same_values(program(write, M, M))
+    assert loop.params["num_carry"] == 2
+
+
+def test_one_value_read_under_two_beginnings():
+    def write(emit, x, y):
+        a, b = x, y
+        for _ in range(20):
+            a = b = called(emit, BODY, a, b)
+        return a
+    (loop,) = same_values(program(write, M, M))
+    assert loop.params["num_carry"] == 2
+
+
+def test_a_last_result_that_is_not_carried_stays_outside():
+    def write(emit, x, y):
+        for _ in range(20):
+            x, last = called(emit, PAIR, x, y)
+        return [x, last]
+    left = same_values(program(write, M, M))
+    assert [e.primitive.name for e in left] == ["scan", "xla_call"] and left[0].params["length"] == 19
+
+
+def test_two_runs():
+    other = program(lambda emit, x, w: emit(prims.cos_p, emit(prims.sub_p, mul(emit, x, w), lit(0.125))), M, M)
+
+    def write(emit, x, w):
+        for body in (BODY, other):
+            for _ in range(18):
+                x = called(emit, body, x, w)
+        return x
+    assert [e.params["length"] for e in same_values(program(write, M, M))] == [18, 18]
+
+
+def results_in_a_list(emit, x, w):
+    made = []
+    for _ in range(20):
+        x = called(emit, BODY, x, w)
+        made.append(x)
+    return made
+
+
+def another_held_value(emit, x, w):
+    for k in range(20):
+        x = called(emit, BODY, x, emit(prims.add_p, w, lit(float(k))))
+    return x
+
+
+def over_two_groups(emit, x, w):
+    before = w
+    for _ in range(20):
+        x, before = called(emit, BODY, x, before), x
+        x, before = called(emit, BODY, before, x), emit(prims.sin_p, before)
+    return x
+
+
+def other_lines(emit, x, w):
+    for k in range(20):
+        x = called(emit, BODY, x, w, source=Source(other_lines.__code__, 2 * k))
+    return x
+
+
+def too_few(emit, x, w):
+    for _ in range(LEAST - 1):
+        x = called(emit, BODY, x, w)
+    return x
+
+
+def elementwise(emit, x, w):
+    body = program(lambda emit, x: emit(prims.sin_p, emit(prims.cos_p, x)), M)
+    for _ in range(20):
+        x = called(emit, body, x)
+    return x
+
+
+@pytest.mark.parametrize("write", [results_in_a_list, another_held_value, over_two_groups, other_lines, too_few,
+                                   elementwise])
+def test_what_does_not_fit_stays(write):
+    closed = program(write, M, M)
+    assert not any(e.primitive is prims.scan_p for e in same_values(closed))
+
+
+def test_random_programs_keep_their_meaning():
+    bodies = [BODY, program(lambda emit, x, w: emit(prims.sub_p, mul(emit, w, x), x), M, M)]
+    loops = 0
+    for seed in range(24):
+        r = np.random.RandomState(seed)
+        steps = [(r.randint(4), r.randint(3), r.randint(3), r.randint(2)) for _ in range(r.randint(1, 4))]
+        odd = r.randint(3, 40)
+
+        def write(emit, *args, steps=steps, odd=odd, r=r):
+            values = list(args)
+            for k in range(18):
+                for kind, a, b, body in steps if k != odd else steps[::-1]:
+                    if kind < 2:
+                        values[a] = called(emit, bodies[body], values[a], values[b])
+                    else:
+                        values[a] = emit(prims.tanh_p, emit(prims.add_p if kind == 2 else prims.mul_p, values[b], values[a]))
+            return values[:1 + odd % 3]
+        loops += any(e.primitive is prims.scan_p for e in same_values(program(write, M, M, M)))
+    assert loops > 6

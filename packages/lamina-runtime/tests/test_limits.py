@@ -1,0 +1,66 @@
+"""Programs that XLA would end the process over are refused before it sees them; those within the limits compile."""
+import subprocess
+import sys
+
+import pytest
+from lamina_runtime import compile_cache, execution, pmap_dispatch
+from lamina_tracing import jit, lax, make_jaxpr
+
+
+def conds(depth):
+    def f(x):
+        return lax.sin(x)
+    for _ in range(depth):
+        f = (lambda g: lambda x: lax.cond(lax.lt(x, 3.0), g, lax.cos, x))(f)
+    return f
+
+
+def doubled(depth):
+    def f(x):
+        return lax.sin(lax.cos(lax.sin(lax.cos(lax.sin(x)))))
+    for _ in range(depth):
+        f = (lambda g: jit(lambda x: g(g(x))))(jit(f))
+    return f
+
+
+@pytest.mark.parametrize("kind", ["cond", "scan", "while"])
+def test_deep_control_flow_is_refused(kind):
+    def f(x):
+        return lax.sin(x)
+    for _ in range(compile_cache.MOST_NESTED + 1):
+        f = {"cond": lambda g: lambda x: lax.cond(lax.lt(x, 3.0), g, lax.cos, x),
+             "scan": lambda g: lambda x: lax.scan(lambda c, _: (g(c), None), x, None, length=2)[0],
+             "while": lambda g: lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(g(c), 4.0), x)}[kind](f)
+    with pytest.raises(RecursionError, match=rf"stand 1\d\d levels deep in one another, `{kind}` innermost; .*at most 128"):
+        jit(f)(1.0)
+    assert jit(f).lower(1.0).as_text()  # it is XLA that cannot; the module is there
+
+
+def test_programs_that_grow_without_measure_are_refused():
+    with pytest.raises(ValueError, match=r"which makes 16,\d\d\d,\d\d\d equations of this program; at most 4,194,304"):
+        jit(doubled(21))(1.0)
+    assert jit(doubled(5))(1.0) < 1
+
+
+def test_what_is_let_through_compiles():
+    program = """
+from lamina_tracing import jit, lax, make_jaxpr
+import lamina_runtime
+from lamina_runtime import compile_cache, execution, pmap_dispatch
+f = lax.sin
+for _ in range(compile_cache.MOST_NESTED - 28):
+    f = (lambda g: lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(g(c), 4.0), x))(f)
+jit(f).lower(1.0).compile()
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.stdout == "done\n", done.stderr[-2000:]
+
+
+def test_shared_programs_are_looked_at_once():
+    def f(x):
+        return lax.sin(x)
+    for _ in range(40):
+        f = (lambda g: jit(lambda x: lax.add(g(x), g(x))))(jit(f))
+    closed = make_jaxpr(f)(1.0)
+    assert not pmap_dispatch._communicates(closed) and not execution.is_cheap(closed)
