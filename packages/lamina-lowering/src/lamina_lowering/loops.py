@@ -136,7 +136,8 @@ def _alike(a: Eqn, b: Eqn) -> bool:
     if a.primitive is not b.primitive or len(a.invars) != len(b.invars) or len(a.outvars) != len(b.outvars):
         return False
     s, t = a.source, b.source
-    if s is not t and (s is None or t is None or (s.code, s.lasti, s.scope) != (t.code, t.lasti, t.scope)):
+    if s is not t and (s is None or t is None or (s.code, s.lasti, s.scope, s.part) != (
+            t.code, t.lasti, t.scope, t.part)):
         return False
     if any(v.aval != w.aval for v, w in zip(a.outvars, b.outvars)):
         return False

@@ -271,7 +271,7 @@ class _Build:
         if times * self._uses.get(closed, 1) == 1:
             return False
         eqns = closed.jaxpr.eqns  # a call costs more than a few of these, unless they hold programs themselves
-        return len(eqns) > _FEW or any([e.primitive.subprograms for e in eqns])
+        return len(eqns) > _FEW or any(e.primitive.subprograms for e in eqns)
 
     def _symbol(self, name: str) -> str:
         name = _identifier(name)
