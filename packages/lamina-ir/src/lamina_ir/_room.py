@@ -16,12 +16,13 @@ ENOUGH = 16  # levels that fit the usual limit
 _MOST = 1600  # a gradient takes three levels for each program
 _FRAMES = 24  # per level; up to 15 were seen
 _lock = threading.Lock()
-_users, _before, _given, _deepest = 0, 0, 0, 0
+_users: set[int] = set()  # ids of what holds the room
+_before, _given, _deepest = 0, 0, 0
 
 
-def enter(level: int) -> None:
-    """Make room for so many levels; `leave` must follow. RecursionError when there are too many."""
-    global _users, _before, _given, _deepest
+def enter(level: int, holder: object) -> None:
+    """Make room for so many levels; `leave(holder)` must follow. RecursionError when there are too many."""
+    global _before, _given, _deepest
     if level > _MOST:
         raise RecursionError(f"traced functions call one another more than {_MOST} levels deep: one that calls itself needs "
                              "an end that does not depend on traced values, or lax.while_loop, lax.scan")
@@ -29,20 +30,21 @@ def enter(level: int) -> None:
         limit = sys.getrecursionlimit()
         if not _users:
             _before = limit
-        _users += 1
+        _users.add(id(holder))
         _deepest = max(_deepest, level)
         if limit < _before + _FRAMES * level:
             _given = _before + _FRAMES * level
             sys.setrecursionlimit(_given)
 
 
-def leave() -> None:
-    """Put the limit back, once nobody needs the room."""
-    global _users
+def leave(holder: object) -> None:
+    """Put the limit back, once nobody needs the room. Of one that holds none nothing comes, so that it may be said twice."""
+    global _given
     with _lock:
-        _users -= 1
+        _users.discard(id(holder))
         if not _users and sys.getrecursionlimit() == _given:  # else someone else has set it
             sys.setrecursionlimit(_before)
+            _given = 0
 
 
 @contextmanager
@@ -52,8 +54,9 @@ def roomy(level: int = 0) -> Iterator[None]:
     if level <= ENOUGH:
         yield
         return
-    enter(min(level, _MOST))
+    holder = object()
     try:
+        enter(min(level, _MOST), holder)
         yield
     finally:
-        leave()
+        leave(holder)

@@ -200,14 +200,22 @@ class Option:
     def __call__(self, value: Any = True) -> Iterator[None]:
         value = self._check(value)
         local, own = self._local, [value]
-        local.open += (own,)
-        self._overlay(value)
-        try:
+        try:  # an interrupt may strike anywhere, on the way out too
+            local.open += (own,)
+            self._overlay(value)
             yield
         finally:
-            # Blocks in generators and coroutines may end in any order: the innermost one still open holds.
-            local.open = tuple([block for block in local.open if block is not own])
-            self._overlay(local.open[-1][0] if local.open else UNSET)
+            try:
+                self._close(own)
+            except BaseException:
+                self._close(own)
+                raise
+
+    def _close(self, block: list[Any]) -> None:
+        # Blocks in generators and coroutines may end in any order: the innermost one still open holds.
+        local = self._local
+        local.open = tuple([other for other in local.open if other is not block])
+        self._overlay(local.open[-1][0] if local.open else UNSET)
 
     def __repr__(self) -> str:
         return f"<option {self.name}={self.value!r}>"

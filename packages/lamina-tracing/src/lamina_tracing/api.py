@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from lamina_ir import config, trees
@@ -31,8 +31,7 @@ def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
     return config.disable_jit(disable)
 
 
-@contextmanager
-def ensure_compile_time_eval() -> Iterator[None]:
+def ensure_compile_time_eval() -> AbstractContextManager[None]:
     """A block in which ops on known values run at once, also while a function is traced; their results are known.
 
     >>> import numpy as np
@@ -45,13 +44,31 @@ def ensure_compile_time_eval() -> Iterator[None]:
     >>> f(2.0)
     Array(6., dtype=float32, weak_type=True)
     """
-    trace, now.trace = now.trace, EVALUATION
-    tell_staging()
-    try:
-        yield
-    finally:
-        now.trace = trace
+    return _AtOnce()
+
+
+class _AtOnce:
+    __slots__ = ("_old",)
+
+    def __enter__(self) -> None:
+        self._old = now.trace
+        try:
+            now.trace = EVALUATION
+            tell_staging()
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        now.trace = self._old
         tell_staging()
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self._leave()
+        except BaseException:
+            self._leave()
+            raise
 
 
 def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:

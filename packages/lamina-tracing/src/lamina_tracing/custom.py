@@ -92,9 +92,9 @@ def in_scope() -> Callable[[Callable[[], Any]], Any]:
 
     def scope(make: Callable[[], Any]) -> Any:
         with config.restored(settings):
-            old, now.axes = now.axes, axes
-            source, now.source = now.source, rule_lines()
+            old, source = now.axes, now.source
             try:
+                now.axes, now.source = axes, rule_lines()
                 return make()
             finally:
                 now.axes, now.source = old, source

@@ -22,7 +22,7 @@ from lamina_ir.program import axis_names_of
 from .blame import ill_formed, no_array
 
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "Tracer", "axis_frame", "bind", "bound_axes", "deeper",
-           "now", "on_begin", "on_end", "on_staging", "scoped", "tell_staging", "typeof"]
+           "now", "on_begin", "on_end", "on_staging", "scoped", "settle", "tell_staging", "typeof"]
 
 
 class Trace:
@@ -63,9 +63,10 @@ class Trace:
 
     def end(self) -> None:
         """The function being transformed has returned: a tracer that is still used has leaked."""
-        for tell in on_end:
-            tell(self)
-        self.alive = False
+        if self.alive:
+            for tell in on_end:
+                tell(self)
+            self.alive = False
         self.hand_to(self._refuse)
 
     def _refuse(self, prim: Primitive, args: Any, params: Any) -> Any:
@@ -166,44 +167,87 @@ def tell_staging() -> None:
         hook(state)
 
 
-@contextmanager
-def bound_axes(*frames: AxisFrame) -> Iterator[None]:
-    """Bring mapped axes into scope."""
-    old = now.axes
-    now.axes = old + frames
-    tell_staging()
-    try:
-        yield
-    finally:
-        now.axes = old
+# An interrupt (Ctrl-C) may strike between any two lines. So state is changed inside of `try`, ways back may be taken twice,
+# and blocks are classes: a generator that was interrupted on its way out would put old state back whenever it is collected.
+# What strikes before the first line of `__exit__` is mended by the block around, and by the outermost public call
+# (`tracebacks.boundary`).
+class bound_axes:
+    """A block with these mapped axes in scope."""
+
+    __slots__ = ("_frames", "_old")
+
+    def __init__(self, *frames: AxisFrame) -> None:
+        self._frames = frames
+
+    def __enter__(self) -> None:
+        old = self._old = now.axes
+        try:
+            now.axes = old + self._frames
+            tell_staging()
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        now.axes = self._old
         tell_staging()
 
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self._leave()
+        except BaseException:
+            self._leave()
+            raise
 
-@contextmanager
-def deeper(trace: Trace) -> Iterator[None]:
-    """Run the body of a transformation: traces made inside get higher levels. `trace` ends with the block."""
-    old = now.depth
-    deep = trace.level > room.ENOUGH
-    if deep:
-        room.enter(trace.level)
-    now.depth = trace.level
-    for tell in on_begin:
-        tell(trace)
-    try:
-        yield
-    finally:
-        now.depth = old
-        if deep:
-            room.leave()
+
+class deeper:
+    """A block that is the body of a transformation: traces made inside get higher levels. `trace` ends with it."""
+
+    __slots__ = ("_trace", "_old")
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+
+    def __enter__(self) -> None:
+        trace = self._trace
+        self._old = now.depth
+        try:
+            if trace.level > room.ENOUGH:
+                room.enter(trace.level, trace)
+            now.depth = trace.level
+            for tell in on_begin:
+                tell(trace)
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        now.depth = self._old
+        trace = self._trace
+        if trace.level > room.ENOUGH:
+            room.leave(trace)
         trace.end()
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self._leave()
+        except BaseException:
+            self._leave()
+            raise
+
+
+def settle() -> None:
+    """Put this thread back to where no transformation runs."""
+    now.trace, now.depth, now.axes, now.source = EVALUATION, 0, (), None
+    tell_staging()
 
 
 @contextmanager
 def scoped(name: str) -> Iterator[None]:
     """Put `name` behind the names that equations staged in the block remember."""
     old = now.scope
-    now.scope = f"{old}/{name}" if old else name
     try:
+        now.scope = f"{old}/{name}" if old else name
         yield
     finally:
         now.scope = old

@@ -23,6 +23,7 @@ from lamina_ir import config
 from . import leaks
 from .lines import is_own_file
 from .static_values import translated
+from .trace import settle
 
 __all__ = ["boundary", "filter_traceback"]
 
@@ -101,6 +102,17 @@ def _install_hooks() -> None:
 _install_hooks()
 
 
+def _interrupted() -> None:
+    """An interrupt or exit leaves a public call: after the outermost one nothing is being transformed in this thread."""
+    leaks.forget()
+    frame = sys._getframe(2)
+    while frame is not None:
+        if is_own_file(frame.f_code.co_filename):
+            return
+        frame = frame.f_back  # type: ignore[assignment]
+    settle()
+
+
 def boundary(fun: F) -> F:
     """Decorator of a public entry point: exceptions leave it with a filtered traceback.
 
@@ -114,8 +126,8 @@ def boundary(fun: F) -> F:
     ...     print([frame.name for frame in traceback.extract_tb(e.__traceback__)])
     ['<module>', 'entry']
     """
-    filtered, ended, refuse, forget, in_our_words = (filter_traceback, leaks.ended, leaks.refuse_leaks, leaks.forget,
-                                                     translated)
+    filtered, ended, refuse, forget, in_our_words, interrupted = (filter_traceback, leaks.ended, leaks.refuse_leaks,
+                                                                  leaks.forget, translated, _interrupted)
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -129,6 +141,9 @@ def boundary(fun: F) -> F:
             forget()
             if ours is not e:
                 raise ours from None
+            raise
+        except BaseException:  # an interrupt may have struck where no block was there yet to restore, or no longer
+            interrupted()
             raise
 
     # With the globals of `fun` it counts as a function of that module, for doctest say.

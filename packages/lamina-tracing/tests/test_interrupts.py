@@ -1,0 +1,117 @@
+"""Ctrl-C at every line of the machinery: afterwards the thread is as it was, and works."""
+import gc
+import sys
+
+import numpy as np
+import pytest
+from lamina_ir import config
+from lamina_tracing import ensure_compile_time_eval, jit, lax, make_jaxpr, named_call, named_scope
+from lamina_tracing.extend import EVALUATION, AxisFrame, Trace, bound_axes, boundary, deeper, is_own_file, now, stage
+
+FILES = ("lamina_tracing/trace.py", "lamina_tracing/stage.py", "lamina_tracing/api.py", "lamina_tracing/tracebacks.py",
+         "lamina_tracing/custom.py", "lamina_ir/_room.py")
+
+
+def state():
+    return now.trace, now.depth, now.axes, now.scope, now.source, gc.isenabled(), sys.getrecursionlimit(), config.cache_key()
+
+
+def interrupted_at(call, number):
+    """Run `call` with a KeyboardInterrupt at the `number`th line of ours; whether it got that far."""
+    left = number
+
+    def trace(frame, event, arg):
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(FILES):
+            return None
+        if event == "line":
+            left -= 1
+            if not left:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+        return False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+
+
+X = np.arange(3, dtype=np.float32)
+
+
+def staged():
+    make_jaxpr(lambda x: jit(lambda y: lax.sin(y))(x))(X)
+
+
+def looped():
+    jit(lambda x: lax.fori_loop(0, 2, lambda i, c: named_call(lax.neg)(c), x))(X)
+
+
+def at_once():
+    def f(x):
+        with ensure_compile_time_eval():
+            lax.neg(X)
+        return x
+
+    make_jaxpr(f, axis_env=[("i", 2)])(X)
+
+
+@boundary
+def transformed():
+    trace = Trace(now.depth + 1)
+    trace.process = lambda prim, args, params: None
+    with deeper(trace), bound_axes(AxisFrame("i", 3, trace)):
+        lax.neg(X)
+
+
+def deep():
+    def f(n):
+        return jit(lambda x: f(n - 1)(x)) if n else lax.neg
+
+    make_jaxpr(f(20))(X)
+
+
+@pytest.mark.parametrize("call, step", [(staged, 1), (looped, 3), (at_once, 1), (transformed, 1), (deep, 53)])
+def test_an_interrupt_at_any_line_leaves_nothing_behind(call, step):
+    call()
+    before, number = state(), 1
+    while interrupted_at(call, number):
+        assert state() == before, number
+        number += step
+    assert number > 20
+    call()
+    assert state() == before and now.trace is EVALUATION
+
+
+def test_blocks_and_functions_end_what_they_began_where_no_call_is_around():
+    def blocks():
+        trace = Trace(1)
+        with deeper(trace):
+            with bound_axes(AxisFrame("i", 3)), named_scope("part"):
+                stage(lambda x: [lax.neg(x)], [lax.neg(X).aval])
+
+    blocks()
+    before, number, lost = state(), 1, 0
+    while interrupted_at(blocks, number):
+        if state() != before:  # at the first line of an `__exit__`: nothing has been done yet, and nobody is around
+            lost += 1
+            now.trace, now.depth, now.axes, now.scope, now.source = before[:5]
+        number += 1
+    assert lost <= 6
+
+
+def test_an_exit_keeps_its_kind_on_its_way_through():
+    def leave(x):
+        raise SystemExit(7)
+
+    before = state()
+    with pytest.raises(SystemExit, match="7"):
+        make_jaxpr(lambda x: jit(leave)(x))(X)
+    assert state() == before
+    assert not is_own_file(__file__)
