@@ -3,7 +3,7 @@ import lamina as jax
 import lamina.numpy as jnp
 import numpy as np
 import pytest
-from lamina import lax
+from lamina import lax, random
 
 X = np.ones((8, 3), np.float32)
 KEPT = []
@@ -78,3 +78,14 @@ def test_integers_with_allow_int():
 
 def test_holomorphic():
     np.testing.assert_allclose(complex(jax.grad(lambda z: z * z, holomorphic=True)(1 + 2j)), 2 + 4j)
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: jnp.sin("a"), "sin: x"), (lambda: jnp.mean("a"), "mean: a"), (lambda: jnp.add(1, "a"), "add: y"),
+    (lambda: jnp.sum(["a"]), r"sum: a\[0\]"), (lambda: jnp.where("a", 1, 2), r"\w*where: condition"),
+    (lambda: jnp.linalg.norm("a"), "norm: x"),
+    (lambda: random.normal("a"), "normal: "), (lambda: jnp.sin(np.array(["a"])), "sin: x")])
+def test_library_functions_speak_of_their_argument(call, words):
+    with pytest.raises(TypeError, match=f"^{words}") as caught:
+        call()
+    assert "jit" not in str(caught.value) and "static" not in str(caught.value)

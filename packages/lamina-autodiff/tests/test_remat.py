@@ -189,3 +189,15 @@ def test_numbers_a_function_returns_become_arrays():
     assert [type(x) for x in out] == [type(lax.full((), 1))] * 4
     assert [o.dtype.name for o in out] == ["int32", "float32", "float32", "float32"]
     assert [o.weak_type for o in out] == [True, True, True, False]
+
+
+def test_a_checkpointed_function_never_sees_raw_numbers():
+    seen = []
+
+    def f(x, n):
+        seen.append((x.dtype, type(n)))
+        return lax.mul(x, float(n))
+
+    again = checkpoint(f, static_argnums=1)
+    assert float(again(2.0, 3)) == 6 and float(grad(lambda x: lax.mul(again(x, 3), again(2.0, 3)))(1.0)) == 18
+    assert all(kind is int for _, kind in seen) and len(seen) >= 3

@@ -168,3 +168,21 @@ def test_an_error_inside_leaves_the_thread_usable():
     assert np.shape(lax.sin(X)) == (2, 3)
     with pytest.raises(UnboundAxisError):
         lax.psum(X, "i")
+
+
+@pytest.mark.parametrize("other", [lax.sin, functools.partial(lax.mul, 2.0), "text", {"f": lax.sin, "n": "text"}, object(),
+                                   Point(lax.cos, ["a", b"b"])], ids=repr)
+def test_what_is_not_mapped_reaches_the_function_as_it_came(other):
+    seen = []
+
+    def f(given, x):
+        seen.append(given)
+        return lax.neg(x)
+
+    for call in (vmap(f, (None, 0)), lambda o, x: jit(lambda x: vmap(f, (None, 0))(o, x))(x),
+                 vmap(vmap(f, (None, 0)), (None, 0))):
+        np.testing.assert_array_equal(np.asarray(call(other, X)), -X)
+    assert all(type(s) is type(other) for s in seen) and len(seen) == 3
+    assert seen[0] is other or isinstance(other, (dict, tuple))
+    with pytest.raises(TypeError, match=r"args\[0\].*None in its place in in_axes"):
+        vmap(f)(lax.sin, X)

@@ -173,3 +173,47 @@ def test_one_copy_is_kept_of_a_host_array_used_in_programs_within_one_another():
     closed = make_jaxpr(lambda x: lax.add(jit(lambda y: lax.mul(y, w))(x), w))(w)
     inner = closed.jaxpr.eqns[0].params["call_jaxpr"]
     assert inner.consts[0] is closed.consts[0] is not w
+
+
+def test_named_call_passes_what_is_not_traced_as_it_is():
+    seen = []
+
+    def body(f, x, scale, *, mode, rows):
+        seen.append((f, type(scale), mode, type(rows)))
+        return {"y": f(lax.mul(x, scale)), "mode": mode, "f": f, "n": 3}
+
+    part = named_call(body, name="part")
+    outs = []
+
+    def whole(x):
+        outs.append(part(lax.sin, x, 2.0, mode="fast", rows=X))
+        return outs[-1]["y"]
+
+    closed = make_jaxpr(whole)(X)
+    assert [e.primitive.name for e in closed.jaxpr.eqns] == ["xla_call"] and closed.jaxpr.eqns[0].params["name"] == "part"
+    np.testing.assert_allclose(np.asarray(jit(whole)(X)), np.sin(2 * X), rtol=1e-6)
+    assert seen[0] == (lax.sin, float, "fast", np.ndarray)
+    assert outs[0]["mode"] == "fast" and outs[0]["f"] is lax.sin and outs[0]["n"] == 3
+    with pytest.raises(TypeError, match="named_call: expected a function"):
+        named_call(3)
+
+
+def test_an_inlined_function_sees_traced_values_and_never_raw_numbers():
+    seen = []
+
+    @functools.partial(jit, inline=True)
+    def f(x, y):
+        seen.append((x.dtype, y.dtype))
+        return lax.mul(x, y)
+
+    closed = make_jaxpr(lambda z: lax.add(f(2.0, 1.0), f(z, y=3.0)))(1.0)
+    assert [e.primitive.name for e in closed.jaxpr.eqns] == ["mul", "mul", "add"]
+    assert float(f(2.0, 1.0)) == 2 and len(seen) >= 2
+
+
+def test_functions_of_our_own_speak_of_their_arguments_and_not_of_jit():
+    own = jit(lax.clamp)
+    with pytest.raises(TypeError, match=r"^clamp: x: expected an array or a number; got str: 'a'$"):
+        own(0.0, "a", 1.0)
+    with pytest.raises(TypeError, match=r"jit of `<lambda>`: args\[0\].*static_argnums"):
+        jit(lambda x: x)("a")

@@ -118,9 +118,16 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
     spec = JitSpec(fun, static_argnums=static_argnums, call="checkpoint")
     params = dict(differentiated=False, name=spec.name, policy=policy, prevent_cse=bool(prevent_cse))
 
+    def plain(args: Any, kwargs: Any) -> Any:  # on arrays, as a traced call would see
+        flat, tree, static = spec.split(args, kwargs)
+        args, kwargs = trees.tree_unflatten(tree, arrays_of(flat))
+        if static:
+            args, kwargs = spec.statics.join(args, kwargs, static)
+        return arrays_of(fun(*args, **kwargs))
+
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if now.trace is EVALUATION and not now.depth or config.disable_jit.value:
-            return arrays_of(fun(*args, **kwargs))
+            return plain(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
         if concrete and now.trace is EVALUATION:
             call = _Concrete(spec, tree, static, params)
@@ -129,7 +136,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
         staged = spec.stage(flat, tree, static)
         operands = [*staged.outer, *flat]
         if not deepest(operands).minds(operands):
-            return fun(*args, **kwargs)
+            return plain(args, kwargs)
         return trees.tree_unflatten(staged.out_tree, bind(prims.remat_p, *operands, call_jaxpr=staged.closed, **params))
 
     return functools.update_wrapper(checkpointed, fun, updated=())

@@ -34,12 +34,13 @@ def mapped_size(call: str, name: str, flat: Sequence[Any], axes: list[Any], tree
     size = axis_size
     agree = True
     for i, (x, axis) in enumerate(zip(flat, axes)):
+        if axis is None:  # whatever it is, the function gets it as it came
+            continue
         try:
             shape = typeof(x).shape
         except TypeError as e:
-            raise TypeError(f"{call} of `{name}`: {argument_path(tree, i)}: {e}") from None
-        if axis is None:
-            continue
+            raise TypeError(f"{call} of `{name}`: {argument_path(tree, i)}: {e}. An argument that is no array must not be "
+                            "mapped: give None in its place in in_axes") from None
         if not -len(shape) <= axis < len(shape):
             raise _no_such_axis(call, name, argument_path(tree, i), typeof(x), axis)
         if axis < 0:
@@ -76,7 +77,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     Args:
       fun: function of one example: arrays and trees of them.
       in_axes: which axis of each positional argument to map: an int, None (not mapped), or a tree of them that is a prefix of
-        the arguments. Keyword arguments are mapped over axis 0.
+        the arguments. What is not mapped may be anything, functions and strings too. Keyword arguments are mapped over axis 0.
       out_axes: where the mapped axis goes in each result: likewise a prefix of the results; None for results that do
         not depend on the mapped axis.
       axis_name: a name for the axis, for collectives such as `lax.psum`.
@@ -86,7 +87,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
       A function of whole batches.
     Raises:
       ValueError: in_axes or out_axes do not fit, or sizes differ; names the arguments.
-      TypeError: an argument is no array.
+      TypeError: a mapped argument is no array.
 
     >>> import numpy as np
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(np.arange(3.0), 2.0)

@@ -58,13 +58,13 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
         others = config.generation.elsewhere()
         if spec.inline:
             if now.trace is not EVALUATION:
-                return fun(*args, **kwargs), None, True
+                return spec.inlined(args, kwargs), None, True
             for a in args:
                 if isinstance(a, Tracer):
-                    return fun(*args, **kwargs), None, True
+                    return spec.inlined(args, kwargs), None, True
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):
-            return fun(*args, **kwargs), None, True
+            return spec.inlined(args, kwargs), None, True
         staged = spec.stage(flat, tree, static)
         donated = spec.donated(args, kwargs)
         layout = None if wanted is None else layouts.layout_of(spec, staged, tree)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from lamina_ir import config, trees
+from lamina_ir import config, prims, trees
 from lamina_ir.avals import ShapeDtypeStruct
 from lamina_ir.program import ClosedJaxpr, Jaxpr
 
 from .arguments import Statics, duck_types, function_name, result_types
-from .jitting import JitSpec, any_traced, call_staged
 from .stage import stage
-from .trace import EVALUATION, AxisFrame, bound_axes, now, scoped, tell_staging
+from .trace import EVALUATION, AxisFrame, Tracer, bind, bound_axes, now, scoped, tell_staging
 from .tracebacks import boundary
 
 __all__ = ["disable_jit", "ensure_compile_time_eval", "eval_shape", "make_jaxpr", "named_call", "named_scope"]
@@ -166,6 +165,8 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
     """`fun`, kept together under a name in staged and compiled programs.
 
+    Arguments and results that are not traced (functions, settings, numbers) pass as they are.
+
     >>> print(make_jaxpr(named_call(lambda x: -x, name="flip"))(1.0))
     { lambda ; a:f32[]. let
         b:f32[] = xla_call[
@@ -174,16 +175,32 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
         ] a
       in (b,) }
     """
-    spec = JitSpec(fun, call="named_call")
-    spec.name = name or spec.name
+    if not callable(fun):
+        raise TypeError(f"named_call: expected a function; got {type(fun).__name__}: {fun!r:.60}")
+    called = name or function_name(fun)
 
     @boundary
     @functools.wraps(fun)
     def named(*args: Any, **kwargs: Any) -> Any:
-        flat, tree, static = spec.split(args, kwargs)
-        if now.trace is EVALUATION and not any_traced(flat):
+        if now.trace is EVALUATION:
             return fun(*args, **kwargs)
-        return call_staged(spec, spec.stage(flat, tree, static), flat)
+        # Traced values are the call's operands and results; whatever else there is passes as it is.
+        flat, tree = trees.tree_flatten((args, kwargs))
+        operands = [x for x in flat if isinstance(x, Tracer)]
+        rest: list[Any] = []
+        out_tree = None
+
+        def run(*tracers: Any) -> list[Any]:
+            nonlocal rest, out_tree
+            given = iter(tracers)
+            a, k = trees.tree_unflatten(tree, [next(given) if isinstance(x, Tracer) else x for x in flat])
+            rest, out_tree = trees.tree_flatten(fun(*a, **k))
+            return [x for x in rest if isinstance(x, Tracer)]
+
+        closed, outer = stage(run, [x.aval for x in operands])
+        outs = iter(bind(prims.xla_call_p, *outer, *operands, call_jaxpr=closed, name=called, donated_invars=(),
+                         inline=False, device=None, backend=None))
+        return trees.tree_unflatten(out_tree, [next(outs) if isinstance(x, Tracer) else x for x in rest])
 
     return named
 

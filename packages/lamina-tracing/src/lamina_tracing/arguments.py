@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import functools
+import re
+import sys
 from collections.abc import Callable, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from types import FunctionType
@@ -12,9 +14,10 @@ from lamina_ir.avals import ShapedArray, aval_of, shaped
 from lamina_ir.dtypes import canonical
 from lamina_ir.errors import DTypeError, StaticArgumentError
 
+from .lines import is_own_file
 from .trace import Tracer
 
-__all__ = ["Statics", "argument_path", "as_tuple", "duck_types", "flat_types", "function_name", "parameter_names",
+__all__ = ["Statics", "argument_path", "as_tuple", "called_as", "duck_types", "flat_types", "function_name", "parameter_names",
            "result_types"]
 
 
@@ -171,8 +174,13 @@ def argument_path(tree: Any, leaf: int) -> str:
     return f"argument {leaf}"
 
 
-def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[ShapedArray, ...]:
-    """Types of flat arguments; TypeError that names the argument when one is no array or number."""
+def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any, library: Sequence[str] | None = None
+               ) -> tuple[ShapedArray, ...]:
+    """Types of flat arguments; TypeError that names the argument when one is no array or number.
+
+    Args:
+      library: the names of the arguments' positions, where the function is one of ours: of its being jitted nothing is said.
+    """
     try:
         return tuple([x.aval if isinstance(x, Tracer) else aval_of(x) for x in flat])
     except (TypeError, OverflowError) as e:
@@ -180,12 +188,35 @@ def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[Sh
             try:
                 if not isinstance(x, Tracer):
                     aval_of(x)
-            except DTypeError as bad:
-                raise DTypeError(f"{call} of `{name}`: {argument_path(tree, i)}: {bad}") from None
             except (TypeError, OverflowError) as bad:
+                if library is not None:
+                    raise type(bad)(f"{name}: {_parameter(argument_path(tree, i), library)}: {bad}") from None
+                if isinstance(bad, DTypeError):
+                    raise DTypeError(f"{call} of `{name}`: {argument_path(tree, i)}: {bad}") from None
                 raise type(bad)(f"{call} of `{name}`: {argument_path(tree, i)}: {bad}; mark Python values with "
                                 "static_argnums or static_argnames") from None
         raise e
+
+
+def called_as(name: str) -> str:
+    """The name by which a function of ours was called: that of our outermost frame, where the jitted one is a helper."""
+    if name[0] not in "_<":
+        return name
+    frame = sys._getframe(1)
+    while frame is not None and is_own_file(frame.f_code.co_filename):
+        own, frame = frame.f_code.co_name, frame.f_back  # type: ignore[assignment]
+    return name if own in ("guarded", "miss", "jitted", "<lambda>") else own
+
+
+def _parameter(path: str, names: Sequence[str]) -> str:
+    """`args[0][1]` as `x[1]`, `kwargs['axis']` as `axis`."""
+    found = re.match(r"args\[(\d+)\]|kwargs\['(\w+)'\]", path)
+    if found is None:
+        return path
+    at, name = found.groups()
+    if name is None:
+        name = names[int(at)] if int(at) < len(names) else f"argument {at}"
+    return name + path[found.end():]
 
 
 def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[ShapedArray, ...]:

@@ -13,10 +13,10 @@ from lamina_ir import config, prims, trees
 from lamina_ir.program import ClosedJaxpr
 
 from . import explain, slots
-from .arguments import Statics, flat_types, function_name, result_types
+from .arguments import Statics, called_as, flat_types, function_name, parameter_names, result_types
 from .per_function import PerFunction
 from .lines import forget_source, is_own_file, user_source
-from .stage import stage
+from .stage import eval_jaxpr, stage
 from .trace import EVALUATION, Tracer, bind, now
 from .tracebacks import boundary
 
@@ -59,6 +59,23 @@ class JitSpec:
         self.compiler_options = compiler_options
         self._programs: dict[Any, Staged] = _programs.of(fun)
 
+    @functools.cached_property
+    def ours(self) -> bool:
+        """Whether the function is one of our own rooms."""
+        fun = self.fun
+        for _ in range(8):
+            fun = getattr(fun, "__wrapped__", fun)
+        code = getattr(fun, "__code__", None)
+        return code is not None and is_own_file(code.co_filename)
+
+    def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The call as a part of what is being traced, where the function sees traced values as in any other call."""
+        if self.ours:  # they take numbers as they come
+            return self.fun(*args, **kwargs)
+        flat, tree, static = self.split(args, kwargs)
+        staged = self.stage(flat, tree, static)
+        return trees.tree_unflatten(staged.out_tree, eval_jaxpr(staged.closed, [*staged.outer, *flat]))
+
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         """(flat dynamic arguments, their tree, key of the static ones)."""
         if self.statics.any:
@@ -70,7 +87,14 @@ class JitSpec:
 
     def stage(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
         """The program for arguments of these types, staged now or remembered."""
-        avals = flat_types(self.call, self.name, flat, tree)
+        try:
+            avals = flat_types(self.call, self.name, flat, tree)
+        except (TypeError, OverflowError):
+            if not self.ours:
+                raise
+            names = parameter_names(self.fun) or ()
+            positions = [n for i, n in enumerate(names) if i not in self.statics.nums]
+            avals = flat_types(self.call, called_as(self.name), flat, tree, positions)  # raises in the function's own words
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self._programs.get(key)
         if found is None:
@@ -102,11 +126,7 @@ class JitSpec:
             return out
 
         closed, outer = stage(flat_fun, avals)
-        fun = self.fun
-        for _ in range(8):
-            fun = getattr(fun, "__wrapped__", fun)
-        code = getattr(fun, "__code__", None)
-        if code is not None and is_own_file(code.co_filename):
+        if self.ours:
             forget_source(closed, user_source())  # of a function of ours the first caller's line means nothing
         return Staged(closed, outer, out_tree)
 
@@ -161,10 +181,10 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
         if config.disable_jit.value:
             return fun(*args, **kwargs)
         if spec.inline and now.trace is not EVALUATION:
-            return fun(*args, **kwargs)
+            return spec.inlined(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):
-            return fun(*args, **kwargs)
+            return spec.inlined(args, kwargs)
         staged = spec.stage(flat, tree, static)
         if (now.trace is EVALUATION and not staged.outer and not staged.closed.jaxpr.axis_names
                 and not any_traced(flat)):
