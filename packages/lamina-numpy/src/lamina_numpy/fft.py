@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axes, typeof
 from lamina_tracing.lax import FftType
 
@@ -97,7 +97,7 @@ def _one(call: str, kind: FftType, a: Any, n: int | None, axis: int, norm: str |
 
 
 @public("n", "axis", "norm")
-def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The discrete Fourier transform along one axis: `sum_j a[j] exp(-2 pi i j k / n)`.
 
     Args:
@@ -115,13 +115,13 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
 
 @public("n", "axis", "norm")
-def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `fft` along one axis."""
     return _one("ifft", FftType.IFFT, a, n, axis, norm)
 
 
 @public("n", "axis", "norm")
-def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`fft` of real numbers: the frequencies 0, ..., n // 2, as the others are their conjugates.
 
     >>> rfft(np.array([1., 2., 1.]))
@@ -131,7 +131,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 @public("n", "axis", "norm")
-def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `rfft`: `n` real numbers, by default an even number of them."""
     return _one("irfft", FftType.IRFFT, a, n, axis, norm)
 
@@ -140,19 +140,19 @@ _OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "or
 
 
 @public("n", "axis", "norm")
-def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`fft` of a signal that is conjugate-symmetric, given by its first half: `n` real numbers."""
     return _one("hfft", FftType.IRFFT, ufuncs.conj(to_inexact("hfft", a)), n, axis, _OTHER_WAY.get(norm, norm))
 
 
 @public("n", "axis", "norm")
-def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `hfft`: the first half of a conjugate-symmetric signal."""
     return ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
 
 
 @public("s", "axes", "norm", lists=True)
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """`fft` along several axes.
 
     Args:
@@ -165,19 +165,19 @@ def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> An
 
 
 @public("s", "axes", "norm", lists=True)
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """The inverse of `fftn`."""
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """`fftn` of real numbers: half of the frequencies along the last of the axes."""
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None) -> Any:
+def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """The inverse of `rfftn`."""
     return _transform("irfftn", FftType.IRFFT, a, s, axes, norm)
 
@@ -189,25 +189,25 @@ def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) 
 
 
 @public("s", "axes", "norm", lists=True)
-def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """`fftn` along two axes."""
     return _two("fft2", FftType.FFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
-def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `fft2`."""
     return _two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
-def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """`rfftn` along two axes."""
     return _two("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
-def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None) -> Any:
+def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `rfft2`."""
     return _two("irfft2", FftType.IRFFT, a, s, axes, norm)
 
@@ -229,7 +229,7 @@ def _count(call: str, n: Any) -> int:
     return size
 
 
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
+def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array:
     """The frequencies of `fft`'s results, in cycles per unit of the sample spacing `d`: 0, 1, ..., -2, -1 over `n d`.
 
     >>> fftfreq(4)
@@ -240,7 +240,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
     return _frequencies("fftfreq", joining.concatenate([arange(half), arange(-(n // 2), 0)]), n, d, dtype)
 
 
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None) -> Any:
+def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array:
     """The frequencies of `rfft`'s results, in cycles per unit of the sample spacing `d`."""
     n = _count("rfftfreq", n)
     return _frequencies("rfftfreq", arange(n // 2 + 1), n, d, dtype)
@@ -252,7 +252,7 @@ def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
 
 
 @public("axes", lists=True)
-def fftshift(x: Any, axes: Any = None) -> Any:
+def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """Frequency zero moved to the middle of the axes (None: all).
 
     >>> fftshift(np.array([0., 1., -2., -1.]))
@@ -263,7 +263,7 @@ def fftshift(x: Any, axes: Any = None) -> Any:
 
 
 @public("axes", lists=True)
-def ifftshift(x: Any, axes: Any = None) -> Any:
+def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """The inverse of `fftshift`."""
     where = _all_axes("ifftshift", x, axes)
     return tiling.roll(x, tuple(-(typeof(x).shape[a] // 2) for a in where), where)

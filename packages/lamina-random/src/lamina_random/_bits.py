@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes
-from lamina_tracing import jit, lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 
 from ._arguments import as_shape, key_words
 
@@ -20,7 +20,7 @@ _U32 = np.dtype("uint32")
 _UINTS = {8: np.dtype("uint8"), 16: np.dtype("uint16"), 32: _U32, 64: np.dtype("uint64")}
 
 
-def bits(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Uniform random bits as unsigned integers.
 
     Args:

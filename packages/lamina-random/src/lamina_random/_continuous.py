@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes
-from lamina_tracing import jit, lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar
 
 from ._arguments import as_float, as_shape
@@ -147,37 +147,41 @@ _draw_maxwell = with_parameters("double_sided_maxwell", _double_sided_maxwell, 2
 _draw_wald = with_parameters("wald", _wald, 1)
 
 
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Rayleigh distribution; `scale` broadcasts to `shape`. Source: `scale sqrt(-2 log u)`."""
     return _draw_rayleigh(key, (scale,), shape, dtype)
 
 
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = None, dtype: Any = None) -> Any:
+def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: ShapeLike | None = None,
+                dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Weibull distribution. Source: `scale e^(1 / concentration)`, e exponential."""
     return _draw_weibull(key, (scale, concentration), shape, dtype)
 
 
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Pareto distribution of shape parameter `b`, at least 1. Source: `exp(e / b)`, e exponential."""
     return _draw_pareto(key, (b,), shape, dtype)
 
 
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None) -> Any:
+def lognormal(key: ArrayLike, sigma: ArrayLike = 1.0, shape: ShapeLike | None = None,
+              dtype: DTypeLike | None = None) -> Array:
     """Numbers whose logarithm is normal with mean 0 and standard deviation `sigma`."""
     return _draw_lognormal(key, (sigma,), shape, dtype)
 
 
-def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None) -> Any:
+def triangular(key: ArrayLike, left: ArrayLike, mode: Any, right: ArrayLike, shape: ShapeLike | None = None,
+               dtype: DTypeLike | None = None) -> Array:
     """Numbers whose density rises linearly from `left` to `mode` and falls to `right`."""
     return _draw_triangular(key, (left, mode, right), shape, dtype)
 
 
-def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Any:
+def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None,
+                         dtype: DTypeLike | None = None) -> Array:
     """`loc` plus or minus, with equal chance, `scale` times a number of the Maxwell distribution."""
     return _draw_maxwell(key, (loc, scale), shape, dtype)
 
 
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Any:
+def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the inverse Gaussian distribution of this mean and scale 1.
 
     Source: Michael, Schucany and Haas, "Generating random variates using transformations with multiple roots" (1976).

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, config, dtypes
-from lamina_tracing import jit, lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
 from ._arguments import as_float, as_int, as_shape, common_shape, to_shape
@@ -20,7 +20,8 @@ __all__ = ["bernoulli", "categorical", "geometric", "rademacher", "randint", "ra
 _part = config.threefry_partitionable
 
 
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None) -> Any:
+def randint(key: ArrayLike, shape: ShapeLike, minval: ArrayLike, maxval: ArrayLike,
+            dtype: DTypeLike | None = None) -> Array:
     """Integers spread evenly over `[minval, maxval)`.
 
     Args:
@@ -106,7 +107,7 @@ def _within(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 _randint = jit(randint_core, static_argnums=(3, 4, 5, 6), inline=True)
 
 
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
+def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None) -> Array:
     """Truth values that are True with probability `p`.
 
     Args:
@@ -130,7 +131,7 @@ def _bernoulli_core(key: Any, p: Any, shape: tuple[int, ...], part: bool) -> Any
 _bernoulli = jit(_bernoulli_core, static_argnums=(2, 3), inline=True)
 
 
-def rademacher(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """-1 or 1 with equal chance; `dtype` is a number dtype, default int32."""
     dtype = dtypes.canonical_int() if dtype is None else dtypes.canonical(dtype)
     return _rademacher(key, as_shape("rademacher", shape), dtype, _part.value)
@@ -144,7 +145,7 @@ def _rademacher_core(key: Any, shape: tuple[int, ...], dtype: np.dtype, part: bo
 _rademacher = jit(_rademacher_core, static_argnums=(1, 2, 3), inline=True)
 
 
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """How many trials of success probability `p` it takes to succeed, 1 or more; an integer dtype, default int32."""
     return _geometric(key, p, common_shape("geometric", shape, p), as_int("geometric", dtype), _part.value)
 
@@ -160,7 +161,7 @@ def _geometric_core(key: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, p
 _geometric = jit(_geometric_core, static_argnums=(2, 3, 4), inline=True)
 
 
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None) -> Any:
+def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeLike | None = None) -> Array:
     """Categories with probabilities proportional to `exp(logits)` along one axis.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import ShapeError, config
-from lamina_tracing import jit, lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
 from ._arguments import as_float, as_shape
@@ -115,7 +115,7 @@ _draw_beta, _draw_chi = with_parameters("beta", _beta, 2), with_parameters("chis
 _draw_t, _draw_f = with_parameters("t", _t, 1), with_parameters("f", _f, 2)
 
 
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the gamma distribution with shape parameter `a` and scale 1; NaN where `a` is negative.
 
     Args:
@@ -134,27 +134,29 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
     return _draw_gamma(key, (a,), shape, dtype)
 
 
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None) -> Any:
+def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Logarithms of numbers of the gamma distribution, accurate where these are too small for the dtype."""
     return _draw_log(key, (a,), shape, dtype)
 
 
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Any:
+def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None,
+         dtype: DTypeLike | None = None) -> Array:
     """Numbers in [0, 1] of the beta distribution. Source: x / (x + y) of gamma variables, through logarithms."""
     return _draw_beta(key, (a, b), shape, dtype)
 
 
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the chi-square distribution with `df` degrees of freedom: twice gamma variables of shape `df / 2`."""
     return _draw_chi(key, (df,), shape, dtype)
 
 
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Any:
+def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of Student's t distribution: normal ones divided by sqrt(g / (df / 2)), g gamma of shape `df / 2`."""
     return _draw_t(key, (df,), shape, dtype)
 
 
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Any:
+def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: ShapeLike | None = None,
+      dtype: DTypeLike | None = None) -> Array:
     """Numbers of the F distribution: a ratio of chi-square variables, each divided by its degrees of freedom."""
     return _draw_f(key, (dfnum, dfden), shape, dtype)
 
@@ -170,7 +172,8 @@ def _dirichlet(key: Any, alpha: Any, shape: tuple[int, ...], dtype: np.dtype, pa
 _draw_dirichlet = jit(_dirichlet, static_argnums=(2, 3, 4), inline=True)
 
 
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any:
+def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
+              dtype: DTypeLike | None = None) -> Array:
     """Vectors of positive numbers that sum to 1, of the Dirichlet distribution.
 
     Args:
@@ -192,7 +195,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Any
     return _draw_dirichlet(key, alpha, (*lead, own[-1]), as_float("dirichlet", dtype), _part.value)
 
 
-def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> Any:
+def generalized_normal(key: ArrayLike, p: float, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers with density proportional to `exp(-|x|**p)`, `p` a positive number.
 
     Source: gamma variables of shape `1 / p` to the power `1 / p`, with either sign.
@@ -203,7 +206,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
     return lax.mul(size, rademacher(ks, shape, dtype))
 
 
-def ball(key: Any, d: int, p: float = 2, shape: Any = (), dtype: Any = None) -> Any:
+def ball(key: ArrayLike, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Vectors of `d` numbers spread evenly over the unit ball of the `p`-norm.
 
     Source: Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of the l_p^n ball" (2005).

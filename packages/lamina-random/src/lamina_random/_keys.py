@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes, shaped
-from lamina_tracing import jit, lax, slots
+from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike, slots
 from lamina_tracing.extend import typeof
 
 from ._arguments import as_shape, key_words
@@ -17,7 +17,7 @@ _U32 = np.dtype("uint32")
 _KEY = shaped((2,), _U32)
 
 
-def PRNGKey(seed: Any) -> Any:
+def PRNGKey(seed: ArrayLike) -> Array:
     """A key from a number.
 
     Args:
@@ -55,17 +55,17 @@ def _key_of_core(seed: Any) -> Any:
 _key_of = jit(_key_of_core, inline=True)
 
 
-def key(seed: Any) -> Any:
+def key(seed: ArrayLike) -> Array:
     """The same as `PRNGKey`: keys are plain uint32[2] arrays."""
     return PRNGKey(seed)
 
 
-def key_data(keys: Any) -> Any:
+def key_data(keys: ArrayLike) -> Array:
     """The words of keys, which are those words: `keys` itself."""
     return keys
 
 
-def wrap_key_data(key_bits_array: Any) -> Any:
+def wrap_key_data(key_bits_array: Any) -> Array:
     """Keys from their words: uint32[..., 2], returned as they are."""
     _check_keys("wrap_key_data", key_bits_array)
     return key_bits_array
@@ -77,7 +77,7 @@ def _check_keys(call: str, keys: Any) -> None:
         raise ShapeError(f"{call}: expected uint32[..., 2]; got {aval.long()}")
 
 
-def clone(key: Any) -> Any:
+def clone(key: ArrayLike) -> Array:
     """The same key, to say that it is used again on purpose; nothing here keeps count of uses.
 
     Args:
@@ -90,7 +90,7 @@ def clone(key: Any) -> Any:
     return key
 
 
-def key_impl(keys: Any) -> str:
+def key_impl(keys: ArrayLike) -> str:
     """The generator keys are for: always "threefry2x32".
 
     Args:
@@ -103,7 +103,7 @@ def key_impl(keys: Any) -> str:
     return "threefry2x32"
 
 
-def split(key: Any, num: Any = 2) -> Any:
+def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
     """New, independent keys from one, which should not be used again.
 
     Args:
@@ -138,7 +138,7 @@ def halves(key: Any, count: int, part: bool) -> list[Any]:
 _split = jit(split_core, static_argnums=(1, 2), inline=True)
 
 
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     """A new key from a key and a number, as a step counter; equal inputs give equal keys.
 
     Args:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes
-from lamina_tracing import jit, lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
 from ._arguments import as_float, as_shape
@@ -48,8 +48,8 @@ def _multivariate(key: Any, mean: Any, cov: Any, shape: tuple[int, ...], dtype: 
 _draw = jit(_multivariate, static_argnums=(3, 4, 5, 6), inline=True)
 
 
-def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,
-                        method: str = "cholesky") -> Any:
+def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: ShapeLike | None = None,
+                        dtype: DTypeLike | None = None, method: str = "cholesky") -> Array:
     """Normal vectors with this mean and covariance.
 
     Args:
@@ -89,7 +89,7 @@ def _widened(x: Any, lead: tuple[int, ...], last: int) -> Any:
     return lax.broadcast_in_dim(x, (*lead, *inner), (*[at + i for i in kept], *range(len(lead), len(lead) + last)))
 
 
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None) -> Any:
+def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Orthogonal matrices `[..., n, n]`, every one equally likely (Haar measure); unitary ones for a complex dtype.
 
     Source: Mezzadri, "How to generate random matrices from the classical compact groups" (2007).

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes
-from lamina_tracing import jit, lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar
 
 from ._arguments import as_float, as_shape, common_shape, to_shape
@@ -18,7 +18,8 @@ __all__ = ["normal", "normal_core", "truncated_normal", "uniform", "uniform_core
 _part = config.threefry_partitionable
 
 
-def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+def uniform(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, minval: ArrayLike = 0.0,
+            maxval: ArrayLike = 1.0) -> Array:
     """Numbers spread evenly over `[minval, maxval)`.
 
     Args:
@@ -64,7 +65,7 @@ def uniform_core(call: str, key: Any, minval: Any, maxval: Any, shape: tuple[int
     return lax.max(low, lax.add(lax.mul(unit, lax.sub(high, low)), low))
 
 
-def normal(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers of the normal distribution with mean 0 and standard deviation 1.
 
     Args:
@@ -91,7 +92,8 @@ def normal_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, pa
     return lax.mul(scalar(math.sqrt(2), dtype), lax.erf_inv(u))
 
 
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None) -> Any:
+def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: ShapeLike | None = None,
+                     dtype: DTypeLike | None = None) -> Array:
     """Numbers of the normal distribution that fell between `lower` and `upper`.
 
     Args:

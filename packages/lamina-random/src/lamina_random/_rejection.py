@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes
-from lamina_tracing import jit, lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar
 
 from ._arguments import as_float, as_int, common_shape
@@ -73,7 +73,7 @@ def _poisson(key: Any, lam: Any, shape: tuple[int, ...], dtype: np.dtype, kind: 
 _draw_poisson = jit(_poisson, static_argnums=(2, 3, 4, 5), inline=True)
 
 
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None) -> Any:
+def poisson(key: ArrayLike, lam: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """How many events happen in a unit of time when `lam` are expected; -1 where `lam` is negative or NaN.
 
     Args:
@@ -165,7 +165,8 @@ def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype,
 _draw_binomial = jit(_binomial, static_argnums=(3, 4, 5), inline=True)
 
 
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None,
+             dtype: DTypeLike | None = None) -> Array:
     """How many of `n` trials succeed, each with probability `p`; NaN where these make no sense.
 
     Args:

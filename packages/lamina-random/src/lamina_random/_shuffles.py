@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes
-from lamina_tracing import jit, lax
+from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike
 from lamina_tracing.extend import check_axis, scalar, typeof
 
 from ._arguments import as_shape, key_words
@@ -21,7 +21,7 @@ __all__ = ["choice", "permutation", "shuffle"]
 _part = config.threefry_partitionable
 
 
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Any:
+def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """`x` in random order along one axis; for an integer n, the numbers 0..n-1 in random order.
 
     Args:
@@ -40,14 +40,14 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     if not aval.shape:
         if not isinstance(x, (int, np.integer)) and not dtypes.is_integer(aval.dtype):
             raise ShapeError(f"permutation: expected an array or an integer; got {aval.long()}")
-        return _count_off(key, max(int(x), 0), _part.value)
+        return _count_off(key, max(int(np.asarray(x)), 0), _part.value)
     axis = check_axis("permutation", axis, aval.ndim)
     if aval.shape[axis] == 0:  # nothing to take rows from
         return lax.full(aval.shape, 0, aval.dtype)
     return _permute(key, x, axis, bool(independent) or aval.ndim == 1, _part.value)
 
 
-def shuffle(key: Any, x: Any, axis: int = 0) -> Any:
+def shuffle(key: ArrayLike, x: ArrayLike, axis: int = 0) -> Array:
     """`x` with the elements of each line along `axis` in a random order of their own."""
     return permutation(key, x, axis, independent=True)
 
@@ -84,7 +84,8 @@ def _take(x: Any, index: Any, axis: int) -> Any:
     return lax.reshape(lax.transpose(flat, order), (*shape[:axis], *own, *shape[axis + 1:]))
 
 
-def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Any:
+def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = True, p: ArrayLike | None = None,
+           axis: int = 0) -> Array:
     """Elements chosen from an array, or from 0..a-1 for an integer `a`.
 
     Args:
@@ -109,7 +110,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
         axis = check_axis("choice", axis, aval.ndim)
         count = aval.shape[axis]
     else:
-        count, a = int(a), None
+        count, a = int(np.asarray(a)), None
     drawn = math.prod(shape)
     if count < 1 and drawn:
         raise ShapeError("choice: there is nothing to choose from; a must not be empty")

@@ -4,14 +4,16 @@ Without a runtime a concrete array is a `HostArray`: a NumPy array that carries 
 """
 from __future__ import annotations
 
-from typing import Any, Protocol, Union
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import numpy as np
 from lamina_ir.avals import ShapedArray
 
 from .trace import Tracer
 
-__all__ = ["Array", "ArrayLike", "DTypeLike", "HostArray", "concrete_types", "is_array", "register_array_type"]
+__all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "HostArray", "ShapeLike", "concrete_types",
+           "is_array", "register_array_type"]
 
 concrete_types: list[type] = []
 
@@ -40,6 +42,25 @@ class Array(metaclass=_ArrayKind):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("Array is a type to check against; make arrays with lamina.numpy.array")
 
+    if TYPE_CHECKING:  # methods and operators come from the `operators` slot
+        def __getattr__(self, name: str) -> Any: ...
+        def _binary(self, other: Any) -> Array: ...
+        def _unary(self) -> Array: ...
+        def __getitem__(self, index: Any) -> Array: ...
+        def __iter__(self) -> Iterator[Array]: ...
+        def __len__(self) -> int: ...
+        def __bool__(self) -> bool: ...
+        def __int__(self) -> int: ...
+        def __float__(self) -> float: ...
+        def __index__(self) -> int: ...
+        def __eq__(self, other: object) -> Array: ...  # type: ignore[override]
+        def __ne__(self, other: object) -> Array: ...  # type: ignore[override]
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _binary
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rshift__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = _binary
+        __neg__ = __pos__ = __abs__ = __invert__ = _unary
+
 
 ArrayLike = Union[Array, np.ndarray, np.generic, bool, int, float, complex]
 
@@ -52,6 +73,8 @@ class SupportsDType(Protocol):
 
 
 DTypeLike = Union[str, type[Any], np.dtype, SupportsDType]
+ShapeLike = Union[int, Sequence[int]]  # sizes of axes; one number for one axis
+AxisLike = Union[int, Sequence[int], None]  # which axes; None for all, or as the function says
 
 
 class HostArray(np.ndarray):

@@ -8,6 +8,7 @@ from typing import Any
 
 from lamina_batching import vmap
 from lamina_ir.trees import tree_map
+from lamina_tracing import ArrayLike, AxisLike
 from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import broadcast_shapes_of
@@ -154,7 +155,7 @@ def vectorize(pyfunc: Callable[..., Any] | None = None, *, excluded: Collection[
     return vectorized
 
 
-def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Any:
     """`func1d` applied to every line of `arr` along an axis; its result takes that axis's place."""
     arr = asarray(arr)
     n = len(typeof(arr).shape)
@@ -167,7 +168,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     return fun(arr)
 
 
-def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
+def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: AxisLike) -> Any:
     """`func(a, axis)` for one axis after the other, each kept with length 1 when `func` drops it."""
     a = asarray(a)
     n = len(typeof(a).shape)

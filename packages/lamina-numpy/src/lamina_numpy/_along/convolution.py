@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import cast, literal, pair, promote_all, to_inexact
@@ -48,7 +48,8 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
 
 
 @public("mode", "precision", "preferred_element_type")
-def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None,
+             preferred_element_type: DTypeLike | None = None) -> Array:
     """Discrete convolution of two lines, in float.
 
     Args:
@@ -62,8 +63,8 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 
 
 @public("mode", "precision", "preferred_element_type")
-def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
-              preferred_element_type: Any = None) -> Any:
+def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
+              preferred_element_type: DTypeLike | None = None) -> Array:
     """Cross-correlation of two lines: `sum(a[n + k] * conj(v[n]))` for each shift k."""
     v = own_array("correlate", v, 1)
     if dtypes.is_complex(typeof(v).dtype):
@@ -75,27 +76,27 @@ def _window(call: str, M: int, host: Any) -> Any:
     return put(np.asarray(host(M)), dtypes.canonical_float())
 
 
-def bartlett(M: int) -> Any:
+def bartlett(M: int) -> Array:
     """The triangular window of `M` points."""
     return _window("bartlett", M, np.bartlett)
 
 
-def blackman(M: int) -> Any:
+def blackman(M: int) -> Array:
     """The Blackman window of `M` points."""
     return _window("blackman", M, np.blackman)
 
 
-def hamming(M: int) -> Any:
+def hamming(M: int) -> Array:
     """The Hamming window of `M` points."""
     return _window("hamming", M, np.hamming)
 
 
-def hanning(M: int) -> Any:
+def hanning(M: int) -> Array:
     """The Hann window of `M` points."""
     return _window("hanning", M, np.hanning)
 
 
-def kaiser(M: int, beta: Any) -> Any:
+def kaiser(M: int, beta: ArrayLike) -> Array:
     """The Kaiser window of `M` points and shape `beta`."""
     d = dtypes.canonical_float()
     if M == 1:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, inexact_dtype, literal, promote_all
@@ -24,8 +24,8 @@ __all__ = ["corrcoef", "cov"]
 
 
 @public("rowvar", "bias", "ddof")
-def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
-        fweights: Any = None, aweights: Any = None) -> Any:
+def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
+        fweights: ArrayLike | None = None, aweights: ArrayLike | None = None) -> Array:
     """Covariance matrix of variables in rows (columns when `rowvar` is False).
 
     Args:
@@ -73,7 +73,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
 
 
 @public("rowvar")
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
     """Correlation coefficients of variables in rows."""
     c = cov(x, y, rowvar)
     if not typeof(c).shape:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact
@@ -32,7 +32,8 @@ def _ends(a: Any, at: int, skip_first: bool) -> Any:
 
 
 @public("n", "axis")
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None,
+         append: ArrayLike | None = None) -> Array:
     """Differences of neighbours along an axis, `n` times over.
 
     >>> diff(np.array([1, 4, 9]))
@@ -64,7 +65,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 
 @public()
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
     """Differences of neighbours of the flat array, with other numbers put before and after."""
     ary = ravel(own_array("ediff1d", ary))
     d = typeof(ary).dtype
@@ -77,7 +78,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 
 @public("axis", "edge_order")
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
+def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int | None = None) -> Any:
     """Derivative along axes by central differences, one-sided at the ends.
 
     Args:
@@ -131,7 +132,7 @@ def _slope(f: Any, at: int, n: int, h: Any) -> Any:
 
 
 @public("axis")
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """Integral along an axis by the trapezoid rule."""
     y = to_inexact("trapezoid", own_array("trapezoid", y))
     at = check_axis("trapezoid", axis, len(typeof(y).shape))
@@ -145,17 +146,17 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 @public("axis")
-def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
+def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
     """Jumps of more than half a period along an axis taken out."""
     p = own_array("unwrap", p)
     if dtypes.is_complex(typeof(p).dtype):
         raise ValueError("unwrap: expected real numbers")
     at = check_axis("unwrap", axis, len(typeof(p).shape))
-    p, period = promote_all("unwrap", [p, period])
+    p, turn = promote_all("unwrap", [p, period])
     gap = diff(p, 1, at)
-    half = period / 2
+    half = turn / 2
     low = -half
-    wrapped = remainder(gap - low, period) + low
+    wrapped = remainder(gap - low, turn) + low
     wrapped = choose_by((wrapped == low) & (gap > 0), half, wrapped)
     limit = half if discont is None else discont
     fix = choose_by(abs(gap) < limit, 0 * gap, wrapped - gap)
@@ -194,7 +195,8 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
     return out
 
 
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
+def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any = None, right: Any = None,
+           period: float | None = None) -> Array:
     """Piecewise linear interpolation.
 
     Args:
@@ -208,7 +210,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     Array(15., dtype=float32)
     """
     x, xp, fp = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (x, xp, fp))
-    extended = tuple(isinstance(v, str) for v in (left, right))
+    extended = (isinstance(left, str), isinstance(right, str))
     for v in (left, right):
         if isinstance(v, str) and v != "extrapolate":
             raise ValueError(f"interp: left and right must be numbers or 'extrapolate'; got {v!r}")

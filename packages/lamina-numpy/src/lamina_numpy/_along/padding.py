@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, lax
 from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import broadcast, cast, literal
@@ -42,7 +42,7 @@ def _widths(call: str, n: int, width: Any) -> tuple[tuple[int, int], ...]:
     return tuple((int(b), int(a)) for b, a in pairs)
 
 
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
     """`array` with elements added before and after each axis.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import cast, fixed, literal, promote_all, to_inexact
@@ -38,7 +38,7 @@ def _polyval(p: Any, x: Any) -> Any:
     return cast(out, d, weak)
 
 
-def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The polynomial's value at `x`, by Horner's scheme.
 
     >>> polyval(np.array([1, 0, 2]), 3)
@@ -61,21 +61,21 @@ def _level(p: Any, n: int) -> Any:
     return lax.pad(p, literal(0, typeof(p).dtype), ((short, 0, 0),)) if short else p
 
 
-def polyadd(a1: Any, a2: Any) -> Any:
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Sum of two polynomials."""
     x, y = _coefficients("polyadd", a1, a2)
     n = max(typeof(x).shape[0], typeof(y).shape[0])
     return _level(x, n) + _level(y, n)
 
 
-def polysub(a1: Any, a2: Any) -> Any:
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Difference of two polynomials."""
     x, y = _coefficients("polysub", a1, a2)
     n = max(typeof(x).shape[0], typeof(y).shape[0])
     return _level(x, n) - _level(y, n)
 
 
-def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """Product of two polynomials."""
     x, y = _coefficients("polymul", to_inexact("polymul", asarray(a1)), to_inexact("polymul", asarray(a2)))
     if trim_leading_zeros:
@@ -83,7 +83,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     return convolve(x, y)
 
 
-def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     """(quotient, remainder) of two polynomials; the remainder keeps its leading zeros unless trimmed."""
     x, y = _coefficients("polydiv", to_inexact("polydiv", asarray(u)), to_inexact("polydiv", asarray(v)))
     n, m = typeof(x).shape[0] - 1, typeof(y).shape[0] - 1
@@ -101,7 +101,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     return quotient, rest
 
 
-def polyder(p: Any, m: int = 1) -> Any:
+def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The `m`-th derivative."""
     if m < 0:
         raise ValueError(f"polyder: m must not be negative; got {m}")
@@ -112,7 +112,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     return p
 
 
-def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The `m`-th integral, with constants `k` (zeros unless given)."""
     if m < 0:
         raise ValueError(f"polyint: m must not be negative; got {m}")
@@ -128,7 +128,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     return p
 
 
-def poly(seq_of_zeros: Any) -> Any:
+def poly(seq_of_zeros: ArrayLike) -> Array:
     """Coefficients of the polynomial with these (one axis of) zeros."""
     zs = to_inexact("poly", atleast_1d(asarray(seq_of_zeros)))
     if len(typeof(zs).shape) != 1:
@@ -146,19 +146,19 @@ def _concrete(call: str, x: Any) -> np.ndarray:
     return np.asarray(x, np.complex128 if dtypes.is_complex(typeof(x).dtype) else np.float64)
 
 
-def roots(p: Any) -> Any:
+def roots(p: ArrayLike) -> Array:
     """The complex zeros of a polynomial with known coefficients; leading zeros are dropped."""
     return put(np.roots(_concrete("roots", p)).astype(np.complex128), dtypes.canonical_complex())
 
 
-def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, w: Any = None) -> Any:
+def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, w: ArrayLike | None = None) -> Array:
     """Coefficients of the least-squares polynomial of degree `deg` through known points."""
     out = np.polyfit(_concrete("polyfit", x), _concrete("polyfit", y), deg, rcond,
                      w=None if w is None else _concrete("polyfit", w))
     return put(out, dtypes.canonical_complex() if np.iscomplexobj(out) else dtypes.canonical_float())
 
 
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
     """Powers of `x` as columns, highest first unless `increasing`."""
     x = asarray(x)
     t = typeof(x)

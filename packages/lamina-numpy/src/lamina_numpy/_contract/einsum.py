@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import ShapeError
-from lamina_tracing import lax
+from lamina_tracing import Array, DTypeLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, literal, no_out, promote_all
@@ -96,7 +96,7 @@ def _check_sizes(subscripts: str, terms: Sequence[str], shapes: Sequence[tuple[i
 
 
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
-           preferred_element_type: Any = None) -> Any:
+           preferred_element_type: DTypeLike | None = None) -> Array:
     """Sum of products over labelled axes.
 
     Args:

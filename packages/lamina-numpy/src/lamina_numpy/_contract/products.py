@@ -1,13 +1,14 @@
 """Products of vectors, matrices and tensors: every one is one `dot_general`, after reshapes where axes differ."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes, prims
 from lamina_ir.errors import ShapeError
 from lamina_ir.prims.linalg import as_precision
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, convert, equation, no_out, pair, promote_all
@@ -49,7 +50,8 @@ def _bad(call: str, a: Any, b: Any, n: int, m: int) -> Exception:
 
 
 @public("precision", "preferred_element_type")
-def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
+         preferred_element_type: DTypeLike | None = None) -> Array:
     """Sum of the products of all elements, those of `a` conjugated.
 
     >>> vdot(np.array([1., 2.]), np.array([3., 4.]))
@@ -66,7 +68,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 
 @public("precision", "preferred_element_type")
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
     """Last axis of `a` with the last but one (or only) of `b`; a plain product with numbers.
 
     Args:
@@ -87,7 +89,8 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 
 
 @public("precision", "preferred_element_type")
-def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
+           preferred_element_type: DTypeLike | None = None) -> Array:
     """Matrix product; leading axes broadcast, one-dimensional operands are a row (left) and a column (right).
 
     >>> matmul(np.ones((2, 3)), np.ones(3))
@@ -134,7 +137,8 @@ def _batched(x: Any, y: Any, s: tuple[int, ...], t: tuple[int, ...], precision: 
 
 
 @public("axis", "precision", "preferred_element_type")
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
+           preferred_element_type: DTypeLike | None = None) -> Array:
     """Sum of products along one axis, `x1` conjugated; the other axes broadcast."""
     x, y, s, t = _two("vecdot", x1, x2)
     if not s or not t:
@@ -152,7 +156,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
 
 
 @public()
-def matvec(x1: Any, x2: Any, /) -> Any:
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices times vectors; leading axes broadcast."""
     y = with_axes(x2, (len(aval("matvec", x2, 1).shape),))
     out = matmul(x1, y)
@@ -160,7 +164,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 
 
 @public()
-def vecmat(x1: Any, x2: Any, /) -> Any:
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Vectors (conjugated) times matrices; leading axes broadcast."""
     if dtypes.is_complex(aval("vecmat", x1).dtype):
         x1 = lax.conj(x1)
@@ -170,7 +174,8 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 
 
 @public("precision", "preferred_element_type")
-def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
+          preferred_element_type: DTypeLike | None = None) -> Array:
     """Last axis of `a` with the last axis of `b`; a plain product with numbers."""
     x, y, s, t = _two("inner", a, b)
     if not s or not t:
@@ -181,7 +186,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 
 @public("out")
-def outer(a: Any, b: Any, out: None = None) -> Any:
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """Every element of `a` times every element of `b`, `[a.size, b.size]`."""
     no_out("outer", out)
     x, y, _, _ = _two("outer", a, b)
@@ -190,7 +195,8 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 
 
 @public("axes", "precision", "preferred_element_type", lists=True)
-def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, precision: Any = None,
+              preferred_element_type: DTypeLike | None = None) -> Array:
     """Products summed over axes of `a` paired with axes of `b`.
 
     Args:
@@ -216,7 +222,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred
 
 
 @public()
-def kron(a: Any, b: Any) -> Any:
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """Kronecker product: each element of `a` replaced by itself times `b`."""
     x, y, s, t = _two("kron", a, b)
     n = max(len(s), len(t))
@@ -227,7 +233,8 @@ def kron(a: Any, b: Any) -> Any:
 
 
 @public("axisa", "axisb", "axisc", "axis")
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
+          axis: int | None = None) -> Array:
     """Cross product of vectors of length 3 (or 2: the third component alone, when both are)."""
     if axis is not None:
         axisa = axisb = axisc = axis

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import convert, literal, pair
@@ -48,7 +48,7 @@ def _zero_by_zero(r: Any, y: Any, d: np.dtype) -> Any:
 
 
 @public()
-def floor_divide(x: Any, y: Any, /) -> Any:
+def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Quotient rounded down.
 
     >>> floor_divide(-7, 2)
@@ -67,7 +67,7 @@ def floor_divide(x: Any, y: Any, /) -> Any:
 
 
 @public()
-def remainder(x: Any, y: Any, /) -> Any:
+def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Remainder with the sign of the divisor, as Python's `%`.
 
     >>> remainder(-7, 3)
@@ -83,13 +83,13 @@ mod = remainder
 
 
 @public()
-def fmod(x: Any, y: Any, /) -> Any:
+def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Remainder with the sign of the dividend, as C's `fmod`."""
     x, y, d = _ordered_pair("fmod", x, y)
     return _zero_by_zero(lax.rem(x, y), y, d)
 
 
 @public()
-def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
+def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Any, Any]:
     """`(floor_divide(x, y), remainder(x, y))`."""
     return floor_divide(x, y), remainder(x, y)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, equation, literal, meet, pair, promote_all
@@ -23,14 +23,14 @@ __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_cou
 
 
 def _equality(name: str, prim: Any, doc: str) -> Any:
-    def op(x: Any, y: Any, /) -> Any:
+    def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, x, y)
         return equation(prim, x, y)
     return public(name=name, doc=doc)(op)
 
 
 def _order(name: str, prim: Any, doc: str) -> Any:
-    def op(x: Any, y: Any, /) -> Any:
+    def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y, d = meet(name, x, y)
         if d.kind == "c":  # by real part, then imaginary part, as NumPy
             rx, ry = lax.real(x), lax.real(y)
@@ -49,7 +49,7 @@ greater_equal = _order("greater_equal", prims.ge_p, "`x >= y`, elementwise.")
 
 
 def _logical(name: str, on: Any, doc: str) -> Any:
-    def op(x: Any, y: Any, /) -> Any:
+    def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, truth(name, x, 0), truth(name, y, 1))
         return on(x, y)
     return public(name=name, doc=doc)(op)
@@ -61,7 +61,7 @@ logical_xor = _logical("logical_xor", lax.bitwise_xor, "Whether exactly one is t
 
 
 @public()
-def logical_not(x: Any, /) -> Any:
+def logical_not(x: ArrayLike, /) -> Array:
     """Whether each element is zero."""
     return lax.bitwise_not(truth("logical_not", x))
 
@@ -75,7 +75,7 @@ def _need_bits(call: str, x: Any) -> np.dtype:
 
 
 def _bitwise(name: str, on: Any, doc: str) -> Any:
-    def op(x: Any, y: Any, /) -> Any:
+    def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, x, y)
         _need_bits(name, x)
         return on(x, y)
@@ -88,7 +88,7 @@ bitwise_xor = _bitwise("bitwise_xor", lax.bitwise_xor, "Bits set in exactly one.
 
 
 @public()
-def invert(x: Any, /) -> Any:
+def invert(x: ArrayLike, /) -> Array:
     """Every bit flipped; `not` on booleans."""
     aval("invert", x)
     _need_bits("invert", x)
@@ -108,14 +108,14 @@ def _shift_operands(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
 
 
 @public()
-def left_shift(x: Any, y: Any, /) -> Any:
+def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Bits moved `y` places up."""
     x, y, _ = _shift_operands("left_shift", x, y)
     return lax.shift_left(x, y)
 
 
 @public()
-def right_shift(x: Any, y: Any, /) -> Any:
+def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Bits moved `y` places down; the sign stays."""
     x, y, d = _shift_operands("right_shift", x, y)
     unsigned = dtypes.issubdtype(d, np.unsignedinteger)
@@ -126,7 +126,7 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
 @public()
-def bitwise_count(x: Any, /) -> Any:
+def bitwise_count(x: ArrayLike, /) -> Array:
     """Number of bits set in `|x|`, as uint8."""
     aval("bitwise_count", x)
     _need_bits("bitwise_count", x)
@@ -138,7 +138,7 @@ def _all_false(a: Any) -> Any:
 
 
 @public()
-def isnan(x: Any, /) -> Any:
+def isnan(x: ArrayLike, /) -> Array:
     """Whether each element is not a number.
 
     >>> isnan(float("nan"))
@@ -149,7 +149,7 @@ def isnan(x: Any, /) -> Any:
 
 
 @public()
-def isfinite(x: Any, /) -> Any:
+def isfinite(x: ArrayLike, /) -> Array:
     """Whether each element is neither infinite nor NaN."""
     a = aval("isfinite", x)
     if dtypes.is_float(a.dtype):
@@ -160,7 +160,7 @@ def isfinite(x: Any, /) -> Any:
 
 
 @public()
-def isinf(x: Any, /) -> Any:
+def isinf(x: ArrayLike, /) -> Array:
     """Whether each element is infinite."""
     a = aval("isinf", x)
     if dtypes.is_float(a.dtype):
@@ -171,7 +171,7 @@ def isinf(x: Any, /) -> Any:
 
 
 def _is_inf(name: str, value: float, doc: str) -> Any:
-    def op(x: Any, /, out: None = None) -> Any:
+    def op(x: ArrayLike, /, out: None = None) -> Array:
         a = aval(name, x)
         if dtypes.is_complex(a.dtype):
             raise ValueError(f"{name}: not defined for complex numbers; got {a.long()}")
@@ -184,20 +184,20 @@ isneginf = _is_inf("isneginf", -np.inf, "Whether each element is minus infinity.
 
 
 @public()
-def iscomplex(x: Any) -> Any:
+def iscomplex(x: ArrayLike) -> Array:
     """Whether each element has an imaginary part other than zero."""
     y = imag(x)
     return lax.ne(y, literal(0, typeof(y).dtype))
 
 
 @public()
-def isreal(x: Any) -> Any:
+def isreal(x: ArrayLike) -> Array:
     """Whether the imaginary part of each element is zero."""
     y = imag(x)
     return lax.eq(y, literal(0, typeof(y).dtype))
 
 
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     """Whether `x` has a complex dtype.
 
     >>> iscomplexobj(1j)
@@ -208,12 +208,12 @@ def iscomplexobj(x: Any) -> bool:
     return dtypes.is_complex(aval("iscomplexobj", x).dtype) if not isinstance(x, (list, tuple)) else np.iscomplexobj(x)
 
 
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     """Whether `x` has a dtype that is not complex."""
     return not iscomplexobj(x)
 
 
-def isscalar(element: Any) -> bool:
+def isscalar(element: ArrayLike) -> bool:
     """Whether `element` is a number or a rank-0 array."""
     if np.isscalar(element):
         return True
@@ -221,7 +221,8 @@ def isscalar(element: Any) -> bool:
 
 
 @public("equal_nan")
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
+            equal_nan: bool = False) -> Array:
     """Whether `|a - b| <= atol + rtol * |b|`; equal infinities are close.
 
     >>> isclose(1.0, 1.0 + 1e-7)
@@ -264,7 +265,8 @@ def _every(x: Any) -> Any:
 
 
 @public("equal_nan")
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def allclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
+             equal_nan: bool = False) -> Array:
     """Whether all elements are close, as `isclose` says."""
     return _every(isclose(a, b, rtol, atol, equal_nan))
 
@@ -274,7 +276,7 @@ def _arrays(*xs: Any) -> list[Any]:
 
 
 @public("equal_nan")
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have the same shape and elements."""
     a1, a2 = _arrays(a1, a2)
     if aval("array_equal", a1).shape != aval("array_equal", a2, 1).shape:
@@ -287,7 +289,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 @public()
-def array_equiv(a1: Any, a2: Any) -> Any:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Whether two arrays broadcast to each other and then have the same elements."""
     a1, a2 = _arrays(a1, a2)
     try:

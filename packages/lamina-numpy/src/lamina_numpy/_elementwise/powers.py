@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import jit, lax
+from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, convert, inexact_pair, is_staging, literal, pair
@@ -43,7 +43,7 @@ def _by_exponent(plain: Any) -> Any:
 
 
 @public(face=_by_exponent)
-def power(x: Any, y: Any, /) -> Any:
+def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`x ** y`; a Python int exponent is one `integer_pow`, integers to array powers go by repeated squaring.
 
     >>> power(2.0, 3)
@@ -73,7 +73,7 @@ pow = power
 
 
 @public()
-def float_power(x: Any, y: Any, /) -> Any:
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """`x ** y`, in float."""
     x, y = inexact_pair("float_power", x, y)
     return lax.pow(x, y)

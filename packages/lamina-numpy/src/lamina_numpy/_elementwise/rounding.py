@@ -5,7 +5,7 @@ from typing import Any
 
 from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, convert, literal, no_out, to_inexact
@@ -17,7 +17,7 @@ __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "trunc"]
 
 def _rounding(name: str, on: Any, doc: str) -> Any:
     """One equation on floats; integers are round already."""
-    def op(x: Any, /) -> Any:
+    def op(x: ArrayLike, /) -> Array:
         d = aval(name, x).dtype
         if dtypes.is_complex(d):
             raise DTypeError(f"{name}: complex numbers have no order to round in; got {typeof(x).long()}. Take real "
@@ -33,7 +33,7 @@ ceil = _rounding("ceil", lax.ceil, "Smallest whole number that is not below each
 
 
 @public()
-def rint(x: Any, /) -> Any:
+def rint(x: ArrayLike, /) -> Array:
     """Nearest whole number, in float; halves go to even."""
     a = aval("rint", x)
     if not dtypes.is_inexact(a.dtype):
@@ -42,7 +42,7 @@ def rint(x: Any, /) -> Any:
 
 
 @public("decimals", "out")
-def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Nearest number with `decimals` digits after the point; halves go to even.
 
     >>> round(2.5)
@@ -67,7 +67,7 @@ around = round
 
 
 @public()
-def trunc(x: Any, /) -> Any:
+def trunc(x: ArrayLike, /) -> Array:
     """Whole part of each element."""
     d = aval("trunc", x).dtype
     if not dtypes.is_inexact(d):
@@ -76,14 +76,14 @@ def trunc(x: Any, /) -> Any:
 
 
 @public("out")
-def fix(x: Any, out: None = None) -> Any:
+def fix(x: ArrayLike, out: None = None) -> Array:
     """Whole part of each element (towards zero)."""
     no_out("fix", out)
     return trunc(x)
 
 
 @public()
-def modf(x: Any, /) -> tuple[Any, Any]:
+def modf(x: ArrayLike, /) -> tuple[Any, Any]:
     """(fractional part, whole part), both with the sign of `x`."""
     x = to_inexact("modf", x)
     whole = trunc(x)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import complex_logaddexp, typeof
 
 from .._ground.promotion import aval, cast, convert, inexact_pair, literal, pair, to_inexact
@@ -21,7 +21,7 @@ _LN2 = float(np.log(2.0))
 
 
 @public()
-def logaddexp(x1: Any, x2: Any, /) -> Any:
+def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log(exp(x1) + exp(x2))` without overflow; for complex numbers the value with the angle in (-pi, pi]."""
     x, y = inexact_pair("logaddexp", x1, x2)
     if dtypes.is_complex(typeof(x).dtype):
@@ -33,7 +33,7 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
 
 
 @public()
-def logaddexp2(x1: Any, x2: Any, /) -> Any:
+def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log2(2**x1 + 2**x2)` without overflow."""
     x, y = inexact_pair("logaddexp2", x1, x2)
     d = typeof(x).dtype
@@ -48,7 +48,7 @@ def logaddexp2(x1: Any, x2: Any, /) -> Any:
 
 
 @public()
-def hypot(x1: Any, x2: Any, /) -> Any:
+def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Length of the hypotenuse, without overflow on the way."""
     x, y = inexact_pair("hypot", x1, x2)
     d = typeof(x).dtype
@@ -66,7 +66,7 @@ def hypot(x1: Any, x2: Any, /) -> Any:
 
 
 @public()
-def copysign(x1: Any, x2: Any, /) -> Any:
+def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The size of `x1` with the sign of `x2`."""
     x, y = inexact_pair("copysign", x1, x2)
     size = lax.abs(x)
@@ -74,7 +74,7 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 
 
 @public()
-def signbit(x: Any, /) -> Any:
+def signbit(x: ArrayLike, /) -> Array:
     """Whether the sign bit is set: True for negative numbers and -0.0."""
     a = aval("signbit", x)
     d = a.dtype
@@ -85,7 +85,7 @@ def signbit(x: Any, /) -> Any:
 
 
 @public()
-def heaviside(x1: Any, x2: Any, /) -> Any:
+def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """0 below zero, 1 above, `x2` at zero."""
     x, y = inexact_pair("heaviside", x1, x2)
     d = typeof(x).dtype
@@ -95,7 +95,7 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
 
 
 @public()
-def sinc(x: Any, /) -> Any:
+def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, 1 at zero."""
     x = to_inexact("sinc", x)
     d = typeof(x).dtype
@@ -107,7 +107,7 @@ def sinc(x: Any, /) -> Any:
 
 
 @public()
-def i0(x: Any, /) -> Any:
+def i0(x: ArrayLike, /) -> Array:
     """Modified Bessel function of the first kind, order 0.
 
     Source: polynomials 9.8.1 and 9.8.2 of Abramowitz and Stegun, Handbook of Mathematical Functions.
@@ -132,7 +132,7 @@ def _horner(x: Any, coefficients: tuple[float, ...], d: np.dtype) -> Any:
 
 
 @public()
-def ldexp(x1: Any, x2: Any, /) -> Any:
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 * 2**x2`."""
     if not dtypes.is_integer(aval("ldexp", x2, 1).dtype):
         raise TypeError(f"ldexp: the exponent must be integer; got {typeof(x2).long()}")
@@ -151,7 +151,7 @@ _LAYOUT = {np.dtype("float16"): (10, 5, 15), dtypes.bfloat16: (7, 8, 127), np.dt
 
 
 @public()
-def frexp(x: Any, /) -> tuple[Any, Any]:
+def frexp(x: ArrayLike, /) -> tuple[Any, Any]:
     """(mantissa, exponent) with `x == mantissa * 2**exponent` and 0.5 <= |mantissa| < 1."""
     x = to_inexact("frexp", x)
     d = typeof(x).dtype
@@ -173,7 +173,7 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
 
 
 @public()
-def spacing(x: Any, /) -> Any:
+def spacing(x: ArrayLike, /) -> Array:
     """Distance from `x` to the next float away from zero, with the sign of `x`."""
     x = to_inexact("spacing", x)
     d = typeof(x).dtype
@@ -182,7 +182,7 @@ def spacing(x: Any, /) -> Any:
 
 
 def _ignore_nan(name: str, on: Any, doc: str) -> Any:
-    def op(x1: Any, x2: Any, /) -> Any:
+    def op(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         x, y = pair(name, x1, x2)
         out = on(x, y)
         if not dtypes.is_inexact(typeof(x).dtype):
@@ -196,7 +196,8 @@ fmin = _ignore_nan("fmin", lax.min, "Smaller of two elements, ignoring NaN.")
 
 
 @public("copy")
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
+               neginf: ArrayLike | None = None) -> Array:
     """NaN and infinities replaced; infinities by the largest finite numbers unless given."""
     d = aval("nan_to_num", x).dtype
     if not dtypes.is_inexact(d):
@@ -223,7 +224,7 @@ def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
 
 
 @public()
-def gcd(x1: Any, x2: Any, /) -> Any:
+def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Greatest common divisor.
 
     Euclid's algorithm, unrolled: two numbers of b bits need at most 1.44 b steps.
@@ -246,7 +247,7 @@ def gcd(x1: Any, x2: Any, /) -> Any:
 
 
 @public()
-def lcm(x1: Any, x2: Any, /) -> Any:
+def lcm(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Least common multiple."""
     x, y, d = _whole_pair("lcm", x1, x2)
     g = gcd(x, y)

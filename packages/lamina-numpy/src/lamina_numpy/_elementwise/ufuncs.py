@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_ir.errors import DTypeError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, convert, equation, fixed, inexact_pair, literal, meet, retyped, to_inexact
@@ -29,7 +29,7 @@ _LN10 = float(np.log(10.0))
 
 def _unary(name: str, prim: Any, doc: str) -> Any:
     """One equation on any number dtype."""
-    def op(x: Any, /) -> Any:
+    def op(x: ArrayLike, /) -> Array:
         aval(name, x)
         return equation(prim, x)
     return public(name=name, doc=doc)(op)
@@ -37,13 +37,13 @@ def _unary(name: str, prim: Any, doc: str) -> Any:
 
 def _float_unary(name: str, prim: Any, doc: str) -> Any:
     """One equation in float."""
-    def op(x: Any, /) -> Any:
+    def op(x: ArrayLike, /) -> Array:
         return equation(prim, to_inexact(name, x))
     return public(name=name, doc=doc)(op)
 
 
 def _binary(name: str, prim: Any, doc: str) -> Any:
-    def op(x: Any, y: Any, /) -> Any:
+    def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y, _ = meet(name, x, y)
         return equation(prim, x, y)
     return public(name=name, doc=doc)(op)
@@ -53,7 +53,7 @@ def _arith(name: str, prim: Any, on_bool: Any, doc: str) -> Any:
     """`_binary` whose meaning on booleans is logical."""
     bool_ = dtypes.BOOL
 
-    def op(x: Any, y: Any, /) -> Any:
+    def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y, d = meet(name, x, y)
         if d is bool_:
             if on_bool is None:
@@ -64,7 +64,7 @@ def _arith(name: str, prim: Any, on_bool: Any, doc: str) -> Any:
 
 
 def _float_binary(name: str, prim: Any, doc: str) -> Any:
-    def op(x: Any, y: Any, /) -> Any:
+    def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = inexact_pair(name, x, y)
         return equation(prim, x, y)
     return public(name=name, doc=doc)(op)
@@ -105,7 +105,7 @@ true_divide = divide = _float_binary("true_divide", prims.div_p, "Quotient, in f
 
 
 @public()
-def arctan2(x1: Any, x2: Any, /) -> Any:
+def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Angle in radians of the point (y, x) = (first, second)."""
     return lax.atan2(*inexact_pair("arctan2", x1, x2))
 
@@ -115,7 +115,7 @@ nextafter = _float_binary("nextafter", prims.nextafter_p, "Next float after the 
 
 
 @public()
-def positive(x: Any, /) -> Any:
+def positive(x: ArrayLike, /) -> Array:
     """`+x`: the same numbers, as an array."""
     a = aval("positive", x)
     if type(x) in (bool, int, float, complex):
@@ -124,7 +124,7 @@ def positive(x: Any, /) -> Any:
 
 
 @public()
-def abs(x: Any, /) -> Any:
+def abs(x: ArrayLike, /) -> Array:
     """Distance from zero; complex numbers give real ones.
 
     >>> abs(-2)
@@ -140,7 +140,7 @@ absolute = abs
 
 
 @public()
-def fabs(x: Any, /) -> Any:
+def fabs(x: ArrayLike, /) -> Array:
     """Distance from zero, in float; complex numbers are refused."""
     x = to_inexact("fabs", x)
     if dtypes.is_complex(typeof(x).dtype):
@@ -149,14 +149,14 @@ def fabs(x: Any, /) -> Any:
 
 
 @public()
-def sign(x: Any, /) -> Any:
+def sign(x: ArrayLike, /) -> Array:
     """-1, 0 or 1; for complex numbers `x / abs(x)`."""
     aval("sign", x)
     return lax.sign(x)
 
 
 @public()
-def square(x: Any, /) -> Any:
+def square(x: ArrayLike, /) -> Array:
     """`x * x`; a truth value counts as the int32 0 or 1."""
     if aval("square", x).dtype == dtypes.BOOL:
         x = convert(x, _I32)
@@ -164,28 +164,28 @@ def square(x: Any, /) -> Any:
 
 
 @public()
-def reciprocal(x: Any, /) -> Any:
+def reciprocal(x: ArrayLike, /) -> Array:
     """`1 / x`, in float."""
     x = to_inexact("reciprocal", x)
     return lax.integer_pow(x, -1)
 
 
 @public()
-def log2(x: Any, /) -> Any:
+def log2(x: ArrayLike, /) -> Array:
     """Logarithm to base 2."""
     y = lax.log(to_inexact("log2", x))
     return lax.div(y, fixed(_LN2, typeof(y).dtype))
 
 
 @public()
-def log10(x: Any, /) -> Any:
+def log10(x: ArrayLike, /) -> Array:
     """Logarithm to base 10."""
     y = lax.log(to_inexact("log10", x))
     return lax.div(y, fixed(_LN10, typeof(y).dtype))
 
 
 @public()
-def conjugate(x: Any, /) -> Any:
+def conjugate(x: ArrayLike, /) -> Array:
     """Complex conjugate; real numbers as they are."""
     return lax.conj(x) if dtypes.is_complex(aval("conjugate", x).dtype) else positive(x)
 
@@ -194,13 +194,13 @@ conj = conjugate
 
 
 @public()
-def real(val: Any, /) -> Any:
+def real(val: ArrayLike, /) -> Array:
     """Real part."""
     return lax.real(val) if dtypes.is_complex(aval("real", val).dtype) else positive(val)
 
 
 @public()
-def imag(val: Any, /) -> Any:
+def imag(val: ArrayLike, /) -> Array:
     """Imaginary part; zeros for real numbers."""
     a = aval("imag", val)
     if dtypes.is_complex(a.dtype):
@@ -209,7 +209,7 @@ def imag(val: Any, /) -> Any:
 
 
 @public("deg")
-def angle(z: Any, deg: bool = False) -> Any:
+def angle(z: ArrayLike, deg: bool = False) -> Array:
     """Argument of complex numbers in radians, or degrees when `deg`."""
     z = to_inexact("angle", z)
     y, x = imag(z), real(z)
@@ -218,14 +218,14 @@ def angle(z: Any, deg: bool = False) -> Any:
 
 
 @public()
-def deg2rad(x: Any, /) -> Any:
+def deg2rad(x: ArrayLike, /) -> Array:
     """Degrees to radians."""
     x = to_inexact("deg2rad", x)
     return lax.mul(x, literal(np.pi / 180, typeof(x).dtype))
 
 
 @public()
-def rad2deg(x: Any, /) -> Any:
+def rad2deg(x: ArrayLike, /) -> Array:
     """Radians to degrees."""
     x = to_inexact("rad2deg", x)
     return lax.mul(x, literal(180 / np.pi, typeof(x).dtype))
@@ -235,12 +235,14 @@ radians, degrees = deg2rad, rad2deg
 
 
 @public()
-def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """Elements below `min` become `min`, those above `max` become `max`.
 
     >>> clip(5, 0, 3)
     Array(3, dtype=int32, weak_type=True)
     """
+    if arr is None:
+        raise TypeError("clip: expected an array or a number first; got None")
     for position, v in enumerate((arr, min, max)):
         if v is not None and dtypes.is_complex(aval("clip", v, position).dtype):
             raise ValueError("clip: complex numbers have no order; take real or abs first")

@@ -8,7 +8,7 @@ import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.avals import shaped
 from lamina_ir.errors import ShapeError
-from lamina_tracing import Array, lax, slots
+from lamina_tracing import Array, ArrayLike, DTypeLike, lax, slots
 from lamina_tracing.extend import Tracer, typeof
 
 from .promotion import aval, cast, is_array, promote_all
@@ -29,7 +29,7 @@ _SCALARS = frozenset((bool, int, float, complex))
 _I32 = np.dtype("int32")
 
 
-def put(value: np.ndarray, dtype: np.dtype | None = None, weak: bool = False) -> Any:
+def put(value: np.ndarray, dtype: np.dtype | None = None, weak: bool = False) -> Array:
     """A concrete array from host memory."""
     d = dtypes.canonical(value.dtype if dtype is None else dtype)
     return slots.evaluator.array(np.asarray(value, d), shaped(value.shape, d, weak))
@@ -100,8 +100,8 @@ def to_device(x: Any, device: Any) -> Any:
     return slots.device_put(x, device)
 
 
-def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None,
-            device: Any = None) -> Any:
+def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *, copy: bool | None = None,
+            device: Any = None) -> Array:
     """An array of `a`: an array as it is, numbers and NumPy arrays, nested lists of any of these.
 
     Args:
@@ -146,8 +146,8 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     return out if device is None else to_device(out, device)
 
 
-def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *,
-          device: Any = None) -> Any:
+def array(object: Any, dtype: DTypeLike | None = None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *,
+          device: Any = None) -> Array:
     """`asarray` that copies unless told not to, and adds leading axes up to `ndmin`.
 
     >>> array([[1, 2], [3, 4]]).shape
@@ -165,7 +165,7 @@ def _astype(x: Any, dtype: np.dtype) -> Any:
     return cast(x, dtype)
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any = None) -> Array:
     """`x` with another element type; complex to real drops the imaginary part, None is the default float.
 
     >>> astype(array([1.7, -1.7]), "int32")
@@ -177,7 +177,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
 
 
 @public("order")
-def copy(a: Any, order: str | None = None) -> Any:
+def copy(a: ArrayLike, order: str | None = None) -> Array:
     """A new array with the same elements."""
     if isinstance(a, (list, tuple)):
         return asarray(a)
@@ -185,21 +185,21 @@ def copy(a: Any, order: str | None = None) -> Any:
     return lax.copy(a)
 
 
-def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0) -> Array:
     """An array of the numbers in a bytes-like object."""
     return put(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
 
 
-def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
     """An array of the numbers written in a text."""
     return put(np.fromstring(string, dtypes.as_dtype(dtype), count, sep=sep))
 
 
-def fromiter(iter: Any, dtype: Any, count: int = -1) -> Any:
+def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Array:
     """An array of an iterator's numbers."""
     return put(np.fromiter(iter, dtypes.as_dtype(dtype), count))
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array from any object with `__dlpack__`."""
     return asarray(np.from_dlpack(x), device=device)

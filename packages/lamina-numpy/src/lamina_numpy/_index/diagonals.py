@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import ShapeError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, literal
@@ -39,19 +39,19 @@ def _triangle(call: str, m: Any, k: int, lower: bool) -> Any:
 
 
 @public("k")
-def tril(m: Any, k: int = 0) -> Any:
+def tril(m: ArrayLike, k: int = 0) -> Array:
     """The elements on and below the `k`-th diagonal; zeros above."""
     return _triangle("tril", m, k, True)
 
 
 @public("k")
-def triu(m: Any, k: int = 0) -> Any:
+def triu(m: ArrayLike, k: int = 0) -> Array:
     """The elements on and above the `k`-th diagonal; zeros below."""
     return _triangle("triu", m, k, False)
 
 
 @public("offset", "axis1", "axis2")
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonal of two axes, as a new last axis."""
     sizes = aval("diagonal", a).shape
     if len(sizes) < 2:
@@ -70,13 +70,14 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 @public("offset", "axis1", "axis2", "dtype", "out")
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
+def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None,
+          out: None = None) -> Array:
     """Sum of the diagonal of two axes."""
     return total(diagonal(a, offset, axis1, axis2), -1, dtype, out)
 
 
 @public("k")
-def diag(v: Any, k: int = 0) -> Any:
+def diag(v: ArrayLike, k: int = 0) -> Array:
     """The `k`-th diagonal of a matrix, or the matrix with this diagonal."""
     t = aval("diag", v)
     if len(t.shape) == 2:
@@ -94,12 +95,12 @@ def diag(v: Any, k: int = 0) -> Any:
 
 
 @public("k")
-def diagflat(v: Any, k: int = 0) -> Any:
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """The matrix with the elements of `v` on its `k`-th diagonal."""
     return diag(ravel(v), k)
 
 
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
+def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:
     """A copy of `a` with `val` on its main diagonal."""
     if inplace:
         raise ValueError("fill_diagonal: arrays are immutable; pass inplace=False and use the result")
@@ -131,7 +132,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     return (arange(n),) * ndim
 
 
-def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[Any, ...]:
     """Indices of the main diagonal of `arr`."""
     shape = aval("diag_indices_from", arr).shape
     if len(shape) < 2 or len(set(shape)) > 1:
@@ -162,13 +163,13 @@ def _matrix(call: str, arr: Any) -> tuple[int, int]:
     return shape
 
 
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, Any]:
     """Indices of the lower triangle of `arr`."""
     n, m = _matrix("tril_indices_from", arr)
     return tril_indices(n, k, m)
 
 
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, Any]:
     """Indices of the upper triangle of `arr`."""
     n, m = _matrix("triu_indices_from", arr)
     return triu_indices(n, k, m)

@@ -1,12 +1,13 @@
 """Positions: of true elements, of rows and columns, in a grid as one number and as one per axis."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax, ShapeLike
 from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import aval, broadcast, cast, literal
@@ -27,7 +28,8 @@ __all__ = ["argwhere", "flatnonzero", "ix_", "nonzero", "ravel_multi_index", "un
 _I32 = np.dtype("int32")
 
 
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(a: ArrayLike, *, size: int | None = None,
+            fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> tuple[Any, ...]:
     """Indices of the elements that are not zero, one array per axis.
 
     Args:
@@ -72,12 +74,13 @@ def _nonzero(a: Any, fills: tuple[Any, ...], size: int) -> tuple[Any, ...]:
     return tuple(choose_by(good, i, cast(f, d)) for i, f in zip(unravel_index(at, shape), fills))
 
 
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
     """Flat positions of the elements that are not zero."""
     return nonzero(ravel(asarray(a)), size=size, fill_value=fill_value)[0]
 
 
-def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def argwhere(a: ArrayLike, *, size: int | None = None,
+             fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> Array:
     """Indices of the elements that are not zero, as rows."""
     a = asarray(a)
     rank = len(typeof(a).shape)
@@ -88,7 +91,7 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     return stack(found, axis=1)
 
 
-def ix_(*args: Any) -> tuple[Any, ...]:
+def ix_(*args: ArrayLike) -> tuple[Any, ...]:
     """Index arrays whose product picks the grid of the given rows, columns, ..."""
     out = []
     for i, a in enumerate(args):
@@ -104,7 +107,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 
 @public("shape", lists=True)
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Any, ...]:
     """Index per axis of flat positions; positions outside are clipped, negative ones count from the end."""
     sizes = as_shape("unravel_index", shape)
     total = int(np.prod(sizes, dtype=np.int64))
@@ -119,7 +122,8 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     return tuple(reversed(out))
 
 
-def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Any:
+def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise",
+                      order: str = "C") -> Array:
     """Flat positions of indices per axis; `mode` says what happens outside: "raise" (concrete only), "wrap", "clip"."""
     sizes = as_shape("ravel_multi_index", dims)
     parts = [asarray(i) for i in multi_index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, cast
@@ -21,7 +21,8 @@ from .searching import searchsorted
 __all__ = ["delete", "insert", "repeat", "trim_zeros"]
 
 
-def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Any:
+def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *,
+           total_repeat_length: int | None = None) -> Array:
     """Each element repeated, `repeats` times or each its own number of times.
 
     Args:
@@ -59,7 +60,7 @@ def _repeat(a: Any, repeats: int, axis: int | None) -> Any:
     return reshape(out, (*sizes[:at], sizes[at] * repeats, *sizes[at + 1:]))
 
 
-def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     """`arr` without the elements at the (concrete) places `obj` along an axis."""
     arr = asarray(arr)
     if axis is None:
@@ -69,7 +70,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     return take(arr, np.delete(np.arange(n), obj), axis=axis)
 
 
-def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
     """`values` put before the (concrete) places `obj` along an axis."""
     arr = asarray(arr)
     if axis is None:
@@ -94,7 +95,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     return moveaxis(take(concatenate([arr, values], 0), places, axis=0), 0, at)
 
 
-def trim_zeros(filt: Any, trim: str = "fb") -> Any:
+def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
     """A concrete one-dimensional array without leading ("f") and trailing ("b") zeros."""
     filt = asarray(filt)
     found = np.flatnonzero(np.asarray(filt))

@@ -5,7 +5,7 @@ import builtins
 from typing import Any
 
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, fixed, literal, promote_all
@@ -19,7 +19,8 @@ __all__ = ["digitize", "searchsorted"]
 
 
 @public("side", "method")
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
+def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *,
+                 method: str = "scan") -> Array:
     """Where each element of `v` belongs in the sorted `a`: before equal elements ("left") or after ("right").
 
     Method: bisection, `ceil(log2(n + 1))` rounds of one gather each; "compare_all" compares with every element.
@@ -67,7 +68,7 @@ def _before(x: Any, v: Any, side: str) -> Any:
 
 
 @public("right", "method")
-def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
     """The bin of each element: `i` with `bins[i-1] <= x < bins[i]` (`<`, `<=` when `right`); bins may descend."""
     bins = asarray(bins) if isinstance(bins, (list, tuple)) else bins
     shape = aval("digitize", bins, 1).shape

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
@@ -36,7 +36,8 @@ def _with_choices(plain: Any) -> Any:
 
 
 @public(face=_with_choices)
-def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
+          fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> Any:
     """`x` where the condition holds, else `y`; with the condition alone, the indices where it holds.
 
     Args:
@@ -57,7 +58,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 
 @public()
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLike = 0) -> Array:
     """For each element the first choice whose condition holds, else `default`."""
     if len(condlist) != len(choicelist):
         raise ValueError(f"select: as many conditions as choices are needed; got {len(condlist)} and "
@@ -77,7 +78,7 @@ def _choose(a: Any, choices: Any, mode: str) -> Any:
     return choose(a, choices, None, mode)
 
 
-def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+def choose(a: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, out: None = None, mode: str = "raise") -> Array:
     """For each element the choice its integer names.
 
     Args:
@@ -89,7 +90,8 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     if not dtypes.is_integer(aval("choose", a).dtype):
         raise ValueError(f"choose: expected integers; got {typeof(a).long()}")
     if not isinstance(choices, (list, tuple)):
-        choices = [choices[i] for i in range(typeof(choices).shape[0])]
+        rows = asarray(choices)
+        choices = [rows[i] for i in range(typeof(rows).shape[0])]
     n = len(choices)
     if mode == "raise":
         known = np.asarray(a)
@@ -113,7 +115,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     return picked
 
 
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Array:
     """A function by cases: each entry of `funclist` is a number or a function of `x`, chosen by its condition.
 
     One entry more than conditions is the default (else 0). Every function sees the whole array.
@@ -136,30 +138,30 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwar
     return broadcast(out, typeof(out).shape, x.shape)
 
 
-def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
     """The elements of `arr` where the condition holds; give `size` where the condition is traced."""
     return compress(ravel(asarray(condition)), ravel(asarray(arr)), size=size, fill_value=fill_value)
 
 
-def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
-             out: None = None) -> Any:
+def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, size: int | None = None,
+             fill_value: ArrayLike = 0, out: None = None) -> Array:
     """The slices of `a` along `axis` where the condition holds; give `size` where the condition is traced."""
     no_out("compress", out)
-    condition, a = asarray(condition), asarray(a)
-    if len(condition.shape) != 1:
-        raise ValueError(f"compress: the condition must have one axis; got {typeof(condition).long()}")
+    mask, a = asarray(condition), asarray(a)
+    if len(mask.shape) != 1:
+        raise ValueError(f"compress: the condition must have one axis; got {typeof(mask).long()}")
     if axis is None:
         a, axis = ravel(a), 0
-    n = min(condition.shape[0], a.shape[axis])
+    n = min(mask.shape[0], a.shape[axis])
     if size is None:
-        return take(a, np.flatnonzero(np.asarray(condition)[:n]), axis=axis)
-    (at,) = nonzero(condition[:n], size=size, fill_value=n)
+        return take(a, np.flatnonzero(np.asarray(mask)[:n]), axis=axis)
+    (at,) = nonzero(mask[:n], size=size, fill_value=n)
     good = lax.lt(at, literal(n, typeof(at).dtype))
     picked = moveaxis(take(a, at, axis=axis, mode="clip"), axis, -1)
     return moveaxis(choose_by(good, picked, fill_value), -1, axis)
 
 
-def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
     """A copy of `arr` with the elements where the mask holds replaced by `vals` in order, repeated as needed."""
     if inplace:
         raise ValueError("place: arrays are immutable; pass inplace=False and use the result")
@@ -169,7 +171,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     return reshape(choose_by(mask, new, ravel(arr)), arr.shape)
 
 
-def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
+def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True) -> Array:
     """A copy of `a` with the flat positions `ind` set to `v` (repeated as needed)."""
     if inplace:
         raise ValueError("put: arrays are immutable; pass inplace=False and use the result")

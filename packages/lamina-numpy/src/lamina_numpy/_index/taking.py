@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError, ShapeError
-from lamina_tracing import ArrayLike, lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
@@ -38,7 +38,7 @@ def _mode(call: str, mode: Any) -> GatherScatterMode:
 
 @public("axis", "out", "mode", "unique_indices", "indices_are_sorted", "fill_value")
 def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = None, mode: Any = None,
-         unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None) -> Any:
+         unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: ArrayLike | None = None) -> Array:
     """Elements of `a` along one axis, at integer positions.
 
     Args:
@@ -91,7 +91,7 @@ def _modulo(indices: Any, n: int) -> Any:
 
 @public("axis", "mode", "fill_value")
 def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
-                    fill_value: Any = None) -> Any:
+                    fill_value: ArrayLike | None = None) -> Array:
     """Elements along one axis, at positions given for each place on the other axes.
 
     Args:
@@ -152,7 +152,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
 
 @public("axis", "inplace", "mode")
 def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True, *,
-                   mode: Any = None) -> Any:
+                   mode: Any = None) -> Array:
     """`arr` with elements along one axis replaced, at positions given for each place on the other axes.
 
     Args:

@@ -14,7 +14,7 @@ import numpy as np
 from lamina_ir import dtypes, evaluate_primitive, prims
 from lamina_ir.avals import shaped
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing import lax, slots
+from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, slots
 from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import aval, cast, fixed, is_array, is_staging, literal
@@ -46,7 +46,7 @@ def _float_or(dtype: Any) -> np.dtype:
     return dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """Zeros; float32 unless `dtype` is given.
 
     >>> zeros(2)
@@ -56,18 +56,18 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     return out if device is None else to_device(out, device)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """Ones; float32 unless `dtype` is given."""
     out = _filled(as_shape("ones", shape), 1, _float_or(dtype))
     return out if device is None else to_device(out, device)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """Zeros: memory without values cannot be seen."""
     return zeros(shape, dtype, device=device)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """An array of this shape, every element `fill_value` (which broadcasts).
 
     >>> full(2, 7)
@@ -104,13 +104,15 @@ def _weakly(x: Any, weak: bool) -> Any:
     return cast(x, typeof(x).dtype, True) if weak else x
 
 
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
+               device: Any = None) -> Array:
     """Zeros of the shape and dtype of `a`."""
     shape, d, weak = _like("zeros_like", a, dtype, shape)
     return _weakly(zeros(shape, d, device=device), weak)
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
+              device: Any = None) -> Array:
     """Ones of the shape and dtype of `a`."""
     shape, d, weak = _like("ones_like", a, dtype, shape)
     return _weakly(ones(shape, d, device=device), weak)
@@ -119,7 +121,8 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
 empty_like = zeros_like
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
+              device: Any = None) -> Array:
     """`fill_value` in the shape and dtype of `a`."""
     shape, d, weak = _like("full_like", a, dtype, shape)
     return _weakly(full(shape, fill_value, d, device=device), weak)
@@ -142,40 +145,38 @@ def _traced_bound(call: str, x: Any) -> Exception:
                                "known while tracing (a static argument), or lax.iota with arithmetic")
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None) -> Any:
+def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None,
+           dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """Evenly spaced numbers in `[start, stop)`; with one argument, in `[0, start)`.
 
     >>> arange(1, 7, 2)
     Array([1, 3, 5], dtype=int32)
     """
-    start = _known("arange", start)
-    if stop is None:
-        start, stop = 0, start
-    stop = _known("arange", stop)
-    step = 1 if step is None else _known("arange", step)
+    lo, hi = (0, start) if stop is None else (start, stop)
+    begin, end, by = _known("arange", lo), _known("arange", hi), _known("arange", 1 if step is None else step)
     if dtype is None:
-        d = dtypes.promote(*[(a.dtype, a.weak_type) for a in map(typeof, (start, stop, step))])[0]
+        d = dtypes.promote(*[(a.dtype, a.weak_type) for a in map(typeof, (begin, end, by))])[0]
     else:
         d = dtypes.canonical(dtype)
-    if step == 0:
+    if by == 0:
         raise ValueError("arange: step must not be zero")
-    n = max(0, math.ceil((stop - start) / step)) if not isinstance(start, complex) else 0
+    n = max(0, math.ceil((end - begin) / by)) if not isinstance(begin, complex) else 0
 
     def host() -> np.ndarray:
         wide = np.float64 if dtypes.is_inexact(d) else np.int64
-        first, by = (start, step) if dtypes.is_inexact(d) else (int(start), int(step))
-        return (np.arange(n, dtype=wide) * by + first).astype(d)
+        first, gap = (begin, by) if dtypes.is_inexact(d) else (int(begin), int(by))
+        return (np.arange(n, dtype=wide) * gap + first).astype(d)
 
     def ops() -> Any:
         out = lax.broadcasted_iota(d, (n,), 0)
-        if step != 1:
-            out = lax.mul(out, literal(step, d))
-        return lax.add(out, literal(start, d)) if start != 0 else out
+        if by != 1:
+            out = lax.mul(out, literal(by, d))
+        return lax.add(out, literal(begin, d)) if begin != 0 else out
     out = _made((n,), d, host, ops)
     return out if device is None else to_device(out, device)
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
+def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """Ones on the `k`-th diagonal, zeros elsewhere.
 
     >>> eye(2)
@@ -197,12 +198,12 @@ def _row_column(shape: tuple[int, int], k: int) -> tuple[Any, Any]:
     return (lax.add(row, literal(k, _I32)) if k else row), column
 
 
-def identity(n: int, dtype: Any = None) -> Any:
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     """The n × n identity matrix."""
     return eye(n, dtype=dtype)
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
     """Ones on and below the `k`-th diagonal, zeros above."""
     shape: Any = as_shape("tri", (N, N if M is None else M))
     d = _float_or(dtype)

@@ -5,19 +5,21 @@ from typing import Any
 
 import numpy as np
 
+from lamina_tracing import ArrayLike
+
 from .._ground.conversion import asarray, put
 
 __all__ = ["array_repr", "array_str", "load", "save", "savez"]
 
 
-def array_repr(arr: Any, max_line_width: int | None = None, precision: int | None = None,
+def array_repr(arr: ArrayLike, max_line_width: int | None = None, precision: int | None = None,
                suppress_small: bool | None = None) -> str:
     """The text `repr` shows."""
     with np.printoptions(**_options(max_line_width, precision, suppress_small)):
         return repr(arr)
 
 
-def array_str(a: Any, max_line_width: int | None = None, precision: int | None = None,
+def array_str(a: ArrayLike, max_line_width: int | None = None, precision: int | None = None,
               suppress_small: bool | None = None) -> str:
     """The elements as text."""
     with np.printoptions(**_options(max_line_width, precision, suppress_small)):
@@ -29,7 +31,7 @@ def _options(width: int | None, precision: int | None, suppress: bool | None) ->
     return {k: v for k, v in given.items() if v is not None}
 
 
-def save(file: Any, arr: Any, allow_pickle: bool = False) -> None:
+def save(file: Any, arr: ArrayLike, allow_pickle: bool = False) -> None:
     """Write an array as a `.npy` file."""
     np.save(file, np.asarray(asarray(arr)), allow_pickle=allow_pickle)
 

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import ArrayLike, DTypeLike, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
 from .._ground.axes import as_shape
@@ -22,7 +23,7 @@ s_ = np.s_
 index_exp = np.index_exp
 
 
-def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
+def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
     """Index arrays of a grid: stacked along a new first axis, or one open array per axis when `sparse`."""
     shape = as_shape("indices", dimensions)
     d = dtypes.canonical_int() if dtype is None else dtypes.canonical(dtype)
@@ -36,7 +37,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     return stack(out) if out else asarray(np.zeros((0,), d))
 
 
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
     """Coordinate arrays of a grid from its axes.
 
     Args:
@@ -128,6 +129,6 @@ r_ = _Join("r_", 0, 1, -1)
 c_ = _Join("c_", -1, 2, 0)
 
 
-def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+def fromfunction(function: Callable[..., Any], shape: ShapeLike, *, dtype: DTypeLike = float, **kwargs: Any) -> Any:
     """The values of a function of the indices: it is called once, with the index arrays."""
     return function(*indices(as_shape("fromfunction", shape), dtype=dtype), **kwargs)

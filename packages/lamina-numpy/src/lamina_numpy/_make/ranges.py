@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
@@ -37,8 +37,8 @@ def _on_device(plain: Any) -> Any:
 
 
 @public("num", "endpoint", "retstep", "dtype", "axis", face=_on_device)
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-             axis: int = 0, *, device: Any = None) -> Any:
+def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
+             dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None) -> Any:
     """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False; on `device`.
 
     >>> linspace(0, 1, 3)
@@ -76,15 +76,16 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
 
 
 @public("num", "endpoint", "base", "dtype", "axis")
-def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
-             axis: int = 0) -> Any:
+def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
+             dtype: DTypeLike | None = None, axis: int = 0) -> Array:
     """`base` to the powers of `linspace(start, stop, num)`."""
     d, final = _range_dtype("logspace", dtype, start, stop)
     return cast(power(literal(base, d), linspace(start, stop, num, endpoint, False, d, axis)), final)
 
 
 @public("num", "endpoint", "dtype", "axis")
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None,
+              axis: int = 0) -> Array:
     """`num` numbers from `start` to `stop` with a constant ratio between neighbours."""
     d, final = _range_dtype("geomspace", dtype, start, stop)
     start, stop = cast(start, d), cast(stop, d)

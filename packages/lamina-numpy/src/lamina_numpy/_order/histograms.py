@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import cast, literal
@@ -26,7 +26,7 @@ from .._index.searching import searchsorted
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
     """How often each of 0, 1, 2, ... occurs, or the sum of the `weights` of its occurrences.
 
     Args:
@@ -64,7 +64,7 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
 # --- histograms -----------------------------------------------------------------------------------------------------
 
 
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None) -> Array:
     """The edges that `histogram` would use: `bins` equal ones over `range`, or `bins` itself when it is an array."""
     del weights
     if isinstance(bins, str):
@@ -86,7 +86,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     return linspace(lo, hi, int(bins) + 1, dtype=d)
 
 
-def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None) -> Any:
+def histogram(a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
+              density: bool | None = None) -> Array:
     """(counts, edges): how many elements, or how much weight, lies in each bin; the last one has both edges."""
     a = ravel(asarray(a))
     edges = histogram_bin_edges(a, bins, range)
@@ -119,8 +120,8 @@ def _counts(columns: list[Any], edges: list[Any], weights: Any) -> Any:
     return reshape(_bincount(flat, weights, total), shape)
 
 
-def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = None,
-                density: bool | None = None) -> Any:
+def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
+                density: bool | None = None) -> Array:
     """(counts, list of edges) of samples in several dimensions: rows of `sample`, or a list of coordinates."""
     if isinstance(sample, (list, tuple)):
         columns = [ravel(asarray(s)) for s in sample]
@@ -146,8 +147,8 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = N
     return counts, edges
 
 
-def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any = None,
-                density: bool | None = None) -> Any:
+def histogram2d(x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
+                density: bool | None = None) -> Array:
     """(counts, edges of x, edges of y) of points in a plane."""
     if not isinstance(bins, (int, np.integer)) and not (isinstance(bins, (list, tuple)) and len(bins) == 2):
         bins = [bins, bins]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, fixed, inexact_dtype, literal, no_out
@@ -84,8 +84,8 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
 
 
 @public("axis", "out", "overwrite_input", "method", "keepdims")
-def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-             method: str = "linear", keepdims: bool = False) -> Any:
+def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
+             method: str = "linear", keepdims: bool = False) -> Array:
     """The value below which a share `q` of the elements lies.
 
     Args:
@@ -99,8 +99,8 @@ def quantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input
 
 
 @public("axis", "out", "overwrite_input", "method", "keepdims")
-def nanquantile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-                method: str = "linear", keepdims: bool = False) -> Any:
+def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
+                method: str = "linear", keepdims: bool = False) -> Array:
     """`quantile` ignoring NaN."""
     no_out("nanquantile", out)
     return _quantile("nanquantile", a, q, axis, method, keepdims, True)
@@ -111,23 +111,24 @@ def _share(q: Any) -> Any:
 
 
 @public("axis", "out", "overwrite_input", "method", "keepdims")
-def percentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-               method: str = "linear", keepdims: bool = False) -> Any:
+def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
+               method: str = "linear", keepdims: bool = False) -> Array:
     """`quantile` with `q` in percent."""
     no_out("percentile", out)
     return _quantile("percentile", a, _share(q), axis, method, keepdims, False)
 
 
 @public("axis", "out", "overwrite_input", "method", "keepdims")
-def nanpercentile(a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-                  method: str = "linear", keepdims: bool = False) -> Any:
+def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
+                  method: str = "linear", keepdims: bool = False) -> Array:
     """`percentile` ignoring NaN."""
     no_out("nanpercentile", out)
     return _quantile("nanpercentile", a, _share(q), axis, method, keepdims, True)
 
 
 @public("axis", "out", "overwrite_input", "keepdims")
-def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
+           keepdims: bool = False) -> Array:
     """The middle element, or the mean of the two middle ones.
 
     >>> median(np.array([3, 1, 2]))
@@ -138,8 +139,8 @@ def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = F
 
 
 @public("axis", "out", "overwrite_input", "keepdims")
-def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
-              keepdims: bool = False) -> Any:
+def nanmedian(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
+              keepdims: bool = False) -> Array:
     """`median` ignoring NaN."""
     no_out("nanmedian", out)
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True)

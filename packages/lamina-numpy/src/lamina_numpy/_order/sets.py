@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import dtypes
 from lamina_ir.errors import ConcretizationError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, Tracer, typeof
 
 from .._ground.promotion import aval, cast, literal, promote_all
@@ -34,9 +34,9 @@ def _known(call: str, x: Any) -> np.ndarray:
     return np.asarray(x)
 
 
-def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
-           axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
-           sorted: bool = True) -> Any:
+def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+           axis: int | None = None, *, equal_nan: bool = True, size: int | None = None,
+           fill_value: ArrayLike | None = None, sorted: bool = True) -> Any:
     """The different elements, sorted.
 
     Args:
@@ -95,7 +95,7 @@ def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: i
     places = lax.broadcasted_iota(d, (n,), 0)
     columns = [lax.squeeze(lax.slice(rows, (0, i), (n, i + 1)), (1,)) for i in range(width)]
     *keys, order = lax.sort([*columns, places], 0, num_keys=max(width, 1))
-    new = None
+    new: Any = None
     for k in keys:
         before, after = k[:-1], k[1:]
         differ = lax.ne(before, after)
@@ -140,29 +140,29 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
+def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueAll:
     """`unique` with positions, inverse and counts; every NaN counts for itself."""
     return UniqueAll(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCounts:
+def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueCounts:
     """`unique` with counts; every NaN counts for itself."""
     return UniqueCounts(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverse:
+def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueInverse:
     """`unique` with the inverse; every NaN counts for itself."""
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
-def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
     """`unique`; every NaN counts for itself."""
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
 @public("assume_unique", "invert", "method")
-def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
-         method: str = "auto") -> Any:
+def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False, *,
+         method: str = "auto") -> Array:
     """Whether each element is among `test_elements`."""
     element, test = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (element, test_elements))
     x, test = promote_all("isin", [element, test])
@@ -183,7 +183,7 @@ def _flat(call: str, *xs: Any) -> list[Any]:
     return promote_all(call, [ravel(asarray(x)) for x in xs])
 
 
-def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
     """The different elements of both arrays, sorted."""
     return unique(concatenate(_flat("union1d", ar1, ar2)), size=size, fill_value=fill_value)
 
@@ -194,8 +194,8 @@ def _select(values: Any, keep: Any, size: int | None, fill_value: Any) -> Any:
     return compress(keep, values, size=size, fill_value=0 if fill_value is None else fill_value)
 
 
-def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
-              fill_value: Any = None) -> Any:
+def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
+              fill_value: ArrayLike | None = None) -> Array:
     """The different elements of the first array that are not in the second, sorted."""
     x, y = _flat("setdiff1d", ar1, ar2)
     if size is None:
@@ -211,8 +211,8 @@ def _distinct(x: Any) -> tuple[Any, Any]:
     return values, lax.pad(differ, np.True_, ((1, 0, 0),))
 
 
-def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
-             fill_value: Any = None) -> Any:
+def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
+             fill_value: ArrayLike | None = None) -> Array:
     """The different elements that are in exactly one of the arrays, sorted."""
     x, y = _flat("setxor1d", ar1, ar2)
     if size is None:
@@ -222,8 +222,8 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
     return _select(values, logical_and(first, once), size, fill_value)
 
 
-def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False, *,
-                size: int | None = None, fill_value: Any = None) -> Any:
+def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *,
+                size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
     """The different elements that are in both arrays, sorted; with `return_indices` their first positions in each."""
     x, y = _flat("intersect1d", ar1, ar2)
     d = typeof(x).dtype

@@ -1,10 +1,11 @@
 """Sorting and partial sorting. NaN comes last; complex numbers are ordered by real, then imaginary part."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import aval, cast
@@ -31,8 +32,8 @@ def _kind(call: str, kind: Any, order: Any) -> None:
 
 
 @public("axis", "kind", "order", "stable", "descending")
-def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
-         descending: bool = False) -> Any:
+def sort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+         descending: bool = False) -> Array:
     """Elements in ascending order along an axis; None sorts the flat array.
 
     >>> sort(np.array([3, 1, 2]))
@@ -40,13 +41,13 @@ def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None
     """
     _kind("sort", kind, order)
     a, at = _axis("sort", a, axis)
-    out = lax.sort(a, at, stable)
+    (out,) = lax.sort([a], at, stable)
     return lax.rev(out, (at,)) if descending else out
 
 
 @public("axis", "kind", "order", "stable", "descending")
-def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
-            descending: bool = False) -> Any:
+def argsort(a: ArrayLike, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+            descending: bool = False) -> Array:
     """Positions that would sort the elements along an axis; equal ones stay in order."""
     _kind("argsort", kind, order)
     a, at = _axis("argsort", a, axis)
@@ -59,7 +60,7 @@ def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = N
 
 
 @public("axis")
-def lexsort(keys: Any, axis: int = -1) -> Any:
+def lexsort(keys: Sequence[ArrayLike] | ArrayLike, axis: int = -1) -> Array:
     """Positions that sort by several keys, the last one first."""
     keys = [asarray(k) for k in keys]
     if not keys:
@@ -75,7 +76,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 
 
 @public()
-def sort_complex(a: Any) -> Any:
+def sort_complex(a: ArrayLike) -> Array:
     """Elements sorted along the last axis, as complex numbers."""
     out = sort(a)
     d = typeof(out).dtype
@@ -89,7 +90,7 @@ def _kth(call: str, kth: Any, n: int) -> None:
 
 
 @public("kth", "axis")
-def partition(a: Any, kth: int, axis: int = -1) -> Any:
+def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """Elements rearranged so that position `kth` holds what it would when sorted (here: all of them sorted)."""
     a, at = _axis("partition", a, axis)
     _kth("partition", kth, typeof(a).shape[at])
@@ -97,7 +98,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
 
 
 @public("kth", "axis")
-def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """Positions that would partition the elements (here: sort them)."""
     a, at = _axis("argpartition", a, axis)
     _kth("argpartition", kth, typeof(a).shape[at])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import config, dtypes, prims
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, convert, equation, fixed, inexact_dtype, literal, no_out, pair, to_inexact
@@ -28,8 +28,8 @@ def _float_of(call: str, a: Any, dtype: Any) -> tuple[Any, np.dtype, np.dtype]:
 
 
 @public("axis", "dtype", "out", "keepdims")
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
-         where: Any = None) -> Any:
+def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
+         *, where: ArrayLike | None = None) -> Array:
     """Average along axes, in float.
 
     >>> mean(np.array([1, 2]))
@@ -89,8 +89,9 @@ def _ddof(call: str, ddof: Any, correction: Any) -> Any:
 
 
 @public("axis", "dtype", "out", "ddof", "keepdims", "correction")
-def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: bool = False, *,
-        where: Any = None, mean: Any = None, correction: Any = None) -> Any:
+def var(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+        keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+        correction: float | None = None) -> Array:
     """Mean squared distance from the mean, in squared units of `a`.
 
     Args:
@@ -104,8 +105,9 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
 
 
 @public("axis", "dtype", "out", "ddof", "keepdims", "correction")
-def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: bool = False, *,
-        where: Any = None, mean: Any = None, correction: Any = None) -> Any:
+def std(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+        keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
+        correction: float | None = None) -> Array:
     """Standard deviation: the square root of `var`, in units of `a`."""
     no_out("std", out)
     spread = _variance("std", a, axis, dtype, _ddof("std", ddof, correction), keepdims, where, mean)
@@ -113,7 +115,8 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any
 
 
 @public("axis", "returned", "keepdims")
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
+def average(a: ArrayLike, axis: AxisLike = None, weights: ArrayLike | None = None, returned: bool = False,
+            keepdims: bool = False) -> Any:
     """Mean weighted by `weights` (all equal when left out); with `returned` also the sum of the weights."""
     shape = aval("average", a).shape
     axes = axes_of("average", axis, len(shape))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 
 from .._ground.promotion import aval, literal
 from .._ground.publishing import public
@@ -27,15 +27,15 @@ def _present(call: str, a: Any, where: Any) -> Any:
 
 
 @public("axis", "dtype", "out", "keepdims")
-def nansum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> Any:
+def nansum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+           keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """`sum` ignoring NaN."""
     return sum(a, axis, dtype, out, keepdims, initial, _present("nansum", a, where))
 
 
 @public("axis", "dtype", "out", "keepdims")
-def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-            initial: Any = None, where: Any = None) -> Any:
+def nanprod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+            keepdims: bool = False, initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """`prod` ignoring NaN."""
     return prod(a, axis, dtype, out, keepdims, initial, _present("nanprod", a, where))
 
@@ -53,35 +53,35 @@ def _nan_extreme(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: An
 
 
 @public("axis", "out", "keepdims")
-def nanmax(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> Any:
+def nanmax(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
+           initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """`max` ignoring NaN; NaN where all are."""
     return _nan_extreme("nanmax", max, -1, a, axis, out, keepdims, initial, where)
 
 
 @public("axis", "out", "keepdims")
-def nanmin(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> Any:
+def nanmin(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False,
+           initial: ArrayLike | None = None, where: ArrayLike | None = None) -> Array:
     """`min` ignoring NaN; NaN where all are."""
     return _nan_extreme("nanmin", min, 1, a, axis, out, keepdims, initial, where)
 
 
 @public("axis", "dtype", "out", "keepdims")
-def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-            where: Any = None) -> Any:
+def nanmean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None,
+            keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """`mean` ignoring NaN."""
     return mean(a, axis, dtype, out, keepdims, where=_present("nanmean", a, where))
 
 
 @public("axis", "dtype", "out", "ddof", "keepdims")
-def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: bool = False,
-           where: Any = None) -> Any:
+def nanvar(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+           keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """`var` ignoring NaN."""
     return var(a, axis, dtype, out, ddof, keepdims, where=_present("nanvar", a, where))
 
 
 @public("axis", "dtype", "out", "ddof", "keepdims")
-def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: Any = 0, keepdims: bool = False,
-           where: Any = None) -> Any:
+def nanstd(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
+           keepdims: bool = False, where: ArrayLike | None = None) -> Array:
     """`std` ignoring NaN."""
     return std(a, axis, dtype, out, ddof, keepdims, where=_present("nanstd", a, where))

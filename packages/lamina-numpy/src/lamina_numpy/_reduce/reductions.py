@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, prims
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, cast, convert, equation, literal, no_out, pair
@@ -84,8 +84,8 @@ def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool,
 
 
 @public("axis", "dtype", "out", "keepdims", "promote_integers")
-def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-        where: Any = None, promote_integers: bool = True) -> Any:
+def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
+        initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True) -> Array:
     """Sum along axes.
 
     Args:
@@ -105,8 +105,8 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims:
 
 
 @public("axis", "dtype", "out", "keepdims", "promote_integers")
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-         where: Any = None, promote_integers: bool = True) -> Any:
+def prod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
+         initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True) -> Array:
     """Product along axes; arguments as in `sum`."""
     no_out("prod", out)
     return _reduce("prod", _prod, a, axis, dtype, keepdims, initial, where, 1, lax.mul, promote_integers)
@@ -140,16 +140,16 @@ def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdi
 
 
 @public("axis", "out", "keepdims")
-def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-        where: Any = None) -> Any:
+def max(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
+        where: ArrayLike | None = None) -> Array:
     """Largest element along axes; NaN when there is one."""
     no_out("max", out)
     return _extreme("max", _max, lax.max, -1, a, axis, keepdims, initial, where)
 
 
 @public("axis", "out", "keepdims")
-def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-        where: Any = None) -> Any:
+def min(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
+        where: ArrayLike | None = None) -> Array:
     """Smallest element along axes; NaN when there is one."""
     no_out("min", out)
     return _extreme("min", _min, lax.min, 1, a, axis, keepdims, initial, where)
@@ -167,21 +167,23 @@ def _quantifier(call: str, prim: Any, unit: bool, a: Any, axis: Any, keepdims: b
 
 
 @public("axis", "out", "keepdims")
-def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def all(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
+        where: ArrayLike | None = None) -> Array:
     """Whether every element is true (not zero)."""
     no_out("all", out)
     return _quantifier("all", _and, True, a, axis, keepdims, where)
 
 
 @public("axis", "out", "keepdims")
-def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def any(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
+        where: ArrayLike | None = None) -> Array:
     """Whether some element is true (not zero)."""
     no_out("any", out)
     return _quantifier("any", _or, False, a, axis, keepdims, where)
 
 
 @public("axis", "keepdims")
-def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -> Array:
     """Number of elements that are not zero."""
     return sum(truth("count_nonzero", a), axis, dtypes.canonical_int(), None, keepdims)
 
@@ -193,7 +195,7 @@ def fitted(where: Any, shape: tuple[int, ...]) -> Any:
 
 
 @public("axis", "out", "keepdims")
-def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
     """Largest minus smallest element."""
     no_out("ptp", out)
     return lax.sub(max(a, axis, None, keepdims), min(a, axis, None, keepdims))
@@ -219,14 +221,14 @@ def _position(call: str, place: Any, a: Any, axis: int | None, keepdims: bool) -
 
 
 @public("axis", "out", "keepdims")
-def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the (first) largest element, or of the first NaN."""
     no_out("argmax", out)
     return _position("argmax", lax.argmax, a, axis, bool(keepdims))
 
 
 @public("axis", "out", "keepdims")
-def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """Position of the (first) smallest element, or of the first NaN."""
     no_out("argmin", out)
     return _position("argmin", lax.argmin, a, axis, bool(keepdims))
@@ -243,14 +245,14 @@ def _nan_position(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: A
 
 
 @public("axis", "out", "keepdims")
-def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """`argmax` ignoring NaN; -1 where all are NaN."""
     no_out("nanargmax", out)
     return _nan_position("nanargmax", argmax, -1, a, axis, keepdims)
 
 
 @public("axis", "out", "keepdims")
-def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
     """`argmin` ignoring NaN; -1 where all are NaN."""
     no_out("nanargmin", out)
     return _nan_position("nanargmin", argmin, 1, a, axis, keepdims)

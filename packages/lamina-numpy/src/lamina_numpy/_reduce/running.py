@@ -5,7 +5,7 @@ from typing import Any
 
 from lamina_ir import dtypes
 from lamina_ir.errors import DTypeError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import aval, cast, literal, no_out
@@ -34,7 +34,7 @@ def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> A
 
 
 @public("axis", "dtype", "out")
-def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running sum along an axis, or over all elements in order.
 
     >>> cumsum(np.array([1., 2., 3.]))
@@ -45,7 +45,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None)
 
 
 @public("axis", "dtype", "out")
-def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running product along an axis, or over all elements in order."""
     no_out("cumprod", out)
     return _running("cumprod", lax.cumprod, a, axis, dtype)
@@ -57,13 +57,13 @@ def _without_nan(call: str, a: Any, unit: int) -> Any:
 
 
 @public("axis", "dtype", "out")
-def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """`cumsum` with NaN as zero."""
     return cumsum(_without_nan("nancumsum", a, 0), axis, dtype, out)
 
 
 @public("axis", "dtype", "out")
-def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """`cumprod` with NaN as one."""
     return cumprod(_without_nan("nancumprod", a, 1), axis, dtype, out)
 
@@ -81,12 +81,14 @@ def _cumulative(call: str, running: Any, unit: int, x: Any, axis: int | None, dt
 
 
 @public("axis", "dtype", "include_initial")
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+                   include_initial: bool = False) -> Array:
     """Running sum as the array API defines it; `include_initial` puts a zero first."""
     return _cumulative("cumulative_sum", lax.cumsum, 0, x, axis, dtype, include_initial)
 
 
 @public("axis", "dtype", "include_initial")
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
+                    include_initial: bool = False) -> Array:
     """Running product as the array API defines it; `include_initial` puts a one first."""
     return _cumulative("cumulative_prod", lax.cumprod, 1, x, axis, dtype, include_initial)

@@ -1,11 +1,10 @@
 """Packing booleans into bytes."""
 from __future__ import annotations
 
-from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import aval, cast, literal
@@ -25,7 +24,7 @@ def _weights(bitorder: str) -> np.ndarray:
 
 
 @public("axis", "bitorder")
-def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight truth values to a byte; the last byte is filled with zeros."""
     d = aval("packbits", a).dtype
     if dtypes.is_inexact(d):
@@ -44,7 +43,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
 
 
 @public("axis", "count", "bitorder")
-def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
+def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
     """Each byte to eight bits."""
     if aval("unpackbits", a).dtype != _U8:
         raise TypeError(f"unpackbits: expected uint8; got {typeof(a).long()}")

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from lamina_ir import dtypes
 from lamina_ir.errors import ShapeError
+from lamina_tracing import Array, ArrayLike, DTypeLike
 from lamina_tracing.extend import check_axis, EVALUATION, now, typeof
 
 from .._ground.promotion import aval, cast, no_out, promote_all
@@ -40,7 +42,7 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @public("axis", "dtype", face=_grouped)
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+def concatenate(arrays: Sequence[ArrayLike] | ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
     """Arrays joined end to end along an axis they have; `axis=None` flattens first.
 
     >>> concatenate([asarray([1, 2]), asarray([3.0])])
@@ -62,7 +64,8 @@ concat = concatenate
 
 
 @public("axis", "dtype", "out", face=_grouped)
-def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = None,
+          dtype: DTypeLike | None = None) -> Array:
     """Arrays of one shape joined along a new axis."""
     no_out("stack", out)
     xs = _several("stack", arrays)
@@ -77,7 +80,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
 
 
 @public("axis")
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis, as a tuple."""
     sizes = aval("unstack", x).shape
     at = check_axis("unstack", axis, len(sizes))
@@ -85,26 +88,26 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 @public("dtype")
-def vstack(tup: Any, dtype: Any = None) -> Any:
+def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Arrays stacked as rows."""
     return concatenate([atleast_2d(x) for x in _several("vstack", tup)], 0, dtype)
 
 
 @public("dtype")
-def hstack(tup: Any, dtype: Any = None) -> Any:
+def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Arrays side by side: along the second axis, or the only one."""
     xs = [atleast_1d(x) for x in _several("hstack", tup)]
     return concatenate(xs, 0 if len(typeof(xs[0]).shape) == 1 else 1, dtype)
 
 
 @public("dtype")
-def dstack(tup: Any, dtype: Any = None) -> Any:
+def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
     """Arrays stacked along the third axis."""
     return concatenate([atleast_3d(x) for x in _several("dstack", tup)], 2, dtype)
 
 
 @public()
-def column_stack(tup: Any) -> Any:
+def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
     """One-dimensional arrays as the columns of a matrix."""
     xs = [asarray(x) for x in _several("column_stack", tup)]
     return concatenate([reshape(x, (-1, 1)) if len(typeof(x).shape) < 2 else x for x in xs], 1)
@@ -132,7 +135,7 @@ def block(arrays: Any) -> Any:
 
 
 @public("axis")
-def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """`values` after the end of `arr`; flat unless an axis is named."""
     return concatenate([ravel(asarray(arr)), ravel(asarray(values))], 0) if axis is None \
         else concatenate([arr, values], axis)
@@ -162,26 +165,26 @@ def _split_raw(call: str, ary: Any, sections: Any, axis: int, equal: bool) -> li
     return split_at(ary, [i * base + min(i, extra) for i in range(1, k)], at)
 
 
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Equal parts along an axis, or parts cut at the given places."""
     return _split(ary, hashable(indices_or_sections), axis)
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Like `split`, but the first parts may be one longer."""
     return _array_split(ary, hashable(indices_or_sections), axis)
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Any]:
     """`split` along the second axis, or the only one."""
     return split(ary, indices_or_sections, 0 if len(aval("hsplit", ary).shape) == 1 else 1)
 
 
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Any]:
     """`split` along the first axis."""
     return split(ary, indices_or_sections, 0)
 
 
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Any]:
     """`split` along the third axis."""
     return split(ary, indices_or_sections, 2)

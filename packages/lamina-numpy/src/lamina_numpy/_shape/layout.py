@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir.errors import ShapeError
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of
@@ -20,7 +20,7 @@ __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadc
            "reshape", "rollaxis", "rot90", "shape", "size", "squeeze", "swapaxes", "transpose"]
 
 
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: ArrayLike) -> tuple[int, ...]:
     """Sizes of the axes.
 
     >>> shape(3.0)
@@ -29,12 +29,12 @@ def shape(a: Any) -> tuple[int, ...]:
     return np.shape(a) if isinstance(a, (list, tuple)) else aval("shape", a).shape
 
 
-def ndim(a: Any) -> int:
+def ndim(a: ArrayLike) -> int:
     """Number of axes."""
     return len(shape(a))
 
 
-def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
+def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     """Number of elements, or the length of `axis` (the product over several)."""
     sizes = shape(a)
     if axis is None:
@@ -43,7 +43,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
 
 
 @public("shape", "order", "copy", lists=True)
-def reshape(a: Any, shape: Any = None, order: str = "C", *, copy: bool | None = None) -> Any:
+def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, copy: bool | None = None) -> Array:
     """The same elements in another shape.
 
     Args:
@@ -65,7 +65,7 @@ def reshape(a: Any, shape: Any = None, order: str = "C", *, copy: bool | None = 
 
 
 @public("order")
-def ravel(a: Any, order: str = "C") -> Any:
+def ravel(a: ArrayLike, order: str = "C") -> Array:
     """All elements along one axis."""
     old = aval("ravel", a).shape
     if order == "F":
@@ -76,7 +76,7 @@ def ravel(a: Any, order: str = "C") -> Any:
 
 
 @public("axes", lists=True)
-def transpose(a: Any, axes: Any = None) -> Any:
+def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Axes in reverse, or in the order given.
 
     Derivative: linear; the transpose is the inverse order.
@@ -96,7 +96,7 @@ permute_dims = transpose
 
 
 @public()
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """The last two axes swapped."""
     n = len(aval("matrix_transpose", x).shape)
     if n < 2:
@@ -105,7 +105,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 @public("axis1", "axis2")
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged."""
     n = len(aval("swapaxes", a).shape)
     i, j = check_axis("swapaxes", axis1, n), check_axis("swapaxes", axis2, n)
@@ -115,7 +115,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 
 @public("source", "destination", lists=True)
-def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to new places; the others keep their order."""
     n = len(aval("moveaxis", a).shape)
     src, dst = check_axes("moveaxis", source, n), check_axes("moveaxis", destination, n)
@@ -128,7 +128,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
 
 
 @public("axis", "start")
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """One axis moved to before `start`."""
     n = len(aval("rollaxis", a).shape)
     at = check_axis("rollaxis", axis, n)
@@ -139,7 +139,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 
 @public("axis", lists=True)
-def expand_dims(a: Any, axis: Any) -> Any:
+def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
     """New axes of length 1 at these places of the result."""
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     n = len(aval("expand_dims", a).shape)
@@ -147,7 +147,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
 
 
 @public("axis", lists=True)
-def squeeze(a: Any, axis: Any = None) -> Any:
+def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
     """Axes of length 1 removed: all, or those named."""
     sizes = aval("squeeze", a).shape
     if axis is None:
@@ -160,7 +160,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
 
 
 @public("shape", lists=True)
-def broadcast_to(array: Any, shape: Any) -> Any:
+def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     """Elements repeated along new and length-1 axes up to `shape`."""
     new = as_shape("broadcast_to", shape)
     old = aval("broadcast_to", array).shape
@@ -171,7 +171,7 @@ def broadcast_to(array: Any, shape: Any) -> Any:
     return broadcast(array, old, new)
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
     """The shape that arrays of these shapes broadcast to.
 
     >>> broadcast_shapes((2, 1), (3,))
@@ -181,7 +181,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 @public()
-def broadcast_arrays(*args: Any) -> list[Any]:
+def broadcast_arrays(*args: ArrayLike) -> list[Any]:
     """The arrays, each broadcast to their common shape."""
     shapes = [aval("broadcast_arrays", a, i).shape for i, a in enumerate(args)]
     new = broadcast_shapes_of("broadcast_arrays", tuple(shapes))
@@ -189,7 +189,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
 
 
 @public("axis", lists=True)
-def flip(m: Any, axis: Any = None) -> Any:
+def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
     """Elements in reverse order along all axes, or those named."""
     n = len(aval("flip", m).shape)
     axes = tuple(range(n)) if axis is None else check_axes("flip", axis, n)
@@ -197,19 +197,19 @@ def flip(m: Any, axis: Any = None) -> Any:
 
 
 @public()
-def fliplr(m: Any) -> Any:
+def fliplr(m: ArrayLike) -> Array:
     """The second axis reversed."""
     return flip(m, 1)
 
 
 @public()
-def flipud(m: Any) -> Any:
+def flipud(m: ArrayLike) -> Array:
     """The first axis reversed."""
     return flip(m, 0)
 
 
 @public("k", "axes", lists=True)
-def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """Turned by `k` quarters from the first of two axes towards the second."""
     n = len(aval("rot90", m).shape)
     i, j = check_axes("rot90", axes, n)
@@ -237,16 +237,16 @@ def _at_least(call: str, n: int, arys: tuple[Any, ...]) -> Any:
     return out[0] if len(out) == 1 else out
 
 
-def atleast_1d(*arys: Any) -> Any:
+def atleast_1d(*arys: ArrayLike) -> Any:
     """Each array with at least one axis."""
     return _at_least("atleast_1d", 1, arys)
 
 
-def atleast_2d(*arys: Any) -> Any:
+def atleast_2d(*arys: ArrayLike) -> Any:
     """Each array with at least two axes; new ones come first."""
     return _at_least("atleast_2d", 2, arys)
 
 
-def atleast_3d(*arys: Any) -> Any:
+def atleast_3d(*arys: ArrayLike) -> Any:
     """Each array with at least three axes, placed as NumPy does."""
     return _at_least("atleast_3d", 3, arys)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import aval, broadcast, cast, fixed, literal
@@ -19,9 +19,9 @@ from .layout import ravel, reshape
 __all__ = ["resize", "roll", "tile"]
 
 
-def tile(A: Any, reps: Any) -> Any:
+def tile(A: ArrayLike, reps: Any) -> Array:
     """`A` repeated as a whole, `reps` times along each axis."""
-    return tiled(A, (reps,) if isinstance(reps, (int, np.integer)) else hashable(tuple(reps)))
+    return tiled(A, (int(reps),) if isinstance(reps, (int, np.integer)) else hashable(tuple(reps)))
 
 
 @core("reps", name="tile")
@@ -36,7 +36,7 @@ def tiled(A: Any, reps: tuple[int, ...]) -> Any:
     return reshape(broadcast(out, split_shape, wide), tuple(r * s for r, s in zip(reps, sizes)))
 
 
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+def roll(a: ArrayLike, shift: Any, axis: AxisLike = None) -> Array:
     """Elements moved by `shift` places along an axis; what falls off the end comes back at the start.
 
     >>> roll(asarray([1, 2, 3]), 1)
@@ -98,7 +98,7 @@ def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
     return a
 
 
-def resize(a: Any, new_shape: Any) -> Any:
+def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     """The elements repeated in order, as often as needed, in a new shape."""
     shape = as_shape("resize", new_shape)
     a = ravel(asarray(a))

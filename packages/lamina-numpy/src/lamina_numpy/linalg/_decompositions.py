@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations as _linalg
 
@@ -71,7 +71,7 @@ def adjoint(x: Any) -> Any:
 
 
 @public("upper", "symmetrize_input")
-def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
     """The lower triangular L with `a = L L^H`; with `upper` its conjugate transpose. NaN if not positive definite.
 
     >>> cholesky(np.array([[4., 2.], [2., 5.]]))
@@ -84,7 +84,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
 
 
 @public("mode")
-def qr(a: Any, mode: str = "reduced") -> Any:
+def qr(a: ArrayLike, mode: str = "reduced") -> Array:
     """`a = Q R`, Q with orthonormal columns and R upper triangular.
 
     Args:
@@ -103,8 +103,8 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 
 @public("full_matrices", "compute_uv", "hermitian", "subset_by_index")
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
-        subset_by_index: tuple[int, int] | None = None) -> Any:
+def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+        subset_by_index: tuple[int, int] | None = None) -> Array:
     """`a = U diag(S) Vh`, singular values descending.
 
     Args:
@@ -133,13 +133,13 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 
 @public()
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: ArrayLike, /) -> Array:
     """The singular values of matrices, descending."""
     return svd(x, False, False)
 
 
 @public("UPLO", "symmetrize_input")
-def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> Array:
     """Eigenvalues, ascending, and eigenvectors, in columns, of Hermitian matrices.
 
     Args:
@@ -154,19 +154,19 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Any:
 
 
 @public("UPLO", "symmetrize_input")
-def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
     """The eigenvalues of Hermitian matrices, ascending."""
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
 @public()
-def eig(a: Any) -> Any:
+def eig(a: ArrayLike) -> Array:
     """Eigenvalues and right eigenvectors, in columns, of square matrices; complex. CPU only."""
     return EigResult(*_linalg.eig(matrices("eig", a, square=True), compute_left_eigenvectors=False))
 
 
 @public()
-def eigvals(a: Any) -> Any:
+def eigvals(a: ArrayLike) -> Array:
     """The eigenvalues of square matrices; complex. CPU only."""
     return _linalg.eig(matrices("eigvals", a, square=True), compute_left_eigenvectors=False,
                        compute_right_eigenvectors=False)[0]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations as _linalg
 
@@ -43,7 +43,7 @@ def _signs(pivots: Any, d: np.dtype) -> Any:
 
 
 @public("method")
-def slogdet(a: Any, *, method: str | None = None) -> Any:
+def slogdet(a: ArrayLike, *, method: str | None = None) -> Array:
     """Sign (of size 1 if complex; 0 if singular) and logarithm of the size of the determinant, from an LU decomposition.
 
     >>> slogdet(np.diag(np.array([-2., 1.])))
@@ -123,7 +123,7 @@ def _expanded(a: Any, columns: tuple[int, ...], row: int) -> Any:
 
 
 @public()
-def det(a: Any) -> Any:
+def det(a: ArrayLike) -> Array:
     """The determinants of square matrices. The first derivative exists for singular ones too.
 
     >>> det(np.array([[1., 2.], [3., 4.]]))

@@ -1,11 +1,12 @@
 """Norms, condition numbers, and products and diagonals as `numpy.linalg` has them."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axes, typeof
 
 from .._contract import products
@@ -71,7 +72,7 @@ def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
 
 
 @public("ord", "axis", "keepdims")
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, keepdims: bool = False) -> Array:
     """Size of vectors or matrices, in the units of `x`.
 
     Args:
@@ -102,7 +103,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 @public("axis", "keepdims", "ord")
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+def vector_norm(x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = False,
+                ord: float | str | None = 2) -> Array:
     """Size of vectors along axes; None takes all elements as one vector."""
     x = to_inexact("vector_norm", x)
     n = len(typeof(x).shape)
@@ -110,7 +112,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 @public("keepdims", "ord")
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """Size of the matrices in the last two axes."""
     x = to_inexact("matrix_norm", x)
     n = len(typeof(x).shape)
@@ -120,7 +122,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 
 @public("p")
-def cond(x: Any, p: Any = None) -> Any:
+def cond(x: ArrayLike, p: Any = None) -> Array:
     """How much `x` may amplify relative errors: `norm(x, p) norm(inv(x), p)`; for None, 2 and -2 from singular values."""
     x = matrices("cond", x, square=p not in (None, 2, -2))
     if p in (None, 2, -2):
@@ -132,7 +134,7 @@ def cond(x: Any, p: Any = None) -> Any:
 
 
 @public("n")
-def matrix_power(a: Any, n: int) -> Any:
+def matrix_power(a: ArrayLike, n: int) -> Array:
     """The product of `n` copies of a square matrix (of its inverse, if n is negative), by repeated squaring."""
     t = typeof(own_array("matrix_power", a))
     if len(t.shape) < 2 or t.shape[-1] != t.shape[-2]:
@@ -151,7 +153,7 @@ def matrix_power(a: Any, n: int) -> Any:
     return out
 
 
-def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
+def multi_dot(arrays: Sequence[ArrayLike] | ArrayLike, *, precision: Any = None) -> Array:
     """The product of several matrices (vectors at the ends) in the cheapest order."""
     xs = [asarray(a) for a in arrays]
     if len(xs) < 2:
@@ -167,7 +169,7 @@ def multi_dot(arrays: Any, *, precision: Any = None) -> Any:
 
 
 @public("axis")
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Cross product of vectors of length 3."""
     for x in (x1, x2):
         shape = typeof(own_array("cross", x)).shape
@@ -177,12 +179,12 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 @public("offset")
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonals of the matrices in the last two axes."""
     return _diagonal(x, offset, -2, -1)
 
 
 @public("offset", "dtype")
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
     """The sums of the diagonals of the matrices in the last two axes."""
     return _trace(x, offset, -2, -1, dtype)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from lamina_autodiff import custom_jvp, custom_linear_solve
 from lamina_ir import dtypes
-from lamina_tracing import lax
+from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations as _linalg
 
@@ -68,7 +68,7 @@ def _same_dtype(call: str, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 @public()
-def solve(a: Any, b: Any) -> Any:
+def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """The solution x of `a x = b`.
 
     Args:
@@ -93,7 +93,7 @@ def solve(a: Any, b: Any) -> Any:
 
 
 @public()
-def inv(a: Any) -> Any:
+def inv(a: ArrayLike) -> Array:
     """The inverse of square matrices; inf or NaN where there is none.
 
     >>> inv(np.array([[2., 0.], [0., 4.]]))
@@ -106,7 +106,7 @@ def inv(a: Any) -> Any:
 
 
 @public("ind")
-def tensorinv(a: Any, ind: int = 2) -> Any:
+def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """The inverse of `a` seen as a square matrix whose rows are its first `ind` axes."""
     a = to_inexact("tensorinv", a)
     shape = typeof(a).shape
@@ -118,7 +118,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 @public("axes")
-def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
     """The x with `tensordot(a, x, x.ndim) = b`; `axes` of `a` are moved to its end first."""
     a, b = _same_dtype("tensorsolve", a, b)
     n = len(typeof(a).shape)
@@ -168,7 +168,8 @@ def _inverses(s: Any, good: Any) -> Any:
 
 
 @public("hermitian")
-def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
+def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False,
+                tol: ArrayLike | None = None) -> Array:
     """How many singular values are above `rtol` times the largest (or above `tol`); int.
 
     >>> matrix_rank(np.ones((2, 2)))
@@ -211,7 +212,8 @@ def _pinv_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @public("hermitian")
-def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
+def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *,
+         rcond: ArrayLike | None = None) -> Array:
     """The pseudo-inverse of Moore and Penrose; singular values up to `rtol` times the largest count as zero.
 
     Args:
@@ -235,7 +237,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     return _pinv_svd(a, limit, True) if hermitian else _pinv(a, limit)
 
 
-def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> Any:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *, numpy_resid: bool = False) -> Array:
     """The least-squares solution of `a x = b`, the shortest if there are several, by singular values.
 
     Args:
