@@ -34,6 +34,13 @@ try:
     pmap(lambda x: psum(x, "i"), axis_name="i")(rows)
 except RuntimeError as e:
     assert "local_devices" in str(e)
+try:
+    jit(pmap(lambda x: psum(x, "i"), axis_name="i"))(rows)
+    raise SystemExit("the other process was left out without a word")
+except RuntimeError as e:
+    assert "several processes" in str(e)
+assert jit(pmap(lambda x: lax.neg(x)))(rows).shape == (2, 3)
+assert str(x) == repr(x) == f"{x}" == "Array(shape=(4, 3), dtype=float32)", str(x)
 assert float(pmap(lambda x: psum(x, "i"), axis_name="i", devices=rt.local_devices())(rows)[0][0]) == 2
 assert float(jit(lambda x: lax.reduce_sum(x, (0, 1)))(x)) == 66  # neither leaves before the other has come this far
 print("done")

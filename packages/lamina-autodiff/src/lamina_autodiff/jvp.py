@@ -31,6 +31,9 @@ class JVPTracer(Tracer):
         self.primal = primal
         self.tangent = tangent
 
+    def _beneath(self) -> Any:
+        return self.primal
+
 
 class JVPTrace(Trace):
     """Applies forward rows. `linear` is the trace that records the linear part, if it is recorded."""

@@ -8,8 +8,8 @@ from typing import Any
 from lamina_ir import LeakedTracerError, config, dtypes, trees
 from lamina_ir.avals import shaped
 from lamina_tracing import lax
-from lamina_tracing.extend import (EVALUATION, boundary, duck_types, function_name, now, source_of_function, stage,
-                                   typeof)
+from lamina_tracing.extend import (EVALUATION, boundary, differs_over, duck_types, function_name, now, source_of_function,
+                                   stage, typeof)
 
 from .checks import (as_weak_as, check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
                      number_like, zeros_of)
@@ -61,7 +61,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
       fun: function of arrays and trees of them.
       primals: the point, one entry per argument.
       has_aux: whether `fun` returns (output, auxiliary data).
-      reduce_axes: names of mapped axes over which the cotangents of arguments are summed.
+      reduce_axes: names of mapped axes. The cotangents of arguments that are the same on all members of such an axis, which
+        `fun` broadcasts over it, are summed over it.
     Returns:
       (output, `f_vjp`), and the auxiliary data if `has_aux`; `f_vjp(ct)` returns a tuple, one entry per
       argument, of the argument's tree, shapes and dtypes (dtype `float0` for integers). `f_vjp` is a tree of the arrays
@@ -75,6 +76,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     """
     avals, active, tree, out, program, out_tree, aux_tree, n = _linearized("vjp", fun, primals, has_aux)
     out_avals, name = [typeof(o) for o in out[:n]], function_name(fun)
+    shared = _shared("vjp", fun, primals, reduce_axes)
 
     def pull(program: LinearProgram, *given: Any) -> Any:
         if len(given) != 1:
@@ -84,17 +86,34 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
         if ct_tree != out_tree:
             raise TypeError(f"vjp: the cotangent must have the tree of the output of `{name}`, {out_tree}; got {ct_tree}")
         cts = _pull(fun, program, avals, active, cotangent_leaves("vjp", out_avals, flat_ct))
-        return _reduced(trees.tree_unflatten(tree, cts), reduce_axes)
+        return trees.tree_unflatten(tree, _reduced(cts, shared))
 
     f_vjp = LinearFunction(f"vjp of {name}", program, pull)
     value = trees.tree_unflatten(out_tree, out[:n])
     return (value, f_vjp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_vjp)
 
 
-def _reduced(tree: Any, axes: Sequence[Hashable]) -> Any:
-    if not axes:
-        return tree
-    return trees.tree_map(lambda g: lax.psum(g, tuple(axes)) if g.dtype != dtypes.float0 else g, tree)
+def _shared(call: str, fun: Any, primals: Any, axes: Sequence[Hashable]) -> list[tuple[Hashable, ...]]:
+    """For each flat primal those of the axes over which it is broadcast: over which it does not differ. A primal that differs
+    has a cotangent of its own at each member."""
+    found = []
+    for i, x in enumerate(trees.tree_leaves(primals) if axes else ()):
+        differs = {name: differs_over(x, name) for name in axes}
+        for name, told in differs.items():
+            if told is None:
+                raise NotImplementedError(
+                    f"{call} of `{function_name(fun)}`: reduce_axes: whether flat argument {i} is the same on all members of "
+                    f"the mapped axis {name!r} cannot be told here. Leave reduce_axes out, and sum the gradients of what is "
+                    "the same everywhere with lax.psum")
+        found.append(tuple([name for name in axes if not differs[name]]))
+    return found
+
+
+def _reduced(cts: Sequence[Any], shared: Sequence[tuple[Hashable, ...]]) -> Sequence[Any]:
+    """Flat cotangents, each summed over the axes over which its primal is broadcast."""
+    if not shared:
+        return cts
+    return [lax.psum(g, axes) if axes and g.dtype != dtypes.float0 else g for g, axes in zip(cts, shared, strict=True)]
 
 
 @boundary
@@ -121,6 +140,7 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
     @boundary
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         nums = chosen_arguments(call, fun, argnums, args)
+        shared = _shared(call, fun, [args[i] for i in nums], reduce_axes)
 
         def chosen(*xs: Any) -> Any:
             if len(nums) == len(args) == 1:
@@ -137,8 +157,8 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
             check_input(call, fun, a, holomorphic, allow_int)
         check_scalar_output(call, fun, out[:n], out_tree, holomorphic)
         seed = number_like(1, typeof(out[0]))
-        grads = trees.tree_unflatten(tree, _pull(fun, program, avals, active, [seed], free=True))
-        grads = _reduced(grads, reduce_axes)
+        flat = _pull(fun, program, avals, active, [seed], free=True)
+        grads = trees.tree_unflatten(tree, _reduced(flat, shared))
         value = trees.tree_unflatten(out_tree, out[:n])
         if has_aux:
             value = (value, trees.tree_unflatten(aux_tree, out[n:]))
@@ -158,7 +178,8 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
       has_aux: whether `fun` returns (output, auxiliary data); the result is then (gradient, auxiliary data).
       holomorphic: whether `fun` is a holomorphic function of complex inputs.
       allow_int: whether integer inputs are allowed; their gradient has dtype `float0`.
-      reduce_axes: names of mapped axes over which gradients are summed.
+      reduce_axes: names of mapped axes. The gradients by arguments that are the same on all members of such an axis, which
+        `fun` broadcasts over it, are summed over it; those by others are each member's own.
     Returns:
       A function of the same arguments; gradients have the trees, shapes and dtypes of the arguments.
     Raises:
@@ -208,6 +229,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
                         f"dtypes, or all integers; got {', '.join(a.long() for a in avals)} -> "
                         f"{', '.join(a.long() for a in out_avals)}")
     integers = None in kinds
+    shared = _shared("linear_transpose", fun, primals, reduce_axes)
 
     @boundary
     def transposed(ct: Any) -> Any:
@@ -222,7 +244,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
                             "operands of an op that is not linear depend on the arguments") from e
         cts = [(lax.full(a.shape, 0, a.dtype) if integers else zeros_of(a)) if b is None else as_weak_as(b, a)
                for a, b in zip(avals, back)]
-        return _reduced(trees.tree_unflatten(tree, cts), reduce_axes)
+        return trees.tree_unflatten(tree, _reduced(cts, shared))
 
     return transposed
 

@@ -37,6 +37,9 @@ class BatchTracer(Tracer):
         self.val = val
         self.dim = dim
 
+    def _beneath(self) -> Any:
+        return self.val
+
 
 class BatchTrace(Trace):
     """Applies batching rows."""

@@ -12,9 +12,10 @@ from .spmd import AxisEnv
 from .tables import RuleTable, every_table, new_generation
 from .tree_paths import explain_mismatch
 from .trees import set_backend
+from .varying import varying
 
 __all__ = ["AxisEnv", "CARRIED", "CHOOSES", "Flow", "HELD", "HostFunction", "Operands", "PythonBackend", "RuleTable",
-           "STACKED", "UnnamedAxis", "carried", "chooses", "every_table", "explain_mismatch", "held", "host_call",
-           "keep", "last_uses", "map_subprograms", "narrow", "new_generation", "plain_text", "register_host_function",
-           "register_param_type", "register_primitive", "resume", "room", "saved_p", "set_backend", "stacked",
+           "STACKED", "UnnamedAxis", "carried", "chooses", "every_table", "explain_mismatch", "held", "host_call", "keep",
+           "last_uses", "map_subprograms", "narrow", "new_generation", "plain_text", "register_host_function",
+           "register_param_type", "register_primitive", "resume", "room", "saved_p", "set_backend", "stacked", "varying",
            "watching"]

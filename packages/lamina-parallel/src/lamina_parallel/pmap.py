@@ -9,12 +9,13 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from lamina_batching.extend import axis_specs, mapped_size
-from lamina_ir import UnnamedAxis, config, prims, trees
+from lamina_ir import ProgramError, UnnamedAxis, config, prims, trees
+from lamina_ir.extend import varying
 from lamina_ir.avals import shaped
 from lamina_ir.program import ClosedJaxpr
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, any_traced, argument_path, bind, boundary, bound_axes,
-                                   explain_miss, now, result_types, stage, staging_logged, typeof)
+from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, StagingTracer, any_traced, argument_path, bind, boundary,
+                                   bound_axes, explain_miss, now, result_types, stage, staging_logged, typeof)
 
 __all__ = ["PmapSpec", "StagedPmap", "pmap"]
 
@@ -113,8 +114,23 @@ class PmapSpec:
                  for a, axis in zip(avals, axes)]
         out_tree = None
 
+        marks = [frozenset([self.axis_name]) if axis is not None else frozenset() for axis in axes]
+
+        def differs(x: Any) -> bool | None:
+            """Of a value of the program that is being written."""
+            if type(x) is not StagingTracer or not arguments:
+                return None
+            mine = arguments[0]._trace
+            if x._trace is not mine:
+                return False if x._trace.level < mine.level else None
+            found, = varying(mine.written(arguments, x), marks, frozenset([self.axis_name, *[f.name for f in now.axes]]))
+            return self.axis_name in found
+
+        arguments: Sequence[Any] = ()
+
         def run(*tracers: Any) -> list[Any]:
-            nonlocal out_tree
+            nonlocal out_tree, arguments
+            arguments = tracers
             a, k = trees.tree_unflatten(tree, tracers)
             if static:
                 a, k = self.statics.join(a, k, static)
@@ -122,7 +138,7 @@ class PmapSpec:
             result_types("pmap", self.name, leaves, out_tree)
             return leaves
 
-        with bound_axes(AxisFrame(self.axis_name, size)):
+        with bound_axes(AxisFrame(self.axis_name, size, None, differs)):
             closed, outer = stage(run, parts)
         targets = axis_specs("pmap", self.name, "out_axes", self.out_axes, out_tree, "results")
         for i, (aval, to) in enumerate(zip(closed.out_avals, targets)):
@@ -131,9 +147,27 @@ class PmapSpec:
                     raise ValueError(f"pmap of `{self.name}`: out_axes {to} is out of range for result {i}, "
                                      f"{aval.long()} per device")
                 targets[i] = to % (aval.ndim + 1)
+        ins = (None,) * len(outer) + tuple(axes)
+        if size > 1 and (self.axis_name in closed.jaxpr.axis_names or None in targets):
+            self._check_differences(closed, ins, targets)
         donated = self._jit.donated(args, kwargs) or (False,) * len(flat)
-        return StagedPmap(closed, outer, size, (None,) * len(outer) + tuple(axes), tuple(targets), out_tree,
+        return StagedPmap(closed, outer, size, ins, tuple(targets), out_tree,
                           (False,) * len(outer) + donated)
+
+    def _check_differences(self, closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None]) -> None:
+        """ValueError where a result that claims to be the same on all devices may differ between them, or where devices
+        may decide differently on a branch or loop in which they wait for each other."""
+        mine = frozenset([self.axis_name])
+        try:
+            found = varying(closed, [mine if axis is not None else frozenset() for axis in in_axes],
+                            mine | {f.name for f in now.axes})
+        except ProgramError as e:
+            raise ValueError(f"pmap of `{self.name}`: {e}") from None
+        for i, (axis, marks) in enumerate(zip(out_axes, found)):
+            if axis is None and self.axis_name in marks:
+                raise ValueError(f"pmap of `{self.name}`: out_axes is None for result {i}, but it may differ between the "
+                                 "devices of the mapped axis. Make it the same on all of them, with lax.psum, pmean, pmax or "
+                                 "all_gather over the axis, or give it an axis in out_axes and take a row")
 
     def params(self, staged: StagedPmap) -> dict[str, Any]:
         """The params of the `xla_pmap` that applies a staged program."""

@@ -76,7 +76,18 @@ def _hash(self: Any) -> int:
     raise TypeError("arrays are not hashable; use their shape and dtype, or x.tobytes(), as a key")
 
 
+def _readable(self: Any) -> bool:
+    """Whether this process can see all of the numbers."""
+    return not self.is_deleted() and (self._sharding.is_fully_addressable or shardings.is_replicated(self._sharding))
+
+
+def _str(self: Any) -> str:
+    return str(host_value(self)) if _readable(self) else text_of(self)
+
+
 def _format(self: Any, spec: str) -> str:
+    if not spec and not _readable(self):
+        return text_of(self)
     return format(host_value(self)[()] if not self.aval.shape else host_value(self), spec)
 
 
@@ -182,7 +193,7 @@ METHODS: dict[str, Any] = {
     "__contains__": lambda self, value: value in host_value(self),
     "__hash__": _hash,
     "__repr__": text_of,
-    "__str__": lambda self: str(host_value(self)) if not self.is_deleted() else text_of(self),
+    "__str__": _str,
     "__format__": _format,
     "__reduce__": lambda self: (_restore, (np.array(host_value(self)), self.aval.dtype, self.aval.weak_type)),
     "__copy__": _copy_array,

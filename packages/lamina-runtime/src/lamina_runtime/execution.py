@@ -11,7 +11,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import CallbackError, ExecutionError, config, has_ordered_effects, thread_order
+from lamina_ir import CallbackError, ExecutionError, config, has_ordered_effects, thread_order, walk
 from lamina_ir.avals import ShapedArray
 from lamina_ir.program import ClosedJaxpr
 from lamina_lowering import lower, replica_count, rows
@@ -59,6 +59,11 @@ def placement_of(call: str, name: str, flat: Sequence[Any], closed: ClosedJaxpr,
                                      "device_put")
     committed = chosen is not None
     if replicas > 1:
+        if _devices.process_count(backend) > 1 and closed.memo("meets", lambda: any(
+                e.primitive.axis_params and e.invars for e in walk(closed))):
+            raise RuntimeError(f"{call} of `{name}`: in several processes a pmap inside of a program covers this process's "
+                               "devices only, and its collectives would not reach the others. Call pmap by itself, with "
+                               "devices=lamina.local_devices() if that is meant, or use jit on arrays placed over all devices")
         return Placement((_replica_devices(call, name, closed, replicas, chosen, backend), False, "replicas"))
     if chosen is None:
         chosen = (_devices.default_device(),)

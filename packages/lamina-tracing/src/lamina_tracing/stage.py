@@ -91,6 +91,10 @@ class StagingTrace(Trace):
             known = self.snapshots[id(x)] = x, copy  # holding x keeps its id from being used again
         return known[1]
 
+    def written(self, arguments: Sequence[StagingTracer], x: StagingTracer) -> ClosedJaxpr:
+        """What is written so far, as a program from these arguments to one value."""
+        return ClosedJaxpr(Jaxpr([], [a._var for a in arguments], list(self.eqns), [x._var]), [])
+
     def finish(self, arguments: Sequence[StagingTracer], outs: Sequence[Any]) -> ClosedJaxpr:
         """The written program, from these arguments to these results."""
         outvars = [self.lift(o) for o in outs]

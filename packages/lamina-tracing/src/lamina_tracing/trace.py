@@ -101,11 +101,13 @@ EVALUATION = _Evaluation(0)
 
 
 class AxisFrame(NamedTuple):
-    """A mapped axis in scope: its name and size, and the trace that maps it (None under `pmap` staging)."""
+    """A mapped axis in scope: its name and size, the trace that maps it (None under `pmap` staging), and what tells whether a
+    traced value may differ between its members (None: not known)."""
 
     name: Hashable
     size: int
     trace: Trace | None = None
+    differs: Callable[[Tracer], bool | None] | None = None
 
 
 class _Now(threading.local):
@@ -200,6 +202,23 @@ class bound_axes:
             raise
 
 
+def differs_over(x: Any, name: Hashable) -> bool | None:
+    """Whether a value may differ between the members of a mapped axis; None: that cannot be told. UnboundAxisError where the
+    axis is not in scope."""
+    frame = axis_frame(name)
+    while isinstance(x, Tracer):
+        mapping = frame.trace
+        if mapping is not None and x._trace.level <= mapping.level:
+            return x._trace is mapping
+        told = frame.differs(x) if frame.differs is not None else None
+        if told is not None:
+            return told
+        x = x._beneath()
+        if x is None:
+            return None
+    return False
+
+
 class deeper:
     """A block that is the body of a transformation: traces made inside get higher levels. `trace` ends with it."""
 
@@ -276,6 +295,10 @@ class Tracer:
     def __init__(self, trace: Trace, aval: ShapedArray) -> None:
         self._trace = trace
         self.aval = aval
+
+    def _beneath(self) -> Any:
+        """The value that this one stands for one transformation further out; None where there is none."""
+        return None
 
     def __hash__(self) -> int:
         raise TypeError(f"a traced {self.aval.long()} has no known value, so it is no dictionary key and no static argument "

@@ -1,0 +1,123 @@
+"""What may differ between the members of a mapped axis: results that claim not to, branches and loops with collectives,
+gradients summed over what is shared."""
+import numpy as np
+import pytest
+from lamina_autodiff import checkpoint, grad, linear_transpose, vjp
+from lamina_batching import vmap
+from lamina_parallel import pmap
+from lamina_tracing import jit, lax
+
+X = np.arange(1.0, 5.0, dtype=np.float32)
+GROUPS = [[0, 1], [2, 3]]
+
+
+def over_i(f, **more):
+    return pmap(f, axis_name="i", **more)
+
+
+def add_up(v):
+    return lax.scan(lambda c, a: (lax.add(c, lax.psum(v, "i")), None), np.float32(0), np.zeros(3, np.float32))[0]
+
+
+def late(v):  # the third turn is the first to see what differs
+    def turn(c, _):
+        return (c[1], c[2], v), None
+    zero = np.float32(0)
+    return lax.scan(turn, (zero, zero, zero), np.zeros(3, np.float32))[0][0]
+
+
+@pytest.mark.parametrize("f", [lambda v: lax.psum(v, "i"), lambda v: lax.pmax(v, "i"), lambda v: lax.all_gather(v, "i"),
+                               add_up, checkpoint(lambda v: lax.sin(lax.psum(v, "i"))), jit(lambda v: lax.psum(v, "i")),
+                               lambda v: np.float32(3), lambda v: lax.psum(lax.axis_index("i"), "i")])
+def test_results_that_are_the_same_everywhere(f):
+    np.testing.assert_allclose(over_i(f, out_axes=None)(X), np.asarray(over_i(f)(X))[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("f", [lambda v: v, lambda v: lax.sin(v), lambda v: lax.axis_index("i"), late, jit(lambda v: v),
+                               lambda v: lax.psum(v, "i", axis_index_groups=GROUPS), lambda v: lax.ppermute(v, "i", [(0, 1)]),
+                               lambda v: lax.cond(lax.gt(v, np.float32(2)), lambda: 1.0, lambda: 2.0)])
+@pytest.mark.parametrize("outer", [lambda f: f, jit])
+def test_results_that_may_differ_are_no_single_copy(f, outer):
+    with pytest.raises(ValueError, match="out_axes is None for result 0, but it may differ"):
+        outer(over_i(f, out_axes=None))(X)
+
+
+def test_one_member_agrees_with_itself():
+    assert float(over_i(lambda v: v, out_axes=None)(X[:1])) == 1
+
+
+def test_an_axis_around_counts_apart():
+    rows = X.reshape(2, 2)
+    inner = pmap(lambda v: lax.psum(v, "j"), axis_name="j", out_axes=None)
+    np.testing.assert_array_equal(over_i(inner)(rows), rows.sum(1))
+    for name in ("j", "i"):  # a name of its own, and one that hides the outer
+        inner = pmap(lambda v: lax.psum(v, name), axis_name=name, out_axes=None)
+        with pytest.raises(ValueError, match="may differ"):
+            over_i(inner, out_axes=None)(rows)
+
+
+def big(v):
+    return lax.gt(v, np.float32(2))
+
+
+HANGS = {
+    "cond": lambda v: lax.cond(big(v), lambda a: lax.psum(a, "i"), lambda a: a, v),
+    "cond, by position": lambda v: lax.cond(lax.gt(lax.axis_index("i"), np.int32(1)), lambda a: lax.psum(a, "i"), lambda a: a,
+                                            v),
+    "cond in jit": jit(lambda v: lax.cond(big(v), lambda a: lax.psum(a, "i"), lambda a: a, v)),
+    "cond in scan": lambda v: lax.scan(lambda c, _: (lax.cond(big(c), lambda a: lax.psum(a, "i"), lambda a: a, c), None), v,
+                                       np.zeros(2, np.float32))[0],
+    "switch": lambda v: lax.switch(lax.axis_index("i"), [lambda a: lax.ppermute(a, "i", [(0, 1)]), lambda a: a], v),
+    "while": lambda v: lax.while_loop(lambda c: lax.lt(c, np.float32(9)), lambda c: lax.add(c, lax.psum(v, "i")), v),
+    "while, in its test": lambda v: lax.while_loop(lambda c: lax.lt(lax.add(c, lax.psum(v, "i")), lax.mul(v, v)),
+                                                   lambda c: lax.add(c, np.float32(1)), v),
+}
+
+
+@pytest.mark.parametrize("how", HANGS)
+def test_what_would_wait_for_ever_is_refused(how):
+    words = "while: the number of turns" if "while" in how else "cond: which branch runs"
+    with pytest.raises(ValueError, match=words + " may differ between the members of the mapped axis 'i', and `p"):
+        over_i(HANGS[how])(X)
+
+
+def test_members_that_decide_alike_may_communicate():
+    def f(v):
+        v = lax.cond(big(lax.psum(v, "i")), lambda a: lax.psum(a, "i"), lambda a: a, v)
+        return lax.while_loop(lambda c: lax.lt(lax.pmax(c, "i"), np.float32(50)), lambda c: lax.add(c, lax.psum(v, "i")), v)
+    np.testing.assert_array_equal(over_i(f)(X), [50] * 4)
+    alone = over_i(lambda v: lax.while_loop(lambda c: lax.lt(c, np.float32(4)), lambda c: lax.add(c, c), v))
+    np.testing.assert_array_equal(alone(X), [4, 4, 6, 4])
+
+
+def loss(w, x):
+    return lax.mul(lax.mul(w, x), lax.mul(w, x))
+
+
+W = np.float32(2)
+BY_W, BY_X = 2 * W * X**2, 2 * W**2 * X
+gradient = grad(loss, (0, 1), reduce_axes=("i",))
+
+
+@pytest.mark.parametrize("mapper", [vmap, pmap])
+def test_gradients_by_what_is_shared_are_summed(mapper):
+    def over(f, *args, **more):
+        return mapper(f, axis_name="i", **more)(*args)
+
+    total = [BY_W.sum()] * 4
+    for got, want in [
+            (over(gradient, W, X, in_axes=(None, 0)), (total, BY_X)),
+            (over(gradient, np.full(4, W), X), (BY_W, BY_X)),
+            (over(lambda w, x: gradient(lax.pmax(w, "i"), x), np.full(4, W), X), (total, BY_X)),
+            (over(lambda w, x: vjp(loss, w, x, reduce_axes=("i",))[1](np.float32(1)), W, X, in_axes=(None, 0)), (total, BY_X)),
+            (over(lambda x: (gradient(W, x)[0], x), X), (total, X)),
+            (over(lambda w: linear_transpose(lambda a: lax.mul(a, W), w, reduce_axes=("i",))(np.float32(1)), W, in_axes=None,
+                  axis_size=4), ([8] * 4,))]:
+        for g, w in zip(got, want, strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mapper", [vmap, pmap])
+def test_where_it_is_not_known_what_is_shared_nothing_is_guessed(mapper):
+    with pytest.raises(NotImplementedError, match="flat argument 0 .* 'i' cannot be told here. Leave reduce_axes out"):
+        mapper(jit(gradient), axis_name="i", in_axes=(None, 0))(W, X)
