@@ -1,16 +1,17 @@
 """What depends on what inside a program, from its equations alone, nothing traced. Answers err on the safe side."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import dtypes
+from lamina_ir.extend import Wired, backward, forward
 from lamina_ir.program import ClosedJaxpr, Eqn, Var
 
 from .rows import Slopes
 from .tables import jvp_rules
 
-__all__ = ["active_results", "needs", "reached_results", "reaches", "settle_carry"]
+__all__ = ["active_results", "needs", "reached_results", "reaches"]
 
 Flags = tuple[bool, ...]
 
@@ -32,70 +33,46 @@ def needs(closed: ClosedJaxpr, wanted: Flags) -> Flags:
         live: set[Any] = {v for v, w in zip(jaxpr.outvars, wanted) if w and isinstance(v, Var)}
         for e in reversed(jaxpr.eqns):
             if not live.isdisjoint(e.outvars):
-                body = _call_body(e)
-                if body is None:
+                flow = e.primitive.flow
+                if flow is None or not flow.operands:
                     live.update(v for v in e.invars if isinstance(v, Var))
                 else:
-                    inside = needs(body, tuple(v in live for v in e.outvars))
+                    inside = backward(Wired.of(e), [v in live for v in e.outvars], lambda wire, on: needs(wire.program, on))[0]
                     live.update(v for v, n in zip(e.invars, inside) if n and isinstance(v, Var))
         return tuple(v in live for v in jaxpr.invars)
 
     return closed.memo(("needs", wanted), find)
 
 
-def _forward(closed: ClosedJaxpr, on: Flags, rule: Any) -> Flags:
+def _forward(closed: ClosedJaxpr, on: Flags, rule: Callable[[Eqn, set[Any]], Any]) -> Flags:
     jaxpr = closed.jaxpr
     found: set[Any] = {v for v, o in zip(jaxpr.invars, on) if o}
     for e in jaxpr.eqns:
         if not found.isdisjoint(e.invars):
-            found.update(rule(e, [v in found for v in e.invars]))
-    return tuple(v in found for v in jaxpr.outvars)
+            found.update(rule(e, found))
+    return tuple([v in found for v in jaxpr.outvars])
 
 
-def _call_body(e: Eqn) -> ClosedJaxpr | None:
-    return e.params["call_jaxpr"] if e.primitive.name == "xla_call" else None
+def reached_results(prim: Any, params: dict[str, Any], on: Sequence[bool]) -> Flags | None:
+    """Which results of a primitive depend on these operands; None where it has no flow to tell: all of them may."""
+    if prim.flow is None or not prim.flow.operands:
+        return None
+    return forward(Wired(prim, params, len(on)), on, lambda wire, marks: reaches(wire.program, marks))[1]
 
 
-def _reached_eqn(e: Eqn, on: Sequence[bool]) -> Any:
-    found = reached_results(e.primitive.name, e.params, tuple(on))
+def _reached_eqn(e: Eqn, on: set[Any]) -> Any:
+    if e.primitive.flow is None:
+        return e.outvars
+    found = reached_results(e.primitive, e.params, [v in on for v in e.invars])
     return e.outvars if found is None else [v for v, r in zip(e.outvars, found) if r]
 
 
-def reached_results(name: str, params: dict[str, Any], on: Flags) -> Flags | None:
-    """Which results of a primitive depend on these operands; None where its programs do not tell: all of them may."""
-    if "call_jaxpr" in params:
-        return reaches(params["call_jaxpr"], on)
-    if name == "cond" and not on[0]:
-        return tuple([any(r) for r in zip(*[reaches(b, on[1:]) for b in params["branches"]])])
-    if name == "scan":
-        m = params["num_consts"]
-        n = m + params["num_carry"]
-        carry = settle_carry(reaches, params["jaxpr"], on[:m], on[m:n], on[n:])
-        return carry + reaches(params["jaxpr"], on[:m] + carry + on[n:])[n - m:]
-    if name == "while":
-        m = params["cond_nconsts"]
-        n = m + params["body_nconsts"]
-        carry = settle_carry(reaches, params["body_jaxpr"], on[m:n], on[n:])
-        if not any(reaches(params["cond_jaxpr"], on[:m] + carry)):
-            return carry
-    return None
-
-
-def _active_eqn(e: Eqn, on: Sequence[bool]) -> Any:
-    row = jvp_rules.get(e.primitive)
-    if type(row) is Slopes and not any(o and f is not None for o, f in zip(on, row.fs)):
+def _active_eqn(e: Eqn, on: set[Any]) -> Any:
+    row, flow = jvp_rules.get(e.primitive), e.primitive.flow
+    if type(row) is Slopes and not any(v in on and f is not None for v, f in zip(e.invars, row.fs)):
         return ()
-    body = _call_body(e)
-    if body is not None:
-        return [v for v, r in zip(e.outvars, active_results(body, tuple(on))) if r]
-    return [v for v in e.outvars if dtypes.is_inexact(v.aval.dtype)]
-
-
-def settle_carry(analyse: Any, closed: ClosedJaxpr, consts: Flags, carry: Flags, xs: Flags = ()) -> Flags:
-    """The carries of a loop body that `analyse` marks once marks have gone round as often as they can."""
-    while True:
-        out = analyse(closed, consts + carry + xs)
-        new = tuple([a or b for a, b in zip(carry, out)])
-        if new == carry:
-            return carry
-        carry = new
+    if flow is None or flow.whole or flow.rule:  # a custom rule may give a tangent to any result
+        return [v for v in e.outvars if dtypes.is_inexact(v.aval.dtype)]
+    marks = [v in on for v in e.invars]
+    found = forward(Wired.of(e), marks, lambda wire, marks: active_results(wire.program, marks))[1]
+    return [v for v, r in zip(e.outvars, found) if r]

@@ -13,13 +13,13 @@ import numpy as np
 from lamina_ir import dce, prims
 from lamina_ir.avals import ShapedArray
 from lamina_ir.primitive import Primitive
-from lamina_ir.program import Literal, Source
+from lamina_ir.program import Source
 from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, staged_source, typeof,
                                    user_source)
 
 from .dependence import reached_results, reaches
 from .jvp import JVPTrace, instantiate, run_jvp
-from .linearity import LINEAR, check_control_flow, not_linear, why_not_linear
+from .linearity import LINEAR, check_program, not_linear, why_not_linear
 from .rows import Split
 from .tables import jvp_rules, transpose_rules
 
@@ -121,9 +121,9 @@ def _split(trace: LinearTrace, prim: Primitive, args: Sequence[Any], params: dic
     calls `jvp`: linearized where the variables are zero. What they do not reach is computed, the rest, linear in them
     as it is, recorded. None when they reach all results.
     """
-    row = jvp_rules.get(prim)
+    row = jvp_rules[prim] if prim in jvp_rules else None
     linear = tuple([type(a) is LinearTracer for a in args])
-    reached = None if type(row) is not Split else reached_results(prim.name, params, linear)
+    reached = None if type(row) is not Split else reached_results(prim, params, linear)
     if reached is None or all(reached):
         return None
     zeros = [instantiate(None, a.aval) if on else a for a, on in zip(args, linear)]
@@ -150,30 +150,12 @@ class CheckedLinearTrace(LinearTrace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         source = user_source(2)
-        if "call_jaxpr" in params and prim.family != "collectives" and prim.name != "xla_pmap":
-            n = len(self.rows)
-            self._walk(params["call_jaxpr"], args)
-            del self.rows[n:]
-            return super().process(prim, args, params)
         operands = [LINEAR if type(a) is LinearTracer else a for a in args]
-        why = why_not_linear(prim, operands)
-        if why:
-            raise not_linear(self.name, prim, [a.aval if isinstance(a, Tracer) else typeof(a) for a in args], source, why)
-        check_control_flow(self.name, prim, operands, params, source)
+        if check_program(self.name, prim, operands, params, source) is None:
+            why = why_not_linear(prim, operands)
+            if why:
+                raise not_linear(self.name, prim, [a.aval if isinstance(a, Tracer) else typeof(a) for a in args], source, why)
         return super().process(prim, args, params)
-
-    def _walk(self, closed: Any, args: Sequence[Any]) -> None:
-        """The equations of a nested program, each with its own source."""
-        old = now.source
-        env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))
-        env.update(zip(closed.jaxpr.invars, args))
-        try:
-            for e in closed.jaxpr.eqns:
-                now.source = e.source or old
-                out = bind(e.primitive, *[a.val if type(a) is Literal else env[a] for a in e.invars], **e.params)
-                env.update(zip(e.outvars, out if e.primitive.multiple else (out,)))
-        finally:
-            now.source = old
 
 
 class LinearProgram:

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import prims
+from lamina_ir.extend import HELD, Wired, forward
 from lamina_ir.program import ClosedJaxpr, Literal
 from lamina_tracing.extend import Tracer
 
 from .tables import transpose_rules
 
-__all__ = ["LINEAR", "UNKNOWN", "check_control_flow", "not_linear", "why_not_linear"]
+__all__ = ["LINEAR", "UNKNOWN", "check_program", "not_linear", "why_not_linear"]
 
 LINEAR, UNKNOWN = object(), object()  # operands: depends on the arguments; does not, and its value is not known here
 
@@ -49,38 +50,27 @@ def _not_zero(x: Any) -> bool:
     return x is not LINEAR and x is not UNKNOWN and not isinstance(x, Tracer) and bool(np.any(np.asarray(x) != 0))
 
 
-def check_control_flow(name: str, prim: Any, operands: Sequence[Any], params: dict[str, Any], source: Any) -> None:
-    """TypeError unless the bodies of a loop or branch are linear in what depends on its `LINEAR` operands."""
-    if prim is prims.cond_p:
-        for branch in params["branches"]:
-            _walk(name, branch, operands[1:], source)
-    elif prim is prims.scan_p:
-        n = params["num_consts"]
-        at = n + params["num_carry"]
-        slices = [x if x is LINEAR else UNKNOWN for x in operands[at:]]
-        _loop(name, prim, params["jaxpr"], operands[:n], operands[n:at], slices, source)
-    elif prim is prims.while_p:
-        nc = params["cond_nconsts"]
-        n = nc + params["body_nconsts"]
-        carry = _loop(name, prim, params["body_jaxpr"], operands[nc:n], operands[n:], (), source)
-        _walk(name, params["cond_jaxpr"], [*operands[:nc], *carry], source)
+def check_program(name: str, prim: Any, operands: Sequence[Any], params: dict[str, Any], source: Any) -> list[bool] | None:
+    """Which results depend on the `LINEAR` operands of an op, along its flow; None for an op that has none.
 
+    Raises:
+      TypeError: a program in it is not linear in what depends on them, or they are added to what is not zero.
+    """
+    if prim.flow is None or not prim.flow.operands:
+        return None
+    w = Wired(prim, params, len(operands))
 
-def _loop(name: str, prim: Any, body: ClosedJaxpr, consts: Sequence[Any], start: Sequence[Any], xs: Sequence[Any],
-          source: Any) -> list[Any]:
-    """The carry, with what depends on the arguments after any number of rounds."""
-    carry = [x if x is LINEAR else UNKNOWN for x in start]
-    while True:
-        out = _walk(name, body, [*consts, *carry, *xs], source)
-        new = [LINEAR if LINEAR in (a, b) else UNKNOWN for a, b in zip(carry, out)]
-        if new == carry:
-            break
-        carry = new
-    for i, (x, on) in enumerate(zip(start, carry)):
-        if on is LINEAR and _not_zero(x):
-            raise TypeError(f"linear_transpose: `{name}` is not linear: {prim.name} at {source}: part {i} of its carry, "
+    def through(wire: Any, marks: Sequence[bool]) -> list[bool]:
+        values = [LINEAR if m else operands[i] if w.kinds[i] == HELD and operands[i] is not LINEAR else UNKNOWN
+                  for i, m in zip(wire.ins, marks)]
+        return [r is LINEAR for r in _walk(name, wire.program, values, source)]
+
+    marks, found = forward(w, [x is LINEAR for x in operands], through)
+    for k, i in enumerate(range(len(operands))[w.carry]):
+        if marks[i] and _not_zero(operands[i]):
+            raise TypeError(f"linear_transpose: `{name}` is not linear: {prim.name} at {source}: part {k} of its carry, "
                             "to which the arguments are added, starts from a constant that is not zero")
-    return carry
+    return list(found)
 
 
 def _walk(name: str, closed: ClosedJaxpr, operands: Sequence[Any], source: Any) -> list[Any]:
@@ -97,14 +87,13 @@ def _walk(name: str, closed: ClosedJaxpr, operands: Sequence[Any], source: Any) 
             env.update((v, UNKNOWN) for v in e.outvars)
             continue
         at = e.source or source
-        if "call_jaxpr" in e.params and len(e.params["call_jaxpr"].jaxpr.invars) == len(found):
-            env.update(zip(e.outvars, _walk(name, e.params["call_jaxpr"], found, at)))
-            continue
-        why = why_not_linear(e.primitive, found)
-        if why:
-            raise not_linear(name, e.primitive, [a.aval for a in e.invars], at, why)
-        check_control_flow(name, e.primitive, found, e.params, at)
-        env.update((v, LINEAR) for v in e.outvars)
+        found_on = check_program(name, e.primitive, found, e.params, at)
+        if found_on is None:
+            why = why_not_linear(e.primitive, found)
+            if why:
+                raise not_linear(name, e.primitive, [a.aval for a in e.invars], at, why)
+            found_on = [True] * len(e.outvars)
+        env.update((v, LINEAR if on else UNKNOWN) for v, on in zip(e.outvars, found_on))
     return [LINEAR if value(v) is LINEAR else UNKNOWN for v in closed.jaxpr.outvars]
 
 

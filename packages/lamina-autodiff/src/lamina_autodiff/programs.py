@@ -26,14 +26,10 @@ class Pushforward(NamedTuple):
 
 
 class Linearized(NamedTuple):
-    """`known(primals) -> (results, residuals)` and `linear(all residuals, active tangents) -> active result tangents`.
-
-    `residual_from[i]` is the number of the argument that already is residual `i`, or None where `known` returns it.
-    """
+    """`known(primals) -> (results, residuals)` and `linear(residuals, active tangents) -> active result tangents`."""
 
     known: ClosedJaxpr
     linear: ClosedJaxpr
-    residual_from: tuple[int | None, ...]
     active_out: tuple[bool, ...]
 
 
@@ -96,10 +92,8 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
                             residuals[id(x)] = x
                         else:
                             asked[id(x)] = x, params
-            known = {id(a): i for i, a in enumerate(args)}
-            kept.update(linear=linear, residuals=list(residuals.values()), asked=asked,
-                        sources=tuple(known.get(i) for i in residuals))
-            return out + [r for i, r in residuals.items() if i not in known]
+            kept.update(linear=linear, residuals=list(residuals.values()), asked=asked)
+            return [*out, *residuals.values()]
 
         known, outer = stage(run, avals)
         assert not outer
@@ -118,7 +112,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
 
         program, outer = stage(push, [r.aval for r in residuals] + [v.aval for v in linear.ins])
         assert not outer
-        return Linearized(known, program, kept["sources"], flags)
+        return Linearized(known, program, flags)
 
     return closed.derived(("linearize", active, wanted), make)
 

@@ -136,7 +136,7 @@ class _Keeper:
         flow = e.primitive.flow
         if flow is None or flow.whole or flow.again or flow.rule or eqn_effectful(e):
             return None
-        stacking = as_scan(e) if flow.loops else e
+        stacking = as_scan(e) if flow.loops and not Wired.of(e).stacks else e
         if stacking is None:
             return None
         w = Wired.of(stacking)

@@ -9,13 +9,16 @@ from .prims.callbacks import HostFunction, host_call, register_host_function
 from .flow import CARRIED, CHOOSES, HELD, STACKED, Flow, Operands, carried, chooses, held, stacked
 from .rewrite import map_subprograms, narrow
 from .spmd import AxisEnv
+from .stages import as_scan, divide
 from .tables import RuleTable, every_table, new_generation
 from .tree_paths import explain_mismatch
 from .trees import set_backend
 from .varying import varying
+from .wiring import Slot, Wired, arrange, backward, forward, with_signature
 
 __all__ = ["AxisEnv", "CARRIED", "CHOOSES", "Flow", "HELD", "HostFunction", "Operands", "PythonBackend", "RuleTable",
-           "STACKED", "UnnamedAxis", "carried", "chooses", "every_table", "explain_mismatch", "held", "host_call", "keep",
-           "last_uses", "map_subprograms", "narrow", "new_generation", "plain_text", "register_host_function",
-           "register_param_type", "register_primitive", "resume", "room", "saved_p", "set_backend", "stacked", "varying",
-           "watching"]
+           "STACKED", "Slot", "UnnamedAxis", "Wired", "arrange", "as_scan", "backward", "carried", "chooses", "divide",
+           "every_table", "explain_mismatch", "forward", "held", "host_call", "keep", "last_uses", "map_subprograms",
+           "narrow", "new_generation", "plain_text", "register_host_function", "register_param_type",
+           "register_primitive", "resume", "room", "saved_p", "set_backend", "stacked", "varying", "watching",
+           "with_signature"]

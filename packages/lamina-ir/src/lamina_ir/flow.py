@@ -62,6 +62,7 @@ class Flow:
       body: the param that holds the program, or the tuple of programs, whose results are those of the op.
       test: of a loop, the param of the program whose one result, a truth value, says whether there is another turn.
       length: of a loop, the param that says how many turns there are.
+      reverse: of a loop that stacks, the param that says whether it begins with the last slice; default: the first.
       bound: of a loop with a `test`, the param that says how many turns there are at most, or None.
       binds: of a map, the params with the name and the size of the axis it binds: every member of the axis runs the
         program.
@@ -78,14 +79,15 @@ class Flow:
     Flow(held: num_consts, carried: rest, body=jaxpr, length=times)
     """
 
-    __slots__ = ("operands", "body", "test", "length", "bound", "binds", "each", "results", "spent", "beside", "again", "rule",
-                 "whole", "programs")
+    __slots__ = ("operands", "body", "test", "length", "reverse", "bound", "binds", "each", "results", "spent", "beside",
+                 "again", "rule", "whole", "programs")
 
-    def __init__(self, *operands: Operands, body: str = "", test: str = "", length: str = "", bound: str = "",
-                 binds: tuple[str, str] | None = None, each: Mapping[str, Any] | None = None,
+    def __init__(self, *operands: Operands, body: str = "", test: str = "", length: str = "", reverse: str = "",
+                 bound: str = "", binds: tuple[str, str] | None = None, each: Mapping[str, Any] | None = None,
                  results: Mapping[str, Any] | None = None, spent: Mapping[str, Any] | None = None,
                  beside: tuple[str, ...] = (), again: str = "", rule: str = "", whole: str = "") -> None:
-        self.operands, self.body, self.test, self.length, self.bound, self.binds = operands, body, test, length, bound, binds
+        self.operands, self.body, self.test, self.length, self.reverse = operands, body, test, length, reverse
+        self.bound, self.binds = bound, binds
         self.each, self.results, self.spent = dict(each or {}), dict(results or {}), dict(spent or {})
         self.beside, self.again, self.rule, self.whole = beside, again, rule, whole
         self.programs = tuple([p for p in (test, body, *beside) if p])
@@ -102,7 +104,7 @@ class Flow:
     def kinds(self) -> dict[str, str]:
         """Param -> what it holds, as far as the flow says so (see `param_kinds`)."""
         found = dict.fromkeys([self.length, *[g.count for g in self.operands if type(g.count) is str]], "int")
-        found |= {self.bound: "int?", self.test: "program"}
+        found |= {self.bound: "int?", self.reverse: "bool", self.test: "program"}
         found[self.body] = "programs" if any(g.kind == CHOOSES for g in self.operands) else "program"
         found.pop("", None)
         return found
@@ -112,8 +114,8 @@ class Flow:
         def fail(field: str, text: str) -> ProgramError:
             return ProgramError(f"Primitive {op!r}: flow: {field} {text} (see docs/nested-programs.md)")
 
-        named = {"body": self.body, "test": self.test, "length": self.length, "bound": self.bound, "again": self.again,
-                 "rule": self.rule, **{f"beside[{i}]": p for i, p in enumerate(self.beside)},
+        own = ("body", "test", "length", "reverse", "bound", "again", "rule")
+        named = {**{field: getattr(self, field) for field in own}, **{f"beside[{i}]": p for i, p in enumerate(self.beside)},
                  **{f"each[{p!r}]": p for p in (*self.each, *self.spent)}, **{f"results[{p!r}]": p for p in self.results},
                  **{f"binds[{i}]": p for i, p in enumerate(self.binds or ())}}
         named |= {f"operands[{i}].count": g.count for i, g in enumerate(self.operands) if type(g.count) is str}

@@ -149,7 +149,7 @@ def _split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
         return [], [e]
     if w.flow.test:
         return _split_again(e, w, known)
-    if w.flow.loops and not w.stacks:
+    if w.flow.loops and not w.stacks:  # a scan can stack
         by_atom = {id(a): k for a, k in zip(e.invars, known)}
         e = as_scan(e)  # type: ignore[assignment]
         return _split(e, [by_atom[id(a)] for a in e.invars])

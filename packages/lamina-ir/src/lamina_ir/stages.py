@@ -101,14 +101,14 @@ def hoist(e: Eqn, known: Sequence[bool] | None = None) -> tuple[Ahead | None, Eq
 
 # --- loops that cannot stack --------------------------------------------------------------------------------------
 def as_scan(e: Eqn) -> Eqn | None:
-    """A loop of a known or bounded number of turns as a `scan`, which can stack; None for others.
+    """A loop of a known or bounded number of turns as a `scan`, which can stack and run backwards; None for others.
 
     A bounded loop is a scan of idle steps: once its test is false the carry stays what it is to the end, since a step that
     changes nothing leaves the test false.
     """
-    w = Wired.of(e)
-    if w.stacks:
+    if e.primitive is control.scan_p:
         return e
+    w = Wired.of(e)
     length = e.params[w.flow.length or w.flow.bound] if w.flow.length or w.flow.bound else None
     if length is None:
         return None
@@ -117,7 +117,7 @@ def as_scan(e: Eqn) -> Eqn | None:
     step = _idle_step(w) if w.flow.test else w.bodies[0].program
     takes = order if w.flow.test else [w.bodies[0].ins.index(i) for i in order]
     params = {"jaxpr": arrange(step, takes, range(w.n_results)), "length": length, "num_consts": w.kinds.count(HELD),
-              "num_carry": w.n_carry, "reverse": False, "unroll": 1}
+              "num_carry": w.n_carry, "reverse": bool(w.flow.reverse and e.params[w.flow.reverse]), "unroll": 1}
     return Eqn(control.scan_p, [e.invars[i] for i in order], e.outvars, params, e.source)
 
 
@@ -145,6 +145,8 @@ def _idle_step(w: Wired) -> ClosedJaxpr:
 def slots(rows: Sequence[Sequence[ShapedArray]]) -> tuple[list[ShapedArray], list[list[int]]]:
     """Types of shared slots for values of which each row needs its own, and the slot of each: a row takes the first slot of
     the type that it has not taken yet, so there are no more of a type than the row that needs most of it has."""
+    if len(rows) == 1:
+        return [a.strong() for a in rows[0]], [list(range(len(rows[0])))]
     types: list[ShapedArray] = []
     places = []
     for row in rows:
@@ -158,10 +160,16 @@ def slots(rows: Sequence[Sequence[ShapedArray]]) -> tuple[list[ShapedArray], lis
     return types, places
 
 
+def _place(pair: tuple[int, Any]) -> int:
+    return pair[0]
+
+
 def filled(closed: ClosedJaxpr, outvars: Sequence[Any], types: Sequence[ShapedArray], places: Sequence[int],
            values: Sequence[Any]) -> ClosedJaxpr:
     """The program with these results, then the slots: its values in their places, and ones in the others. (A batched branch
     that is not chosen computes with what it finds there, and nothing divides by one.)"""
+    if len(values) == len(types):
+        return with_signature(closed, closed.jaxpr.invars, [*outvars, *[v for _, v in sorted(zip(places, values), key=_place)]])
     own = dict(zip(places, values))
     eqns = list(closed.jaxpr.eqns)
     more = [own[k] if k in own else constant(dtypes.is_inexact(a.dtype), a, eqns) for k, a in enumerate(types)]
@@ -192,7 +200,8 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     w = Wired.of(e)
     loops, n = w.flow.loops, len(done)
     firsts = [first for first, _ in pairs]
-    ins = [[i for i in b.ins if i in set(early)] for b in w.bodies]
+    place = {i: k for k, i in enumerate(early)}
+    ins = [[i for i in b.ins if i in place] for b in w.bodies]
     args = [e.invars[i] for i in early]
     ops = w.operands(early, same=False)
     ahead, group = None, w.flow.group(HELD)
@@ -208,7 +217,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     n_args = len(args)
     sources: list[list[int | None]] = []  # per program and residual: the number of what is given, or None
     for first, own in zip(firsts, ins):
-        at = {v: early.index(i) for v, i in zip(first.jaxpr.invars, own) if w.kinds[i] != CARRIED}
+        at = {v: place[i] for v, i in zip(first.jaxpr.invars, own) if w.kinds[i] != CARRIED}
         at |= {v: len(early) + k for k, v in enumerate(first.jaxpr.invars[len(own):])}
         if len(pairs) == 1 and not w.flow.binds:  # what is a result too is not handed over twice
             at |= {v: n_args + k for k, (v, j) in reversed(list(enumerate(zip(first.jaxpr.outvars, done))))
@@ -226,7 +235,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     for first, ks, mine, own in zip(firsts, sources, places, ins):
         outs = first.jaxpr.outvars
         values = [v for v, k in zip(outs[n:], ks) if k is None]
-        made.append((filled(first, outs[:n], types, mine, values), [*map(list(early).index, own), *range(len(early), n_args)],
+        made.append((filled(first, outs[:n], types, mine, values), [*[place[i] for i in own], *range(len(early), n_args)],
                      range(n + len(types))))
     one = w.write(ops, [*w.results(done), *[Slot(1)] * len(types)], made)
     # the second equation: what is given, the slots, what is late; the operand that chooses goes to both

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .avals import ShapedArray, shaped
 from .errors import ProgramError
 from .flow import CARRIED, CHOOSES, STACKED, Flow
@@ -73,10 +75,11 @@ class Wired:
       n_results: how many results there are.
     """
 
-    __slots__ = ("prim", "flow", "params", "groups", "kinds", "wires", "carry", "n_results")
+    __slots__ = ("prim", "flow", "params", "groups", "kinds", "wires", "carry", "n_results", "_inner")
 
     def __init__(self, prim: Primitive, params: dict[str, Any], count: int) -> None:
         self.prim, self.params = prim, params
+        self._inner: dict[int, ShapedArray] | None = None
         self.flow: Flow = prim.flow  # type: ignore[assignment]
         flow = self.flow
         sizes = [params[g.count] if type(g.count) is str else g.count for g in flow.operands]
@@ -153,8 +156,11 @@ class Wired:
 
     def inner(self, i: int) -> ShapedArray:
         """The type of an operand inside the programs that take it."""
-        wire = next(w for w in self.wires if i in w.ins)
-        return wire.program.jaxpr.invars[wire.ins.index(i)].aval
+        if self._inner is None:
+            self._inner = {} if self.chooser is None else {self.chooser: shaped((), np.dtype("int32"))}
+            for wire in reversed(self.wires):
+                self._inner.update([(k, v.aval) for k, v in zip(wire.ins, wire.program.jaxpr.invars)])
+        return self._inner[i]
 
     def outside(self, aval: ShapedArray) -> ShapedArray:
         """The type of a new result that is `aval` in each turn, or for each member of a map."""
@@ -204,14 +210,19 @@ class Wired:
                 params[group.count] = sum([s.group == g for s in operands])
         for names, slots, order in (({**flow.each, **flow.spent}, operands, ops), (flow.results, results, outs)):
             for name, new in names.items():
-                old = self.params[name]
-                if not old and old != new and name in flow.spent:
-                    continue  # none was given for any
-                keep = name not in flow.spent
-                found = tuple([old[s.like] if s.like is not None and old and (keep or s.same) else new
+                old, last = self.params[name], name not in flow.spent
+                found = tuple([old[s.like] if s.like is not None and old and (last or s.same) else new
                                for s in (slots[i] for i in order)])
-                params[name] = () if not old and not len(found) else found
+                default = self.prim.defaults.get(name)
+                params[name] = () if default == () and all(v == new for v in found) else found
         return Written(params, ops, outs)
+
+    def unspent(self) -> dict[str, Any]:
+        """Params without what was true of one run only."""
+        if not self.flow.spent:
+            return self.params
+        fresh = {p: self.prim.defaults.get(p, (new,) * len(self.groups)) for p, new in self.flow.spent.items()}
+        return {**self.params, **fresh}
 
     def key(self) -> Any:
         """What tells equations of this op apart, for `memo` of a program in it; TypeError where a param cannot be hashed."""
@@ -254,19 +265,23 @@ def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Seq
     def outs() -> list[Any]:
         return _join([through(b, tuple([now[i] for i in b.ins])) for b in w.bodies])
 
+    found: list[Any] = []
+
     def around(carry: Marks) -> list[Any]:
         now[at] = carry
-        return outs()
+        found[:] = outs()
+        return found
 
     if at.stop > at.start:
         now[at] = settle(tuple(now[at]), around)
+    else:
+        found[:] = outs()
     if w.flow.test:
         test = w.wires[0]
         truth, = through(test, tuple([now[i] for i in test.ins]))
         if truth:
             now[at] = [m | truth for m in now[at]]
             return tuple(now), tuple(now[at])
-    found = outs()
     found[:w.n_carry] = now[at]
     if w.chooser is not None and now[w.chooser]:
         found = [m | now[w.chooser] for m in found]
@@ -288,8 +303,10 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
     now, at, n = list(marks), w.carry, w.n_carry
     wires = w.bodies if linear is not None else w.wires
 
+    found: list[Any] = []
+
     def needs() -> list[Any]:
-        found: list[Any] = [False] * len(w.groups)
+        found[:] = [False] * len(w.groups)
         for wire in wires:
             for i, m in zip(wire.ins, through(wire, (True,) if wire.decides else tuple(now))):
                 found[i] = found[i] | m if linear is None or linear[i] else False
@@ -301,7 +318,8 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
 
     if n:
         now[:n] = settle(tuple(now[:n]), around)
-    found = needs()
+    else:
+        needs()
     found[at] = now[:n]
     if w.chooser is not None and linear is None:
         found[w.chooser] = True

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_batching.extend import BatchAxis, batch_program, batching_rules, materialise, move_to
+from lamina_batching.extend import BatchAxis, batching_rules, flow_row, materialise, move_to
 from lamina_ir import prims
 from lamina_ir.errors import MissingRuleError
 from lamina_tracing import lax
-from lamina_tracing.extend import AxisFrame, bind, bound_axes, scalar, typeof
+from lamina_tracing.extend import bind, scalar, typeof
 
 __all__: list[str] = []
 
@@ -120,16 +120,5 @@ def axis_index_batch(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any) -
     return lax.iota(np.dtype("int32"), axis.size), 0
 
 
-def xla_pmap_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, in_axes: Any, out_axes: Any,
-                   **params: Any) -> Any:
-    with bound_axes(AxisFrame(params["axis_name"], params["axis_size"])):
-        batched = batch_program(call_jaxpr, axis, tuple(d is not None for d in dims))
-    moved = [a if d is None else move_to(a, d, 0) for a, d in zip(args, dims)]
-    inside = tuple(a if a is None or d is None else a + 1 for a, d in zip(in_axes, dims))
-    outside = tuple(a if a is None or not on else a + 1 for a, on in zip(out_axes, batched.batched_out))
-    outs = bind(prims.xla_pmap_p, *moved, call_jaxpr=batched.program, in_axes=inside, out_axes=outside, **params)
-    return outs, [0 if on else None for on in batched.batched_out]
-
-
 batching_rules.define(prims.axis_index_p, axis_index_batch)
-batching_rules.define(prims.xla_pmap_p, xla_pmap_batch)
+batching_rules.define(prims.xla_pmap_p, flow_row(prims.xla_pmap_p))

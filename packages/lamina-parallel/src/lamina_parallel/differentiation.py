@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_autodiff.extend import (Split, is_linear, jvp_program, jvp_rules, linearize_program, transpose_program,
-                                    transpose_rules)
+from lamina_autodiff.extend import flow_row, is_linear, jvp_rules, transpose_program, transpose_rules
 from lamina_ir import prims
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, scalar, typeof
@@ -91,40 +90,6 @@ def _inside(params: dict[str, Any]) -> Any:
     return bound_axes(AxisFrame(params["axis_name"], params["axis_size"]))
 
 
-def xla_pmap_jvp(primals: list[Any], tangents: list[Any], *, call_jaxpr: Any, in_axes: Any, out_axes: Any,
-                 **params: Any) -> Any:
-    on = [t is not None for t in tangents]
-    if not any(on):
-        outs = _call(primals, call_jaxpr, in_axes, out_axes, params)
-        return outs, [None] * len(outs)
-    with _inside(params):
-        push = jvp_program(call_jaxpr, tuple(on))
-    outs = _call([*primals, *[t for t in tangents if t is not None]], push.program,
-                 [*in_axes, *[a for a, t in zip(in_axes, on) if t]],
-                 [*out_axes, *[a for a, t in zip(out_axes, push.active_out) if t]], params)
-    rest = iter(outs[len(out_axes):])
-    return outs[:len(out_axes)], [next(rest) if t else None for t in push.active_out]
-
-
-def xla_pmap_linearize(trace: Any, primals: list[Any], tangents: list[Any], *, call_jaxpr: Any, in_axes: Any,
-                       out_axes: Any, **params: Any) -> Any:
-    on = [t is not None for t in tangents]
-    if not any(on):
-        outs = _call(primals, call_jaxpr, in_axes, out_axes, params)
-        return outs, [None] * len(outs)
-    with _inside(params):
-        parts = linearize_program(call_jaxpr, tuple(on))
-    n, fresh = len(out_axes), sum(i is None for i in parts.residual_from)
-    outs = _call(primals, parts.known, in_axes, [*out_axes, *[0] * fresh], params)
-    stored = iter(outs[n:])
-    residuals = [next(stored) if i is None else primals[i] for i in parts.residual_from]
-    residual_axes = [0 if i is None else in_axes[i] for i in parts.residual_from]
-    pushed = iter(_call([*residuals, *[t for t in tangents if t is not None]], parts.linear,
-                        [*residual_axes, *[a for a, t in zip(in_axes, on) if t]],
-                        [a for a, t in zip(out_axes, parts.active_out) if t], params))
-    return outs[:n], [next(pushed) if t else None for t in parts.active_out]
-
-
 def xla_pmap_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, in_axes: Any, out_axes: Any, axis_size: int,
                        **params: Any) -> Any:
     """An operand every device shares gets the sum of the devices' cotangents. A result taken from one device because
@@ -148,5 +113,5 @@ def xla_pmap_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, in_axes: Any
     return result[0] if len(args) == 1 else result
 
 
-jvp_rules.define(prims.xla_pmap_p, Split(xla_pmap_jvp, xla_pmap_linearize))
+jvp_rules.define(prims.xla_pmap_p, flow_row(prims.xla_pmap_p))
 transpose_rules.define(prims.xla_pmap_p, xla_pmap_transpose)

@@ -11,6 +11,7 @@ from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, in_scope, stage, typeof
 
 from ..batch import BatchAxis, batch_program, materialise, move_to
+from ..flows import flow_row
 from ..tables import batching_rules
 
 __all__: list[str] = []
@@ -83,12 +84,6 @@ def transposed_call_batch(axis: BatchAxis, args: Any, dims: Any, *, forward: Any
     return outs, [0] * len(outs)
 
 
-def remat_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, **params: Any) -> Any:
-    batched = batch_program(call_jaxpr, axis, tuple(d is not None for d in dims))
-    outs = bind(prims.remat_p, *_moved(args, dims), call_jaxpr=batched.program, **params)
-    return outs, [0 if on else None for on in batched.batched_out]
-
-
 def custom_vmap_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, name: str, num_consts: int,
                            rule: Any) -> Any:
     if any(d is not None for d in dims[:num_consts]):
@@ -112,7 +107,7 @@ batching_rules.define(prims.custom_jvp_call_p, custom_jvp_call_batch)
 batching_rules.define(prims.custom_vjp_call_p, custom_vjp_call_batch)
 batching_rules.define(prims.custom_vmap_call_p, custom_vmap_call_batch)
 batching_rules.define(prims.transposed_call_p, transposed_call_batch)
-batching_rules.define(prims.remat_p, remat_batch)
+batching_rules.define(prims.remat_p, flow_row(prims.remat_p))
 for _identity in (prims.name_p, prims.to_memory_p):
     batching_rules.define(_identity, lambda axis, args, dims, prim=_identity, **params: (
         bind(prim, args[0], **params), dims[0]))

@@ -186,4 +186,5 @@ def _scan_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]
 scan_p = Primitive("scan", params=("jaxpr", "length", "num_carry", "num_consts", "reverse", "unroll"),
                    family="control", infer=_scan_infer, numpy=_scan_numpy, spmd=_scan_spmd,
                    multiple=True, spec="while",
-                   flow=Flow(held("num_consts"), carried("num_carry"), stacked(), body="jaxpr", length="length"))
+                   flow=Flow(held("num_consts"), carried("num_carry"), stacked(), body="jaxpr", length="length",
+                             reverse="reverse"))

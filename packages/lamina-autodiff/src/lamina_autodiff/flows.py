@@ -1,0 +1,405 @@
+"""Derivatives of equations with programs, along their flow: one row for calls, branches, loops and maps, whoever's they are.
+
+Forward, f(x) becomes (f(x), f'(x) dx) program by program: a tangent goes in and comes out like its primal. A carry has a
+tangent if any turn gives it one, which is a fixpoint. Linearized, each program is split into what runs now and its linear
+part, f(x) and r -> (dx -> f'(x) dx), and `lamina_ir.stages.divide` lays the residuals r between the two equations.
+
+Transposed, a call is a call of the transpose, and a branch is chosen by the same index. For a scan
+    c[t+1] = A[t] c[t] + B[t] x[t] + C[t] k,    y[t] = D[t] c[t] + E[t] x[t] + F[t] k
+with cotangents g of the last carry and v of y, the cotangents run back through the loop:
+    c*[t] = A[t]' c*[t+1] + D[t]' v[t],  x*[t] = B[t]' c*[t+1] + E[t]' v[t],  k* = sum over t of C[t]' c*[t+1] + F[t]' v[t]
+so cotangents of carries are carried, in the other direction, those of slices are stacked, and those of held operands are
+summed on the way, as one more carry.
+"""
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from lamina_ir import UnboundedLoopError, dce, prims
+from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, with_signature
+from lamina_ir.program import ClosedJaxpr, Eqn, Var
+from lamina_tracing import lax
+from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
+
+from .dependence import active_results, needs, reaches
+from .jvp import instantiate
+from .linear import is_linear
+from .programs import jvp_program, linearize_program, pull_back, transpose_program
+from .rows import Split, row_of_facts
+from .tables import jvp_rules, transpose_rules
+
+__all__ = ["flow_jvp", "flow_linearize", "flow_row", "flow_transpose"]
+
+Flags = tuple[bool, ...]
+_INT = typeof(np.int32(0))
+
+
+def _remembered(w: Wired, what: Any, make: Callable[[], Any]) -> Any:
+    """`make()`, remembered with the body, whatever else its op holds or says."""
+    own = w.bodies[0].program
+    others = [p.program for p in w.wires if p.program is not own]  # a program that held itself would wait for the collector
+    try:
+        key = ("flow", what, w.key())
+    except TypeError:  # a param that cannot be hashed
+        return make()
+    return own.derived(key, lambda: (others, make()))[1]
+
+
+def _inside(w: Wired) -> Any:
+    """The axis that a map binds, in scope, for deriving programs of its body."""
+    if not w.flow.binds:
+        return contextlib.nullcontext()
+    return bound_axes(AxisFrame(*[w.params[p] for p in w.flow.binds]))
+
+
+def _unmoved(w: Wired, primals: Sequence[Any]) -> Any:
+    outs = bind(w.prim, *primals, **w.unspent())
+    return outs, [None] * len(outs)
+
+
+class _Active(NamedTuple):
+    ops: Flags  # which operands have a tangent, carries as they are once settled
+    moved: list[int]  # those that some body takes
+    wanted: Flags  # results that must have one, be it zero, for programs to fit each other
+
+    def of(self, ins: Sequence[int]) -> Flags:
+        return tuple([self.ops[i] for i in ins])
+
+
+def _active(w: Wired, on: Flags) -> _Active:
+    ops, wanted = on, ()
+    if w.n_carry or len(w.bodies) > 1:
+        ops, outs = forward(w, on, lambda wire, marks: active_results(wire.program, marks))
+        wanted = outs if len(w.bodies) > 1 else outs[:w.n_carry] + (False,) * (w.n_results - w.n_carry)
+    taken = {i for b in w.bodies for i in b.ins}
+    return _Active(ops, [i for i, a in enumerate(ops) if a and i in taken], wanted)
+
+
+def _tangent_slots(w: Wired, moved: Sequence[int]) -> list[Slot]:
+    return [Slot(w.groups[i], w.inner(i).strong(), i) for i in moved]
+
+
+# --- forwards -----------------------------------------------------------------------------------------------------
+def flow_jvp(prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Any:
+    """One equation whose programs have tangents beside their values."""
+    w, on = Wired(prim, params, len(primals)), tuple([t is not None for t in tangents])
+    if not any(on):
+        return _unmoved(w, primals)
+
+    def make() -> Any:
+        n, m = len(on), w.n_results
+        a = _active(w, on)
+        with _inside(w):
+            pushes = [jvp_program(b.program, a.of(b.ins), a.wanted) for b in w.bodies]
+        out_on = pushes[0].active_out
+        moved = [j for j, o in enumerate(out_on) if o]
+        at = {i: n + k for k, i in enumerate(a.moved)}
+        programs = [(b.program, b.ins, [0]) for b in w.wires if b.decides]
+        programs += [(p.program, [*b.ins, *[at[i] for i in b.ins if i in at]], range(m + len(moved)))
+                     for p, b in zip(pushes, w.bodies)]
+        results = [*w.results(), *[Slot(int(j >= w.n_carry), None, j) for j in moved]]
+        written = w.write([*w.operands(same=False), *_tangent_slots(w, a.moved)], results, programs)
+        if w.flow.test:
+            new = written.params[w.flow.body]
+            new.memo("source", lambda: w.bodies[0].program.memo("source", lambda: None))
+        return written, a.moved, out_on
+
+    written, moved, out_on = _remembered(w, ("jvp", on), make)
+    given = [*primals, *[instantiate(tangents[i], primals[i]) for i in moved]]
+    outs = written.back(bind(prim, *[given[i] for i in written.operands], **written.params))
+    rest = iter(outs[len(out_on):])
+    return outs[:len(out_on)], [next(rest) if o else None for o in out_on]
+
+
+# --- linearized ---------------------------------------------------------------------------------------------------
+def flow_linearize(trace: Any, prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Two equations: what runs now and leaves residuals, and the linear part that reads them."""
+    w, on = Wired(prim, params, len(primals)), tuple([t is not None for t in tangents])
+    if not any(on):
+        return _unmoved(w, primals)
+    if w.flow.test:
+        if not w.flow.bound or params[w.flow.bound] is None:  # the whole loop over again: it can be pushed, not pulled back
+            return bind(prim, *primals, **w.unspent()), flow_jvp(prim, primals, tangents, params)[1]
+        return _bounded_linearize(w, primals, tangents, on)
+    if w.flow.loops and not w.stacks:
+        scan, order = _remembered(w, "scan", lambda: _as_scan(w))
+        return flow_linearize(trace, prims.scan_p, [primals[i] for i in order], [tangents[i] for i in order], scan)
+    ins, ahead, one, two, outs, tangent_vars, moved, pushed = _remembered(w, ("linearize", on), lambda: _divided(w, on))
+    env = dict(zip(ins, primals))
+    if ahead is not None:
+        env.update(zip(ahead.values, eval_jaxpr(ahead.program, [env[v] for v in ahead.args])))
+    env.update(zip(one.outvars, bind(prim, *[env[v] for v in one.invars], **one.params)))
+    found = [env[v] for v in outs]
+    if all(v is None for v in pushed):
+        return found, [None] * len(found)
+    env.update(zip(tangent_vars, [instantiate(tangents[i], primals[i]) for i in moved]))
+    env.update(zip(two.outvars, bind(prim, *[env[v] for v in two.invars], **two.params)))
+    return found, [None if v is None else env[v] for v in pushed]
+
+
+def _as_scan(w: Wired) -> tuple[dict[str, Any], list[int]]:
+    """Params of the scan that is this loop, and the order in which it takes the operands."""
+    ins = [Var(w.inner(i)) for i in range(len(w.groups))]
+    e = as_scan(Eqn(w.prim, ins, [Var(a) for a in w.bodies[0].program.out_avals], w.params))
+    return e.params, [ins.index(v) for v in e.invars]  # type: ignore[union-attr, arg-type]
+
+
+def _divided(w: Wired, on: Flags) -> tuple[Any, ...]:
+    a = _active(w, on)
+    with _inside(w):
+        parts = [linearize_program(b.program, a.of(b.ins), a.wanted) for b in w.bodies]
+    out_on = parts[0].active_out
+    ins = [Var(w.inner(i)) for i in range(len(on))]
+    outs = [Var(v) for v in w.bodies[0].program.out_avals]
+    tangent_vars = [Var(w.inner(i).strong()) for i in a.moved]
+    pushed = [Var(v.aval.strong()) if o else None for v, o in zip(outs, out_on)]
+    e = Eqn(w.prim, ins, outs, w.params)
+    ahead, one, two = divide(e, [(p.known, p.linear) for p in parts], range(len(ins)), range(len(outs)),
+                             list(zip(a.moved, tangent_vars)), [(j, v) for j, v in enumerate(pushed) if v is not None])
+    return ins, ahead, one, two, outs, tangent_vars, a.moved, pushed
+
+
+def _staged(fun: Any, avals: Sequence[Any]) -> ClosedJaxpr:
+    closed, outer = stage(fun, list(avals))
+    assert not outer
+    return closed
+
+
+def _bounded_linearize(w: Wired, primals: Sequence[Any], tangents: Sequence[Any], on: Flags) -> Any:
+    """A loop of at most `limit` turns, with memory for about the square root of that many carries.
+
+    It runs in `passes` stretches of `many` turns, and keeps the carry that each begins with. The linear part works a stretch
+    out again, as a scan of idle steps, from its first carry; nothing is worked out more than twice, and at any time
+    passes + many carries are held, least where both are near the root.
+    """
+    limit = w.params[w.flow.bound]
+    a = _active(w, on)
+    carry = range(len(on))[w.carry]
+    fixed = [i for i in range(len(on)) if i not in carry]
+    if limit == 0:
+        return list(primals[w.carry]), list(tangents[w.carry])
+    if not any(a.wanted):
+        return _unmoved(w, primals)
+    many = math.isqrt(limit - 1) + 1
+    loop, linear, moved, passes = _remembered(w, ("bounded", on), lambda: (*_stretches(w, a, fixed, carry, limit, many),
+                                                                          -(-limit // many)))
+    start = [*[primals[i] for i in fixed], np.int32(0), *[primals[i] for i in carry]]
+    common = {"length": passes, "reverse": False, "unroll": 1}
+    k = len(carry)
+    outs = bind(prims.scan_p, *start, jaxpr=loop, num_consts=len(fixed), num_carry=1 + k, **common)
+    given = [instantiate(tangents[i], primals[i]) for i in moved]
+    n = sum([i not in carry for i in moved])
+    pushed = iter(bind(prims.scan_p, *start[:len(fixed)], *given, *outs[1 + k:], jaxpr=linear, num_consts=len(fixed) + n,
+                       num_carry=len(moved) - n, **common))
+    return outs[1:1 + k], [next(pushed) if c else None for c in a.wanted]
+
+
+def _stretches(w: Wired, a: _Active, fixed: Sequence[int], carry: Sequence[int], limit: int, many: int) -> Any:
+    """(one stretch: fixed, turn, carry -> turn, carry, and both as they were; its linear part: fixed, tangents of what is
+    fixed and carried, turn, carry -> tangents of the carry; which operands have tangents)."""
+    test, body = w.wires
+    numbers = [*fixed, -1, *carry]  # with the number of turns made before the rest of the carry
+    at = {i: k for k, i in enumerate(numbers)}
+    avals = [_INT if i < 0 else w.inner(i) for i in numbers]
+    n = len(fixed)
+
+    def more(*xs: Any) -> list[Any]:
+        truth, = eval_jaxpr(test.program, [xs[at[i]] for i in test.ins])
+        return [lax.bitwise_and(truth, lax.lt(xs[n], np.int32(limit)))]
+
+    def turn(*xs: Any) -> list[Any]:
+        return [lax.add(xs[n], np.int32(1)), *eval_jaxpr(body.program, [xs[at[i]] for i in body.ins])]
+
+    params = {"cond_jaxpr": _staged(more, avals), "body_jaxpr": _staged(turn, avals), "cond_nconsts": n,
+              "body_nconsts": n, "max_iters": many}
+
+    def stretch(*xs: Any) -> list[Any]:
+        return [*bind(prims.while_p, *xs[:n], *xs, **params), *xs[n:]]
+
+    moved = [i for i in a.moved if i not in carry] + [i for i in carry if a.ops[i]]
+    k = len(moved)
+    flags = {i: j for j, i in enumerate(moved)}
+
+    def again(*xs: Any) -> list[Any]:
+        values, dx = [*xs[:n], *xs[n + k:]], xs[n:n + k]
+        counted = Wired(prims.while_p, params, n + len(values))
+        scan, order = _as_scan(counted)
+        primals = [*values[:n], *values]
+        tangents = [None] * n + [dx[flags[i]] if i in flags else None for i in numbers]
+        _, douts = flow_linearize(None, prims.scan_p, [primals[i] for i in order], [tangents[i] for i in order], scan)
+        return [d for d, i in zip(douts[1:], carry) if a.ops[i]]
+
+    def linear(*xs: Any) -> list[Any]:
+        """Once the test is false nothing changes any more, tangents neither."""
+        go, = more(*xs[:n], *xs[n + k:])
+        return list(bind(prims.cond_p, lax.convert_element_type(go, np.dtype("int32")), *xs, branches=(same, whole)))
+
+    everything = [*avals[:n], *[w.inner(i).strong() for i in moved], *avals[n:]]
+    first = n + sum([i not in carry for i in moved])
+    same = _staged(lambda *xs: list(xs[first:n + k]), everything)
+    whole = _staged(again, everything)
+    return _staged(stretch, avals), _staged(linear, everything), moved
+
+
+# --- transposed ---------------------------------------------------------------------------------------------------
+def flow_transpose(prim: Any, cts: Sequence[Any], args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The cotangents of the operands that are linear variables, None for others."""
+    w = Wired(prim, params, len(args))
+    given = tuple([is_linear(a) for a in args])
+    if w.chooser is not None and given[w.chooser]:
+        raise TypeError(f"linear_transpose: the predicate of a {prim.name} depends on the arguments, so the function is not "
+                        "linear")
+    if w.flow.loops:
+        back = _loop_transpose(w, cts, args, given)
+    else:
+        back = _call_transpose(w, cts, args, given)
+    return back[0] if len(args) == 1 else back
+
+
+def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: Flags) -> list[Any]:
+    active = tuple([ct is not None for ct in cts])
+    lin_ins = [tuple([linear[i] for i in b.ins]) for b in w.bodies]
+    operands = [i for i in w.bodies[0].ins if linear[i]]
+    wanted: Flags = ()
+    if len(w.bodies) > 1:
+        ops, _ = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
+        wanted = tuple([bool(ops[i]) for i in operands])
+        if not any(wanted):
+            return [None] * len(args)
+    with _inside(w):
+        backs = [transpose_program(b.program, on, active, wanted) for b, on in zip(w.bodies, lin_ins)]
+    out_on = backs[0].active_out
+    held = [i for i in range(len(args)) if not linear[i]]
+    at = {i: k for k, i in enumerate(held)}
+    given = [ct for ct in cts if ct is not None]
+    slots = [*w.operands(held, same=False), *[Slot(w.flow.group(HELD))] * len(given)]  # type: ignore[list-item, arg-type]
+    programs = [(p.program, [*[at[i] for i in b.ins if i in at], *range(len(held), len(slots))], range(sum(out_on)))
+                for p, b in zip(backs, w.bodies)]
+    written = w.write(slots, [Slot(1)] * sum(out_on), programs)
+    values = [*[args[i] for i in held], *given]
+    found = iter(written.back(bind(w.prim, *[values[i] for i in written.operands], **written.params)))
+    result: list[Any] = [None] * len(args)
+    for i, on in zip(operands, out_on):
+        result[i] = next(found) if on else None
+    return result
+
+
+def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Flags) -> list[Any]:
+    if w.flow.test and (not w.flow.bound or w.params[w.flow.bound] is None):
+        where = w.bodies[0].program.memo("source", lambda: None)
+        at = f" at {where}" if where is not None else ""
+        raise UnboundedLoopError(
+            f"reverse derivative of the {w.prim.name}_loop{at}: the number of iterations is not known before the loop has run, "
+            "so there is no telling how much to remember. Bound it with while_loop(..., max_iters=n), use fori_loop with "
+            "bounds that are Python integers, or scan; forward derivatives (jvp, jacfwd) work as it is")
+    if w.prim is not prims.scan_p:
+        params, order = _remembered(w, "scan", lambda: _as_scan(w))
+        scan = Wired(prims.scan_p, params, len(order))
+        found = _loop_transpose(scan, cts, [args[i] for i in order], tuple([given[i] for i in order]))
+        back: list[Any] = [None] * len(args)
+        for i, ct in zip(order, found):
+            back[i] = ct
+        return back
+    linear, _ = forward(w, given, lambda wire, marks: reaches(wire.program, marks))
+    at, n = range(len(args))[w.carry], w.n_carry
+    active = tuple([ct is not None and (j >= n or linear[at[j]]) for j, ct in enumerate(cts)])
+    need, active = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
+    ins = w.bodies[0].ins
+    held = [i for i in ins if not linear[i] and i not in at]
+    values = [args[i] for i in held]
+    ahead: list[Any] = []
+    late = [i for i in at if not linear[i]]
+    if late:  # counters and the like, which do not depend on linear values: their loop runs first, and stacks them
+        ahead = _run_ahead(w, args, late, held)
+    fixed = [i for i in held if w.kinds[i] == HELD]
+    slices = [i for i in held if w.kinds[i] != HELD]
+    sums = [i for i in ins if w.kinds[i] == HELD and need[i]]
+    states = [i for i in at if need[i]]
+    cuts = [i for i in ins if w.kinds[i] != HELD and i not in at and need[i]]
+    ys = [j for j in range(n, w.n_results) if active[j]]
+    key = ("transpose", linear, active, need)
+    body = _remembered(w, key, lambda: _backward_body(w, linear, need, active, fixed, slices, late, sums, states, cuts, ys))
+    start = [instantiate(None, w.inner(i).strong()) for i in sums]
+    start += [instantiate(cts[i - at[0]], w.inner(i).strong()) for i in states]
+    params = {**w.params, "jaxpr": body, "reverse": not w.params["reverse"], "num_consts": len(fixed), "num_carry": len(start)}
+    by_number = dict(zip(held, values))
+    outs = bind(prims.scan_p, *[by_number[i] for i in fixed], *start, *[by_number[i] for i in slices], *ahead,
+                *[cts[j] for j in ys], **params)
+    back = [None] * len(args)
+    for i, ct in zip([*sums, *states, *cuts], outs):
+        back[i] = ct if given[i] else None
+    return back
+
+
+def _backward_body(w: Wired, linear: Flags, need: Sequence[Any], active: Sequence[Any], fixed: Sequence[int],
+                   slices: Sequence[int], late: Sequence[int], sums: Sequence[int], states: Sequence[int],
+                   cuts: Sequence[int], ys: Sequence[int]) -> ClosedJaxpr:
+    """fixed, sums, cotangents of the carry, slices, carries run ahead, cotangents of the slices of the results -> sums,
+    cotangents of the carry, cotangents of the slices."""
+    body = w.bodies[0]
+    first = range(len(w.groups))[w.carry].start
+    groups = [[w.inner(i) for i in fixed], [w.inner(i).strong() for i in sums], [w.inner(i).strong() for i in states],
+              [w.inner(i) for i in slices], [w.inner(i) for i in late], [body.program.out_avals[j].strong() for j in ys]]
+
+    def run(*xs: Any) -> list[Any]:
+        parts, rest = [], iter(xs)
+        for group in groups:
+            parts.append([next(rest) for _ in group])
+        values = dict(zip([*fixed, *slices, *late], [*parts[0], *parts[3], *parts[4]]))
+        given: dict[int, Any] = dict(zip([i - first for i in states], parts[2])) | dict(zip(ys, parts[5]))
+        cts = [given.get(j) for j in range(w.n_results)]
+        on = [linear[i] for i in body.ins]
+        found = pull_back(body.program, on, [values[i] for i in body.ins if not linear[i]], cts)
+        back = dict(zip([i for i in body.ins if linear[i]], found))
+        ct = {i: instantiate(back[i], w.inner(i)) for i in [*sums, *states, *cuts]}
+        return [*[lax.add(t, ct[i]) for t, i in zip(parts[1], sums)], *[ct[i] for i in [*states, *cuts]]]
+
+    return _staged(run, [a for group in groups for a in group])
+
+
+def _run_ahead(w: Wired, args: Sequence[Any], late: Sequence[int], held: Sequence[int]) -> list[Any]:
+    """The loop of the carries that do not depend on linear values: each of them, stacked as it was before each turn."""
+    body = w.bodies[0].program
+    first = range(len(w.groups))[w.carry].start
+    invars = dict(zip(w.bodies[0].ins, body.jaxpr.invars))
+    takes = sorted([*held, *late])
+    outvars = [body.jaxpr.outvars[i - first] for i in late] + [invars[i] for i in late]
+    rest = body.memo(("ahead of the transpose", tuple(takes), tuple(late)), lambda: dce(
+        with_signature(body, [invars[i] for i in takes] + [v for i, v in invars.items() if i not in takes], outvars),
+        instantiate=[True] * len(takes) + [False] * (len(invars) - len(takes)))[0])
+    results = [*[Slot(0)] * len(late), *[Slot(1)] * len(late)]
+    written = w.write(w.operands(takes), results, [(rest, range(len(takes)), range(2 * len(late)))])
+    outs = written.back(bind(w.prim, *[args[takes[k]] for k in written.operands], **written.params))
+    return outs[len(late):]
+
+
+# --- the rows -----------------------------------------------------------------------------------------------------
+def _follows(prim: Any) -> bool:
+    """Whether the flow of an op tells its derivatives: it is not kept whole, has no rule, and no policy of its own."""
+    flow = prim.flow
+    return flow is not None and not (flow.whole or flow.again or flow.rule)
+
+
+def flow_row(prim: Any) -> Split:
+    """The forward row that follows from the flow of an op."""
+    return Split(lambda primals, tangents, /, **params: flow_jvp(prim, primals, tangents, params),
+                 lambda trace, primals, tangents, /, **params: flow_linearize(trace, prim, primals, tangents, params))
+
+
+def _forward_row(prim: Any) -> Any:
+    """The row of an op without one of its own: by its flow, else by where it is linear."""
+    return flow_row(prim) if _follows(prim) else row_of_facts(prim)
+
+
+def _transpose_row(prim: Any) -> Any:
+    if not _follows(prim) or prim.flow.binds:  # a map's shares and sums depend on where its results lie
+        return None
+    return lambda cts, /, *args, **params: flow_transpose(prim, cts, args, params)
+
+
+jvp_rules.default = _forward_row
+transpose_rules.default = _transpose_row

@@ -1,0 +1,187 @@
+"""Batches of equations with programs, along their flow: one row for calls, branches, loops and maps, whoever's they are.
+
+An operand that carries the batch takes it into the programs, and a result comes out with it if it depends on one that
+does. In a loop that goes round: a carry has the batch if it starts with it, or if any turn gives it one, and the batched
+body must hand on what it takes; so the marks are settled first and the body is batched once, for them.
+
+What decides may differ between examples. With an index per example all branches run and results are selected, and examples
+that chose another branch neither have a derivative through it nor spoil that of the others (see `_shielded`). With a test
+per example the loop goes on while any holds, and examples that are done keep their values.
+"""
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import MissingRuleError, dce, dtypes, prims
+from lamina_ir.avals import shaped
+from lamina_ir.extend import HELD, STACKED, Slot, Wired, forward
+from lamina_ir.program import ClosedJaxpr
+from lamina_tracing import lax
+from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
+
+from .batch import BatchAxis, batch_program, materialise, move_to
+from .tables import batching_rules
+
+__all__ = ["flow_batch", "flow_row"]
+
+Flags = tuple[bool, ...]
+
+
+def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any]) -> Any:
+    """The row of an op with a flow: its results, and where they carry the batch."""
+    w, on = Wired(prim, params, len(args)), tuple([d is not None for d in dims])
+    frame = bound_axes(AxisFrame(*[params[p] for p in w.flow.binds])) if w.flow.binds else contextlib.nullcontext()
+    with frame:
+        ops, outs = forward(w, on, lambda wire, marks: batch_program(wire.program, axis, marks).batched_out)
+        if w.chooser is not None and on[w.chooser]:
+            return _each_chooses(w, axis, args, dims)
+        if w.flow.test:
+            truth = batch_program(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
+            if truth.batched_out[0]:
+                return _each_stops(w, axis, args, dims, ops, truth.program)
+        wanted: Any = outs if len(w.bodies) > 1 else outs[:w.n_carry] + (False,) * (w.n_results - w.n_carry)
+        made = [batch_program(p.program, axis, tuple([ops[i] for i in p.ins]), False if p.decides else wanted) for p in w.wires]
+    n = len(args)
+    written = w.write(w.operands(), w.results(), [(b.program, p.ins, [0] if p.decides else range(w.n_results))
+                                                  for b, p in zip(made, w.wires)])
+    out_on = made[-1].batched_out
+    new = written.params
+    for names, flags in ((w.flow.each, on), (w.flow.results, out_on)):  # the batch comes before the axis of a map
+        new |= {p: tuple([a if a is None or not b else a + 1 for a, b in zip(new[p], flags)]) for p in names}
+    if w.flow.test:
+        new[w.flow.body].memo("source", lambda: w.bodies[0].program.memo("source", lambda: None))
+    ins = [_placed(args[i], dims[i], 1 if w.kinds[i] == STACKED else 0, ops[i], axis.size) for i in range(n)]
+    found = bind(prim, *ins, **new)
+    late = 1 if w.flow.loops else 0  # behind the axis of what is stacked
+    return found, [None if not b else 0 if j < w.n_carry else late for j, b in enumerate(out_on)]
+
+
+def _placed(x: Any, dim: int | None, at: int, wanted: bool, size: int) -> Any:
+    return materialise(x, dim, size, at) if wanted else x
+
+
+# --- an index per example -----------------------------------------------------------------------------------------
+def _each_chooses(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    branches, ins = [b.program for b in w.bodies], w.bodies[0].ins
+    if any(b.jaxpr.effectful for b in branches):
+        raise MissingRuleError(f"vmap of a {w.prim.name} whose predicate differs between examples is not defined when a branch "
+                               "has effects: it would run all branches for all examples. Use lax.map instead of vmap")
+    on = tuple([dims[i] is not None for i in ins])
+    moved = [_placed(args[i], dims[i], 0, b, axis.size) for i, b in zip(ins, on)]
+    index = move_to(args[w.chooser], dims[w.chooser], 0)  # type: ignore[index, arg-type]
+    outs = bind(prims.xla_call_p, index, *moved, call_jaxpr=_selection(branches, axis, on),
+                **{**prims.xla_call_p.defaults, "name": w.prim.name, "inline": True})
+    return outs, [0] * len(outs)
+
+
+def _selection(branches: Sequence[ClosedJaxpr], axis: BatchAxis, on: Flags) -> ClosedJaxpr:
+    """All branches, and per example the results of the one its index says."""
+    def make() -> Any:
+        made = [batch_program(b, axis, on) for b in branches]
+        avals = [shaped((axis.size,), np.dtype("int32")), *made[0].program.in_avals]
+
+        def run(index: Any, *args: Any) -> list[Any]:
+            chosen = [lax.eq(index, np.int32(k)) for k in range(len(branches))]
+            results = [[materialise(o, 0 if b else None, axis.size) for o, b in zip(
+                eval_jaxpr(m.program, _shielded(m.program, mine, args, on)), m.batched_out)] for m, mine in zip(made, chosen)]
+            found = results[-1]
+            for k in range(len(results) - 1):
+                found = [_select(chosen[k], a, b) for a, b in zip(results[k], found)]
+            return found
+
+        return branches, stage(run, avals)[0]
+
+    key = ("selection", axis, on, tuple(map(id, branches)))
+    return branches[0].derived(key, make)[1]
+
+
+def _shielded(program: ClosedJaxpr, chosen: Any, args: Sequence[Any], on: Flags) -> list[Any]:
+    """Operands of a batched program whose results are used for the `chosen` examples only, with derivatives cut where
+    they are not: the slopes of the other examples may be infinite or NaN, and zero times those is not zero.
+
+    A copy per example of what the examples share would take too much memory. Where there is such an operand, the other
+    examples compute what the first chosen one does instead, so that what they add to its derivative is zero.
+    """
+    used = dce(program)[1]
+    inexact = [u and dtypes.is_inexact(a.dtype) for a, u in zip(program.in_avals, used)]
+    if not any(inexact) or chosen.shape == (0,):
+        return list(args)
+    shared = any(f and not b for f, b in zip(inexact, on))
+    first = lax.argmax(chosen, 0, np.int32) if shared else None
+    found = []
+    for x, u, f, b in zip(args, used, inexact, on):
+        if not u or not (f or (b and shared)):
+            found.append(x)
+        elif b:
+            other = x if first is None else lax.broadcast_in_dim(
+                lax.dynamic_index_in_dim(x, first, 0, False), x.shape, tuple(range(1, len(x.shape))))
+            found.append(_select(chosen, x, lax.stop_gradient(other)))
+        else:
+            found.append(lax.select(lax.reduce_or(chosen, (0,)), x, lax.stop_gradient(x)))
+    return found
+
+
+def _select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """Whole examples, by one truth value each."""
+    shape = typeof(on_true).shape
+    return lax.select(lax.broadcast_in_dim(pred, shape, (0,)) if len(shape) > 1 else pred, on_true, on_false)
+
+
+# --- a test per example -------------------------------------------------------------------------------------------
+def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], ops: Flags,
+                truth: ClosedJaxpr) -> Any:
+    """The loop carries, besides, which examples go on. All carries have the batch by now."""
+    test, body = w.wires
+    n, m = len(args), w.n_results
+    held = [i for i in range(n) if w.kinds[i] == HELD]
+    carry = range(n)[w.carry]
+    flags = tuple([ops[i] for i in body.ins])
+    batched = batch_program(body.program, axis, flags, True).program
+    bounded = bool(w.flow.bound) and w.params[w.flow.bound] is not None  # without a bound there is no reverse derivative
+
+    def make() -> Any:
+        inner = {**dict(zip(test.ins, truth.in_avals)), **dict(zip(body.ins, batched.in_avals))}
+
+        def step(*xs: Any) -> list[Any]:
+            now = dict(zip([*held, -1, *carry], xs))
+            operands = [now[i] for i in body.ins]
+            new = eval_jaxpr(batched, _shielded(batched, now[-1], operands, flags) if bounded else operands)
+            kept = dict(zip(carry, [_select(now[-1], a, now[i]) for a, i in zip(new, carry)]))
+            return [*eval_jaxpr(truth, [kept.get(i, now[i]) for i in test.ins]), *kept.values()]
+
+        pred = truth.out_avals[0]
+        goes_on = stage(lambda go: [lax.reduce_or(go, (0,))], [pred])[0]
+        made = stage(step, [*[inner[i] for i in held], pred, *[inner[i] for i in carry]])[0]
+        made.memo("source", lambda: body.program.memo("source", lambda: None))
+        group, last = w.flow.group(HELD), w.groups[carry[0]]
+        slots = [*[Slot(group, inner[i]) for i in held], Slot(last, pred), *[Slot(last, inner[i]) for i in carry]]
+        k = len(held)
+        return test.program, w.write(slots, [Slot(0)] * (m + 1), [(goes_on, [k], [0]), (made, range(n + 1), range(m + 1))])
+
+    key = ("each stops", axis, ops, bounded, id(test.program), w.params.get(w.flow.bound), w.groups.count(0), w.prim)
+    written = body.program.derived(key, make)[1]
+    ins = [_placed(args[i], dims[i], 0, ops[i], axis.size) for i in range(n)]
+    first = eval_jaxpr(truth, [ins[i] for i in test.ins])
+    given = [*[ins[i] for i in held], *first, *[ins[i] for i in carry]]
+    outs = bind(w.prim, *[given[i] for i in written.operands], **written.params)
+    return outs[1:], [0] * m
+
+
+# --- the rows -----------------------------------------------------------------------------------------------------
+def flow_row(prim: Any) -> Callable[..., Any]:
+    """The row that follows from the flow of an op."""
+    def row(axis: BatchAxis, args: Any, dims: Any, /, **params: Any) -> Any:
+        return flow_batch(prim, axis, args, dims, params)
+    return row
+
+
+def _by_flow(prim: Any) -> Callable[..., Any] | None:
+    """The row of an op without one of its own; None where its flow does not tell."""
+    flow = prim.flow
+    return None if flow is None or flow.whole or flow.again or flow.rule else flow_row(prim)
+
+
+batching_rules.default = _by_flow
