@@ -32,8 +32,28 @@ def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
          *, where: ArrayLike | None = None) -> Array:
     """Average along axes, in float.
 
+    Args:
+      a: number or boolean array `[...]`.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      dtype: element type of the result; None for that of `a`, float for integers and booleans.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+    Returns:
+      Array of the axes that are left, in the units of `a`; NaN where there are no elements. Half precision is summed
+      in float32.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Derivative: linear; the transpose repeats and divides.
+    Source: meaning of `numpy.mean`.
+
     >>> mean(np.array([1, 2]))
     Array(1.5, dtype=float32)
+    >>> mean(np.array([[1., 5.], [3., 7.]]), axis=0, where=np.array([True, False])[:, None])
+    Array([1., 5.], dtype=float32)
     """
     no_out("mean", out)
     a, work, final = _float_of("mean", a, dtype)
@@ -92,13 +112,30 @@ def _ddof(call: str, ddof: Any, correction: Any) -> Any:
 def var(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
-    """Mean squared distance from the mean, in squared units of `a`.
+    """Mean squared distance from the mean along axes, in squared units of `a`.
 
     Args:
-      a: numbers.
-      axis, dtype, keepdims, where: as in `mean`.
-      ddof: what is taken off the number of elements before dividing (`correction` means the same).
-      mean: the mean, where it is known, with its axes kept.
+      a: number or boolean array `[...]`.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      dtype: element type of the result; None for that of `a`, float for integers and booleans.
+      out: not supported, must be None: arrays never change.
+      ddof: what is taken off the number of elements before dividing; may be traced.
+      keepdims: leave the reduced axes in place with length 1.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+      mean: the mean, where it is known, with its axes kept; None computes it.
+      correction: the array API's name for `ddof`; give one of them.
+    Returns:
+      Real array of the axes that are left; NaN where no more than `ddof` elements are.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      ValueError: both `ddof` and `correction` are given.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.var`; two passes, the mean first.
+
+    >>> var(np.array([1., 3.])), var(np.array([1., 3.]), ddof=1)
+    (Array(1., dtype=float32), Array(2., dtype=float32))
     """
     no_out("var", out)
     return _variance("var", a, axis, dtype, _ddof("var", ddof, correction), keepdims, where, mean)
@@ -108,7 +145,32 @@ def var(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
 def std(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, ddof: float = 0,
         keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
         correction: float | None = None) -> Array:
-    """Standard deviation: the square root of `var`, in units of `a`."""
+    """Standard deviation along axes: the square root of `var`, in units of `a`.
+
+    Args:
+      a: number or boolean array `[...]`.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      dtype: element type of the result; None for that of `a`, float for integers and booleans.
+      out: not supported, must be None: arrays never change.
+      ddof: what is taken off the number of elements before dividing; may be traced.
+      keepdims: leave the reduced axes in place with length 1.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+      mean: the mean, where it is known, with its axes kept; None computes it.
+      correction: the array API's name for `ddof`; give one of them.
+    Returns:
+      Real array of the axes that are left; NaN where no more than `ddof` elements are.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      ValueError: both `ddof` and `correction` are given.
+      NotImplementedError: `out` is given.
+
+    Derivative: infinite or NaN where all elements are equal, as that of the square root at 0.
+    Source: meaning of `numpy.std`.
+
+    >>> std(np.array([1., 5.]))
+    Array(2., dtype=float32)
+    """
     no_out("std", out)
     spread = _variance("std", a, axis, dtype, _ddof("std", ddof, correction), keepdims, where, mean)
     return lax.sqrt(spread)
@@ -117,7 +179,29 @@ def std(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
 @public("axis", "returned", "keepdims")
 def average(a: ArrayLike, axis: AxisLike = None, weights: ArrayLike | None = None, returned: bool = False,
             keepdims: bool = False) -> Any:
-    """Mean weighted by `weights` (all equal when left out); with `returned` also the sum of the weights."""
+    """Mean along axes, weighted.
+
+    Args:
+      a: number or boolean array `[...]`.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      weights: numbers of the shape of `a`, or of its `axis`; None weighs all alike.
+      returned: whether the sum of the weights is wanted too.
+      keepdims: leave the reduced axes in place with length 1.
+    Returns:
+      Float array of the axes that are left, in the units of `a`; with `returned` a pair, the sum of the weights
+      second. NaN or infinite where the weights add up to 0.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      ValueError: `weights` has another shape.
+
+    Source: meaning of `numpy.average`.
+
+    >>> average(np.array([1., 4.]), weights=np.array([2., 1.]))
+    Array(2., dtype=float32)
+    >>> average(np.array([[1., 4.], [3., 0.]]), axis=1, weights=np.array([2, 1]), returned=True)
+    (Array([2., 2.], dtype=float32), Array([3., 3.], dtype=float32))
+    """
     shape = aval("average", a).shape
     axes = axes_of("average", axis, len(shape))
     if weights is None:

@@ -89,16 +89,31 @@ def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     """Sum along axes.
 
     Args:
-      a: numbers; booleans count as integers.
-      axis: an int, a tuple of ints, or None for all.
-      dtype: element type to sum in.
-      keepdims: leave the summed axes in place with length 1.
+      a: number or boolean array `[...]`.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      dtype: element type to sum in, and of the result; None for that of `a`, integers and booleans narrower than the
+        default integer widened to it.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
       initial: a number to start from.
-      where: which elements to include.
-      promote_integers: widen small integers to the default width.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+      promote_integers: whether integers narrower than the default integer are widened.
+    Returns:
+      Array of the axes that are left, in the units of `a`; 0 (or `initial`) where there are no elements. Half
+      precision is summed in float32 and rounded once.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Derivative: linear; the transpose repeats.
+    Source: meaning of `numpy.sum`.
 
     >>> sum(np.array([1, 2, 3], dtype="int8"))
     Array(6, dtype=int32)
+    >>> sum(np.ones((2, 3)), axis=1, keepdims=True)
+    Array([[3.],
+           [3.]], dtype=float32)
     """
     no_out("sum", out)
     return _reduce("sum", _sum, a, axis, dtype, keepdims, initial, where, 0, lax.add, promote_integers)
@@ -107,7 +122,32 @@ def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
 @public("axis", "dtype", "out", "keepdims", "promote_integers")
 def prod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False,
          initial: ArrayLike | None = None, where: ArrayLike | None = None, promote_integers: bool = True) -> Array:
-    """Product along axes; arguments as in `sum`."""
+    """Product along axes.
+
+    Args:
+      a: number or boolean array `[...]`.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      dtype: element type to multiply in, and of the result; None for that of `a`, integers and booleans narrower than
+        the default integer widened to it.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
+      initial: a number to start from.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+      promote_integers: whether integers narrower than the default integer are widened.
+    Returns:
+      Array of the axes that are left; 1 (or `initial`) where there are no elements. Half precision is multiplied in
+      float32.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Derivative: exact where elements are zero, too.
+    Source: meaning of `numpy.prod`.
+
+    >>> prod(np.array([2., 3., 4.]))
+    Array(24., dtype=float32)
+    """
     no_out("prod", out)
     return _reduce("prod", _prod, a, axis, dtype, keepdims, initial, where, 1, lax.mul, promote_integers)
 
@@ -142,7 +182,29 @@ def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdi
 @public("axis", "out", "keepdims")
 def max(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
         where: ArrayLike | None = None) -> Array:
-    """Largest element along axes; NaN when there is one."""
+    """Largest element along axes; NaN when there is one.
+
+    Args:
+      a: ordered array `[...]`: integers, floats or booleans; complex numbers go by real part, then imaginary part.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
+      initial: a number that takes part; needed where there are no elements, and with `where`.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+    Returns:
+      Array of the axes that are left, dtype and units of `a`.
+    Raises:
+      ValueError: there are no elements along the axes and no `initial`, or `where` is given without `initial`.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Derivative: equal largest elements share equally.
+    Source: meaning of `numpy.max`.
+
+    >>> max(np.array([[1, 5], [7, 2]]), axis=0)
+    Array([7, 5], dtype=int32)
+    """
     no_out("max", out)
     return _extreme("max", _max, lax.max, -1, a, axis, keepdims, initial, where)
 
@@ -150,7 +212,29 @@ def max(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
 @public("axis", "out", "keepdims")
 def min(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, initial: ArrayLike | None = None,
         where: ArrayLike | None = None) -> Array:
-    """Smallest element along axes; NaN when there is one."""
+    """Smallest element along axes; NaN when there is one.
+
+    Args:
+      a: ordered array `[...]`: integers, floats or booleans; complex numbers go by real part, then imaginary part.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
+      initial: a number that takes part; needed where there are no elements, and with `where`.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+    Returns:
+      Array of the axes that are left, dtype and units of `a`.
+    Raises:
+      ValueError: there are no elements along the axes and no `initial`, or `where` is given without `initial`.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Derivative: equal smallest elements share equally.
+    Source: meaning of `numpy.min`.
+
+    >>> min(np.array([[1, 5], [7, 2]]), axis=0)
+    Array([1, 2], dtype=int32)
+    """
     no_out("min", out)
     return _extreme("min", _min, lax.min, 1, a, axis, keepdims, initial, where)
 
@@ -169,7 +253,26 @@ def _quantifier(call: str, prim: Any, unit: bool, a: Any, axis: Any, keepdims: b
 @public("axis", "out", "keepdims")
 def all(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
         where: ArrayLike | None = None) -> Array:
-    """Whether every element is true (not zero)."""
+    """Whether every element along axes is true (not zero).
+
+    Args:
+      a: array `[...]` of any dtype; NaN is true.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+    Returns:
+      Boolean array of the axes that are left; True where there are no elements.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.all`.
+
+    >>> all(np.array([[True, False], [True, True]]), axis=1)
+    Array([False,  True], dtype=bool)
+    """
     no_out("all", out)
     return _quantifier("all", _and, True, a, axis, keepdims, where)
 
@@ -177,14 +280,49 @@ def all(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
 @public("axis", "out", "keepdims")
 def any(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *,
         where: ArrayLike | None = None) -> Array:
-    """Whether some element is true (not zero)."""
+    """Whether some element along axes is true (not zero).
+
+    Args:
+      a: array `[...]` of any dtype; NaN is true.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+    Returns:
+      Boolean array of the axes that are left; False where there are no elements.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.any`.
+
+    >>> any(np.array([[0., 0.], [0., 2.]]), axis=1)
+    Array([False,  True], dtype=bool)
+    """
     no_out("any", out)
     return _quantifier("any", _or, False, a, axis, keepdims, where)
 
 
 @public("axis", "keepdims")
 def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -> Array:
-    """Number of elements that are not zero."""
+    """Number of elements along axes that are not zero.
+
+    Args:
+      a: array `[...]` of any dtype; NaN counts.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      keepdims: leave the reduced axes in place with length 1.
+    Returns:
+      Integer array of the axes that are left, of the default integer dtype.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+
+    Source: meaning of `numpy.count_nonzero`.
+
+    >>> count_nonzero(np.array([[0, 3], [5, 7]]), axis=1)
+    Array([1, 2], dtype=int32)
+    """
     return sum(truth("count_nonzero", a), axis, dtypes.canonical_int(), None, keepdims)
 
 
@@ -196,7 +334,26 @@ def fitted(where: Any, shape: tuple[int, ...]) -> Any:
 
 @public("axis", "out", "keepdims")
 def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
-    """Largest minus smallest element."""
+    """Largest minus smallest element along axes.
+
+    Args:
+      a: number array `[...]`.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
+    Returns:
+      Array of the axes that are left, dtype and units of `a`; NaN where there is one.
+    Raises:
+      ValueError: there are no elements along the axes.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.ptp`.
+
+    >>> ptp(np.array([3., 1., 7.]))
+    Array(6., dtype=float32)
+    """
     no_out("ptp", out)
     return lax.sub(max(a, axis, None, keepdims), min(a, axis, None, keepdims))
 
@@ -222,14 +379,56 @@ def _position(call: str, place: Any, a: Any, axis: int | None, keepdims: bool) -
 
 @public("axis", "out", "keepdims")
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Position of the (first) largest element, or of the first NaN."""
+    """Position of the largest element along an axis.
+
+    Args:
+      a: ordered array `[..., n, ...]`.
+      axis: the axis of length `n`; None flattens `a` first.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
+    Returns:
+      Integer array of the other axes, of the default integer dtype, in `[0, n)`: the first of equal elements, and the
+      first NaN where there is one.
+    Raises:
+      ValueError: the axis has no elements.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      NotImplementedError: `out` is given.
+
+    Derivative: zero.
+    Source: meaning of `numpy.argmax`.
+
+    >>> argmax(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)
+    Array([1, 0], dtype=int32)
+    """
     no_out("argmax", out)
     return _position("argmax", lax.argmax, a, axis, bool(keepdims))
 
 
 @public("axis", "out", "keepdims")
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Position of the (first) smallest element, or of the first NaN."""
+    """Position of the smallest element along an axis.
+
+    Args:
+      a: ordered array `[..., n, ...]`.
+      axis: the axis of length `n`; None flattens `a` first.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
+    Returns:
+      Integer array of the other axes, of the default integer dtype, in `[0, n)`: the first of equal elements, and the
+      first NaN where there is one.
+    Raises:
+      ValueError: the axis has no elements.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      NotImplementedError: `out` is given.
+
+    Derivative: zero.
+    Source: meaning of `numpy.argmin`.
+
+    >>> argmin(np.array([[1, 7, 7], [5, 2, 0]]), axis=1)
+    Array([0, 2], dtype=int32)
+    """
     no_out("argmin", out)
     return _position("argmin", lax.argmin, a, axis, bool(keepdims))
 
@@ -246,13 +445,51 @@ def _nan_position(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: A
 
 @public("axis", "out", "keepdims")
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """`argmax` ignoring NaN; -1 where all are NaN."""
+    """Position of the largest element along an axis, ignoring NaN.
+
+    Args:
+      a: ordered array `[..., n, ...]`.
+      axis: the axis of length `n`; None flattens `a` first.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
+    Returns:
+      Integer array of the other axes, in `[0, n)`; -1 where all elements are NaN.
+    Raises:
+      ValueError: the axis has no elements.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.nanargmax`, which raises where all elements are NaN.
+
+    >>> nanargmax(np.array([np.nan, 1., 3.]))
+    Array(2, dtype=int32)
+    """
     no_out("nanargmax", out)
     return _nan_position("nanargmax", argmax, -1, a, axis, keepdims)
 
 
 @public("axis", "out", "keepdims")
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """`argmin` ignoring NaN; -1 where all are NaN."""
+    """Position of the smallest element along an axis, ignoring NaN.
+
+    Args:
+      a: ordered array `[..., n, ...]`.
+      axis: the axis of length `n`; None flattens `a` first.
+      out: not supported, must be None: arrays never change.
+      keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
+    Returns:
+      Integer array of the other axes, in `[0, n)`; -1 where all elements are NaN.
+    Raises:
+      ValueError: the axis has no elements.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.nanargmin`, which raises where all elements are NaN.
+
+    >>> nanargmin(np.array([np.nan, 1., 3.]))
+    Array(1, dtype=int32)
+    """
     no_out("nanargmin", out)
     return _nan_position("nanargmin", argmin, 1, a, axis, keepdims)

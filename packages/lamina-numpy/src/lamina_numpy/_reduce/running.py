@@ -35,7 +35,23 @@ def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> A
 
 @public("axis", "dtype", "out")
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Running sum along an axis, or over all elements in order.
+    """Running sum along an axis.
+
+    Args:
+      a: number or boolean array `[..., n, ...]`.
+      axis: the axis of length `n`; None goes over all elements in order.
+      dtype: element type to sum in, and of the result; None for that of `a`, booleans as integers.
+      out: not supported, must be None: arrays never change.
+    Returns:
+      Array of the shape of `a`; with one axis where `axis` is None.
+    Raises:
+      DTypeError: `dtype` is boolean.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      NotImplementedError: `out` is given.
+
+    Derivative: linear; the transpose is the same sum from the other end.
+    Source: meaning of `numpy.cumsum`.
 
     >>> cumsum(np.array([1., 2., 3.]))
     Array([1., 3., 6.], dtype=float32)
@@ -46,7 +62,26 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
 
 @public("axis", "dtype", "out")
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Running product along an axis, or over all elements in order."""
+    """Running product along an axis.
+
+    Args:
+      a: number or boolean array `[..., n, ...]`.
+      axis: the axis of length `n`; None goes over all elements in order.
+      dtype: element type to multiply in, and of the result; None for that of `a`, booleans as integers.
+      out: not supported, must be None: arrays never change.
+    Returns:
+      Array of the shape of `a`; with one axis where `axis` is None.
+    Raises:
+      DTypeError: `dtype` is boolean.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.cumprod`.
+
+    >>> cumprod(np.array([1., 2., 3.]))
+    Array([1., 2., 6.], dtype=float32)
+    """
     no_out("cumprod", out)
     return _running("cumprod", lax.cumprod, a, axis, dtype)
 
@@ -58,13 +93,51 @@ def _without_nan(call: str, a: Any, unit: int) -> Any:
 
 @public("axis", "dtype", "out")
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """`cumsum` with NaN as zero."""
+    """Running sum along an axis, NaN counting as zero.
+
+    Args:
+      a: number or boolean array `[..., n, ...]`.
+      axis: the axis of length `n`; None goes over all elements in order.
+      dtype: element type to sum in, and of the result; None for that of `a`, booleans as integers.
+      out: not supported, must be None: arrays never change.
+    Returns:
+      Array of the shape of `a`; with one axis where `axis` is None.
+    Raises:
+      DTypeError: `dtype` is boolean.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.nancumsum`.
+
+    >>> nancumsum(np.array([1., np.nan, 3.]))
+    Array([1., 1., 4.], dtype=float32)
+    """
     return cumsum(_without_nan("nancumsum", a, 0), axis, dtype, out)
 
 
 @public("axis", "dtype", "out")
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """`cumprod` with NaN as one."""
+    """Running product along an axis, NaN counting as one.
+
+    Args:
+      a: number or boolean array `[..., n, ...]`.
+      axis: the axis of length `n`; None goes over all elements in order.
+      dtype: element type to multiply in, and of the result; None for that of `a`, booleans as integers.
+      out: not supported, must be None: arrays never change.
+    Returns:
+      Array of the shape of `a`; with one axis where `axis` is None.
+    Raises:
+      DTypeError: `dtype` is boolean.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.nancumprod`.
+
+    >>> nancumprod(np.array([2., np.nan, 3.]))
+    Array([2., 2., 6.], dtype=float32)
+    """
     return cumprod(_without_nan("nancumprod", a, 1), axis, dtype, out)
 
 
@@ -83,12 +156,48 @@ def _cumulative(call: str, running: Any, unit: int, x: Any, axis: int | None, dt
 @public("axis", "dtype", "include_initial")
 def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
                    include_initial: bool = False) -> Array:
-    """Running sum as the array API defines it; `include_initial` puts a zero first."""
+    """Running sum along an axis, as the array API defines it.
+
+    Args:
+      x: number or boolean array `[..., n, ...]` of at least one axis.
+      axis: the axis of length `n`; only arrays of one axis may leave it out.
+      dtype: element type of the result; None for that of `x`, integers narrower than the default integer widened.
+      include_initial: whether a zero comes first.
+    Returns:
+      Array of the shape of `x`; the axis has length `n + 1` with `include_initial`.
+    Raises:
+      ValueError: `axis` is left out though there are several axes, or there is none.
+      TypeError: `x` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-x.ndim, x.ndim)`.
+
+    Source: array API standard, `cumulative_sum`.
+
+    >>> cumulative_sum(np.array([1., 2.]), include_initial=True)
+    Array([0., 1., 3.], dtype=float32)
+    """
     return _cumulative("cumulative_sum", lax.cumsum, 0, x, axis, dtype, include_initial)
 
 
 @public("axis", "dtype", "include_initial")
 def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
                     include_initial: bool = False) -> Array:
-    """Running product as the array API defines it; `include_initial` puts a one first."""
+    """Running product along an axis, as the array API defines it.
+
+    Args:
+      x: number or boolean array `[..., n, ...]` of at least one axis.
+      axis: the axis of length `n`; only arrays of one axis may leave it out.
+      dtype: element type of the result; None for that of `x`, integers narrower than the default integer widened.
+      include_initial: whether a one comes first.
+    Returns:
+      Array of the shape of `x`; the axis has length `n + 1` with `include_initial`.
+    Raises:
+      ValueError: `axis` is left out though there are several axes, or there is none.
+      TypeError: `x` is neither an array nor a number.
+      ShapeError: `axis` is outside `[-x.ndim, x.ndim)`.
+
+    Source: array API standard, `cumulative_prod`.
+
+    >>> cumulative_prod(np.array([2., 3.]), include_initial=True)
+    Array([1., 2., 6.], dtype=float32)
+    """
     return _cumulative("cumulative_prod", lax.cumprod, 1, x, axis, dtype, include_initial)
