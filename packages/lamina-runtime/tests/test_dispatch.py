@@ -257,3 +257,19 @@ def test_functions_that_cannot_be_weakly_referred_to_are_jitted():
     for _ in range(50):  # ufuncs; jaxlib's table of functions would keep dead keys and crash in the end
         with pytest.raises(TypeError):
             jit(np.sin)(1.0)
+
+
+def test_methods_jitted_at_each_call_take_the_fast_path():
+    class Model:
+        scale = 2.0
+
+        def step(self, x):
+            traced.append(1)
+            return lax.mul(x, np.float32(self.scale))
+
+    traced, model, x = [], Model(), np.ones(3, np.float32)
+    first = jit(model.step)
+    assert float(first(x)[0]) == 2 and first._cache_size() == 1
+    assert float(jit(model.step)(x)[0]) == 2 and jit(model.step)._cache_size() == 1 and traced == [1]
+    model.scale = 3.0
+    assert float(jit(model.step)(x)[0]) == 3 and float(first(x)[0]) == 2 and traced == [1, 1]

@@ -43,7 +43,7 @@ def call_object(name: str, fun: Callable[..., Any] | None, miss: Callable[..., A
 
 def make_jit(spec: JitSpec) -> Callable[..., Any]:
     """The callable of a `jit`."""
-    fun, statics = spec.fun, spec.statics
+    statics = spec.statics
     if spec.device is not None and spec.backend is not None:
         raise ValueError(f"jit of `{spec.name}`: give device or backend, not both; got device={spec.device!r}, "
                          f"backend={spec.backend!r}")
@@ -97,7 +97,7 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
 
     key = (made_under, spec.call, spec.device, spec.backend, spec.inline, spec.keep_unused, spec.donate_argnums, statics.nums,
            statics.names, wanted, overrides)
-    call = call_object(spec.name, _referable(fun), miss, key, sorted(statics.nums), sorted(statics.names))
+    call = call_object(spec.name, _referable(spec.known_as), miss, key, sorted(statics.nums), sorted(statics.names))
     reader = weakref.ref(call)
     _dress(call, spec)
     if not spec.donate_argnums:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from types import MethodType
 from typing import Any, NamedTuple
 
 from lamina_ir import config, prims, trees
@@ -14,6 +15,7 @@ from lamina_ir.program import ClosedJaxpr
 
 from . import explain, slots
 from .arguments import Statics, called_as, flat_types, function_name, parameter_names, result_types
+from .methods import StandIn, stand_in
 from .per_function import PerFunction
 from .lines import forget_source, is_own_file, user_source
 from .stage import eval_jaxpr, stage
@@ -36,7 +38,10 @@ _MOST_PROGRAMS = 1024  # per function; beyond that the oldest half is forgotten
 
 
 class JitSpec:
-    """A function and how it is jitted. Public to dispatchers through `lamina_tracing.extend`."""
+    """A function and how it is jitted. Public to dispatchers through `lamina_tracing.extend`.
+
+    `known_as` is what its programs are remembered under: the function, or what stands for a bound method.
+    """
 
     def __init__(self, fun: Callable[..., Any], *, static_argnums: Any = None, static_argnames: Any = None,
                  donate_argnums: Any = (), donate_argnames: Any = None, device: Any = None,
@@ -57,7 +62,8 @@ class JitSpec:
         self.in_shardings = in_shardings
         self.out_shardings = out_shardings
         self.compiler_options = compiler_options
-        self._programs: dict[Any, Staged] = _programs.of(fun)
+        self.known_as = (stand_in(fun) if type(fun) is MethodType else None) or fun
+        self._programs: dict[Any, Staged] = _programs.of(self.known_as)
 
     @functools.cached_property
     def ours(self) -> bool:
@@ -98,6 +104,8 @@ class JitSpec:
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self._programs.get(key)
         if found is None:
+            if type(self.known_as) is StandIn:
+                self.known_as.retire_if_changed()
             others = config.generation.elsewhere()
             if config.explain_cache_misses.value:
                 explain.explain_miss(self.call, self.name, self.fun, key, self._programs)

@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import weakref
+from types import MethodType
 from typing import Any
+
+from .methods import stand_in
 
 __all__ = ["PerFunction"]
 
@@ -26,7 +29,10 @@ class PerFunction:
         return len(self._tables)
 
     def of(self, fun: Any) -> dict[Any, Any]:
-        """The function's table; an unremembered one if it is not hashable or not weakly referable."""
+        """The function's table; an unremembered one if it is not hashable or not weakly referable. A bound method's is
+        found again as long as its object lives and stays as it is: see `methods`."""
+        if type(fun) is MethodType:
+            fun = stand_in(fun) or fun
         try:
             found = self._tables.get(fun)
             if found is None:

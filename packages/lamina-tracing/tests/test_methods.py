@@ -1,0 +1,151 @@
+"""Programs of bound methods: found again while the object lives and stays as it is."""
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from lamina_ir import config
+from lamina_tracing import jit, lax, make_jaxpr, methods
+
+
+class Layer:
+    def __init__(self, scale):
+        self.scale = scale
+
+
+class Model:
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+    def step(self, x):
+        TRACED.append(1)
+        return lax.mul(x, self.factor())
+
+    def other(self, x):
+        TRACED.append(1)
+        return lax.add(x, self.factor())
+
+    def factor(self):
+        return np.float32(getattr(self, "scale", 2.0))
+
+
+class Deep(Model):
+    def factor(self):
+        return np.float32(self.layers["first"][0].scale)
+
+
+TRACED = []
+X = np.ones(3, np.float32)
+
+
+@pytest.fixture(autouse=True)
+def count():
+    TRACED.clear()
+
+
+def test_a_method_is_staged_once_however_often_it_is_jitted():
+    m = Model(scale=3.0, name="m", act=lax.sin, table=np.arange(3), pair=(1, [2, None]), kind=np.dtype("int8"))
+    for _ in range(4):
+        assert float(jit(m.step)(X)[0]) == 3.0
+    assert len(TRACED) == 1
+    assert float(jit(m.other)(X)[0]) == 4.0 and len(TRACED) == 2
+    make_jaxpr(lambda x: jit(m.step)(jit(m.step)(x)))(X)
+    assert len(TRACED) == 2
+
+
+def test_objects_do_not_share():
+    a, b = Model(scale=2.0), Model(scale=3.0)
+    assert [float(jit(m.step)(X)[0]) for m in (a, b, a, b)] == [2, 3, 2, 3]
+
+
+def change_attribute(m):
+    m.layers["first"][0].scale = 5.0
+
+
+def change_container(m):
+    m.layers["first"][0] = Layer(5.0)
+
+
+def change_small_array(m):
+    m.layers["first"][0].scale = np.full((), 5.0, np.float32)
+
+
+def change_everything(m):
+    m.layers = {"first": [Layer(5.0)]}
+
+
+@pytest.mark.parametrize("change", [change_attribute, change_container, change_small_array, change_everything])
+def test_changed_objects_are_staged_anew(change):
+    m = Deep(layers={"first": [Layer(2.0)]})
+    assert float(jit(m.step)(X)[0]) == 2 and float(jit(m.step)(X)[0]) == 2 and len(TRACED) == 1
+    change(m)
+    assert float(jit(m.step)(X)[0]) == 5 and float(jit(m.step)(X)[0]) == 5 and len(TRACED) == 2
+
+
+def test_changes_between_jit_and_its_first_call():
+    m = Model(scale=2.0)
+    early = jit(m.step)
+    m.scale = 3.0
+    assert float(early(X)[0]) == 3
+    m.scale = 2.0
+    assert float(jit(m.step)(X)[0]) == 2 and float(early(X)[0]) == 3
+
+
+def test_arrays_changed_in_place_are_seen():
+    m = Model(scale=np.full((), 2.0, np.float32))
+    assert float(jit(m.step)(X)[0]) == 2
+    m.scale[...] = 4.0
+    assert float(jit(m.step)(X)[0]) == 4
+
+
+class Slots:
+    __slots__ = ("scale", "__weakref__")
+
+
+class Mapping(dict):
+    """Has `__dict__` and other state."""
+
+
+@pytest.mark.parametrize("hidden", [Slots(), Mapping(), np.zeros(10_000), {1, 2}, bytearray(3), iter([1])])
+def test_what_might_change_unseen_is_staged_each_time(hidden):
+    m = Model(hidden=hidden)
+    for _ in range(2):
+        jit(m.step)(X)
+    assert methods.stand_in(m.step) is None and len(TRACED) == 2
+
+
+def test_it_goes_with_the_object():
+    m = Model(scale=3.0)
+    m.itself, m.function = m, (lambda held: lambda: held)(m)
+    jit(m.step)(X)
+    assert methods.stand_in(m.step) is methods.stand_in(m.step)
+    key, reference = (id(m), Model.step), weakref.ref(m)
+    assert key in methods._known
+    del m
+    gc.collect()
+    assert reference() is None and key not in methods._known
+
+
+def test_their_number_is_bounded(monkeypatch):
+    monkeypatch.setattr(methods, "_MOST", 4)
+    kept = [Model(scale=float(k)) for k in range(10)]
+    for m in kept:
+        jit(m.step)(X)
+    assert len(methods._known) <= 4
+
+
+def test_loops_over_methods_are_staged_once():
+    class Counter(Model):
+        def body(self, i, x):
+            return self.step(x)
+
+    m = Counter(scale=0.5)
+    for _ in range(3):
+        lax.fori_loop(0, 3, m.body, X)
+    assert len(TRACED) == 1
+
+
+def test_without_jit():
+    m = Model(scale=3.0)
+    with config.disable_jit(True):
+        assert float(jit(m.step)(X)[0]) == 3
