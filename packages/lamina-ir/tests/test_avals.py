@@ -64,3 +64,10 @@ def test_shape_dtype_struct():
 def test_masked_arrays_are_refused():
     with pytest.raises(ValueError, match="masked"):
         aval_of(np.ma.masked_array([1.0], [True]))
+
+
+def test_shaped_takes_names_of_dtypes_and_numpy_sizes():
+    assert shaped((3,), "float32") == shaped((3,), F32) and type(shaped((3,), "float32").dtype) is type(F32)
+    assert all(type(n) is int for n in shaped((np.int64(7), 9), F32).shape)
+    with pytest.raises(TypeError):
+        shaped((1.5,), F32)

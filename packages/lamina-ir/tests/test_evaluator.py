@@ -5,8 +5,8 @@ import weakref
 import numpy as np
 import pytest
 
-from lamina_ir import (AxisEnv, DTypeError, MissingRuleError, ShapeError, UnboundAxisError, aval_of, evaluate,
-                       evaluate_primitive, evaluate_spmd, parse, prims)
+from lamina_ir import (AxisEnv, DTypeError, ExecutionError, MissingRuleError, ShapeError, UnboundAxisError, aval_of, config,
+                       evaluate, evaluate_primitive, evaluate_spmd, parse, prims)
 from lamina_ir.testing import samples
 from lamina_ir.testing.programs import NOTEBOOK, chain
 from lamina_ir.testing.samples_collectives import AXES, per_device
@@ -181,3 +181,36 @@ def test_call_like_ops_from_outside_need_a_rule_only_when_they_use_axes(monkeypa
     monkeypatch.setattr(prims.xla_pmap_p, "spmd", None)
     with pytest.raises(MissingRuleError, match="spmd="):
         evaluate_spmd(program, [("i", 2)], [list(np.ones((2, 3), np.float32))])
+
+
+def test_open_programs_without_constants_are_taken():
+    program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
+    assert evaluate(program.jaxpr, 0.0)[0] == 0 and evaluate_spmd(program.jaxpr, [("i", 2)], [[0.0, 0.0]])[0] == [0, 0]
+    with pytest.raises(TypeError, match=r"evaluate: .* 1 constants without values. Give them: ClosedJaxpr"):
+        evaluate(parse("{ lambda c:f32[] ; a:f32[]. let b:f32[] = add a c in (b,) }"), 0.0)
+    with pytest.raises(TypeError, match="evaluate: expected a ClosedJaxpr; got str"):
+        evaluate("{ lambda ; . let in () }")
+
+
+BIG = parse("{ lambda ; a:f32[]. let b:f32[80000,80000] = broadcast_in_dim[shape=(80000, 80000) "
+            "broadcast_dimensions=()] a in (b,) }")
+
+
+def test_programs_that_need_more_memory_than_allowed_are_refused():
+    with pytest.raises(ExecutionError, match=r"25,600,000,004 bytes at `b:f32\[80000,80000\] = .*evaluate_max_bytes allows"):
+        evaluate(BIG, 1.0)
+    with pytest.raises(ExecutionError, match="51,200,000,008 bytes"):
+        evaluate_spmd(BIG, [("i", 2)], [[1.0, 1.0]])
+    small = parse("{ lambda ; a:f32[9]. let b:f32[9] = sin a c:f32[9] = cos b d:f32[9] = tan c in (d,) }")
+    with config.evaluate_max_bytes(71), pytest.raises(ExecutionError, match="72 bytes"):
+        evaluate(small, np.zeros(9))
+    with config.evaluate_max_bytes(72):  # an operand and a result at a time
+        evaluate(small, np.zeros(9))
+    with pytest.raises(ValueError, match="evaluate_max_bytes: expected a whole number"):
+        config.evaluate_max_bytes.set(-1)
+
+
+def test_failures_inside_an_op_are_ours():
+    program = parse("{ lambda ; a:i32[1]. let b:i32[3] = lu_pivots_to_permutation[permutation_size=3] a in (b,) }")
+    with pytest.raises(ExecutionError, match=r"`lu_pivots_to_permutation` failed: IndexError"):
+        evaluate(program, np.int32([7]))

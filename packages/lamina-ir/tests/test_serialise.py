@@ -9,7 +9,7 @@ from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, MissingRuleError, Progr
                        dtypes, dumps, jaxpr_text, loads, prims, shaped)
 from lamina_ir.prims.custom import Rule
 from lamina_ir.testing import samples
-from lamina_ir.testing.programs import NOTEBOOK, chain, f32, jit
+from lamina_ir.testing.programs import NOTEBOOK, chain, f32, jit, program_of
 
 ROWS = [row for prim in prims.ALL for row in samples.samples_of(prim)]
 
@@ -177,3 +177,17 @@ def test_a_chain_of_ever_new_rules_is_cut():
         while depth < 100:
             rule, depth = rule.program().eqns[0].params["jvp"], depth + 1
     assert depth == 8
+
+
+def test_params_that_an_op_gained_later_have_their_defaults():
+    row = samples.samples_of(prims.while_p)[0]
+    program = program_of(row)
+    data = dumps(ClosedJaxpr(Jaxpr([], program.jaxpr.invars, [program.eqns[0].replace(
+        params={k: v for k, v in row.params.items() if k != "max_iters"})], program.jaxpr.outvars)))
+    assert "max_iters" not in row.params or row.params["max_iters"] is None
+    assert loads(data).eqns[0].params["max_iters"] is None
+
+
+def test_what_is_no_closed_program_is_refused():
+    with pytest.raises(TypeError, match="dumps: expected a ClosedJaxpr; got Jaxpr"):
+        dumps(chain(2).jaxpr)

@@ -200,3 +200,12 @@ def test_a_type_seen_as_a_leaf_can_become_a_node():
     assert trees.tree_structure([Later()]).num_leaves == 1
     trees.register_pytree_node(Later, lambda x: ((), None), lambda d, c: Later())
     assert trees.tree_structure([Later()]).num_leaves == 0
+
+
+@pytest.mark.parametrize("call", [trees.tree_flatten, trees.tree_leaves, trees.tree_structure, trees.tree_all,
+                                  lambda tree: trees.tree_map(len, tree)])
+def test_dicts_with_keys_of_two_kinds_are_named_with_their_place(call):
+    with pytest.raises(TypeError, match=r"the dict at \['a'\]\[1\] has the keys 1, 'b', of types int and str. Use keys of one"):
+        call({"a": [0, {1: 2, "b": 3}]})
+    with pytest.raises(TypeError, match="the dict has the keys"):
+        call({1: 2, "b": 3})

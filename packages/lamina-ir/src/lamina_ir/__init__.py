@@ -3,6 +3,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import config, dtypes, prims, trees
+from . import _pickling  # noqa: F401  (tells `copyreg` how programs are pickled)
 from ._version import __version__
 from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
 from .check import alpha_equal, check

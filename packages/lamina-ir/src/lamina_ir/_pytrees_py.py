@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["PyTreeDef", "PythonBackend", "python_backend"]
+__all__ = ["MixedKeys", "PyTreeDef", "PythonBackend", "python_backend"]
 
 _NONE = type(None)
 
@@ -173,11 +173,21 @@ def _build_namedtuple(kind: Any, children: list[Any]) -> Any:
     return kind(*children)
 
 
+class MixedKeys(TypeError, ValueError):
+    """A dict in a tree has keys that cannot be sorted."""
+
+    def __init__(self, tree: dict[Any, Any], place: str = "") -> None:
+        kinds = " and ".join(sorted({type(k).__name__ for k in tree}))
+        keys = ", ".join([f"{k!r:.40}" for k in list(tree)[:8]]) + (", ..." if len(tree) > 8 else "")
+        super().__init__(f"a dict in a tree is ordered by its keys, so they must sort against each other; the dict"
+                         f"{place and ' at ' + place} has the keys {keys}, of types {kinds}. Use keys of one type")
+
+
 def _sorted_keys(tree: dict[Any, Any]) -> list[Any]:
     try:
         return sorted(tree)
     except TypeError as e:
-        raise ValueError(f"dict keys of a tree must sort against each other; got {list(tree)}") from e
+        raise MixedKeys(tree) from e
 
 
 _NONE_DEF = PyTreeDef(_NONE, None, (), _build_none)

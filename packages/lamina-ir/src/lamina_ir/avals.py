@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Callable
 from functools import lru_cache
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,16 @@ class ShapedArray:
 
 
 # One object per type while it is in use often: equality is then mostly identity. Bounded, so memory stays flat.
-shaped = lru_cache(maxsize=8192)(ShapedArray)
+@lru_cache(maxsize=8192)
+def shaped(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> ShapedArray:
+    """The type of this shape, a tuple of ints, and dtype.
+
+    >>> shaped((8, 3), "float32")
+    ShapedArray(float32[8,3])
+    """
+    if not isinstance(dtype, np.dtype):
+        dtype = dtypes.as_dtype(dtype)
+    return ShapedArray(tuple([n if type(n) is int else index(n) for n in shape]), dtype, weak_type)
 
 
 class ShapeDtypeStruct:

@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 __all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_infs", "debug_nans",
-           "default_matmul_precision", "disable_jit", "enable_x64", "explain_cache_misses", "generation",
-           "keyed_values", "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion", "options", "read",
+           "default_matmul_precision", "disable_jit", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
+           "generation", "keyed_values", "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion", "options", "read",
            "restored", "threefry_partitionable", "traceback_filtering", "update", "watch_keyed"]
 
 options: dict[str, Option] = {}
@@ -241,6 +241,13 @@ check_tracer_leaks = Option("check_tracer_leaks", False, keyed=True,
 log_compiles = Option("log_compiles", False, help="log each staging and compilation, with times, as a warning")
 explain_cache_misses = Option("explain_cache_misses", False,
                               help="log why a jitted function is staged or compiled again")
+evaluate_max_bytes = Option("evaluate_max_bytes", 2**32, check=lambda value: _whole("evaluate_max_bytes", value),
+                            help="most bytes that the values of a program may take at once in the NumPy evaluator; 0: no limit")
+
+
+def _whole(name: str, value: Any) -> None:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"config {name}: expected a whole number, 0 or more; got {value!r}")
 
 
 def _unknown(call: str, name: str) -> AttributeError:

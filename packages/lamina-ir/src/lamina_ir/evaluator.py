@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from . import dtypes
+from . import config, dtypes
 from ._room import roomy
 from .avals import ShapedArray, aval_of
-from .errors import DTypeError, MissingRuleError, ShapeError
+from .errors import DTypeError, ExecutionError, LaminaError, MissingRuleError, ShapeError
 from .primitive import Primitive
+from .printer import eqn_text
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names
 from .spmd import AxisEnv
 
@@ -88,8 +89,54 @@ def _settle(value: Any, aval: ShapedArray, prim: Primitive) -> np.ndarray:
     return a
 
 
+# What NumPy raises when it is given nonsense that `check` cannot see, such as an index in the data that is out of range.
+_RAW = (TypeError, ValueError, LookupError, AttributeError, OverflowError, MemoryError, ZeroDivisionError)
+
+
+def _failed(e: Eqn, error: Exception) -> Exception:
+    if isinstance(error, LaminaError):
+        return error
+    return ExecutionError(f"evaluate: `{e.primitive.name}` failed: {type(error).__name__}: {error}; in "
+                          f"`{eqn_text(e).splitlines()[0]:.100}`")
+
+
+def _closed(call: str, program: Any) -> ClosedJaxpr:
+    if isinstance(program, ClosedJaxpr):
+        return program
+    if not isinstance(program, Jaxpr):
+        raise TypeError(f"{call}: expected a ClosedJaxpr; got {type(program).__name__}")
+    if program.constvars:
+        raise TypeError(f"{call}: expected a ClosedJaxpr; got a Jaxpr that has {len(program.constvars)} constants without "
+                        "values. Give them: ClosedJaxpr(jaxpr, consts)")
+    return ClosedJaxpr(program)
+
+
+def _largest(jaxpr: Jaxpr) -> tuple[int, Eqn | None]:
+    """The most bytes that values of the program take at once, and the equation at which they do."""
+    def taken(vs: Iterable[Any]) -> int:
+        return sum([v.aval.size * v.aval.dtype.itemsize for v in vs])
+
+    live = most = taken([*jaxpr.constvars, *jaxpr.invars])
+    where = None
+    for e, dead in zip(jaxpr.eqns, last_uses(jaxpr)):
+        live += taken(e.outvars)
+        if live > most:
+            most, where = live, e
+        live -= taken(dead)
+    return most, where
+
+
+def _check_size(program: ClosedJaxpr, devices: int) -> None:
+    limit = config.evaluate_max_bytes.value
+    most, where = program.memo("largest", lambda: _largest(program.jaxpr))
+    if limit and most * devices > limit and where is not None:
+        raise ExecutionError(f"evaluate: the program's values take {most * devices:,} bytes at "
+                             f"`{eqn_text(where).splitlines()[0]:.100}`; the setting evaluate_max_bytes allows {limit:,}. "
+                             "Change it if there is so much memory; 0 is no limit")
+
+
 @roomy()
-def evaluate(program: ClosedJaxpr, *args: Any) -> list[np.ndarray]:
+def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
     """The program's results on NumPy arrays.
 
     Args:
@@ -100,12 +147,15 @@ def evaluate(program: ClosedJaxpr, *args: Any) -> list[np.ndarray]:
     Raises:
       ShapeError, DTypeError: an argument does not fit.
       UnboundAxisError: a collective outside any mapped axis.
+      ExecutionError: the values do not fit in `config.evaluate_max_bytes`, or an op fails on its operands.
 
     >>> from lamina_ir import parse
     >>> evaluate(parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }"), 3.0)
     [array(6., dtype=float32)]
     """
+    program = _closed("evaluate", program)
     jaxpr = program.jaxpr
+    _check_size(program, 1)
     if len(args) != len(jaxpr.invars):
         raise ShapeError(f"evaluate: the program takes {len(jaxpr.invars)} arguments; got {len(args)}")
     env: dict[Var, np.ndarray] = {}
@@ -124,7 +174,10 @@ def evaluate(program: ClosedJaxpr, *args: Any) -> list[np.ndarray]:
             outs = [out[0] for out in _results(prim, prim.numpy(AxisEnv(), *[[read(a)] for a in e.invars], **e.params))]
         else:
             held = (_run,) if prim.subprograms else ()
-            outs = _results(prim, prim.numpy(*held, *[read(a) for a in e.invars], **e.params))
+            try:
+                outs = _results(prim, prim.numpy(*held, *[read(a) for a in e.invars], **e.params))
+            except _RAW as error:
+                raise _failed(e, error) from error
         if _watch.see is not None:
             _watch.see(e, [[read(a)] for a in e.invars], [[value] for value in outs])
         for v, value in zip(e.outvars, outs):
@@ -162,7 +215,7 @@ def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, A
     return _settle(out, out_avals, prim)
 
 
-def evaluate_spmd(program: ClosedJaxpr, axis_env: AxisEnv | Iterable[tuple[Any, int]],
+def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tuple[Any, int]],
                   per_device_args: Sequence[Sequence[Any]]) -> list[list[np.ndarray]]:
     """The program on all devices of some mapped axes, in lockstep.
 
@@ -179,7 +232,9 @@ def evaluate_spmd(program: ClosedJaxpr, axis_env: AxisEnv | Iterable[tuple[Any, 
     [6.0, 6.0, 6.0]
     """
     axes = axis_env if isinstance(axis_env, AxisEnv) else AxisEnv(axis_env)
+    program = _closed("evaluate_spmd", program)
     jaxpr, n = program.jaxpr, axes.size
+    _check_size(program, n)
     if len(per_device_args) != len(jaxpr.invars):
         raise ShapeError(f"evaluate_spmd: the program takes {len(jaxpr.invars)} arguments; got {len(per_device_args)}")
     env: dict[Var, list[np.ndarray]] = {}
@@ -195,7 +250,10 @@ def evaluate_spmd(program: ClosedJaxpr, axis_env: AxisEnv | Iterable[tuple[Any, 
 
     for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: last_uses(jaxpr))):
         ins = [read(a) for a in e.invars]
-        outs = _spmd_eqn(e, axes, ins)
+        try:
+            outs = _spmd_eqn(e, axes, ins)
+        except _RAW as error:
+            raise _failed(e, error) from error
         if _watch.see is not None:
             _watch.see(e, ins, outs)
         for v, values in zip(e.outvars, outs):

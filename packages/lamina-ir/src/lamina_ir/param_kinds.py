@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .program import ClosedJaxpr
+from .rule import Rule
 
 __all__ = ["BUILT_IN", "KINDS", "param_problem"]
 
@@ -32,14 +33,20 @@ _ints = _tuple_of(_is_int)
 KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bool": ("a bool", lambda v: isinstance(v, (bool, np.bool_))),
     "dtype": ("a dtype", lambda v: isinstance(v, np.dtype)),
+    "groups?": ("None or a tuple of tuples of ints", _or_none(lambda v: isinstance(v, (tuple, list)) and all(
+        isinstance(g, (tuple, list)) and all(map(_is_int, g)) for g in v))),
     "dtype?": ("a dtype or None", _or_none(lambda v: isinstance(v, np.dtype))),
     "int": ("an int", _is_int),
     "int?": ("an int or None", _or_none(_is_int)),
     "ints": ("a tuple of ints", _ints),
     "ints?": ("a tuple of ints or None", _or_none(_ints)),
+    "name groups": ("a tuple of tuples of strings", _tuple_of(_tuple_of(lambda v: isinstance(v, str)))),
+    "number?": ("a number or None", _or_none(lambda v: isinstance(v, (bool, int, float, complex, np.generic)) or (
+        isinstance(v, np.ndarray) and not v.shape))),
     "pairs": ("a tuple of tuples of ints", _tuple_of(_ints)),
     "program": ("a ClosedJaxpr", lambda v: isinstance(v, ClosedJaxpr)),
     "programs": ("a tuple of ClosedJaxprs", _tuple_of(lambda v: isinstance(v, ClosedJaxpr))),
+    "rule": ("a prims.Rule", lambda v: type(v) is Rule and type(v.name) is str),
     "str": ("a string", lambda v: isinstance(v, str)),
     "str?": ("a string or None", _or_none(lambda v: isinstance(v, str))),
 }
@@ -53,13 +60,17 @@ _BY_KIND = {
            "exponent_bits feature_group_count "
            "k length mantissa_bits num_aux num_carry num_consts num_held num_keys permutation_size "
            "rounding_method scatter_dimension split_axis unroll y",
+    "groups?": "axis_index_groups",
     "int?": "max_iters",
+    "name groups": "platforms",
+    "number?": "fill_value",
     "ints": "axes base_dilation broadcast_dimensions fft_lengths lhs_dilation limit_indices new_sizes permutation rhs_dilation "
             "shape slice_sizes start_indices unspecified_dims window_dilation window_dimensions window_strides",
     "ints?": "dimensions strides",
     "pairs": "padding padding_config perm",
     "program": "body_jaxpr call_jaxpr computation cond_jaxpr jaxpr matvec",
     "programs": "branches",
+    "rule": "bwd fwd jvp rule",
     "str": "memory_kind name sharding",
     "str?": "vmap_method",
 }

@@ -190,6 +190,12 @@ class Jaxpr:
     def out_avals(self) -> list[ShapedArray]:
         return [v.aval for v in self.outvars]
 
+    def __copy__(self) -> Any:
+        return self  # programs are not changed in place
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
     def __repr__(self) -> str:
         return _text(self)
 
@@ -238,6 +244,12 @@ class ClosedJaxpr:
         if self._memo is not None:
             self._memo.pop(key, None)
 
+    def __copy__(self) -> Any:
+        return self  # programs are not changed in place
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
     def __repr__(self) -> str:
         return _text(self.jaxpr)
 
@@ -261,7 +273,7 @@ def _nested(p: Primitive, params: dict[str, Any]) -> list[ClosedJaxpr]:
     found = []
     for name in p.subprograms:
         value = params[name]
-        found.extend([value] if isinstance(value, ClosedJaxpr) else value or ())
+        found.extend([value] if isinstance(value, ClosedJaxpr) else value if isinstance(value, (tuple, list)) else ())
     return found
 
 
@@ -273,7 +285,8 @@ def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
         names.update(n for n in (value if isinstance(value, tuple) else (value,)) if not isinstance(n, int))
     if p.subprograms:
         for sub in _nested(p, params):
-            names.update(sub.jaxpr.axis_names)
+            if isinstance(sub, ClosedJaxpr):  # `check` says so of what is none
+                names.update(sub.jaxpr.axis_names)
         if p.flow.binds:  # type: ignore[union-attr]
             names.discard(params[p.flow.binds[0]])  # type: ignore[union-attr]
     return frozenset(names)
@@ -295,4 +308,5 @@ def free_axis_names(eqns: Sequence[Eqn]) -> frozenset[Any]:
 def eqn_effectful(eqn: Eqn) -> bool:
     """Whether an equation, or one in a program it holds, has a meaning beyond its results."""
     p = eqn.primitive
-    return p.effectful or bool(p.subprograms and any(s.jaxpr.effectful for s in subprograms(eqn)))
+    return p.effectful or bool(p.subprograms and any(isinstance(s, ClosedJaxpr) and s.jaxpr.effectful
+                                                     for s in subprograms(eqn)))

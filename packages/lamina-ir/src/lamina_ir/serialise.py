@@ -182,6 +182,8 @@ def dumps(program: ClosedJaxpr) -> bytes:
     >>> loads(dumps(program))
     { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }
     """
+    if not isinstance(program, ClosedJaxpr):
+        raise TypeError(f"dumps: expected a ClosedJaxpr; got {type(program).__name__}")
     w = _Writer()
     main = w.program(program)
     header = _object({
@@ -241,6 +243,8 @@ class _Reader:
                                    "the package that defines it first") from None
             invars_ = [self.atom(a, scope) for a in ins]
             params = {k: self.value(v) for k, v in params.items()}
+            if len(params) < len(prim.params):  # params that the op has gained since: they mean what was meant before
+                params = {**{k: v for k, v in prim.defaults.items() if k in prim.params}, **params}
             outvars = [Var(avals[o]) if o >= 0 else DropVar(avals[-1 - o]) for o in outs]
             scope.extend(v for v in outvars if type(v) is Var)
             eqns.append(Eqn(prim, invars_, outvars, params))

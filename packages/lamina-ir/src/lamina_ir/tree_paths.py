@@ -5,12 +5,12 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from ._pytrees_py import python_backend
+from ._pytrees_py import MixedKeys, python_backend
 from ._tree_keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
 from ._tree_registry import keys_of
 
 __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey", "child_keys", "explain_mismatch", "keystr",
-           "leaf_paths"]
+           "leaf_paths", "unsorted_keys"]
 
 
 def child_keys(node: Any, count: int) -> list[Any]:
@@ -28,6 +28,25 @@ def child_keys(node: Any, count: int) -> list[Any]:
     if isinstance(node, tuple) and hasattr(kind, "_fields"):
         return [GetAttrKey(n) for n in kind._fields]
     return [FlattenedIndexKey(i) for i in range(count)]
+
+
+def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TypeError | None:
+    """An error that names the first dict in `tree` whose keys cannot be sorted, and its place; None without one."""
+    def walk(node: Any, path: tuple[Any, ...]) -> TypeError | None:
+        if is_leaf is not None and is_leaf(node):
+            return None
+        try:
+            level = python_backend.flatten_one_level(node)
+            children = () if level is None else tuple(level[0])
+        except MixedKeys:
+            return MixedKeys(node, keystr(path))
+        except TypeError:
+            keys = list(node) if isinstance(node, dict) else []
+            return MixedKeys(node, keystr(path)) if len(set(map(type, keys))) > 1 else None
+        found = (walk(child, (*path, key)) for key, child in zip(child_keys(node, len(children)), children))
+        return next((error for error in found if error is not None), None)
+
+    return walk(tree, ())
 
 
 def leaf_paths(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ from ._tree_registry import (Partial, register_dataclass, register_pytree_node,
                              register_static)
 from ._tree_registry import connect as _connect
 from ._tree_keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
-from .tree_paths import explain_mismatch, leaf_paths
+from .tree_paths import explain_mismatch, leaf_paths, unsorted_keys
 
 __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "PythonBackend", "SequenceKey",
            "all_leaves", "backend", "broadcast_prefix", "flatten_one_level", "keystr", "make_treedef", "prefix_errors",
@@ -55,7 +55,10 @@ def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tup
     >>> tree_flatten({"b": 1, "a": (2, None)})
     ([2, 1], PyTreeDef({'a': (*, None), 'b': *}))
     """
-    return _flatten(tree, is_leaf)
+    try:
+        return _flatten(tree, is_leaf)
+    except (TypeError, ValueError) as e:
+        raise unsorted_keys(tree, is_leaf) or e from None
 
 
 def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
@@ -73,7 +76,7 @@ def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list
     >>> tree_leaves([1, {"x": 2}])
     [1, 2]
     """
-    return _flatten(tree, is_leaf)[0]
+    return tree_flatten(tree, is_leaf)[0]
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
@@ -82,7 +85,7 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> A
     >>> tree_structure([1, None])
     PyTreeDef([*, None])
     """
-    return _flatten(tree, is_leaf)[1]
+    return tree_flatten(tree, is_leaf)[1]
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
@@ -94,7 +97,10 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[An
     >>> tree_map(lambda x, y: x + y, {"a": 1}, {"a": 2})
     {'a': 3}
     """
-    leaves, treedef = _flatten(tree, is_leaf)
+    try:
+        leaves, treedef = _flatten(tree, is_leaf)
+    except (TypeError, ValueError) as e:
+        raise unsorted_keys(tree, is_leaf) or e from None
     if not rest:
         return treedef.unflatten(map(f, leaves))
     try:
@@ -118,7 +124,7 @@ def tree_all(tree: Any, *, is_leaf: Callable[[Any], bool] | None = None) -> bool
     >>> tree_all([True, {"x": 0}])
     False
     """
-    return all(_flatten(tree, is_leaf)[0])
+    return all(tree_flatten(tree, is_leaf)[0])
 
 
 _MISSING = object()
@@ -131,7 +137,7 @@ def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any
     >>> tree_reduce(lambda a, b: a + b, [1, (2, 3)])
     6
     """
-    leaves = _flatten(tree, is_leaf)[0]
+    leaves = tree_flatten(tree, is_leaf)[0]
     if initializer is _MISSING:
         return functools.reduce(function, leaves)
     return functools.reduce(function, leaves, initializer)
@@ -230,7 +236,7 @@ def tree_flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = No
     >>> tree_flatten_with_path({"a": [7]})[0]
     [((DictKey(key='a'), SequenceKey(idx=0)), 7)]
     """
-    leaves, treedef = _flatten(tree, is_leaf)
+    leaves, treedef = tree_flatten(tree, is_leaf)
     return list(zip(leaf_paths(tree, is_leaf), leaves)), treedef
 
 
@@ -246,7 +252,7 @@ def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any,
     >>> tree_map_with_path(lambda path, x: keystr(path) + f"={x}", {"a": [7]})
     {'a': ["['a'][0]=7"]}
     """
-    leaves, treedef = _flatten(tree, is_leaf)
+    leaves, treedef = tree_flatten(tree, is_leaf)
     try:
         columns = [treedef.flatten_up_to(r) for r in rest]
     except (ValueError, TypeError) as e:

@@ -293,7 +293,7 @@ def hlo_cost(client: Any, module: Any) -> dict[str, float]:
 
 def keep_for_ever(x: Any) -> None:
     """Have an object outlive the interpreter: a client's destructor waits for threads that a forked child has not."""
-    import ctypes
+
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(x))
 
 

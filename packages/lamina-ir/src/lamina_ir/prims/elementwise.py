@@ -109,9 +109,19 @@ def _same_2(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
 def _truth(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
     accepted = kinds[0]
 
-    def infer(x: ShapedArray, *ys: ShapedArray) -> ShapedArray:
-        if ys != (x,) or x.dtype not in accepted:
-            x = one_type(name, kinds, x, *ys)
+    def infer(x: ShapedArray) -> ShapedArray:
+        if x.dtype not in accepted:
+            raise refuse(name, x, kinds[1])
+        return shaped(x.shape, BOOL)
+    return infer
+
+
+def _truth_of_two(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
+    accepted = kinds[0]
+
+    def infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
+        if x != y or x.dtype not in accepted:
+            x = one_type(name, kinds, x, y)
         return shaped(x.shape, BOOL)
     return infer
 
@@ -201,7 +211,7 @@ def _binary(name: str, kinds: _Kinds, meaning: Callable[..., Any], spec: str, **
 
 
 def _compare(name: str, kinds: _Kinds, meaning: Callable[..., Any]) -> Primitive:
-    return _op(name, _truth(name, kinds), quiet(meaning), "compare")
+    return _op(name, _truth_of_two(name, kinds), quiet(meaning), "compare")
 
 
 # unary, any number

@@ -40,6 +40,8 @@ _COMPLEX = frozenset(map(np.dtype, ("complex64", "complex128")))
 
 
 def _fft_infer(x: ShapedArray, *, fft_lengths: tuple[int, ...], fft_type: FftType) -> ShapedArray:
+    if fft_type not in _NUMPY:
+        raise DTypeError(f"fft: fft_type must be one of {', '.join(map(repr, FftType))}; got {fft_type!r}")
     n = len(fft_lengths)
     got = f"got {x.long()}, fft_type {fft_type}, fft_lengths {fft_lengths}"
     if x.dtype not in _IN.get(fft_type, _COMPLEX):

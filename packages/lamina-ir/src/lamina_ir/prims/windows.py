@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,8 @@ def stacked(x: np.ndarray, value: Any, *, base_dilation: Any, padding: Any, wind
     """The windows of `x`, their elements along a new first axis in row-major order."""
     counts = [window_count(*row) for row in zip(x.shape, window_dimensions, window_strides, padding, base_dilation,
                                                 window_dilation, strict=True)]
+    if 0 in counts:  # no window fits; there may be very many elements in one
+        return np.zeros((prod(window_dimensions), *counts), x.dtype)
     wide = spread_out(x, value, padding, base_dilation)
     rows = [wide[tuple(slice(k * d, k * d + max(c - 1, 0) * s + 1, s) if c else slice(0, 0)
                        for k, d, c, s in zip(at, window_dilation, counts, window_strides, strict=True))]
