@@ -188,5 +188,5 @@ def test_a_callbacks_error_names_the_line_that_calls_it():
         return pure_callback(wrong, ShapeDtypeStruct((), "float32"), x)  # the call
 
     where = f"test_debug.py:{line_of('the ' + 'call')}"
-    with pytest.raises(CallbackError, match=f"no good.*`wrong`, called by pure_callback at .*{where}"):
+    with pytest.raises(CallbackError, match=f"no good.*raised in `wrong`, called by pure_callback at .*{where}"):
         f(1.0).block_until_ready()

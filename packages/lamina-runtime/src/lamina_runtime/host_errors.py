@@ -40,7 +40,7 @@ def guarded(function: Callable[..., Any], failures: deque[BaseException] | None 
 
 def said(raised: BaseException) -> str:
     """A callback's exception, and which call of it that was in the user's code."""
-    where = getattr(raised, "called_at", None)
+    where = getattr(raised, "called_at", None) or getattr(raised.__cause__, "called_at", None)
     return f"{raised}" + (f" (raised in {where})" if where else "")
 
 
