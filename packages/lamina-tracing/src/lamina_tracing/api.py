@@ -80,6 +80,7 @@ def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any,
 
     def flat_fun(*tracers: Any) -> list[Any]:
         nonlocal out_tree
+        now.trace.about = call, fun, tree, statics.nums
         a, k = trees.tree_unflatten(tree, tracers)
         if static:
             a, k = statics.join(a, k, static)

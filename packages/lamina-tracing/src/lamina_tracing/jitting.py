@@ -126,6 +126,7 @@ class JitSpec:
 
         def flat_fun(*tracers: Any) -> list[Any]:
             nonlocal out_tree
+            now.trace.about = self.call, self.fun, tree, self.statics.nums
             args, kwargs = trees.tree_unflatten(tree, tracers)
             if static:
                 args, kwargs = self.statics.join(args, kwargs, static)

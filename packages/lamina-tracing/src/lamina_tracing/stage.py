@@ -39,6 +39,8 @@ class StagingTrace(Trace):
         self.level = level
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Var]] = {}
+        self.arguments: list[StagingTracer] = []
+        self.about: Any = None  # (call, function, tree of its arguments, static positions), for errors; see origins.py
         outside = now.trace
         # Programs inside this one take their snapshots of host arrays together with it: one copy of each.
         self.snapshots: dict[int, tuple[Any, Any]] = outside.snapshots if type(outside) is StagingTrace else {}
@@ -136,7 +138,7 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
                 now.source = NOWHERE
             tell_staging()
             gc.disable()
-            arguments = [trace.argument(a) for a in in_avals]
+            arguments = trace.arguments = [trace.argument(a) for a in in_avals]
             closed = trace.finish(arguments, fun(*arguments))
         finally:
             _unstage(trace, before, collecting)

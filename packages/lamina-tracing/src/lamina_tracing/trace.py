@@ -22,7 +22,7 @@ from lamina_ir.program import axis_names_of
 from .blame import ill_formed, no_array
 
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "Tracer", "axis_frame", "bind", "bound_axes", "deeper",
-           "now", "on_begin", "on_end", "on_staging", "scoped", "settle", "tell_staging", "typeof"]
+           "now", "on_begin", "on_end", "on_error", "on_staging", "scoped", "settle", "tell_staging", "typeof"]
 
 
 class Trace:
@@ -158,6 +158,7 @@ def axis_frame(name: Hashable) -> AxisFrame:
 
 
 on_staging: list[Callable[[bool], None]] = []
+on_error: list[Callable[[Tracer], str]] = []  # says where a traced value comes from, see origins.py
 on_begin: list[Callable[[Trace], None]] = []  # told of each trace before the function it transforms runs
 on_end: list[Callable[[Trace], None]] = []  # and after
 
@@ -286,6 +287,10 @@ def typeof(x: Any) -> ShapedArray:
         raise no_array(x, error) from None
 
 
+def _origin(x: Tracer) -> str:
+    return "".join([say(x) for say in on_error])
+
+
 class Tracer:
     """A value that stands for an array while a function is transformed. Behaves like an array; has no numbers."""
 
@@ -302,7 +307,8 @@ class Tracer:
 
     def __hash__(self) -> int:
         raise TypeError(f"a traced {self.aval.long()} has no known value, so it is no dictionary key and no static argument "
-                        "(a size, an axis, a dtype, a flag); make it static where it comes from (static_argnums)")
+                        f"(a size, an axis, a dtype, a flag).{_origin(self)} Make it static where it comes from "
+                        "(static_argnums)")
 
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
@@ -327,9 +333,9 @@ class Tracer:
         raise errors.TracerBoolError(self._known("a Python truth value for `in`", "lamina.numpy.any(x == value)"))
 
     def _known(self, use: str, remedy: str) -> str:
-        where = type(self._trace).__name__
-        return (f"a traced value {self.aval.long()} ({where}) has no known number, but {use} was asked for. Use {remedy}, "
-                "or pass the value as a static argument (static_argnums) where that is meant.")
+        where = _origin(self) or f" It belongs to a {type(self._trace).__name__}."
+        return (f"a traced value {self.aval.long()} has no known number, but {use} was asked for.{where} Use {remedy}, or pass "
+                "the value as a static argument (static_argnums) where that is meant.")
 
     def __bool__(self) -> bool:
         if self.aval.shape and self.aval.size != 1:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from lamina_ir import config
 
-from . import leaks
+from . import leaks, origins  # noqa: F401  (origins: errors say where traced values come from)
 from .lines import is_own_file
 from .static_values import translated
 from .trace import settle

@@ -48,6 +48,7 @@ def stage_body(call: str, fun: Callable[..., Any], run: Callable[[Sequence[Any]]
 
     def flat(*tracers: Any) -> list[Any]:
         nonlocal tree
+        now.trace.about = call, fun, None, ()
         leaves, tree = trees.tree_flatten(run(tracers))
         result_types(call, function_name(fun), leaves, tree)
         return leaves
