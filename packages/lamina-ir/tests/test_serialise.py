@@ -1,4 +1,5 @@
 """Saved programs: round trips, and refusal of anything else."""
+import hashlib
 import json
 import struct
 
@@ -6,8 +7,9 @@ import numpy as np
 import pytest
 
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, MissingRuleError, ProgramError, Var, alpha_equal, aval_of,
-                       dtypes, dumps, jaxpr_text, loads, prims, shaped)
+                       dtypes, dumps, jaxpr_text, loads, parse, prims, shaped)
 from lamina_ir.prims.custom import Rule
+from lamina_ir.program import Source
 from lamina_ir.testing import samples
 from lamina_ir.testing.programs import NOTEBOOK, chain, f32, jit, program_of
 
@@ -69,7 +71,7 @@ def test_foreign_or_damaged_bytes_are_refused(data):
 
 def forge(change):
     """A file with a changed header and a checksum that fits."""
-    import hashlib
+
     head = struct.Struct("<8sII32sQQ")
     magic, version, zero, _, n, m = head.unpack_from(GOOD)
     header = json.loads(GOOD[head.size:head.size + n])
@@ -191,3 +193,48 @@ def test_params_that_an_op_gained_later_have_their_defaults():
 def test_what_is_no_closed_program_is_refused():
     with pytest.raises(TypeError, match="dumps: expected a ClosedJaxpr; got Jaxpr"):
         dumps(chain(2).jaxpr)
+
+
+# --- source lines ---------------------------------------------------------------------------------------------------
+def with_lines():
+    program = parse("""{ lambda ; a:f32[3]. let
+        b:f32[3] = sin a
+        c:f32[3] = xla_call[name=f call_jaxpr={ lambda ; d:f32[3]. let e:f32[3] = cos d f:f32[3] = exp e in (f,) }] b
+      in (c,) }""")
+    first, call = program.jaxpr.eqns
+    inner = call.params["call_jaxpr"].jaxpr.eqns
+    first.source = Source.at("model.py", 3, "f", "scope")
+    call.source = Source.at("model.py", 4, "f")
+    inner[1].source = Source.at("layer.py", 7, "g", part="backward")
+    return program
+
+
+def test_lines_are_saved_when_asked_for():
+    loaded = loads(dumps(with_lines(), sources=True))
+    first, call = loaded.jaxpr.eqns
+    inner = call.params["call_jaxpr"].jaxpr.eqns
+    assert repr(first.source) == "model.py:3 (f)" and first.source.scope == "scope"
+    assert repr(call.source) == "model.py:4 (f)" and inner[0].source is None
+    assert repr(inner[1].source) == "layer.py:7 (g) [backward]"
+    assert dumps(loaded, sources=True) == dumps(with_lines(), sources=True)
+
+
+def test_without_asking_nothing_of_them_is_saved():
+    bare = with_lines()
+    data = dumps(bare)
+    assert b"model.py" not in data
+    bare.jaxpr.eqns[0].source = None
+    assert dumps(bare) == data and loads(data).jaxpr.eqns[0].source is None
+
+
+@pytest.mark.parametrize("old, new", [(b'"lines":[[-1,0]', b'"lines":[[-1,9]'), (b'"lines":[[-1,0]', b'"lines":[[0]   '),
+                                      (b'"layer.py",7,', b'"layer.py",-,'), (b'"lines":[[-1,0]', b'"lines":[[-1,-3]')])
+def test_damaged_lines_are_refused(old, new):
+    data = dumps(with_lines(), sources=True)
+    assert old in data
+    body = data[64:].replace(old, new)
+    if len(body) > len(data) - 64:  # the header's padding gives way
+        body = body.rstrip(b" ")[:len(data) - 64]
+    head = data[:16] + hashlib.sha256(body).digest() + struct.pack("<QQ", len(body), 0)
+    with pytest.raises(ProgramError):
+        loads(head + body)

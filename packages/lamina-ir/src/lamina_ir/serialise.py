@@ -23,7 +23,7 @@ from .check import check_all
 from .errors import LaminaError, ProgramError
 from .params import UnnamedAxis, field_values, type_named
 from .primitive import by_name
-from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
 from .rule import Rule
 
 __all__ = ["FORMAT", "dumps", "loads"]
@@ -49,7 +49,9 @@ def _little(a: np.ndarray) -> bytes:
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, sources: bool = False) -> None:
+        self.places: dict[tuple[Any, ...], int] | None = {} if sources else None
+        self.lines: list[list[int]] = []  # per program: the place of each equation, or -1
         self.avals: dict[ShapedArray, int] = {}
         self.programs: list[str] = []
         self.numbers: dict[int, int] = {}  # of programs and constants, by id
@@ -109,9 +111,14 @@ class _Writer:
             "invars": _json([self.aval(v.aval) for v in jaxpr.invars]), "eqns": f"[{','.join(texts)}]",
             "outvars": _json([self.atom(a, index) for a in jaxpr.outvars])}
         self.programs.append(_object(fields))
+        if self.places is not None:
+            self.lines.append([-1 if e.source is None else self.place(e.source, self.places) for e in jaxpr.eqns])
         self.alive.append(closed)
         number = self.numbers[id(closed)] = len(self.programs) - 1
         return number
+
+    def place(self, s: Source, places: dict[tuple[Any, ...], int]) -> int:
+        return places.setdefault((s.file, s.line, s.function, s.scope, s.part), len(places))
 
     def rule(self, rule: Rule) -> int:
         """A custom call's rule with its program. A rule whose program uses its own function meets itself again, and is
@@ -171,9 +178,13 @@ class _Writer:
 
 @roomy()
 @uncollected
-def dumps(program: ClosedJaxpr) -> bytes:
-    """The program, its constants included, as bytes for `loads`. Source lines are left out.
+def dumps(program: ClosedJaxpr, sources: bool = False) -> bytes:
+    """The program, its constants included, as bytes for `loads`.
 
+    Args:
+      program: the program.
+      sources: also save where each equation comes from: files, lines, names of functions and scopes. Left out, equal
+        programs give equal bytes wherever they were written, and nothing is told of the files.
     Raises:
       ProgramError: a param holds something that cannot be saved, such as a function.
 
@@ -184,13 +195,14 @@ def dumps(program: ClosedJaxpr) -> bytes:
     """
     if not isinstance(program, ClosedJaxpr):
         raise TypeError(f"dumps: expected a ClosedJaxpr; got {type(program).__name__}")
-    w = _Writer()
+    w = _Writer(sources)
     main = w.program(program)
     header = _object({
         "writer": _json(f"lamina-ir {__version__}"), "main": _json(main), "programs": f"[{','.join(w.programs)}]",
         "buffers": _json(w.buffers),
         "avals": _json([[dtypes.short_name(a.dtype), list(a.shape), int(a.weak_type)] for a in w.avals]),
         **({"rules": _json(w.rules)} if w.rules else {}),
+        **({"sources": _json([list(p) for p in w.places]), "lines": _json(w.lines)} if w.places is not None else {}),
     }).encode()
     header += b" " * (-(_HEAD.size + len(header)) % _ALIGN)
     body = header + bytes(w.data)
@@ -207,6 +219,8 @@ class _Reader:
         self.buffers: dict[int, np.ndarray] = {}
         self.programs: list[ClosedJaxpr] = []
         self.rules = [Rule(_text(name)) for name, _ in header.get("rules", ())]
+        self.sources = [Source.at(_text(file), _size(line), _text(function), _text(scope), _text(part))
+                        for file, line, function, scope, part in header.get("sources", ())]
 
     def buffer(self, i: int) -> np.ndarray:
         """A constant, read-only: one array for all places that name it, so memory stays within the size of the file."""
@@ -229,7 +243,10 @@ class _Reader:
         a = np.frombuffer(self.data[start:start + length], dtype).reshape(shape)
         return a.byteswap() if sys.byteorder == "big" and dtype.itemsize > 1 else a.copy()
 
-    def program(self, p: Any) -> ClosedJaxpr:
+    def program(self, p: Any, lines: Any) -> ClosedJaxpr:
+        """One program; `lines` has the number of each equation's source, or -1. None where they were not saved."""
+        if lines is not None and len(lines) != len(p["eqns"]):
+            raise ProgramError("loads: there must be one line per equation")
         avals = self.avals
         constvars = [Var(avals[_size(i)]) for i in p["constvars"]]
         invars = [Var(avals[_size(i)]) for i in p["invars"]]
@@ -247,7 +264,8 @@ class _Reader:
                 params = {**{k: v for k, v in prim.defaults.items() if k in prim.params}, **params}
             outvars = [Var(avals[o]) if o >= 0 else DropVar(avals[-1 - o]) for o in outs]
             scope.extend(v for v in outvars if type(v) is Var)
-            eqns.append(Eqn(prim, invars_, outvars, params))
+            line = -1 if lines is None else lines[len(eqns)]
+            eqns.append(Eqn(prim, invars_, outvars, params, None if line == -1 else self.sources[_size(line)]))
         jaxpr = Jaxpr(constvars, invars, eqns, [self.atom(a, scope) for a in p["outvars"]])
         return ClosedJaxpr(jaxpr, [self.buffer(i) for i in p["consts"]])
 
@@ -306,7 +324,7 @@ def _size(n: Any) -> int:
 
 @uncollected
 def loads(data: bytes) -> ClosedJaxpr:
-    """The program that `dumps` saved.
+    """The program that `dumps` saved, with the lines of its equations where they were saved too.
 
     Args:
       data: the bytes. They may come from anywhere: nothing in them is executed.
@@ -335,8 +353,9 @@ def loads(data: bytes) -> ClosedJaxpr:
     try:
         header = json.loads(bytes(body[:n_header]))
         reader = _Reader(header, body[n_header:])
-        for p in header["programs"]:
-            reader.programs.append(reader.program(p))
+        lines = header.get("lines")
+        for i, p in enumerate(header["programs"]):
+            reader.programs.append(reader.program(p, None if lines is None else lines[i]))
         for rule, (_, number) in zip(reader.rules, header.get("rules", ())):
             if number is not None:
                 rule.resolve(reader.programs[_size(number)])

@@ -162,6 +162,7 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
 def _unstage(trace: StagingTrace, before: tuple[Any, ...], collecting: bool) -> None:
     """End what `stage` began; once more does no harm."""
     now.trace, now.depth, now.scope, now.source = before
+    trace.arguments, trace.about = [], None  # the arguments refer to their trace: without the circle it goes at once
     if collecting:
         gc.enable()
     tell_staging()
