@@ -43,7 +43,7 @@ def laws(session: nox.Session) -> None:
 
 @nox.session
 def isolated(session: nox.Session) -> None:
-    """Each built wheel with only what it declares, in a bare environment: its own tests pass."""
+    """Each built wheel, and that of examples/outside, with only what it declares in a bare environment: its tests pass."""
     python(session, "tools/run_isolated.py", *session.posargs)
 
 

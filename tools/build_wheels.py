@@ -1,4 +1,4 @@
-"""Builds the wheel of every package into `dist/`.
+"""Builds the wheel of every package into `dist/`; `outside`, the example distribution, where it is asked for.
 
 usage: python tools/build_wheels.py [--out FOLDER] [package ...]
 """
@@ -19,6 +19,16 @@ def packages() -> list[str]:
     return sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
 
 
+def guests() -> list[str]:
+    """Names of the distributions under `examples/`, which use the house from outside."""
+    return sorted(path.parent.name for path in ROOT.glob("examples/*/pyproject.toml"))
+
+
+def folder_of(package: str) -> Path:
+    """Where a package's pyproject stands."""
+    return ROOT / ("examples" if package in guests() else "packages") / package
+
+
 def wheel_pattern(package: str) -> str:
     """Glob of the files a package's wheel may have; `lamina` must not catch `lamina_ir`."""
     return f"{package.replace('-', '_')}-[0-9]*.whl"
@@ -30,7 +40,7 @@ def build(package: str, out: Path) -> Path:
     for old in out.glob(wheel_pattern(package)):
         old.unlink()
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
-    done = subprocess.run(command, cwd=ROOT / "packages" / package, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder_of(package), capture_output=True, text=True)
     built = list(out.glob(wheel_pattern(package)))
     if done.returncode or len(built) != 1:
         raise RuntimeError(f"build_wheels: {package} does not build:\n{done.stdout}{done.stderr}")
@@ -43,9 +53,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     options = parser.parse_args(argv)
     wanted = options.packages or packages()
-    unknown = sorted(set(wanted) - set(packages()))
+    known = [*packages(), *guests()]
+    unknown = sorted(set(wanted) - set(known))
     if unknown:
-        parser.error(f"no package {', '.join(unknown)}; there are {', '.join(packages())}")
+        parser.error(f"no package {', '.join(unknown)}; there are {', '.join(known)}")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for wheel in pool.map(lambda package: build(package, options.out.absolute()), wanted):
             print(wheel.name, flush=True)

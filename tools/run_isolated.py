@@ -3,7 +3,8 @@
 usage: python tools/run_isolated.py [--jobs N] [package ...] [-- pytest arguments]
 
 Third-party wheels are downloaded once into `.isolated/wheelhouse`; the environments are filled from there and from
-`dist/` with `--no-index`, so nothing undeclared can slip in. Rooms outside the machine wing must find no jaxlib.
+`dist/` with `--no-index`, so nothing undeclared can slip in. Rooms outside the machine wing must find no jaxlib. The
+distributions under `examples/`, which use the house from outside, are tried in the same way.
 """
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ import importlib.util, sys
 found = [name for name in ("jax", "jaxlib") if importlib.util.find_spec(name)]
 sys.exit(f"{found} can be imported here, and must not be" if found else 0)
 """
-MACHINE_WING = ("lamina-lowering", "lamina-runtime", "lamina")
+MACHINE_WING = ("lamina-lowering", "lamina-runtime", "lamina", *build_wheels.guests())
 
 
 def project_of(package: str) -> dict[str, object]:
-    return tomllib.loads((ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((build_wheels.folder_of(package) / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def requirements(package: str) -> list[str]:
@@ -96,11 +97,12 @@ def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     own, extra = (argv[:argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, [])
     options = parser.parse_args(own)
-    packages = options.packages or build_wheels.packages()
+    everything = [*build_wheels.packages(), *build_wheels.guests()]
+    packages = options.packages or everything
     print("isolated: building the wheels", flush=True)
-    if build_wheels.main([]):
+    if build_wheels.main(everything):
         return 1
-    house = fill_wheelhouse(packages)
+    house = fill_wheelhouse(everything if set(packages) & set(build_wheels.guests()) else packages)  # a guest needs all rooms
     failed = []
     with ThreadPoolExecutor(options.jobs) as pool:
         waiting = {pool.submit(try_package, package, house, extra): package for package in packages}

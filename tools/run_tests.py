@@ -32,7 +32,7 @@ def all_targets() -> list[str]:
 
 def package_arguments(package: str) -> list[str]:
     """One room: its tests, the examples in the docstrings of the installed package, those in its README."""
-    folder = f"packages/{package}"
+    folder = f"{'packages' if (ROOT / 'packages' / package).is_dir() else 'examples'}/{package}"
     return ["--doctest-modules", "--doctest-glob=README.md", f"{folder}/tests", f"{folder}/README.md",
             "--pyargs", package.replace("-", "_")]
 

@@ -14,10 +14,10 @@ from .tables import RuleTable, every_table, new_generation
 from .tree_paths import explain_mismatch
 from .trees import set_backend
 from .varying import varying
-from .wiring import Slot, Wired, arrange, backward, forward, with_signature
+from .wiring import Slot, Wire, Wired, arrange, backward, forward, with_signature
 
 __all__ = ["AxisEnv", "CARRIED", "CHOOSES", "Flow", "HELD", "HostFunction", "Operands", "PythonBackend", "RuleTable",
-           "STACKED", "Slot", "UnnamedAxis", "Wired", "arrange", "as_scan", "backward", "carried", "chooses", "divide",
+           "STACKED", "Slot", "UnnamedAxis", "Wire", "Wired", "arrange", "as_scan", "backward", "carried", "chooses", "divide",
            "every_table", "explain_mismatch", "forward", "held", "host_call", "keep", "last_uses", "map_subprograms",
            "narrow", "new_generation", "plain_text", "register_host_function", "register_param_type",
            "register_primitive", "resume", "room", "saved_p", "set_backend", "stacked", "varying", "watching",

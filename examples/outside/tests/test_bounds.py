@@ -1,0 +1,88 @@
+"""Bounds hold: every value of the function over a box lies between them; they nest with our transformations."""
+from __future__ import annotations
+
+import lamina
+import lamina.numpy as jnp
+import numpy as np
+import pytest
+from lamina import lax
+from lamina_ir import MissingRuleError, dtypes, prims
+from lamina_ir.testing.samples import samples_of
+from lamina_tracing.extend import bind
+from outside import bounds, bounds_rules, softsign
+
+RNG = np.random.default_rng(0)
+ROWS = [row for op in bounds_rules for row in samples_of(op)
+        if row.args and all(a.dtype == np.float32 and np.isfinite(a).all() for a in row.args) and not op.multiple]
+
+
+def inside(fun, lo, hi, slack=1e-4, tries=20):
+    """Bounds of `fun` hold at drawn points of the box, and at its corners."""
+    low, high = bounds(fun)(lo, hi)
+    for t in range(tries):
+        share = 0 if t == 0 else 1 if t == 1 else RNG.uniform(size=1).astype(np.float32)[0]
+        value = fun(*[a + (b - a) * np.float32(share) for a, b in zip(lo, hi)])
+        for v, a, b in zip(*map(lamina.tree_util.tree_leaves, (value, low, high))):
+            v = np.asarray(v, np.float64)
+            assert (np.asarray(a) - slack <= v).all() and (v <= np.asarray(b) + slack).all(), (a, v, b)
+    return low, high
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[r.id for r in ROWS])
+def test_every_row_bounds_its_op(row):
+    def fun(*xs):
+        return bind(row.prim, *xs, **row.params)
+    width = [np.abs(a) * np.float32(0.1) for a in row.args]
+    lo, hi = [a - w for a, w in zip(row.args, width)], [a + w for a, w in zip(row.args, width)]
+    try:
+        out = fun(*row.args)
+        if not dtypes.is_float(np.asarray(out).dtype):
+            return
+        inside(fun, lo, hi, slack=1e-3)
+    except NotImplementedError as e:
+        assert f"`{row.prim.name}`" in str(e)
+
+
+def mlp(w, x):
+    return jnp.sum(softsign(jnp.tanh(x @ w)) ** 2)
+
+
+W, X = RNG.normal(size=(3, 2)).astype(np.float32), RNG.normal(size=(4, 3)).astype(np.float32)
+BOX = ((W - 0.1, X - 0.1), (W + 0.1, X + 0.1))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, lamina.jit, lamina.grad, lamina.checkpoint, lambda f: lamina.jit(lamina.grad(f)),
+                                  lambda f: lamina.vmap(f, (None, 0)), lambda f: lamina.grad(lamina.checkpoint(f))])
+def test_our_transformations_inside(wrap):
+    inside(wrap(mlp), *BOX)
+
+
+def test_inside_our_transformations():
+    def upper(w, x):
+        return bounds(mlp)((w - 0.1, x), (w + 0.1, x))[1]
+    plain = upper(W, X)
+    np.testing.assert_allclose(lamina.jit(upper)(W, X), plain, rtol=1e-5)
+    assert lamina.vmap(upper, (None, 0))(W, np.stack([X, X])).shape == (2,)
+    lamina.test_util.check_grads(upper, (W, X), order=1, modes=("rev",), rtol=5e-2, atol=5e-2)
+
+
+def test_known_values_stay_known():
+    lo, hi = bounds(lambda x: jnp.cos(X) + 0 * x)((np.float32(1),), (np.float32(2),))
+    np.testing.assert_allclose(lo, hi)
+
+
+def test_what_is_refused():
+    with pytest.raises(NotImplementedError, match="`lt` decides by a value of which only bounds are known"):
+        bounds(lambda x: jnp.where(x < 1, x, 0))((np.float32(0),), (np.float32(2),))
+    with pytest.raises(MissingRuleError, match="bounds of `sort` has no rule; add a row to outside/bounds"):
+        bounds(jnp.sort)((X,), (X + 1,))
+    with pytest.raises(ValueError, match="must have the same tree, shapes and dtypes"):
+        bounds(mlp)((W, X), (W, X[:1]))
+
+
+def test_an_override_is_followed_at_once():
+    f = lamina.jit(lambda x: bounds(lambda y: lax.exp(y))((x,), (x + 1,)))
+    before = f(np.float32(0))
+    with bounds_rules.override(prims.exp_p, lambda xs, /: xs[0]):
+        assert f(np.float32(0)) == (0, 1)
+    assert f(np.float32(0)) == before
