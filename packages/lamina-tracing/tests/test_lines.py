@@ -1,0 +1,89 @@
+"""Which line an op comes from: looked up, in force, or that of a rule."""
+from __future__ import annotations
+
+import linecache
+
+import pytest
+from lamina_ir import parse
+from lamina_ir.program import Source
+from lamina_tracing import jit, lax, make_jaxpr, named_scope
+from lamina_tracing.extend import eval_jaxpr, now, rule_lines, source_of_function, user_source
+
+
+def line_of(text):
+    return next(i for i in range(1, 200) if text in linecache.getline(__file__, i))
+
+
+def placed():
+    program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = cos b in (c,) }")
+    program.jaxpr.eqns[0].source = Source.at("model.py", 7, "layer", "inner")
+    return program
+
+
+def sources(fun, *args):
+    return [e.source for e in make_jaxpr(fun)(*args).jaxpr.eqns]
+
+
+def test_a_program_that_is_run_keeps_its_lines_and_the_rest_has_that_of_the_call():
+    def f(x):
+        return eval_jaxpr(placed(), [x])  # the call
+
+    first, second = sources(f, 1.0)
+    assert repr(first) == "model.py:7 (layer)" and first.scope == "inner"
+    assert (second.line, second.function, second.scope) == (line_of("the " + "call"), "f", "")
+
+
+def test_scopes_around_come_before_those_inside():
+    def f(x):
+        with named_scope("outer"):
+            return eval_jaxpr(placed(), [x])
+
+    assert [s.scope for s in sources(f, 1.0)] == ["outer/inner", "outer"]
+
+
+def test_what_runs_in_a_derived_program_has_no_line_of_a_caller():
+    program = placed()
+    now.source = Source.at("model.py", 3, "call")
+    try:
+        derived = make_jaxpr(lambda x: lax.mul(*eval_jaxpr(program, [x]), 2.0))(1.0)
+    finally:
+        now.source = None
+    assert [repr(e.source) for e in derived.jaxpr.eqns] == ["model.py:7 (layer)", "None", "None"]
+
+
+def test_an_error_leaves_nothing_in_force():
+    with pytest.raises(KeyError):
+        make_jaxpr(lambda x: eval_jaxpr(placed(), [{}["no"]]))(1.0)
+    with pytest.raises(TypeError):
+        eval_jaxpr(placed(), ["text"])
+    assert now.source is None and now.scope == ""
+
+
+def test_a_rule_has_its_own_lines_and_what_is_around_it_that_of_the_op():
+    def rule():
+        return user_source()  # in the rule
+
+    now.source = Source.at("model.py", 9, "op")
+    try:
+        line, now.source = now.source, rule_lines("backward")
+        found = rule()
+        now.source = line
+        assert user_source() is line
+    finally:
+        now.source = None
+    assert (found.line, found.part) == (line_of("in the " + "rule"), "backward")
+
+
+def test_the_def_of_a_function_looks_through_wrappers():
+    def f(x):  # the def
+        return x
+
+    assert source_of_function(jit(f)).line == line_of("the " + "def")
+    assert source_of_function(lax.sin) is None
+
+
+def test_sources_without_code():
+    s = Source.at("model.py", 12, "loss", "scope")
+    assert (s.file, s.line, s.function, s.scope, s.part) == ("model.py", 12, "loss", "scope", "")
+    assert repr(s.backward().backward()) == "model.py:12 (loss) [backward of backward]"
+    assert s.inside("outer").scope == "outer/scope"
