@@ -4,7 +4,8 @@ usage: python tools/check_walls.py [--root FOLDER]
 
 - every package folder is in the import-linter contract, and the contract names no other;
 - a package declares exactly the distributions that its source imports (the roof: all rooms);
-- no room reaches for another room's `_private` module or name;
+- a room reaches another one through its root, the namespaces in its root's `__all__`, `extend` and `testing` alone, and
+  for no private name;
 - jaxlib is imported only in `_jaxlib.py` of lowering and runtime (and in those two rooms' tests); `jax` nowhere;
 - the roof holds names only: imports, `__all__`, lazy attributes;
 - every module of a room is named in the table of files in its README.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -23,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 JAXLIB_DOORS = {"lamina_lowering/_jaxlib.py", "lamina_runtime/_jaxlib.py"}
 MACHINE_ROOMS = ("lamina-lowering", "lamina-runtime")
 ROOF = "lamina"
+# public modules that no root lists: the roof shows them under other names
+NAMESPACES = ("lamina_numpy.flatten_util", "lamina_tracing.lax.factorizations")
 
 
 def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
@@ -80,6 +84,27 @@ def dependency_breaches(root: Path, folder: Path) -> Iterator[str]:
         yield f"{folder.relative_to(root)}/pyproject.toml: declares {name}, which its source never imports"
 
 
+@functools.cache
+def exported(root: Path, room: str) -> set[str] | None:
+    """The names in a room's `__all__`, as far as they are written out; None where there is no such list."""
+    source = root / "packages" / room.replace("_", "-") / "src" / room / "__init__.py"
+    for node in ast.parse(source.read_text(encoding="utf-8")).body if source.exists() else ():
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return {n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return None
+
+
+def public(root: Path, room: str, inner: list[str], names: tuple[str, ...]) -> bool:
+    """Whether an import of `names` from `room.inner` goes through a door."""
+    listed = exported(root, room)
+    if listed is None or ".".join([room, *inner]) in NAMESPACES:
+        return True
+    doors = listed | {"extend", "testing", "*", "__all__", "__version__"}
+    if not inner:
+        return doors >= set(names)
+    return inner[0] in ("extend", "testing") or (len(inner) == 1 and inner[0] in doors)
+
+
 def private_breaches(root: Path, folder: Path) -> Iterator[str]:
     """Imports of another room's underscored modules or names."""
     own = folder.name.replace("-", "_")
@@ -88,6 +113,9 @@ def private_breaches(root: Path, folder: Path) -> Iterator[str]:
             top, *inner = module.split(".")
             if top == own or not re.fullmatch(r"lamina(_\w+)?", top):
                 continue
+            if not public(root, top, inner, names):
+                what = ".".join([*inner, ", ".join(names)]).strip(".")
+                yield f"{path.relative_to(root)}:{line}: reaches into {top}: {what} is no name of its root, extend or testing"
             private = [name for name in (*inner, *names) if name.startswith("_") and not name.startswith("__")]
             if private:
                 yield f"{path.relative_to(root)}:{line}: reaches for {top}'s private {', '.join(private)}"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from drawing import Draw, kind_of
 from lamina_ir import Primitive
-from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from lamina_ir.testing.samples import Sample
 
 __all__ = ["FAMILY"]

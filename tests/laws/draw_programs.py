@@ -10,10 +10,9 @@ from drawing import Draw
 from growing import POLICIES, dtype, grow, types, values
 from hypothesis import strategies as st
 from lamina import lax
-from lamina_ir import Literal, Primitive, ShapedArray, prims
-from lamina_ir.avals import shaped
+from lamina_ir import Literal, Primitive, ShapedArray, prims, shaped
+from lamina_ir.prims import Rule
 from lamina_ir.extend import register_host_function
-from lamina_ir.prims.custom import Rule
 from lamina_ir.testing.samples import Sample, samples_of
 from lamina_tracing.extend import jaxpr_as_fun, stage
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from drawing import NARROW, Draw, accepted, combination
 from lamina_ir import Primitive, prims
-from lamina_ir.prims.fft import FftType
+from lamina_ir.prims import FftType
 from lamina_ir.testing.samples import Sample, samples_of
 
 __all__ = ["FAMILY"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, LaminaError, Primitive, Var, aval_of, dtypes, prims, shaped
-from lamina_ir.prims.reductions import highest, lowest
+from lamina_ir.prims import highest, lowest
 from lamina_ir.testing.samples import Sample
 
 __all__ = ["NARROW", "WIDE", "Draw", "accepted", "combination", "kind_of", "redtype", "widened"]

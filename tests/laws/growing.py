@@ -12,8 +12,7 @@ import lamina
 import numpy as np
 from drawing import WIDE, Draw, kind_of
 from lamina import lax
-from lamina_ir import ClosedJaxpr, ShapedArray
-from lamina_ir.avals import shaped
+from lamina_ir import ClosedJaxpr, ShapedArray, shaped
 from lamina_tracing.extend import jaxpr_as_fun, stage, typeof
 
 __all__ = ["POLICIES", "axes", "batched_by_hand", "dtype", "grow", "truth", "types", "values"]

@@ -16,7 +16,7 @@ import lamina.numpy as jnp
 import numpy as np
 import pytest
 from lamina import lax
-from lamina_ir.program import ClosedJaxpr, Eqn, Source, subprograms
+from lamina_ir import ClosedJaxpr, Eqn, Source, subprograms
 
 # What a line may do, and the primitive it is known by. Rows of other ops bind none of these.
 OPS = {"jnp.sin(a)": "sin", "jnp.tanh(a)": "tanh", "lax.erf(a)": "erf", "jnp.arctan(a)": "atan", "lax.logistic(a)": "logistic",

@@ -106,3 +106,20 @@ def test_the_roof_holds_names_only(house: Path) -> None:
 
 def test_the_real_house_stands() -> None:
     assert check_walls.breaches(check_walls.ROOT) == []
+
+
+@pytest.mark.parametrize("source, words", [
+    ("from lamina_ir.program import Var\n", "reaches into lamina_ir: program.Var is no name"),
+    ("from lamina_ir import program\n", "reaches into lamina_ir: program is no name"),
+    ("import lamina_ir.program\n", "reaches into lamina_ir: program is no name"),
+    ("from lamina_ir.prims.fft import FftType\n", "reaches into lamina_ir: prims.fft.FftType is no name")])
+def test_rooms_are_entered_through_their_doors(house: Path, source: str, words: str) -> None:
+    room(house, "lamina-ir").write_text("import numpy\n__all__ = ['prims', 'shaped']\n")
+    room(house, "lamina-numpy").write_text(
+        "import numpy\nfrom lamina_ir import shaped, extend\nfrom lamina_ir.prims import sin_p\n"
+        "from lamina_ir.extend.ops import x\nfrom lamina_ir.testing.y import z\n")
+    check_walls.exported.cache_clear()
+    assert not check_walls.breaches(house)
+    with room(house, "lamina-numpy").open("a") as file:
+        file.write(source)
+    assert words in only_breach(house)

@@ -5,7 +5,7 @@ import lamina_autodiff as ad
 import numpy as np
 import pytest
 from lamina_ir import MissingRuleError, config, prims
-from lamina_ir.prims.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
+from lamina_ir.prims import GatherDimensionNumbers, ScatterDimensionNumbers
 from lamina_ir.testing.samples import samples_of
 from lamina_tracing import lax, make_jaxpr
 from lamina_tracing.extend import bind

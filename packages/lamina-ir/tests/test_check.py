@@ -4,9 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Primitive, ProgramError, Var, alpha_equal, check, dtypes,
-                       parse, prims, shaped)
-from lamina_ir.avals import aval_of
+from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Primitive, ProgramError, Var, alpha_equal, aval_of,
+                       check, dtypes, parse, prims, shaped)
 from lamina_ir.testing.samples import samples_of
 from lamina_ir.testing.programs import NOTEBOOK, chain, f32
 

@@ -5,9 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from lamina_ir import dtypes, prims
-from lamina_ir.avals import shaped
-from lamina_ir.errors import DTypeError, ShapeError
+from lamina_ir import DTypeError, ShapeError, dtypes, prims, shaped
 
 F32, F64, I32, U8, BOOL, C64 = map(np.dtype, ("float32", "float64", "int32", "uint8", "bool", "complex64"))
 V, W, S = shaped((3,), F32), shaped((3,), F32, True), shaped((), F32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from lamina_ir import DTypeError, ShapeError, aval_of, prims, shaped
-from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers, gather_fill
+from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers, gather_fill
 from lamina_ir.testing.samples import samples_of
 
 CLIP, FILL, PROMISE = GatherScatterMode

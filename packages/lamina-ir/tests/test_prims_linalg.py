@@ -3,11 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_ir import prims
-from lamina_ir.avals import shaped
-from lamina_ir.errors import DTypeError, ShapeError
-from lamina_ir.prims import Precision
-from lamina_ir.prims.linalg import as_precision
+from lamina_ir import DTypeError, ShapeError, prims, shaped
+from lamina_ir.prims import Precision, as_precision
 
 F32 = np.dtype("float32")
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from lamina_ir import prims
-from lamina_ir.avals import shaped
-from lamina_ir.errors import DTypeError, ShapeError
+from lamina_ir import DTypeError, ShapeError, prims, shaped
 
 F32, I32, BOOL = np.dtype("float32"), np.dtype("int32"), np.dtype("bool")
 

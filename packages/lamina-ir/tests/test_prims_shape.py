@@ -3,9 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_ir import prims
-from lamina_ir.avals import aval_of, shaped
-from lamina_ir.errors import DTypeError, ShapeError
+from lamina_ir import DTypeError, ShapeError, aval_of, prims, shaped
 
 F32 = np.dtype("float32")
 

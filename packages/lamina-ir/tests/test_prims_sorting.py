@@ -3,9 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_ir import prims
-from lamina_ir.avals import shaped
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, prims, shaped
 
 F32 = np.dtype("float32")
 PARAMS = dict(dimension=0, is_stable=True, num_keys=1)

@@ -6,10 +6,9 @@ import struct
 import numpy as np
 import pytest
 
-from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, MissingRuleError, ProgramError, Var, alpha_equal, aval_of,
-                       dtypes, dumps, jaxpr_text, loads, parse, prims, shaped)
-from lamina_ir.prims.custom import Rule
-from lamina_ir.program import Source
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, MissingRuleError, ProgramError, Source, Var, alpha_equal,
+                       aval_of, dtypes, dumps, jaxpr_text, loads, parse, prims, shaped)
+from lamina_ir.prims import Rule
 from lamina_ir.testing import samples
 from lamina_ir.testing.programs import NOTEBOOK, chain, f32, jit, program_of
 

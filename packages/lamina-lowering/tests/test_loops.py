@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, evaluate, prims, shaped
-from lamina_ir.program import Source
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var, evaluate, prims, shaped
 from lamina_lowering import lower
 from lamina_lowering.loops import LEAST, rolled
 from lamina_lowering.testing import run_lowered

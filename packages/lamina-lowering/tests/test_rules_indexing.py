@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 from lamina_ir import aval_of, prims
-from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from lamina_lowering import lower
 from lamina_lowering.testing import check_lowering, one_op
 

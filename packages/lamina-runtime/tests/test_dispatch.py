@@ -5,9 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
-from lamina_ir import config, trees
-from lamina_ir.avals import ShapeDtypeStruct
-from lamina_ir.errors import StaticArgumentError
+from lamina_ir import ShapeDtypeStruct, StaticArgumentError, config, trees
 from lamina_runtime import clear_caches, default_device, device_put, device_put_sharded, devices
 from lamina_tracing import disable_jit, jit, lax, make_jaxpr
 from lamina_tracing.extend import translated

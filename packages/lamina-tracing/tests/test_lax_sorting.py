@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError
 from lamina_tracing import lax
 
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims, trees
-from lamina_ir.avals import ShapedArray
+from lamina_ir import ShapedArray, dtypes, prims, trees
 from lamina_tracing import lax, slots
 from lamina_tracing.extend import (EVALUATION, HostArray, argument_path, bind, function_name, now, scalar,
                                    typeof)

@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lamina_ir import dtypes, trees
-from lamina_ir.program import ClosedJaxpr, Jaxpr
+from lamina_ir import ClosedJaxpr, Jaxpr, dtypes, trees
 from lamina_tracing.extend import duck_types, eval_jaxpr, function_name, stage, typeof
 
 __all__ = ["closure_convert"]

@@ -5,9 +5,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from lamina_ir import config, trees
-from lamina_ir.avals import ShapedArray
-from lamina_ir.primitive import Primitive
+from lamina_ir import Primitive, ShapedArray, config, trees
 from lamina_tracing.extend import EVALUATION, CustomCall, call_custom, flat_types, function_name, now, typeof
 
 from .custom_rules import Arguments, output_path

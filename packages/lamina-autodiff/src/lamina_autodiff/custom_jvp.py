@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import prims, trees
-from lamina_ir.avals import ShapedArray
+from lamina_ir import ShapedArray, prims, trees
 from lamina_tracing.extend import function_name, holds_tracers, in_scope, lead_with, stage_onto, typeof
 
 from .custom_rules import (SymbolicZero, check_type, differential, in_progress, output_path, refuse_closures,

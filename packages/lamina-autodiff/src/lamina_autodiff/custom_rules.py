@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, trees
-from lamina_ir.avals import ShapedArray
+from lamina_ir import ShapedArray, dtypes, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import Positional, as_tuple, function_name, parameter_names, typeof
 

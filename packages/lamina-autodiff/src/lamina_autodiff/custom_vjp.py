@@ -4,9 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import prims, trees
-from lamina_ir.avals import ShapedArray
-from lamina_ir.program import ClosedJaxpr, Jaxpr
+from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, prims, trees
 from lamina_tracing.extend import (Tracer, function_name, holds_tracers, in_scope, lead_with, stage_onto,
                                    typeof)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import dtypes
+from lamina_ir import ClosedJaxpr, Eqn, Var, dtypes
 from lamina_ir.extend import Wired, backward, forward
-from lamina_ir.program import ClosedJaxpr, Eqn, Var
 
 from .rows import Slopes
 from .tables import jvp_rules

@@ -19,9 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import UnboundedLoopError, dce, prims
+from lamina_ir import ClosedJaxpr, Eqn, UnboundedLoopError, Var, dce, prims
 from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, with_signature
-from lamina_ir.program import ClosedJaxpr, Eqn, Var
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
 

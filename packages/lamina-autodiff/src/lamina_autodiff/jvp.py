@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import prims
-from lamina_ir.primitive import Primitive
-from lamina_ir.program import Source
+from lamina_ir import Primitive, Source, prims
 from lamina_tracing.extend import EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, staged_source, typeof
 
 from .rows import PUSHING, Split, instantiate

@@ -10,10 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dce, prims
-from lamina_ir.avals import ShapedArray
-from lamina_ir.primitive import Primitive
-from lamina_ir.program import Source
+from lamina_ir import Primitive, ShapedArray, Source, dce, prims
 from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, staged_source, typeof,
                                    user_source)
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import prims
+from lamina_ir import ClosedJaxpr, Literal, prims
 from lamina_ir.extend import HELD, Wired, forward
-from lamina_ir.program import ClosedJaxpr, Literal
 from lamina_tracing.extend import Tracer
 
 from .tables import transpose_rules

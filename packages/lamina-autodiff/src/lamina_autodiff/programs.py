@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import prims
-from lamina_ir.program import ClosedJaxpr
+from lamina_ir import ClosedJaxpr, prims
 from lamina_tracing.extend import Tracer, bind, deeper, eval_jaxpr, now, stage
 
 from .jvp import instantiate, run_jvp

@@ -4,9 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import LaminaError, dtypes
-from lamina_ir.avals import ShapedArray
-from lamina_ir.primitive import Primitive
+from lamina_ir import LaminaError, Primitive, ShapedArray, dtypes
 from lamina_tracing.extend import Tracer, eval_jaxpr, now, rule_lines, stage, stage_onto, typeof
 
 from .checks import zeros_of

@@ -5,10 +5,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import config, dtypes, prims, rewrite, trees, walk
+from lamina_ir import ClosedJaxpr, config, dtypes, prims, rewrite, trees, walk
 from lamina_ir import dce as _dce
 from lamina_ir.extend import keep, resume, saved_p
-from lamina_ir.program import ClosedJaxpr
 from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, Tracer, arrays_of, bind, call_custom, deepest, eval_jaxpr,
                                    function_name, now, rule_lines, stage, typeof)
 

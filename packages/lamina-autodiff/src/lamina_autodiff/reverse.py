@@ -5,8 +5,7 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from lamina_ir import LeakedTracerError, config, dtypes, trees
-from lamina_ir.avals import shaped
+from lamina_ir import LeakedTracerError, config, dtypes, shaped, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import (EVALUATION, boundary, differs_over, duck_types, function_name, now, source_of_function,
                                    stage, typeof)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lamina_ir import prims
-from lamina_ir.avals import ShapedArray
-from lamina_ir.primitive import Primitive
+from lamina_ir import Primitive, ShapedArray, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 

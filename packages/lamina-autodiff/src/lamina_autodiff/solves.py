@@ -5,8 +5,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import config, prims, trees
-from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
+from lamina_ir import ClosedJaxpr, Jaxpr, Var, config, prims, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import PerFunction, bind, eval_jaxpr, now, stage, typeof
 

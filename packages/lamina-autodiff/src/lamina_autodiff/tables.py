@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lamina_ir.primitive import Primitive
-from lamina_ir.tables import RuleTable
+from lamina_ir import Primitive, RuleTable
 
 from .rows import Slopes, row_of_facts
 

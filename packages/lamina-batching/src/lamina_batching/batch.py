@@ -4,10 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import config
-from lamina_ir.avals import shaped
-from lamina_ir.primitive import Primitive
-from lamina_ir.program import ClosedJaxpr, Source
+from lamina_ir import ClosedJaxpr, Primitive, Source, config, shaped
 from lamina_tracing import lax
 from lamina_tracing.extend import (AxisFrame, BatchedSource, Trace, Tracer, bound_axes, deeper, deepest, eager_lines,
                                    eval_jaxpr, now, stage, staged_source, typeof)

@@ -5,8 +5,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import prims, trees
-from lamina_ir.avals import ShapedArray
+from lamina_ir import ShapedArray, prims, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import (EVALUATION, CustomCall, Positional, arrays_of, call_custom, flat_types, function_name, now,
                                    rule_lines, stage_onto)

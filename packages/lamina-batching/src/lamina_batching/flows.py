@@ -15,10 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import MissingRuleError, dce, dtypes, prims
-from lamina_ir.avals import shaped
+from lamina_ir import ClosedJaxpr, MissingRuleError, dce, dtypes, prims, shaped
 from lamina_ir.extend import HELD, STACKED, Slot, Wired, forward
-from lamina_ir.program import ClosedJaxpr
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
 

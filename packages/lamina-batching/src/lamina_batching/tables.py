@@ -6,7 +6,7 @@ with several results both are sequences. A result may be unbatched (dim None).
 """
 from __future__ import annotations
 
-from lamina_ir.tables import RuleTable
+from lamina_ir import RuleTable
 
 __all__ = ["batching_rules"]
 

@@ -2,7 +2,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import config, dtypes, prims, trees
+from . import config, dtypes, errors, prims, trees
 from . import _pickling  # noqa: F401  (tells `copyreg` how programs are pickled)
 from ._version import __version__
 from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
@@ -28,7 +28,7 @@ __all__ = ["Atom", "AxisEnv", "CallbackError", "ClosedJaxpr", "ConcretizationErr
            "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
            "UnboundAxisError", "UnboundedLoopError", "UnnamedAxis", "Var", "__version__", "alpha_equal", "aval_of",
            "calls_host", "check", "config", "cse", "dce", "dtypes", "dumps", "eqn_axis_names", "eqn_effectful",
-           "eqn_text", "evaluate", "evaluate_primitive", "evaluate_spmd", "fold_constants", "has_ordered_effects",
+           "eqn_text", "errors", "evaluate", "evaluate_primitive", "evaluate_spmd", "fold_constants", "has_ordered_effects",
            "inline_calls", "jaxpr_text", "loads", "parse", "partial_eval", "prims", "register_aval",
            "register_param_type", "rewrite", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
 

@@ -7,6 +7,7 @@ from .params import UnnamedAxis, plain_text, register_param_type
 from .prims import register as register_primitive
 from .prims.callbacks import HostFunction, host_call, register_host_function
 from .flow import CARRIED, CHOOSES, HELD, STACKED, Flow, Operands, carried, chooses, held, stacked
+from .program import axis_names_of
 from .rewrite import map_subprograms, narrow
 from .spmd import AxisEnv
 from .stages import as_scan, divide
@@ -17,8 +18,8 @@ from .varying import varying
 from .wiring import Slot, Wire, Wired, arrange, backward, forward, with_signature
 
 __all__ = ["AxisEnv", "CARRIED", "CHOOSES", "Flow", "HELD", "HostFunction", "Operands", "PythonBackend", "RuleTable",
-           "STACKED", "Slot", "UnnamedAxis", "Wire", "Wired", "arrange", "as_scan", "backward", "carried", "chooses", "divide",
-           "every_table", "explain_mismatch", "forward", "held", "host_call", "keep", "last_uses", "map_subprograms",
-           "narrow", "new_generation", "plain_text", "register_host_function", "register_param_type",
-           "register_primitive", "resume", "room", "saved_p", "set_backend", "stacked", "varying", "watching",
-           "with_signature"]
+           "STACKED", "Slot", "UnnamedAxis", "Wire", "Wired", "arrange", "as_scan", "axis_names_of", "backward",
+           "carried", "chooses", "divide", "every_table", "explain_mismatch", "forward", "held", "host_call", "keep",
+           "last_uses", "map_subprograms", "narrow", "new_generation", "plain_text", "register_host_function",
+           "register_param_type", "register_primitive", "resume", "room", "saved_p", "set_backend", "stacked",
+           "varying", "watching", "with_signature"]

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 from lamina_batching.extend import BatchAxis, batching_rules, flow_row, materialise, move_to
-from lamina_ir import prims
-from lamina_ir.errors import MissingRuleError
+from lamina_ir import MissingRuleError, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 

@@ -9,10 +9,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from lamina_batching.extend import axis_specs, mapped_size
-from lamina_ir import ProgramError, UnnamedAxis, config, prims, trees
+from lamina_ir import ClosedJaxpr, ProgramError, UnnamedAxis, config, prims, shaped, trees
 from lamina_ir.extend import varying
-from lamina_ir.avals import shaped
-from lamina_ir.program import ClosedJaxpr
 from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, StagingTracer, any_traced, argument_path, bind, boundary,
                                    bound_axes, explain_miss, now, result_types, stage, staging_logged, typeof)

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from lamina_ir import avals
-from lamina_ir.avals import ShapedArray, shaped
+from lamina_ir import ShapedArray, register_aval, shaped
 
 from . import _jaxlib, backends as _devices, shardings
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
@@ -235,7 +234,7 @@ def install() -> None:
     """Set the methods on jaxlib's class."""
     for name, value in METHODS.items():
         setattr(ArrayImpl, name, value)
-    avals.register_aval(ArrayImpl, _aval_of_array)
+    register_aval(ArrayImpl, _aval_of_array)
 
 
 def _aval_of_array(x: Any) -> ShapedArray:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import avals
-from lamina_ir.avals import ShapedArray, shaped
+from lamina_ir import ShapedArray, aval_of, shaped
 
 from . import _jaxlib, backends as _devices, host_errors, shardings
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
@@ -28,7 +27,7 @@ _wait_for = _jaxlib.wait_for
 def put(x: Any, device: Any, committed: bool, aval: ShapedArray | None = None) -> Any:
     """A host value on one device. The memory is copied before this returns."""
     if aval is None:
-        aval = avals.aval_of(x)
+        aval = aval_of(x)
     return _device_put(aval, shardings.single(device), [x], [device], committed, False, _COPY)
 
 

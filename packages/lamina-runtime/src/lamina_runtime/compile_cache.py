@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir.program import ClosedJaxpr
+from lamina_ir import ClosedJaxpr
 
 from . import _jaxlib, disk_cache, host_errors, shardings
 

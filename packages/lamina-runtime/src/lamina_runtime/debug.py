@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import config, dtypes, evaluate_primitive, prims, rewrite, trees
+from lamina_ir import ClosedJaxpr, Eqn, Literal, config, dtypes, evaluate_primitive, prims, rewrite, trees
 from lamina_ir.extend import watching
-from lamina_ir.program import ClosedJaxpr, Eqn, Literal
 from lamina_tracing import slots
 from lamina_tracing.extend import batch_position, eager_lines, user_source
 

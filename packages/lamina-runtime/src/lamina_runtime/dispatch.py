@@ -11,8 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import config, trees
-from lamina_ir.avals import ShapeDtypeStruct
+from lamina_ir import ShapeDtypeStruct, config, trees
 from lamina_tracing import slots
 from lamina_tracing.extend import EVALUATION, JitSpec, Tracer, any_traced, boundary, call_staged, now
 

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir.avals import aval_of, shaped
-from lamina_ir.primitive import Primitive
+from lamina_ir import Primitive, aval_of, shaped
 
 from . import _jaxlib, arrays, backends as _devices, host_errors
 from ._jaxlib import ArrayImpl

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, prims, walk
-from lamina_ir.avals import ShapedArray, aval_of
-from lamina_ir.primitive import Primitive
-from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, prims, walk
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 

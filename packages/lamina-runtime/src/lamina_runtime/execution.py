@@ -11,9 +11,8 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import CallbackError, ExecutionError, config, has_ordered_effects, thread_order, walk
-from lamina_ir.avals import ShapedArray
-from lamina_ir.program import ClosedJaxpr
+from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, has_ordered_effects,
+                       thread_order, walk)
 from lamina_lowering import lower, replica_count, rows
 from lamina_tracing.extend import logger, told
 

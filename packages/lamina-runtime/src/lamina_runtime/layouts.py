@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import trees
-from lamina_ir.avals import ShapedArray
+from lamina_ir import ShapedArray, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import JitSpec, Staged, argument_path, call_staged
 

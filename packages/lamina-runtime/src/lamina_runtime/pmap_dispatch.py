@@ -10,9 +10,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import config, has_ordered_effects, prims, trees
-from lamina_ir.avals import ShapedArray, shaped
-from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var, subprograms
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, config, has_ordered_effects, prims, shaped,
+                       subprograms, trees)
 from lamina_lowering import SourceLine, instruction_lines, lower, replica_count, rows
 from lamina_tracing import slots
 from lamina_tracing.extend import EVALUATION, Tracer, boundary, duck_types, filter_traceback, now

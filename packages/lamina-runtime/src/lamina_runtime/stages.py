@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from lamina_ir import trees
-from lamina_ir.avals import ShapeDtypeStruct
-from lamina_ir.avals import ShapedArray
-from lamina_ir.tree_paths import explain_mismatch
+from lamina_ir import ShapeDtypeStruct, ShapedArray, trees
+from lamina_ir.extend import explain_mismatch
 from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import rows

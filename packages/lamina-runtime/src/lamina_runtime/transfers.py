@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, trees
-from lamina_ir.avals import ShapedArray, aval_of, shaped
-from lamina_ir.errors import DTypeError
+from lamina_ir import DTypeError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_tracing.extend import Tracer
 
 from . import _jaxlib, arrays, backends as _devices, host_errors, shardings, transfer_guards

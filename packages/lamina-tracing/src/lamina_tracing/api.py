@@ -7,9 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from lamina_ir import config, prims, trees
-from lamina_ir.avals import ShapeDtypeStruct
-from lamina_ir.program import ClosedJaxpr, Jaxpr
+from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, config, prims, trees
 
 from .arguments import Statics, duck_types, function_name, result_types
 from .stage import stage

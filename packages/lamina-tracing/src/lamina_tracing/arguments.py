@@ -9,10 +9,8 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from types import FunctionType
 from typing import Any
 
-from lamina_ir import trees
-from lamina_ir.avals import ShapedArray, aval_of, shaped
+from lamina_ir import DTypeError, ShapedArray, StaticArgumentError, aval_of, shaped, trees
 from lamina_ir.dtypes import canonical
-from lamina_ir.errors import DTypeError, StaticArgumentError
 
 from .lines import is_own_file
 from .trace import Tracer

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import numpy as np
-from lamina_ir.avals import ShapedArray
+from lamina_ir import ShapedArray
 
 from .trace import Tracer
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-from lamina_ir.primitive import Primitive
+from lamina_ir import Primitive
 
 __all__ = ["ill_formed", "no_array"]
 

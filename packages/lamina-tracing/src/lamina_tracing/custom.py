@@ -11,10 +11,7 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, trees
-from lamina_ir.avals import ShapedArray
-from lamina_ir.primitive import Primitive
-from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
+from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, Var, config, trees
 
 from . import slots
 from . import trace as _trace

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lamina_ir import config, trees
-from lamina_ir.tree_paths import explain_mismatch
+from lamina_ir.extend import explain_mismatch
 
 from .arguments import argument_path
 from .lines import user_source

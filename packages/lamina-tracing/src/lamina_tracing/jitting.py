@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Any, NamedTuple
 
-from lamina_ir import config, prims, trees
-from lamina_ir.program import ClosedJaxpr
+from lamina_ir import ClosedJaxpr, config, prims, trees
 
 from . import explain, slots
 from .arguments import Statics, called_as, flat_types, function_name, parameter_names, result_types

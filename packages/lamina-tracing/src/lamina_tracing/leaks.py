@@ -11,8 +11,7 @@ import weakref
 from types import FrameType
 from typing import Any
 
-from lamina_ir import config
-from lamina_ir.errors import LeakedTracerError
+from lamina_ir import LeakedTracerError, config
 
 from . import trace as _trace
 from .lines import user_source

@@ -19,8 +19,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from lamina_ir import avals as _avals
-from lamina_ir.program import ClosedJaxpr, Source, subprograms
+from lamina_ir import ClosedJaxpr, Source, aval_of, subprograms
 
 from .trace import EVALUATION, now
 
@@ -77,7 +76,7 @@ def hide_frames_of(folder: str) -> None:
     _is_own.clear()
 
 
-for _module in (__file__, _avals.__file__):
+for _module in (__file__, aval_of.__code__.co_filename):
     hide_frames_of(_module.rsplit("/", 1)[0] + "/")
 
 

@@ -20,11 +20,8 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
-from lamina_ir import evaluator as _numpy_evaluator
-from lamina_ir.avals import ShapedArray, aval_of
+from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, evaluate, evaluate_primitive
 from lamina_ir.extend import new_generation
-from lamina_ir.primitive import Primitive
-from lamina_ir.program import ClosedJaxpr
 
 from . import trace
 from .array import HostArray
@@ -53,13 +50,13 @@ class NumPyEvaluator:
     def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         avals = [aval_of(a) for a in args]
         out = prim.infer(*avals, **params)
-        values = _numpy_evaluator.evaluate_primitive(prim, args, params)
+        values = evaluate_primitive(prim, args, params)
         if prim.multiple:
             return tuple(HostArray.of(v, a) for v, a in zip(values, out))
         return HostArray.of(values, out)
 
     def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        values = _numpy_evaluator.evaluate(closed, *args)
+        values = evaluate(closed, *args)
         return [HostArray.of(v, a) for v, a in zip(values, closed.out_avals)]
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:

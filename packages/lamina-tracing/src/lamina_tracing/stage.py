@@ -7,11 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import avals as _avals
-from lamina_ir.avals import ShapedArray
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Var, aval_of
 from lamina_ir.extend import room
-from lamina_ir.primitive import Primitive
-from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
 from .array import HostArray
 from .lines import NOWHERE, Within, forget_caller, staged_by, user_source
@@ -66,7 +63,7 @@ class StagingTrace(Trace):
             return x._var
         kind = type(x)
         if kind in _NUMBERS:
-            return Literal(x, _avals.aval_of(x))
+            return Literal(x, aval_of(x))
         known = self.consts.get(id(x))
         if known is not None:
             return known[1]
@@ -75,7 +72,7 @@ class StagingTrace(Trace):
                 raise leak_error(x, "a traced function")
             aval = x.aval
         else:
-            aval = _avals.aval_of(x)
+            aval = aval_of(x)
             if not aval.shape and isinstance(x, (np.ndarray, np.generic)):
                 return Literal(np.asarray(x, aval.dtype)[()], aval)
         var = Var(aval)

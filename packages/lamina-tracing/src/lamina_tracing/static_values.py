@@ -12,7 +12,7 @@ import re
 from types import FrameType, TracebackType
 from typing import Any
 
-from lamina_ir.errors import StaticArgumentError
+from lamina_ir import StaticArgumentError
 
 from .arguments import parameter_names
 from .lines import is_own_file

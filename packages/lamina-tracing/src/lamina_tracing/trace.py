@@ -13,11 +13,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import avals, errors
-from lamina_ir.avals import ShapedArray
-from lamina_ir.extend import room
-from lamina_ir.primitive import Primitive
-from lamina_ir.program import axis_names_of
+from lamina_ir import Primitive, ShapedArray, aval_of, errors
+from lamina_ir.extend import axis_names_of, room
 
 from .blame import ill_formed, no_array
 
@@ -282,7 +279,7 @@ def typeof(x: Any) -> ShapedArray:
     if isinstance(x, Tracer):
         return x.aval
     try:
-        return avals.aval_of(x)
+        return aval_of(x)
     except (TypeError, ValueError) as error:
         raise no_array(x, error) from None
 

@@ -1,13 +1,13 @@
 """`lamina.errors`: what lamina raises on purpose, from `lamina_ir`, and the names older programs catch."""
-from lamina_ir.errors import (CallbackError, ConcretizationError, DTypeError, ExecutionError, LaminaError, LeakedTracerError,
-                              MissingRuleError, ProgramError, ShapeError, StaticArgumentError, TracerArrayError,
-                              TracerBoolError, TracerIndexError, TracerIntegerError, UnboundAxisError, UnboundedLoopError)
-from lamina_ir.errors import ConcretizationError as ConcretizationTypeError
-from lamina_ir.errors import LeakedTracerError as UnexpectedTracerError
-from lamina_ir.errors import TracerArrayError as TracerArrayConversionError
-from lamina_ir.errors import TracerBoolError as TracerBoolConversionError
-from lamina_ir.errors import TracerIndexError as NonConcreteBooleanIndexError
-from lamina_ir.errors import TracerIntegerError as TracerIntegerConversionError
+from lamina_ir import (CallbackError, ConcretizationError, DTypeError, ExecutionError, LaminaError, LeakedTracerError,
+                       MissingRuleError, ProgramError, ShapeError, StaticArgumentError, TracerArrayError,
+                       TracerBoolError, TracerIndexError, TracerIntegerError, UnboundAxisError, UnboundedLoopError)
+from lamina_ir import ConcretizationError as ConcretizationTypeError
+from lamina_ir import LeakedTracerError as UnexpectedTracerError
+from lamina_ir import TracerArrayError as TracerArrayConversionError
+from lamina_ir import TracerBoolError as TracerBoolConversionError
+from lamina_ir import TracerIndexError as NonConcreteBooleanIndexError
+from lamina_ir import TracerIntegerError as TracerIntegerConversionError
 
 __all__ = ["CallbackError", "ConcretizationError", "ConcretizationTypeError", "DTypeError", "ExecutionError",
            "LaminaError", "LeakedTracerError", "MissingRuleError", "NonConcreteBooleanIndexError", "ProgramError",

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 from lamina_ir import dtypes, prims
-from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode
+from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 

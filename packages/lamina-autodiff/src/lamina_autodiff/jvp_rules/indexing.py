@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import prims
-from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode
+from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 

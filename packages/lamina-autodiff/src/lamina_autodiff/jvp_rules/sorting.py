@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from lamina_ir import prims
-from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode
+from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 

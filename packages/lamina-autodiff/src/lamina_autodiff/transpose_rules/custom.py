@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import prims
-from lamina_ir.avals import shaped
+from lamina_ir import prims, shaped
 from lamina_tracing.extend import bind, eval_jaxpr, now, rule_lines
 
 from ..checks import zeros_of

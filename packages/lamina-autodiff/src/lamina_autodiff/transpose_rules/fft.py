@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 from lamina_ir import prims
-from lamina_ir.prims.fft import FftType
+from lamina_ir.prims import FftType
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 

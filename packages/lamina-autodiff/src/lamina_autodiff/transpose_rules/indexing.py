@@ -4,9 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import prims
-from lamina_ir.errors import MissingRuleError
-from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from lamina_ir import MissingRuleError, prims
+from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from lamina_tracing import lax
 from lamina_tracing.extend import bind
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import MissingRuleError, prims
-from lamina_ir.program import ClosedJaxpr, Jaxpr
+from lamina_ir import ClosedJaxpr, Jaxpr, MissingRuleError, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 from lamina_ir import prims
-from lamina_ir.prims import dilated_length
-from lamina_ir.prims.reductions import highest, lowest
+from lamina_ir.prims import dilated_length, highest, lowest
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, stacked_windows, typeof
 

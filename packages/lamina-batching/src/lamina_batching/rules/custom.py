@@ -4,9 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import dtypes, prims
-from lamina_ir.avals import shaped
-from lamina_ir.errors import MissingRuleError, ShapeError
+from lamina_ir import MissingRuleError, ShapeError, dtypes, prims, shaped
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, in_scope, stage, typeof
 

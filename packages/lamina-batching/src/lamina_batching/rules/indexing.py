@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import prims
-from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 

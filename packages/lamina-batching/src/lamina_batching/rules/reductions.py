@@ -1,8 +1,7 @@
 """Batching rows of reductions: axes behind the batch axis move up by one."""
 from __future__ import annotations
 
-from lamina_ir import prims
-from lamina_ir.errors import MissingRuleError
+from lamina_ir import MissingRuleError, prims
 from lamina_tracing.extend import bind
 
 from ..extend import materialise

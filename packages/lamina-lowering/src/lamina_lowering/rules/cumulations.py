@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from lamina_ir import prims, shaped
-from lamina_ir.prims.reductions import highest, lowest
+from lamina_ir.prims import highest, lowest
 
 from ..tables import lowering_rules
 from .reductions import _add, _cut, _max, _min, _mul, _one, _region, _scalar, _widened, _zero

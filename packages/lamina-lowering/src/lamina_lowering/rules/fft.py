@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from lamina_ir import prims
-from lamina_ir.prims.fft import FftType
+from lamina_ir.prims import FftType
 
 from ..tables import lowering_rules
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, prims, shaped
-from lamina_ir.prims.indexing import GatherScatterMode, gather_fill
+from lamina_ir.prims import GatherScatterMode, gather_fill
 
 from ..tables import lowering_rules
 from .reductions import lexicographic

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes, prims, shaped
-from lamina_ir.prims.random_bits import THREEFRY_PARITY, THREEFRY_ROTATIONS
+from lamina_ir.prims import THREEFRY_PARITY, THREEFRY_ROTATIONS
 
 from ..tables import lowering_rules
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from lamina_ir import dtypes, prims, shaped
-from lamina_ir.prims.reductions import highest, lowest
+from lamina_ir.prims import highest, lowest
 
 from ..context import Region
 from ..tables import lowering_rules, platform_rules

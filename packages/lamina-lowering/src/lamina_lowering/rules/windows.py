@@ -4,8 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from lamina_ir import dtypes, prims, shaped
-from lamina_ir.prims import dilated_length
-from lamina_ir.prims.reductions import highest, lowest
+from lamina_ir.prims import dilated_length, highest, lowest
 
 from ..tables import lowering_rules
 from .reductions import _add, _max, _min, _mul, _one, _region, _widened, _zero

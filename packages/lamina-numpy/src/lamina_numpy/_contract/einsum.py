@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, dtypes
 from lamina_tracing import Array, DTypeLike, lax
 from lamina_tracing.extend import typeof
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
-from lamina_ir.errors import ShapeError
-from lamina_ir.prims.linalg import as_precision
+from lamina_ir import ShapeError, config, dtypes, prims
+from lamina_ir.prims import as_precision
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axes, check_axis, typeof
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import prims
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import any_traced, EVALUATION, now, Tracer, typeof
 

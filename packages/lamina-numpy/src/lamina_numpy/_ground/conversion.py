@@ -5,9 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
-from lamina_ir.avals import shaped
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, dtypes, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, slots
 from lamina_tracing.extend import Tracer, typeof
 

@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_tracing import Array, lax
 from lamina_tracing.extend import bind, EVALUATION, now, Tracer, typeof, warn_user
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import typeof
 

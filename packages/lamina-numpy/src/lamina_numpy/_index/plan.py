@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import dtypes
-from lamina_ir.errors import TracerArrayError, TracerIndexError, TracerIntegerError
+from lamina_ir import TracerArrayError, TracerIndexError, TracerIntegerError, dtypes
 from lamina_tracing.extend import Tracer
 
 __all__ = ["any_traced", "FLAG", "FULL", "MANY", "NEW", "parse", "Plan", "POINT", "SLICE", "STRIDED"]

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
-from lamina_ir.errors import ConcretizationError
+from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax, ShapeLike
 from lamina_tracing.extend import Tracer, typeof
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_ir.prims.indexing import gather_fill
+from lamina_ir.prims import gather_fill
 from lamina_tracing import lax
 from lamina_tracing.extend import EVALUATION, now, typeof
 from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode

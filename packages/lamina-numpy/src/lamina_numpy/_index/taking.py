@@ -4,8 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
-from lamina_ir.errors import DTypeError, ShapeError
+from lamina_ir import DTypeError, ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers

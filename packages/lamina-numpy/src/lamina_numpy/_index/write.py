@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import dtypes
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, dtypes
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof, warn_user
 from lamina_tracing.lax import GatherScatterMode, ScatterDimensionNumbers

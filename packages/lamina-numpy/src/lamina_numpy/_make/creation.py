@@ -11,9 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, evaluate_primitive, prims
-from lamina_ir.avals import shaped
-from lamina_ir.errors import ConcretizationError
+from lamina_ir import ConcretizationError, dtypes, evaluate_primitive, prims, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, slots
 from lamina_tracing.extend import Tracer, typeof
 

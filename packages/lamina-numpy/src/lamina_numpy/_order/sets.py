@@ -4,8 +4,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import dtypes
-from lamina_ir.errors import ConcretizationError
+from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, Tracer, typeof
 

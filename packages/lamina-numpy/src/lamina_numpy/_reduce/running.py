@@ -3,8 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import dtypes
-from lamina_ir.errors import DTypeError
+from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, typeof
 

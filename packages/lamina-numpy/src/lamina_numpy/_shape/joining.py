@@ -6,8 +6,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import dtypes
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike
 from lamina_tracing.extend import check_axis, EVALUATION, now, typeof
 

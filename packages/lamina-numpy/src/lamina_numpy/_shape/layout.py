@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError
 from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, typeof
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import config, dtypes, prims, trees
-from lamina_ir.avals import ShapedArray, aval_of, shaped
-from lamina_ir.program import ClosedJaxpr, Jaxpr, Var
+from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, Var, aval_of, config, dtypes, prims, shaped, trees
 
 from ..arguments import function_name, result_types
 from ..per_function import PerFunction

@@ -6,8 +6,7 @@ from operator import index
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
-from lamina_ir.errors import LaminaError, ShapeError
+from lamina_ir import LaminaError, ShapeError, dtypes
 from lamina_ir.prims import broadcast_in_dim_p as _broadcast_in_dim_p
 
 from ..array import ArrayLike

@@ -8,11 +8,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import dtypes, prims, trees
-from lamina_ir.avals import shaped
-from lamina_ir.errors import DTypeError, ShapeError
-from lamina_ir.prims.reductions import highest, lowest
-from lamina_ir.program import ClosedJaxpr
+from lamina_ir import ClosedJaxpr, DTypeError, ShapeError, dtypes, prims, shaped, trees
+from lamina_ir.prims import highest, lowest
 
 from ..stage import stage
 from ..trace import Tracer

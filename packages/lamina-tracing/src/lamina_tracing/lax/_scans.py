@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import config, prims, trees
-from lamina_ir.avals import shaped
+from lamina_ir import config, prims, shaped, trees
 
 from .. import slots
 from ..arguments import function_name

@@ -6,9 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import dtypes, prims, trees
-from lamina_ir.avals import aval_of
-from lamina_ir.errors import CallbackError
+from lamina_ir import CallbackError, aval_of, dtypes, prims, trees
 from lamina_ir.extend import HostFunction
 
 from ..arguments import argument_path, flat_types, function_name

@@ -4,9 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from lamina_ir import prims, trees
+from lamina_ir import ShapeError, prims, trees
 from lamina_ir.dtypes import is_bool
-from lamina_ir.errors import ShapeError
 
 from ..trace import axis_frame, bind, typeof
 from . import conversions, elementwise, reductions

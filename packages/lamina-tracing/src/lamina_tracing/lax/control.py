@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims, trees
-from lamina_ir.avals import shaped
-from lamina_ir.program import ClosedJaxpr, Eqn, Jaxpr, Var
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, dtypes, prims, shaped, trees
 
 from ..arguments import function_name
 from ..trace import Tracer, bind, typeof

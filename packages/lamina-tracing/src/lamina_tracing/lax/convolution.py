@@ -14,10 +14,8 @@ from operator import index as _int
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
-from lamina_ir.errors import ShapeError
-from lamina_ir.prims import ConvDimensionNumbers, window_count
-from lamina_ir.prims.linalg import as_precision
+from lamina_ir import ShapeError, config, dtypes, prims
+from lamina_ir.prims import ConvDimensionNumbers, as_precision, window_count
 
 from ..array import Array
 from . import shape as sh

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import evaluate_primitive, prims
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, evaluate_primitive, prims
 
 from .. import slots
 from ..array import Array

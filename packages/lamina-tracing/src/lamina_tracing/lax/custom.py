@@ -3,8 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import prims, trees
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, prims, trees
 
 from ._common import bind, typeof
 

@@ -10,8 +10,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-from lamina_ir import dtypes, trees
-from lamina_ir.errors import DTypeError, ShapeError
+from lamina_ir import DTypeError, ShapeError, dtypes, trees
 from lamina_ir.prims import (
     abs_p, acos_p, acosh_p, add_p, and_p, asin_p, asinh_p, atan2_p, atan_p, atanh_p, bessel_i0e_p, bessel_i1e_p,
     broadcast_in_dim_p, cbrt_p, ceil_p, clamp_p, clz_p, complex_p, conj_p, copy_p, cos_p, cosh_p, digamma_p, div_p,

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lamina_ir import dtypes, prims
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, dtypes, prims
 
 from ..array import Array
 from . import elementwise as _e

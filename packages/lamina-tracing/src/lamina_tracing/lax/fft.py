@@ -4,9 +4,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_ir.errors import ShapeError
-from lamina_ir.prims.fft import FftType
+from lamina_ir import ShapeError, dtypes, prims
+from lamina_ir.prims import FftType
 
 from ..array import Array
 from ._common import ArrayLike, as_ints, bind, typeof

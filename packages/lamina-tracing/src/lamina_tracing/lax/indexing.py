@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_ir.errors import DTypeError, ShapeError
-from lamina_ir.prims.indexing import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from lamina_ir import DTypeError, ShapeError, dtypes, prims
+from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
 from ._common import ArrayLike, as_ints, bind, check_axes, check_axis, typeof
 from .conversions import convert_element_type

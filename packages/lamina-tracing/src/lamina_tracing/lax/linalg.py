@@ -4,9 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes, prims
-from lamina_ir.errors import DTypeError, ShapeError
-from lamina_ir.prims.linalg import DotDimensionNumbers, Precision, as_precision
+from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
+from lamina_ir.prims import DotDimensionNumbers, Precision, as_precision
 
 from ..array import Array
 from . import elementwise as ew

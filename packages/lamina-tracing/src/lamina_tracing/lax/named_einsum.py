@@ -5,7 +5,7 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError
 
 from ._common import ArrayLike, typeof
 from .collectives import psum

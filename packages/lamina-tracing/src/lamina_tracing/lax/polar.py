@@ -4,8 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
-from lamina_ir.errors import DTypeError, ShapeError
+from lamina_ir import DTypeError, ShapeError, dtypes, prims
 
 from ..array import Array
 from . import elementwise as _e

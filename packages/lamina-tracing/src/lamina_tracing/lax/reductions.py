@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims, trees
-from lamina_ir.errors import DTypeError, ShapeError
+from lamina_ir import DTypeError, ShapeError, dtypes, prims, trees
 
 from ..array import Array
 from . import elementwise as ew

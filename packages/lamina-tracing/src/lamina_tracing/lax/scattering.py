@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError
 
 from ..arguments import function_name
 from ._common import ArrayLike, typeof

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import prims
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, prims
 
 from ..array import Array
 from ._common import _SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, match_scalars, typeof

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamina_ir import dtypes, prims
-from lamina_ir.errors import DTypeError, ShapeError
+from lamina_ir import DTypeError, ShapeError, dtypes, prims
 
 from ..array import Array
 from ._common import ArrayLike, as_int, bind, check_axis, typeof

@@ -6,8 +6,7 @@ from operator import index as _int
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims, trees
-from lamina_ir.errors import ShapeError
+from lamina_ir import ShapeError, dtypes, prims, trees
 from lamina_ir.prims import dilated_length, window_count
 
 from . import shape as sh
