@@ -4,8 +4,7 @@ from __future__ import annotations
 import linecache
 
 import pytest
-from lamina_ir import parse
-from lamina_ir.program import Source
+from lamina_ir import Source, parse
 from lamina_tracing import jit, lax, make_jaxpr, named_scope
 from lamina_tracing.extend import eval_jaxpr, now, rule_lines, source_of_function, user_source
 
