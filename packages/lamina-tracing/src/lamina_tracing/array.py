@@ -4,6 +4,7 @@ Without a runtime a concrete array is a `HostArray`: a NumPy array that carries 
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
@@ -77,8 +78,12 @@ ShapeLike = Union[int, Sequence[int]]  # sizes of axes; one number for one axis
 AxisLike = Union[int, Sequence[int], None]  # which axes; None for all, or as the function says
 
 
+_IN_PLACE = ("fill", "itemset", "put", "resize", "setfield", "setflags")  # what NumPy's arrays have and ours must not
+_FACTS = frozenset(("data", "dtype", "flat", "imag", "real", "shape", "strides"))
+
+
 class HostArray(np.ndarray):
-    """A NumPy array with our operators, made by the NumPy evaluator."""
+    """A NumPy array with our operators, made by the NumPy evaluator. Its memory is read-only: arrays are immutable."""
 
     weak_type = False
     _trace = None
@@ -86,8 +91,10 @@ class HostArray(np.ndarray):
 
     @staticmethod
     def of(x: Any, aval: ShapedArray) -> HostArray:
-        """`x` with the dtype and weakness of `aval`; shares memory where it can."""
-        array = np.asarray(x, aval.dtype).view(HostArray)
+        """`x` with the dtype and weakness of `aval`. It takes the memory of `x`: nobody may write to that any more."""
+        array = np.asarray(x, aval.dtype)
+        array.flags.writeable = False
+        array = array.view(HostArray)
         if aval.weak_type:
             array.weak_type = True
         return array
@@ -100,6 +107,16 @@ class HostArray(np.ndarray):
 
     def block_until_ready(self) -> HostArray:
         return self
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return iter([self[i] for i in range(self.shape[0])])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FACTS:
+            raise TypeError(f"arrays are immutable: `x.{name} = v` would change one for all who hold it")
+        super().__setattr__(name, value)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
@@ -122,6 +139,24 @@ class HostArray(np.ndarray):
         return _rebuild, (np.asarray(self), self.weak_type)
 
 
+def _refusing(name: str) -> Any:
+    def refuse(self: HostArray, *args: Any, **kwargs: Any) -> None:
+        raise TypeError(f"arrays are immutable: `x.{name}` would change one in place; use a function that returns a new array, "
+                        "or x.at[i].set(v)")
+
+    return refuse
+
+
+def _rebinding(op: Any) -> Any:
+    return lambda x, y: op(x, y)  # a builtin would not become a method
+
+
+for _name in _IN_PLACE:
+    setattr(HostArray, _name, _refusing(_name))
+for _op in (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
+            operator.matmul, operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift):
+    # NumPy's own would write in place: `x += y` is `x = x + y`, a new array under the old name.
+    setattr(HostArray, f"__i{_op.__name__.strip('_')}__", _rebinding(_op))
 HostArray.__name__ = "Array"
 concrete_types.append(HostArray)
 

@@ -44,6 +44,16 @@ class Evaluator(Protocol):
         """A concrete array of type `aval` from host memory. Copies: the caller may change `value` afterwards."""
 
 
+def _memory_of_others(args: Sequence[Any]) -> list[np.ndarray]:
+    """The arrays among arguments that the caller may write to later."""
+    return [a for a in args if isinstance(a, np.ndarray) and not isinstance(a, HostArray)]
+
+
+def _apart(value: Any, given: Sequence[np.ndarray]) -> Any:
+    """A result in memory of its own: reshapes, slices and identities are views of their operand in NumPy."""
+    return np.array(value) if any(np.may_share_memory(value, a) for a in given) else value
+
+
 class NumPyEvaluator:
     """The default evaluator: the NumPy meanings of `lamina_ir`."""
 
@@ -51,13 +61,15 @@ class NumPyEvaluator:
         avals = [aval_of(a) for a in args]
         out = prim.infer(*avals, **params)
         values = evaluate_primitive(prim, args, params)
+        given = _memory_of_others(args)
         if prim.multiple:
-            return tuple(HostArray.of(v, a) for v, a in zip(values, out))
-        return HostArray.of(values, out)
+            return tuple(HostArray.of(_apart(v, given), a) for v, a in zip(values, out))
+        return HostArray.of(_apart(values, given), out)
 
     def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
         values = evaluate(closed, *args)
-        return [HostArray.of(v, a) for v, a in zip(values, closed.out_avals)]
+        given = _memory_of_others((*args, *closed.consts))
+        return [HostArray.of(_apart(v, given), a) for v, a in zip(values, closed.out_avals)]
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
         return HostArray.of(np.array(value, aval.dtype), aval)
