@@ -140,3 +140,20 @@ def test_pdot_and_xeinsum_sum_over_the_mapped_axis(mapped):
     check(lambda a, b: lax.xeinsum("ab{i},cb{i}->ca", a, b), np.einsum("iab,icb->ca", X, y))
     check(lambda a, b: lax.xeinsum("ab{i},cb{i}->ca{i}", a, b), np.einsum("iab,icb->ica", X, y))
     check(lambda a, b: lax.xeinsum("ab{i}->b", a), np.einsum("iab->b", X))
+
+
+@pytest.mark.parametrize("mapper", [vmap, pmap])
+def test_integers_are_axes_of_the_operand(mapper):
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    for axis in (0, -1):
+        assert np.asarray(mapper(lambda v: psum(v, (axis, "i")), axis_name="i")(x)).tolist() == [28] * 4
+    for axes in (7, -2, (0, -1)):
+        with pytest.raises(ValueError, match="psum: ax"):
+            mapper(lambda v: psum(v, axes), axis_name="i")(x)
+
+
+@pytest.mark.parametrize("mapper", [vmap, pmap])
+@pytest.mark.parametrize("name", [0, 3, True])
+def test_integers_name_no_mapped_axis(mapper, name):
+    with pytest.raises(TypeError, match=f"axis_name: {name} cannot name a mapped axis"):
+        mapper(lambda v: v, axis_name=name)(np.ones(3))

@@ -112,3 +112,49 @@ def test_every_kernel_and_type_of_the_plugin_is_registered(monkeypatch):
     assert [m for m in made if m[1] in ("Plan", "staged", "plain")] == [
         ("CUDA", "Plan", {"type_id": 1, "type_info": 2}), ("CUDA", "staged", {"instantiate": 1, "execute": 2}),
         ("CUDA", "plain", 3)]
+
+
+def test_number_of_devices_is_kept_once_one_is_used():
+    done = python("""
+import lamina_runtime as rt
+from lamina_ir import config
+config.update("num_cpu_devices", 3)
+rt.devices()
+for name, value in (("num_cpu_devices", 2), ("platforms", "vax")):
+    before = config.options[name].value
+    try:
+        config.update(name, value)
+    except RuntimeError as e:
+        print(config.options[name].value == before, "before the first array" in str(e))
+    config.update(name, before)
+""", XLA_FLAGS="", JAX_PLATFORMS="")
+    assert done.stdout.split() == ["True"] * 4, done.stderr
+
+
+def test_devices_of_processes_that_are_there():
+    assert rt.local_devices(process_index=0) == rt.devices()
+    for name in ("process_index", "host_id"):
+        with pytest.raises(ValueError, match=r"there are \[0\], got 7"):
+            rt.local_devices(**{name: 7})
+
+
+def test_calls_made_before_a_reset_run_on_the_new_client():
+    done = python("""
+import numpy as np
+import lamina_runtime as rt
+from lamina_parallel import pmap
+from lamina_runtime import backends
+from lamina_tracing import jit, lax
+x = np.ones(4, np.float32)
+f, g = pmap(lambda v: lax.psum(v, "i"), axis_name="i"), jit(lambda v: lax.sin(v))
+old = rt.devices()[0]
+for call in (f, g):
+    call(x), call(x)
+backends.reset()
+assert rt.devices()[0] is not old
+for call in (f, g):
+    for _ in range(2):
+        assert call(x).devices() <= set(rt.devices()) and old not in call(x).devices()
+print("done")
+""", XLA_FLAGS="--xla_force_host_platform_device_count=4")
+    assert done.stdout.split() == ["done"], done.stderr

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from lamina_ir import ShapeError
 from lamina_parallel import pmap
-from lamina_runtime import device_put, safe_launch
+from lamina_runtime import device_put, devices, safe_launch
 from lamina_tracing import jit, lax
 
 
 class Fake:
-    waited = 0
+    nbytes = 4
 
     def __init__(self, deleted=False):
         self.deleted = deleted
@@ -27,6 +27,27 @@ def test_window_waits_for_the_oldest(monkeypatch):
     assert waited == outs[:20 - safe_launch.WINDOW]
     w.drain()
     assert waited == outs
+
+
+def test_window_holds_few_large_results(monkeypatch):
+    waited = []
+    monkeypatch.setattr(safe_launch, "_wait", waited.append)
+    w, outs = safe_launch.Window(), [Fake() for _ in range(20)]
+    for o in outs:
+        o.nbytes = safe_launch.HELD + 1
+        w.passed(o)
+    assert waited == outs[:-1]
+
+
+def test_no_window_where_none_is_needed(monkeypatch):
+    client = devices()[0].client
+    monkeypatch.setattr(safe_launch._jaxlib, "COLLECTIVES_BLOCK_LAUNCHES", False)
+    assert safe_launch.window_of(client) is None
+    f = pmap(lambda x: lax.psum(x, "i"), axis_name="i")
+    x = np.ones(8, np.float32)
+    assert np.asarray(f(x)).tolist() == [8] * 8 and np.asarray(jit(f)(x)).tolist() == [8] * 8
+    monkeypatch.setattr(safe_launch._jaxlib, "COLLECTIVES_BLOCK_LAUNCHES", True)
+    assert safe_launch.window_of(client) is safe_launch.window_of(client) is not None
 
 
 def test_window_holds_when_results_are_donated_onward(monkeypatch):

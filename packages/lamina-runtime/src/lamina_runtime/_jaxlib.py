@@ -227,6 +227,10 @@ def load_profiler() -> tuple[Any, Any]:
     return _profiler.TraceMe, _profiler.ProfilerSession
 
 
+# Before 0.12 a CPU client launches programs on the threads that run them, so that queued collectives block each other.
+COLLECTIVES_BLOCK_LAUNCHES = VERSION_NUMBERS < (0, 12)
+
+
 # --- arrays ------------------------------------------------------------------------------------------------------
 _HAS_SKIP = "_skip_checks" in (xc.array_result_handler.__doc__ or "")
 

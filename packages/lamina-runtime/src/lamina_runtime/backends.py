@@ -17,31 +17,35 @@ from lamina_ir import config
 from . import _gpu, _jaxlib
 
 __all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
-           "devices", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays", "local_device_count",
-           "local_devices", "lowering_platform", "process_count", "process_index", "process_indices", "reset",
-           "set_client_maker", "setup_tpu"]
+           "devices", "generation", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays",
+           "local_device_count", "local_devices", "lowering_platform", "process_count", "process_index", "process_indices",
+           "reset", "set_client_maker", "setup_tpu"]
 
-platforms = config.Option("platforms", None, help="comma-separated platforms to try in order, as 'cuda,cpu'")
-num_cpu_devices = config.Option("num_cpu_devices", None, help="how many devices the CPU client has (None: XLA_FLAGS)")
+_clients: dict[str, Any] = {}
+
+
+def _before_use(name: str) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        """Before the value is taken, so that a refused one is not kept."""
+        if _clients and value != config.options[name].value:
+            raise RuntimeError(f"config {name}: counts until a device is first used, and one has been; set it before the first "
+                               "array")
+    return check
+
+
+platforms = config.Option("platforms", None, check=_before_use("platforms"),
+                          help="comma-separated platforms to try in order, as 'cuda,cpu'")
+num_cpu_devices = config.Option("num_cpu_devices", None, check=_before_use("num_cpu_devices"),
+                                help="how many devices the CPU client has (None: XLA_FLAGS)")
 default_device_option = config.Option("default_device", None, keyed=True,
                                       help="where arrays that nobody placed go: a device or None")
 
 _ALIASES = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu", "host": "cpu"}
 _lock = threading.RLock()
-_clients: dict[str, Any] = {}
 _failures: dict[str, str] = {}
+_generation = 0
 _default: Any = None
 _default_device: Any = None
-
-
-def _settled(value: Any, is_local: bool) -> None:
-    if _clients:
-        raise RuntimeError("config: platforms and num_cpu_devices count until a device is first used, and one has been;"
-                           " set them before the first array")
-
-
-for _option in (platforms, num_cpu_devices):
-    _option.watch(_settled)
 
 
 def _cpu_client() -> Any:
@@ -108,10 +112,17 @@ def _first_client() -> Any:
     raise RuntimeError("no platform can be used: " + "; ".join(_failures.values()))
 
 
+def generation() -> int:
+    """How often the clients were forgotten: part of the key of whatever is made for devices that nobody named."""
+    return _generation
+
+
 def reset() -> None:
     """Forget the clients; the next use makes new ones. Arrays of the old ones stay usable only by themselves."""
-    global _default, _default_device
+    global _default, _default_device, _generation
     with _lock:
+        _generation += 1
+        _jaxlib.PjitFunctionCache.clear_all()  # calls that jaxlib runs by itself, on the old clients
         _clients.clear()
         _failures.clear()
         _default = _default_device = None
@@ -154,7 +165,11 @@ def devices(backend: str | None = None) -> list[Any]:
 
 def local_devices(process_index: int | None = None, backend: str | None = None,
                   host_id: int | None = None) -> list[Any]:
-    """The devices this process drives, or those of process `process_index` (once called `host_id`)."""
+    """The devices this process drives, or those of process `process_index` (once called `host_id`).
+
+    Raises:
+      ValueError: there is no such process.
+    """
     if host_id is not None:
         if process_index is not None:
             raise TypeError(f"local_devices: process_index and host_id are one argument; got {process_index} and {host_id}")
@@ -162,6 +177,10 @@ def local_devices(process_index: int | None = None, backend: str | None = None,
     c = client(backend)
     if process_index is None:
         return list(c.local_devices())
+    known = process_indices(backend)
+    if process_index not in known:
+        raise ValueError(f"local_devices: process_index must be the number of a process; there are {known}, got "
+                         f"{process_index!r}")
     return [d for d in devices(backend) if d.process_index == process_index]
 
 

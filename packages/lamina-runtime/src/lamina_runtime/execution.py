@@ -170,8 +170,8 @@ class Program:
             host_errors.settle(f"jit of `{self.name}`", self.loaded.failures, outs)
         if self.window is not None and outs:
             self.window.passed(outs[0])
-            if self.placement.kind == "replicas":
-                outs = [_first_copy(o) for o in outs]
+        if self.placement.kind == "replicas":
+            outs = [_first_copy(o) for o in outs]
         if config.debug_nans.value or config.debug_infs.value:
             eqns = self.closed.jaxpr.eqns
             # An op that is run by itself; of control flow the operation inside is wanted.
@@ -205,7 +205,9 @@ class Program:
 
     def fast_path(self, out_tree: Any) -> Any:
         """What lets jaxlib run the next call of this signature by itself; None where Python has to look on."""
-        if self.window is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
+        if self.window is not None or self.placement.kind == "replicas":
+            return None
+        if self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
         n_const, n_out = len(self.const_args), len(self.handlers)
         kept = [True] * n_const + list(self.kept)

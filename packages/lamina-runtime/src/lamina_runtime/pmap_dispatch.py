@@ -173,7 +173,7 @@ def _program(closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_
              backend: str | None, donated: Any) -> PmapProgram:
     rules = rows(_devices.lowering_platform(_devices.client(backend).local_devices()[0]))
     key = ("pmap", name, axis_name, axis_size, tuple(in_axes), tuple(out_axes), devices, backend, tuple(donated),
-           rules.version)
+           rules.version, _devices.generation())
     try:
         return compile_cache.remembered(closed, key, lambda: PmapProgram(closed, name, axis_name, axis_size, in_axes,
                                                                          out_axes, devices, backend, donated, rules))
@@ -200,7 +200,7 @@ def run_xla_pmap(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]
                        params["in_axes"], params["out_axes"], params["devices"], params["backend"],
                        (False,) * len(args))
     outs = _launch(program, args, ())
-    if program.collective and outs:
+    if program.collective and program.window is not None and outs:
         program.window.passed(outs[0])
     return tuple(outs)
 
@@ -309,7 +309,7 @@ class CompiledPmap:
         flat = stages.checked_arguments(low._spec, low.in_tree, low._program.in_avals, args, kwargs)
         safe_launch.check_usable("pmap", low._spec.name, flat)
         outs = _launch(low._program, flat, low._staged.donated)
-        if low._program.collective and outs:
+        if low._program.collective and low._program.window is not None and outs:
             low._program.window.passed(outs[0])
         return trees.tree_unflatten(low._staged.out_tree, outs)
 

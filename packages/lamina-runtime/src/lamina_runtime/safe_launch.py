@@ -3,6 +3,7 @@
 Before jaxlib 0.12 two things end or hang the process: a launch that fails on several devices (a donated argument used
 again), and more than 31 queued programs with collectives. So arguments are tested here, and per client at most
 `WINDOW` such programs are in flight, counted over all threads. The window costs nothing: it is faster than a free run.
+Later versions, and GPUs, need none.
 """
 from __future__ import annotations
 
@@ -14,35 +15,48 @@ from typing import Any
 from . import _jaxlib
 from ._jaxlib import ArrayImpl
 
-__all__ = ["Giving", "WINDOW", "Window", "check_constants", "check_donation", "check_usable", "forget_readers", "read_by",
-           "window_of"]
+__all__ = ["Giving", "HELD", "WINDOW", "Window", "check_constants", "check_donation", "check_usable", "forget_readers",
+           "read_by", "window_of"]
 
 WINDOW = 8
+HELD = 1 << 22
 
 
 class Window:
     """Results of the latest launches on one client; `passed(out)` waits for the oldest when there are too many.
 
+    Waiting for a result takes holding it, and large ones shall not live longer for that: results of more than `HELD` bytes
+    together are too many, except for the newest. Their programs take longer than a launch, so nothing stands still.
+
     A result that was donated onward can no longer be waited for. After `WINDOW` of those in a row the newest result is
     waited for instead, which bounds the programs in flight to twice the window.
     """
 
-    __slots__ = ("_pending", "_lost")
+    __slots__ = ("_pending", "_lost", "_held")
 
     def __init__(self) -> None:
-        self._pending: deque[Any] = deque()
+        self._pending: deque[tuple[Any, int]] = deque()
         self._lost = 0
+        self._held = 0  # near enough, where threads meet
 
     def passed(self, out: Any) -> None:
         """A program was launched; `out` is one of its results."""
-        pending = self._pending
-        pending.append(out)
-        if len(pending) <= WINDOW:
+        pending, size = self._pending, out.nbytes
+        pending.append((out, size))
+        self._held += size
+        if len(pending) <= WINDOW and self._held <= HELD:
             return
+        while len(pending) > WINDOW or (self._held > HELD and len(pending) > 1):
+            self._wait_for_oldest(out)
+        if len(pending) <= 1:
+            self._held = size
+
+    def _wait_for_oldest(self, out: Any) -> None:
         try:
-            oldest = pending.popleft()
+            oldest, size = self._pending.popleft()
         except IndexError:  # another thread took it
             return
+        self._held -= size
         if oldest.is_deleted():
             self._lost += 1
             if self._lost < WINDOW:
@@ -56,22 +70,25 @@ class Window:
 
     def drain(self) -> None:
         """Wait for everything in flight."""
+        self._held = 0
         while self._pending:
             try:
-                _wait(self._pending.popleft())
+                _wait(self._pending.popleft()[0])
             except (IndexError, *_jaxlib.LAUNCH_ERRORS):
                 pass
 
 
 _wait = _jaxlib.wait_for
-_windows: dict[int, Window] = {}
+_windows: dict[Any, Window] = {}
 
 
-def window_of(client: Any) -> Window:
-    """The window of a client, shared by all threads."""
-    found = _windows.get(id(client))
+def window_of(client: Any) -> Window | None:
+    """The window of a client, shared by all threads; None where collectives may queue as they like."""
+    if client.platform != "cpu" or not _jaxlib.COLLECTIVES_BLOCK_LAUNCHES:
+        return None
+    found = _windows.get(client)
     if found is None:
-        found = _windows.setdefault(id(client), Window())
+        found = _windows.setdefault(client, Window())
     return found
 
 

@@ -177,6 +177,10 @@ class bound_axes:
     __slots__ = ("_frames", "_old")
 
     def __init__(self, *frames: AxisFrame) -> None:
+        for f in frames:
+            if isinstance(f.name, int):  # and booleans, which Python takes for 0 and 1
+                raise TypeError(f"axis_name: {f.name!r} cannot name a mapped axis: an integer says which axis of an array "
+                                "is meant, and a collective could not tell the two apart. Use a string")
         self._frames = frames
 
     def __enter__(self) -> None:

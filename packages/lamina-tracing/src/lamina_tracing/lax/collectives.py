@@ -9,6 +9,7 @@ from lamina_ir.dtypes import is_bool
 
 from ..trace import axis_frame, bind, typeof
 from . import conversions, elementwise, reductions
+from ._common import check_axes
 
 __all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute",
            "pshuffle", "psum", "psum_scatter", "pswapaxes"]
@@ -54,7 +55,7 @@ def _reduce(call: str, prim: Any, local: Callable[..., Any], x: Any, axis_name: 
     leaves, tree = trees.tree_flatten(x)
     positional = tuple(n for n in names if type(n) is int)
     if positional:
-        leaves = [local(v, tuple(a % typeof(v).ndim for a in positional)) for v in leaves]
+        leaves = [local(v, check_axes(call, positional, typeof(v).ndim)) for v in leaves]
         names = tuple(n for n in names if type(n) is not int)
     if names and leaves:
         leaves = list(bind(prim, *leaves, axes=names, axis_index_groups=_frozen(groups)))
@@ -66,12 +67,13 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
 
     Args:
       x: array or tree of arrays. A Python number is multiplied by the axis size at once: `psum(1, name)` is the size.
-      axis_name: name, or several, of axes bound by `vmap`, `pmap` or `xmap`.
+      axis_name: name, or several, of axes bound by `vmap`, `pmap` or `xmap`. Integers among them are axes of `x` itself.
       axis_index_groups: lists of indices that split the axis into groups, each summed by itself.
     Returns:
       Array(s) of the shape and dtype of `x` (int32 for booleans).
     Raises:
       UnboundAxisError: a name is not bound.
+      ShapeError: an integer is no axis of `x`, or names one twice.
 
     Derivative: linear; its transpose is `psum`.
 
