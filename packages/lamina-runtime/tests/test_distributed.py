@@ -2,9 +2,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
-from lamina_runtime import distributed
+from lamina_runtime import distributed, lobby
 
 PROGRAM = """
 import sys
@@ -73,3 +74,96 @@ def test_arguments_are_checked(monkeypatch):
     with pytest.raises(RuntimeError, match="before the first array"):
         distributed.initialize("127.0.0.1:1", 1, 0)
     assert not distributed.is_initialized()
+
+
+JOIN = """
+import sys
+from lamina_runtime import distributed
+address, count, rank, timeout = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+try:
+    distributed.initialize(address, count, rank, initialization_timeout=timeout)
+    print("joined")
+except (ValueError, OSError) as e:
+    print(type(e).__name__, e)
+"""
+
+
+def free_address():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{s.getsockname()[1]}"
+
+
+def attempt(*call):
+    """What a process prints last that joins so."""
+    env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": "0"}
+    done = subprocess.run([sys.executable, "-c", JOIN, *map(str, call)], env=env, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, timeout=100)
+    assert done.returncode == 0
+    return done.stdout.strip()
+
+
+def test_nobody_at_the_address():
+    text = attempt(free_address(), 2, 1, 0.5)
+    assert text.startswith("TimeoutError") and "process 1 found nobody at coordinator_address" in text, text
+
+
+def test_absent_peer():
+    text = attempt(free_address(), 2, 0, 0.5)
+    assert text.startswith("TimeoutError") and "of 2 processes [1] did not come" in text, text
+
+
+def test_taken_port():
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        text = attempt(f"127.0.0.1:{s.getsockname()[1]}", 2, 0, 5)
+    assert text.startswith("ConnectionError") and "has this port" in text, text
+
+
+def test_unknown_host():
+    with pytest.raises((ValueError, TimeoutError), match="no-such-host.invalid"):
+        lobby.join("no-such-host.invalid:1234", 1, 2, 0.5)
+
+
+def background(f, *args):
+    """A thread that calls `f`; `.found` is what it raised, if anything."""
+    def run():
+        try:
+            f(*args)
+        except Exception as e:
+            t.found = e
+    t = threading.Thread(target=run)
+    t.found = None
+    t.start()
+    return t
+
+
+def test_taken_number_and_other_count():
+    address = free_address()
+    coordinator = background(lobby.host, address, 3, 60)
+    ones = [background(lobby.join, address, 1, 3, 60) for _ in range(2)]
+    while all(t.is_alive() for t in ones):
+        ones[0].join(0.01)
+    second, first = sorted(ones, key=lambda t: t.is_alive())  # whoever came first has the number, and waits
+    assert isinstance(second.found, ValueError) and "process_id 1 is taken" in str(second.found)
+    with pytest.raises(ValueError, match="num_processes is 2 in process 1 and 3 in process 0"):
+        lobby.join(address, 1, 2, 60)
+    with socket.create_connection(("127.0.0.1", int(address.split(":")[1]))) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n")
+    lobby.join(address, 2, 3, 60)
+    for t in (coordinator, first):
+        t.join(60)
+        assert t.found is None, t.found
+
+
+def test_absent_peers_are_named_to_all():
+    address = free_address()
+    waiting = [background(lobby.host, address, 4, 2), background(lobby.join, address, 2, 4, 60)]
+    for t in waiting:
+        t.join(60)
+        assert isinstance(t.found, TimeoutError) and "[1, 3] did not come" in str(t.found)
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:x", ":1", "localhost:70000"])
+def test_addresses_are_host_and_port(address):
+    with pytest.raises(ValueError, match="must be 'host:port'"):
+        lobby.join(address, 1, 2, 0.1)

@@ -6,11 +6,12 @@ the survivors of a lost process are not killed with it: what waits for the lost 
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import threading
 from typing import Any
 
-from . import _gpu, _jaxlib, backends, effects
+from . import _gpu, _jaxlib, backends, effects, lobby
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
 
@@ -34,7 +35,7 @@ def _from_environment(value: Any, name: str, convert: Any, what: str) -> Any:
 
 
 def initialize(coordinator_address: str | None = None, num_processes: int | None = None, process_id: int | None = None,
-               *, initialization_timeout: int = 300, heartbeat_timeout: int = 100) -> None:
+               *, initialization_timeout: float = 300, heartbeat_timeout: int = 100) -> None:
     """Join a system of several processes. Call it in each of them before the first array.
 
     Args:
@@ -46,7 +47,13 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       heartbeat_timeout: seconds after which a silent process counts as lost.
     Raises:
       RuntimeError: called twice, or after a device was used.
-      ValueError: an argument is missing or out of range.
+      ValueError: an argument is missing or out of range, the host is unknown, the number is taken by another process, or the
+        processes disagree on how many they are.
+      TimeoutError: nobody was at the address, or some processes did not come in time; names them.
+      ConnectionError: process 0 cannot listen at the address, or went away.
+
+    All of these are found before jaxlib is asked. What goes wrong later, a process 0 that ends while others are connected say,
+    still ends the others.
     """
     global _client, _service
     address = _from_environment(coordinator_address, "COORDINATOR_ADDRESS", str, "coordinator_address")
@@ -60,9 +67,13 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         if backends.in_use():
             raise RuntimeError("distributed.initialize: a device has been used already; call this before the first "
                                "array")
+        seconds = max(1, math.ceil(initialization_timeout))
         if rank == 0:
-            _service = _jaxlib.new_service(address, count, heartbeat_timeout, initialization_timeout)
-        _client = _jaxlib.new_distributed_client(address, rank, heartbeat_timeout, initialization_timeout)
+            lobby.host(address, count, initialization_timeout)
+            _service = _jaxlib.new_service(address, count, heartbeat_timeout, seconds)
+        else:
+            lobby.join(address, rank, count, initialization_timeout)
+        _client = _jaxlib.new_distributed_client(address, rank, heartbeat_timeout, seconds)
         _client.connect()
         backends.set_client_maker("cpu", lambda: _cpu_client(rank, count))
         backends.set_client_maker("cuda", lambda: _gpu.make_client(_client, rank, count))
