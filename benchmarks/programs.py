@@ -271,6 +271,22 @@ def growth_print(_: str) -> float:
     return exponent(lambda n: str(programs[n]))
 
 
+@figure
+def growth_calls(_: str) -> float:
+    """First result of 10 and of 300 calls of one jitted function in a program: trace, lower, compile and run."""
+    block, fresh = xp.jit(lambda x: xnp.tanh(x * 2.0 + 1.0) @ x), iter(range(1, 100))
+
+    def run(count: int) -> None:
+        shift = next(fresh) / 64  # a program never seen before
+
+        def many(x: Any) -> Any:
+            for _ in range(count):
+                x = block(x + shift)
+            return x
+        xp.jit(many)(array(8, 8)).block_until_ready()
+    return exponent(run, 10, 300)
+
+
 SECOND = """
 import os, sys, time
 import numpy as np

@@ -146,6 +146,42 @@ def test_programs_nested_in_one_another_grow_with_the_depth(nest, transform):
     assert large <= small * 4 ** 1.15, f"{small} calls for depth 10, {large} for depth 40"
 
 
+@lamina.jit
+def block(x, w):
+    return lax.add(lax.tanh(lax.add(lax.dot(x, w), 0.5)), x)
+
+
+def blocks(count):
+    def f(x, w):
+        for _ in range(count):
+            x = block(x, w)
+        return lax.reduce_sum(x, (0, 1))
+    return f
+
+
+SHARING = {"plain": (lambda f: f, 1), "grad": (lamina.grad, 2), "both": (lambda f: lamina.grad(f, (0, 1)), 2),
+           "jvp": (lambda f: lambda x, w: lamina.jvp(f, (x, w), (w, x)), 1),
+           "vmap": (lambda f: lambda x, w: lamina.vmap(f, (0, None))(lax.broadcast(x, (2,)), w), 1),
+           "vmap of grad": (lambda f: lambda x, w: lamina.vmap(lamina.grad(f), (0, None))(lax.broadcast(x, (2,)), w), 3),
+           "grad of checkpoint": (lambda f: lamina.grad(lamina.checkpoint(f)), 3)}
+
+
+@pytest.mark.parametrize("use", SHARING)
+def test_calls_of_one_function_share_its_body(use):
+    """A function for each direction, a second backward one where the last call's cotangent is another; not one per call."""
+    transform, bodies = SHARING[use]
+    x = np.ones((3, 3), np.float32)
+    small, large = (lower(lamina.make_jaxpr(transform(blocks(n)))(x, x)).as_text().count("func.func private")
+                    for n in (10, 100))
+    assert 1 <= small <= bodies and large <= bodies
+
+
+def test_calls_that_are_a_loop_make_modules_of_one_size():
+    x = np.ones((3, 3), np.float32)
+    small, large = (lower(lamina.make_jaxpr(blocks(n))(x, x)).as_text().count("\n") for n in (20, 300))
+    assert small == large
+
+
 ROOMS = (lamina_ir, lamina_parallel, lamina_runtime, lamina_numpy, lamina)
 
 
