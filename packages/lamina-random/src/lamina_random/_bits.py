@@ -29,6 +29,11 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
       dtype: uint8, uint16, uint32 or uint64 (in 64-bit mode); default the widest: uint32, in 64-bit mode uint64.
     Returns:
       Array of `shape`, every value of the dtype equally likely.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
+      DTypeError: `dtype` is no unsigned integer dtype of 8 to 64 bits.
+
+    Source: Threefry-2x32-20 of counters (Salmon, Moraes, Dror and Shaw, 2011).
 
     >>> from lamina_random import PRNGKey
     >>> bits(PRNGKey(42), (3,))

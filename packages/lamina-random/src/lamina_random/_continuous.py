@@ -67,17 +67,26 @@ def _maxwell(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
 def _plain(name: str, core: Callable[..., Any], words: str, formula: str) -> Callable[..., Any]:
     compiled = jit(core, static_argnums=(1, 2, 3), inline=True)
 
-    def draw(key: Any, shape: Any = (), dtype: Any = None) -> Any:
+    def draw(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
         return compiled(key, as_shape(name, shape), as_float(name, dtype), _part.value)
     draw.__name__ = draw.__qualname__ = name
     draw.__doc__ = f"""Numbers of {words}.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       shape: of the result.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
+      DTypeError: `dtype` is no float dtype.
 
     Source: {formula}.
+
+    >>> from lamina_random import PRNGKey, {name}
+    >>> {name}(PRNGKey(0), (2, 3)).shape
+    (2, 3)
     """
     return draw
 
@@ -148,42 +157,168 @@ _draw_wald = with_parameters("wald", _wald, 1)
 
 
 def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the Rayleigh distribution; `scale` broadcasts to `shape`. Source: `scale sqrt(-2 log u)`."""
+    """Numbers of the Rayleigh distribution: lengths of plane vectors of two independent normal parts.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      scale: standard deviation of each part, positive; broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: `scale sqrt(-2 log u)`, u uniform on (0, 1).
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(rayleigh(PRNGKey(0), 2.0) > 0)
+    True
+    """
     return _draw_rayleigh(key, (scale,), shape, dtype)
 
 
 def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: ShapeLike | None = None,
                 dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the Weibull distribution. Source: `scale e^(1 / concentration)`, e exponential."""
+    """Numbers of the Weibull distribution: times to failure where the rate is a power of the time.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      scale: positive, in the units of the result; broadcasts to `shape`.
+      concentration: positive; 1 gives the exponential distribution. Broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: `scale e^(1 / concentration)`, e exponential.
+
+    >>> from lamina_random import PRNGKey
+    >>> weibull_min(PRNGKey(0), 1.0, np.float32([1, 2])).shape
+    (2,)
+    """
     return _draw_weibull(key, (scale, concentration), shape, dtype)
 
 
 def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the Pareto distribution of shape parameter `b`, at least 1. Source: `exp(e / b)`, e exponential."""
+    """Numbers of the Pareto distribution, at least 1, that exceed x with probability `x**-b`.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      b: shape parameter, positive; broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: `exp(e / b)`, e exponential.
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(pareto(PRNGKey(0), 3.0) >= 1)
+    True
+    """
     return _draw_pareto(key, (b,), shape, dtype)
 
 
 def lognormal(key: ArrayLike, sigma: ArrayLike = 1.0, shape: ShapeLike | None = None,
               dtype: DTypeLike | None = None) -> Array:
-    """Numbers whose logarithm is normal with mean 0 and standard deviation `sigma`."""
+    """Numbers whose logarithm is normal with mean 0.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      sigma: standard deviation of the logarithm; broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: `exp(sigma z)`, z normal.
+
+    >>> from lamina_random import PRNGKey
+    >>> lognormal(PRNGKey(0), 0.0)
+    Array(1., dtype=float32)
+    """
     return _draw_lognormal(key, (sigma,), shape, dtype)
 
 
 def triangular(key: ArrayLike, left: ArrayLike, mode: Any, right: ArrayLike, shape: ShapeLike | None = None,
                dtype: DTypeLike | None = None) -> Array:
-    """Numbers whose density rises linearly from `left` to `mode` and falls to `right`."""
+    """Numbers whose density rises linearly from `left` to `mode` and falls to `right`.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      left, mode, right: in rising order; broadcast to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: the inverse of the distribution function.
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(0 <= triangular(PRNGKey(0), 0.0, 0.5, 2.0) <= 2)
+    True
+    """
     return _draw_triangular(key, (left, mode, right), shape, dtype)
 
 
 def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None,
                          dtype: DTypeLike | None = None) -> Array:
-    """`loc` plus or minus, with equal chance, `scale` times a number of the Maxwell distribution."""
+    """Numbers that lie, with equal chance, above or below `loc` by a Maxwell distributed distance.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      loc: the centre; broadcasts to `shape`.
+      scale: of the distance, positive; broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: `loc` plus or minus `scale` times the length of a vector of three normals.
+
+    >>> from lamina_random import PRNGKey
+    >>> double_sided_maxwell(PRNGKey(0), 1.0, 0.0)
+    Array(1., dtype=float32)
+    """
     return _draw_maxwell(key, (loc, scale), shape, dtype)
 
 
 def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the inverse Gaussian distribution of this mean and scale 1.
+    """Numbers of the inverse Gaussian distribution of scale 1.
 
-    Source: Michael, Schucany and Haas, "Generating random variates using transformations with multiple roots" (1976).
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      mean: positive; broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: Michael, Schucany and Haas, "Generating random variates using transformations with multiple
+    roots" (1976).
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(wald(PRNGKey(0), 2.0) > 0)
+    True
     """
     return _draw_wald(key, (mean,), shape, dtype)

@@ -25,11 +25,16 @@ def randint(key: ArrayLike, shape: ShapeLike, minval: ArrayLike, maxval: ArrayLi
     """Integers spread evenly over `[minval, maxval)`.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       shape: of the result.
-      minval: lower end, included; broadcasts to `shape`.
-      maxval: upper end, excluded; where it is not above `minval`, the result is `minval`.
+      minval: lower end, included; broadcasts to `shape`. Ends outside the dtype's range are brought into it.
+      maxval: upper end, excluded; where it is not above `minval`, the result is `minval`. Broadcasts to `shape`.
       dtype: an integer dtype; default int32 (int64 in 64-bit mode).
+    Returns:
+      Integer array of `shape`.
+    Raises:
+      DTypeError: `dtype` is no integer dtype, or an end holds no integers.
+      ShapeError: `key` is not uint32[2], or the ends do not broadcast to `shape`.
 
     Source: two draws of bits, taken modulo the span as one number of twice the width; the span need not divide it,
     which favours low values by less than one part in `2**32`.
@@ -108,12 +113,18 @@ _randint = jit(randint_core, static_argnums=(3, 4, 5, 6), inline=True)
 
 
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None) -> Array:
-    """Truth values that are True with probability `p`.
+    """Truth values that are True with a probability.
 
     Args:
-      key: uint32[2].
-      p: probability, broadcasts to `shape`.
+      key: uint32[2], from `PRNGKey` or `split`.
+      p: probability of True; broadcasts to `shape`.
       shape: of the result; default: that of `p`.
+    Returns:
+      Boolean array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `p` does not broadcast to `shape`.
+
+    Source: a uniform number below `p`.
 
     >>> from lamina_random import PRNGKey
     >>> bernoulli(PRNGKey(0), 0.5, (3,)).dtype
@@ -132,7 +143,23 @@ _bernoulli = jit(_bernoulli_core, static_argnums=(2, 3), inline=True)
 
 
 def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """-1 or 1 with equal chance; `dtype` is a number dtype, default int32."""
+    """-1 or 1 with equal chance.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      shape: of the result.
+      dtype: a number dtype; default int32 (int64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
+
+    Source: `2 bernoulli(1/2) - 1`.
+
+    >>> from lamina_random import PRNGKey
+    >>> abs(rademacher(PRNGKey(0), (3,)))
+    Array([1, 1, 1], dtype=int32)
+    """
     dtype = dtypes.canonical_int() if dtype is None else dtypes.canonical(dtype)
     return _rademacher(key, as_shape("rademacher", shape), dtype, _part.value)
 
@@ -146,7 +173,25 @@ _rademacher = jit(_rademacher_core, static_argnums=(1, 2, 3), inline=True)
 
 
 def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """How many trials of success probability `p` it takes to succeed, 1 or more; an integer dtype, default int32."""
+    """How many trials it takes to succeed, 1 or more.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      p: probability of success in each trial, in (0, 1]; broadcasts to `shape`.
+      shape: of the result; default: that of `p`.
+      dtype: an integer dtype; default int32 (int64 in 64-bit mode).
+    Returns:
+      Integer array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `p` does not broadcast to `shape`.
+      DTypeError: `dtype` is no integer dtype.
+
+    Source: `floor(log u / log(1 - p)) + 1`, u uniform on (0, 1).
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(geometric(PRNGKey(0), 0.5) >= 1)
+    True
+    """
     return _geometric(key, p, common_shape("geometric", shape, p), as_int("geometric", dtype), _part.value)
 
 
@@ -165,12 +210,15 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
     """Categories with probabilities proportional to `exp(logits)` along one axis.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       logits: float array; natural logarithms of weights.
       axis: the axis of `logits` that lists the categories.
       shape: of the result; must end with the shape of `logits` without `axis`. Default: just that.
     Returns:
       Integers in `[0, n)`, n the size of the axis.
+    Raises:
+      DTypeError: `logits` holds no floats.
+      ShapeError: `key` is not uint32[2], or `shape` does not end as it must.
 
     Source: the category at which logit plus a Gumbel number is largest.
 

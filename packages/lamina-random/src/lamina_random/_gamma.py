@@ -116,13 +116,18 @@ _draw_t, _draw_f = with_parameters("t", _t, 1), with_parameters("f", _f, 2)
 
 
 def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the gamma distribution with shape parameter `a` and scale 1; NaN where `a` is negative.
+    """Numbers of the gamma distribution with scale 1; NaN where `a` is negative.
 
     Args:
-      key: uint32[2].
-      a: shape parameter, broadcasts to `shape`.
-      shape: of the result; default: that of `a`.
-      dtype: a float dtype; default float32.
+      key: uint32[2], from `PRNGKey` or `split`.
+      a: shape parameter, which is the mean as well; broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
 
     Derivative: by `a`, at constant quantile (`lax.random_gamma_grad`).
     Source: Marsaglia and Tsang, "A simple method for generating gamma variables" (2000).
@@ -135,29 +140,120 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
 
 
 def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Logarithms of numbers of the gamma distribution, accurate where these are too small for the dtype."""
+    """Logarithms of numbers of the gamma distribution, accurate where these are too small for the dtype.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      a: shape parameter; broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Derivative: by `a`, at constant quantile.
+    Source: as `gamma`, without the last exponential.
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(loggamma(PRNGKey(0), 1e-4) < -5)
+    True
+    """
     return _draw_log(key, (a,), shape, dtype)
 
 
 def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None,
          dtype: DTypeLike | None = None) -> Array:
-    """Numbers in [0, 1] of the beta distribution. Source: x / (x + y) of gamma variables, through logarithms."""
+    """Numbers in [0, 1] of the beta distribution.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      a, b: shape parameters, positive; broadcast to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: `x / (x + y)` of gamma variables, through logarithms.
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(0 <= beta(PRNGKey(0), 2.0, 3.0) <= 1)
+    True
+    """
     return _draw_beta(key, (a, b), shape, dtype)
 
 
 def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the chi-square distribution with `df` degrees of freedom: twice gamma variables of shape `df / 2`."""
+    """Numbers of the chi-square distribution.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      df: degrees of freedom, positive; broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: twice gamma variables of shape `df / 2`.
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(chisquare(PRNGKey(0), 3.0) > 0)
+    True
+    """
     return _draw_chi(key, (df,), shape, dtype)
 
 
 def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of Student's t distribution: normal ones divided by sqrt(g / (df / 2)), g gamma of shape `df / 2`."""
+    """Numbers of Student's t distribution.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      df: degrees of freedom, positive; broadcasts to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: normal ones divided by `sqrt(g / (df / 2))`, g gamma of shape `df / 2`.
+
+    >>> from lamina_random import PRNGKey
+    >>> t(PRNGKey(0), 5.0, (2,)).shape
+    (2,)
+    """
     return _draw_t(key, (df,), shape, dtype)
 
 
 def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: ShapeLike | None = None,
       dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the F distribution: a ratio of chi-square variables, each divided by its degrees of freedom."""
+    """Numbers of the F distribution.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      dfnum, dfden: degrees of freedom of numerator and denominator, positive; broadcast to `shape`.
+      shape: of the result; default: the shape the parameters broadcast to.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the parameters do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: a ratio of chi-square variables, each divided by its degrees of freedom.
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(f(PRNGKey(0), 3.0, 4.0) > 0)
+    True
+    """
     return _draw_f(key, (dfnum, dfden), shape, dtype)
 
 
@@ -177,10 +273,17 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
     """Vectors of positive numbers that sum to 1, of the Dirichlet distribution.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       alpha: concentrations `[..., n]`, positive.
       shape: of the result without its last axis; default: `alpha.shape[:-1]`.
-      dtype: a float dtype; default float32.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array `[*shape, n]`.
+    Raises:
+      ShapeError: `alpha` has rank 0 or does not broadcast to `[*shape, n]`; `key` is not uint32[2].
+      DTypeError: `dtype` is no float dtype.
+
+    Source: gamma variables divided by their sum, through logarithms.
 
     >>> from lamina_random import PRNGKey
     >>> dirichlet(PRNGKey(0), np.ones(3, np.float32), (2,)).shape
@@ -196,9 +299,24 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
 
 
 def generalized_normal(key: ArrayLike, p: float, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Numbers with density proportional to `exp(-|x|**p)`, `p` a positive number.
+    """Numbers with density proportional to `exp(-|x|**p)`.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      p: a positive number; 2 gives a normal distribution of variance 1/2, 1 the Laplace distribution.
+      shape: of the result.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
+      DTypeError: `dtype` is no float dtype.
 
     Source: gamma variables of shape `1 / p` to the power `1 / p`, with either sign.
+
+    >>> from lamina_random import PRNGKey
+    >>> generalized_normal(PRNGKey(0), 1.5, (2,)).shape
+    (2,)
     """
     shape, dtype = as_shape("generalized_normal", shape), as_float("generalized_normal", dtype)
     kg, ks = halves(key, 2, _part.value)
@@ -207,9 +325,25 @@ def generalized_normal(key: ArrayLike, p: float, shape: ShapeLike = (), dtype: D
 
 
 def ball(key: ArrayLike, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Vectors of `d` numbers spread evenly over the unit ball of the `p`-norm.
+    """Vectors spread evenly over the unit ball of a norm.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      d: how many numbers a vector has.
+      p: of the norm `sum(|x|**p)**(1 / p)`, positive.
+      shape: of the result without its last axis.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array `[*shape, d]`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
+      DTypeError: `dtype` is no float dtype.
 
     Source: Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of the l_p^n ball" (2005).
+
+    >>> from lamina_random import PRNGKey
+    >>> bool(np.linalg.norm(ball(PRNGKey(0), 3)) <= 1)
+    True
     """
     shape, dtype = as_shape("ball", shape), as_float("ball", dtype)
     kx, ke = halves(key, 2, _part.value)

@@ -26,6 +26,9 @@ def PRNGKey(seed: ArrayLike) -> Array:
       Key, uint32[2]: the seed's high and low word.
     Raises:
       DTypeError: `seed` is not an integer.
+      ShapeError: `seed` is an array of rank 1 or more; `vmap` makes several keys.
+
+    Source: the classic seeding of Threefry-2x32 streams; the words are the seed itself.
 
     >>> PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
@@ -56,17 +59,57 @@ _key_of = jit(_key_of_core, inline=True)
 
 
 def key(seed: ArrayLike) -> Array:
-    """The same as `PRNGKey`: keys are plain uint32[2] arrays."""
+    """A key from a number: the same as `PRNGKey`, since keys are plain uint32[2] arrays.
+
+    Args:
+      seed: an integer, or a rank-0 integer array.
+    Returns:
+      Key, uint32[2].
+    Raises:
+      DTypeError: `seed` is not an integer.
+      ShapeError: `seed` is an array of rank 1 or more.
+
+    Source: `PRNGKey`.
+
+    >>> key(42)
+    Array([ 0, 42], dtype=uint32)
+    """
     return PRNGKey(seed)
 
 
 def key_data(keys: ArrayLike) -> Array:
-    """The words of keys, which are those words: `keys` itself."""
+    """The words of keys, which are those words: `keys` itself.
+
+    Args:
+      keys: uint32[..., 2].
+    Returns:
+      `keys`.
+    Raises:
+      Nothing: whatever comes is given back.
+
+    Source: keys here are their words.
+
+    >>> key_data(PRNGKey(42))
+    Array([ 0, 42], dtype=uint32)
+    """
     return keys
 
 
 def wrap_key_data(key_bits_array: Any) -> Array:
-    """Keys from their words: uint32[..., 2], returned as they are."""
+    """Keys from their words, returned as they are.
+
+    Args:
+      key_bits_array: uint32[..., 2].
+    Returns:
+      `key_bits_array`.
+    Raises:
+      ShapeError: the array is not uint32[..., 2].
+
+    Source: keys here are their words.
+
+    >>> wrap_key_data(np.array([0, 42], np.uint32))
+    array([ 0, 42], dtype=uint32)
+    """
     _check_keys("wrap_key_data", key_bits_array)
     return key_bits_array
 
@@ -82,6 +125,12 @@ def clone(key: ArrayLike) -> Array:
 
     Args:
       key: uint32[..., 2].
+    Returns:
+      `key`.
+    Raises:
+      ShapeError: `key` is not uint32[..., 2].
+
+    Source: a name that programs use where key reuse is checked.
 
     >>> clone(PRNGKey(42))
     Array([ 0, 42], dtype=uint32)
@@ -95,6 +144,12 @@ def key_impl(keys: ArrayLike) -> str:
 
     Args:
       keys: uint32[..., 2].
+    Returns:
+      The name, a string.
+    Raises:
+      ShapeError: `keys` is not uint32[..., 2].
+
+    Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 
     >>> key_impl(PRNGKey(42))
     'threefry2x32'
@@ -110,7 +165,11 @@ def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
       key: uint32[2].
       num: how many, or a shape of how many.
     Returns:
-      Keys: uint32[num, 2], so that `a, b = split(key)` works.
+      Keys: uint32[num, 2], so that `a, b = split(key)` works; uint32[*num, 2] for a shape.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `num` is negative.
+
+    Source: the first `2 num` words of the key's stream.
 
     >>> split(PRNGKey(42))
     Array([[2465931498, 3679230171],
@@ -144,6 +203,12 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     Args:
       key: uint32[2].
       data: an integer or a rank-0 integer array; its lowest 32 bits count.
+    Returns:
+      Key, uint32[2].
+    Raises:
+      ShapeError: `key` is not uint32[2], or `data` no rank-0 integer; `vmap` folds in several.
+
+    Source: Threefry-2x32 of the counter (0, data).
 
     >>> fold_in(PRNGKey(42), 7)
     Array([2547012911, 1371500959], dtype=uint32)

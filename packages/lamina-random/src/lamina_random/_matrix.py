@@ -53,12 +53,20 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
     """Normal vectors with this mean and covariance.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       mean: array `[..., n]`.
       cov: symmetric array `[..., n, n]`; positive definite for "cholesky", semidefinite for the other methods.
       shape: of the result without its last axis; default: what the leading axes of `mean` and `cov` broadcast to.
-      dtype: a float dtype; default float32.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
       method: "cholesky", "eigh" or "svd": how the root of `cov` is found, the first fastest.
+    Returns:
+      Array `[*shape, n]`.
+    Raises:
+      ValueError: another `method`.
+      ShapeError: `mean` and `cov` do not fit together or do not broadcast to `shape`; `key` is not uint32[2].
+      DTypeError: `dtype` is no float dtype, or one that factorizations do not take.
+
+    Source: `mean + L z` with `L L' = cov`, z normal.
 
     >>> from lamina_random import PRNGKey
     >>> multivariate_normal(PRNGKey(0), np.zeros(2, np.float32), np.eye(2, dtype=np.float32), (5,)).shape
@@ -90,7 +98,18 @@ def _widened(x: Any, lead: tuple[int, ...], last: int) -> Any:
 
 
 def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Orthogonal matrices `[..., n, n]`, every one equally likely (Haar measure); unitary ones for a complex dtype.
+    """Orthogonal matrices, every one equally likely (Haar measure); unitary ones for a complex dtype.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      n: number of rows and of columns.
+      shape: of the result without its last two axes.
+      dtype: float32, float64, complex64 or complex128; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array `[*shape, n, n]`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
+      DTypeError: a dtype that factorizations do not take.
 
     Source: Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
 

@@ -23,13 +23,16 @@ def uniform(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
     """Numbers spread evenly over `[minval, maxval)`.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       shape: of the result.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).
       minval: lower end, included; broadcasts to `shape`.
       maxval: upper end, not included but for rounding; broadcasts to `shape`.
     Returns:
       Array of `shape`. Each value is one of `2**m` evenly spaced ones, m the bits of the dtype's mantissa.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the ends do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
 
     Source: the bits fill the mantissa of a number in [1, 2), from which 1 is taken.
 
@@ -69,9 +72,14 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     """Numbers of the normal distribution with mean 0 and standard deviation 1.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       shape: of the result.
-      dtype: a float dtype, or a complex one: then both parts have variance 1/2. Default float32.
+      dtype: a float dtype, or a complex one: then both parts have variance 1/2. Default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
+      DTypeError: `dtype` is neither a float nor a complex dtype.
 
     Source: the inverse of the distribution function, `sqrt(2) erf_inv(u)` with u uniform on (-1, 1).
 
@@ -97,10 +105,17 @@ def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: 
     """Numbers of the normal distribution that fell between `lower` and `upper`.
 
     Args:
-      key: uint32[2].
-      lower, upper: bounds, in standard deviations from 0.
+      key: uint32[2], from `PRNGKey` or `split`.
+      lower, upper: bounds, in standard deviations from 0; broadcast to `shape`.
       shape: of the result; default: the shape the bounds broadcast to.
-      dtype: a float dtype; default float32.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Array of `shape`, each number strictly between its bounds.
+    Raises:
+      ShapeError: `key` is not uint32[2], or the bounds do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
+
+    Source: the inverse of the distribution function on a uniform number between its values at the bounds.
 
     >>> from lamina_random import PRNGKey
     >>> bool(abs(truncated_normal(PRNGKey(0), -1.0, 1.0)) < 1)

@@ -77,10 +77,15 @@ def poisson(key: ArrayLike, lam: ArrayLike, shape: ShapeLike | None = None, dtyp
     """How many events happen in a unit of time when `lam` are expected; -1 where `lam` is negative or NaN.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       lam: the rate, broadcasts to `shape`.
       shape: of the result; default: that of `lam`.
-      dtype: an integer dtype; default int32.
+      dtype: an integer dtype; default int32 (int64 in 64-bit mode).
+    Returns:
+      Integer array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `lam` does not broadcast to `shape`.
+      DTypeError: `dtype` is no integer dtype.
 
     Source: counting gaps below a rate of 10, else Hoermann, "The transformed rejection method for generating Poisson
     random variables" (1993).
@@ -170,10 +175,16 @@ def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLike | None
     """How many of `n` trials succeed, each with probability `p`; NaN where these make no sense.
 
     Args:
-      key: uint32[2].
-      n, p: broadcast to `shape`.
+      key: uint32[2], from `PRNGKey` or `split`.
+      n: how many trials, rounded down; broadcasts to `shape`.
+      p: probability of success in each; broadcasts to `shape`.
       shape: of the result; default: that of `n` and `p`.
-      dtype: a float dtype; default float32.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Float array of `shape`.
+    Raises:
+      ShapeError: `key` is not uint32[2], or `n` and `p` do not broadcast to `shape`.
+      DTypeError: `dtype` is no float dtype.
 
     Source: geometric gaps for a mean below 10, else Hoermann, "The generation of binomial random variates" (1993).
 

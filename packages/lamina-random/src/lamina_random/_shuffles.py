@@ -25,10 +25,14 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     """`x` in random order along one axis; for an integer n, the numbers 0..n-1 in random order.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       x: an array, or an integer.
       axis: the axis whose positions change places.
       independent: whether each line along the axis gets an order of its own.
+    Returns:
+      Array of the shape and dtype of `x`; for an integer n int32[n] (int64 in 64-bit mode).
+    Raises:
+      ShapeError: `axis` is outside of `x`, `x` is a number that is no integer, or `key` is not uint32[2].
 
     Source: sorted by random 32-bit keys, as often as makes equal keys too rare to matter.
 
@@ -48,7 +52,23 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
 
 
 def shuffle(key: ArrayLike, x: ArrayLike, axis: int = 0) -> Array:
-    """`x` with the elements of each line along `axis` in a random order of their own."""
+    """`x` with the elements of each line along an axis in a random order of their own.
+
+    Args:
+      key: uint32[2], from `PRNGKey` or `split`.
+      x: an array.
+      axis: the axis along which the lines run.
+    Returns:
+      Array of the shape and dtype of `x`.
+    Raises:
+      ShapeError: `axis` is outside of `x`, or `key` is not uint32[2].
+
+    Source: `permutation` with `independent=True`.
+
+    >>> from lamina_random import PRNGKey
+    >>> sorted(shuffle(PRNGKey(0), np.arange(4)).tolist())
+    [0, 1, 2, 3]
+    """
     return permutation(key, x, axis, independent=True)
 
 
@@ -89,14 +109,17 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
     """Elements chosen from an array, or from 0..a-1 for an integer `a`.
 
     Args:
-      key: uint32[2].
+      key: uint32[2], from `PRNGKey` or `split`.
       a: an array, or a positive integer.
       shape: how many; its axes take the place of `axis`.
       replace: whether an element may be chosen again.
       p: probabilities of the positions along `axis`, float `[n]`; default: equal ones.
       axis: the axis of `a` to choose along.
+    Returns:
+      Array of the dtype of `a`, of its shape with `axis` replaced by `shape`.
     Raises:
-      ShapeError: without `replace`, more elements are asked for than there are.
+      ShapeError: there is nothing to choose from; without `replace` more is asked for than there is; `p` does not give one
+        probability per position; `axis` is outside of `a`; `key` is not uint32[2].
 
     Source: without `replace` and with `p`, the positions of the largest sums of `log p` and Gumbel numbers.
 
