@@ -289,3 +289,14 @@ def test_effects_in_a_batched_scan(capsys):
     jit(vmap(lambda x: lax.scan(step, x, np.arange(2))))(np.arange(2))
     effects_barrier()
     assert capsys.readouterr().out == "(0,): 0\n(1,): 1\n(0,): 0\n(1,): 1\n"
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_an_interrupt_or_exit_in_a_callback_keeps_its_kind(kind):
+    def leave(x):
+        raise kind(7)
+
+    f = jit(lambda x: lax.add(pure_callback(leave, ShapeDtypeStruct((), "float32"), x), 1.0))
+    with pytest.raises(kind, match="7"):
+        np.asarray(f(np.float32(1)))
+    assert float(jit(lambda x: lax.add(x, 1.5))(1.0)) == 2.5

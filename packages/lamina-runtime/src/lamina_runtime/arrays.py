@@ -100,7 +100,7 @@ def block_until_ready(x: Any) -> Any:
         raise _read_failure("block_until_ready", x, e)
 
 
-def _read_failure(call: str, x: Any, error: Exception) -> Exception:
+def _read_failure(call: str, x: Any, error: Exception) -> BaseException:
     """jaxlib's error from waiting for an array, in our words."""
     check_alive(x)
     return host_errors.translated(f"{call} of {'an array' if x.aval is None else x.aval.long()}", error)

@@ -355,10 +355,13 @@ def _explain(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
     told("compile", name, min(map(reasons, known), key=len) or ["it was forgotten"])
 
 
-def failure(call: str, name: str, error: Exception) -> ExecutionError | CallbackError:
-    """jaxlib's error in our words; the cause keeps its text. A callback's own exception becomes the cause's cause."""
+def failure(call: str, name: str, error: Exception) -> BaseException:
+    """jaxlib's error in our words; the cause keeps its text. A callback's own exception becomes the cause's cause, and an
+    interrupt or exit that it raised comes as it is."""
     raised = host_errors.original(error)
     if raised is not None:
+        if not isinstance(raised, Exception):
+            return raised
         error.__cause__ = raised
         return CallbackError(f"{call} of `{name}`: {host_errors.said(raised)}")
     if "Disallowed" in str(error):

@@ -50,9 +50,12 @@ def original(error: BaseException) -> BaseException | None:
     return _raised.get(int(found[1])) if found else None
 
 
-def translated(call: str, error: Exception) -> Exception:
-    """An `ExecutionError` whose cause is jaxlib's `error`; a `CallbackError` with the callback's own where one raised."""
+def translated(call: str, error: Exception) -> BaseException:
+    """An `ExecutionError` whose cause is jaxlib's `error`; a `CallbackError` with the callback's own where one raised; an
+    interrupt or exit that it raised as it is."""
     raised = original(error)
+    if raised is not None and not isinstance(raised, Exception):
+        return raised
     made = CallbackError(f"{call}: {said(raised)}") if raised is not None else ExecutionError(
         f"{call}: the program that computes it failed: {error}")
     made.__cause__ = error if raised is None else raised
@@ -66,4 +69,6 @@ def settle(call: str, failures: deque[BaseException], outs: Sequence[Any]) -> No
     if failures:
         raised = failures.popleft()
         failures.clear()
+        if not isinstance(raised, Exception):  # an interrupt or exit keeps its kind
+            raise raised
         raise CallbackError(f"{call}: {said(raised)}") from raised
