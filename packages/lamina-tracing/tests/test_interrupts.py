@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from lamina_ir import config
 from lamina_tracing import ensure_compile_time_eval, jit, lax, make_jaxpr, named_call, named_scope
-from lamina_tracing.extend import EVALUATION, AxisFrame, Trace, bound_axes, boundary, deeper, is_own_file, now, stage
+from lamina_tracing.lines import is_own_file
+from lamina_tracing.extend import EVALUATION, AxisFrame, Trace, bound_axes, boundary, deeper, now, stage
 
 FILES = ("lamina_tracing/trace.py", "lamina_tracing/stage.py", "lamina_tracing/api.py", "lamina_tracing/tracebacks.py",
          "lamina_tracing/custom.py", "lamina_ir/_room.py")

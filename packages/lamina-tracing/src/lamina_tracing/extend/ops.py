@@ -1,0 +1,10 @@
+"""For people who add ops: `bind`, types of values, arguments checked and made alike."""
+from ..arguments import as_tuple
+from ..lax._common import check_axes, check_axis, full_like, one_like, scalar, zeros_like
+from ..lax.reductions import complex_logaddexp
+from ..lax.scattering import repeated
+from ..lax.windows import stacked_windows
+from ..trace import bind, typeof
+
+__all__ = ["as_tuple", "bind", "check_axes", "check_axis", "complex_logaddexp", "full_like", "one_like", "repeated",
+           "scalar", "stacked_windows", "typeof", "zeros_like"]
