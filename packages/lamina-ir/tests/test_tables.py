@@ -199,6 +199,45 @@ def test_what_was_made_while_another_thread_changed_rows_is_not_remembered(table
     assert program.derived("y", own_block) is program.derived("y", own_block) and len(mine) == 1
 
 
+def test_what_is_made_in_the_middle_of_a_change_is_not_remembered(table):
+    """The row is in its place and its number is not yet: another thread makes something of it under the old number."""
+    from lamina_ir import parse
+    program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def change():
+        with config.generation.changing():
+            begun.set()
+            go_on.wait(60)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    begun.wait(60)
+    made = program.derived("x", object)
+    assert program.derived("x", object) is not made
+    go_on.set()
+    thread.join()
+    made = program.derived("x", object)
+    assert program.derived("x", object) is made
+    with config.generation.changing():  # one's own change
+        assert program.derived("x", object) is made and program.derived("y", object) is program.derived("y", object)
+
+
+def test_a_default_that_another_thread_sets_meanwhile_is_noticed(table):
+    from lamina_ir import parse
+    program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
+    value = config.default_matmul_precision.value
+
+    def make():
+        for to in ("highest", value):
+            thread = threading.Thread(target=config.default_matmul_precision.set, args=(to,))
+            thread.start()
+            thread.join()
+        return object()
+
+    assert program.derived("x", make) is not program.derived("x", make)
+
+
 def test_derived_programs_follow_settings_and_rows(table):
     from lamina_ir import parse
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")

@@ -108,7 +108,7 @@ class RuledCall(CustomCall):
         if known is None:
             others = config.generation.elsewhere()
             known = self._stage(avals)
-            if key is not None and not known[0] and others == config.generation.elsewhere():
+            if key is not None and not known[0] and config.unchanged(key[-1], others):
                 if len(f._programs) >= _MOST_PROGRAMS:
                     f._programs.clear()
                 f._programs[key] = known

@@ -44,7 +44,7 @@ def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any, owner: A
 
     elsewhere = config.generation.elsewhere()
     closed, outer = stage(flat, avals)
-    if not outer and elsewhere == config.generation.elsewhere():
+    if not outer and key is not None and config.unchanged(key[-1], elsewhere):
         if len(known) >= _MOST_PROGRAMS:
             known.clear()
         known[key] = closed, outer, out_tree

@@ -17,7 +17,7 @@ from typing import Any
 __all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_infs", "debug_nans",
            "default_matmul_precision", "disable_jit", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
            "generation", "keyed_values", "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion", "options", "read",
-           "restored", "threefry_partitionable", "traceback_filtering", "update", "watch_keyed"]
+           "restored", "threefry_partitionable", "traceback_filtering", "unchanged", "update", "watch_keyed"]
 
 options: dict[str, Option] = {}
 _keyed: list[Option | Generation] = []
@@ -64,7 +64,8 @@ class Generation:
     """Which rows of the rule tables are in force, and what fills the slots: one number, the same in all threads.
 
     It is part of `cache_key()`, so a program made under one number is not found under another. `RuleTable` and the slots
-    set it; a number that comes back means that the rows of that number are in force again.
+    set it; a number that comes back means that the rows of that number are in force again. Whoever changes what it stands
+    for does so in a block `with generation.changing():`, one thread at a time.
     """
 
     name = "generation"
@@ -72,20 +73,35 @@ class Generation:
     def __init__(self) -> None:
         self.value = 0
         self._lock = threading.RLock()  # the collector may end an override of a forgotten generator at any time
+        self._changing = 0  # how many blocks are open, of one thread
         self._changes = 0
         self._own = _Changes()
         self._watchers: list[Callable[[Any, bool], None]] = []
         _keyed.append(self)
 
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """A block in which rows may be those of neither number, to be ended by `set`, `count` or nothing."""
+        with self._lock:
+            self._changing += 1
+            try:
+                yield
+            finally:
+                self._changing -= 1
+
     def set(self, value: int) -> None:
         """Say that other rows are in force."""
         with self._lock:  # watchers keep copies, so the last one told must be the last one set
-            self._changes += 1
-            self._own.made += 1
             self.value = value
-            _new_epoch()
+            self.count()
             for tell in self._watchers:
                 tell(self.value, False)
+
+    def count(self) -> None:
+        """Note a change. Called in a block of `changing`."""
+        self._changes += 1
+        self._own.made += 1
+        _new_epoch()
 
     def watch(self, tell: Callable[[Any, bool], None]) -> None:
         """Call `tell(value, False)` now and on every change."""
@@ -93,9 +109,18 @@ class Generation:
         tell(self.value, False)
 
     def elsewhere(self) -> int:
-        """How many changes other threads have made. What was made while this number grew may be made of rows of both
-        sides of a change, so it is used once and not remembered."""
+        """How many changes other threads have made: read before and after something is made of rows, it is the same if
+        there was none meanwhile. Else that may be made of rows of both sides, so it is used once and not remembered."""
+        if self._changing and not self._mine():
+            return -next(_epochs)  # in the middle of a change: unlike any other answer
         return self._changes - self._own.made
+
+    def _mine(self) -> bool:
+        """Whether it is this thread that changes rows now."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+            return True
+        return False
 
 
 generation = Generation()
@@ -177,8 +202,11 @@ class Option:
 
     def set(self, value: Any) -> None:
         """Change the default for all threads without an overlay of their own."""
-        self._default = self._check(value)
-        self._changed()
+        value = self._check(value)
+        with generation.changing():
+            self._default = value
+            if self.keyed:
+                generation.count()
         for tell in self._watchers:
             tell(self._default, False)
 
@@ -317,6 +345,12 @@ def cache_key() -> tuple[Any, ...]:
 def keyed_values(key: tuple[Any, ...]) -> dict[str, Any]:
     """What a `cache_key` says: name -> value."""
     return {option.name: value for option, value in zip(_keyed, key)}
+
+
+def unchanged(key: tuple[Any, ...], others: int) -> bool:
+    """Whether what was made under `key`, a `cache_key()`, may be remembered under it: it is still the key, and no other
+    thread has changed anything since `others`, an answer of `generation.elsewhere()` from before."""
+    return others == generation.elsewhere() and key == cache_key()
 
 
 @contextmanager

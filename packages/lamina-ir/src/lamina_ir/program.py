@@ -229,15 +229,19 @@ class ClosedJaxpr:
             pass  # made outside of this block: an error would name the KeyError as its context
         if len(self._memo) > 256:
             self._memo.clear()
-        others = config.generation.elsewhere()
-        value = make()
-        if others == config.generation.elsewhere():
-            self._memo[key] = value
+        value = self._memo[key] = make()
         return value
 
     def derived(self, key: Any, make: Any) -> Any:
         """`memo` for what rows of rule tables, or settings, have a part in: the program's jvp, its transpose, its batch."""
-        return self.memo((config.cache_key(), key), make)
+        settings = config.cache_key()
+        key = settings, key
+        found = None if self._memo is None else self._memo.get(key)
+        if found is not None:
+            return found
+        others = config.generation.elsewhere()
+        value = make()
+        return self.memo(key, lambda: value) if config.unchanged(settings, others) else value
 
     def forget(self, key: Any) -> None:
         """Drop what `memo` remembers under `key`, if it does."""

@@ -49,7 +49,7 @@ class Rule:
                                        "saved. Make the program again from its function")
             others = generation.elsewhere()
             found = self.make()  # type: ignore[attr-defined]
-            if others == generation.elsewhere():
+            if others == generation.elsewhere() and key in (None, generation.value):
                 if len(programs) >= _MOST_STATES:
                     programs.clear()
                 programs[key] = found

@@ -8,7 +8,6 @@ before comes back if the rows from before do, so that what was made then is foun
 from __future__ import annotations
 
 import itertools
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ __all__ = ["RuleTable", "every_table", "new_generation"]
 
 Row = Callable[..., Any]
 
-_lock = threading.RLock()  # held while rows change; looking one up takes no lock
 _numbers = itertools.count(1)
 _MOST_STATES = 64
 
@@ -83,7 +81,7 @@ def every_table() -> list[RuleTable]:
 def new_generation() -> None:
     """Say that something other than a row has changed for good on which remembered programs depend, as what fills a
     slot."""
-    with _lock:
+    with generation.changing():
         generation.set(_all.lasting())
 
 
@@ -124,7 +122,7 @@ class RuleTable(dict[Primitive, Row]):
         self._state = _State()
         self._open: dict[Primitive, list[_Override]] = {}  # the last one holds
         self._beneath: dict[Primitive, tuple[Row | None, str | None]] = {}  # row and hole without the overrides
-        with _lock:
+        with generation.changing():
             _tables.add(self)
 
     @property
@@ -146,7 +144,7 @@ class RuleTable(dict[Primitive, Row]):
         """
         self._check("define", op)
         self._check_row("define", op, rule)
-        with _lock:
+        with generation.changing():
             self._end_overrides(op)
             super().__setitem__(op, rule)
             self.holes.pop(op, None)
@@ -161,7 +159,7 @@ class RuleTable(dict[Primitive, Row]):
         self._check("hole", op)
         if not isinstance(reason, str) or not reason.strip():
             raise TypeError(f"table `{self.name}`: hole({op.name}): expected the reason, a sentence; got {reason!r:.60}")
-        with _lock:
+        with generation.changing():
             self._end_overrides(op)
             self.holes[op] = reason
             self._drop(op)
@@ -181,7 +179,7 @@ class RuleTable(dict[Primitive, Row]):
         self._check("override", op)
         self._check_row("override", op, rule)
         own = _Override(self, op, rule)
-        with _lock:
+        with generation.changing():
             if op not in self._open:
                 self._beneath[op] = self.get(op), self.holes.get(op)
             self._open.setdefault(op, []).append(own)
@@ -189,7 +187,7 @@ class RuleTable(dict[Primitive, Row]):
         try:
             yield
         finally:
-            with _lock:
+            with generation.changing():
                 blocks = self._open.get(op, [])
                 if any(block is own for block in blocks):  # else a define or hole has come in between
                     self._open[op] = [block for block in blocks if block is not own]
@@ -199,7 +197,7 @@ class RuleTable(dict[Primitive, Row]):
 
     def __delitem__(self, op: Primitive) -> None:
         self[op]
-        with _lock:
+        with generation.changing():
             self._end_overrides(op)
             self._drop(op)
             self._lasting()
@@ -272,7 +270,7 @@ class RuleTable(dict[Primitive, Row]):
 
     def __missing__(self, op: Primitive) -> Row:
         self._check("looking up a row", op)
-        with _lock:  # where another thread defines a row or hole just now, that wins
+        with generation.changing():  # where another thread defines a row or hole just now, that wins
             row = self.get(op)
             if row is not None:
                 return row

@@ -113,7 +113,7 @@ class JitSpec:
                     found = self._stage(avals, tree, static)
             else:
                 found = self._stage(avals, tree, static)
-            if not found.outer and others == config.generation.elsewhere():
+            if not found.outer and config.unchanged(key[-1], others):
                 if len(self._programs) >= _MOST_PROGRAMS:
                     for old in list(self._programs)[:_MOST_PROGRAMS // 2]:
                         self._programs.pop(old, None)

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, evaluate, evaluate_primitive
+from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, config, evaluate, evaluate_primitive
 from lamina_ir.extend import new_generation
 
 from . import trace
@@ -95,9 +95,10 @@ def set_evaluator(new: Evaluator) -> None:
     """
     global evaluator
     _check_filling("evaluator", new, "primitive", "program", "array")
-    evaluator = new
-    trace.EVALUATION.hand_to(new.primitive)  # what `bind` calls where no trace is left
-    new_generation()
+    with config.generation.changing():
+        evaluator = new
+        trace.EVALUATION.hand_to(new.primitive)  # what `bind` calls where no trace is left
+        new_generation()
 
 
 set_evaluator(NumPyEvaluator())
@@ -127,8 +128,9 @@ def set_dispatcher(new: Dispatcher) -> None:
     """
     global dispatcher
     _check_filling("dispatcher", new, "jit", "pmap")
-    dispatcher = new
-    new_generation()
+    with config.generation.changing():
+        dispatcher = new
+        new_generation()
 
 
 def device_put(x: Any, device: Any) -> Any:
@@ -148,8 +150,9 @@ def set_basis_map(new: Callable[..., Any] | None) -> None:
     global basis_map
     if new is not None and not callable(new):
         raise TypeError(f"slots.set_basis_map: expected a function or None; got {type(new).__name__}")
-    basis_map = new
-    new_generation()
+    with config.generation.changing():
+        basis_map = new
+        new_generation()
 
 
 class Operators:

@@ -56,7 +56,7 @@ def stage_body(call: str, fun: Callable[..., Any], run: Callable[[Sequence[Any]]
     source = user_source()
     closed.memo("source", lambda: source)  # where the loop stands, for errors about it
     body = Body(closed, outer, tree)
-    if not outer and others == config.generation.elsewhere():
+    if not outer and config.unchanged(key[-1], others):
         if len(known) >= _MOST_PROGRAMS:
             known.clear()
         known[key] = body
