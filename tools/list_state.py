@@ -51,7 +51,8 @@ def state_of(tree: ast.Module) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             found.update(node.names)
-        if isinstance(node, ast.FunctionDef) and any("cache" in ast.unparse(d) for d in node.decorator_list):
+        if isinstance(node, ast.FunctionDef) and any(
+                "cache" in ast.unparse(d) and "cached_property" not in ast.unparse(d) for d in node.decorator_list):
             found.add(node.name)
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
