@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, jacfwd, jvp
 from lamina_batching import vmap
+from lamina_ir import TracerBoolError
 from lamina_parallel import axis_index, pmap, psum
 from lamina_tracing import jit, lax, make_jaxpr
 
@@ -113,3 +114,11 @@ def test_type_errors(call, words):
 def test_a_mapped_axis_of_size_0_is_an_error_that_says_so():
     with pytest.raises(ValueError, match="size 0"):
         pmap(lambda x: x)(np.ones((0, 2), np.float32))
+
+
+def test_errors_about_traced_values_name_the_mapped_function_and_its_argument():
+    def branching(x, y):
+        return x if y > 0 else -x
+
+    with pytest.raises(TracerBoolError, match=r"depends on argument y of `branching` at .*, traced by pmap"):
+        pmap(branching)(np.ones(2, "float32"), np.ones(2, "float32"))

@@ -129,6 +129,7 @@ class PmapSpec:
         def run(*tracers: Any) -> list[Any]:
             nonlocal out_tree, arguments
             arguments = tracers
+            now.trace.about = "pmap", self.fun, tree, self.statics.nums
             a, k = trees.tree_unflatten(tree, tracers)
             if static:
                 a, k = self.statics.join(a, k, static)
