@@ -12,4 +12,4 @@ from .ops import *
 from .runtimes import *
 from .transformations import *
 
-__all__ = [*ops.__all__, *transformations.__all__, *runtimes.__all__]
+__all__ = sorted(["ops", "runtimes", "transformations", *ops.__all__, *transformations.__all__, *runtimes.__all__])

@@ -14,4 +14,5 @@ from .ops import *
 from .runtimes import *
 from .transformations import *
 
-__all__ = [*ops.__all__, *transformations.__all__, *dispatchers.__all__, *runtimes.__all__]
+__all__ = sorted(["dispatchers", "ops", "runtimes", "transformations",
+           *ops.__all__, *transformations.__all__, *dispatchers.__all__, *runtimes.__all__])
