@@ -82,3 +82,9 @@ def test_bits_are_as_wide_as_the_mode_allows() -> None:
     with config.enable_x64(True):
         wide = random.bits(key, (2,))
         assert wide.dtype == np.uint64 and np.array_equal(wide, random.bits(key, (2,), "uint64"))
+
+
+def test_a_seed_that_fits_no_key_is_refused():
+    for seed in (2 ** 64, 2 ** 64 + 1, -2 ** 63 - 1):
+        with pytest.raises(OverflowError, match="64 bits"):
+            random.PRNGKey(seed)

@@ -26,6 +26,7 @@ def PRNGKey(seed: ArrayLike) -> Array:
       Key, uint32[2]: the seed's high and low word.
     Raises:
       DTypeError: `seed` is not an integer.
+      OverflowError: `seed` does not fit in 64 bits.
       ShapeError: `seed` is an array of rank 1 or more; `vmap` makes several keys.
 
     Source: the classic seeding of Threefry-2x32 streams; the words are the seed itself.
@@ -35,6 +36,8 @@ def PRNGKey(seed: ArrayLike) -> Array:
     """
     if isinstance(seed, (bool, int, np.integer, np.bool_)):
         number = int(seed)
+        if not -2 ** 63 <= number < 2 ** 64:
+            raise OverflowError(f"PRNGKey: the seed must fit in 64 bits; got {number}")
         high = (number >> 32) & 0xFFFFFFFF if config.enable_x64.value else 0
         return slots.evaluator.array(np.array([high, number & 0xFFFFFFFF], _U32), _KEY)
     aval = typeof(seed)

@@ -61,8 +61,12 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
         differ = lax.ne(lax.sign(x), lax.sign(y))
         off = lax.bitwise_and(differ, _nonzero(lax.rem(x, y), d))
         return lax.select(off, lax.sub(q, literal(1, d)), q)
-    whole = lax.div(lax.sub(x, _python_rem(x, y, d)), y)
-    return lax.round(whole, lax.RoundingMethod.TO_NEAREST_EVEN)
+    r, zero = lax.rem(x, y), literal(0, d)  # of C, below x in size: with Python's remainder -1 // inf would be inf / inf
+    q = lax.div(lax.sub(x, r), y)
+    off = lax.bitwise_and(lax.ne(r, zero), lax.ne(lax.lt(r, zero), lax.lt(y, zero)))
+    q = lax.select(off, lax.sub(q, literal(1, d)), q)
+    q = choose_by(lax.eq(y, zero), lax.div(x, y), q)  # infinite with the sign of the quotient; NaN for 0 / 0
+    return lax.round(q, lax.RoundingMethod.TO_NEAREST_EVEN)
 
 
 @public()

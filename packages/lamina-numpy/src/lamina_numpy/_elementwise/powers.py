@@ -8,8 +8,9 @@ from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, convert, inexact_pair, is_staging, literal, pair
+from .._ground.promotion import alike, aval, cast, convert, inexact_pair, is_staging, literal, pair
 from .._ground.publishing import compiled, public
+from .._ground.choosing import choose_by
 
 __all__ = ["float_power", "pow", "power"]
 
@@ -17,18 +18,28 @@ _I32 = np.dtype("int32")
 
 
 def _int_power(x: Any, y: Any, d: np.dtype) -> Any:
-    """Repeated squaring over the six low bits of the exponent: 2**64 overflows every integer anyhow."""
+    """Repeated squaring, over as many bits as the largest exponent has. A whole number to a negative power is 0, but for 1
+    and -1."""
+    weak = typeof(x).weak_type and typeof(y).weak_type
     zero, one = literal(0, d), literal(1, d)
-    shape = typeof(lax.mul(x, y)).shape if typeof(x).shape != typeof(y).shape else typeof(x).shape
-    out = lax.broadcast_in_dim(one, shape, ())
-    for bit in range(6):
-        odd = lax.ne(lax.bitwise_and(y, one), zero)
-        out = lax.select(odd, lax.mul(out, x), out)
-        if bit < 5:
-            y = lax.shift_right_logical(y, one)
-            x = lax.mul(x, x)
-    negative_power = lax.lt(y, zero)
-    return lax.select(negative_power, lax.broadcast_in_dim(zero, shape, ()), out)
+    x, y = alike("power", [cast(x, d, weak), cast(y, d, weak)])
+    signed = not dtypes.issubdtype(d, np.unsignedinteger)
+    size = lax.abs(y) if signed else y
+
+    def some_left(state: Any) -> Any:
+        left = lax.ne(state[1], zero)
+        return lax.reduce_or(left, tuple(range(len(typeof(left).shape))))
+
+    def one_bit(state: Any) -> Any:
+        base, left, out = state
+        out = lax.select(lax.ne(lax.bitwise_and(left, one), zero), lax.mul(out, base), out)
+        return lax.mul(base, base), lax.shift_right_logical(left, one), out
+    start = cast(lax.full(typeof(x).shape, 1, d), d, weak)
+    *_, out = lax.while_loop(some_left, one_bit, (x, size, start))
+    if not signed:
+        return out
+    gone = lax.bitwise_and(lax.lt(y, zero), lax.ne(lax.abs(x), one))
+    return choose_by(gone, zero, out)
 
 
 def _by_exponent(plain: Any) -> Any:

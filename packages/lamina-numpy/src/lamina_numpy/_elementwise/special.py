@@ -1,6 +1,7 @@
 """Elementwise functions of several steps: overflow-free sums, signs, float layout, divisors."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -98,29 +99,20 @@ def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, 1 at zero."""
     x = to_inexact("sinc", x)
     d = typeof(x).dtype
-    at_zero = lax.eq(x, literal(0, d))
-    safe = lax.mul(choose_by(at_zero, literal(1, d), x), literal(np.pi, d))
-    # the second-order term keeps both derivatives right at zero
-    curve = lax.sub(literal(1, d), lax.mul(lax.integer_pow(x, 2), literal(np.pi ** 2 / 6, d)))
-    return choose_by(at_zero, curve, lax.div(lax.sin(safe), safe))
+    angle = lax.mul(x, literal(np.pi, d))
+    near = lax.lt(lax.abs(angle), literal(1, dtypes.real_of(d)))
+    # Near zero the series of sin(z) / z in z**2, which has all its derivatives there; elsewhere the quotient, kept off zero.
+    t = lax.integer_pow(choose_by(near, angle, literal(0, d)), 2)
+    series = _horner(t, tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(12, -1, -1)), d)
+    far = choose_by(near, literal(1, d), angle)
+    return choose_by(near, series, lax.div(lax.sin(far), far))
 
 
 @public()
 def i0(x: ArrayLike, /) -> Array:
-    """Modified Bessel function of the first kind, order 0.
-
-    Source: polynomials 9.8.1 and 9.8.2 of Abramowitz and Stegun, Handbook of Mathematical Functions.
-    """
-    x = lax.abs(to_inexact("i0", x))
-    d = typeof(x).dtype
-    t = lax.integer_pow(lax.div(x, literal(3.75, d)), 2)
-    small = _horner(t, (0.0045813, 0.0360768, 0.2659732, 1.2067492, 3.0899424, 3.5156229, 1.0), d)
-    big_x = lax.max(x, literal(3.75, d))
-    u = lax.div(literal(3.75, d), big_x)
-    tail = _horner(u, (0.00392377, -0.01647633, 0.02635537, -0.02057706, 0.00916281, -0.00157565, 0.00225319,
-                       0.01328592, 0.39894228), d)
-    big = lax.mul(lax.mul(lax.exp(big_x), lax.rsqrt(big_x)), tail)
-    return choose_by(lax.lt(x, literal(3.75, d)), small, big)
+    """Modified Bessel function of the first kind, order 0."""
+    x = to_inexact("i0", x)
+    return lax.mul(lax.exp(lax.abs(x)), lax.bessel_i0e(x))
 
 
 def _horner(x: Any, coefficients: tuple[float, ...], d: np.dtype) -> Any:
@@ -158,17 +150,20 @@ def frexp(x: ArrayLike, /) -> tuple[Any, Any]:
         raise DTypeError(f"frexp: complex numbers have no exponent; got {typeof(x).long()}. Take real and imag first")
     bits, width, bias = _LAYOUT[d]
     whole = np.dtype(f"int{8 * d.itemsize}")
-    field = literal(((1 << width) - 1) << bits, whole)
-    tiny = lax.lt(lax.abs(x), literal(np.ldexp(1.0, 1 - bias), d))  # subnormal: scale up first
-    scaled = choose_by(tiny, lax.mul(x, literal(2.0 ** (bits + 1), d)), x)
-    raw = lax.bitcast_convert_type(scaled, whole)
-    e = lax.shift_right_logical(lax.bitwise_and(raw, field), literal(bits, whole))
-    below_one = literal((bias - 1) << bits, whole)  # the exponent field of numbers in [0.5, 1)
-    mantissa = lax.bitcast_convert_type(lax.bitwise_or(lax.bitwise_and(raw, lax.bitwise_not(field)), below_one), d)
-    e = lax.sub(e, choose_by(tiny, literal(bias - 1 + bits + 1, whole), literal(bias - 1, whole)))
-    plain = lax.bitwise_or(lax.eq(x, literal(0, d)), lax.bitwise_not(lax.is_finite(x)))
-    e = choose_by(plain, literal(0, whole), e)
-    return choose_by(plain, x, mantissa), cast(e, np.dtype("int32"))
+    # On the bits alone: arithmetic may take subnormal numbers for zero.
+    raw = lax.bitcast_convert_type(x, whole)
+    low = literal((1 << bits) - 1, whole)
+    sign = literal(-1 << (bits + width), whole)
+    size = lax.bitwise_and(raw, lax.bitwise_not(sign))
+    field, fraction = lax.shift_right_logical(size, literal(bits, whole)), lax.bitwise_and(size, low)
+    tiny = lax.eq(field, literal(0, whole))
+    up = lax.sub(lax.clz(fraction), literal(width, whole))  # places that bring a subnormal's first one before the point
+    fraction = choose_by(tiny, lax.bitwise_and(lax.shift_left(fraction, up), low), fraction)
+    e = lax.sub(choose_by(tiny, lax.sub(literal(1, whole), up), field), literal(bias - 1, whole))
+    half = literal((bias - 1) << bits, whole)  # the exponent field of numbers in [0.5, 1)
+    mantissa = lax.bitcast_convert_type(lax.bitwise_or(lax.bitwise_or(lax.bitwise_and(raw, sign), half), fraction), d)
+    plain = lax.bitwise_or(lax.eq(size, literal(0, whole)), lax.eq(field, literal((1 << width) - 1, whole)))
+    return choose_by(plain, x, mantissa), cast(choose_by(plain, literal(0, whole), e), np.dtype("int32"))
 
 
 @public()

@@ -1,15 +1,18 @@
 """Repeating each element; deleting from and inserting into an axis."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import check_axis, typeof
+from lamina_tracing.extend import Tracer, check_axis, typeof
 
-from .._ground.promotion import aval, broadcast, cast
+from .._ground.promotion import aval, broadcast, cast, literal
 from .._ground.publishing import core
-from .._ground.axes import split_at
+from .._ground.axes import split_at, with_axes
+from .._ground.choosing import choose_by
 from .._ground.conversion import asarray
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.joining import concatenate
@@ -71,28 +74,44 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
 
 
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
-    """`values` put before the (concrete) places `obj` along an axis."""
+    """`values` put before the places `obj` along an axis; places may be traced."""
     arr = asarray(arr)
     if axis is None:
         arr, axis = ravel(arr), 0
     at = check_axis("insert", axis, len(typeof(arr).shape))
     n = typeof(arr).shape[at]
-    obj = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
-    arr = moveaxis(arr, at, 0)
+    obj = np.arange(n)[obj] if isinstance(obj, slice) else asarray(obj) if isinstance(obj, Tracer) else np.asarray(obj)
+    sizes = typeof(arr).shape
     values = cast(asarray(values), typeof(arr).dtype)
-    vs = typeof(values).shape
-    if obj.ndim == 0 and len(vs) == len(typeof(arr).shape):
-        values = moveaxis(values, at, 0)
-        vs = typeof(values).shape
-        count, full = vs[0], (vs[0], *typeof(arr).shape[1:])
+    if math.prod(obj.shape) == 1:  # as many as `values` has: along its first axis for a number, along `axis` for a list of one
+        values = with_axes(values, tuple(range(len(sizes) - len(typeof(values).shape))))
+        values = moveaxis(values, at, 0) if obj.shape else values
+        count = typeof(values).shape[0]
+        values = broadcast(values, typeof(values).shape, (count, *sizes[:at], *sizes[at + 1:]))
     else:
-        count = max(obj.size, vs[0] if vs and len(typeof(arr).shape) == 1 else 1)
-        full = (count, *typeof(arr).shape[1:])
-        if len(vs) > 1:
-            values = moveaxis(values, at if len(vs) == len(full) else 0, 0)
-    values = broadcast(values, typeof(values).shape, full)
+        count = math.prod(obj.shape)
+        values = moveaxis(broadcast(values, typeof(values).shape, (*sizes[:at], count, *sizes[at + 1:])), at, 0)
+    arr = moveaxis(arr, at, 0)
+    if isinstance(obj, Tracer):
+        places = _traced_places(obj, n, count)
+        return moveaxis(take(concatenate([arr, values], 0), places, axis=0, mode="clip"), 0, at)
     places = np.insert(np.arange(n), obj if obj.size != 1 else int(obj.reshape(())), np.arange(n, n + count))
     return moveaxis(take(concatenate([arr, values], 0), places, axis=0), 0, at)
+
+
+def _traced_places(obj: Any, n: int, count: int) -> Any:
+    """Where the elements of `insert`'s result come from among n old and, behind them, `count` new ones."""
+    d = dtypes.canonical_int()
+    obj = cast(obj, d)
+    obj = lax.clamp(0, choose_by(lax.lt(obj, literal(0, d)), lax.add(obj, literal(n, d)), obj), n)
+    before = broadcast(obj, typeof(obj).shape, (count,))
+    before, order = lax.sort([before, lax.iota(d, count)], 0)
+    new = lax.add(before, lax.iota(d, count))  # rising: where each new one lands
+    k = lax.iota(d, n + count)
+    earlier = searchsorted(new, k, side="left")
+    which = lax.min(earlier, literal(max(count - 1, 0), d))
+    lands = lax.eq(take(new, which, axis=0, mode="clip"), k)
+    return choose_by(lands, lax.add(take(order, which, axis=0, mode="clip"), literal(n, d)), lax.sub(k, earlier))
 
 
 def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
@@ -56,6 +57,8 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
 
 def _before(x: Any, v: Any, side: str) -> Any:
     """Whether x stands before the place of v; NaN sorts last."""
+    if dtypes.is_complex(typeof(x).dtype):
+        return _complex_less(x, v) if side == "left" else lax.bitwise_not(_complex_less(v, x))
     if side == "left":
         out = less(x, v)
         if dtypes.is_float(typeof(x).dtype):
@@ -65,6 +68,25 @@ def _before(x: Any, v: Any, side: str) -> Any:
         if dtypes.is_float(typeof(x).dtype):
             out = lax.bitwise_or(out, lax.ne(v, v))
     return out
+
+
+def _complex_less(x: Any, y: Any) -> Any:
+    """By real part, then imaginary part; NumPy's order of NaN: r + r i, r + nan i, nan + r i, nan + nan i."""
+    def less_real(a: Any, b: Any) -> Any:
+        return lax.bitwise_or(lax.lt(a, b), lax.bitwise_and(lax.eq(a, a), lax.ne(b, b)))
+
+    def same(a: Any, b: Any) -> Any:
+        return lax.bitwise_or(lax.eq(a, b), lax.bitwise_and(lax.ne(a, a), lax.ne(b, b)))
+
+    def missing(z: Any) -> Any:  # 0 to 3 in the order above
+        d = np.dtype("int32")
+        parts = [cast(lax.ne(part, part), d) for part in (lax.imag(z), lax.real(z))]
+        return lax.add(parts[0], lax.mul(parts[1], literal(2, d)))
+    m, n = missing(x), missing(y)
+    by_real = less_real(lax.real(x), lax.real(y))
+    by_imag = lax.bitwise_and(same(lax.real(x), lax.real(y)), less_real(lax.imag(x), lax.imag(y)))
+    inside = lax.bitwise_and(lax.eq(m, n), lax.bitwise_or(by_real, by_imag))
+    return lax.bitwise_or(lax.lt(m, n), inside)
 
 
 @public("right", "method")

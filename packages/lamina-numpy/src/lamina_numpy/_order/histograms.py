@@ -15,7 +15,7 @@ from .._ground.choosing import choose_by
 from .._ground.conversion import asarray
 from .._elementwise.ufuncs import true_divide
 from .._shape.layout import ravel, reshape
-from .._make.creation import ones, ones_like, zeros
+from .._make.creation import zeros
 from .._make.ranges import linspace
 from .._reduce.reductions import max as highest
 from .._reduce.reductions import min as lowest
@@ -86,14 +86,13 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights
 
 
 def histogram(a: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
-              density: bool | None = None) -> Array:
+              density: bool | None = None) -> tuple[Array, Array]:
     """(counts, edges): how many elements, or how much weight, lies in each bin; the last one has both edges."""
     a = ravel(asarray(a))
     edges = histogram_bin_edges(a, bins, range)
     d = typeof(edges).dtype
     a = cast(a, d)
-    weights = cast(ones_like(a), d) if weights is None else ravel(asarray(weights))
-    counts = _counts([a], [edges], weights)
+    counts = _counts([a], [edges], None if weights is None else ravel(asarray(weights)), d)
     if density:
         counts = true_divide(counts, total(counts)) / _gaps(edges)
     return counts, edges
@@ -103,8 +102,9 @@ def _gaps(edges: Any) -> Any:
     return edges[1:] - edges[:-1]
 
 
-def _counts(columns: list[Any], edges: list[Any], weights: Any) -> Any:
-    """Weights per cell of a grid of bins, flat samples given per axis."""
+def _counts(columns: list[Any], edges: list[Any], weights: Any, d: np.dtype) -> Any:
+    """Weights per cell of a grid of bins, flat samples given per axis; numbers of samples, as floats, where there are none:
+    counted as integers, in at least float32, since half precision counts no further than 256 or 2048."""
     flat: Any = None
     inside: Any = None
     shape = tuple(typeof(e).shape[0] - 1 for e in edges)
@@ -116,11 +116,12 @@ def _counts(columns: list[Any], edges: list[Any], weights: Any) -> Any:
         inside = good if inside is None else lax.bitwise_and(inside, good)
     total = int(np.prod(shape))
     flat = choose_by(inside, flat, literal(total, typeof(flat).dtype))
-    return reshape(_bincount(flat, weights, total), shape)
+    counts = reshape(_bincount(flat, weights, total), shape)
+    return counts if weights is not None else cast(counts, d if d.itemsize >= 4 else np.dtype("float32"))
 
 
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
-                density: bool | None = None) -> Array:
+                density: bool | None = None) -> tuple[Array, list[Array]]:
     """(counts, list of edges) of samples in several dimensions: rows of `sample`, or a list of coordinates."""
     if isinstance(sample, (list, tuple)):
         columns = [ravel(asarray(s)) for s in sample]
@@ -137,8 +138,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: ArrayLi
     edges = [histogram_bin_edges(x, bins[i] if many else bins, None if range is None else range[i])
              for i, x in enumerate(columns)]
     columns = [cast(x, typeof(e).dtype) for x, e in zip(columns, edges)]
-    weights = ones(typeof(columns[0]).shape, typeof(edges[0]).dtype) if weights is None else ravel(asarray(weights))
-    counts = _counts(columns, edges, weights)
+    counts = _counts(columns, edges, None if weights is None else ravel(asarray(weights)), typeof(edges[0]).dtype)
     if density:
         counts = counts / total(counts)
         for i, e in enumerate(edges):
@@ -147,7 +147,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: ArrayLi
 
 
 def histogram2d(x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
-                density: bool | None = None) -> Array:
+                density: bool | None = None) -> tuple[Array, Array, Array]:
     """(counts, edges of x, edges of y) of points in a plane."""
     if not isinstance(bins, (int, np.integer)) and not (isinstance(bins, (list, tuple)) and len(bins) == 2):
         bins = [bins, bins]

@@ -1,6 +1,7 @@
 """Order statistics: quantiles, percentiles, medians."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,8 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     axes = axes_of(call, axis, len(t.shape))
     kept = tuple(1 if i in axes else n for i, n in enumerate(t.shape))
     rest = tuple(n for i, n in enumerate(t.shape) if i not in axes)
-    lines = reshape(moveaxis(a, axes, tuple(range(-len(axes), 0))), (*rest, -1)) if axes else with_axes(a, (len(rest),))
-    n = typeof(lines).shape[-1]
+    n = math.prod(t.shape[i] for i in axes)
+    lines = reshape(moveaxis(a, axes, tuple(range(-len(axes), 0))), (*rest, n)) if axes else with_axes(a, (len(rest),))
     if n == 0:
         raise ValueError(f"{call}: {t.long()} has no elements along axes {axes}")
     lines = sort(lines, -1)

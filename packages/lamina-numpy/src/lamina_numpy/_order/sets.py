@@ -53,6 +53,8 @@ def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = Fal
     ar = asarray(ar)
     if size is None:
         known = _known("unique", ar)
+        if known.dtype.kind == "V":  # small floats: NumPy does not know their NaN; float32 holds them all
+            known = known.astype(np.float32 if dtypes.is_float(known.dtype) else np.int32)
         found = np.unique(known, True, True, True, axis=axis, equal_nan=equal_nan)
         d = dtypes.canonical_int()
         inverse = found[2].reshape(known.shape if axis is None else -1)
@@ -222,7 +224,7 @@ def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, siz
 
 
 def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *,
-                size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
+                size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
     """The different elements that are in both arrays, sorted; with `return_indices` their first positions in each."""
     x, y = _flat("intersect1d", ar1, ar2)
     d = typeof(x).dtype

@@ -84,7 +84,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
 
 
 @public("mode")
-def qr(a: ArrayLike, mode: str = "reduced") -> Array:
+def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """`a = Q R`, Q with orthonormal columns and R upper triangular.
 
     Args:
@@ -104,7 +104,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Array:
 
 @public("full_matrices", "compute_uv", "hermitian", "subset_by_index")
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
-        subset_by_index: tuple[int, int] | None = None) -> Array:
+        subset_by_index: tuple[int, int] | None = None) -> Any:
     """`a = U diag(S) Vh`, singular values descending.
 
     Args:
@@ -139,7 +139,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 
 @public("UPLO", "symmetrize_input")
-def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> Array:
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues, ascending, and eigenvectors, in columns, of Hermitian matrices.
 
     Args:
@@ -160,7 +160,7 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
 
 
 @public()
-def eig(a: ArrayLike) -> Array:
+def eig(a: ArrayLike) -> EigResult:
     """Eigenvalues and right eigenvectors, in columns, of square matrices; complex. CPU only."""
     return EigResult(*_linalg.eig(matrices("eig", a, square=True), compute_left_eigenvectors=False))
 

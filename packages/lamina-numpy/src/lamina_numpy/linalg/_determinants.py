@@ -43,7 +43,7 @@ def _signs(pivots: Any, d: np.dtype) -> Any:
 
 
 @public("method")
-def slogdet(a: ArrayLike, *, method: str | None = None) -> Array:
+def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """Sign (of size 1 if complex; 0 if singular) and logarithm of the size of the determinant, from an LU decomposition.
 
     >>> slogdet(np.diag(np.array([-2., 1.])))

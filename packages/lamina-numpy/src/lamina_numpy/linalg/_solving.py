@@ -237,7 +237,8 @@ def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *
     return _pinv_svd(a, limit, True) if hermitian else _pinv(a, limit)
 
 
-def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *, numpy_resid: bool = False) -> Array:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *,
+          numpy_resid: bool = False) -> tuple[Array, Array, Array, Array]:
     """The least-squares solution of `a x = b`, the shortest if there are several, by singular values.
 
     Args:
