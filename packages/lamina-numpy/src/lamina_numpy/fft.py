@@ -101,12 +101,18 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     """The discrete Fourier transform along one axis: `sum_j a[j] exp(-2 pi i j k / n)`.
 
     Args:
-      a: numbers.
+      a: number array.
       n: length to cut off at, or to fill up to with zeros; None for that of the axis.
-      axis: the axis.
+      axis: the axis along which the transform runs.
       norm: where the factor 1 / n goes: "backward" (None) to the inverse, "forward" here, "ortho" its root to both.
     Returns:
       Complex array with `n` elements along the axis.
+    Raises:
+      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
+      ShapeError: `axis` is outside of `a`.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.fft`; lowered to StableHLO `fft`.
 
     >>> fft(np.array([1., 0., 0., 0.]))
     Array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
@@ -116,13 +122,47 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 
 @public("n", "axis", "norm")
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `fft` along one axis."""
+    """The inverse of `fft` along one axis: `sum_k a[k] exp(2 pi i j k / n) / n`.
+
+    Args:
+      a: number array.
+      n: length to cut off at, or to fill up to with zeros; None for that of the axis.
+      axis: the axis along which the transform runs.
+      norm: which of the two transforms has the factor 1 / n: "backward" (None) this one, "forward" the other, "ortho" both
+        its root.
+    Returns:
+      Complex array with `n` elements along the axis.
+    Raises:
+      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
+      ShapeError: `axis` is outside of `a`.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.ifft`; lowered to StableHLO `fft`.
+
+    >>> ifft(np.array([1., 1., 1., 1.]))
+    Array([1.+0.j, 0.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
+    """
     return _one("ifft", FftType.IFFT, a, n, axis, norm)
 
 
 @public("n", "axis", "norm")
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """`fft` of real numbers: the frequencies 0, ..., n // 2, as the others are their conjugates.
+
+    Args:
+      a: real array.
+      n: length to cut off at, or to fill up to with zeros; None for that of the axis.
+      axis: the axis along which the transform runs.
+      norm: where the factor 1 / n goes: "backward" (None) to the inverse, "forward" here, "ortho" its root to both.
+    Returns:
+      Complex array with `n // 2 + 1` elements along the axis.
+    Raises:
+      TypeError: `a` holds complex numbers.
+      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
+      ShapeError: `axis` is outside of `a`.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.rfft`; lowered to StableHLO `fft`.
 
     >>> rfft(np.array([1., 2., 1.]))
     Array([ 4. +0.j       , -0.5-0.8660254j], dtype=complex64)
@@ -132,7 +172,26 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @public("n", "axis", "norm")
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `rfft`: `n` real numbers, by default an even number of them."""
+    """The inverse of `rfft`: real numbers from the first half of their frequencies.
+
+    Args:
+      a: number array; the frequencies 0, ..., n // 2.
+      n: length of the result; None for `2 (m - 1)`, m the length of the axis.
+      axis: the axis along which the transform runs.
+      norm: which of the two transforms has the factor 1 / n: "backward" (None) this one, "forward" the other, "ortho" both
+        its root.
+    Returns:
+      Real array with `n` elements along the axis.
+    Raises:
+      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
+      ShapeError: `axis` is outside of `a`.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.irfft`; lowered to StableHLO `fft`.
+
+    >>> irfft(np.array([4., 0., 0.]))
+    Array([1., 1., 1., 1.], dtype=float32)
+    """
     return _one("irfft", FftType.IRFFT, a, n, axis, norm)
 
 
@@ -141,13 +200,51 @@ _OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "or
 
 @public("n", "axis", "norm")
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """`fft` of a signal that is conjugate-symmetric, given by its first half: `n` real numbers."""
+    """`fft` of a signal that is conjugate-symmetric, given by its first half.
+
+    Args:
+      a: number array; the first half of the signal.
+      n: length of the result; None for `2 (m - 1)`, m the length of the axis.
+      axis: the axis along which the transform runs.
+      norm: where the factor 1 / n goes: "backward" (None) to the inverse, "forward" here, "ortho" its root to both.
+    Returns:
+      Real array with `n` elements along the axis.
+    Raises:
+      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
+      ShapeError: `axis` is outside of `a`.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.hfft`; lowered to StableHLO `fft`.
+
+    >>> hfft(np.array([1., 1., 1.]))
+    Array([4., 0., 0., 0.], dtype=float32)
+    """
     return _one("hfft", FftType.IRFFT, ufuncs.conj(to_inexact("hfft", a)), n, axis, _OTHER_WAY.get(norm, norm))
 
 
 @public("n", "axis", "norm")
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `hfft`: the first half of a conjugate-symmetric signal."""
+    """The inverse of `hfft`: the first half of a conjugate-symmetric signal.
+
+    Args:
+      a: real array.
+      n: length to cut off at, or to fill up to with zeros; None for that of the axis.
+      axis: the axis along which the transform runs.
+      norm: which of the two transforms has the factor 1 / n: "backward" (None) this one, "forward" the other, "ortho" both
+        its root.
+    Returns:
+      Complex array with `n // 2 + 1` elements along the axis.
+    Raises:
+      TypeError: `a` holds complex numbers.
+      ValueError: another `norm`, a length below 1, or nothing to transform along the axis.
+      ShapeError: `axis` is outside of `a`.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.ihfft`; lowered to StableHLO `fft`.
+
+    >>> ihfft(np.array([4., 0., 0., 0.])).real
+    Array([1., 1., 1.], dtype=float32)
+    """
     return ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
 
 
@@ -156,29 +253,98 @@ def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, no
     """`fft` along several axes.
 
     Args:
-      a: numbers.
-      s: length of each axis, as `n` of `fft`.
+      a: number array.
+      s: length of each axis, as `n` of `fft`; None for those of `a`.
       axes: the axes; None for all, or for the last `len(s)`.
-      norm: as for `fft`.
+      norm: as for `fft`, with the number of elements along all axes for n.
+    Returns:
+      Complex array of the shape of `a`, or with the lengths `s`.
+    Raises:
+      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
+      ShapeError: an axis is outside of `a` or named twice.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.fftn`; lowered to StableHLO `fft`, three axes at a time.
+
+    >>> fftn(np.ones((2, 2))).real
+    Array([[4., 0.],
+           [0., 0.]], dtype=float32)
     """
     return _transform("fftn", FftType.FFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
 def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`.
+
+    Args:
+      a: number array.
+      s: length of each axis, as `n` of `fft`; None for those of `a`.
+      axes: the axes; None for all, or for the last `len(s)`.
+      norm: as for `ifft`, with the number of elements along all axes for n.
+    Returns:
+      Complex array of the shape of `a`, or with the lengths `s`.
+    Raises:
+      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
+      ShapeError: an axis is outside of `a` or named twice.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.ifftn`; lowered to StableHLO `fft`, three axes at a time.
+
+    >>> ifftn(np.array([[4., 0.], [0., 0.]])).real
+    Array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
 def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
-    """`fftn` of real numbers: half of the frequencies along the last of the axes."""
+    """`fftn` of real numbers: half of the frequencies along the last of the axes.
+
+    Args:
+      a: real array.
+      s: length of each axis, as `n` of `fft`; None for those of `a`.
+      axes: the axes; None for all, or for the last `len(s)`.
+      norm: as for `fft`, with the number of elements along all axes for n.
+    Returns:
+      Complex array; along the last of the axes it has `n // 2 + 1` elements of n.
+    Raises:
+      TypeError: `a` holds complex numbers.
+      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
+      ShapeError: an axis is outside of `a` or named twice.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.rfftn`; lowered to StableHLO `fft`, three axes at a time.
+
+    >>> rfftn(np.ones((2, 4))).shape
+    (2, 3)
+    """
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
 def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
-    """The inverse of `rfftn`."""
+    """The inverse of `rfftn`.
+
+    Args:
+      a: number array, half of the frequencies along the last of the axes.
+      s: length of each axis, as `n` of `fft`; None for those of `a`.
+      axes: the axes; None for all, or for the last `len(s)`.
+      norm: as for `ifft`, with the number of elements along all axes for n.
+    Returns:
+      Real array; along the last of the axes `s[-1]` long, by default `2 (m - 1)`.
+    Raises:
+      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
+      ShapeError: an axis is outside of `a` or named twice.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.irfftn`; lowered to StableHLO `fft`, three axes at a time.
+
+    >>> irfftn(rfftn(np.ones((2, 4))))
+    Array([[1., 1., 1., 1.],
+           [1., 1., 1., 1.]], dtype=float32)
+    """
     return _transform("irfftn", FftType.IRFFT, a, s, axes, norm)
 
 
@@ -190,25 +356,105 @@ def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) 
 
 @public("s", "axes", "norm", lists=True)
 def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
-    """`fftn` along two axes."""
+    """`fftn` along two axes.
+
+    Args:
+      a: number array.
+      s: length of each axis, as `n` of `fft`; None for those of `a`.
+      axes: two axes.
+      norm: as for `fft`, with the number of elements along all axes for n.
+    Returns:
+      Complex array of the shape of `a`, or with the lengths `s`.
+    Raises:
+      ValueError: not two axes.
+      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
+      ShapeError: an axis is outside of `a` or named twice.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.fft2`; lowered to StableHLO `fft`, three axes at a time.
+
+    >>> fft2(np.ones((2, 2))).real
+    Array([[4., 0.],
+           [0., 0.]], dtype=float32)
+    """
     return _two("fft2", FftType.FFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
 def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
-    """The inverse of `fft2`."""
+    """The inverse of `fft2`.
+
+    Args:
+      a: number array.
+      s: length of each axis, as `n` of `fft`; None for those of `a`.
+      axes: two axes.
+      norm: as for `ifft`, with the number of elements along all axes for n.
+    Returns:
+      Complex array of the shape of `a`, or with the lengths `s`.
+    Raises:
+      ValueError: not two axes.
+      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
+      ShapeError: an axis is outside of `a` or named twice.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.ifft2`; lowered to StableHLO `fft`, three axes at a time.
+
+    >>> ifft2(np.array([[4., 0.], [0., 0.]])).real
+    Array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
     return _two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
 def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
-    """`rfftn` along two axes."""
+    """`rfftn` along two axes.
+
+    Args:
+      a: real array.
+      s: length of each axis, as `n` of `fft`; None for those of `a`.
+      axes: two axes.
+      norm: as for `fft`, with the number of elements along all axes for n.
+    Returns:
+      Complex array; along the last of the axes it has `n // 2 + 1` elements of n.
+    Raises:
+      TypeError: `a` holds complex numbers.
+      ValueError: not two axes.
+      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
+      ShapeError: an axis is outside of `a` or named twice.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.rfft2`; lowered to StableHLO `fft`, three axes at a time.
+
+    >>> rfft2(np.ones((2, 4))).shape
+    (2, 3)
+    """
     return _two("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
 def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
-    """The inverse of `rfft2`."""
+    """The inverse of `rfft2`.
+
+    Args:
+      a: number array, half of the frequencies along the last of the axes.
+      s: length of each axis, as `n` of `fft`; None for those of `a`.
+      axes: two axes.
+      norm: as for `ifft`, with the number of elements along all axes for n.
+    Returns:
+      Real array; along the last of the axes `s[-1]` long, by default `2 (m - 1)`.
+    Raises:
+      ValueError: not two axes.
+      ValueError: another `norm`, a length below 1, or `s` and `axes` of different lengths.
+      ShapeError: an axis is outside of `a` or named twice.
+
+    Derivative: linear.
+    Source: meaning of `numpy.fft.irfft2`; lowered to StableHLO `fft`, three axes at a time.
+
+    >>> irfft2(rfft2(np.ones((2, 2))))
+    Array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
     return _two("irfft2", FftType.IRFFT, a, s, axes, norm)
 
 
@@ -230,7 +476,18 @@ def _count(call: str, n: Any) -> int:
 
 
 def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array:
-    """The frequencies of `fft`'s results, in cycles per unit of the sample spacing `d`: 0, 1, ..., -2, -1 over `n d`.
+    """The frequencies of `fft`'s results: 0, 1, ..., -2, -1 over `n d`.
+
+    Args:
+      n: length of the transform, at least 1.
+      d: spacing of the samples; the unit of frequency is its inverse.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Float array of `n` frequencies, in cycles per unit of `d`.
+    Raises:
+      ValueError: `n` is no integer of at least 1.
+
+    Source: meaning of `numpy.fft.fftfreq`.
 
     >>> fftfreq(4)
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
@@ -241,7 +498,22 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array:
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array:
-    """The frequencies of `rfft`'s results, in cycles per unit of the sample spacing `d`."""
+    """The frequencies of `rfft`'s results: 0, 1, ..., n // 2 over `n d`.
+
+    Args:
+      n: length of the transform, at least 1.
+      d: spacing of the samples; the unit of frequency is its inverse.
+      dtype: a float dtype; default float32 (float64 in 64-bit mode).
+    Returns:
+      Float array of `n // 2 + 1` frequencies, in cycles per unit of `d`.
+    Raises:
+      ValueError: `n` is no integer of at least 1.
+
+    Source: meaning of `numpy.fft.rfftfreq`.
+
+    >>> rfftfreq(4)
+    Array([0.  , 0.25, 0.5 ], dtype=float32)
+    """
     n = _count("rfftfreq", n)
     return _frequencies("rfftfreq", arange(n // 2 + 1), n, d, dtype)
 
@@ -253,7 +525,18 @@ def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
 
 @public("axes", lists=True)
 def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
-    """Frequency zero moved to the middle of the axes (None: all).
+    """Frequency zero moved to the middle of the axes.
+
+    Args:
+      x: array of any dtype.
+      axes: the axes; None for all.
+    Returns:
+      Array of the shape and dtype of `x`.
+    Raises:
+      ShapeError: an axis is outside of `x`.
+
+    Derivative: linear; the transpose is `ifftshift`.
+    Source: meaning of `numpy.fft.fftshift`.
 
     >>> fftshift(np.array([0., 1., -2., -1.]))
     Array([-2., -1.,  0.,  1.], dtype=float32)
@@ -264,7 +547,22 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
 
 @public("axes", lists=True)
 def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    Args:
+      x: array of any dtype.
+      axes: the axes; None for all.
+    Returns:
+      Array of the shape and dtype of `x`.
+    Raises:
+      ShapeError: an axis is outside of `x`.
+
+    Derivative: linear; the transpose is `fftshift`.
+    Source: meaning of `numpy.fft.ifftshift`.
+
+    >>> ifftshift(np.array([-2., -1., 0., 1.]))
+    Array([ 0.,  1., -2., -1.], dtype=float32)
+    """
     where = _all_axes("ifftshift", x, axes)
     return tiling.roll(x, tuple(-(typeof(x).shape[a] // 2) for a in where), where)
 
