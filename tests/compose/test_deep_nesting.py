@@ -35,6 +35,7 @@ def nested(kind, depth):
     return f
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NESTINGS)
 @pytest.mark.parametrize("use", ["grad", "vmap", "lower", "print"])
 def test_500_levels(kind, use):

@@ -57,6 +57,7 @@ def test_shapes_of_a_mapped_function(few):
     assert alive() - before <= 8
 
 
+@pytest.mark.slow
 def test_large_programs_go_sooner_and_from_every_cache(monkeypatch):
     compile_cache.clear_memory()
     monkeypatch.setattr(compile_cache, "MOST_BYTES", 1_000_000)
@@ -137,6 +138,7 @@ def test_threads_that_want_the_same_program_wait_for_one():
     assert not compile_cache._being_made
 
 
+@pytest.mark.slow
 def test_programs_leave_while_threads_call(monkeypatch):
     compile_cache.clear_memory()
     monkeypatch.setattr(compile_cache, "MOST_PROGRAMS", 2)

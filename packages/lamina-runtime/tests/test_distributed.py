@@ -48,6 +48,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_two_processes():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

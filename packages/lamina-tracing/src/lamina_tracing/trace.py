@@ -234,7 +234,7 @@ class deeper:
         self._old = now.depth
         try:
             if trace.level > room.ENOUGH:
-                room.enter(trace.level, trace)
+                room.enter(trace.level, self)
             now.depth = trace.level
             for tell in on_begin:
                 tell(trace)
@@ -246,7 +246,7 @@ class deeper:
         now.depth = self._old
         trace = self._trace
         if trace.level > room.ENOUGH:
-            room.leave(trace)
+            room.leave(self)
         trace.end()
 
     def __exit__(self, *error: Any) -> None:
