@@ -60,8 +60,8 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
         scale = literal(scale if scale > 0 else np.nan if scale == 0 else scale, d)
     else:
         w_sum = total(w)
-        center = x - with_axes(true_divide(total(x * w, 1), w_sum), (1,))
-        right = center * w
+        center = x - with_axes(true_divide(total(x * with_axes(w, (0,)), 1), w_sum), (1,))
+        right = center * with_axes(w, (0,))
         if ddof == 0:
             scale = w_sum
         elif aweights is None:

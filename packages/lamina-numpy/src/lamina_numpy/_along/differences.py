@@ -11,7 +11,7 @@ from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact
 from .._ground.publishing import core, public
-from .._ground.axes import split_at
+from .._ground.axes import split_at, with_axes
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray, own_array
 from .._elementwise.division import remainder
@@ -141,7 +141,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         gaps = dx
     else:
         x = to_inexact("trapezoid", own_array("trapezoid", x))
-        gaps = diff(x) if len(typeof(x).shape) == 1 else diff(moveaxis(x, at, -1))
+        gaps = with_axes(diff(x), tuple(range(len(typeof(y).shape) - 1))) if len(typeof(x).shape) == 1 \
+            else diff(moveaxis(x, at, -1))
     return total((y[..., 1:] + y[..., :-1]) * gaps, -1) * 0.5
 
 

@@ -11,6 +11,7 @@ from lamina_tracing.extend import Tracer, typeof
 
 from .._ground.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
 from .._ground.publishing import compiled, core, public
+from .._ground.axes import with_axes
 from .._ground.choosing import choose_by, truth
 from .._ground.conversion import asarray
 from .._elementwise.ufuncs import clip
@@ -158,6 +159,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
     (at,) = nonzero(mask[:n], size=size, fill_value=n)
     good = lax.lt(at, literal(n, typeof(at).dtype))
     picked = moveaxis(take(a, at, axis=axis, mode="clip"), axis, -1)
+    good = with_axes(good, tuple(range(len(typeof(picked).shape) - 1)))
     return moveaxis(choose_by(good, picked, fill_value), -1, axis)
 
 

@@ -56,7 +56,7 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
         top = lax.broadcast_in_dim(fixed(n - 1, d), (*rest, 1), ())
     qs = ravel(q)
     m = typeof(qs).shape[0]
-    place = multiply(top, qs)  # [..., m]
+    place = multiply(top, with_axes(qs, tuple(range(len(rest)))))  # [..., m]
     place = clip(place, 0, cast(top, d)) if ignore_nan else clip(place, 0, n - 1)
     lo = lax.floor(place)
     hi = lax.ceil(place)
