@@ -5,7 +5,7 @@ usage: python tools/check_walls.py [--root FOLDER]
 - every package folder is in the import-linter contract, and the contract names no other;
 - a package declares exactly the distributions that its source imports (the roof: all rooms);
 - a room reaches another one through its root, the namespaces in its root's `__all__`, `extend` and `testing` alone, and
-  for no private name;
+  for no private name, and touches no private attribute that only another room defines;
 - jaxlib is imported only in `_jaxlib.py` of lowering and runtime (and in those two rooms' tests); `jax` nowhere;
 - the roof holds names only: imports, `__all__`, lazy attributes;
 - every module of a room is named in the table of files in its README.
@@ -26,6 +26,9 @@ JAXLIB_DOORS = {"lamina_lowering/_jaxlib.py", "lamina_runtime/_jaxlib.py"}
 MACHINE_ROOMS = ("lamina-lowering", "lamina-runtime")
 ROOF = "lamina"
 # public modules that no root lists: the roof shows them under other names
+# names with an underscore that are public between rooms: tracers are arrays to their users, so their own attributes must
+# not hide those of arrays; jaxlib asks shardings for the last
+UNDERSCORED = ("_trace", "_var", "_to_xla_hlo_sharding")
 NAMESPACES = ("lamina_numpy.flatten_util", "lamina_tracing.lax.factorizations")
 
 
@@ -121,6 +124,33 @@ def private_breaches(root: Path, folder: Path) -> Iterator[str]:
                 yield f"{path.relative_to(root)}:{line}: reaches for {top}'s private {', '.join(private)}"
 
 
+def attribute_breaches(root: Path, folders: list[Path]) -> Iterator[str]:
+    """Touches of a private attribute, `x._name`, that other rooms define and this one does not."""
+    homes: dict[str, set[str]] = {}
+    touches: list[tuple[str, Path, int, str]] = []
+    for folder in folders:
+        for path in sorted((folder / "src").rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                made: list[str] = []
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    made = [node.name]
+                elif isinstance(node, ast.Import | ast.ImportFrom):
+                    made = [alias.asname or alias.name for alias in node.names]
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    made = [node.value]  # a slot, or the name in a call of `setattr`
+                elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    made = [node.id]
+                elif isinstance(node, ast.Attribute):
+                    made = [node.attr] if isinstance(node.ctx, ast.Store) else []
+                    touches.append((folder.name, path, node.lineno, node.attr))
+                for name in made:
+                    if name.startswith("_") and not name.startswith("__"):
+                        homes.setdefault(name, set()).add(folder.name)
+    for room, path, line, name in touches:
+        if name in homes and room not in homes[name] and name not in UNDERSCORED:
+            yield f"{path.relative_to(root)}:{line}: touches the private attribute {name} of {', '.join(sorted(homes[name]))}"
+
+
 def jaxlib_breaches(root: Path) -> Iterator[str]:
     """Imports of jaxlib outside its two doors, and of jax anywhere."""
     places = [*root.glob("packages/*/src/**/*.py"), *root.glob("packages/*/tests/**/*.py"), *root.glob("tests/**/*.py"),
@@ -169,6 +199,7 @@ def breaches(root: Path) -> list[str]:
         found += dependency_breaches(root, folder)
         found += private_breaches(root, folder)
         found += readme_breaches(root, folder) if folder.name != ROOF else ()
+    found += attribute_breaches(root, folders)
     found += jaxlib_breaches(root)
     found += roof_breaches(root)
     return found

@@ -123,3 +123,11 @@ def test_rooms_are_entered_through_their_doors(house: Path, source: str, words: 
     with room(house, "lamina-numpy").open("a") as file:
         file.write(source)
     assert words in only_breach(house)
+
+
+def test_private_attributes_of_other_rooms_are_left_alone(house: Path) -> None:
+    text = "class A:\n    def f(self):\n        self._memo = {}\n        self._own = 1\n"
+    room(house, "lamina-ir").write_text("import numpy\n" + text)
+    with room(house, "lamina-numpy").open("a") as file:
+        file.write("def g(x):\n    x._own = 2\n    return x._own, x._other, x.__dict__, x._memo\n")
+    assert "touches the private attribute _memo of lamina-ir" in only_breach(house)

@@ -156,7 +156,7 @@ class _Concrete(CustomCall):
         return outs
 
     def staged(self, avals: Sequence[Any]) -> Any:
-        staged = self.spec._stage(avals, self.tree, self.static)
+        staged = self.spec.stage_avals(avals, self.tree, self.static)
         self.out_tree = staged.out_tree
         return prims.remat_p, staged.outer, dict(call_jaxpr=staged.closed, **self.params)
 

@@ -197,6 +197,11 @@ class Option:
         own = self._local.value
         return self._default if own is UNSET else own
 
+    @property
+    def own(self) -> Any:
+        """This thread's own value; `UNSET` where it follows the default."""
+        return self._local.value
+
     def __bool__(self) -> bool:
         return bool(self.value)
 

@@ -243,6 +243,10 @@ class ClosedJaxpr:
         value = make()
         return self.memo(key, lambda: value) if config.unchanged(settings, others) else value
 
+    def remembered(self) -> list[Any]:
+        """The keys under which `memo` remembers something."""
+        return list(self._memo or ())
+
     def forget(self, key: Any) -> None:
         """Drop what `memo` remembers under `key`, if it does."""
         if self._memo is not None:

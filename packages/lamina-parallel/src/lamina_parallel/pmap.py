@@ -56,7 +56,7 @@ class PmapSpec:
         if not (in_axes is None or isinstance(in_axes, (int, tuple, list, dict)) or hasattr(in_axes, "__index__")):
             raise TypeError(f"pmap of `{self.name}`: in_axes must be an int, None, or a tuple of them per argument; got "
                             f"{in_axes!r}")
-        self._programs: dict[Any, StagedPmap] = {}
+        self.programs: dict[Any, StagedPmap] = {}
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         """(flat dynamic arguments, their tree, key of the static ones)."""
@@ -71,20 +71,20 @@ class PmapSpec:
         """The program for arguments of these types, staged now or remembered."""
         avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
-        found = self._programs.get(key)
+        found = self.programs.get(key)
         if found is None:
             others = config.generation.elsewhere()
             if config.explain_cache_misses.value:
-                explain_miss("pmap", self.name, self.fun, key, self._programs)
+                explain_miss("pmap", self.name, self.fun, key, self.programs)
             if config.log_compiles.value:
                 with staging_logged("pmap", self.name):
                     found = self._stage(args, kwargs, avals, flat, tree, static)
             else:
                 found = self._stage(args, kwargs, avals, flat, tree, static)
             if not found.outer and config.unchanged(key[-1], others):
-                if len(self._programs) >= 1024:
-                    self._programs.clear()
-                self._programs[key] = found
+                if len(self.programs) >= 1024:
+                    self.programs.clear()
+                self.programs[key] = found
         return found
 
     def _type(self, x: Any, i: int, tree: Any) -> Any:

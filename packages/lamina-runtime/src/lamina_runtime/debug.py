@@ -301,7 +301,7 @@ def _watch(value: Any, is_local: bool) -> None:
     if not is_local:
         _jaxlib.post_hook_state.set_global(hook)
         return
-    own = any(o._local.value is not config.UNSET for o in (config.debug_nans, config.debug_infs))
+    own = any(o.own is not config.UNSET for o in (config.debug_nans, config.debug_infs))
     _jaxlib.post_hook_state.set_local(hook if own else _jaxlib.UNSET)
 
 

@@ -182,7 +182,7 @@ def install() -> None:
     kind.lower = boundary(lambda self, *args, **kwargs: stages.lower(self.spec, args, kwargs))
     kind.trace = boundary(lambda self, *args, **kwargs: stages.trace(self.spec, args, kwargs))
     kind.eval_shape = boundary(_eval_shape)
-    kind.clear_cache = lambda self: (self._clear_cache(), self.spec._programs.clear())[0]
+    kind.clear_cache = lambda self: (self._clear_cache(), self.spec.programs.clear())[0]
     kind.__repr__ = lambda self: f"<jitted {getattr(self, '__name__', 'function')}>"
     slots.on_staging.append(_on_staging)
     config.disable_jit.watch(_jaxlib.watch_into(_jaxlib.disable_jit_state))

@@ -327,7 +327,7 @@ def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequ
 
 def _explain(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
     """Say why a program that was compiled before is compiled again."""
-    known = [k for k in closed._memo or () if isinstance(k, tuple) and k[0] == "xla"]
+    known = [k for k in closed.remembered() if isinstance(k, tuple) and k[0] == "xla"]
     if not known:
         return
 

@@ -26,7 +26,7 @@ def stage_types(spec: JitSpec, args: Any, kwargs: Any) -> tuple[Staged, Any]:
     """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
     flat, tree, static = spec.split(args, kwargs)
     if any(isinstance(x, ShapeDtypeStruct) or type(x) not in _PLAIN and hasattr(x, "shape") for x in flat):
-        return spec._stage(duck_types(spec.call, spec.name, flat, tree), tree, static), tree
+        return spec.stage_avals(duck_types(spec.call, spec.name, flat, tree), tree, static), tree
     return spec.stage(flat, tree, static), tree
 
 

@@ -62,7 +62,7 @@ class JitSpec:
         self.out_shardings = out_shardings
         self.compiler_options = compiler_options
         self.known_as = (stand_in(fun) if type(fun) is MethodType else None) or fun
-        self._programs: dict[Any, Staged] = _programs.of(self.known_as)
+        self.programs: dict[Any, Staged] = _programs.of(self.known_as)
 
     @functools.cached_property
     def ours(self) -> bool:
@@ -101,26 +101,27 @@ class JitSpec:
             positions = [n for i, n in enumerate(names) if i not in self.statics.nums]
             avals = flat_types(self.call, called_as(self.name), flat, tree, positions)  # raises in the function's own words
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
-        found = self._programs.get(key)
+        found = self.programs.get(key)
         if found is None:
             if type(self.known_as) is StandIn:
                 self.known_as.retire_if_changed()
             others = config.generation.elsewhere()
             if config.explain_cache_misses.value:
-                explain.explain_miss(self.call, self.name, self.fun, key, self._programs)
+                explain.explain_miss(self.call, self.name, self.fun, key, self.programs)
             if config.log_compiles.value:
                 with explain.staging_logged(self.call, self.name):
-                    found = self._stage(avals, tree, static)
+                    found = self.stage_avals(avals, tree, static)
             else:
-                found = self._stage(avals, tree, static)
+                found = self.stage_avals(avals, tree, static)
             if not found.outer and config.unchanged(key[-1], others):
-                if len(self._programs) >= _MOST_PROGRAMS:
-                    for old in list(self._programs)[:_MOST_PROGRAMS // 2]:
-                        self._programs.pop(old, None)
-                self._programs[key] = found
+                if len(self.programs) >= _MOST_PROGRAMS:
+                    for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
+                        self.programs.pop(old, None)
+                self.programs[key] = found
         return found
 
-    def _stage(self, avals: Sequence[Any], tree: Any, static: Any) -> Staged:
+    def stage_avals(self, avals: Sequence[Any], tree: Any, static: Any) -> Staged:
+        """The program for arguments of these types, traced anew."""
         out_tree = None
 
         def flat_fun(*tracers: Any) -> list[Any]:
