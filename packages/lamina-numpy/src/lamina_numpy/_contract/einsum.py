@@ -217,7 +217,7 @@ def _without_ones(x: Any, a: str, y: Any, b: str) -> tuple[Any, str, Any, str]:
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> tuple[list[Any], Any]:
     """The order of contraction that `einsum` would use, and a description, from `opt_einsum`."""
-    import opt_einsum
+    import opt_einsum  # only long products need it
     if not isinstance(subscripts, str):
         subscripts, found = _interleaved((subscripts, *operands))
         operands = tuple(found)
