@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, UnboundedLoopError, Var, dce, prims
-from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, with_signature
+from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, room, with_signature
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
 
@@ -45,7 +45,12 @@ def _remembered(w: Wired, what: Any, make: Callable[[], Any]) -> Any:
         key = ("flow", what, w.key())
     except TypeError:  # a param that cannot be hashed
         return make()
-    return own.derived(key, lambda: (others, make()))[1]
+
+    def made() -> Any:
+        with room.roomy():  # to look into programs nested in one another
+            return others, make()
+
+    return own.derived(key, made)[1]
 
 
 def _inside(w: Wired) -> Any:
@@ -265,7 +270,8 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
     operands = [i for i in w.bodies[0].ins if linear[i]]
     wanted: Flags = ()
     if len(w.bodies) > 1:
-        ops, _ = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
+        with room.roomy():
+            ops, _ = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
         wanted = tuple([bool(ops[i]) for i in operands])
         if not any(wanted):
             return [None] * len(args)
@@ -303,10 +309,11 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
         for i, ct in zip(order, found):
             back[i] = ct
         return back
-    linear, _ = forward(w, given, lambda wire, marks: reaches(wire.program, marks))
     at, n = range(len(args))[w.carry], w.n_carry
-    active = tuple([ct is not None and (j >= n or linear[at[j]]) for j, ct in enumerate(cts)])
-    need, active = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
+    with room.roomy():
+        linear, _ = forward(w, given, lambda wire, marks: reaches(wire.program, marks))
+        active = tuple([ct is not None and (j >= n or linear[at[j]]) for j, ct in enumerate(cts)])
+        need, active = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
     ins = w.bodies[0].ins
     held = [i for i in ins if not linear[i] and i not in at]
     values = [args[i] for i in held]

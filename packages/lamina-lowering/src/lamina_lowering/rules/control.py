@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import dtypes, prims, shaped
+from lamina_ir import Eqn, Var, dtypes, prims, shaped
+from lamina_ir.extend import Wired, as_scan
 
 from ..context import Context
 from ..tables import lowering_rules
@@ -126,3 +127,31 @@ lowering_rules.define(prims.platform_index_p, lambda ctx, *, platforms, has_defa
 lowering_rules.define(prims.cond_p, cond_lowering)
 lowering_rules.define(prims.while_p, while_lowering)
 lowering_rules.define(prims.scan_p, scan_lowering)
+
+
+# --- ops from outside: what their flow says -----------------------------------------------------------------------
+def _by_flow(op: Any) -> Any:
+    """The row of an op that holds programs and has none of its own: a call is its body, a branch a `cond`, a loop of a known
+    number of turns a `scan`. None where the flow does not tell."""
+    flow = op.flow
+    if flow is None or not flow.operands or flow.binds or flow.test:
+        return None
+
+    def loop(ctx: Context, /, *args: Any, **params: Any) -> Any:
+        ins = [Var(a) for a in ctx.avals_in]
+        scan = as_scan(Eqn(op, ins, [Var(a) for a in ctx.avals_out], params))
+        at = {id(v): x for v, x in zip(ins, args)}
+        return lowering_rules[prims.scan_p](ctx, *[at[id(v)] for v in scan.invars], **scan.params)  # type: ignore[union-attr]
+
+    def once(ctx: Context, /, *args: Any, **params: Any) -> Any:
+        w = Wired(op, params, len(args))
+        taken = [args[i] for i in w.bodies[0].ins]
+        if w.chooser is None:
+            return ctx.body(w.bodies[0].program, taken)
+        branches = tuple([b.program for b in w.bodies])
+        return lowering_rules[prims.cond_p](ctx, args[w.chooser], *taken, branches=branches)
+
+    return loop if flow.loops else once
+
+
+lowering_rules.default = _by_flow
