@@ -82,7 +82,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
           axis_env: Sequence[tuple[Hashable, int]] = (), num_replicas: int | None = None, num_partitions: int = 1,
           donated: Sequence[bool] = (), in_shardings: Sequence[str | None] | None = None,
           out_shardings: Sequence[str | None] | None = None, inline_limit: int | None = 64,
-          keep_unused: bool = False, rules: tables.Rows | None = None) -> Lowered:
+          keep_unused: bool = False, rules: tables.Rows | None = None, number: bool = True) -> Lowered:
     """Lower a program to StableHLO.
 
     Args:
@@ -98,6 +98,8 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
         arguments; None writes all of them into it.
       keep_unused: keep arguments nobody reads.
       rules: the lowering rows, as `rows(platform)` gave them; None: those in force now.
+      number: name each operation by its equation, so that what the compiler makes of it can be found again. Without, HLO text
+        names instructions by their operations, as `cosine.3`.
     Raises:
       MissingRuleError: an op has no lowering on this platform.
       UnboundAxisError: a collective names an axis that is not in force.
@@ -119,6 +121,8 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     env = AxisEnv(names, sizes, num_replicas)
     with session.lock:
         build = _Build(session.current(), platform, inline_limit, rules or tables.rows(platform))
+        if not number:
+            build.lines = None
         return build.main(closed_jaxpr, env, name, num_partitions, donated, in_shardings, out_shardings, keep_unused)
 
 

@@ -94,7 +94,7 @@ def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int]
         platform = _devices.lowering_platform(_devices.client(backend).local_devices()[0])
         lowered = lower(closed, name=f"xla_computation_{name}", platform=platform, axis_env=tuple(axis_env or ()),
                         num_partitions=max(in_count, out_count), donated=spec.donated(args, kwargs), in_shardings=ins,
-                        out_shardings=outs, inline_limit=None, keep_unused=True)
+                        out_shardings=outs, inline_limit=None, keep_unused=True, number=False)
         as_tuple = len(closed.in_avals) > _MANY if tuple_args is None else bool(tuple_args)
         made = _computation(lowered, tuple_args=as_tuple, return_tuple=True)
         return (made, shapes) if return_shape else made
