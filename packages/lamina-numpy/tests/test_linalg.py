@@ -7,7 +7,7 @@ import pytest
 from lamina_autodiff import grad, hessian
 from lamina_autodiff.testing import check_grads
 from lamina_batching import vmap
-from lamina_ir import config
+from lamina_ir import ShapeError, config
 from lamina_tracing import jit
 
 L, N = lnp.linalg, np.linalg
@@ -160,3 +160,13 @@ def test_narrow_and_integer_matrices():
 def test_errors_name_the_function(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_axes_outside_are_refused():
+    a, b = np.eye(6, dtype=np.float32).reshape(6, 2, 3), np.ones((2, 3), np.float32)
+    close(L.tensorsolve(a, b, [0]), np.linalg.tensorsolve(a, b, (0,)))
+    for call in (lambda: L.tensorsolve(a, b, (7,)), lambda: L.cross(np.ones(3), np.ones(3), axis=3)):
+        with pytest.raises(ShapeError, match="out of range"):
+            call()
+    with pytest.raises(TypeError, match="integer"):
+        L.matrix_power(np.eye(2), 2.5)

@@ -72,7 +72,20 @@ def adjoint(x: Any) -> Any:
 
 @public("upper", "symmetrize_input")
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
-    """The lower triangular L with `a = L L^H`; with `upper` its conjugate transpose. NaN if not positive definite.
+    """The lower triangular factor L of Hermitian positive definite matrices: `a = L L^H`.
+
+    Args:
+      a: number array `[..., n, n]`.
+      upper: give the upper triangular `L^H` instead.
+      symmetrize_input: take `(a + a^H) / 2`; where False, only the triangle that the result fills is read.
+    Returns:
+      Float or complex array `[..., n, n]`; half precision is computed in float32, integers and booleans in float.
+      NaN where a matrix is not positive definite, where NumPy raises.
+    Raises:
+      ValueError: `a` has fewer than two axes, or its last two differ in length.
+      TypeError: `a` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.cholesky`; LAPACK `potrf` on the CPU.
 
     >>> cholesky(np.array([[4., 2.], [2., 5.]]))
     Array([[2., 0.],
@@ -85,12 +98,25 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
 
 @public("mode")
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
-    """`a = Q R`, Q with orthonormal columns and R upper triangular.
+    """The factors of `a = Q R`: Q with orthonormal columns, R upper triangular.
 
     Args:
-      a: numbers `[..., m, n]`.
-      mode: "reduced" (Q has min(m, n) columns), "complete" (Q is square), "r" (R alone), "raw" (what `lax.linalg.geqrf`
-        gives, its matrix transposed).
+      a: number array `[..., m, n]`; k is the smaller of m and n.
+      mode: "reduced" (Q `[..., m, k]`, R `[..., k, n]`), "complete" (Q `[..., m, m]`, R `[..., m, n]`), "r" (R
+        alone, as in "reduced") or "raw" (what `lax.linalg.geqrf` gives, its matrix transposed).
+    Returns:
+      `QRResult(Q, R)`, or R alone for "r"; float or complex; half precision is computed in float32, integers and
+      booleans in float. The diagonal of R may be negative.
+    Raises:
+      ValueError: `a` has fewer than two axes, or `mode` is another word.
+      TypeError: `a` is neither an array nor a number.
+
+    Derivative: of all modes but "raw".
+    Source: meaning of `numpy.linalg.qr`.
+
+    >>> qr(np.array([[3., 1.], [4., 2.]]), "r").round(3)
+    Array([[-5. , -2.2],
+           [ 0. ,  0.4]], dtype=float32)
     """
     a = matrices("qr", a)
     if mode == "raw":
@@ -105,14 +131,29 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
 @public("full_matrices", "compute_uv", "hermitian", "subset_by_index")
 def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
         subset_by_index: tuple[int, int] | None = None) -> Any:
-    """`a = U diag(S) Vh`, singular values descending.
+    """The singular value decomposition `a = U diag(S) Vh`, singular values descending.
 
     Args:
-      a: numbers `[..., m, n]`.
-      full_matrices: U and Vh are square.
-      compute_uv: give U and Vh too; else S alone.
-      hermitian: `a` is Hermitian: its eigenvalues are computed, which is faster.
-      subset_by_index: `(first, last)`: these singular values alone; needs `full_matrices=False`.
+      a: number array `[..., m, n]`; k is the smaller of m and n.
+      full_matrices: U is `[..., m, m]` and Vh `[..., n, n]`; where False, `[..., m, k]` and `[..., k, n]`.
+      compute_uv: give U and Vh too; where False, S alone.
+      hermitian: `a` is Hermitian: its eigenvalues are computed instead.
+      subset_by_index: `(first, last)`: singular values first, ..., last - 1 alone; None for all. Needs
+        `full_matrices=False`.
+    Returns:
+      `SVDResult(U, S, Vh)`, or S `[..., k]` alone; S is real; half precision is computed in float32, integers and
+      booleans in float.
+    Raises:
+      ValueError: `a` has fewer than two axes, is not square although `hermitian`, or `subset_by_index` is not
+        within 0, ..., k or comes with `full_matrices`.
+      TypeError: `a` is neither an array nor a number.
+      NotImplementedError: both `hermitian` and `subset_by_index` are given.
+
+    Derivative: that of U and Vh is NaN where singular values are equal; that of S alone is not.
+    Source: meaning of `numpy.linalg.svd`; LAPACK `gesdd` on the CPU.
+
+    >>> svd(np.array([[0., 2.], [1., 0.]])).S
+    Array([2., 1.], dtype=float32)
     """
     a = matrices("svd", a, square=hermitian)
     if not hermitian:
@@ -134,7 +175,22 @@ def svd(a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermi
 
 @public()
 def svdvals(x: ArrayLike, /) -> Array:
-    """The singular values of matrices, descending."""
+    """The singular values of matrices, descending.
+
+    Args:
+      x: number array `[..., m, n]`; k is the smaller of m and n.
+    Returns:
+      Real array `[..., k]`, in the units of `x`; half precision is computed in float32, integers and booleans in
+      float.
+    Raises:
+      ValueError: `x` has fewer than two axes.
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.svdvals`.
+
+    >>> svdvals(np.array([[0., 2.], [1., 0.]]))
+    Array([2., 1.], dtype=float32)
+    """
     return svd(x, False, False)
 
 
@@ -143,9 +199,22 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     """Eigenvalues, ascending, and eigenvectors, in columns, of Hermitian matrices.
 
     Args:
-      a: numbers `[..., n, n]`.
-      UPLO: which triangle to read, "L" or "U"; needs `symmetrize_input=False` to make a difference.
-      symmetrize_input: take `(a + a^H) / 2`.
+      a: number array `[..., n, n]`.
+      UPLO: which triangle to read, "L" or "U"; None for "L". Makes a difference only with `symmetrize_input=False`.
+      symmetrize_input: take `(a + a^H) / 2`; where False, one triangle is read.
+    Returns:
+      `EighResult(eigenvalues, eigenvectors)`: real `[..., n]`, in the units of `a`, and `[..., n, n]`, of length 1;
+      half precision is computed in float32, integers and booleans in float.
+    Raises:
+      ValueError: `a` has fewer than two axes, or its last two differ in length.
+      ValueError: `UPLO` is another word.
+      TypeError: `a` is neither an array nor a number.
+
+    Derivative: that of the eigenvectors is NaN where eigenvalues are equal.
+    Source: meaning of `numpy.linalg.eigh`; LAPACK `syevd` on the CPU.
+
+    >>> eigh(np.array([[2., 1.], [1., 2.]])).eigenvalues.round(3)
+    Array([1., 3.], dtype=float32)
     """
     if UPLO not in (None, "L", "U"):
         raise ValueError(f"eigh: UPLO must be 'L', 'U' or None; got {UPLO!r}")
@@ -155,18 +224,68 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
 
 @public("UPLO", "symmetrize_input")
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
-    """The eigenvalues of Hermitian matrices, ascending."""
+    """The eigenvalues of Hermitian matrices, ascending.
+
+    Args:
+      a: number array `[..., n, n]`.
+      UPLO: which triangle to read, "L" or "U"; None for "L". Makes a difference only with `symmetrize_input=False`.
+      symmetrize_input: take `(a + a^H) / 2`; where False, one triangle is read.
+    Returns:
+      Real array `[..., n]`, in the units of `a`; half precision is computed in float32, integers and booleans in
+      float.
+    Raises:
+      ValueError: `a` has fewer than two axes, or its last two differ in length.
+      ValueError: `UPLO` is another word.
+      TypeError: `a` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.eigvalsh`.
+
+    >>> eigvalsh(np.array([[2., 1.], [1., 2.]])).round(3)
+    Array([1., 3.], dtype=float32)
+    """
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
 @public()
 def eig(a: ArrayLike) -> EigResult:
-    """Eigenvalues and right eigenvectors, in columns, of square matrices; complex. CPU only."""
+    """Eigenvalues and right eigenvectors, in columns, of square matrices.
+
+    Args:
+      a: number array `[..., n, n]`.
+    Returns:
+      `EigResult(eigenvalues, eigenvectors)`: complex `[..., n]`, in the units of `a` and in no certain order, and
+      complex `[..., n, n]`, of length 1; half precision is computed in float32, integers and booleans in float.
+    Raises:
+      ValueError: `a` has fewer than two axes, or its last two differ in length.
+      TypeError: `a` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.eig`, always complex; LAPACK `geev` on the CPU, the like of cuSOLVER on CUDA,
+      nothing elsewhere.
+
+    >>> eig(np.array([[0., -1.], [1., 0.]])).eigenvalues
+    Array([0.+1.j, 0.-1.j], dtype=complex64)
+    """
     return EigResult(*_linalg.eig(matrices("eig", a, square=True), compute_left_eigenvectors=False))
 
 
 @public()
 def eigvals(a: ArrayLike) -> Array:
-    """The eigenvalues of square matrices; complex. CPU only."""
+    """The eigenvalues of square matrices.
+
+    Args:
+      a: number array `[..., n, n]`.
+    Returns:
+      Complex array `[..., n]`, in the units of `a` and in no certain order; half precision is computed in float32,
+      integers and booleans in float.
+    Raises:
+      ValueError: `a` has fewer than two axes, or its last two differ in length.
+      TypeError: `a` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.eigvals`, always complex; LAPACK `geev` on the CPU, the like of cuSOLVER on
+      CUDA, nothing elsewhere.
+
+    >>> eigvals(np.array([[0., -1.], [1., 0.]]))
+    Array([0.+1.j, 0.-1.j], dtype=complex64)
+    """
     return _linalg.eig(matrices("eigvals", a, square=True), compute_left_eigenvectors=False,
                        compute_right_eigenvectors=False)[0]

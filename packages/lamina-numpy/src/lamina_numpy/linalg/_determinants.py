@@ -44,7 +44,21 @@ def _signs(pivots: Any, d: np.dtype) -> Any:
 
 @public("method")
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
-    """Sign (of size 1 if complex; 0 if singular) and logarithm of the size of the determinant, from an LU decomposition.
+    """Sign and logarithm of the size of determinants, which themselves may overflow.
+
+    Args:
+      a: number array `[..., n, n]`.
+      method: "lu", "qr" or None; the result comes from an LU decomposition whichever is named.
+    Returns:
+      `SlogdetResult(sign, logabsdet)`, each `[...]`: a sign of size 1, complex where `a` is, and a real logarithm;
+      0 and -inf where a matrix is singular; half precision is computed in float32, integers and booleans in float.
+    Raises:
+      ValueError: `a` has fewer than two axes, or its last two differ in length.
+      ValueError: `method` is another word.
+      TypeError: `a` is neither an array nor a number.
+
+    Derivative: NaN where a matrix is singular.
+    Source: meaning of `numpy.linalg.slogdet`.
 
     >>> slogdet(np.diag(np.array([-2., 1.])))
     SlogdetResult(sign=Array(-1., dtype=float32), logabsdet=Array(0.6931472, dtype=float32))
@@ -124,7 +138,20 @@ def _expanded(a: Any, columns: tuple[int, ...], row: int) -> Any:
 
 @public()
 def det(a: ArrayLike) -> Array:
-    """The determinants of square matrices. The first derivative exists for singular ones too.
+    """The determinants of square matrices.
+
+    Args:
+      a: number array `[..., n, n]`.
+    Returns:
+      Float or complex array `[...]`; 1 for n = 0; half precision is computed in float32, integers and booleans in
+      float.
+    Raises:
+      ValueError: `a` has fewer than two axes, or its last two differ in length.
+      TypeError: `a` is neither an array nor a number.
+
+    Derivative: Jacobi's formula, by the adjugate: the first holds for singular matrices too, the second only up to
+      n = 3.
+    Source: meaning of `numpy.linalg.det`; written out up to n = 3, from an LU decomposition above.
 
     >>> det(np.array([[1., 2.], [3., 4.]]))
     Array(-2., dtype=float32)

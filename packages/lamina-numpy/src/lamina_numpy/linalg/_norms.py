@@ -1,13 +1,14 @@
 """Norms, condition numbers, and products and diagonals as `numpy.linalg` has them."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import check_axes, typeof
+from lamina_tracing.extend import check_axes, check_axis, typeof
 
 from .._contract import products
 from .._elementwise import powers, ufuncs
@@ -73,17 +74,32 @@ def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
 
 @public("ord", "axis", "keepdims")
 def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, keepdims: bool = False) -> Array:
-    """Size of vectors or matrices, in the units of `x`.
+    """Size of vectors or matrices.
 
     Args:
-      x: numbers.
-      ord: for vectors a number p (`sum(|x|**p)**(1/p)`), inf, -inf or 0 (how many are not zero); for matrices "fro",
-        "nuc", 1, -1, 2, -2, inf or -inf. None: the root of the sum of squares.
-      axis: an int for vectors, two for matrices; None takes all of `x`.
+      x: number array `[...]`.
+      ord: for vectors a number p for `sum(|x|**p)**(1/p)`, 0 for how many are not zero, inf or -inf for the largest
+        or smallest size; for matrices "fro" or None for the root of the sum of squares, "nuc" for the sum of the
+        singular values, 2 or -2 for the largest or smallest of them, 1 or -1 for the largest or smallest column sum
+        of sizes, inf or -inf for that of rows. None: the root of the sum of squares.
+      axis: an int for vectors, two ints (rows, columns) for matrices; None takes all of `x`. Negative ones count
+        from the end.
       keepdims: leave the axes in place with length 1.
+    Returns:
+      Real array of the axes that are left, in the units of `x`; float of the precision of `x`, but float32 for half
+      precision with the orders "nuc", 2 and -2 of matrices.
+    Raises:
+      ValueError: `ord` is no order of vectors or of matrices, whichever they are; `axis` is None and `x` with an
+        `ord` has not one or two axes; or `axis` names none or more than two.
+      ValueError: matrices without elements have no largest or smallest.
+      ShapeError: `axis` names an axis that `x` does not have, or one twice.
+      TypeError: `x` is neither an array nor a number.
 
-    >>> norm(np.array([3., 4.]))
-    Array(5., dtype=float32)
+    Derivative: NaN where all elements are zero, as that of the root at 0; equal extremes share equally.
+    Source: meaning of `numpy.linalg.norm`.
+
+    >>> norm(np.array([3., 4.])), norm(np.array([[1., -2.], [3., 4.]]), 1)
+    (Array(5., dtype=float32), Array(6., dtype=float32))
     """
     x = to_inexact("norm", x)
     n = len(typeof(x).shape)
@@ -105,7 +121,29 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
 @public("axis", "keepdims", "ord")
 def vector_norm(x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = False,
                 ord: float | str | None = 2) -> Array:
-    """Size of vectors along axes; None takes all elements as one vector."""
+    """Size of vectors along axes.
+
+    Args:
+      x: number array `[...]`.
+      axis: an int, a tuple of ints whose elements together make one vector, or None for all axes; negative ones
+        count from the end.
+      keepdims: leave the axes in place with length 1.
+      ord: a number p for `sum(|x|**p)**(1/p)`, 0 for how many are not zero, inf or -inf for the largest or smallest
+        size; None means 2.
+    Returns:
+      Real array of the axes that are left, in the units of `x` and its precision; integers and booleans become
+      float.
+    Raises:
+      ValueError: `ord` is a word.
+      ShapeError: `axis` names an axis that `x` does not have, or one twice.
+      TypeError: `x` is neither an array nor a number.
+
+    Derivative: NaN where all elements are zero, as that of the root at 0.
+    Source: meaning of `numpy.linalg.vector_norm`.
+
+    >>> vector_norm(np.array([[3., 4.], [0., 2.]]), axis=1)
+    Array([5., 2.], dtype=float32)
+    """
     x = to_inexact("vector_norm", x)
     n = len(typeof(x).shape)
     return _vector(x, tuple(range(n)) if axis is None else check_axes("vector_norm", axis, n), ord, keepdims)
@@ -113,7 +151,27 @@ def vector_norm(x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = Fals
 
 @public("keepdims", "ord")
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
-    """Size of the matrices in the last two axes."""
+    """Size of the matrices in the last two axes.
+
+    Args:
+      x: number array `[..., m, n]`.
+      keepdims: leave the axes in place with length 1.
+      ord: "fro" or None for the root of the sum of squares, "nuc" for the sum of the singular values, 2 or -2 for
+        the largest or smallest of them, 1 or -1 for the largest or smallest column sum of sizes, inf or -inf for
+        that of rows.
+    Returns:
+      Real array `[...]`, in the units of `x`; float of the precision of `x`, but float32 for half precision with
+      the orders "nuc", 2 and -2 of matrices.
+    Raises:
+      ValueError: `x` has fewer than two axes, or `ord` is another order.
+      ValueError: matrices without elements have no largest or smallest.
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.matrix_norm`.
+
+    >>> matrix_norm(np.array([[1., -2.], [3., 4.]]), ord=np.inf)
+    Array(7., dtype=float32)
+    """
     x = to_inexact("matrix_norm", x)
     n = len(typeof(x).shape)
     if n < 2:
@@ -123,7 +181,25 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | N
 
 @public("p")
 def cond(x: ArrayLike, p: Any = None) -> Array:
-    """How much `x` may amplify relative errors: `norm(x, p) norm(inv(x), p)`; for None, 2 and -2 from singular values."""
+    """Condition numbers: by how much matrices may amplify relative errors.
+
+    Args:
+      x: number array `[..., m, n]`, square unless `p` is None, 2 or -2.
+      p: None or 2 for the largest singular value over the smallest, -2 for the inverse of that; any other order of
+        `norm` for `norm(x, p) norm(inv(x), p)`.
+    Returns:
+      Real array `[...]`, without units; inf where a matrix is singular, NaN where it is all zeros; half precision
+      is computed in float32, integers and booleans in float.
+    Raises:
+      ValueError: `x` has fewer than two axes, is not square where it must be, or `p` is no order of matrices.
+      TypeError: `x` is neither an array nor a number.
+      IndexError: the matrices have no elements.
+
+    Source: meaning of `numpy.linalg.cond`, which gives inf for zeros.
+
+    >>> cond(np.diag(np.array([4., 2.])))
+    Array(2., dtype=float32)
+    """
     x = matrices("cond", x, square=p not in (None, 2, -2))
     if p in (None, 2, -2):
         s = svdvals(x)
@@ -135,10 +211,26 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
 
 @public("n")
 def matrix_power(a: ArrayLike, n: int) -> Array:
-    """The product of `n` copies of a square matrix (of its inverse, if n is negative), by repeated squaring."""
+    """The product of `n` copies of square matrices, by repeated squaring.
+
+    Args:
+      a: number array `[..., m, m]`.
+      n: an int; the identity for 0, powers of the inverse for negative ones.
+    Returns:
+      Array of the shape and dtype of `a`; as from `inv` where n is negative.
+    Raises:
+      TypeError: `a` is neither an array nor a number, is not made of square matrices, or `n` is no integer.
+
+    Source: meaning of `numpy.linalg.matrix_power`.
+
+    >>> matrix_power(np.array([[1, 1], [1, 0]]), 5)
+    Array([[8, 5],
+           [5, 3]], dtype=int32)
+    """
     t = typeof(own_array("matrix_power", a))
     if len(t.shape) < 2 or t.shape[-1] != t.shape[-2]:
         raise TypeError(f"matrix_power: expected square matrices; got {t.long()}")
+    n = operator.index(n)
     if n < 0:
         a, n = inv(a), -n
     if n == 0:
@@ -154,7 +246,24 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
 
 
 def multi_dot(arrays: Sequence[ArrayLike] | ArrayLike, *, precision: Any = None) -> Array:
-    """The product of several matrices (vectors at the ends) in the cheapest order."""
+    """The product of several matrices, multiplied in the cheapest order.
+
+    Args:
+      arrays: at least two number arrays, `[l, m], [m, n], [n, ...], ...`; the first and the last may be vectors.
+      precision: of the products, where the hardware offers several: None, "high", "highest", or a pair; as in
+        `matmul`.
+    Returns:
+      Array `[l, ...]` of the outer axes, in the dtype that the arrays promote to.
+    Raises:
+      ValueError: there are fewer than two arrays, or one has another number of axes.
+      ShapeError: lengths of neighbours do not match; 1 matches any.
+      TypeError: one is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.multi_dot`; the order is `opt_einsum`'s.
+
+    >>> multi_dot([np.ones(2), np.ones((2, 3)), np.ones(3)])
+    Array(6., dtype=float32)
+    """
     xs = [asarray(a) for a in arrays]
     if len(xs) < 2:
         raise ValueError(f"multi_dot: expected at least two arrays; got {len(xs)}")
@@ -170,21 +279,71 @@ def multi_dot(arrays: Sequence[ArrayLike] | ArrayLike, *, precision: Any = None)
 
 @public("axis")
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
-    """Cross product of vectors of length 3."""
+    """Cross product of vectors of length 3.
+
+    Args:
+      x1, x2: number arrays; length 3 along `axis`, the other axes broadcast.
+      axis: the axis of the vectors, in both and in the result; negative counts from the end.
+    Returns:
+      Array of the broadcast shape, in the dtype that both promote to and the product of their units.
+    Raises:
+      ValueError: the vectors do not have length 3.
+      ShapeError: the other axes do not broadcast, or `axis` is outside.
+      TypeError: `x1` or `x2` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.cross`.
+
+    >>> cross(np.array([1., 0., 0.]), np.array([0., 1., 0.]))
+    Array([0., 0., 1.], dtype=float32)
+    """
     for x in (x1, x2):
         shape = typeof(own_array("cross", x)).shape
-        if not shape or shape[axis] != 3:
+        if not shape or shape[check_axis("cross", axis, len(shape))] != 3:
             raise ValueError(f"cross: vectors must have length 3 along axis {axis}; got shape {shape}")
     return products.cross(x1, x2, axis=axis)
 
 
 @public("offset")
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
-    """The diagonals of the matrices in the last two axes."""
+    """The diagonals of the matrices in the last two axes.
+
+    Args:
+      x: array `[..., m, n]` of any dtype.
+      offset: how far above the main diagonal; negative ones lie below.
+    Returns:
+      Array `[..., k]`, dtype and units of `x`; k is 0 where the diagonal lies outside.
+    Raises:
+      ShapeError: `x` has fewer than two axes.
+      TypeError: `x` is neither an array nor a number, or `offset` is no integer.
+
+    Derivative: linear.
+    Source: meaning of `numpy.linalg.diagonal`.
+
+    >>> diagonal(np.array([[1, 2], [3, 4]]), offset=1)
+    Array([2], dtype=int32)
+    """
     return _diagonal(x, offset, -2, -1)
 
 
 @public("offset", "dtype")
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """The sums of the diagonals of the matrices in the last two axes."""
+    """The sums of the diagonals of the matrices in the last two axes.
+
+    Args:
+      x: number array `[..., m, n]`.
+      offset: how far above the main diagonal; negative ones lie below.
+      dtype: element type to sum in, and of the result; None for that of `x`, integers and booleans narrower than
+        the default integer widened to it.
+    Returns:
+      Array `[...]`, in the units of `x`; 0 where the diagonal lies outside.
+    Raises:
+      ShapeError: `x` has fewer than two axes.
+      TypeError: `x` is neither an array nor a number, or `offset` is no integer.
+
+    Derivative: linear.
+    Source: meaning of `numpy.linalg.trace`.
+
+    >>> trace(np.array([[1, 2], [3, 4]]))
+    Array(5, dtype=int32)
+    """
     return _trace(x, offset, -2, -1, dtype)

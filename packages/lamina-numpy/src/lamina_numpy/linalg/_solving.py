@@ -10,7 +10,7 @@ import numpy as np
 from lamina_autodiff import custom_jvp, custom_linear_solve
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import check_axes, typeof
 from lamina_tracing.lax import factorizations as _linalg
 
 from .._contract import products
@@ -72,10 +72,18 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """The solution x of `a x = b`.
 
     Args:
-      a: numbers `[..., n, n]`.
-      b: numbers `[n]`, or `[..., n, k]`.
+      a: number array `[..., n, n]`.
+      b: number array `[n]`, or `[..., n, k]`; its leading axes broadcast with those of `a`.
     Returns:
-      Array of the shape of `b`, its leading axes broadcast with those of `a`; inf or NaN where `a` is singular.
+      Array `[..., n]` or `[..., n, k]`, in the dtype that both promote to; half precision is computed in float32,
+      integers and booleans in float. inf or NaN where `a` is singular, where NumPy raises.
+    Raises:
+      ValueError: `a` is not made of square matrices, or their size is not that of `b`.
+      ShapeError: the leading axes do not broadcast.
+      TypeError: `a` or `b` is neither an array nor a number.
+
+    Derivative: solves with the same decomposition.
+    Source: meaning of `numpy.linalg.solve`; by one LU decomposition.
 
     >>> solve(np.array([[2., 0.], [1., 4.]]), np.array([2., 9.]))
     Array([1., 2.], dtype=float32)
@@ -94,7 +102,19 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
 
 @public()
 def inv(a: ArrayLike) -> Array:
-    """The inverse of square matrices; inf or NaN where there is none.
+    """The inverse of square matrices.
+
+    Args:
+      a: number array `[..., n, n]`.
+    Returns:
+      Array `[..., n, n]`, in the inverse units of `a`; half precision is computed in float32, integers and booleans
+      in float. inf or NaN where a matrix is singular, where NumPy raises.
+    Raises:
+      ValueError: `a` has fewer than two axes, or its last two differ in length.
+      TypeError: `a` is neither an array nor a number.
+
+    Derivative: solves with the same decomposition.
+    Source: meaning of `numpy.linalg.inv`; by one LU decomposition.
 
     >>> inv(np.array([[2., 0.], [0., 4.]]))
     Array([[0.5 , 0.  ],
@@ -107,7 +127,23 @@ def inv(a: ArrayLike) -> Array:
 
 @public("ind")
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
-    """The inverse of `a` seen as a square matrix whose rows are its first `ind` axes."""
+    """The inverse of an array seen as a square matrix from its last axes to its first.
+
+    Args:
+      a: number array `[*s, *t]` with as many elements in `s` as in `t`.
+      ind: length of `s`, at least 1.
+    Returns:
+      Array `[*t, *s]`: `tensordot(tensorinv(a, ind), a, ind)` is the identity. Half precision is computed in
+      float32, integers and booleans in float; inf or NaN where there is no inverse.
+    Raises:
+      ValueError: `ind` is below 1, or the first `ind` axes do not hold as many elements as the others.
+      TypeError: `a` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.tensorinv`.
+
+    >>> tensorinv(np.ones((4, 2, 2)), ind=1).shape
+    (2, 2, 4)
+    """
     a = to_inexact("tensorinv", a)
     shape = typeof(a).shape
     n, m = int(np.prod(shape[:ind], dtype=int)), int(np.prod(shape[ind:], dtype=int))
@@ -117,14 +153,32 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     return layout.reshape(inv(layout.reshape(a, (n, m))), shape[ind:] + shape[:ind])
 
 
-@public("axes")
+@public("axes", lists=True)
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
-    """The x with `tensordot(a, x, x.ndim) = b`; `axes` of `a` are moved to its end first."""
+    """The x with `tensordot(a, x, x.ndim) = b`.
+
+    Args:
+      a: number array `[*s, *t]` with as many elements in `s` as in `t`, after `axes` are moved.
+      b: number array `[*s]`.
+      axes: a tuple of axes of `a` to move to its end first, negative ones counting from there; None for none.
+    Returns:
+      Array `[*t]`, in the dtype that both promote to; half precision is computed in float32, integers and booleans
+      in float. inf or NaN where there is no one solution.
+    Raises:
+      ValueError: `a` does not begin with the axes of `b`, or the others do not hold as many elements.
+      ShapeError: `axes` names an axis that `a` does not have, or one twice.
+      TypeError: `a` or `b` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.tensorsolve`.
+
+    >>> tensorsolve(2 * np.eye(4).reshape(2, 2, 4), np.ones((2, 2)))
+    Array([0.5, 0.5, 0.5, 0.5], dtype=float32)
+    """
     a, b = _same_dtype("tensorsolve", a, b)
     n = len(typeof(a).shape)
     if axes is not None:
-        moved = [x % n for x in axes]
-        a = layout.transpose(a, [x for x in range(n) if x not in moved] + moved)
+        moved = check_axes("tensorsolve", axes, n)
+        a = layout.transpose(a, [*(x for x in range(n) if x not in moved), *moved])
     s, t = typeof(a).shape, typeof(b).shape
     rest = s[len(t):]
     if s[:len(t)] != t or np.prod(rest, dtype=int) != np.prod(t, dtype=int):
@@ -170,10 +224,26 @@ def _inverses(s: Any, good: Any) -> Any:
 @public("hermitian")
 def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False,
                 tol: ArrayLike | None = None) -> Array:
-    """How many singular values are above `rtol` times the largest (or above `tol`); int.
+    """The rank of matrices: how many singular values are above a limit.
 
-    >>> matrix_rank(np.ones((2, 2)))
-    Array(1, dtype=int32)
+    Args:
+      M: number array `[..., m, n]`; a vector or number has rank 1, or 0 if it is all zeros.
+      rtol: the limit over the largest singular value, one number or one per matrix; None for max(m, n) times the
+        precision of the dtype.
+      hermitian: the matrices are Hermitian: their eigenvalues are computed instead.
+      tol: the limit itself, in the units of `M`, one number or one per matrix; None goes by `rtol`, which it
+        overrides.
+    Returns:
+      Array `[...]` of the default integer.
+    Raises:
+      ValueError: the matrices are not square although `hermitian`.
+      ShapeError: `rtol` or `tol` does not broadcast to the matrices.
+      TypeError: `M` is neither an array nor a number.
+
+    Source: meaning of `numpy.linalg.matrix_rank`.
+
+    >>> matrix_rank(np.ones((2, 2))), matrix_rank(np.diag(np.array([3., 1.])), tol=2.)
+    (Array(1, dtype=int32), Array(1, dtype=int32))
     """
     m = to_inexact("matrix_rank", M)
     t = typeof(m)
@@ -214,15 +284,28 @@ def _pinv_jvp(primals: Any, tangents: Any) -> Any:
 @public("hermitian")
 def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *,
          rcond: ArrayLike | None = None) -> Array:
-    """The pseudo-inverse of Moore and Penrose; singular values up to `rtol` times the largest count as zero.
+    """The pseudo-inverse of Moore and Penrose, by singular values.
 
     Args:
-      a: numbers `[..., m, n]`.
-      rtol: one number, or one per matrix; None for 10 max(m, n) times the precision of the dtype.
-      hermitian: `a` is Hermitian, which is faster.
-      rcond: an older name of `rtol`.
+      a: number array `[..., m, n]`.
+      rtol: singular values up to this times the largest count as zero; one number, or one per matrix; None for 10
+        max(m, n) times the precision of the dtype.
+      hermitian: the matrices are Hermitian: their eigenvalues are computed instead.
+      rcond: an older name of `rtol`, heeded where `rtol` is None.
     Returns:
-      Array `[..., n, m]`.
+      Array `[..., n, m]`, in the inverse units of `a`; half precision is computed in float32, integers and booleans
+      in float.
+    Raises:
+      ValueError: `a` has fewer than two axes, or is not square although `hermitian`.
+      ShapeError: `rtol` does not broadcast to the matrices.
+      TypeError: `a` is neither an array nor a number.
+
+    Derivative: Golub and Pereyra (1973), equation 4.12; holds where the rank does not change.
+    Source: meaning of `numpy.linalg.pinv`.
+
+    >>> pinv(np.array([[2., 0.], [0., 0.]]))
+    Array([[0.5, 0. ],
+           [0. , 0. ]], dtype=float32)
     """
     a = matrices("pinv", a, square=hermitian)
     t = typeof(a)
@@ -242,13 +325,25 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *,
     """The least-squares solution of `a x = b`, the shortest if there are several, by singular values.
 
     Args:
-      a: numbers `[m, n]`.
-      b: numbers `[m]` or `[m, k]`.
-      rcond: singular values up to this times the largest count as zero; None for max(m, n) times the precision.
-      numpy_resid: give residuals of length 0 where `a` has not full rank or m <= n, as NumPy does; not under `jit`.
+      a: number array `[m, n]`.
+      b: number array `[m]` or `[m, k]`.
+      rcond: singular values up to this times the largest count as zero; None for max(m, n) times the precision of
+        the dtype.
+      numpy_resid: give residuals of length 0 where `a` has not full rank or m <= n, as NumPy does; needs known
+        arrays.
     Returns:
-      `(x, residuals, rank, s)`: x `[n]` or `[n, k]`, sums of squared residuals `[k]` (or `[1]`), the rank, and the
-      singular values of `a`.
+      `(x, residuals, rank, s)`: x `[n]` or `[n, k]`, sums of squared residuals `[k]` (`[1]` for a vector `b`), in
+      squared units of `b`, the rank, an integer, and the singular values of `a` `[min(m, n)]`. Dtype that both
+      promote to; half precision is computed in float32, integers and booleans in float.
+    Raises:
+      ValueError: `a` and `b` have other shapes.
+      TypeError: `a` or `b` is neither an array nor a number.
+      ConcretizationError: `numpy_resid` on traced arrays.
+
+    Source: meaning of `numpy.linalg.lstsq`.
+
+    >>> lstsq(np.array([[1., 0.], [1., 1.], [1., 2.]]), np.array([1., 3., 5.]))[0].round(3)
+    Array([1., 2.], dtype=float32)
     """
     x, residuals, rank, s = _lstsq(a, b, rcond)
     if numpy_resid:
