@@ -1,4 +1,6 @@
 """Scoped settings."""
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -192,3 +194,10 @@ def test_precisions_are_checked_when_they_are_set():
 
 def test_every_setting_says_what_it_is_for():
     assert all(option.__doc__ == option.help != "" for option in config.options.values())
+
+
+def test_what_python_itself_asks_of_the_settings_is_plainly_missing():
+    code = "import sys\nfrom lamina_ir.config import generation\nassert 'difflib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="has no attribute '__path__'"):
+        config.__path__  # noqa: B018

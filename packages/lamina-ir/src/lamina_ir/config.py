@@ -60,6 +60,23 @@ class _Changes(threading.local):
     made = 0
 
 
+class _Changing:
+    """`with generation.changing():`, without state of its own; each row that an import defines passes through it."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Generation) -> None:
+        self.of = of
+
+    def __enter__(self) -> None:
+        self.of._lock.acquire()
+        self.of._changing += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.of._changing -= 1
+        self.of._lock.release()
+
+
 class Generation:
     """Which rows of the rule tables are in force, and what fills the slots: one number, the same in all threads.
 
@@ -76,18 +93,13 @@ class Generation:
         self._changing = 0  # how many blocks are open, of one thread
         self._changes = 0
         self._own = _Changes()
+        self._block = _Changing(self)
         self._watchers: list[Callable[[Any, bool], None]] = []
         _keyed.append(self)
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
+    def changing(self) -> _Changing:
         """A block in which rows may be those of neither number, to be ended by `set`, `count` or nothing."""
-        with self._lock:
-            self._changing += 1
-            try:
-                yield
-            finally:
-                self._changing -= 1
+        return self._block
 
     def set(self, value: int) -> None:
         """Say that other rows are in force."""
@@ -319,6 +331,8 @@ def __getattr__(name: str) -> Any:
         return options[name]
     if name == "config":  # `from lamina.config import config`, as older programs say it
         return sys.modules[__name__]
+    if name.startswith("__"):  # Python asks for `__path__` at every `from .config import ...`
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise _unknown("config has", name)
 
 

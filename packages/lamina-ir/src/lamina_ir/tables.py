@@ -53,7 +53,8 @@ class _State:
     def lasting(self) -> int:
         """A number that was never there before."""
         self._known.clear()
-        return self.now(self._overrides)
+        self.number = self._known[self._overrides] = next(_numbers)
+        return self.number
 
     def now(self, overrides: frozenset[_Override]) -> int:
         """The number while these overrides hold."""
@@ -240,7 +241,7 @@ class RuleTable(dict[Primitive, Row]):
 
     def _lasting(self) -> None:
         self._state.lasting()
-        new_generation()
+        generation.set(_all.lasting())
 
     def _check(self, call: str, op: Any) -> None:
         if not isinstance(op, Primitive):

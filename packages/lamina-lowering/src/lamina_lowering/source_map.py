@@ -51,10 +51,11 @@ def resolve(found: Line) -> SourceLine:
     return SourceLine(source.file, source.line, source.function, name, part)
 
 
-_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*?(?:metadata=\{(.*?)\}(?:,|$|\s)|$)")
-_CALLED = re.compile(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)")
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
-_TABLE = re.compile(r"^(\d+) \{(.*)\}\s*$")
+# Compiled where they are used, which is seldom: together a millisecond of every import.
+_INSTRUCTION = r"^\s*(?:ROOT )?%?([\w.\-]+) = .*?(?:metadata=\{(.*?)\}(?:,|$|\s)|$)"
+_CALLED = r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)"
+_COMPUTATION = r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{\s*$"
+_TABLE = r"^(\d+) \{(.*)\}\s*$"
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -76,18 +77,19 @@ def instruction_lines(hlo: str, lines: Mapping[int, SourceLine]) -> dict[str, tu
     called: dict[str, list[str]] = {}
     holds: dict[str, list[str]] = {}
     inside = ""
+    instruction, callees, computation = re.compile(_INSTRUCTION), re.compile(_CALLED), re.compile(_COMPUTATION)
     for row in hlo.splitlines():
-        opened = _COMPUTATION.match(row)
+        opened = computation.match(row)
         if opened:
             inside = opened[1]
             holds[inside] = []
             continue
-        found = _INSTRUCTION.match(row)
+        found = instruction.match(row)
         if found is None or not inside:
             continue
         name = found[1]
         holds[inside].append(name)
-        called[name] = _CALLED.findall(row) if " fusion(" in row else []
+        called[name] = callees.findall(row) if " fusion(" in row else []
         data = _fields(found[2] or "")
         number = numbers.get(data.get("stack_frame_id", ""), 0)
         if data.get("source_file") == FILE:
@@ -119,7 +121,7 @@ def _frames(hlo: str) -> dict[str, int]:
         elif table == "FileNames" and row[:1].isdigit():
             number, _, name = row.partition(" ")
             files[number] = name.strip('"')
-        elif table in ("FileLocations", "StackFrames") and (found := _TABLE.match(row)):
+        elif table in ("FileLocations", "StackFrames") and (found := re.match(_TABLE, row)):
             data = _fields(found[2].replace("=", '="').replace(" ", '" ') + '"')
             if table == "FileLocations" and files.get(data["file_name_id"]) == FILE:
                 places[found[1]] = int(data["line"])

@@ -8,7 +8,6 @@ import ctypes
 import functools
 import glob
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 from typing import Any
@@ -91,6 +90,7 @@ def _visible() -> list[int] | None:
 
 def _check_version(version: int) -> None:
     """RuntimeError when the plugin is of another version than jaxlib: its kernels are called through private structures."""
+    import importlib.metadata  # with zipfile, email and socket: 80 modules that only the GPU needs
     name = f"jax-cuda{version}-plugin"
     try:
         found = importlib.metadata.version(name)

@@ -1,0 +1,16 @@
+"""What `import lamina` loads: nothing that few programs need."""
+import subprocess
+import sys
+
+# Many modules that only rare paths use. Those that numpy or jaxlib load
+# themselves are not ours to choose.
+LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random", "multiprocessing",
+        "unittest", "lamina_ir.testing", "lamina_ir.parser", "lamina_ir.serialise", "lamina_runtime.lobby",
+        "lamina_runtime.distributed", "lamina_runtime.profiler", "pytest", "hypothesis"}
+
+
+def test_what_few_programs_need_is_loaded_when_asked_for():
+    code = ("import sys, numpy, ml_dtypes, jaxlib.xla_client\nbefore = set(sys.modules)\nimport lamina, lamina.numpy\n"
+            f"print(*sorted((set(sys.modules) - before) & {LATE!r}))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
