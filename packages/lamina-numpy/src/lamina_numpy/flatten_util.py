@@ -14,18 +14,25 @@ __all__ = ["flatten_pytree", "ravel_pytree"]
 
 
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """All elements of a tree's arrays as one vector.
+    """All elements of a tree's arrays as one vector, and the way back.
 
     Args:
       pytree: tree of arrays and numbers.
     Returns:
-      (vector `[n]` in the dtype the leaves promote to, a function that turns such a vector into the tree again).
+      `(vector, unravel)`: a vector `[n]` in the dtype the leaves promote to, the default float where there are
+      none, and a function that turns such a vector into the tree again, leaves in their old shapes and dtypes.
     Raises:
-      ValueError: the function is given an array of another shape.
+      TypeError: a leaf is neither an array nor a number.
+      ValueError: `unravel` is given an array of another shape.
+
+    Derivative: linear where all leaves are floats.
+    Source: meaning of `jax.flatten_util.ravel_pytree`.
 
     >>> v, unravel = ravel_pytree({"a": 1.0, "b": np.array([2.0, 3.0], np.float32)})
     >>> v
     Array([1., 2., 3.], dtype=float32)
+    >>> unravel(2 * v)["b"]
+    Array([4., 6.], dtype=float32)
     """
     leaves, tree = trees.tree_flatten(pytree)
     avals = [typeof(x) for x in leaves]

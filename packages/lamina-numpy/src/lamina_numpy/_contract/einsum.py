@@ -96,16 +96,38 @@ def _check_sizes(subscripts: str, terms: Sequence[str], shapes: Sequence[tuple[i
 
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
            preferred_element_type: DTypeLike | None = None) -> Array:
-    """Sum of products over labelled axes.
+    """Sums of products over labelled axes.
 
     Args:
-      subscripts: labels as in NumPy, `"ij,jk->ik"`; or operands and lists of labels in turn.
-      operands: arrays.
-      optimize: False contracts from left to right; otherwise a strategy or path of `opt_einsum`.
-      precision, preferred_element_type: as in `matmul`.
+      subscripts: labels of the axes of each operand and of the result, `"ij,jk->ik"`; `...` stands for axes that
+        broadcast, and without `->` the labels that occur once, in order of the alphabet, make the result.
+      operands: arrays, one per term; or, in place of `subscripts` too, arrays and lists of labels in turn, `x, [0,
+        1], y, [1, 2], [0, 2]`.
+      out: not supported, must be None: arrays never change.
+      optimize: the order of contraction: "auto" or True for the best found soon, another strategy of `opt_einsum`,
+        a path as from `einsum_path`, or False for left to right.
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Array of the result's axes, in the dtype that all operands promote to (integers keep theirs and may overflow)
+      or `preferred_element_type`, and the product of their units. Axes of length 1 broadcast.
+    Raises:
+      ValueError: `subscripts` does not fit the number of operands or of their axes, names a result's axis twice or
+        one that is nowhere, or `optimize` is a path that does not fit.
+      ShapeError: one label has two lengths.
+      TypeError: an operand is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+      KeyError: `optimize` is an unknown strategy.
+      NotImplementedError: `out` is given.
+
+    Derivative: linear in each operand.
+    Source: meaning of `numpy.einsum`; the order of more than two operands is `opt_einsum`'s, each contraction one
+      `dot_general`.
 
     >>> einsum("i,i", np.array([1., 2.]), np.array([3., 4.]))
     Array(11., dtype=float32)
+    >>> einsum("ii->i", np.array([[1, 2], [3, 4]]))
+    Array([1, 4], dtype=int32)
     """
     no_out("einsum", out)
     if not isinstance(subscripts, str):
@@ -126,6 +148,9 @@ def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, pref
     final = typeof(xs[0]).dtype if preferred is None else dtypes.canonical(preferred)
     todo = list(zip(xs, terms))
     for step in _order(subscripts, terms, out, shapes, optimize):
+        if len(set(step)) < len(step) or not all(0 <= i < len(todo) for i in step):
+            raise ValueError(f"einsum: step {step} of optimize={optimize!r} names operands that are not there, or one twice; "
+                             f"{len(todo)} are left")
         picked = [todo.pop(i) for i in sorted(step, reverse=True)][::-1]
         keep = set(out).union(*(t for _, t in todo))
         while len(picked) > 1:
@@ -133,6 +158,8 @@ def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, pref
             last = not todo and len(picked) == 2
             picked[:2] = [_contract(*picked[0], *picked[1], rest, out if last else None, precision, preferred)]
         todo.append(picked[0])
+    if len(todo) > 1:
+        raise ValueError(f"einsum: the path optimize={optimize!r} leaves {len(todo)} operands to contract")
     x, names = todo[0]
     x, names = _alone(x, names, set(out))
     x = permuted(x, tuple(names.index(c) for c in out))
@@ -216,7 +243,27 @@ def _without_ones(x: Any, a: str, y: Any, b: str) -> tuple[Any, str, Any, str]:
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> tuple[list[Any], Any]:
-    """The order of contraction that `einsum` would use, and a description, from `opt_einsum`."""
+    """The order of contraction that `einsum` would use.
+
+    Args:
+      subscripts: labels of the axes of each operand and of the result, `"ij,jk->ik"`; `...` stands for axes that
+        broadcast, and without `->` the labels that occur once, in order of the alphabet, make the result.
+      operands: as of `einsum`; only their shapes matter.
+      optimize: a strategy of `opt_einsum`, True for "auto", or False for all operands at once.
+    Returns:
+      `(path, info)`: a list of "einsum_path" and tuples of the positions contracted in each step, their result
+      going to the end of the operands, which `einsum` takes as `optimize`; and `opt_einsum`'s description of its
+      cost.
+    Raises:
+      ValueError: `subscripts` does not fit the operands, or one label has two lengths.
+      KeyError: `optimize` is an unknown strategy for more than two operands.
+      TypeError: an operand is neither an array nor a number.
+
+    Source: meaning of `numpy.einsum_path`; computed by `opt_einsum`.
+
+    >>> einsum_path("ij,jk,kl->il", np.ones((2, 3)), np.ones((3, 4)), np.ones((4, 5)))[0]
+    ['einsum_path', (0, 1), (0, 1)]
+    """
     import opt_einsum  # only long products need it
     if not isinstance(subscripts, str):
         subscripts, found = _interleaved((subscripts, *operands))

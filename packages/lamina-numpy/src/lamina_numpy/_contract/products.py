@@ -53,6 +53,22 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
          preferred_element_type: DTypeLike | None = None) -> Array:
     """Sum of the products of all elements, those of `a` conjugated.
 
+    Args:
+      a, b: number or boolean arrays with as many elements, taken as flat.
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Array `[]`, in the dtype that both promote to (integers keep theirs and may overflow; booleans are combined by
+      and, summed by or) or `preferred_element_type`, and the product of their units; 0 of no elements.
+    Raises:
+      ShapeError: the operands have different numbers of elements.
+      TypeError: `a` or `b` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+      ValueError: `precision` is unknown.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.vdot`.
+
     >>> vdot(np.array([1., 2.]), np.array([3., 4.]))
     Array(11., dtype=float32)
     """
@@ -68,12 +84,27 @@ def vdot(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
 
 @public("precision", "preferred_element_type")
 def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_type: DTypeLike | None = None) -> Array:
-    """Last axis of `a` with the last but one (or only) of `b`; a plain product with numbers.
+    """Sums of products over the last axis of `a` and the last but one, or only, of `b`.
 
     Args:
-      a, b: arrays or numbers.
-      precision: of the products, where the hardware offers several; None, "high", "highest", or a pair.
-      preferred_element_type: dtype of the sums.
+      a, b: number or boolean arrays `[*s, n]` and `[n]` or `[*t, n, k]`; or a number and an array of any shape, for
+        their plain product.
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Array `[*s]` or `[*s, *t, k]`, in the dtype that both promote to (integers keep theirs and may overflow;
+      booleans are combined by and, summed by or) or `preferred_element_type`, and the product of their units.
+    Raises:
+      ShapeError: the two axes have different lengths.
+      TypeError: `a` or `b` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+      ValueError: `precision` is unknown.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.dot`; one `dot_general` of StableHLO.
+
+    >>> dot(np.array([[1., 2.], [3., 4.]]), np.array([1., 1.]))
+    Array([3., 7.], dtype=float32)
     """
     x, y, s, t = _two("dot", a, b)
     if not s or not t:
@@ -90,7 +121,25 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
 @public("precision", "preferred_element_type")
 def matmul(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
            preferred_element_type: DTypeLike | None = None) -> Array:
-    """Matrix product; leading axes broadcast, one-dimensional operands are a row (left) and a column (right).
+    """Matrix product; leading axes broadcast.
+
+    Args:
+      a, b: number or boolean arrays `[..., m, n]` and `[..., n, k]`; `[n]` on the left is a row, on the right a
+        column, which the result drops.
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Array `[..., m, k]`, in the dtype that both promote to (integers keep theirs and may overflow; booleans are
+      combined by and, summed by or) or `preferred_element_type`, and the product of their units.
+    Raises:
+      ShapeError: the summed axes have different lengths, an operand has no axes, or the leading ones do not
+        broadcast.
+      TypeError: `a` or `b` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+      ValueError: `precision` is unknown.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.matmul`; one `dot_general` of StableHLO.
 
     >>> matmul(np.ones((2, 3)), np.ones(3))
     Array([3., 3.], dtype=float32)
@@ -138,7 +187,29 @@ def _batched(x: Any, y: Any, s: tuple[int, ...], t: tuple[int, ...], precision: 
 @public("axis", "precision", "preferred_element_type")
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = None,
            preferred_element_type: DTypeLike | None = None) -> Array:
-    """Sum of products along one axis, `x1` conjugated; the other axes broadcast."""
+    """Sum of products along one axis, `x1` conjugated; the other axes broadcast.
+
+    Args:
+      x1, x2: number or boolean arrays, of one length along `axis`.
+      axis: the axis to sum over, of either operand; negative counts from its end.
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Array of the broadcast other axes, in the dtype that both promote to (integers keep theirs and may overflow;
+      booleans are combined by and, summed by or) or `preferred_element_type`, and the product of their units.
+    Raises:
+      ShapeError: the axes have different lengths, are not there, or the others do not broadcast.
+      TypeError: `x1` or `x2` is neither an array nor a number, or `preferred_element_type` cannot hold the
+        products.
+      ValueError: `precision` is unknown.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.vecdot`.
+
+    >>> vecdot(np.array([[1., 2.], [3., 4.]]), np.array([1., 1.]))
+    Array([3., 7.], dtype=float32)
+    """
     x, y, s, t = _two("vecdot", x1, x2)
     if not s or not t:
         raise ShapeError(f"vecdot: operands need at least one axis; got shapes {s} and {t}")
@@ -156,18 +227,60 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = 
 
 @public()
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Matrices times vectors; leading axes broadcast."""
-    y = with_axes(x2, (len(aval("matvec", x2, 1).shape),))
-    out = matmul(x1, y)
+    """Matrices times vectors; leading axes broadcast.
+
+    Args:
+      x1: number or boolean array `[..., m, n]`.
+      x2: number or boolean array `[..., n]`.
+    Returns:
+      Array `[..., m]`, in the dtype that both promote to (integers keep theirs and may overflow) and the product of
+      their units.
+    Raises:
+      ShapeError: an operand has too few axes, the summed ones have different lengths, or the leading ones do not
+        broadcast.
+      TypeError: `x1` or `x2` is neither an array nor a number.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.matvec`.
+
+    >>> matvec(np.array([[1., 2.], [3., 4.]]), np.array([1., 1.]))
+    Array([3., 7.], dtype=float32)
+    """
+    n, m = len(aval("matvec", x1).shape), len(aval("matvec", x2, 1).shape)
+    if n < 2 or not m:
+        raise ShapeError(f"matvec: expected matrices [..., m, n] and vectors [..., n]; got shapes {typeof(x1).shape} and "
+                         f"{typeof(x2).shape}")
+    out = matmul(x1, with_axes(x2, (m,)))
     return reshape(out, typeof(out).shape[:-1])
 
 
 @public()
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Vectors (conjugated) times matrices; leading axes broadcast."""
-    if dtypes.is_complex(aval("vecmat", x1).dtype):
+    """Vectors, conjugated, times matrices; leading axes broadcast.
+
+    Args:
+      x1: number or boolean array `[..., m]`.
+      x2: number or boolean array `[..., m, n]`.
+    Returns:
+      Array `[..., n]`, in the dtype that both promote to (integers keep theirs and may overflow) and the product of
+      their units.
+    Raises:
+      ShapeError: an operand has too few axes, the summed ones have different lengths, or the leading ones do not
+        broadcast.
+      TypeError: `x1` or `x2` is neither an array nor a number.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.vecmat`.
+
+    >>> vecmat(np.array([1., 1.]), np.array([[1., 2.], [3., 4.]]))
+    Array([4., 6.], dtype=float32)
+    """
+    n, m = len(aval("vecmat", x1).shape), len(aval("vecmat", x2, 1).shape)
+    if not n or m < 2:
+        raise ShapeError(f"vecmat: expected vectors [..., m] and matrices [..., m, n]; got shapes {typeof(x1).shape} and "
+                         f"{typeof(x2).shape}")
+    if dtypes.is_complex(typeof(x1).dtype):
         x1 = lax.conj(x1)
-    n = len(typeof(x1).shape)
     out = matmul(with_axes(x1, (n - 1,)), x2)
     return reshape(out, typeof(out).shape[:-2] + typeof(out).shape[-1:])
 
@@ -175,7 +288,29 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @public("precision", "preferred_element_type")
 def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
           preferred_element_type: DTypeLike | None = None) -> Array:
-    """Last axis of `a` with the last axis of `b`; a plain product with numbers."""
+    """Sums of products over the last axes of both operands.
+
+    Args:
+      a, b: number or boolean arrays `[*s, n]` and `[*t, n]`; or a number and an array of any shape, for their plain
+        product.
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Array `[*s, *t]`, in the dtype that both promote to (integers keep theirs and may overflow; booleans are
+      combined by and, summed by or) or `preferred_element_type`, and the product of their units.
+    Raises:
+      ShapeError: the last axes have different lengths.
+      TypeError: `a` or `b` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+      ValueError: `precision` is unknown.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.inner`.
+
+    >>> inner(np.array([[1., 2.], [3., 4.]]), np.array([[1., 1.]]))
+    Array([[3.],
+           [7.]], dtype=float32)
+    """
     x, y, s, t = _two("inner", a, b)
     if not s or not t:
         return dot(x, y, precision=precision, preferred_element_type=preferred_element_type)
@@ -186,7 +321,24 @@ def inner(a: ArrayLike, b: ArrayLike, *, precision: Any = None,
 
 @public("out")
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
-    """Every element of `a` times every element of `b`, `[a.size, b.size]`."""
+    """Every element of `a` times every element of `b`.
+
+    Args:
+      a, b: number or boolean arrays, taken as flat.
+      out: not supported, must be None: arrays never change.
+    Returns:
+      Array `[a.size, b.size]`, in the dtype that both promote to and the product of their units.
+    Raises:
+      TypeError: `a` or `b` is neither an array nor a number.
+      NotImplementedError: `out` is given.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.outer`.
+
+    >>> outer(np.array([1, 2]), np.array([1, 10]))
+    Array([[ 1, 10],
+           [ 2, 20]], dtype=int32)
+    """
     no_out("outer", out)
     x, y, _, _ = _two("outer", a, b)
     x, y = ravel(x), ravel(y)
@@ -196,11 +348,30 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
 @public("axes", "precision", "preferred_element_type", lists=True)
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
-    """Products summed over axes of `a` paired with axes of `b`.
+    """Sums of products over axes of `a` paired with axes of `b`.
 
     Args:
-      a, b: arrays.
-      axes: a number n (the last n axes of `a` with the first n of `b`), or two sequences of axes.
+      a, b: number or boolean arrays.
+      axes: a number n, for the last n axes of `a` with the first n of `b` in order; or two axes, or two sequences
+        of axes, one of `a` and one of `b`; negative ones count from the end.
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Array of the other axes of `a`, then those of `b`, in the dtype that both promote to (integers keep theirs and
+      may overflow; booleans are combined by and, summed by or) or `preferred_element_type`, and the product of
+      their units.
+    Raises:
+      ShapeError: paired axes have different lengths, are not there, or are named twice.
+      TypeError: `a` or `b` is neither an array nor a number, has too few axes, or `axes` names more of one than of
+        the other.
+      ValueError: `axes` has not two parts, or `precision` is unknown.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.tensordot`; one `dot_general` of StableHLO.
+
+    >>> tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=([1, 2], [1, 0])).shape
+    (2, 5)
     """
     x, y, s, t = _two("tensordot", a, b)
     if isinstance(axes, (int, np.integer)):
@@ -222,7 +393,22 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, prec
 
 @public()
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
-    """Kronecker product: each element of `a` replaced by itself times `b`."""
+    """Kronecker product: each element of `a` replaced by itself times `b`.
+
+    Args:
+      a, b: number or boolean arrays; the one with fewer axes gets axes of length 1 in front.
+    Returns:
+      Array whose axes have the products of the operands' lengths, in the dtype that both promote to and the product
+      of their units.
+    Raises:
+      TypeError: `a` or `b` is neither an array nor a number.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.kron`.
+
+    >>> kron(np.array([1, 2]), np.array([1, 10]))
+    Array([ 1, 10,  2, 20], dtype=int32)
+    """
     x, y, s, t = _two("kron", a, b)
     n = max(len(s), len(t))
     s, t = (1,) * (n - len(s)) + s, (1,) * (n - len(t)) + t
@@ -234,7 +420,27 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
 @public("axisa", "axisb", "axisc", "axis")
 def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1,
           axis: int | None = None) -> Array:
-    """Cross product of vectors of length 3 (or 2: the third component alone, when both are)."""
+    """Cross product of vectors of length 3, or of length 2, in the plane.
+
+    Args:
+      a, b: number arrays with vectors of length 2 or 3 along an axis; the other axes broadcast.
+      axisa, axisb: the axis of the vectors in `a` and in `b`; negative counts from the end.
+      axisc: their axis in the result; without meaning where all vectors have length 2.
+      axis: one axis for all three, in place of the others; None for none.
+    Returns:
+      Array of the broadcast shape with vectors of length 3; without their axis, the third component alone, where
+      all vectors have length 2. Dtype that both promote to; the product of their units.
+    Raises:
+      ValueError: the vectors do not have length 2 or 3.
+      ShapeError: an axis is not there, or the other axes do not broadcast.
+      TypeError: `a` or `b` is neither an array nor a number, or holds booleans.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.cross`, which is giving up vectors of length 2.
+
+    >>> cross(np.array([1., 0., 0.]), np.array([0., 1., 0.]))
+    Array([0., 0., 1.], dtype=float32)
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = own_array("cross", a), own_array("cross", b, 1)
@@ -246,8 +452,14 @@ def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: i
     second = [y[..., i] for i in range(m)]
     if n == 2 and m == 2:
         return first[0] * second[1] - first[1] * second[0]
-    first += [first[0] * 0] * (3 - n)
-    second += [second[0] * 0] * (3 - m)
-    (p, q, r), (u, v, w) = first, second
-    out = stack([q * w - r * v, r * u - p * w, p * v - q * u], axis=-1)
+    if n == 3 == m:
+        (p, q, r), (u, v, w) = first, second
+        parts = [q * w - r * v, r * u - p * w, p * v - q * u]
+    elif n == 2:  # a missing component is no product with zero: that of an infinity is NaN
+        (p, q), (u, v, w) = first, second
+        parts = [q * w, -(p * w), p * v - q * u]
+    else:
+        (p, q, r), (u, v) = first, second
+        parts = [-(r * v), r * u, p * v - q * u]
+    out = stack(parts, axis=-1)
     return moveaxis(out, -1, axisc)

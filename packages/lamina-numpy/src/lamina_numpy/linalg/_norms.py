@@ -95,7 +95,7 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
       ShapeError: `axis` names an axis that `x` does not have, or one twice.
       TypeError: `x` is neither an array nor a number.
 
-    Derivative: NaN where all elements are zero, as that of the root at 0; equal extremes share equally.
+    Derivative: of orders with a root NaN where all elements are zero; equal extremes share equally.
     Source: meaning of `numpy.linalg.norm`.
 
     >>> norm(np.array([3., 4.])), norm(np.array([[1., -2.], [3., 4.]]), 1)
@@ -138,7 +138,7 @@ def vector_norm(x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = Fals
       ShapeError: `axis` names an axis that `x` does not have, or one twice.
       TypeError: `x` is neither an array nor a number.
 
-    Derivative: NaN where all elements are zero, as that of the root at 0.
+    Derivative: of orders with a root NaN where all elements are zero.
     Source: meaning of `numpy.linalg.vector_norm`.
 
     >>> vector_norm(np.array([[3., 4.], [0., 2.]]), axis=1)
