@@ -1,4 +1,5 @@
-"""Inserting at traced places; places among complex numbers; nothing to take a median of; counts in half precision."""
+"""Places: inserting, masks, narrow integers, places among complex numbers; nothing to take a median of; counts in half
+precision."""
 from __future__ import annotations
 
 import lamina_numpy as jnp
@@ -59,3 +60,70 @@ def test_nan_of_small_floats_counts_once():
     assert found.dtype == jnp.bfloat16
     np.testing.assert_array_equal(np.asarray(found, np.float32), [1, np.nan])
     np.testing.assert_array_equal(np.asarray(counts), [2, 2])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32"])
+def test_positions_in_narrow_integers_do_not_overflow(dtype):
+    at = np.array([100, 1], dtype)
+    wide = at.astype(int)
+    for got, want in zip(jnp.unravel_index(at, (200, 3)), np.unravel_index(wide, (200, 3))):
+        np.testing.assert_array_equal(np.asarray(got), want)
+    for mode in ("raise", "wrap", "clip"):
+        got = jnp.ravel_multi_index((at, at), (200, 300), mode)
+        np.testing.assert_array_equal(np.asarray(got), np.ravel_multi_index((wide, wide), (200, 300), mode))
+        np.testing.assert_array_equal(np.asarray(jnp.choose(at, list(range(200)), mode=mode)), wide)
+    np.testing.assert_array_equal(np.flatnonzero(jnp.put(np.zeros(300), at, 1, "wrap", inplace=False)), [1, 100])
+    got = jnp.repeat(np.arange(2), np.array([100, 100], dtype), total_repeat_length=200)
+    np.testing.assert_array_equal(np.asarray(got), np.repeat(np.arange(2), 100))
+
+
+def test_positions_outside_in_unsigned_integers():
+    large = np.array([2 ** 32 - 1], np.uint32)
+    assert [int(i[0]) for i in jnp.unravel_index(large, (20, 30))] == [19, 29]
+    assert jnp.ravel_multi_index((large,), (300,), "wrap") == (2 ** 32 - 1) % 300
+    assert jnp.ravel_multi_index((large,), (300,), "clip") == 299
+    assert [int(i[0]) for i in jnp.unravel_index(np.array([-1], np.int16), (20, 30))] == [19, 29]
+
+
+def test_insert_where_a_mask_holds():
+    x, mask = np.arange(3), np.array([True, False, True])
+    np.testing.assert_array_equal(np.asarray(jnp.insert(x, mask, 9)), np.insert(x, mask, 9))
+    with pytest.raises(TypeError, match="places are integers, or a mask of length 3"):
+        jnp.insert(x, 1.5, 9)
+    with pytest.raises(TypeError, match="traced mask"):
+        jit(lambda m: jnp.insert(x, m, 9))(mask)
+
+
+@pytest.mark.parametrize("trim", ["fb", "f", "b", "B", ""])
+@pytest.mark.parametrize("x", [[0, 1, 0, 2, 0], [0, 0], [[0, 0, 0], [0, 1, 0], [2, 0, 0]], [[0, 0], [0, 0]]])
+def test_trim_zeros_of_every_axis(x, trim):
+    axes = [np.nonzero(x)[i] for i in range(np.ndim(x))]
+    box = tuple(slice((i.min() if i.size else n) if "f" in trim.lower() else 0,
+                      (i.max() + 1 if i.size else 0) if "b" in trim.lower() else n) for i, n in zip(axes, np.shape(x)))
+    np.testing.assert_array_equal(np.asarray(jnp.trim_zeros(np.array(x), trim)), np.array(x)[box])
+
+
+def test_conditions_past_the_end_masks_of_other_sizes_and_nothing_to_put():
+    with pytest.raises(ValueError, match="holds at 2, past the end"):
+        jnp.compress(np.array([0, 1, 1]), np.arange(2))
+    np.testing.assert_array_equal(np.asarray(jnp.compress(np.array([0, 1, 0]), np.arange(2))), [1])
+    with pytest.raises(ValueError, match="axis 1 is out of range"):
+        jnp.compress(np.array([True]), np.arange(2), axis=1)
+    with pytest.raises(ValueError, match="as many elements"):
+        jnp.place(np.arange(2), np.array([True]), 5, inplace=False)
+    with pytest.raises(ValueError, match="vals holds no elements"):
+        jnp.place(np.arange(2), np.array([True, True]), [], inplace=False)
+    np.testing.assert_array_equal(np.asarray(jnp.put(np.arange(2), np.array([0]), [], inplace=False)), [0, 1])
+    with pytest.raises(ValueError, match="val holds no elements"):
+        jnp.fill_diagonal(np.zeros((2, 2)), np.zeros(0), inplace=False)
+    with pytest.raises(NotImplementedError, match="choose: out="):
+        jnp.choose(np.array([0]), [1], out=3)
+    with pytest.raises(ValueError, match="one for each of 2 axes"):
+        jnp.nonzero(np.eye(2), size=3, fill_value=(7,))
+    with pytest.raises(ValueError, match="trim is made of"):
+        jnp.trim_zeros(np.arange(2), "x")
+    with pytest.raises(TypeError):
+        jnp.diag_indices(1.5)
+    for repeats, total, error in ((-1, None, ValueError), (1, -1, ValueError), (np.array([1.5]), 3, TypeError)):
+        with pytest.raises(error, match="repeat: "):
+            jnp.repeat(np.arange(2), repeats, total_repeat_length=total)

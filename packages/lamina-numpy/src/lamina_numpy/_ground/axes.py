@@ -16,24 +16,24 @@ from .promotion import equation
 __all__ = ["as_shape", "joined", "permuted", "reshaped", "resolve_sizes", "split_at", "with_axes"]
 
 
-def as_shape(call: str, shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple of ints."""
+def as_shape(call: str, shape: Any, name: str = "a shape") -> tuple[int, ...]:
+    """A shape, or something like it that messages call `name`, as a tuple of ints."""
     try:
         if isinstance(shape, int) or getattr(shape, "shape", None) == ():
             sizes: tuple[int, ...] = (operator.index(shape),)
         else:
             sizes = tuple(map(operator.index, shape))
     except TypeError as e:
-        if isinstance(shape, Tracer) or any(isinstance(d, Tracer) for d in _items(shape)):
-            raise
-        raise TypeError(f"{call}: a shape is a sequence of integers; got {shape!r}") from e
+        raise _no_sizes(call, shape, name, e) from e
     if sizes and min(sizes) < 0:
-        raise ValueError(f"{call}: a shape has no negative sizes; got {sizes}")
+        raise ValueError(f"{call}: {name} has no negative sizes; got {sizes}")
     return sizes
 
 
-def _items(x: Any) -> Any:
-    return x if isinstance(x, (list, tuple)) else (x,)
+def _no_sizes(call: str, shape: Any, name: str, why: TypeError) -> TypeError:
+    if any(isinstance(x, Tracer) for x in (shape, *(shape if isinstance(shape, (list, tuple)) else ()))):
+        return why  # it says where the traced size comes from
+    return TypeError(f"{call}: {name} is a sequence of integers; got {shape!r}")
 
 
 def resolve_sizes(call: str, old: tuple[int, ...], new: Any) -> tuple[int, ...]:
@@ -41,7 +41,10 @@ def resolve_sizes(call: str, old: tuple[int, ...], new: Any) -> tuple[int, ...]:
     if isinstance(new, (int, np.integer)):
         sizes: tuple[int, ...] = (int(new),)
     else:
-        sizes = tuple([operator.index(s) for s in new])
+        try:
+            sizes = tuple([operator.index(s) for s in new])
+        except TypeError as e:
+            raise _no_sizes(call, new, "a shape", e) from e
     count = math.prod(old)
     if -1 in sizes:
         rest = -math.prod(sizes)

@@ -1,6 +1,7 @@
 """Triangles and diagonals of matrices, and the indices of either."""
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,8 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     n = min(shape)
     val = ravel(cast(asarray(val), typeof(a).dtype))
     count = typeof(val).shape[0]
+    if not count:
+        raise ValueError("fill_diagonal: val holds no elements")
     val = tiled(val, (-(-n // count),))[:n]
     if len(shape) == 2:
         config = ((0, max(shape) - n, 0),)
@@ -124,14 +127,15 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     return choose_by(on, rows, a)
 
 
-def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """Indices of the main diagonal of an n × n × ... array."""
+    n, ndim = operator.index(n), operator.index(ndim)
     if n < 0 or ndim < 0:
         raise ValueError(f"diag_indices: n and ndim must not be negative; got {n}, {ndim}")
     return (arange(n),) * ndim
 
 
-def diag_indices_from(arr: ArrayLike) -> tuple[Any, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """Indices of the main diagonal of `arr`."""
     shape = aval("diag_indices_from", arr).shape
     if len(shape) < 2 or len(set(shape)) > 1:
@@ -145,12 +149,12 @@ def _pairs(found: Any) -> tuple[Any, Any]:
     return put(i, d), put(j, d)
 
 
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """Indices of the lower triangle of an n × m matrix."""
     return _pairs(np.tril_indices(n, k, m))
 
 
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """Indices of the upper triangle of an n × m matrix."""
     return _pairs(np.triu_indices(n, k, m))
 
@@ -162,18 +166,18 @@ def _matrix(call: str, arr: Any) -> tuple[int, int]:
     return shape
 
 
-def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, Any]:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """Indices of the lower triangle of `arr`."""
     n, m = _matrix("tril_indices_from", arr)
     return tril_indices(n, k, m)
 
 
-def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Any, Any]:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """Indices of the upper triangle of `arr`."""
     n, m = _matrix("triu_indices_from", arr)
     return triu_indices(n, k, m)
 
 
-def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None) -> tuple[Any, Any]:
+def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None) -> tuple[Array, Array]:
     """Indices where a mask function such as `triu` keeps elements of an n × n matrix."""
     return nonzero(mask_func(ones((n, n)), k), size=size)

@@ -28,7 +28,7 @@ _I32 = np.dtype("int32")
 
 
 def nonzero(a: ArrayLike, *, size: int | None = None,
-            fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> tuple[Any, ...]:
+            fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> tuple[Array, ...]:
     """Indices of the elements that are not zero, one array per axis.
 
     Args:
@@ -53,6 +53,8 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     if size < 0:
         raise ValueError(f"nonzero: size must not be negative; got {size}")
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(shape)
+    if len(fills) != len(shape):
+        raise ValueError(f"nonzero: fill_value is one number, or one for each of {len(shape)} axes; got {fill_value}")
     fills = tuple(0 if f is None else f for f in fills)
     return _nonzero(a, tuple(fills), size=size)
 
@@ -90,7 +92,7 @@ def argwhere(a: ArrayLike, *, size: int | None = None,
     return stack(found, axis=1)
 
 
-def ix_(*args: ArrayLike) -> tuple[Any, ...]:
+def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """Index arrays whose product picks the grid of the given rows, columns, ..."""
     out = []
     for i, a in enumerate(args):
@@ -105,15 +107,31 @@ def ix_(*args: ArrayLike) -> tuple[Any, ...]:
     return tuple(out)
 
 
+def within(x: Any, n: int, mode: str) -> Any:
+    """Positions as integers of the default dtype, brought into `[0, n)` by "wrap" or "clip", or (any other mode) as they
+    are. Narrower dtypes may not hold `n`; unsigned ones as wide may hold what the default dtype does not."""
+    d, seen = dtypes.canonical_int(), typeof(x).dtype
+    if seen.kind != "u" or seen.itemsize < d.itemsize:
+        x = cast(x, d)
+    if mode == "wrap":
+        x = remainder(x, n)
+    elif mode == "clip":
+        x = clip(x, 0, n - 1)
+    return cast(x, d)
+
+
 @public("shape", lists=True)
-def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Any, ...]:
+def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     """Index per axis of flat positions; positions outside are clipped, negative ones count from the end."""
     sizes = as_shape("unravel_index", shape)
     total = int(np.prod(sizes, dtype=np.int64))
     if not dtypes.is_integer(aval("unravel_index", indices).dtype):
         raise TypeError(f"unravel_index: positions must be integers; got {typeof(indices).long()}")
-    at = clip(indices, -total, max(total - 1, 0))
-    at = choose_by(lax.lt(at, literal(0, typeof(at).dtype)), at + total, at)
+    if typeof(indices).dtype.kind == "u":
+        at = within(indices, max(total, 1), "clip")
+    else:
+        at = clip(within(indices, total, ""), -total, max(total - 1, 0))
+        at = choose_by(lax.lt(at, literal(0, typeof(at).dtype)), at + total, at)
     out = []
     for size in reversed(sizes):
         out.append(remainder(at, size))
@@ -137,19 +155,15 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mod
             if ((known < 0) | (known >= size)).any():
                 raise ValueError(f"ravel_multi_index: an index of axis {i} is outside [0, {size}); use mode 'wrap' or "
                                  "'clip'")
-        elif mode == "wrap":
-            part = remainder(part, size)
-        elif mode == "clip":
-            part = clip(part, 0, size - 1)
-        else:
+        elif mode not in ("wrap", "clip"):
             raise ValueError(f"ravel_multi_index: mode must be 'raise', 'wrap' or 'clip'; got {mode!r}")
-        fixed.append(part)
+        fixed.append(within(part, size, mode))
     pairs = list(zip(fixed, sizes))
     if order == "F":
         pairs.reverse()
     elif order != "C":
         raise ValueError(f"ravel_multi_index: order must be 'C' or 'F'; got {order!r}")
-    out: Any = 0
+    out: Any = np.zeros((), dtypes.canonical_int())
     for part, size in pairs:
         out = part + out * size
-    return out
+    return asarray(out)

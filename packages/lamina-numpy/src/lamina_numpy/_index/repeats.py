@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
+from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import Tracer, check_axis, typeof
 
@@ -38,8 +38,14 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *,
     Array([1, 1, 2, 2], dtype=int32)
     """
     if isinstance(repeats, (int, np.integer)) and total_repeat_length is None:
+        if repeats < 0:
+            raise ValueError(f"repeat: repeats must not be negative; got {repeats}")
         return _repeat(a, int(repeats), axis)
-    a = asarray(a)
+    if total_repeat_length is not None and total_repeat_length < 0:
+        raise ValueError(f"repeat: total_repeat_length must not be negative; got {total_repeat_length}")
+    a, repeats = asarray(a), asarray(repeats)
+    if dtypes.is_inexact(typeof(repeats).dtype):
+        raise TypeError(f"repeat: repeats must be integers; got {typeof(repeats).long()}")
     if axis is None:
         a, axis = ravel(a), 0
     axis = check_axis("repeat", axis, len(typeof(a).shape))
@@ -47,7 +53,8 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *,
     if total_repeat_length is None:
         counts = np.broadcast_to(np.asarray(repeats), (n,))
         return take(a, np.repeat(np.arange(n), counts), axis=axis)
-    counts = broadcast(asarray(repeats), typeof(asarray(repeats)).shape, (n,))
+    counts = cast(repeats, dtypes.canonical_int())  # their sum may be too large for a narrower dtype
+    counts = broadcast(counts, typeof(counts).shape, (n,))
     at = searchsorted(cumsum(counts), arange(total_repeat_length), side="right")
     return take(a, at, axis=axis, mode="clip")
 
@@ -80,7 +87,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         arr, axis = ravel(arr), 0
     at = check_axis("insert", axis, len(typeof(arr).shape))
     n = typeof(arr).shape[at]
-    obj = np.arange(n)[obj] if isinstance(obj, slice) else asarray(obj) if isinstance(obj, Tracer) else np.asarray(obj)
+    obj = _places("insert", obj, n)
     sizes = typeof(arr).shape
     values = cast(asarray(values), typeof(arr).dtype)
     if math.prod(obj.shape) == 1:  # as many as `values` has: along its first axis for a number, along `axis` for a list of one
@@ -97,6 +104,22 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         return moveaxis(take(concatenate([arr, values], 0), places, axis=0, mode="clip"), 0, at)
     places = np.insert(np.arange(n), obj if obj.size != 1 else int(obj.reshape(())), np.arange(n, n + count))
     return moveaxis(take(concatenate([arr, values], 0), places, axis=0), 0, at)
+
+
+def _places(call: str, obj: Any, n: int) -> Any:
+    """The places, as integers, that an integer, an array of them, a slice or a mask names along an axis of length n."""
+    if isinstance(obj, slice):
+        return np.arange(n)[obj]
+    obj = obj if isinstance(obj, Tracer) else np.asarray(obj)
+    if obj.dtype == dtypes.BOOL and obj.shape == (n,):
+        if isinstance(obj, Tracer):
+            raise ConcretizationError(f"{call}: the number of places of a traced mask is not known; give integers")
+        return np.flatnonzero(obj)
+    if not obj.size:
+        return np.zeros(obj.shape, np.int64)
+    if obj.dtype.kind not in "iu":
+        raise TypeError(f"{call}: places are integers, or a mask of length {n}; got {typeof(obj).long()}")
+    return obj
 
 
 def _traced_places(obj: Any, n: int, count: int) -> Any:
@@ -117,7 +140,11 @@ def _traced_places(obj: Any, n: int, count: int) -> Any:
 def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
     """A concrete one-dimensional array without leading ("f") and trailing ("b") zeros."""
     filt = asarray(filt)
-    found = np.flatnonzero(np.asarray(filt))
-    n = typeof(filt).shape[0]
-    lo, hi = (int(found[0]), int(found[-1]) + 1) if found.size else (n, n)
-    return split_at(filt, [lo if "f" in trim.lower() else 0, hi if "b" in trim.lower() else n], 0)[1]
+    ends = trim.lower()
+    if not set(ends) <= {"f", "b"}:
+        raise ValueError(f"trim_zeros: trim is made of 'f' and 'b'; got {trim!r}")
+    for axis, at in enumerate(np.nonzero(np.atleast_1d(np.asarray(filt)))[:len(typeof(filt).shape)]):
+        n = typeof(filt).shape[axis]
+        lo, hi = (int(at.min()), int(at.max()) + 1) if at.size else (n, 0)
+        filt = split_at(filt, [lo if "f" in ends else 0, hi if "b" in ends else n], axis)[1]
+    return filt

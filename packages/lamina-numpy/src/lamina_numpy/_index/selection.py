@@ -7,20 +7,19 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing.extend import Tracer, check_axis, typeof
 
 from .._ground.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
 from .._ground.publishing import compiled, core, public
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by, truth
 from .._ground.conversion import asarray
-from .._elementwise.ufuncs import clip
 from .._elementwise.division import remainder
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.tiling import resize
 from .._reduce.running import cumsum
 from .taking import take
-from .positions import nonzero
+from .positions import nonzero, within
 
 __all__ = ["choose", "compress", "extract", "piecewise", "place", "put", "select", "where"]
 
@@ -87,6 +86,7 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, out: None = N
       choices: n arrays that broadcast with `a`, or one array whose first axis has length n.
       mode: "wrap" or "clip" outside of that; "raise" needs concrete integers.
     """
+    no_out("choose", out)
     a = a if hasattr(a, "dtype") else asarray(a)
     if not dtypes.is_integer(aval("choose", a).dtype):
         raise ValueError(f"choose: expected integers; got {typeof(a).long()}")
@@ -100,12 +100,9 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, out: None = N
             raise ValueError(f"choose: an index is outside [0, {n}); use mode 'wrap' or 'clip'")
         if not isinstance(a, Tracer):
             return _choose(a, choices, "clip")
-    elif mode == "wrap":
-        a = remainder(a, n)
-    elif mode == "clip":
-        a = clip(a, 0, n - 1)
-    else:
+    elif mode not in ("wrap", "clip"):
         raise ValueError(f"choose: mode must be 'raise', 'wrap' or 'clip'; got {mode!r}")
+    a = within(a, n, mode)
     values = alike("choose", choices)
     picked = values[-1]
     shape = broadcast_shapes_of("choose", (typeof(a).shape, typeof(picked).shape))
@@ -153,9 +150,14 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
         raise ValueError(f"compress: the condition must have one axis; got {typeof(mask).long()}")
     if axis is None:
         a, axis = ravel(a), 0
+    axis = check_axis("compress", axis, len(a.shape))
     n = min(mask.shape[0], a.shape[axis])
     if size is None:
-        return take(a, np.flatnonzero(np.asarray(mask)[:n]), axis=axis)
+        found = np.flatnonzero(np.asarray(mask))
+        if found.size and found[-1] >= n:
+            raise ValueError(f"compress: the condition holds at {found[-1]}, past the end of axis {axis} of "
+                             f"{typeof(a).long()}")
+        return take(a, found, axis=axis)
     (at,) = nonzero(mask[:n], size=size, fill_value=n)
     good = lax.lt(at, literal(n, typeof(at).dtype))
     picked = moveaxis(take(a, at, axis=axis, mode="clip"), axis, -1)
@@ -168,6 +170,10 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
     if inplace:
         raise ValueError("place: arrays are immutable; pass inplace=False and use the result")
     arr, mask, vals = asarray(arr), ravel(truth("place", asarray(mask))), ravel(asarray(vals))
+    if typeof(mask).size != typeof(arr).size:
+        raise ValueError(f"place: arr and mask must have as many elements; got {typeof(arr).long()} and {typeof(mask).long()}")
+    if not vals.shape[0]:
+        raise ValueError("place: vals holds no elements")
     order = remainder(cumsum(mask, dtype=np.dtype("int32")) - 1, vals.shape[0])
     new = cast(take(vals, order, mode="clip"), typeof(arr).dtype)
     return reshape(choose_by(mask, new, ravel(arr)), arr.shape)
@@ -180,8 +186,10 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, 
     a, ind, v = asarray(a), ravel(asarray(ind)), asarray(v)
     if mode not in (None, "clip", "wrap"):
         raise ValueError(f"put: mode must be None, 'clip' or 'wrap'; got {mode!r}")
-    if mode == "wrap":
-        ind = remainder(ind, typeof(a).size)
+    if not typeof(v).size:  # as in NumPy: nothing to put
+        return a
+    if mode == "wrap" and dtypes.is_integer(typeof(ind).dtype):
+        ind = within(ind, typeof(a).size, "wrap")
     v = cast(resize(v, typeof(ind).shape), typeof(a).dtype)
     flat = ravel(a).at[ind].set(v, mode="clip" if mode == "clip" else "drop")
     return reshape(flat, typeof(a).shape)

@@ -158,7 +158,12 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         d = dtypes.canonical(dtype)
     if by == 0:
         raise ValueError("arange: step must not be zero")
-    n = max(0, math.ceil((end - begin) / by)) if not isinstance(begin, complex) else 0
+    if any(isinstance(x, (complex, np.complexfloating)) for x in (begin, end, by)):
+        raise TypeError(f"arange: bounds and step are real numbers; got {begin}, {end} and {by}")
+    count = (end - begin) / by
+    if not math.isfinite(count):
+        raise ValueError(f"arange: bounds and step must be finite; got {begin}, {end} and {by}")
+    n = max(0, math.ceil(count))
 
     def host() -> np.ndarray:
         wide = np.float64 if dtypes.is_inexact(d) else np.int64

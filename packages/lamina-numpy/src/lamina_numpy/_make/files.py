@@ -4,12 +4,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
+from lamina_ir import dtypes
 from lamina_tracing import ArrayLike
 
 from .._ground.conversion import asarray, put
 
 __all__ = ["array_repr", "array_str", "load", "save", "savez"]
+
+_BF16 = dtypes.as_dtype("bfloat16")
+_VOID16 = np.dtype("V2")  # what `.npy` files call bfloat16, which NumPy does not know
 
 
 def array_repr(arr: ArrayLike, max_line_width: int | None = None, precision: int | None = None,
@@ -45,4 +48,6 @@ def savez(file: Any, *args: Any, **kwds: Any) -> None:
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     """Read an array from a `.npy` file, or the mapping of a `.npz` file."""
     out = np.load(file, *args, **kwargs)
-    return put(out) if isinstance(out, np.ndarray) else out
+    if not isinstance(out, np.ndarray):
+        return out
+    return put(out.view(_BF16) if out.dtype == _VOID16 else out)

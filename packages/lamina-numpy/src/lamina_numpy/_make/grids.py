@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import dtypes
-from lamina_tracing import ArrayLike, DTypeLike, lax, ShapeLike
+from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
 from .._ground.axes import as_shape
@@ -37,7 +37,7 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
     return stack(out) if out else asarray(np.zeros((0,), d))
 
 
-def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
+def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
     """Coordinate arrays of a grid from its axes.
 
     Args:

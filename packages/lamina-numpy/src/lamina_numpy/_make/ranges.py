@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
 from .._ground.publishing import compiled, public
+from .._ground.axes import with_axes
 from .._ground.conversion import asarray, to_device
 from .._elementwise.ufuncs import exp, log, sign
 from .._elementwise.powers import power
@@ -75,12 +76,15 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     return (out, step) if retstep else out
 
 
-@public("num", "endpoint", "base", "dtype", "axis")
+@public("num", "endpoint", "dtype", "axis")
 def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
              dtype: DTypeLike | None = None, axis: int = 0) -> Array:
     """`base` to the powers of `linspace(start, stop, num)`."""
-    d, final = _range_dtype("logspace", dtype, start, stop)
-    return cast(power(literal(base, d), linspace(start, stop, num, endpoint, False, d, axis)), final)
+    d, final = _range_dtype("logspace", dtype, start, stop, base)
+    if aval("logspace", base, 4).shape:
+        base, start, stop = alike("logspace", [cast(x, d) for x in (base, start, stop)])
+        base = with_axes(base, (check_axis("logspace", axis, len(typeof(base).shape) + 1),))
+    return cast(power(cast(base, d), linspace(start, stop, num, endpoint, False, d, axis)), final)
 
 
 @public("num", "endpoint", "dtype", "axis")

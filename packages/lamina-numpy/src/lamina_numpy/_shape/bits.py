@@ -17,9 +17,9 @@ __all__ = ["packbits", "unpackbits"]
 _U8 = np.dtype("uint8")
 
 
-def _weights(bitorder: str) -> np.ndarray:
+def _weights(call: str, bitorder: str) -> np.ndarray:
     if bitorder not in ("big", "little"):
-        raise ValueError(f"bitorder must be 'big' or 'little'; got {bitorder!r}")
+        raise ValueError(f"{call}: bitorder must be 'big' or 'little'; got {bitorder!r}")
     return np.arange(7, -1, -1, dtype=np.uint8) if bitorder == "big" else np.arange(8, dtype=np.uint8)
 
 
@@ -37,7 +37,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     *lead, n = typeof(a).shape
     config = ((0, 0, 0),) * len(lead) + ((0, -n % 8, 0),)
     a = reshape(lax.pad(a, literal(0, _U8), config), (*lead, -(-n // 8), 8))
-    shifts = lax.broadcast_in_dim(_weights(bitorder), typeof(a).shape, (len(lead) + 1,))
+    shifts = lax.broadcast_in_dim(_weights("packbits", bitorder), typeof(a).shape, (len(lead) + 1,))
     out = lax.reduce_sum(lax.shift_left(a, shifts), (len(lead) + 1,))
     return moveaxis(out, -1, at)
 
@@ -53,11 +53,13 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     a = moveaxis(a, at, -1)
     *lead, n = typeof(a).shape
     wide = lax.broadcast_in_dim(a, (*lead, n, 8), tuple(range(len(lead) + 1)))
-    shifts = lax.broadcast_in_dim(_weights(bitorder), (*lead, n, 8), (len(lead) + 1,))
+    shifts = lax.broadcast_in_dim(_weights("unpackbits", bitorder), (*lead, n, 8), (len(lead) + 1,))
     bits = lax.bitwise_and(lax.shift_right_logical(wide, shifts), literal(1, _U8))
     bits = reshape(bits, (*lead, 8 * n))
     if count is not None:
         stop = 8 * n + count if count < 0 else count
+        if stop < 0:
+            raise ValueError(f"unpackbits: count {count} leaves off more than the {8 * n} bits there are")
         short = max(0, stop - 8 * n)
         config = ((0, 0, 0),) * len(lead) + ((0, short, 0),)
         bits = lax.pad(bits, literal(0, _U8), config)

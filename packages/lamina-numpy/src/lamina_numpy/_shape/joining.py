@@ -6,12 +6,13 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import ShapeError, dtypes
+import numpy as np
+from lamina_ir import ConcretizationError, ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike
 from lamina_tracing.extend import check_axis, EVALUATION, now, typeof
 
 from .._ground.promotion import aval, cast, no_out, promote_all
-from .._ground.publishing import compiled, core, hashable, public
+from .._ground.publishing import compiled, core, public
 from .._ground.axes import _GROUP, joined, split_at, with_axes
 from .._ground.conversion import asarray
 from .layout import atleast_1d, atleast_2d, atleast_3d, ravel, reshape, squeeze
@@ -76,10 +77,8 @@ def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = No
     return joined([with_axes(x, (at,)) for x in xs], at)
 
 
-
-
 @public("axis")
-def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis, as a tuple."""
     sizes = aval("unstack", x).shape
     at = check_axis("unstack", axis, len(sizes))
@@ -113,18 +112,24 @@ def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
 
 
 @public()
-def block(arrays: Any) -> Any:
+def block(arrays: Any) -> Array:
     """An array from nested lists of blocks: the innermost lists join along the last axis, the outermost first."""
     def depth(x: Any) -> int:
-        return 1 + max(map(depth, x)) if isinstance(x, list) else 0
+        if not isinstance(x, list):
+            return 0
+        if not x:
+            raise ValueError("block: a list of blocks is empty")
+        found = {depth(e) for e in x}
+        if len(found) > 1:
+            raise ValueError(f"block: blocks must be nested equally deep; got lists {min(found)} and {max(found)} deep "
+                             "in one list")
+        return 1 + found.pop()
 
     def rank(x: Any) -> int:
         return max(map(rank, x)) if isinstance(x, list) else len(aval("block", x).shape)
 
-    def join(x: Any, level: int) -> Any:
+    def join(x: Any, level: int) -> Array:
         if isinstance(x, list):
-            if not x:
-                raise ValueError("block: a list of blocks is empty")
             return concatenate([join(e, level - 1) for e in x], n - level)
         short = n - len(typeof(x).shape)
         return with_axes(asarray(x), tuple(range(short)))
@@ -154,8 +159,8 @@ def _split_raw(call: str, ary: Any, sections: Any, axis: int, equal: bool) -> li
     sizes = aval(call, ary).shape
     at = check_axis(call, axis, len(sizes))
     if isinstance(sections, tuple):
-        return split_at(ary, [operator.index(i) for i in sections], at)
-    n, k = sizes[at], operator.index(sections)
+        return split_at(ary, sections, at)
+    n, k = sizes[at], sections
     if k < 1:
         raise ValueError(f"{call}: expected at least one section; got {k}")
     base, extra = divmod(n, k)
@@ -164,26 +169,38 @@ def _split_raw(call: str, ary: Any, sections: Any, axis: int, equal: bool) -> li
     return split_at(ary, [i * base + min(i, extra) for i in range(1, k)], at)
 
 
-def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def _cuts(call: str, x: Any) -> int | tuple[int, ...]:
+    """A number of parts, or places to cut at, as static arguments."""
+    if hasattr(x, "shape"):
+        x = np.asarray(x).tolist()
+    try:
+        return tuple(map(operator.index, x)) if isinstance(x, (list, tuple)) else operator.index(x)
+    except TypeError as e:
+        if isinstance(e, ConcretizationError):
+            raise
+        raise TypeError(f"{call}: indices_or_sections is an integer or a sequence of them; got {x!r}") from e
+
+
+def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Equal parts along an axis, or parts cut at the given places."""
-    return _split(ary, hashable(indices_or_sections), axis)
+    return _split(ary, _cuts("split", indices_or_sections), axis)
 
 
-def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Like `split`, but the first parts may be one longer."""
-    return _array_split(ary, hashable(indices_or_sections), axis)
+    return _array_split(ary, _cuts("array_split", indices_or_sections), axis)
 
 
-def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Any]:
+def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along the second axis, or the only one."""
     return split(ary, indices_or_sections, 0 if len(aval("hsplit", ary).shape) == 1 else 1)
 
 
-def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Any]:
+def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along the first axis."""
     return split(ary, indices_or_sections, 0)
 
 
-def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Any]:
+def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along the third axis."""
     return split(ary, indices_or_sections, 2)

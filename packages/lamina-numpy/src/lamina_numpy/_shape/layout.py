@@ -177,11 +177,11 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    return broadcast_shapes_of("broadcast_shapes", tuple((s,) if isinstance(s, int) else tuple(s) for s in shapes))
+    return broadcast_shapes_of("broadcast_shapes", tuple(as_shape("broadcast_shapes", s) for s in shapes))
 
 
 @public()
-def broadcast_arrays(*args: ArrayLike) -> list[Any]:
+def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays, each broadcast to their common shape."""
     shapes = [aval("broadcast_arrays", a, i).shape for i, a in enumerate(args)]
     new = broadcast_shapes_of("broadcast_arrays", tuple(shapes))
@@ -211,9 +211,13 @@ def flipud(m: ArrayLike) -> Array:
 @public("k", "axes", lists=True)
 def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """Turned by `k` quarters from the first of two axes towards the second."""
-    n = len(aval("rot90", m).shape)
-    i, j = check_axes("rot90", axes, n)
-    k %= 4
+    found = check_axes("rot90", axes, len(aval("rot90", m).shape))
+    if len(found) != 2:
+        raise ValueError(f"rot90: expected two axes; got {axes}")
+    if not hasattr(k, "__index__"):
+        raise TypeError(f"rot90: k must be an integer; got {k!r}")
+    i, j = found
+    k = k.__index__() % 4
     if k == 0:
         return m
     if k == 2:

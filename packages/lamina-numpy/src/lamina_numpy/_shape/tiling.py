@@ -1,7 +1,6 @@
 """Repeating as a whole, rolling, resizing."""
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ __all__ = ["resize", "roll", "tile"]
 
 def tile(A: ArrayLike, reps: Any) -> Array:
     """`A` repeated as a whole, `reps` times along each axis."""
-    return tiled(A, (int(reps),) if isinstance(reps, (int, np.integer)) else hashable(tuple(reps)))
+    return tiled(A, as_shape("tile", reps, "reps"))
 
 
 @core("reps", name="tile")
@@ -29,7 +28,7 @@ def tiled(A: Any, reps: tuple[int, ...]) -> Any:
     sizes = aval("tile", A).shape
     n = max(len(sizes), len(reps))
     sizes = (1,) * (n - len(sizes)) + sizes
-    reps = (1,) * (n - len(reps)) + tuple(map(operator.index, reps))
+    reps = (1,) * (n - len(reps)) + reps
     split_shape = tuple(d for pair in zip((1,) * n, sizes) for d in pair)
     wide = tuple(d for pair in zip(reps, sizes) for d in pair)
     out = reshape(A, split_shape)
@@ -78,8 +77,9 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
 def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
     sizes = aval("roll", a).shape
     shift = asarray(shift)
-    if dtypes.is_integer(typeof(shift).dtype):  # narrow and unsigned ones would overflow when negated
-        shift = cast(shift, dtypes.canonical_int())
+    if not dtypes.is_integer(typeof(shift).dtype) or len(typeof(shift).shape) > 1:
+        raise TypeError(f"roll: shift is an integer, or one for each axis; got {typeof(shift).long()}")
+    shift = cast(shift, dtypes.canonical_int())  # narrow and unsigned ones would overflow when negated
     if axis is None:
         shift = lax.reduce_sum(shift, tuple(range(len(typeof(shift).shape))))
         return reshape(_roll_by(ravel(a), shift, 0), sizes)
