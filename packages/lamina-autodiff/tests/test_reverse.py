@@ -146,3 +146,31 @@ def test_an_error_inside_leaves_the_thread_usable():
     with pytest.raises(ZeroDivisionError):
         grad(lambda x: 1 / 0)(1.0)
     assert grad(energy)(X).shape == (3,)
+
+
+@pytest.mark.parametrize("fun, slope", [
+    (lambda x: lax.mul(x, float(int(x))), 2), (lambda x: lax.mul(x, x.item()), 2), (lambda x: x if bool(x) else lax.neg(x), 1),
+    (lambda x: lax.neg(x) if x > 3 else x, 1), (lambda x: lax.mul(x, 3.0) if x else x, 3)])
+def test_known_values_outside_of_jit_are_numbers_to_python(fun, slope):
+    assert grad(fun)(2.0) == slope
+    assert grad(lambda x: lax.mul(x, grad(fun)(x)))(2.0) == slope  # two tangents beside one value
+
+
+def test_a_value_within_a_vector_is_looked_for():
+    assert grad(lambda x: total(x) if 2.0 in x else lax.neg(total(x)))(X).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("convert", [float, complex, np.asarray, lambda x: x.tolist()])
+def test_python_floats_of_what_is_differentiated_are_refused(convert):
+    with pytest.raises(TypeError, match="differentiated would lose its derivative.*lax.stop_gradient"):
+        grad(lambda x: lax.mul(x, convert(x)))(2.0)
+    assert grad(lambda x: lax.mul(x, float(lax.stop_gradient(x))))(2.0) == 2
+
+
+def test_staged_mapped_and_ended_values_have_no_number():
+    with pytest.raises(TypeError, match="no known number"):
+        grad(jit(lambda x: lax.mul(x, float(int(x)))))(2.0)
+    kept = []
+    grad(lambda x: kept.append(x) or x)(2.0)
+    with pytest.raises(TypeError, match="no known number"):
+        int(kept[0])

@@ -176,3 +176,36 @@ def test_what_reductions_leave_out_has_no_derivative():
     x = np.array([1.0, np.nan, 3.0], np.float32)
     np.testing.assert_allclose(grad(jnp.nanstd)(x), [-0.5, 0.0, 0.5])
     np.testing.assert_allclose(grad(lambda x: jnp.var(x, where=~jnp.isnan(x)))(x), [-1.0, 0.0, 1.0])
+
+
+class Places:
+    def __jax_array__(self):
+        return jnp.arange(2)
+
+
+def test_objects_that_give_an_array_are_values_and_positions():
+    x = jnp.array(HOST)
+    np.testing.assert_array_equal(x[Places()], HOST[:2])
+    np.testing.assert_array_equal(jnp.zeros(3).at[Places()].set(Places(), mode="clip"), [0, 1, 0])
+    np.testing.assert_array_equal(jnp.stack([Places(), Places()]) + Places(), [[0, 2], [0, 2]])
+    assert jnp.sum(Places()) == 1 and jnp.shape(Places()) == (2,) and jnp.where(True, Places(), 0).shape == (2,)
+
+
+@pytest.mark.parametrize("index, inside", [
+    (7, 1), (-5, 1), (np.array([3, -4]), [1, 0]), ((0, 5), (0, 2)), ((Ellipsis, -9), (Ellipsis, 3)),
+    ((None, 1, slice(None), np.array([9])), (None, 1, slice(None), [1])), ((slice(None), ROWS, 6), (slice(None), ROWS, 2)),
+    (np.array([200, 255], np.uint8), [0, 1]), (np.int8(-127), 1)])
+def test_wrapped_positions_are_taken_modulo_the_length(index, inside):
+    x, want = jnp.array(HOST), HOST.copy()
+    want[inside] += 1
+    np.testing.assert_array_equal(x.at[index].get(mode="wrap"), HOST[inside])
+    np.testing.assert_array_equal(x.at[index].add(1, mode="wrap"), want)
+    np.testing.assert_array_equal(x.at[index].apply(lambda v: v + 1, mode="wrap"), want)
+    if isinstance(index, (int, np.generic, np.ndarray)):
+        np.testing.assert_array_equal(jit(lambda i: x.at[i].get(mode="wrap"))(jnp.array(index)), HOST[inside])
+
+
+@pytest.mark.parametrize("mode", ["raise", "wrong"])
+def test_unknown_modes_are_refused(mode):
+    with pytest.raises(ValueError, match="mode: expected 'clip'"):
+        jnp.arange(3).at[0].get(mode=mode)

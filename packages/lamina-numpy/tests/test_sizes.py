@@ -6,6 +6,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 import pytest
+from lamina_autodiff import grad
 from lamina_tracing import jit
 
 L = np.array([3, 1, 4, 1, 5], np.int32)
@@ -64,3 +65,13 @@ def test_unique_of_nothing() -> None:
     assert lnp.unique(lnp.zeros(0), size=0).shape == (0,)
     with pytest.raises(ValueError, match="needs a fill_value"):
         lnp.unique(lnp.zeros(0), size=2)
+
+
+def test_derivatives_pass_where_values_are_known() -> None:
+    x = np.float32([3, 0, 1, 3])
+    assert grad(lambda v: (lnp.unique(v) * np.float32([1, 2, 4])).sum())(x).tolist() == [4, 1, 2, 0]
+    assert grad(lambda v: v[lnp.nonzero(v)[0]].sum())(x).tolist() == [1, 0, 1, 1]
+    assert grad(lambda v: v[lnp.flatnonzero(v)].sum())(x).tolist() == [1, 0, 1, 1]
+    assert grad(lambda v: lnp.unique(v, axis=0)[-1].sum())(x[:, None]).ravel().tolist() == [1, 0, 0, 0]
+    with pytest.raises(TypeError, match="give size="):
+        grad(lambda v: lnp.setdiff1d(v, x).sum())(x)

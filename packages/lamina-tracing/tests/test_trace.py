@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from lamina_ir import (ConcretizationError, LeakedTracerError, TracerArrayError, TracerBoolError, TracerIntegerError,
                        UnboundAxisError)
-from lamina_tracing import Array, jit, lax, make_jaxpr
+from lamina_tracing import Array, eval_shape, jit, lax, make_jaxpr
 from lamina_tracing.extend import AxisFrame, bound_axes, typeof
 
 X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
@@ -101,3 +101,28 @@ def test_a_traced_value_has_no_digits_to_format():
     with pytest.raises(TypeError, match=r"float32\[\] has no known number to format as '.2f'; print it .* debug.print"):
         jit(lambda x: f"{x:.2f}")(1.0)
     assert jit(lambda x: x * len(f"{x:>90}"))(1.0) == 90
+
+
+class Holder:
+    """An array of another library."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return lax.neg(self.value)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: lax.sin(x), lambda x: lax.add(x, x), lambda x: lax.reduce_sum(x, (0,)), lambda x: jit(lambda y: lax.mul(y, 2.0))(x),
+    lambda x: jit(lambda: lax.mul(x, 2.0))(), lambda x: lax.fori_loop(0, 2, lambda i, c: lax.add(c, 1.0), x),
+    lambda x: lax.cond(True, lax.sin, lax.cos, x), lambda x: lax.concatenate([x, x], 0), lambda x: lax.scan(
+        lambda c, r: (c, lax.sin(r)), 0.0, x)[1]])
+def test_objects_that_give_an_array_are_taken_for_it(call):
+    np.testing.assert_array_equal(np.asarray(call(Holder(X))), np.asarray(call(lax.neg(X))))
+
+
+def test_types_of_objects_that_give_an_array():
+    assert typeof(Holder(X)).shape == (2, 3)
+    assert str(make_jaxpr(lax.sin)(Holder(X))) == str(make_jaxpr(lax.sin)(X))
+    assert eval_shape(lax.sin, Holder(X)).shape == (2, 3)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import Primitive, Source, prims
-from lamina_tracing.extend import EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, staged_source, typeof
+from lamina_tracing.extend import EVALUATION, Trace, Tracer, bind, deeper, eager_lines, known_value, now, staged_source, typeof
 
 from .rows import PUSHING, Split, instantiate
 from .tables import jvp_rules
@@ -31,6 +31,9 @@ class JVPTracer(Tracer):
 
     def _beneath(self) -> Any:
         return self.primal
+
+    def _number(self) -> Any:
+        return known_value(self.primal) if self._trace.alive else None
 
 
 class JVPTrace(Trace):

@@ -13,7 +13,8 @@ from lamina_ir import ClosedJaxpr, ProgramError, UnnamedAxis, config, prims, sha
 from lamina_ir.extend import varying
 from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, StagingTracer, any_traced, argument_path, bind, boundary,
-                                   bound_axes, explain_miss, now, result_types, stage, staging_logged, typeof)
+                                   bound_axes, explain_miss, now, result_types, stage, staging_logged,
+                                   stands_for_array, typeof)
 
 __all__ = ["PmapSpec", "StagedPmap", "pmap"]
 
@@ -66,9 +67,12 @@ class PmapSpec:
                              f"{max(missing) + 1} positional arguments; got {len(args)}")
         return self._jit.split(args, kwargs)
 
-    def stage(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], tree: Any,
+    def stage(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any,
               static: Any) -> StagedPmap:
         """The program for arguments of these types, staged now or remembered."""
+        for i, x in enumerate(flat):
+            if stands_for_array(x):
+                flat[i] = x.__jax_array__()
         avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self.programs.get(key)

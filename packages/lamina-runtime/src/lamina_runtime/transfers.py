@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, ShapedArray, aval_of, dtypes, shaped, trees
-from lamina_tracing.extend import Tracer
+from lamina_tracing.extend import stands_for_array, Tracer
 
 from . import _jaxlib, arrays, backends as _devices, host_errors, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
@@ -80,6 +80,8 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
         if donate and out is not x:
             x.delete()
         return out
+    if stands_for_array(x):
+        return _put_leaf(x.__jax_array__(), target, donate)
     aval = _type_of("device_put", x)
     if target is None:
         return arrays.put(x, _devices.default_device(), False, aval)

@@ -13,7 +13,7 @@ from lamina_ir import DTypeError, ShapedArray, StaticArgumentError, aval_of, sha
 from lamina_ir.dtypes import canonical
 
 from .lines import is_own_file
-from .trace import Tracer
+from .trace import stands_for_array, Tracer, typeof
 
 __all__ = ["Statics", "argument_path", "as_tuple", "called_as", "duck_types", "flat_types", "function_name", "parameter_names",
            "result_types"]
@@ -176,12 +176,17 @@ def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any, library: Se
                ) -> tuple[ShapedArray, ...]:
     """Types of flat arguments; TypeError that names the argument when one is no array or number.
 
+    In a list, objects that give an array (`__jax_array__`) are replaced by it.
+
     Args:
       library: the names of the arguments' positions, where the function is one of ours: of its being jitted nothing is said.
     """
     try:
         return tuple([x.aval if isinstance(x, Tracer) else aval_of(x) for x in flat])
     except (TypeError, OverflowError) as e:
+        if isinstance(flat, list) and any(map(stands_for_array, flat)):
+            flat[:] = [x.__jax_array__() if stands_for_array(x) else x for x in flat]
+            return flat_types(call, name, flat, tree, library)
         for i, x in enumerate(flat):
             try:
                 if not isinstance(x, Tracer):
@@ -227,6 +232,8 @@ def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[Sh
         except DTypeError:
             raise
         except TypeError:
+            if stands_for_array(x):
+                return typeof(x)
             if hasattr(x, "shape") and hasattr(x, "dtype"):
                 return shaped(tuple(x.shape), canonical(x.dtype), bool(getattr(x, "weak_type", False)))
             raise TypeError(f"{call} of `{name}`: {argument_path(tree, i)}: expected an array, a number, or an object "

@@ -19,7 +19,8 @@ from lamina_ir.extend import axis_names_of, room
 from .blame import ill_formed, no_array
 
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "Tracer", "axis_frame", "bind", "bound_axes", "deeper",
-           "now", "on_begin", "on_end", "on_error", "on_staging", "scoped", "settle", "tell_staging", "typeof"]
+           "known_value", "now", "on_begin", "on_end", "on_error", "on_staging", "scoped", "settle", "stands_for_array",
+           "tell_staging", "typeof"]
 
 
 class Trace:
@@ -138,6 +139,8 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
     try:
         return trace.process(prim, args, params)
     except (TypeError, ValueError, NotImplementedError) as error:
+        if any(map(stands_for_array, args)):
+            return bind(prim, *[a.__jax_array__() if stands_for_array(a) else a for a in args], **params)
         better = ill_formed(prim, map(typeof, args), params)
         if better is None or str(better) == str(error):
             raise
@@ -274,6 +277,12 @@ def scoped(name: str) -> Iterator[None]:
         now.scope = old
 
 
+def stands_for_array(x: Any) -> bool:
+    """Whether `x` is an object of another library that gives an array when asked for it. Asked once all else has failed, so
+    that arrays, numbers and tracers pay nothing for it."""
+    return hasattr(type(x), "__jax_array__")
+
+
 def typeof(x: Any) -> ShapedArray:
     """The aval of a tracer, array or number. TypeError for anything else.
 
@@ -285,7 +294,21 @@ def typeof(x: Any) -> ShapedArray:
     try:
         return aval_of(x)
     except (TypeError, ValueError) as error:
+        if stands_for_array(x):
+            return typeof(x.__jax_array__())
         raise no_array(x, error) from None
+
+
+def known_value(x: Any) -> Any:
+    """The concrete value that `x` is, or that a traced `x` stands beside; None where nothing is known of its numbers.
+
+    Differentiation without `jit` walks through the function with its values: they are known there, tangents are not part of
+    them, and what is computed from them is a constant to the derivative. A value that is staged or mapped has no number.
+
+    Args:
+      x: a tracer, array or number.
+    """
+    return x._number() if isinstance(x, Tracer) else x
 
 
 def _origin(x: Tracer) -> str:
@@ -304,6 +327,10 @@ class Tracer:
 
     def _beneath(self) -> Any:
         """The value that this one stands for one transformation further out; None where there is none."""
+        return None
+
+    def _number(self) -> Any:
+        """The concrete value beside which this one carries something more (a tangent); None where there is none."""
         return None
 
     def __hash__(self) -> int:
@@ -331,10 +358,16 @@ class Tracer:
         return (self[i] for i in range(self.aval.shape[0]))  # type: ignore[index]
 
     def __contains__(self, value: Any) -> bool:
+        number = self._number()
+        if number is not None:
+            return value in number
         raise errors.TracerBoolError(self._known("a Python truth value for `in`", "lamina.numpy.any(x == value)"))
 
     def _known(self, use: str, remedy: str) -> str:
         where = _origin(self) or f" It belongs to a {type(self._trace).__name__}."
+        if self._number() is not None:
+            return (f"{use} of a {self.aval.long()} that is being differentiated would lose its derivative.{where} Use "
+                    f"{remedy}, or lax.stop_gradient(x) first where a constant is meant.")
         return (f"a traced value {self.aval.long()} has no known number, but {use} was asked for.{where} Use {remedy}, or pass "
                 "the value as a static argument (static_argnums) where that is meant.")
 
@@ -342,10 +375,16 @@ class Tracer:
         if self.aval.shape and self.aval.size != 1:
             raise ValueError(f"the truth value of an array with several elements is ambiguous; got {self.aval.long()}. "
                              "Use .any() or .all()")
+        number = self._number()
+        if number is not None:
+            return bool(number)
         raise errors.TracerBoolError(self._known("a Python truth value (`if`, `while`, `and`, `not`)",
                                                  "lamina.numpy.where or lax.select"))
 
     def __int__(self) -> int:
+        number = self._number()
+        if number is not None:
+            return int(number)
         raise errors.TracerIntegerError(self._known("a Python int", "x.astype(int)"))
 
     def __float__(self) -> float:
@@ -363,6 +402,9 @@ class Tracer:
         raise errors.TracerArrayError(self._known("a NumPy array", "the lamina.numpy function of the same name"))
 
     def item(self, *args: Any) -> Any:
+        number = self._number()
+        if number is not None:
+            return number.item(*args) if hasattr(number, "item") else np.asarray(number).item(*args)
         raise errors.ConcretizationError(self._known("a Python number (item)", "the array itself"))
 
     def tolist(self) -> Any:

@@ -16,7 +16,10 @@ from .._elementwise.powers import power
 from .._shape.layout import atleast_1d
 from .._shape.joining import concatenate
 from .._make.creation import zeros
+from .._elementwise.ufuncs import absolute
+from .._reduce.reductions import sum as total
 from .._index.repeats import trim_zeros
+from ..linalg import lstsq
 from .convolution import convolve
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots",
@@ -151,10 +154,39 @@ def roots(p: ArrayLike) -> Array:
 
 
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, w: ArrayLike | None = None) -> Array:
-    """Coefficients of the least-squares polynomial of degree `deg` through known points."""
+    """Coefficients of the least-squares polynomial of degree `deg` through points.
+
+    Args:
+      x, y: points `[m]`; `y` may be `[m, k]` for k polynomials. Known ones are fitted on the host in 64 bits.
+      deg: the highest power.
+      rcond: singular values up to this times the largest count as zero; None for m times the precision of `x`.
+      w: weights `[m]` of the residuals.
+    """
+    if any(isinstance(v, Tracer) for v in (x, y, w)):
+        return _polyfit(x, y, *(() if w is None else (w,)), deg=deg, rcond=rcond)
     out = np.polyfit(_concrete("polyfit", x), _concrete("polyfit", y), deg, rcond,
                      w=None if w is None else _concrete("polyfit", w))
     return put(out, dtypes.canonical_complex() if np.iscomplexobj(out) else dtypes.canonical_float())
+
+
+def _polyfit(x: Any, y: Any, *w: Any, deg: int, rcond: float | None) -> Any:
+    """By singular values of the powers of `x`, each scaled to length one: raw powers differ by orders of magnitude."""
+    x, y, *w = promote_all("polyfit", [to_inexact("polyfit", asarray(v)) for v in (x, y, *w)])
+    t = typeof(x)
+    if len(t.shape) != 1 or not t.shape[0] or len(typeof(y).shape) not in (1, 2) or typeof(y).shape[0] != t.shape[0]:
+        raise ValueError(f"polyfit: expected points x [m] and y [m] or [m, k], m > 0; got {t.long()} and {typeof(y).long()}")
+    if deg < 0:
+        raise ValueError(f"polyfit: deg must not be negative; got {deg}")
+    powers = vander(x, deg + 1)
+    if w:
+        if typeof(w[0]).shape != t.shape:
+            raise ValueError(f"polyfit: weights must have the shape of x {t.shape}; got {typeof(w[0]).shape}")
+        powers = powers * w[0][:, None]
+        y = y * (w[0] if len(typeof(y).shape) == 1 else w[0][:, None])
+    scale = lax.sqrt(total(absolute(powers) ** 2, axis=0))
+    cutoff = t.shape[0] * float(np.finfo(np.dtype(typeof(scale).dtype)).eps) if rcond is None else rcond
+    found = lstsq(powers / scale, y, cutoff)[0]
+    return found / (scale if len(typeof(y).shape) == 1 else scale[:, None])
 
 
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:

@@ -12,7 +12,7 @@ from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import repeated, Tracer, typeof
 from lamina_tracing.lax import GatherScatterMode
 
-from .plan import any_traced, FULL, parse, Plan, POINT
+from .plan import any_traced, FULL, parse, Plan, POINT, turned
 from .read import FILL, read
 from .write import change, change_where, may_repeat
 from .getitem import compile_plan, take_index
@@ -33,6 +33,8 @@ def _number_or_array(values: Any) -> Any:
 
 
 def _changed(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
+    if mode == "wrap":
+        index, mode = turned(index, x.shape), "clip"
     how = GatherScatterMode.from_any(mode)
     values = _number_or_array(values)
     traced = isinstance(x, Tracer) or isinstance(values, Tracer)
@@ -75,7 +77,8 @@ class AtReference:
     """`x.at[index]`: methods that return a changed copy of `x`.
 
     Each method takes, besides its values: `indices_are_sorted` and `unique_indices` (promises that may make it faster),
-    `mode` ('drop', the default, skips positions outside the array; 'clip' moves them to the nearest inside;
+    `mode` ('drop', the default, skips positions outside the array; 'clip' moves them to the nearest inside; 'wrap' takes
+    them modulo the length of the axis;
     'promise_in_bounds' says there are none) and `wrap_negative_indices` (whether -1 is the last position).
     """
 
@@ -103,8 +106,11 @@ class AtReference:
               mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] = func(x[index])`, functionally; `func` keeps shape and dtype. A position named twice is done twice,
         one after the other, unless `unique_indices` promises that there is none."""
-        x, how = self.array, GatherScatterMode.from_any(mode)
-        plan, positions = parse(self.index, x.shape, how is not FILL, wrap_negative_indices)
+        x, index = self.array, self.index
+        if mode == "wrap":
+            index, mode = turned(index, x.shape), "clip"
+        how = GatherScatterMode.from_any(mode)
+        plan, positions = parse(index, x.shape, how is not FILL, wrap_negative_indices)
         flags = (bool(indices_are_sorted), bool(unique_indices))
 
         def addressed(x: Any) -> Any:

@@ -13,7 +13,7 @@ from lamina_tracing import jit
 from lamina_tracing.extend import Tracer, typeof
 from lamina_tracing.lax import GatherScatterMode
 
-from .plan import any_traced, FULL, parse, Plan, POINT
+from .plan import any_traced, FULL, parse, Plan, POINT, turned
 from .read import CLIP, FILL, read
 
 __all__ = ["compile_plan", "getitem", "take_index", "traced_getitem"]
@@ -90,6 +90,8 @@ def traced_getitem(x: Any, index: Any) -> Any:
 
 def take_index(x: Any, index: Any, mode: Any, fill_value: Any, flags: tuple[bool, bool], wrap: bool) -> Any:
     """`x[index]` with all choices: what `x.at[index].get` does."""
+    if mode == "wrap":
+        index, mode = turned(index, x.shape), CLIP
     how = CLIP if mode is None else GatherScatterMode.from_any(mode)
     if isinstance(fill_value, Tracer):
         raise TypeError("x.at[...].get: fill_value must be a known number; use lamina.numpy.where for a traced one")

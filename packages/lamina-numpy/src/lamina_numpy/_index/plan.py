@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import TracerArrayError, TracerIndexError, TracerIntegerError, dtypes
-from lamina_tracing.extend import Tracer
+from lamina_tracing import lax
+from lamina_tracing.extend import stands_for_array, Tracer
 
-__all__ = ["any_traced", "FLAG", "FULL", "MANY", "NEW", "parse", "Plan", "POINT", "SLICE", "STRIDED"]
+__all__ = ["any_traced", "FLAG", "FULL", "MANY", "NEW", "parse", "Plan", "POINT", "SLICE", "STRIDED", "turned"]
 
 # What a part of an index is. A part is (kind, ...): NEW (None), FULL, SLICE size, STRIDED (start, size, step),
 # POINT (one position), MANY (an integer array), FLAG (a Python truth value: a new axis of length 0 or 1).
@@ -91,6 +92,8 @@ def _index_array(part: Any) -> Any:
                 raise TypeError("indexing: a list of traced values is no index; use lamina.numpy.array(list)") from None
             if part.size == 0:
                 part = part.astype(_I32)
+        elif stands_for_array(part):
+            return _index_array(part.__jax_array__())
         elif not hasattr(part, "dtype"):
             if hasattr(part, "__index__"):
                 return part.__index__()
@@ -143,6 +146,27 @@ def _normalised(index: Any, shape: Sequence[int]) -> list[Any]:
     else:
         parts += rest
     return parts
+
+
+def turned(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The same index with every position taken modulo the length of its axis, as mode 'wrap' reads it."""
+    found: list[Any] = []
+    axis = 0
+    for part in _normalised(index, shape):
+        if part is _Dots or part is None or type(part) is bool:
+            found.append(Ellipsis if part is _Dots else part)
+            continue
+        if type(part) is not slice and not (isinstance(part, np.ndarray) and part.dtype == bool):
+            n = max(shape[axis], 1)
+            if isinstance(part, (int, np.ndarray)):
+                part = part % n
+            else:  # in a type that holds the length
+                part = lax.convert_element_type(part, dtypes.canonical_int())
+                part = lax.rem(lax.add(lax.rem(part, lax.full_like(part, n)),
+                               lax.full_like(part, n)), lax.full_like(part, n))
+        found.append(part)
+        axis += _width(part)
+    return tuple(found)
 
 
 class _Dots:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax, ShapeLike
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing.extend import known_value, typeof
 
 from .._ground.promotion import aval, broadcast, cast, literal
 from .._ground.publishing import core, public
@@ -45,11 +45,12 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     if not shape:
         raise ValueError("nonzero: expected at least one axis; use atleast_1d first")
     if size is None:
-        if isinstance(a, Tracer):
+        known = known_value(a)
+        if known is None:
             raise ConcretizationError(f"nonzero: the number of true elements of a traced {a.aval.long()} is not known; "
                                       "give size=, or use the three-argument where")
         d = dtypes.canonical_int()
-        return tuple(put(i, d) for i in np.nonzero(np.asarray(a)))
+        return tuple(put(i, d) for i in np.nonzero(np.asarray(known)))
     if size < 0:
         raise ValueError(f"nonzero: size must not be negative; got {size}")
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(shape)

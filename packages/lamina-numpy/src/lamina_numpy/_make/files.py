@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
+from lamina_ir import DTypeError, dtypes
 from lamina_tracing import ArrayLike
 
 from .._ground.conversion import asarray, put
@@ -36,13 +36,20 @@ def _options(width: int | None, precision: int | None, suppress: bool | None) ->
 
 def save(file: Any, arr: ArrayLike, allow_pickle: bool = False) -> None:
     """Write an array as a `.npy` file."""
-    np.save(file, np.asarray(asarray(arr)), allow_pickle=allow_pickle)
+    np.save(file, _raw(arr), allow_pickle=allow_pickle)
 
 
 def savez(file: Any, *args: Any, **kwds: Any) -> None:
     """Write several arrays as a `.npz` file."""
-    named: dict[str, Any] = {name: np.asarray(asarray(value)) for name, value in kwds.items()}
-    np.savez(file, *(np.asarray(asarray(a)) for a in args), **named)
+    named: dict[str, Any] = {name: _raw(value) for name, value in kwds.items()}
+    np.savez(file, *map(_raw, args), **named)
+
+
+def _raw(x: Any) -> np.ndarray:
+    """The host's array; of element types that NumPy lacks, the bytes: of some it writes what it cannot read."""
+    value = np.asarray(asarray(x))
+    known = value.dtype.type.__module__ == "numpy"
+    return value if known else value.view(f"V{value.dtype.itemsize}")
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
@@ -50,4 +57,9 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     out = np.load(file, *args, **kwargs)
     if not isinstance(out, np.ndarray):
         return out
-    return put(out.view(_BF16) if out.dtype == _VOID16 else out)
+    if out.dtype == _VOID16:  # `.npy` has no name for it; of the element types of two bytes NumPy lacks only this one
+        out = out.view(_BF16)
+    elif out.dtype.kind == "V" and out.dtype.type is np.void:
+        raise DTypeError(f"load: the file holds elements of {out.dtype.itemsize} byte(s) without a name, as `.npy` does of "
+                         "small floats and integers. Read it with numpy.load(file).view(dtype), of the dtype it was saved in")
+    return put(out)

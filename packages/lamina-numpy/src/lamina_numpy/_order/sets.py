@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import check_axis, Tracer, typeof
+from lamina_tracing.extend import check_axis, known_value, Tracer, typeof
 
 from .._ground.promotion import aval, cast, literal, promote_all
 from .._ground.publishing import core, public
@@ -27,10 +27,11 @@ __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", 
 
 
 def _known(call: str, x: Any) -> np.ndarray:
-    if isinstance(x, Tracer):
+    known = known_value(x) if call == "unique" else None if isinstance(x, Tracer) else x  # the others give no tangents
+    if known is None:
         raise ConcretizationError(f"{call}: how many elements the result has depends on the values of a traced "
                                   f"{x.aval.long()}; give size=")
-    return np.asarray(x)
+    return np.asarray(known)
 
 
 def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
@@ -58,7 +59,9 @@ def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = Fal
         found = np.unique(known, True, True, True, axis=axis, equal_nan=equal_nan)
         d = dtypes.canonical_int()
         inverse = found[2].reshape(known.shape if axis is None else -1)
-        parts = [put(found[0], typeof(ar).dtype), put(found[1], d), put(inverse, d), put(found[3], d)]
+        values = put(found[0], typeof(ar).dtype) if not isinstance(ar, Tracer) else \
+            take(ravel(ar) if axis is None else ar, found[1], 0 if axis is None else axis)  # the tangents of the first of each
+        parts = [values, put(found[1], d), put(inverse, d), put(found[3], d)]
     else:
         parts = list(_unique(ar, fill_value, axis=axis, equal_nan=equal_nan, size=size))
     picked = [parts[0], *(p for p, on in zip(parts[1:], (return_index, return_inverse, return_counts)) if on)]

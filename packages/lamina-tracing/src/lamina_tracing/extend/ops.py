@@ -4,7 +4,7 @@ from ..lax._common import check_axes, check_axis, full_like, one_like, scalar, z
 from ..lax.reductions import complex_logaddexp
 from ..lax.scattering import repeated
 from ..lax.windows import stacked_windows
-from ..trace import bind, typeof
+from ..trace import bind, stands_for_array, typeof
 
 __all__ = ["as_tuple", "bind", "check_axes", "check_axis", "complex_logaddexp", "full_like", "one_like", "repeated",
-           "scalar", "stacked_windows", "typeof", "zeros_like"]
+           "scalar", "stacked_windows", "stands_for_array", "typeof", "zeros_like"]

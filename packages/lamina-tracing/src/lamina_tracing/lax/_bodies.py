@@ -10,7 +10,7 @@ from ..arguments import function_name, result_types
 from ..per_function import PerFunction
 from ..lines import user_source
 from ..stage import stage
-from ..trace import Tracer, bind, now, typeof
+from ..trace import Tracer, bind, now, stands_for_array, typeof
 
 __all__ = ["Body", "cast", "check_callable", "check_carry", "flat_avals", "join_branches", "leaf_path",
            "meet_weak", "settle", "side_by_side", "stage_body"]
@@ -70,6 +70,10 @@ def flat_avals(call: str, what: str, flat: Sequence[Any], tree: Any) -> list[Sha
         try:
             found.append(x.aval if isinstance(x, Tracer) else aval_of(x))
         except TypeError as e:
+            if isinstance(flat, list) and stands_for_array(x):
+                flat[i] = x.__jax_array__()
+                found.append(typeof(flat[i]))
+                continue
             raise TypeError(f"{call}: {what}{leaf_path(tree, i)}: {e}") from None
     return found
 
