@@ -157,3 +157,30 @@ def test_integers_are_axes_of_the_operand(mapper):
 def test_integers_name_no_mapped_axis(mapper, name):
     with pytest.raises(TypeError, match=f"axis_name: {name} cannot name a mapped axis"):
         mapper(lambda v: v, axis_name=name)(np.ones(3))
+
+
+@pytest.mark.parametrize("groups", [[[0, 1], [2, 3]], [[2, 0], [1, 3]], [[3], [1], [0], [2]], [[1, 0, 3, 2]]])
+@pytest.mark.parametrize("collective", [
+    lambda x, g: psum(x, "i", axis_index_groups=g), lambda x, g: psum(x * 0 + 1, "i", axis_index_groups=g),
+    lambda x, g: lax.pmean(x, "i", axis_index_groups=g), lambda x, g: lax.pmax(x, "i", axis_index_groups=g),
+    lambda x, g: lax.pmin(x, "i", axis_index_groups=g), lambda x, g: lax.all_gather(x, "i", axis_index_groups=g, axis=1),
+    lambda x, g: lax.all_gather(x, "i", axis_index_groups=g, tiled=True),
+    lambda x, g: lax.psum_scatter(spread(x, len(g[0])), "i", axis_index_groups=g),
+    lambda x, g: lax.psum_scatter(spread(x, 2 * len(g[0])), "i", axis_index_groups=g, tiled=True),
+    lambda x, g: lax.all_to_all(spread(x, len(g[0])), "i", 0, 1, axis_index_groups=g),
+    lambda x, g: lax.all_to_all(spread(x, 2 * len(g[0])), "i", 0, 1, axis_index_groups=g, tiled=True)])
+def test_groups_of_examples_are_as_groups_of_devices(collective, groups):
+    x = np.arange(24, dtype=np.float32).reshape(4, 6) ** 2
+    mapped = vmap(lambda x: collective(x, groups), axis_name="i")
+    np.testing.assert_array_equal(mapped(x), pmap(lambda x: collective(x, groups), axis_name="i")(x))
+    np.testing.assert_array_equal(jit(mapped)(x), mapped(x))
+
+
+def spread(x, n):
+    """[n, 6] that differs from row to row."""
+    return lax.mul(lax.broadcast_in_dim(x, (n, 6), (1,)), lax.broadcasted_iota(np.dtype("float32"), (n, 6), 0) + 1)
+
+
+def test_groups_over_several_names_are_refused_for_examples():
+    with pytest.raises(NotImplementedError, match="axis_index_groups over several names"):
+        vmap(vmap(lambda x: psum(x, ("i", "j"), axis_index_groups=[[0, 1], [2, 3]]), axis_name="j"), axis_name="i")(X.reshape(2, 2, -1))

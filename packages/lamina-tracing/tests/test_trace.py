@@ -114,7 +114,8 @@ class Holder:
 
 
 @pytest.mark.parametrize("call", [
-    lambda x: lax.sin(x), lambda x: lax.add(x, x), lambda x: lax.reduce_sum(x, (0,)), lambda x: jit(lambda y: lax.mul(y, 2.0))(x),
+    lambda x: lax.sin(x), lambda x: lax.add(x, x), lambda x: lax.reduce_sum(x, (0,)),
+    lambda x: jit(lambda y: lax.mul(y, 2.0))(x),
     lambda x: jit(lambda: lax.mul(x, 2.0))(), lambda x: lax.fori_loop(0, 2, lambda i, c: lax.add(c, 1.0), x),
     lambda x: lax.cond(True, lax.sin, lax.cos, x), lambda x: lax.concatenate([x, x], 0), lambda x: lax.scan(
         lambda c, r: (c, lax.sin(r)), 0.0, x)[1]])

@@ -16,13 +16,25 @@ from lamina_tracing.extend import bind, scalar, typeof
 __all__: list[str] = []
 
 
-def _no_groups(call: str, groups: Any) -> None:
-    if groups is not None:
-        raise MissingRuleError(f"vmap of `{call}` with axis_index_groups is not defined; reshape the axis and map twice")
-
-
 def _names(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
+
+
+def _rows(x: Any, order: Any) -> Any:
+    """The examples, batched at axis 0, in this order."""
+    if list(order) == list(range(typeof(x).shape[0])):
+        return x
+    return lax.concatenate([lax.slice_in_dim(x, int(i), int(i) + 1, 1, 0) for i in order], 0)
+
+
+def _by_group(own: Callable[[Any, int], tuple[Any, int | None]], x: Any, groups: Any) -> Any:
+    """`own(x, size)`, which works over a whole batch at axis 0, over the examples of each group by themselves."""
+    size, order = len(groups[0]), np.concatenate(groups)
+    x, parts = _rows(x, order), []
+    for i in range(len(groups)):
+        out, d = own(lax.slice_in_dim(x, i * size, (i + 1) * size, 1, 0), size)
+        parts.append(materialise(out, d, size))
+    return _rows(lax.concatenate(parts, 0), np.argsort(order))
 
 
 def _mine(axis: BatchAxis, names: tuple[Any, ...]) -> bool:
@@ -33,7 +45,12 @@ def _reduction(prim: Any, total: Callable[[Any, int], Any], repeated: Callable[[
     def rule(axis: BatchAxis, args: Any, dims: Any, *, axes: Any, axis_index_groups: Any) -> Any:
         if not _mine(axis, axes):
             return bind(prim, *args, axes=axes, axis_index_groups=axis_index_groups), dims
-        _no_groups(prim.name, axis_index_groups)
+        if axis_index_groups is not None:
+            if len(axes) > 1:
+                raise MissingRuleError(f"vmap of `{prim.name}` with axis_index_groups over several names {axes} is not defined; "
+                                       "name one axis")
+            return [_by_group(lambda rows, _: (total(rows, 0), None), materialise(x, d, axis.size), axis_index_groups)
+                    for x, d in zip(args, dims)], [0] * len(args)
         outs = [repeated(x, axis.size) if d is None else total(x, d) for x, d in zip(args, dims)]
         rest = tuple(n for n in axes if n != axis.name)
         if rest:
@@ -57,8 +74,10 @@ def _exchange(prim: Any, others: Callable[..., Any], own: Callable[..., Any]) ->
             return bind(prim, move_to(x, d, 0), axis_name=axis_name, **others(params)), 0
         if len(_names(axis_name)) > 1:
             raise MissingRuleError(f"vmap of `{prim.name}` over several names {axis_name} is not defined; name one axis")
-        _no_groups(prim.name, params.get("axis_index_groups"))
-        return own(materialise(x, d, axis.size), axis.size, **params)
+        x, groups = materialise(x, d, axis.size), params.get("axis_index_groups")
+        if groups is not None:
+            return _by_group(lambda rows, size: own(rows, size, **params), x, groups), 0
+        return own(x, axis.size, **params)
 
     batching_rules.define(prim, rule)
 
