@@ -183,4 +183,5 @@ def spread(x, n):
 
 def test_groups_over_several_names_are_refused_for_examples():
     with pytest.raises(NotImplementedError, match="axis_index_groups over several names"):
-        vmap(vmap(lambda x: psum(x, ("i", "j"), axis_index_groups=[[0, 1], [2, 3]]), axis_name="j"), axis_name="i")(X.reshape(2, 2, -1))
+        vmap(vmap(lambda x: psum(x, ("i", "j"), axis_index_groups=[[0, 1], [2, 3]]), axis_name="j"),
+             axis_name="i")(X.reshape(2, 2, -1))

@@ -47,8 +47,8 @@ def _reduction(prim: Any, total: Callable[[Any, int], Any], repeated: Callable[[
             return bind(prim, *args, axes=axes, axis_index_groups=axis_index_groups), dims
         if axis_index_groups is not None:
             if len(axes) > 1:
-                raise MissingRuleError(f"vmap of `{prim.name}` with axis_index_groups over several names {axes} is not defined; "
-                                       "name one axis")
+                raise MissingRuleError(f"vmap of `{prim.name}` with axis_index_groups over several names {axes} is not "
+                                       "defined; name one axis")
             return [_by_group(lambda rows, _: (total(rows, 0), None), materialise(x, d, axis.size), axis_index_groups)
                     for x, d in zip(args, dims)], [0] * len(args)
         outs = [repeated(x, axis.size) if d is None else total(x, d) for x, d in zip(args, dims)]
