@@ -25,7 +25,24 @@ def _weights(call: str, bitorder: str) -> np.ndarray:
 
 @public("axis", "bitorder")
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
-    """Eight truth values to a byte; the last byte is filled with zeros."""
+    """Eight truth values to a byte.
+
+    Args:
+      a: boolean or integer array `[..., n, ...]`; what is not zero is true.
+      axis: the axis of length `n`; None flattens `a` first.
+      bitorder: "big" puts the first of eight into the highest bit, "little" into the lowest.
+    Returns:
+      uint8 array `[..., ceil(n / 8), ...]`; the last byte is filled up with zeros.
+    Raises:
+      TypeError: `a` holds floats or complex numbers, or is neither an array nor a number.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      ValueError: another `bitorder`.
+
+    Source: meaning of `numpy.packbits`.
+
+    >>> packbits(np.array([1, 0, 1]))
+    Array([160], dtype=uint8)
+    """
     d = aval("packbits", a).dtype
     if dtypes.is_inexact(d):
         raise TypeError(f"packbits: expected integers or booleans; got {typeof(a).long()}")
@@ -44,7 +61,26 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
 
 @public("axis", "count", "bitorder")
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
-    """Each byte to eight bits."""
+    """Each byte as eight bits.
+
+    Args:
+      a: uint8 array `[..., n, ...]`.
+      axis: the axis of length `n`; None flattens `a` first.
+      count: how many bits of the `8 n` to keep; more are filled up with zeros, negative ones leave as many off the
+        end. None keeps all.
+      bitorder: "big" takes the highest bit of a byte first, "little" the lowest.
+    Returns:
+      uint8 array of zeros and ones, with `8 n` or `count` of them along the axis.
+    Raises:
+      TypeError: `a` is no uint8 array.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      ValueError: another `bitorder`, or `count` below `-8 n`.
+
+    Source: meaning of `numpy.unpackbits`.
+
+    >>> unpackbits(np.array([5], np.uint8))
+    Array([0, 0, 0, 0, 0, 1, 0, 1], dtype=uint8)
+    """
     if aval("unpackbits", a).dtype != _U8:
         raise TypeError(f"unpackbits: expected uint8; got {typeof(a).long()}")
     if axis is None:

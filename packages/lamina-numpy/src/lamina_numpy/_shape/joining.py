@@ -43,9 +43,24 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 @public("axis", "dtype", face=_grouped)
 def concatenate(arrays: Sequence[ArrayLike] | ArrayLike, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
-    """Arrays joined end to end along an axis they have; `axis=None` flattens first.
+    """Arrays joined end to end along an axis they have.
 
-    >>> concatenate([asarray([1, 2]), asarray([3.0])])
+    Args:
+      arrays: a sequence of arrays, or one array, whose slices along its first axis are meant; they have one shape but
+        for the axis.
+      axis: the axis; negative ones count from the end. None flattens every array first.
+      dtype: element type of the result; None for the common one of the arrays.
+    Returns:
+      Array, as long along the axis as all arrays together.
+    Raises:
+      ShapeError: the arrays differ in rank or along another axis, have no axes, or not this one.
+      TypeError: there is no sequence, or it holds what is no number.
+      ValueError: there are no arrays.
+
+    Derivative: linear; the transpose takes the parts apart.
+    Source: meaning of `numpy.concatenate`.
+
+    >>> concatenate([np.array([1, 2]), np.array([3.0])])
     Array([1., 2., 3.], dtype=float32)
     """
     xs = _several("concatenate", arrays)
@@ -66,7 +81,28 @@ concat = concatenate
 @public("axis", "dtype", "out", face=_grouped)
 def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = None,
           dtype: DTypeLike | None = None) -> Array:
-    """Arrays of one shape joined along a new axis."""
+    """Arrays of one shape joined along a new axis.
+
+    Args:
+      arrays: a sequence of arrays, or one array, whose slices along its first axis are meant; all of one shape.
+      axis: where the new axis stands in the result; negative ones count from its end.
+      out: not supported, must be None: arrays never change.
+      dtype: element type of the result; None for the common one of the arrays.
+    Returns:
+      Array with one axis more, as long as there are arrays.
+    Raises:
+      ShapeError: the arrays differ in shape, or the result does not have the axis.
+      TypeError: there is no sequence, or it holds what is no number.
+      ValueError: there are no arrays.
+      NotImplementedError: `out` is given.
+
+    Derivative: linear; the transpose is `unstack`.
+    Source: meaning of `numpy.stack`.
+
+    >>> stack([np.array([1, 2]), np.array([3, 4])], axis=-1)
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     no_out("stack", out)
     xs = _several("stack", arrays)
     shapes = [aval("stack", x, i).shape for i, x in enumerate(xs)]
@@ -79,7 +115,23 @@ def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = No
 
 @public("axis")
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """The slices along an axis, as a tuple."""
+    """The slices along an axis.
+
+    Args:
+      x: array `[..., n, ...]` of any dtype.
+      axis: the axis of length `n`; negative ones count from the end.
+    Returns:
+      Tuple of `n` arrays without the axis, with the dtype and units of `x`.
+    Raises:
+      ShapeError: `axis` is outside `[-x.ndim, x.ndim)`.
+      TypeError: `x` is neither an array nor a number.
+
+    Derivative: linear; the transpose is `stack`.
+    Source: meaning of `numpy.unstack`.
+
+    >>> unstack(np.array([[1, 2], [3, 4]]), axis=1)
+    (Array([1, 3], dtype=int32), Array([2, 4], dtype=int32))
+    """
     sizes = aval("unstack", x).shape
     at = check_axis("unstack", axis, len(sizes))
     return tuple(squeeze(part, at) for part in split_at(x, [*range(1, sizes[at])], at)) if sizes[at] else ()
@@ -87,33 +139,126 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 @public("dtype")
 def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """Arrays stacked as rows."""
+    """Arrays above one another: joined along the first axis.
+
+    Args:
+      tup: a sequence of arrays, or one array, whose slices along its first axis are meant; numbers count as `[1, 1]`,
+        arrays `[n]` as `[1, n]`.
+      dtype: element type of the result; None for the common one of the arrays.
+    Returns:
+      Array of at least two axes.
+    Raises:
+      ShapeError: the arrays differ in rank, or along another axis than the first.
+      TypeError: there is no sequence, or it holds what is no number.
+      ValueError: there are no arrays.
+
+    Derivative: linear; the transpose takes the parts apart.
+    Source: meaning of `numpy.vstack`.
+
+    >>> vstack([np.array([1, 2]), np.array([3, 4])])
+    Array([[1, 2],
+           [3, 4]], dtype=int32)
+    """
     return concatenate([atleast_2d(x) for x in _several("vstack", tup)], 0, dtype)
 
 
 @public("dtype")
 def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """Arrays side by side: along the second axis, or the only one."""
+    """Arrays side by side: joined along the second axis, or the only one.
+
+    Args:
+      tup: a sequence of arrays, or one array, whose slices along its first axis are meant; numbers count as `[1]`.
+      dtype: element type of the result; None for the common one of the arrays.
+    Returns:
+      Array of at least one axis.
+    Raises:
+      ShapeError: the arrays differ in rank, or along another axis than the joined one.
+      TypeError: there is no sequence, or it holds what is no number.
+      ValueError: there are no arrays.
+
+    Derivative: linear; the transpose takes the parts apart.
+    Source: meaning of `numpy.hstack`.
+
+    >>> hstack([np.array([[1], [2]]), np.array([[3], [4]])])
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     xs = [atleast_1d(x) for x in _several("hstack", tup)]
     return concatenate(xs, 0 if len(typeof(xs[0]).shape) == 1 else 1, dtype)
 
 
 @public("dtype")
 def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """Arrays stacked along the third axis."""
+    """Arrays behind one another: joined along the third axis.
+
+    Args:
+      tup: a sequence of arrays, or one array, whose slices along its first axis are meant; numbers count as
+        `[1, 1, 1]`, arrays `[n]` as `[1, n, 1]`, `[n, m]` as `[n, m, 1]`.
+      dtype: element type of the result; None for the common one of the arrays.
+    Returns:
+      Array of at least three axes.
+    Raises:
+      ShapeError: the arrays differ in rank, or along another axis than the third.
+      TypeError: there is no sequence, or it holds what is no number.
+      ValueError: there are no arrays.
+
+    Derivative: linear; the transpose takes the parts apart.
+    Source: meaning of `numpy.dstack`.
+
+    >>> dstack([np.array([1, 2]), np.array([3, 4])])
+    Array([[[1, 3],
+            [2, 4]]], dtype=int32)
+    """
     return concatenate([atleast_3d(x) for x in _several("dstack", tup)], 2, dtype)
 
 
 @public()
 def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
-    """One-dimensional arrays as the columns of a matrix."""
+    """Arrays of one axis as the columns of a matrix.
+
+    Args:
+      tup: a sequence of arrays, or one array, whose slices along its first axis are meant; numbers and arrays `[n]`
+        become one column, arrays of more axes stay as they are.
+    Returns:
+      Array of at least two axes, of the common dtype.
+    Raises:
+      ShapeError: the arrays differ in length.
+      TypeError: there is no sequence, or it holds what is no number.
+      ValueError: there are no arrays.
+
+    Derivative: linear; the transpose takes the parts apart.
+    Source: meaning of `numpy.column_stack`.
+
+    >>> column_stack([np.array([1, 2]), np.array([3, 4])])
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     xs = [asarray(x) for x in _several("column_stack", tup)]
     return concatenate([reshape(x, (-1, 1)) if len(typeof(x).shape) < 2 else x for x in xs], 1)
 
 
 @public()
 def block(arrays: Any) -> Array:
-    """An array from nested lists of blocks: the innermost lists join along the last axis, the outermost first."""
+    """An array put together from nested lists of blocks.
+
+    Args:
+      arrays: an array or number, or lists of such, nested equally deep: the innermost lists join along the last axis,
+        those around them along the one before, and so on. Blocks with fewer axes get new ones in front.
+    Returns:
+      Array of the common dtype, with at least as many axes as lists are nested.
+    Raises:
+      ShapeError: blocks in a list differ along another axis than theirs.
+      ValueError: a list is empty, or lists are not nested equally deep.
+      TypeError: a block is neither an array nor a number; tuples are none.
+
+    Derivative: linear; the transpose takes the blocks apart.
+    Source: meaning of `numpy.block`.
+
+    >>> block([[np.eye(2), np.zeros((2, 1))], [np.ones((1, 3))]])
+    Array([[1., 0., 0.],
+           [0., 1., 0.],
+           [1., 1., 1.]], dtype=float32)
+    """
     def depth(x: Any) -> int:
         if not isinstance(x, list):
             return 0
@@ -140,7 +285,24 @@ def block(arrays: Any) -> Array:
 
 @public("axis")
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
-    """`values` after the end of `arr`; flat unless an axis is named."""
+    """Values behind the end of an array.
+
+    Args:
+      arr: array, number or list of numbers.
+      values: what comes behind; of the shape of `arr` but for the axis.
+      axis: the axis along which they are joined; negative ones count from the end. None flattens both first.
+    Returns:
+      Array of the common dtype.
+    Raises:
+      ShapeError: with an axis, `arr` and `values` differ in rank or along another axis, or do not have this one.
+      TypeError: `arr` or `values` holds what is no number.
+
+    Derivative: linear; the transpose takes the parts apart.
+    Source: meaning of `numpy.append`.
+
+    >>> append(np.array([1, 2]), 3)
+    Array([1, 2, 3], dtype=int32)
+    """
     return concatenate([ravel(asarray(arr)), ravel(asarray(values))], 0) if axis is None \
         else concatenate([arr, values], axis)
 
@@ -182,25 +344,118 @@ def _cuts(call: str, x: Any) -> int | tuple[int, ...]:
 
 
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Equal parts along an axis, or parts cut at the given places."""
+    """An array cut into parts along an axis.
+
+    Args:
+      ary: array `[..., n, ...]` of any dtype.
+      indices_or_sections: the number of equal parts, or a sequence of ints: where each part but the first begins, as
+        in slices. Known while tracing.
+      axis: the axis of length `n`; negative ones count from the end.
+    Returns:
+      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
+    Raises:
+      ValueError: a number of parts that does not divide the length or below 1.
+      ShapeError: `axis` is outside `[-ary.ndim, ary.ndim)`.
+      TypeError: `indices_or_sections` holds no integers, or `ary` is neither an array nor a number.
+
+    Derivative: linear; the transpose joins the parts.
+    Source: meaning of `numpy.split`.
+
+    >>> split(np.arange(4), [1, 3])
+    [Array([0], dtype=int32), Array([1, 2], dtype=int32), Array([3], dtype=int32)]
+    """
     return _split(ary, _cuts("split", indices_or_sections), axis)
 
 
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
-    """Like `split`, but the first parts may be one longer."""
+    """An array cut into parts along an axis, nearly equal ones too.
+
+    Args:
+      ary: array `[..., n, ...]` of any dtype.
+      indices_or_sections: the number of parts, the first of which are one longer where it does not divide `n`; or a
+        sequence of ints: where each part but the first begins, as in slices. Known while tracing.
+      axis: the axis of length `n`; negative ones count from the end.
+    Returns:
+      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
+    Raises:
+      ValueError: a number of parts below 1.
+      ShapeError: `axis` is outside `[-ary.ndim, ary.ndim)`.
+      TypeError: `indices_or_sections` holds no integers, or `ary` is neither an array nor a number.
+
+    Derivative: linear; the transpose joins the parts.
+    Source: meaning of `numpy.array_split`.
+
+    >>> [part.shape for part in array_split(np.arange(5), 3)]
+    [(2,), (2,), (1,)]
+    """
     return _array_split(ary, _cuts("array_split", indices_or_sections), axis)
 
 
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """`split` along the second axis, or the only one."""
+    """An array cut into parts along its second axis, or its only one.
+
+    Args:
+      ary: array of at least one axis, of any dtype.
+      indices_or_sections: the number of equal parts, or a sequence of ints: where each part but the first begins, as
+        in slices. Known while tracing.
+    Returns:
+      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
+    Raises:
+      ValueError: a number of parts that does not divide the length or below 1.
+      ShapeError: `ary` has no axes.
+      TypeError: `indices_or_sections` holds no integers, or `ary` is neither an array nor a number.
+
+    Derivative: linear; the transpose joins the parts.
+    Source: meaning of `numpy.hsplit`.
+
+    >>> hsplit(np.array([[1, 2], [3, 4]]), 2)[1]
+    Array([[2],
+           [4]], dtype=int32)
+    """
     return split(ary, indices_or_sections, 0 if len(aval("hsplit", ary).shape) == 1 else 1)
 
 
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """`split` along the first axis."""
+    """An array cut into parts along its first axis.
+
+    Args:
+      ary: array of at least one axis, of any dtype.
+      indices_or_sections: the number of equal parts, or a sequence of ints: where each part but the first begins, as
+        in slices. Known while tracing.
+    Returns:
+      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
+    Raises:
+      ValueError: a number of parts that does not divide the length or below 1.
+      ShapeError: `ary` has no axes.
+      TypeError: `indices_or_sections` holds no integers, or `ary` is neither an array nor a number.
+
+    Derivative: linear; the transpose joins the parts.
+    Source: meaning of `numpy.vsplit`.
+
+    >>> vsplit(np.array([[1, 2], [3, 4]]), 2)[1]
+    Array([[3, 4]], dtype=int32)
+    """
     return split(ary, indices_or_sections, 0)
 
 
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
-    """`split` along the third axis."""
+    """An array cut into parts along its third axis.
+
+    Args:
+      ary: array of at least three axes, of any dtype.
+      indices_or_sections: the number of equal parts, or a sequence of ints: where each part but the first begins, as
+        in slices. Known while tracing.
+    Returns:
+      List of arrays with the dtype and units of `ary`; a part is empty where the next one begins no later.
+    Raises:
+      ValueError: a number of parts that does not divide the length or below 1.
+      ShapeError: `ary` has fewer than three axes.
+      TypeError: `indices_or_sections` holds no integers, or `ary` is neither an array nor a number.
+
+    Derivative: linear; the transpose joins the parts.
+    Source: meaning of `numpy.dsplit`.
+
+    >>> [part.shape for part in dsplit(np.ones((2, 3, 4)), 2)]
+    [(2, 3, 2), (2, 3, 2)]
+    """
     return split(ary, indices_or_sections, 2)

@@ -21,21 +21,62 @@ __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadc
 
 
 def shape(a: ArrayLike) -> tuple[int, ...]:
-    """Sizes of the axes.
+    """The lengths of the axes.
 
-    >>> shape(3.0)
-    ()
+    Args:
+      a: array, number, or nested lists of numbers; may be traced.
+    Returns:
+      Tuple of ints; `()` of a number.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ValueError: nested lists have unequal lengths.
+
+    Source: meaning of `numpy.shape`.
+
+    >>> shape(np.ones((2, 3))), shape(3.0)
+    ((2, 3), ())
     """
     return np.shape(a) if isinstance(a, (list, tuple)) else aval("shape", a).shape
 
 
 def ndim(a: ArrayLike) -> int:
-    """Number of axes."""
+    """The number of axes.
+
+    Args:
+      a: array, number, or nested lists of numbers; may be traced.
+    Returns:
+      Int; 0 of a number.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ValueError: nested lists have unequal lengths.
+
+    Source: meaning of `numpy.ndim`.
+
+    >>> ndim(np.ones((2, 3))), ndim(3.0)
+    (2, 0)
+    """
     return len(shape(a))
 
 
 def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
-    """Number of elements, or the length of `axis` (the product over several)."""
+    """The number of elements, or of places along axes.
+
+    Args:
+      a: array, number, or nested lists of numbers; may be traced.
+      axis: an int, a sequence of ints (the product of their lengths), or None for all elements; negative ones count
+        from the end.
+    Returns:
+      Int; 1 of a number.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      ValueError: nested lists have unequal lengths.
+
+    Source: meaning of `numpy.size`, which takes one axis.
+
+    >>> size(np.ones((2, 3))), size(np.ones((2, 3)), axis=1)
+    (6, 3)
+    """
     sizes = shape(a)
     if axis is None:
         return math.prod(sizes)
@@ -47,13 +88,26 @@ def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, c
     """The same elements in another shape.
 
     Args:
-      a: array.
-      shape: sizes, one of which may be -1: what is left over.
-      order: "C" reads and writes the last axis fastest, "F" the first.
-      copy: accepted for NumPy's sake.
+      a: array of any shape and dtype.
+      shape: an int or a sequence of ints; one may be -1, which stands for what is left over. Known while tracing.
+      order: "C" (or "A") reads and writes the last axis fastest, "F" the first.
+      copy: without meaning, as arrays never change.
+    Returns:
+      Array of the new shape, with the dtype and units of `a`.
+    Raises:
+      ShapeError: the numbers of elements differ, there are several -1, or a -1 beside a 0.
+      TypeError: `a` is neither an array nor a number, or `shape` holds no integers; traced ones are none.
+      ValueError: another `order`.
 
-    >>> reshape(3.0, (1, -1))
-    Array([[3.]], dtype=float32, weak_type=True)
+    Derivative: linear; the transpose gives the old shape back.
+    Source: meaning of `numpy.reshape`.
+
+    >>> reshape(np.arange(6), (2, -1))
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
+    >>> reshape(np.arange(6), (2, 3), order="F")
+    Array([[0, 2, 4],
+           [1, 3, 5]], dtype=int32)
     """
     old = aval("reshape", a).shape
     new = resolve_sizes("reshape", old, shape)
@@ -66,7 +120,23 @@ def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, c
 
 @public("order")
 def ravel(a: ArrayLike, order: str = "C") -> Array:
-    """All elements along one axis."""
+    """All elements along one axis.
+
+    Args:
+      a: array of any shape and dtype.
+      order: "C" (or "A", "K") reads the last axis fastest, "F" the first.
+    Returns:
+      Array `[n]` of the `n` elements of `a`, with its dtype and units.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      ValueError: another `order`.
+
+    Derivative: linear; the transpose gives the old shape back.
+    Source: meaning of `numpy.ravel`.
+
+    >>> ravel(np.array([[1, 2], [3, 4]]), order="F")
+    Array([1, 3, 2, 4], dtype=int32)
+    """
     old = aval("ravel", a).shape
     if order == "F":
         a, old = transpose(a), old[::-1]
@@ -77,9 +147,25 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
 
 @public("axes", lists=True)
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
-    """Axes in reverse, or in the order given.
+    """The axes in reverse, or in the order given.
+
+    Args:
+      a: array of any shape and dtype.
+      axes: every axis of `a` once, in the order of the result; negative ones count from the end. None reverses them.
+    Returns:
+      Array with the axes in the new order, and the dtype and units of `a`.
+    Raises:
+      ShapeError: `axes` leaves an axis out, names one twice, or one that `a` does not have.
+      TypeError: `a` is neither an array nor a number.
 
     Derivative: linear; the transpose is the inverse order.
+    Source: meaning of `numpy.transpose`.
+
+    >>> transpose(np.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    >>> transpose(np.ones((2, 3, 4)), (1, 0, 2)).shape
+    (3, 2, 4)
     """
     n = len(aval("transpose", a).shape)
     if axes is None:
@@ -97,7 +183,22 @@ permute_dims = transpose
 
 @public()
 def matrix_transpose(x: ArrayLike, /) -> Array:
-    """The last two axes swapped."""
+    """The last two axes exchanged.
+
+    Args:
+      x: array `[..., n, m]` of any dtype.
+    Returns:
+      Array `[..., m, n]` of the dtype and units of `x`.
+    Raises:
+      ShapeError: `x` has fewer than two axes.
+      TypeError: `x` is neither an array nor a number.
+
+    Derivative: linear; the transpose is the same exchange.
+    Source: meaning of `numpy.matrix_transpose`.
+
+    >>> matrix_transpose(np.ones((5, 2, 3))).shape
+    (5, 3, 2)
+    """
     n = len(aval("matrix_transpose", x).shape)
     if n < 2:
         raise ShapeError(f"matrix_transpose: expected at least two axes; got {typeof(x).long()}")
@@ -106,7 +207,23 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 @public("axis1", "axis2")
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
-    """Two axes exchanged."""
+    """Two axes exchanged.
+
+    Args:
+      a: array of any shape and dtype.
+      axis1, axis2: the axes; negative ones count from the end.
+    Returns:
+      Array with the two axes exchanged, and the dtype and units of `a`.
+    Raises:
+      ShapeError: `a` does not have the axis.
+      TypeError: an axis is no integer, or `a` is neither an array nor a number.
+
+    Derivative: linear; the transpose is the same exchange.
+    Source: meaning of `numpy.swapaxes`.
+
+    >>> swapaxes(np.ones((2, 3, 4)), 0, -1).shape
+    (4, 3, 2)
+    """
     n = len(aval("swapaxes", a).shape)
     i, j = check_axis("swapaxes", axis1, n), check_axis("swapaxes", axis2, n)
     order = list(range(n))
@@ -116,7 +233,25 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 
 @public("source", "destination", lists=True)
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """Axes moved to new places; the others keep their order."""
+    """Axes moved to new places; the others keep their order.
+
+    Args:
+      a: array of any shape and dtype.
+      source: the axis to move, or a sequence of them; negative ones count from the end.
+      destination: where they stand in the result, one place for each; negative ones count from the end.
+    Returns:
+      Array with the axes moved, and the dtype and units of `a`.
+    Raises:
+      ShapeError: an axis or a place that `a` does not have, or one named twice.
+      ValueError: `source` and `destination` are of different lengths.
+      TypeError: they are no integers, or `a` is neither an array nor a number.
+
+    Derivative: linear; the transpose is the inverse permutation of axes.
+    Source: meaning of `numpy.moveaxis`.
+
+    >>> moveaxis(np.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     n = len(aval("moveaxis", a).shape)
     src, dst = check_axes("moveaxis", source, n), check_axes("moveaxis", destination, n)
     if len(src) != len(dst):
@@ -129,7 +264,25 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
 
 @public("axis", "start")
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
-    """One axis moved to before `start`."""
+    """One axis moved to stand before another.
+
+    Args:
+      a: array of any shape and dtype.
+      axis: the axis to move; negative ones count from the end.
+      start: the axis of `a` before which it comes to stand, up to `a.ndim`, which is behind all; negative ones count
+        from the end.
+    Returns:
+      Array with the axis moved, and the dtype and units of `a`.
+    Raises:
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`, or `start` outside `[-a.ndim, a.ndim]`.
+      TypeError: `a` is neither an array nor a number.
+
+    Derivative: linear; the transpose is the inverse permutation of axes.
+    Source: meaning of `numpy.rollaxis`; `moveaxis` says the same more plainly.
+
+    >>> rollaxis(np.ones((2, 3, 4)), 2).shape, rollaxis(np.ones((2, 3, 4)), 0, 3).shape
+    ((4, 2, 3), (3, 4, 2))
+    """
     n = len(aval("rollaxis", a).shape)
     at = check_axis("rollaxis", axis, n)
     if not -n <= start <= n:
@@ -140,7 +293,25 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
 @public("axis", lists=True)
 def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
-    """New axes of length 1 at these places of the result."""
+    """New axes of length 1.
+
+    Args:
+      a: array of any shape and dtype.
+      axis: an int or a sequence of ints: where the new axes stand in the result; negative ones count from its end.
+    Returns:
+      Array with the new axes, and the dtype and units of `a`.
+    Raises:
+      ShapeError: the result does not have the axis, or it is named twice.
+      TypeError: `axis` is None or holds no integers, or `a` is neither an array nor a number.
+
+    Derivative: linear; the transpose gives the old shape back.
+    Source: meaning of `numpy.expand_dims`.
+
+    >>> expand_dims(np.array([1, 2]), 0)
+    Array([[1, 2]], dtype=int32)
+    >>> expand_dims(np.ones(3), (0, -1)).shape
+    (1, 3, 1)
+    """
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     n = len(aval("expand_dims", a).shape)
     return with_axes(a, check_axes("expand_dims", axes, n + len(axes)))
@@ -148,7 +319,23 @@ def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
 
 @public("axis", lists=True)
 def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
-    """Axes of length 1 removed: all, or those named."""
+    """Axes of length 1 left out.
+
+    Args:
+      a: array of any shape and dtype.
+      axis: an int, a sequence of ints, or None for every axis of length 1; negative ones count from the end.
+    Returns:
+      Array without the axes, with the dtype and units of `a`.
+    Raises:
+      ShapeError: the axis has another length, is named twice, or `a` does not have it.
+      TypeError: `a` is neither an array nor a number.
+
+    Derivative: linear; the transpose gives the old shape back.
+    Source: meaning of `numpy.squeeze`.
+
+    >>> squeeze(np.ones((1, 3, 1))).shape, squeeze(np.ones((1, 3, 1)), axis=0).shape
+    ((3,), (3, 1))
+    """
     sizes = aval("squeeze", a).shape
     if axis is None:
         axes = tuple([i for i, s in enumerate(sizes) if s == 1])
@@ -161,7 +348,25 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
 
 @public("shape", lists=True)
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
-    """Elements repeated along new and length-1 axes up to `shape`."""
+    """Elements repeated along new axes and axes of length 1.
+
+    Args:
+      array: array of any dtype; aligned with `shape` from the right, each axis has its length or 1.
+      shape: an int or a sequence of ints.
+    Returns:
+      Array of this shape, with the dtype and units of `array`.
+    Raises:
+      ShapeError: the array does not broadcast to `shape`.
+      ValueError: `shape` has a negative size.
+      TypeError: `array` is neither an array nor a number.
+
+    Derivative: linear; the transpose is a sum over the repeated axes.
+    Source: meaning of `numpy.broadcast_to`.
+
+    >>> broadcast_to(np.array([1, 2]), (2, 2))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     new = as_shape("broadcast_to", shape)
     old = aval("broadcast_to", array).shape
     lead = len(new) - len(old)
@@ -174,6 +379,17 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
 def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
     """The shape that arrays of these shapes broadcast to.
 
+    Args:
+      shapes: shapes, each a sequence of ints or an int.
+    Returns:
+      Tuple of ints; `()` of no shapes.
+    Raises:
+      ShapeError: sizes of aligned axes differ and are not 1.
+      TypeError: a shape holds no integers.
+      ValueError: a shape has a negative size.
+
+    Source: meaning of `numpy.broadcast_shapes`.
+
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
@@ -182,7 +398,23 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
 
 @public()
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
-    """The arrays, each broadcast to their common shape."""
+    """Arrays, each broadcast to their common shape.
+
+    Args:
+      args: arrays and numbers, of any dtypes.
+    Returns:
+      List of arrays of one shape, each with its own dtype and units; empty of no arguments.
+    Raises:
+      ShapeError: sizes of aligned axes differ and are not 1.
+      TypeError: an argument is neither an array nor a number.
+
+    Derivative: linear; the transpose is a sum over the repeated axes.
+    Source: meaning of `numpy.broadcast_arrays`, which gives a tuple.
+
+    >>> broadcast_arrays(np.array([1, 2]), np.array([[3], [4]]))[1]
+    Array([[3, 3],
+           [4, 4]], dtype=int32)
+    """
     shapes = [aval("broadcast_arrays", a, i).shape for i, a in enumerate(args)]
     new = broadcast_shapes_of("broadcast_arrays", tuple(shapes))
     return [broadcast(a, s, new) for a, s in zip(args, shapes)]
@@ -190,7 +422,24 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
 
 @public("axis", lists=True)
 def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
-    """Elements in reverse order along all axes, or those named."""
+    """Elements in reverse order along axes.
+
+    Args:
+      m: array of any shape and dtype.
+      axis: an int, a sequence of ints, or None for all axes; negative ones count from the end.
+    Returns:
+      Array of the shape, dtype and units of `m`.
+    Raises:
+      ShapeError: `axis` names an axis that `m` does not have, or one twice.
+      TypeError: `m` is neither an array nor a number.
+
+    Derivative: linear; its own transpose.
+    Source: meaning of `numpy.flip`.
+
+    >>> flip(np.array([[1, 2], [3, 4]]), axis=1)
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     n = len(aval("flip", m).shape)
     axes = tuple(range(n)) if axis is None else check_axes("flip", axis, n)
     return lax.rev(m, axes) if axes else m
@@ -198,19 +447,70 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
 
 @public()
 def fliplr(m: ArrayLike) -> Array:
-    """The second axis reversed."""
+    """The second axis in reverse order.
+
+    Args:
+      m: array of at least two axes, of any dtype.
+    Returns:
+      Array of the shape, dtype and units of `m`.
+    Raises:
+      ShapeError: `m` has no second axis.
+      TypeError: `m` is neither an array nor a number.
+
+    Derivative: linear; its own transpose.
+    Source: meaning of `numpy.fliplr`.
+
+    >>> fliplr(np.array([[1, 2], [3, 4]]))
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     return flip(m, 1)
 
 
 @public()
 def flipud(m: ArrayLike) -> Array:
-    """The first axis reversed."""
+    """The first axis in reverse order.
+
+    Args:
+      m: array of at least one axis, of any dtype.
+    Returns:
+      Array of the shape, dtype and units of `m`.
+    Raises:
+      ShapeError: `m` has no axis.
+      TypeError: `m` is neither an array nor a number.
+
+    Derivative: linear; its own transpose.
+    Source: meaning of `numpy.flipud`.
+
+    >>> flipud(np.array([[1, 2], [3, 4]]))
+    Array([[3, 4],
+           [1, 2]], dtype=int32)
+    """
     return flip(m, 0)
 
 
 @public("k", "axes", lists=True)
 def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
-    """Turned by `k` quarters from the first of two axes towards the second."""
+    """An array turned by quarters in the plane of two axes.
+
+    Args:
+      m: array of at least two axes, of any dtype.
+      k: number of quarter turns; negative ones turn back.
+      axes: two axes; the turn goes from the first towards the second.
+    Returns:
+      Array of the dtype and units of `m`; for odd `k` the lengths of the two axes are exchanged.
+    Raises:
+      ShapeError: `m` does not have the axes, or they are the same.
+      ValueError: `axes` are not two.
+      TypeError: `k` is no integer, or `m` is neither an array nor a number.
+
+    Derivative: linear; the transpose turns back.
+    Source: meaning of `numpy.rot90`.
+
+    >>> rot90(np.array([[1, 2], [3, 4]]))
+    Array([[2, 4],
+           [1, 3]], dtype=int32)
+    """
     found = check_axes("rot90", axes, len(aval("rot90", m).shape))
     if len(found) != 2:
         raise ValueError(f"rot90: expected two axes; got {axes}")
@@ -242,15 +542,57 @@ def _at_least(call: str, n: int, arys: tuple[Any, ...]) -> Any:
 
 
 def atleast_1d(*arys: ArrayLike) -> Any:
-    """Each array with at least one axis."""
+    """Arrays with at least one axis.
+
+    Args:
+      arys: arrays, numbers or lists of numbers.
+    Returns:
+      The array, or with several arguments the list of arrays: those with fewer axes as `[1]`, all with their own dtype
+      and units.
+    Raises:
+      TypeError: an argument has no number dtype.
+
+    Source: meaning of `numpy.atleast_1d`.
+
+    >>> atleast_1d(3.5, np.array([1, 2]))[0].shape
+    (1,)
+    """
     return _at_least("atleast_1d", 1, arys)
 
 
 def atleast_2d(*arys: ArrayLike) -> Any:
-    """Each array with at least two axes; new ones come first."""
+    """Arrays with at least two axes.
+
+    Args:
+      arys: arrays, numbers or lists of numbers.
+    Returns:
+      The array, or with several arguments the list of arrays: those with fewer axes as `[1, 1]` and `[1, n]`, all with
+      their own dtype and units.
+    Raises:
+      TypeError: an argument has no number dtype.
+
+    Source: meaning of `numpy.atleast_2d`.
+
+    >>> atleast_2d(np.array([1, 2]))
+    Array([[1, 2]], dtype=int32)
+    """
     return _at_least("atleast_2d", 2, arys)
 
 
 def atleast_3d(*arys: ArrayLike) -> Any:
-    """Each array with at least three axes, placed as NumPy does."""
+    """Arrays with at least three axes.
+
+    Args:
+      arys: arrays, numbers or lists of numbers.
+    Returns:
+      The array, or with several arguments the list of arrays: those with fewer axes as `[1, 1, 1]`, `[1, n, 1]` and
+      `[n, m, 1]`, all with their own dtype and units.
+    Raises:
+      TypeError: an argument has no number dtype.
+
+    Source: meaning of `numpy.atleast_3d`.
+
+    >>> atleast_3d(np.ones(2)).shape, atleast_3d(np.ones((2, 3))).shape
+    ((1, 2, 1), (2, 3, 1))
+    """
     return _at_least("atleast_3d", 3, arys)

@@ -19,7 +19,27 @@ __all__ = ["resize", "roll", "tile"]
 
 
 def tile(A: ArrayLike, reps: Any) -> Array:
-    """`A` repeated as a whole, `reps` times along each axis."""
+    """An array repeated as a whole along axes.
+
+    Args:
+      A: array or number, of any dtype.
+      reps: an int, or one per axis, counted from the last; where it names more axes than `A` has, new ones come in
+        front. Known while tracing.
+    Returns:
+      Array with each axis `reps` times as long, and the dtype and units of `A`.
+    Raises:
+      ValueError: `reps` is negative.
+      TypeError: `reps` holds no integers, or `A` is neither an array nor a number.
+
+    Derivative: linear; the transpose is a sum over the repetitions.
+    Source: meaning of `numpy.tile`.
+
+    >>> tile(np.array([1, 2]), 2)
+    Array([1, 2, 1, 2], dtype=int32)
+    >>> tile(np.array([1, 2]), (2, 1))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     return tiled(A, as_shape("tile", reps, "reps"))
 
 
@@ -36,10 +56,29 @@ def tiled(A: Any, reps: tuple[int, ...]) -> Any:
 
 
 def roll(a: ArrayLike, shift: Any, axis: AxisLike = None) -> Array:
-    """Elements moved by `shift` places along an axis; what falls off the end comes back at the start.
+    """Elements moved along axes; what falls off the end comes back at the start.
 
-    >>> roll(asarray([1, 2, 3]), 1)
+    Args:
+      a: array `[..., n, ...]` of any dtype.
+      shift: by how many places, an int or an integer array; one per axis, one for all, or several for one axis, which
+        add up. Negative ones move towards the start. May be traced.
+      axis: an int, a sequence of ints, or None, which moves the elements in flat order; negative ones count from the
+        end.
+    Returns:
+      Array of the shape, dtype and units of `a`.
+    Raises:
+      ShapeError: `a` does not have an axis.
+      ValueError: several shifts for several axes that are not one per axis.
+      TypeError: `shift` holds no integers or has two axes, or `a` is neither an array nor a number.
+
+    Derivative: linear; the transpose moves the other way.
+    Source: meaning of `numpy.roll`.
+
+    >>> roll(np.array([1, 2, 3]), 1)
     Array([3, 1, 2], dtype=int32)
+    >>> roll(np.array([[1, 2], [3, 4]]), 1, axis=1)
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
     """
     fixed = isinstance(shift, (int, np.integer)) or isinstance(shift, (list, tuple)) and all(
         isinstance(s, (int, np.integer)) for s in shift)
@@ -99,7 +138,24 @@ def _roll_by(a: Any, shift: Any, axis: Any) -> Any:
 
 
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
-    """The elements repeated in order, as often as needed, in a new shape."""
+    """The elements repeated in order in a new shape.
+
+    Args:
+      a: array, number or list of numbers.
+      new_shape: an int or a sequence of ints.
+    Returns:
+      Array of the new shape, with the dtype and units of `a`: its elements in flat order, cut off or begun again;
+      zeros where there are none.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: `new_shape` holds no integers, or `a` holds what is no number.
+
+    Source: meaning of `numpy.resize`.
+
+    >>> resize(np.array([1, 2, 3]), (2, 2))
+    Array([[1, 2],
+           [3, 1]], dtype=int32)
+    """
     shape = as_shape("resize", new_shape)
     a = ravel(asarray(a))
     total, have = int(np.prod(shape)), typeof(a).shape[0]
