@@ -261,7 +261,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
 
     Source: meaning of `numpy.einsum_path`; computed by `opt_einsum`.
 
-    >>> einsum_path("ij,jk,kl->il", np.ones((2, 3)), np.ones((3, 4)), np.ones((4, 5)))[0]
+    >>> einsum_path("ij,jk,kl->il", np.ones((2, 30)), np.ones((30, 4)), np.ones((4, 5)))[0]
     ['einsum_path', (0, 1), (0, 1)]
     """
     import opt_einsum  # only long products need it
