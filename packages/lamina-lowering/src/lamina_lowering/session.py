@@ -75,6 +75,8 @@ class Session:
         self.ir = ir
         self.context = _jaxlib.new_context()
         self.loc = ir.Location.unknown(self.context)
+        self._location = ir.Location.name
+        self._files: list[Any] = []  # by number: each module counts from 1, so they serve all of them
         self.types = _Types(self)
         self.parsed = _Parsed(self.context)
         self._elements: dict[np.dtype, Any] = {}
@@ -89,8 +91,10 @@ class Session:
         It holds the equation's number and no line of a file: a module must not change when lines move, for it is the key
         under which the compiled program is found on disk.
         """
-        made = self.ir.Location
-        return made.name(name, made.file(FILE, number, 0, context=self.context), context=self.context)
+        files = self._files
+        while number >= len(files):
+            files.append(self.ir.Location.file(FILE, len(files), 0, self.context))
+        return self._location(name, files[number], self.context)
 
     def element(self, dtype: np.dtype) -> Any:
         """The element type of a dtype."""

@@ -54,13 +54,13 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         if slots.dispatcher is not made_under:  # another one has moved in since
             return slots.dispatcher.jit(spec)(*args, **kwargs), None, True
-        others = config.generation.elsewhere()
         if spec.inline:
-            if now.trace is not EVALUATION:
-                return spec.inlined(args, kwargs), None, True
+            if now.trace is not EVALUATION:  # each op of `lamina_numpy` comes by here while a program is staged
+                return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True
             for a in args:
                 if isinstance(a, Tracer):
-                    return spec.inlined(args, kwargs), None, True
+                    return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True
+        others = config.generation.elsewhere()
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):
             return spec.inlined(args, kwargs), None, True

@@ -62,12 +62,13 @@ _is_own: dict[str, bool] = {}
 _callers: dict[int, tuple[Any, ...]] = {}  # id of the frame of a running `stage` -> what `_caller_of` found
 
 
-_staging: list[Any] = []  # the code object of `stage`, which cannot be imported here
+_staging: Any = None  # the code object of `stage`, which cannot be imported here
 
 
 def staged_by(code: Any) -> None:
     """Name the function whose frame ends the search for a line: what called it called for the whole program."""
-    _staging[:] = [code]
+    global _staging
+    _staging = code
 
 
 def hide_frames_of(folder: str) -> None:
@@ -103,7 +104,7 @@ def user_source(depth: int = 1) -> Source | None:
             own = _is_own[name] = name.startswith(tuple(_own_folders))
         if not own:
             return Source(code, frame.f_lasti, now.scope)
-        if code is _staging[0]:
+        if code is _staging:
             caller = _caller_of(frame)
             return Source(caller[0], caller[1], now.scope) if caller else None
         frame = frame.f_back
@@ -216,7 +217,7 @@ def _caller_of(frame: FrameType | None) -> tuple[Any, ...]:
         if not is_own_file(code.co_filename):
             caller = code, frame.f_lasti
             break
-        if code is _staging[0]:
+        if code is _staging:
             known = _callers.get(id(frame))
             if known is not None:
                 caller = known
