@@ -40,6 +40,8 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
 
     closed, values = stage(run, avals)
     jaxpr = closed.jaxpr
+    # Traced values are arguments of the program already, in front. Known ones that can have a derivative become some, behind:
+    # a custom rule that takes them can give them one.
     moved = [(v, c) for v, c in zip(jaxpr.constvars, closed.consts) if dtypes.is_inexact(typeof(c).dtype)]
     kept = [(v, c) for v, c in zip(jaxpr.constvars, closed.consts) if not dtypes.is_inexact(typeof(c).dtype)]
     n = len(values)

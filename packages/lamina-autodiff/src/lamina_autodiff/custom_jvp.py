@@ -123,6 +123,8 @@ class _Call(RuledCall):
             return outs + [instantiate(t, o) for o, t in zip(outs, found) if differential(typeof(o)) is not None]
 
         wide = [*avals, *[a.strong() for a, on in zip(avals, active) if on]]
+        # Staged when it is asked for, as a rule may call its own function; now, if it holds values of traces that will be
+        # gone.
         scope = in_scope()
         with in_progress(self.f, avals, self.tree) as within:
             now_or_never = not within and (outer or holds_tracers(self.f.jvp, self.static))

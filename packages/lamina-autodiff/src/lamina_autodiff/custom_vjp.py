@@ -117,6 +117,8 @@ class _Call(RuledCall):
             if ct is None:
                 found += [None] * child.num_leaves
                 continue
+            # None in an argument is no leaf, None in a cotangent is a zero: both trees are compared with None as a leaf, and
+            # what stands where the argument has None is dropped (`marked` has None there).
             leaves, tree = trees.tree_flatten(ct, is_leaf=lambda x: x is None)
             wanted = trees.tree_structure(trees.tree_unflatten(child, [0] * child.num_leaves), is_leaf=lambda x: x is None)
             if tree != wanted:
@@ -177,6 +179,8 @@ class _Call(RuledCall):
         def backward_avals() -> list[ShapedArray]:
             return [*kept["avals"], *[a.strong() for a, on in zip(out_avals, on_out) if on]]
 
+        # Rules are staged when somebody asks for them: a rule that calls its own function would never be done. One that holds
+        # values of enclosing traces is staged now, since they will be gone; what is closed over leads the operands (`outer`).
         scope = in_scope()
         with in_progress(f, avals, self.tree) as within:
             now_or_never = not within and (outer or holds_tracers(f.fwd, f.bwd, self.static))

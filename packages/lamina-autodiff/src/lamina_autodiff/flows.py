@@ -75,6 +75,7 @@ class _Active(NamedTuple):
 
 
 def _active(w: Wired, on: Flags) -> _Active:
+    # Alternatives must give the same results, and a body must hand on what it takes: there a zero tangent is written out.
     ops, wanted = on, ()
     if w.n_carry or len(w.bodies) > 1:
         ops, outs = forward(w, on, lambda wire, marks: active_results(wire.program, marks))
@@ -95,6 +96,7 @@ def flow_jvp(prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params:
         return _unmoved(w, primals)
 
     def make() -> Any:
+        # Of the new equation: operands are the n primals, then the tangents of `moved`; results the m, then their tangents.
         n, m = len(on), w.n_results
         a = _active(w, on)
         with _inside(w):
@@ -102,12 +104,13 @@ def flow_jvp(prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params:
         out_on = pushes[0].active_out
         moved = [j for j, o in enumerate(out_on) if o]
         at = {i: n + k for k, i in enumerate(a.moved)}
-        programs = [(b.program, b.ins, [0]) for b in w.wires if b.decides]
+        programs = [(b.program, b.ins, [0]) for b in w.wires if b.decides]  # a test reads values alone
         programs += [(p.program, [*b.ins, *[at[i] for i in b.ins if i in at]], range(m + len(moved)))
                      for p, b in zip(pushes, w.bodies)]
         results = [*w.results(), *[Slot(int(j >= w.n_carry), None, j) for j in moved]]
         written = w.write([*w.operands(same=False), *_tangent_slots(w, a.moved)], results, programs)
         if w.flow.test:
+            # Where the loop stands, for the error of one that is reversed and has no bound.
             new = written.params[w.flow.body]
             new.memo("source", lambda: w.bodies[0].program.memo("source", lambda: None))
         return written, a.moved, out_on
@@ -133,6 +136,8 @@ def flow_linearize(trace: Any, prim: Any, primals: Sequence[Any], tangents: Sequ
         scan, order = _remembered(w, "scan", lambda: _as_scan(w))
         return flow_linearize(trace, prims.scan_p, [primals[i] for i in order], [tangents[i] for i in order], scan)
     ins, ahead, one, two, outs, tangent_vars, moved, pushed = _remembered(w, ("linearize", on), lambda: _divided(w, on))
+    # env: values of the variables of the two equations. `one` runs now; `two`, on tangents, is recorded where they are
+    # variables.
     env = dict(zip(ins, primals))
     if ahead is not None:
         env.update(zip(ahead.values, eval_jaxpr(ahead.program, [env[v] for v in ahead.args])))
@@ -161,6 +166,7 @@ def _divided(w: Wired, on: Flags) -> tuple[Any, ...]:
     outs = [Var(v) for v in w.bodies[0].program.out_avals]
     tangent_vars = [Var(w.inner(i).strong()) for i in a.moved]
     pushed = [Var(v.aval.strong()) if o else None for v, o in zip(outs, out_on)]
+    # Late is one tangent per moved operand, which goes in like its primal; the rest one per result that has a tangent.
     e = Eqn(w.prim, ins, outs, w.params)
     ahead, one, two = divide(e, [(p.known, p.linear) for p in parts], range(len(ins)), range(len(outs)),
                              list(zip(a.moved, tangent_vars)), [(j, v) for j, v in enumerate(pushed) if v is not None])
@@ -180,6 +186,7 @@ def _bounded_linearize(w: Wired, primals: Sequence[Any], tangents: Sequence[Any]
     out again, as a scan of idle steps, from its first carry; nothing is worked out more than twice, and at any time
     passes + many carries are held, least where both are near the root.
     """
+    # `fixed` are held, by test or body; each stretch takes them, the number of turns so far, and the carry.
     limit = w.params[w.flow.bound]
     a = _active(w, on)
     carry = range(len(on))[w.carry]
@@ -194,7 +201,9 @@ def _bounded_linearize(w: Wired, primals: Sequence[Any], tangents: Sequence[Any]
     start = [*[primals[i] for i in fixed], np.int32(0), *[primals[i] for i in carry]]
     common = {"length": passes, "reverse": False, "unroll": 1}
     k = len(carry)
+    # Turn and carry after the last stretch (1 + k results), then both as each stretch began with them, stacked.
     outs = bind(prims.scan_p, *start, jaxpr=loop, num_consts=len(fixed), num_carry=1 + k, **common)
+    # Forward again over the stretches. The n tangents of what is held come first in `moved`, and are held, too.
     given = [instantiate(tangents[i], primals[i]) for i in moved]
     n = sum([i not in carry for i in moved])
     pushed = iter(bind(prims.scan_p, *start[:len(fixed)], *given, *outs[1 + k:], jaxpr=linear, num_consts=len(fixed) + n,
@@ -207,12 +216,14 @@ def _stretches(w: Wired, a: _Active, fixed: Sequence[int], carry: Sequence[int],
     fixed and carried, turn, carry -> tangents of the carry; which operands have tangents)."""
     test, body = w.wires
     numbers = [*fixed, -1, *carry]  # with the number of turns made before the rest of the carry
+    # at: operand -> its place among the arguments `xs` of the programs below.
     at = {i: k for k, i in enumerate(numbers)}
     avals = [_INT if i < 0 else w.inner(i) for i in numbers]
     n = len(fixed)
 
     def more(*xs: Any) -> list[Any]:
         truth, = eval_jaxpr(test.program, [xs[at[i]] for i in test.ins])
+        # `limit` is that of all stretches together; a stretch has `many` for a bound of its own.
         return [lax.bitwise_and(truth, lax.lt(xs[n], np.int32(limit)))]
 
     def turn(*xs: Any) -> list[Any]:
@@ -222,6 +233,7 @@ def _stretches(w: Wired, a: _Active, fixed: Sequence[int], carry: Sequence[int],
               "body_nconsts": n, "max_iters": many}
 
     def stretch(*xs: Any) -> list[Any]:
+        # The test and the body hold the same: `fixed` goes in twice.
         return [*bind(prims.while_p, *xs[:n], *xs, **params), *xs[n:]]
 
     moved = [i for i in a.moved if i not in carry] + [i for i in carry if a.ops[i]]
@@ -235,7 +247,7 @@ def _stretches(w: Wired, a: _Active, fixed: Sequence[int], carry: Sequence[int],
         primals = [*values[:n], *values]
         tangents = [None] * n + [dx[flags[i]] if i in flags else None for i in numbers]
         _, douts = flow_linearize(None, prims.scan_p, [primals[i] for i in order], [tangents[i] for i in order], scan)
-        return [d for d, i in zip(douts[1:], carry) if a.ops[i]]
+        return [d for d, i in zip(douts[1:], carry) if a.ops[i]]  # the counter comes first, and has none
 
     def linear(*xs: Any) -> list[Any]:
         """Once the test is false nothing changes any more, tangents neither."""
@@ -267,6 +279,7 @@ def flow_transpose(prim: Any, cts: Sequence[Any], args: Sequence[Any], params: d
 def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: Flags) -> list[Any]:
     active = tuple([ct is not None for ct in cts])
     lin_ins = [tuple([linear[i] for i in b.ins]) for b in w.bodies]
+    # x* = A' y*, by the transpose of each body. Branches must agree on what has a cotangent: what one needs, all give.
     operands = [i for i in w.bodies[0].ins if linear[i]]
     wanted: Flags = ()
     if len(w.bodies) > 1:
@@ -278,6 +291,7 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
     with _inside(w):
         backs = [transpose_program(b.program, on, active, wanted) for b, on in zip(w.bodies, lin_ins)]
     out_on = backs[0].active_out
+    # The cotangents that there are go in as held operands, behind the values that are known.
     held = [i for i in range(len(args)) if not linear[i]]
     at = {i: k for k, i in enumerate(held)}
     given = [ct for ct in cts if ct is not None]
@@ -309,6 +323,8 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
         for i, ct in zip(order, found):
             back[i] = ct
         return back
+    # at: the numbers of the carried operands; n: how many. linear: operands that are linear variables, carries too if any turn
+    # makes them so. active: results with a cotangent, a carry's only where it is linear. need: operands that get one.
     at, n = range(len(args))[w.carry], w.n_carry
     with room.roomy():
         linear, _ = forward(w, given, lambda wire, marks: reaches(wire.program, marks))
@@ -321,6 +337,8 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
     late = [i for i in at if not linear[i]]
     if late:  # counters and the like, which do not depend on linear values: their loop runs first, and stacks them
         ahead = _run_ahead(w, args, late, held)
+    # Values the backward turns read: `fixed` ones, `slices`, and `late` carries as each turn began with them. Cotangents:
+    # `sums` for what is held, `states` for carries, `cuts` for slices; `ys` are the stacked results that have one.
     fixed = [i for i in held if w.kinds[i] == HELD]
     slices = [i for i in held if w.kinds[i] != HELD]
     sums = [i for i in ins if w.kinds[i] == HELD and need[i]]
@@ -335,6 +353,7 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
     by_number = dict(zip(held, values))
     outs = bind(prims.scan_p, *[by_number[i] for i in fixed], *start, *[by_number[i] for i in slices], *ahead,
                 *[cts[j] for j in ys], **params)
+    # A carry that starts from a value and becomes linear on the way has a cotangent that belongs to no one.
     back = [None] * len(args)
     for i, ct in zip([*sums, *states, *cuts], outs):
         back[i] = ct if given[i] else None
@@ -346,6 +365,8 @@ def _backward_body(w: Wired, linear: Flags, need: Sequence[Any], active: Sequenc
                    cuts: Sequence[int], ys: Sequence[int]) -> ClosedJaxpr:
     """fixed, sums, cotangents of the carry, slices, carries run ahead, cotangents of the slices of the results -> sums,
     cotangents of the carry, cotangents of the slices."""
+    # xs come group by group; parts: the same, cut up again. One turn: c*, x*, k* of the formula above, k* onto the sums so
+    # far.
     body = w.bodies[0]
     first = range(len(w.groups))[w.carry].start
     groups = [[w.inner(i) for i in fixed], [w.inner(i).strong() for i in sums], [w.inner(i).strong() for i in states],
@@ -356,6 +377,7 @@ def _backward_body(w: Wired, linear: Flags, need: Sequence[Any], active: Sequenc
         for group in groups:
             parts.append([next(rest) for _ in group])
         values = dict(zip([*fixed, *slices, *late], [*parts[0], *parts[3], *parts[4]]))
+        # By number of result; operand i of the carry is result i - first.
         given: dict[int, Any] = dict(zip([i - first for i in states], parts[2])) | dict(zip(ys, parts[5]))
         cts = [given.get(j) for j in range(w.n_results)]
         on = [linear[i] for i in body.ins]
@@ -372,6 +394,8 @@ def _run_ahead(w: Wired, args: Sequence[Any], late: Sequence[int], held: Sequenc
     body = w.bodies[0].program
     first = range(len(w.groups))[w.carry].start
     invars = dict(zip(w.bodies[0].ins, body.jaxpr.invars))
+    # Results: what each late carry becomes, and what it was (an argument), which the loop stacks. Arguments that are not taken
+    # stand last, where `dce` may drop them without moving others.
     takes = sorted([*held, *late])
     outvars = [body.jaxpr.outvars[i - first] for i in late] + [invars[i] for i in late]
     rest = body.memo(("ahead of the transpose", tuple(takes), tuple(late)), lambda: dce(

@@ -96,6 +96,8 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             info[:] = [out_tree, len(leaves), aux_tree, [typeof(v) for v in values], aux]
             return leaves + [a for a in aux if isinstance(a, Tracer)]
 
+        # Row k of `columns` is J e_k, k over the elements of all inputs: k goes last, and is cut into inputs. The primal
+        # results, trees and known auxiliary data (`info`) are the same for every k.
         columns = _map_basis(push, _basis(avals))
         out_tree, n, aux_tree, out_avals, aux = info
         if holomorphic:
@@ -109,7 +111,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             result.append(arguments if isinstance(argnums, (tuple, list)) else arguments[0])
         found = trees.tree_unflatten(out_tree, [tuple(r) if isinstance(argnums, (tuple, list)) else r for r in result])
         if has_aux:
-            traced = iter(columns[n:])
+            traced = iter(columns[n:])  # mapped too, and the same in each row
             return found, trees.tree_unflatten(aux_tree, [next(traced)[0] if isinstance(a, Tracer) else a for a in aux])
         return found
 
@@ -144,6 +146,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             back = trees.tree_leaves(list(out[1](trees.tree_unflatten(out_tree, cts))))
             return [b for b, a in zip(back, avals) if dtypes.is_inexact(a.dtype)]
 
+        # Row k is e_k' J, k over the elements of all outputs: it is first already, and is cut into outputs.
         rows = iter(_map_basis(pull, _basis(out_avals)))
         per_input = []  # for each input leaf, its part for each output leaf
         for a in avals:

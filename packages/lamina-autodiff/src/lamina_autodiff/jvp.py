@@ -70,6 +70,7 @@ class JVPTrace(Trace):
             else:
                 primals.append(a)
                 tangents.append(None)
+        # A line in force already is that of the op this one is made of; where no one will ask for a line, none is looked up.
         line = now.source
         if type(line) is Source or (now.trace is EVALUATION and not eager_lines and not prim.subprograms):
             out, tangent = self._pushed(prim, primals, tangents, params)
@@ -84,6 +85,7 @@ class JVPTrace(Trace):
         return out if tangent is None else JVPTracer(self, out, tangent)
 
     def _pushed(self, prim: Primitive, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+        # The commonest rows by their class first: no packing of params. `linearize` only where the linear part is recorded.
         row = jvp_rules[prim]
         kind = type(row)
         if kind in PUSHING:
@@ -102,6 +104,7 @@ def run_jvp(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents:
     """`fun` on flat primals and tangents (None for zero): flat results and their tangents."""
     trace = JVPTrace(now.depth + 1, linear)
     with deeper(trace):
+        # One level above the tangents, whatever they are: what rows do to them is done by the traces further out.
         ins = [p if t is None else JVPTracer(trace, p, t) for p, t in zip(primals, tangents)]
         outs = fun(*ins)
         out, dout = [], []

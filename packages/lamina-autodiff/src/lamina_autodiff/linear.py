@@ -106,6 +106,7 @@ def _split_call(trace: LinearTrace, args: Sequence[Any], params: dict[str, Any])
     if found is None:
         return None
     depends, (known, used), (rest, read) = found
+    # Two calls read what one did: neither may give its operands up.
     params = {**params, "donated_invars": ()}
     values = iter(bind(_xla_call_p, *[a for a, u in zip(args, used) if u], **{**params, "call_jaxpr": known}))
     variables = iter(trace.row(_xla_call_p, [a for a, u in zip(args, read) if u], {**params, "call_jaxpr": rest},
@@ -230,6 +231,9 @@ class LinearProgram:
 
     def _walk_back(self, cts: list[Any], outer: Any, free: bool) -> None:
         """Transpose the rows from the last to the first; `cts` holds the cotangent of each variable."""
+        # x* = sum of J' y* over the rows that read x. A variable is bound by one row and read by later ones only, so when the
+        # walk comes to the row that binds it its cotangent is whole: it is taken, and let go of. Rows without one pass zeros
+        # on: nothing.
         rows = self.rows
         at = len(rows)
         rules = transpose_rules
@@ -272,6 +276,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
     """Run `fun` once: its results, and the linear program from the active tangents to the results' tangents."""
     trace = LinearTrace(now.depth + 1)
     with deeper(trace):
+        # The tangents are variables of this trace and the values are not, so `run_jvp` computes f(x) and records f'(x) at
+        # once.
         ins = [trace.variable(typeof(p).strong()) if a else None for p, a in zip(primals, active)]
         out, dout = run_jvp(fun, primals, ins, trace)
         return out, LinearProgram(trace, [v for v in ins if v is not None], dout)

@@ -79,6 +79,8 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
 
         def run(*args: Any) -> list[Any]:
             out, linear = linearize_flat(lambda *xs: eval_jaxpr(closed, xs), args, active)
+            # Residuals are the values of this trace that rows of the linear program hold; by `id`, since many rows may hold
+            # one. Rows nobody needs go first, so that nothing is kept for them. Constants stay in the rows that hold them.
             linear.rows = linear.needed()
             platform = {e.outvars[0]: e.params for e in now.trace.eqns if e.primitive is prims.platform_index_p}
             residuals: dict[int, Any] = {}
@@ -97,6 +99,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
         known, outer = stage(run, avals)
         assert not outer
         linear, residuals, asked, outs = kept["linear"], kept["residuals"], kept["asked"], closed.out_avals
+        # The second program is the record run once more, on variables of its own for residuals and tangents.
         numbers = {id(r): i for i, r in enumerate(residuals)}
         flags = tuple([type(o) is LinearTracer or w for o, w in zip(linear.outs, wanted or [False] * len(linear.outs))])
         n = len(residuals)

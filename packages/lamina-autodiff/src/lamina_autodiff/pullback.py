@@ -49,6 +49,7 @@ class Pullback:
         def run(*xs: Any) -> list[Any]:
             return [instantiate(b, a) if b is not None else zeros_of(a) for b, a in zip(self.back(xs[:n], xs[n:]), avals)]
 
+        # The rule computes J' y*, linear in y*; J t is its transpose in y*, at the same residuals.
         outer: list[Any] = []
         closed, _ = stage_onto(outer, run, [*[typeof(h) for h in held], *self.out_avals])
         program = forward_of(closed, len(outer) + n, self.call.f.arguments.name)

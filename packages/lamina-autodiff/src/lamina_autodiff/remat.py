@@ -66,6 +66,9 @@ def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomp
 
     def run(*xs: Any) -> list[Any]:
         values, primals, tangents = xs[:n], xs[n:n + len(active)], xs[n + len(active):]
+        # Linearized with the computation whole, each kept value beside what it stands for (`saved`): values are the kept ones,
+        # tangents go through the computed ones. Then `resume` leaves the kept values alone, and dead code takes what made
+        # them.
         _, program = linearize_flat(lambda *args: eval_jaxpr(kept.again, [*args, *values]), primals, active)
         flags[:] = [type(o) is LinearTracer for o in program.outs]
         return [t for t, on in zip(program.forward(tangents), flags) if on]
@@ -73,6 +76,7 @@ def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomp
     program, outer = stage(run, [*saved, *avals, *[a.strong() for a, on in zip(avals, active) if on]])
     assert not outer
     linear, used = _dce(program if policy is None else resume(program))
+    # What the policy chose and no derivative reads is not handed out.
     known = _dce(kept.forward, [True] * count + used[:n], instantiate=True)[0]
     return Recomputed(known, linear, sum(used[:n]), (*[True] * sum(used[:n]), *used[n:]), tuple(flags))
 
@@ -128,6 +132,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
         if now.trace is EVALUATION and not now.depth or config.disable_jit.value:
             return plain(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
+        # Run as it is, with values to look at; staged, as below, there are none.
         if concrete and now.trace is EVALUATION:
             call = _Concrete(spec, tree, static, params)
             outs = call_custom(call, flat)
@@ -188,6 +193,7 @@ class _Again:
         n = len(primals)
         given = [instantiate(ct, a) for ct, a in zip(cts, self.out_avals)]
         if any(isinstance(x, Tracer) for x in (*primals, *given)):
+            # The second run waits for the cotangents: merged with the first, it would keep all that it is there to forget.
             both = bind(prims.optimization_barrier_p, *primals, *given)
             primals, given = both[:n], list(both[n:])
         line, now.source = now.source, rule_lines()

@@ -155,6 +155,7 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
         for a in avals:
             check_input(call, fun, a, holomorphic, allow_int)
         check_scalar_output(call, fun, out[:n], out_tree, holomorphic)
+        # x* = J' 1. No one pulls back twice, so the record is given up while it is walked.
         seed = number_like(1, typeof(out[0]))
         flat = _pull(fun, program, avals, active, [seed], free=True)
         grads = trees.tree_unflatten(tree, _reduced(flat, shared))

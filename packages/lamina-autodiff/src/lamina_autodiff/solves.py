@@ -111,6 +111,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     x_tree, aux_tree = solver[2].children()
     _check_result(call, "solve", (solver[0], [], x_tree), n, tree, avals)
     back: Program | None = None
+    # The transpose solves A' y = c: by `solve` itself where A' = A.
     if symmetric:
         back = _without_aux(solver[0], n), solver[1], tree
     elif transpose_solve is not None:
@@ -120,6 +121,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
             return _first_of_pair(call, "transpose_solve", transpose_solve(vecmat, y), has_aux)[0]
         back = _program(transposed, flat, tree, matvec, transpose_solve, has_aux, "transposed")
         _check_result(call, "transpose_solve", back, n, tree, avals)
+    # All programs of the op take the same constants: whatever any of them closes over, once.
     every = list({id(x): x for p in (system, solver, back) if p is not None for x in p[1]}.values())
     made = bind(prims.linear_solve_p, *every, *[_strong(x) for x in flat],
                 matvec=_with_constants(*system[:2], every), solve=_with_constants(*solver[:2], every),
@@ -170,6 +172,7 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     flat, tree = trees.tree_flatten(initial_guess)
     avals = [typeof(x) for x in flat]
     n = len(flat)
+    # What f and solve close over (`f_outer`, `s_outer`) is made into arguments of `root`, so that derivatives see it.
     function, f_outer, f_tree = _program(f, flat, tree, f)
     _check_result(call, "f", (function, f_outer, f_tree), n, tree, avals)
     solver, s_outer, s_tree = _program(lambda x: _first_of_pair(call, "solve", solve(f, x), has_aux), flat, tree, f,
@@ -194,6 +197,7 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
             moved = trees.tree_flatten(t)[0]
             return trees.tree_unflatten(tree, jvp(lambda x: residual(values, x), (x,), (list(moved),))[1])
 
+        # f(a, x(a)) = 0 gives f_a da + f_x dx = 0, where `linear` is f_x. Guess and solver choose which x, and do not move it.
         change = jvp(lambda values: residual(values, x), (values,), (tangents[0],))[1]
         found = tangent_solve(linear, trees.tree_unflatten(tree, [lax.neg(c) for c in change]))
         dx, dx_tree = trees.tree_flatten(found)

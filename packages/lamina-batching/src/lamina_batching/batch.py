@@ -28,6 +28,7 @@ class BatchTracer(Tracer):
 
     def __init__(self, trace: Trace, val: Any, dim: int) -> None:
         self._trace = trace
+        # The function sees one example: the type without the batch axis.
         full = val.aval if isinstance(val, Tracer) else typeof(val)
         shape = full.shape
         self.aval = shaped(shape[:dim] + shape[dim + 1:], full.dtype, full.weak_type)
@@ -85,6 +86,8 @@ class BatchTrace(Trace):
             out, dim = batching_rules[prim](self.axis, vals, dims, **params)
         except FloatingPointError as error:
             if isinstance(noted, BatchedSource) and hasattr(error, "told"):
+                # Once more without looking for NaNs, to learn where the result carries the batch; then the error can tell the
+                # example.
                 with config.debug_nans(False), config.debug_infs(False):
                     self._note(noted, prim, *batching_rules[prim](self.axis, vals, dims, **params))
                 error.args = (error.told(),)
@@ -120,6 +123,7 @@ def materialise(x: Any, dim: int | None, size: int, at: int = 0) -> Any:
 def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequence[Any],
                 dims: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
     """`fun` on examples of flat `args` batched at `dims`: flat results and where they are batched."""
+    # The frame lets collectives over the name find this trace; an axis without a name needs none.
     trace = BatchTrace(now.depth + 1, axis)
     frames = () if axis.name is None else (AxisFrame(axis.name, axis.size, trace),)
     with deeper(trace), bound_axes(*frames):
@@ -158,6 +162,7 @@ def batch_program(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...
 
         def run(*args: Any) -> list[Any]:
             outs, dims = run_batched(lambda *xs: eval_jaxpr(closed, xs), axis, args, [0 if b else None for b in batched])
+            # Rows may leave the batch anywhere; programs that are nested and shared agree on axis 0.
             wanted = all_out if isinstance(all_out, tuple) else (all_out,) * len(dims)
             flags[:] = [w or d is not None for d, w in zip(dims, wanted)]
             return [materialise(o, d, axis.size) if on else o for o, d, on in zip(outs, dims, flags)]

@@ -81,6 +81,7 @@ class _Call(CustomCall):
         return outs
 
     def batch(self, trace: Any, args: Sequence[Any], minded: bool) -> list[Any]:
+        # Staged and bound as one op, whose row asks the rule: other traces further out see the call, not the rule.
         return self.bind(args)
 
     def rule(self, size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:

@@ -33,6 +33,8 @@ def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
     w, on = Wired(prim, params, len(args)), tuple([d is not None for d in dims])
     frame = bound_axes(AxisFrame(*[params[p] for p in w.flow.binds])) if w.flow.binds else contextlib.nullcontext()
     with frame:
+        # ops: operands that carry the batch once carries have settled; outs: results that do. The rounds batch the body for
+        # marks that may grow still; programs made on the way are remembered, and the last one is the one that is used.
         ops, outs = forward(w, on, lambda wire, marks: batch_program(wire.program, axis, marks).batched_out)
         if w.chooser is not None and on[w.chooser]:
             return _each_chooses(w, axis, args, dims)
@@ -40,6 +42,7 @@ def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
             truth = batch_program(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
             if truth.batched_out[0]:
                 return _each_stops(w, axis, args, dims, ops, truth.program)
+        # Branches must give the same results, and a body must hand on what it takes: there an unbatched result is repeated.
         wanted: Any = outs if len(w.bodies) > 1 else outs[:w.n_carry] + (False,) * (w.n_results - w.n_carry)
         made = [batch_program(p.program, axis, tuple([ops[i] for i in p.ins]), False if p.decides else wanted) for p in w.wires]
     n = len(args)
@@ -51,6 +54,7 @@ def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
         new |= {p: tuple([a if a is None or not b else a + 1 for a, b in zip(new[p], flags)]) for p in names}
     if w.flow.test:
         new[w.flow.body].memo("source", lambda: w.bodies[0].program.memo("source", lambda: None))
+    # The batch is axis 0 of what a turn sees, so axis 1 of what is stacked.
     ins = [_placed(args[i], dims[i], 1 if w.kinds[i] == STACKED else 0, ops[i], axis.size) for i in range(n)]
     found = bind(prim, *ins, **new)
     late = 1 if w.flow.loops else 0  # behind the axis of what is stacked
@@ -85,6 +89,7 @@ def _selection(branches: Sequence[ClosedJaxpr], axis: BatchAxis, on: Flags) -> C
             chosen = [lax.eq(index, np.int32(k)) for k in range(len(branches))]
             results = [[materialise(o, 0 if b else None, axis.size) for o, b in zip(
                 eval_jaxpr(m.program, _shielded(m.program, mine, args, on)), m.batched_out)] for m, mine in zip(made, chosen)]
+            # An index that is none of the others runs the last branch, with and without a batch.
             found = results[-1]
             for k in range(len(results) - 1):
                 found = [_select(chosen[k], a, b) for a, b in zip(results[k], found)]
@@ -103,11 +108,14 @@ def _shielded(program: ClosedJaxpr, chosen: Any, args: Sequence[Any], on: Flags)
     A copy per example of what the examples share would take too much memory. Where there is such an operand, the other
     examples compute what the first chosen one does instead, so that what they add to its derivative is zero.
     """
+    # Two ways that an example which chose otherwise would spoil a derivative: its own operand (b: batched), where the slope
+    # may be infinite, and an operand that all share (not b), whose derivative sums over all examples, 0 * inf among them.
     used = dce(program)[1]
     inexact = [u and dtypes.is_inexact(a.dtype) for a, u in zip(program.in_avals, used)]
     if not any(inexact) or chosen.shape == (0,):
         return list(args)
     shared = any(f and not b for f, b in zip(inexact, on))
+    # Of no chosen example at all it is 0: then the shared operands are cut off altogether, below.
     first = lax.argmax(chosen, 0, np.int32) if shared else None
     found = []
     for x, u, f, b in zip(args, used, inexact, on):
@@ -144,6 +152,8 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
         inner = {**dict(zip(test.ins, truth.in_avals)), **dict(zip(body.ins, batched.in_avals))}
 
         def step(*xs: Any) -> list[Any]:
+            # now: operand -> its value in this turn; -1 is which examples go on. Turns run for all; `_select` keeps what is
+            # done.
             now = dict(zip([*held, -1, *carry], xs))
             operands = [now[i] for i in body.ins]
             new = eval_jaxpr(batched, _shielded(batched, now[-1], operands, flags) if bounded else operands)
@@ -154,6 +164,7 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
         goes_on = stage(lambda go: [lax.reduce_or(go, (0,))], [pred])[0]
         made = stage(step, [*[inner[i] for i in held], pred, *[inner[i] for i in carry]])[0]
         made.memo("source", lambda: body.program.memo("source", lambda: None))
+        # Held operands of test and body become held by the body alone: the new test reads nothing but the truth values (at k).
         group, last = w.flow.group(HELD), w.groups[carry[0]]
         slots = [*[Slot(group, inner[i]) for i in held], Slot(last, pred), *[Slot(last, inner[i]) for i in carry]]
         k = len(held)
@@ -162,6 +173,7 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
     key = ("each stops", axis, ops, bounded, id(test.program), w.params.get(w.flow.bound), w.groups.count(0), w.prim)
     written = body.program.derived(key, make)[1]
     ins = [_placed(args[i], dims[i], 0, ops[i], axis.size) for i in range(n)]
+    # The test of the first turn is made ahead of the loop, those of the others at the end of the turn before.
     first = eval_jaxpr(truth, [ins[i] for i in test.ins])
     given = [*[ins[i] for i in held], *first, *[ins[i] for i in carry]]
     outs = bind(w.prim, *[given[i] for i in written.operands], **written.params)

@@ -106,6 +106,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(f"vmap of `{name}`: in_axes must have one entry per positional argument; got {len(in_axes)} "
                              f"entries {in_axes!r} for {len(args)} arguments")
+        # Keyword arguments are mapped over axis 0 whatever in_axes says, hence the pair of specs; one int for everything,
+        # which is most calls, needs no walk over the trees.
         flat, tree = trees.tree_flatten((args, kwargs))
         if type(in_axes) is int:
             axes = [in_axes] * len(flat) if not kwargs else axis_specs("vmap", name, "in_axes", (in_axes, 0), tree,
@@ -132,7 +134,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
                 results.append(o)
                 continue
             try:
-                ndim = typeof(o).ndim + (d is None)
+                ndim = typeof(o).ndim + (d is None)  # with the batch axis, which an unbatched result has yet to get
             except TypeError as e:
                 raise TypeError(f"vmap of `{name}`: the function returned {type(o).__name__} as result {i}: {e}") from None
             if not -ndim <= to < ndim:

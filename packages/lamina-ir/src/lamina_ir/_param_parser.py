@@ -63,7 +63,7 @@ class ParamParser(Scanner):
         if first == "{":
             return self.nested() if _PROGRAM.match(text, at) else self.dict()
         if first == "(":
-            m = self.match(_COMPLEX)
+            m = self.match(_COMPLEX)  # before tuples: (1+2j)
             return tuple(self.items(")")) if m is None else self.made("complex number", complex, m.group(), at)
         if first == "[":
             return self.items("]")

@@ -132,11 +132,14 @@ def _flatten_up_to(d: PyTreeDef, tree: Any, out: list[Any]) -> None:
         return
     if kind is dict:
         try:
+            # By the keys of the structure, not by sorting those of the tree, which may not sort; then only the number can
+            # differ.
             children: Sequence[Any] = [tree[k] for k in d.data]
         except KeyError:
             children = ()
         if len(tree) != len(children):
             raise ValueError(f"Dict key mismatch; expected keys: {list(d.data)}; present keys: {list(tree)}")
+    # Tuples, lists and named tuples are the sequence of their children.
     elif d.split is None:
         children = tree
     else:
@@ -231,6 +234,7 @@ class PythonBackend:
                 if len(self.leaf_kinds) < 4096:
                     self.leaf_kinds.add(kind)
                 return LEAF
+        # A child of a type known to be a leaf needs no call, unless a predicate may stop at any node.
         go, known = self._flatten, self.leaf_kinds if stop is None else ()
         nodes = []
         for c in children:

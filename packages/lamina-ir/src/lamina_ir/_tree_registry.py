@@ -121,6 +121,7 @@ def register_dataclass(nodetype: Any = None, data_fields: Sequence[str] | None =
         static = {f.name for f in dataclasses.fields(nodetype) if f.metadata.get("static", False)}
         names = [f.name for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
         data_fields, meta_fields = [n for n in names if n not in static], [n for n in names if n in static]
+    # A field in neither list would be lost on the way back; one the class cannot be made with would fail there.
     data, meta = list(data_fields), list(meta_fields)
     if dataclasses.is_dataclass(nodetype):
         wanted = {f.name for f in dataclasses.fields(nodetype) if f.init} - set(drop_fields)

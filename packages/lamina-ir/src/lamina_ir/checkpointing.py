@@ -86,6 +86,8 @@ class _Keeper:
 
     def taken_apart(self, closed: ClosedJaxpr) -> Kept:
         jaxpr = closed.jaxpr
+        # first, second: equations of `forward` and of `again`. out, into: what the one hands out and the other takes,
+        # pairwise.
         first: list[Eqn] = []
         second: list[Eqn] = []
         out: list[Var] = []
@@ -110,6 +112,8 @@ class _Keeper:
         last = second[-1]
         outvars = list(last.outvars)
         uses: list[Eqn] = []
+        # `again` computes the result under another name, and `saved` binds the name that others read. Values are counted
+        # whether they are kept or not, so that `only` means the same values as when nothing was left out.
         for i, v in enumerate(first[-1].outvars[:len(outvars)]):
             if isinstance(v, DropVar):
                 continue
@@ -139,6 +143,8 @@ class _Keeper:
         stacking = as_scan(e) if flow.loops and not Wired.of(e).stacks else e
         if stacking is None:
             return None
+        # What bodies hand out becomes a stacked result of the loop, or a slot shared by branches; in `again` an operand like
+        # it.
         w = Wired.of(stacking)
         count, n = w.n_results, len(stacking.invars)
         kept = [self.program(b.program) for b in w.bodies]

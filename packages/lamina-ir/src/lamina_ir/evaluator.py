@@ -170,9 +170,11 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
     for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: last_uses(jaxpr))):
         prim = e.primitive
         if prim.axis_params:
+            # One device and no mapped axis: any name is unbound, and `groups` says so; none at all is a sum over one member.
             AxisEnv().groups(tuple(n for p in prim.axis_params for n in _names(e.params[p])))
             outs = [out[0] for out in _results(prim, prim.numpy(AxisEnv(), *[[read(a)] for a in e.invars], **e.params))]
         else:
+            # Ops that hold programs are handed the evaluator; they know their turns and branches themselves.
             held = (_run,) if prim.subprograms else ()
             try:
                 outs = _results(prim, prim.numpy(*held, *[read(a) for a in e.invars], **e.params))
@@ -231,6 +233,8 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
     >>> [float(x) for x in evaluate_spmd(program, [("i", 3)], [[1, 2, 3]])[0]]
     [6.0, 6.0, 6.0]
     """
+    # env holds a list per variable, an array for each device. Each equation runs on all devices before the next one does, so a
+    # collective finds every member's operand; arguments that are the same everywhere are one array.
     axes = axis_env if isinstance(axis_env, AxisEnv) else AxisEnv(axis_env)
     program = _closed("evaluate_spmd", program)
     jaxpr, n = program.jaxpr, axes.size

@@ -114,6 +114,7 @@ class Flow:
         def fail(field: str, text: str) -> ProgramError:
             return ProgramError(f"Primitive {op!r}: flow: {field} {text} (see docs/nested-programs.md)")
 
+        # First that what is named exists, for each field that names a param; then that the parts make an op together.
         own = ("body", "test", "length", "reverse", "bound", "again", "rule")
         named = {**{field: getattr(self, field) for field in own}, **{f"beside[{i}]": p for i, p in enumerate(self.beside)},
                  **{f"each[{p!r}]": p for p in (*self.each, *self.spent)}, **{f"results[{p!r}]": p for p in self.results},

@@ -119,6 +119,8 @@ class _Parser(ParamParser):
             return ClosedJaxpr(jaxpr)
         if self.consts is None:
             return jaxpr
+        # All programs of a text draw on one iterator, in the order they end; variables come first, or one too many would be
+        # drawn.
         values = [c for _, c in zip(constvars, self.consts)]
         if len(values) < len(constvars):
             raise self.fail(f"the program needs {len(constvars)} constants; consts ran out after {len(values)}", at)
@@ -129,6 +131,7 @@ class _Parser(ParamParser):
         return m is not None or self.text.startswith("}", self.at) or self.at == len(self.text)
 
     def eqn(self, scope: dict[str, Var]) -> Eqn:
+        # Results have a scope of their own until the equation ends: none of them may be an operand of it.
         bound: dict[str, Var] = {}
         outvars = []
         while not self.eat("="):
@@ -158,7 +161,7 @@ class _Parser(ParamParser):
         for key in prim.params:
             if key in given:
                 params[key] = given[key]
-            elif key in prim.defaults:
+            elif key in prim.defaults:  # not printed, or the text is older than the param
                 params[key] = prim.defaults[key]
             else:
                 raise self.fail(f"`{name}` needs the param `{key}`", at)

@@ -69,6 +69,7 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     jaxpr = program.jaxpr
     if len(known) != len(jaxpr.invars):
         raise ValueError(f"partial_eval: known must have {len(jaxpr.invars)} entries, one per input; got {len(known)}")
+    # early: variables with a value in the first stage. An equation goes to `first`, to `second`, or a part of it to each.
     early: set[Any] = {v for v, k in zip(jaxpr.invars, known) if k} | set(jaxpr.constvars)
     first: list[Eqn] = []
     second: list[Eqn] = []
@@ -94,6 +95,7 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     wanted = [instantiate] * len(jaxpr.outvars) if isinstance(instantiate, bool) else list(instantiate)
     out_known = [(type(a) is Literal or a in early) and not w for a, w in zip(jaxpr.outvars, wanted, strict=True)]
     late_outs = [a for a, k in zip(jaxpr.outvars, out_known) if not k]
+    # Residuals are what the second stage reads of the first; dead code decides which of them it really needs.
     read = dict.fromkeys(a for e in second for a in e.invars if type(a) is not Literal)
     read.update(dict.fromkeys(a for a in late_outs if type(a) is not Literal))
     residuals: list[Any] = [v for v in read if v in early and v not in again]
@@ -150,10 +152,11 @@ def _split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     if w.flow.test:
         return _split_again(e, w, known)
     if w.flow.loops and not w.stacks:  # a scan can stack
-        by_atom = {id(a): k for a, k in zip(e.invars, known)}
+        by_atom = {id(a): k for a, k in zip(e.invars, known)}  # a scan takes them in another order
         e = as_scan(e)  # type: ignore[assignment]
         return _split(e, [by_atom[id(a)] for a in e.invars])
     late_ops, late_outs = forward(w, _not(known), _late)
+    # A carry is late if any turn makes it late. What is late in one branch is late in all: they give the same results.
     pairs = []
     for b in w.bodies:
         s = stages(b.program, [not late_ops[i] for i in b.ins], late_outs)
@@ -199,6 +202,7 @@ def _split_checkpoint(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     else it needs again, from the known operands."""
     flow = e.primitive.flow
     body, policy = e.params[flow.body], e.params[flow.again]  # type: ignore[union-attr]
+    # at_hand: which results, and which of the values the policy chose (behind `count`), the known operands decide.
     count, ins = len(body.out_avals), len(known)
     kept = keep(body, policy)
     at_hand = stages(kept.forward, known).out_known
@@ -206,6 +210,7 @@ def _split_checkpoint(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
         kept = keep(body, policy, only=[i for i, k in enumerate(at_hand[count:]) if k])
         at_hand = stages(kept.forward, known).out_known
     done = at_hand[:count]
+    # used: the operands, and behind `ins` the kept values, that the second call reads.
     again, used = dce(resume(kept.again), _not(done))
     wanted = [*done, *used[ins:]]
     if not any(wanted):
@@ -230,6 +235,8 @@ def _split_with_rule(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     done = stages(body, known).out_known
     if not any(done):
         return [], [e]
+    # The rule takes operands, then tangents of the inexact ones behind the first group (n of them). A tangent is known as
+    # early as its primal.
     inexact = [dtypes.is_inexact(a.dtype) for a in body.in_avals[n:]]
     moved = [dtypes.is_inexact(a.dtype) for a in body.out_avals]
     at_hand = [*known, *_pick(known[n:], inexact)]
@@ -279,6 +286,8 @@ def fold_constants(program: ClosedJaxpr, *, limit: int = 1024) -> ClosedJaxpr:
 
 def _fold(program: ClosedJaxpr, limit: int, inner: remember) -> ClosedJaxpr:
     jaxpr = program.jaxpr
+    # values: of variables that are known. folded: those that an equation bound, which is gone. extra: arrays among them that
+    # are still read, and become constants; scalars become literals.
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, program.consts))
     folded: set[Var] = set()
     eqns: list[Eqn] = []

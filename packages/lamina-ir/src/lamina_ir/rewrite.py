@@ -181,6 +181,7 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
     if len(used) != len(jaxpr.outvars):
         raise ValueError(f"dce: used_outputs must have {len(jaxpr.outvars)} entries, one per result; got {len(used)}")
     outs = [a for a, u in zip(jaxpr.outvars, used) if u]
+    # From the last equation to the first: live is what results and the equations kept so far read.
     live: set[Any] = {a for a in outs if isinstance(a, Var)}
     inner = remember(_without_dead_code, "dce")
     eqns: list[Eqn] = []
@@ -234,6 +235,7 @@ def narrow(e: Eqn, used: Sequence[bool]) -> Eqn:
     if flow is None or flow.whole or flow.rule:
         return map_subprograms(e, remember(_without_dead_code, "dce"))
     w = Wired.of(e)
+    # ops, outs: what is needed once the needs of carries have gone round.
     ops, outs = backward(w, used, lambda wire, flags: narrowed(wire.program, flags)[1])
     small = [narrowed(b.program, (True,) if b.decides else outs, [ops[i] for i in b.ins])[0] for b in w.wires]
     if all(outs) and all(ops) and all(s is b.program for s, b in zip(small, w.wires)):
@@ -270,6 +272,7 @@ def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: 
 
 def _inline(program: ClosedJaxpr, which: Callable[[Eqn], bool], inner: remember) -> ClosedJaxpr:
     constvars, consts = list(program.jaxpr.constvars), list(program.consts)
+    # shared: programs called from several places, whose constants become constants of the whole once.
     eqns: list[Eqn] = []
     shared: dict[int, tuple[ClosedJaxpr, list[Var]]] = {}
 
@@ -286,6 +289,7 @@ def _inline(program: ClosedJaxpr, which: Callable[[Eqn], bool], inner: remember)
                 given.update(zip(sub.jaxpr.invars, invars))
                 env.update(zip(e.outvars, emit(sub.jaxpr, given)))
                 continue
+            # A body that stands in two places must not bind a variable twice.
             outvars = [type(v)(v.aval) for v in e.outvars]
             env.update(zip(e.outvars, outvars))
             e = map_subprograms(e, inner)
@@ -330,6 +334,7 @@ def cse(program: Program) -> Any:
 
 
 def _share(program: Program, inner: remember) -> Any:
+    # seen: primitive, operands as they are read after sharing, and params -> the equation that computed it first.
     seen: dict[Any, Eqn] = {}
     jaxpr = _open(program)
     env: dict[Any, Any] = {}
@@ -346,6 +351,7 @@ def _share(program: Program, inner: remember) -> Any:
                 key = None
         else:
             key = None
+        # Results that the first one dropped have no name to read them by.
         if first is not None and not any(isinstance(v, DropVar) for v in first.outvars):
             env.update(zip(e.outvars, first.outvars))
             continue

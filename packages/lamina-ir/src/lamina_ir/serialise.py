@@ -85,6 +85,8 @@ class _Writer:
         if number is not None:
             return number
         jaxpr = closed.jaxpr
+        # Variables are numbers, in the order in which they are bound: results need to say their types only. -1 - type:
+        # dropped.
         index: dict[Var, int] = {}
         for v in (*jaxpr.constvars, *jaxpr.invars):
             index[v] = len(index)
@@ -149,10 +151,12 @@ class _Writer:
         kind = type(v)
         if v is None or kind in (bool, int, str):
             return v
+        # JSON has no infinities and no NaN: `v - v` is 0 for every other number.
         if kind is float:
             return v if v - v == 0 else {"float": repr(v)}
         if kind is complex:
             return {"complex": [repr(v.real), repr(v.imag)]}
+        # A number of the table, so what stands in several places is written once and is one object when it is loaded.
         if isinstance(v, ClosedJaxpr):
             return {"program": self.program(v)}
         if isinstance(v, np.dtype):
@@ -250,6 +254,7 @@ class _Reader:
         avals = self.avals
         constvars = [Var(avals[_size(i)]) for i in p["constvars"]]
         invars = [Var(avals[_size(i)]) for i in p["invars"]]
+        # Variables by number: the writer counted them in this order. Programs only name programs before them.
         scope: list[Var] = [*constvars, *invars]
         eqns = []
         for name, ins, outs, params in p["eqns"]:
@@ -283,6 +288,7 @@ class _Reader:
             if isinstance(v, list):
                 raise ProgramError("loads: a bare list among the params")
             return v
+        # Whatever JSON cannot say by itself is {kind: what it is made of}.
         (kind, x), = v.items()
         if kind in ("tuple", "list", "frozenset"):
             return {"tuple": tuple, "list": list, "frozenset": frozenset}[kind](self.value(i) for i in x)

@@ -55,6 +55,8 @@ def _ahead(body: ClosedJaxpr, fixed: Sequence[bool],
     """(fixed operands -> invariants, the body that takes these last, how many). An equation is invariant if it has no
     effects and reads nothing that varies; what reads no operand at all is made again in each turn, for next to nothing."""
     jaxpr = body.jaxpr
+    # varying: differs between turns. depends: made of fixed operands alone; made: those of them that equations bind. read:
+    # what varying equations and results read, which is all that is worth computing ahead.
     varying = {v for v, f in zip(jaxpr.invars, fixed) if not f}
     depends = {v for v, f in zip(jaxpr.invars, fixed) if f}
     made: dict[Any, None] = {}
@@ -73,6 +75,7 @@ def _ahead(body: ClosedJaxpr, fixed: Sequence[bool],
     given = [v for v, f in zip(jaxpr.invars, fixed) if f]
     before = dce(ClosedJaxpr(Jaxpr(jaxpr.constvars, given, [e for e in jaxpr.eqns if varying.isdisjoint(e.outvars)], values),
                              body.consts), instantiate=True)[0]
+    # An equation may give both invariants and what nobody reads outside: it stays, without the former, for `dce` to judge.
     known = set(values)
     eqns = [e if known.isdisjoint(e.outvars) else e.replace(outvars=[DropVar(v.aval) if v in known else v for v in e.outvars])
             for e in jaxpr.eqns if not known.issuperset(e.outvars) or not e.outvars]
@@ -112,6 +115,7 @@ def as_scan(e: Eqn) -> Eqn | None:
     length = e.params[w.flow.length or w.flow.bound] if w.flow.length or w.flow.bound else None
     if length is None:
         return None
+    # A scan takes its groups in this order, whatever that of the op. takes: operand numbers, or their places in the body.
     kinds = [HELD, CARRIED, STACKED]
     order = sorted(range(len(w.kinds)), key=lambda i: kinds.index(w.kinds[i]))
     step = _idle_step(w) if w.flow.test else w.bodies[0].program
@@ -132,11 +136,12 @@ def _idle_step(w: Wired) -> ClosedJaxpr:
         outs = [Var(ins[i].aval) for i in carry]
         mine = [Var(ins[i].aval) for i in body.ins]
         stay = ClosedJaxpr(Jaxpr([], mine, [], [mine[body.ins.index(i)] for i in carry]))
+        # The truth of the test is the number of the branch: 0 stays, 1 is a turn.
         eqns = [Eqn(xla_call_p, [ins[i] for i in test.ins], [truth],
                     {"call_jaxpr": test.program, "name": "condition", **xla_call_p.defaults}),
                 Eqn(convert_element_type_p, [truth], [index], {"new_dtype": np.dtype("int32"), "weak_type": False}),
                 Eqn(control.cond_p, [index, *[ins[i] for i in body.ins]], outs, {"branches": (stay, body.program)})]
-        return test.program, ClosedJaxpr(Jaxpr([], ins, eqns, outs))
+        return test.program, ClosedJaxpr(Jaxpr([], ins, eqns, outs))  # the test, too: the key has its `id` alone
 
     return body.program.memo(("idle step", id(test.program), body.ins, test.ins), make)[1]
 
@@ -199,6 +204,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     """
     w = Wired.of(e)
     loops, n = w.flow.loops, len(done)
+    # place: operand of `e` -> its place in the first equation, which takes `args`, described by `ops`, invariants last.
     firsts = [first for first, _ in pairs]
     place = {i: k for k, i in enumerate(early)}
     ins = [[i for i in b.ins if i in place] for b in w.bodies]
@@ -206,6 +212,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     ops = w.operands(early, same=False)
     ahead, group = None, w.flow.group(HELD)
     if loops and group is not None:
+        # Residuals that are the same in all turns would be stacked for nothing.
         found = _ahead(firsts[0], [w.kinds[i] == HELD for i in ins[0]], firsts[0].jaxpr.outvars[n:])
         if found is not None:
             before, firsts[0], count = found
@@ -217,6 +224,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     n_args = len(args)
     sources: list[list[int | None]] = []  # per program and residual: the number of what is given, or None
     for first, own in zip(firsts, ins):
+        # at: residuals that somebody holds already: an operand (a carry is another in each turn), an invariant, or a result.
         at = {v: place[i] for v, i in zip(first.jaxpr.invars, own) if w.kinds[i] != CARRIED}
         at |= {v: len(early) + k for k, v in enumerate(first.jaxpr.invars[len(own):])}
         if len(pairs) == 1 and not w.flow.binds:  # what is a result too is not handed over twice
@@ -228,6 +236,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
             if k is not None and k not in given:
                 stack = Slot(w.flow.group(STACKED) if loops else w.flow.group(HELD))  # type: ignore[arg-type]
                 given[k] = ((args[k], ops[k]) if k < n_args else (e.outvars[done[k - n_args]], stack))
+    # All other residuals become results of the first equation, stacked in a loop: `types` are those of their slots.
     own_avals = [[a for a, k in zip(first.out_avals[n:], ks) if k is None] for first, ks in zip(firsts, sources)]
     types, places = slots(own_avals)
     fresh = [Var(w.outside(a)) for a in types]
@@ -245,6 +254,8 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     first_slot = len(chooser) + len(given)
     operands = [*[s for _, s in chooser], *[_typed(s, w, args, k, firsts, early) for k, (_, s) in given.items()],
                 *[Slot(slot_kind, a) for a in types], *[Slot(w.groups[i], w.inner(i), i) for i, _ in late]]  # type: ignore[arg-type]
+    # Operands of the second equation: the chooser, what is given, the slots (from `first_slot`), what is late (from
+    # `at_late`).
     at_late = first_slot + len(types)
     seconds = []
     for (_, second), ks, mine, b in zip(pairs, sources, places, w.bodies):

@@ -87,6 +87,7 @@ def explain_mismatch(treedef: Any, tree: Any, path: tuple[Any, ...] = ()) -> str
         if kind is type(None):
             return f"has {at}{_clip(tree)}; expected None, which is a node without leaves"
         return f"has {at}a {type(tree).__name__} ({_clip(tree)}); expected a {kind.__name__}"
+    # One level of both at a time: the first difference from the left and from above is told.
     level = python_backend.flatten_one_level(tree)
     found = tuple(level[0]) if level is not None else ()
     if kind is dict and sorted(tree) != sorted(data[1]):

@@ -83,7 +83,7 @@ class Wired:
         self.flow: Flow = prim.flow  # type: ignore[assignment]
         flow = self.flow
         sizes = [params[g.count] if type(g.count) is str else g.count for g in flow.operands]
-        rest = count - sum([s for s in sizes if s is not None])
+        rest = count - sum([s for s in sizes if s is not None])  # one group may leave its count open
         sizes = [rest if s is None else s for s in sizes]
         if any(s < 0 for s in sizes) or sum(sizes) != count:
             raise self._misfit(f"its operands are {self._words(sizes)}, which are not the {count} it has")
@@ -191,11 +191,13 @@ class Wired:
             Operands that go to it by their group and that it does not take are added, unread.
         """
         flow = self.flow
+        # The order of the equation: by group, and within one as given (sorting is stable).
         ops = sorted(range(len(operands)), key=lambda i: operands[i].group)
         outs = sorted(range(len(results)), key=lambda j: results[j].group)
         made = []
         for wire, (program, takes, gives) in zip(self.wires, programs):
             param = flow.test if wire.decides else flow.body
+            # For `arrange`: a number is an argument that the program has, a type one that it is given and does not read.
             at = {i: k for k, i in enumerate(takes)}
             ins = [at[i] if i in at else operands[i].aval or self.inner(operands[i].like)  # type: ignore[arg-type]
                    for i in ops if (g := flow.operands[operands[i].group]).kind != CHOOSES and g.of in ("", param)]
@@ -208,6 +210,8 @@ class Wired:
         for g, group in enumerate(flow.operands):
             if type(group.count) is str:
                 params[group.count] = sum([s.group == g for s in operands])
+        # Params with an entry per operand or result. A slot has the entry of what it is `like`, what was true of one run only
+        # if it is that very operand; and nothing but entries of new ones is written as the default, if that is ().
         for names, slots, order in (({**flow.each, **flow.spent}, operands, ops), (flow.results, results, outs)):
             for name, new in names.items():
                 old, last = self.params[name], name not in flow.spent
@@ -260,6 +264,7 @@ def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Seq
       (marks of the operands, carries as they are once settled; marks of the results). What decides, a chooser or a test,
       marks all results that it decides on: branches, or all that a loop hands on.
     """
+    # now: marks of the operands. A turn sends them to its results, and those of its carry are the marks of the next turn.
     now, at = list(marks), w.carry
 
     def outs() -> list[Any]:
@@ -280,9 +285,9 @@ def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Seq
         test = w.wires[0]
         truth, = through(test, tuple([now[i] for i in test.ins]))
         if truth:
-            now[at] = [m | truth for m in now[at]]
+            now[at] = [m | truth for m in now[at]]  # the test says how often each carry was changed
             return tuple(now), tuple(now[at])
-    found[:w.n_carry] = now[at]
+    found[:w.n_carry] = now[at]  # without any turn a carry stays what it was
     if w.chooser is not None and now[w.chooser]:
         found = [m | now[w.chooser] for m in found]
     return tuple(now), tuple(found)
@@ -303,6 +308,7 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
     now, at, n = list(marks), w.carry, w.n_carry
     wires = w.bodies if linear is not None else w.wires
 
+    # now: marks of the results. What a turn needs of its carry the turn before has to give.
     found: list[Any] = []
 
     def needs() -> list[Any]:

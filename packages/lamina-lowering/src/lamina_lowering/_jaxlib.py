@@ -141,6 +141,7 @@ def run_on_cpu(program: Any, per_replica: list[list[Any]], avals: list[Any],
     executable = client.compile_and_load(program, device_list, options, *more)
     xc.GSPMDSharding.memory_kind = None
     xc.GSPMDSharding._to_xla_hlo_sharding = lambda self, ndim: self._hlo_sharding
+    # One array per argument: replica r's piece is row r of it, split over the devices.
     arrays = []
     for i, aval in enumerate(avals):
         pieces = [np.asarray(args[i], aval.dtype) for args in per_replica]

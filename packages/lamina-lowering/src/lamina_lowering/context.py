@@ -130,6 +130,7 @@ class Context:
         loc = self.loc
         types = [self.types[a] if a.__class__ is ShapedArray else a for a in spec.avals]
         block = region.blocks.append(*types, arg_locs=[loc] * len(types))
+        # Constants of a block are not visible to those beside it, nor may those around be relied on: each block makes its own.
         saved = self.eqn, self.ip, self._constants
         self.ip, self._constants = self.session.ir.InsertionPoint(block), {}
         self.module.size.enter(self.eqn)
@@ -169,7 +170,7 @@ class Context:
         if lows is low:
             return made
         first = [max(-n, 0) for n in low]
-        last = [n - max(-k, 0) for n, k in zip(padded.shape, high)]
+        last = [n - max(-k, 0) for n, k in zip(padded.shape, high)]  # where the cut ends: less what should not be there
         cut = shaped(tuple([b - a for a, b in zip(first, last)]), aval.dtype)
         return self.op("stablehlo.slice", (made,), cut, start_indices=self.i64s(first), limit_indices=self.i64s(last),
                        strides=self.i64s([1] * len(first)))
@@ -351,13 +352,15 @@ class Context:
         jaxpr: Jaxpr = closed.jaxpr
         if len(args) != len(jaxpr.invars):
             raise ShapeError(f"lower: a program of {len(jaxpr.invars)} arguments was given {len(args)}")
+        # env: variable -> value of the module. This loop runs once for each equation of every program: names are looked up
+        # ahead.
         env: dict[Any, Value] = dict(zip(jaxpr.invars, args, strict=True))
         big = self.big
         eqns, needed = self.module.live(jaxpr)
         self.module.size.equations += len(eqns)
         for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
             if var in needed:
-                made = big.get(id(value))
+                made = big.get(id(value))  # a large one: an argument of the function
                 env[var] = self.const(value, var.aval) if made is None else made
         rules, const, broadcast = self.rules, self.const, self.broadcast
         path, around = self.path, self.around
@@ -387,6 +390,8 @@ class Context:
                     scope = "" if source is None else source.scope
                     name = self.named(prim.name) if path or scope else prim.name
                     self.line = name, source, around
+                    # The operation is located by number, which is the same wherever the line stands; `lines` keeps which line
+                    # it is.
                     lines.append(self.line)
                     self.loc = located(name, len(lines))
                 made = rules[prim](self, *operands, **eqn.params)
@@ -396,7 +401,7 @@ class Context:
                 else:
                     env[eqn.outvars[0]] = made
         except Exception as e:
-            if eqn is not None and not getattr(e, "__notes__", None):
+            if eqn is not None and not getattr(e, "__notes__", None):  # the innermost equation tells, those around do not
                 types = ", ".join(v.aval.long() for v in eqn.invars)
                 e.add_note(f"while lowering {eqn.primitive.name}({types})" + (f" of {eqn.source}" if eqn.source else ""))
             raise

@@ -46,6 +46,7 @@ def rolled(eqns: list[Eqn], outvars: Sequence[Any]) -> list[Eqn]:
     for i, e in enumerate(eqns):
         if e.primitive is prims.xla_call_p:
             places.setdefault(id(e.params["call_jaxpr"]), []).append(i)
+    # Candidates are calls of one program at even distances: the distance is the period. Most programs have none and end here.
     often = [at for at in places.values() if len(at) >= LEAST and _kinds(eqns[at[0]].params["call_jaxpr"]) == (True, False)]
     if not often:
         return eqns
@@ -55,6 +56,7 @@ def rolled(eqns: list[Eqn], outvars: Sequence[Any]) -> list[Eqn]:
     runs: list[_Run] = []
     taken = 0
     for start, period, count in sorted(stretch for at in often for stretch in _evenly_spaced(at)):
+        # Runs do not overlap: the first to fit takes its equations.
         if start >= taken:
             run = _run(eqns, start, period, count, made_at, last_read)
             if run is not None:
@@ -170,6 +172,8 @@ def _one_value(a: Any, b: Any) -> bool:
 def _loop(eqns: list[Eqn], run: _Run) -> Eqn:
     """The `scan` that a run is."""
     start, period, slots = run.start, run.period, run.slots
+    # The first group is the body, with variables of its own. A carried operand starts from what the first group reads in its
+    # place, so one result is carried twice where two operands start differently; a result of the run is bound once.
     held: dict[Any, Var] = {}
     carried: dict[Any, tuple[Any, Var]] = {}  # (equation, result, what the first group reads) -> that, variable inside
     made: dict[tuple[int, int], Var] = {}

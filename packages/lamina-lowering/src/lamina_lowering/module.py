@@ -224,6 +224,8 @@ class _Build:
                     kept.append(eqn)
                     needed.update(eqn.invars)
             kept.reverse()
+            # For CPUs collectives that can meet together do, and runs of calls become loops; a partitioned program is left as
+            # it is.
             if self.platform == "cpu":
                 kept = together(kept)
                 if self.partitions == 1:
@@ -259,6 +261,7 @@ class _Build:
                 if v in needed and v.aval.size > limit}
             for eqn in eqns:
                 if eqn.primitive.subprograms:
+                    # Counted once per program that holds it, since this runs once for each: `shared` asks.
                     for sub in subprograms(eqn):
                         self._uses[sub] = self._uses.get(sub, 0) + 1
                         found.update(self.big(sub))
@@ -314,6 +317,7 @@ class _Build:
             symbol = self._symbol(name)
             big = self.big(closed)
             in_avals = [aval for _, aval in big.values()] + closed.in_avals
+            # What the function grows to is counted by itself, and added at each call, as the compiler copies it there.
             outer, self.size = self.size, Size()
             self._function(symbol, closed, env, list(big), in_avals, None, {"sym_visibility": s.attr("private")}, line)
             known = self._functions[key] = (s.ir.FlatSymbolRefAttr.get(symbol, s.context),
@@ -333,6 +337,7 @@ class _Build:
         eqns, needed = self.live(jaxpr)
         if len(eqns) == 1 and not eqns[0].primitive.subprograms and not (eqns[0].source and eqns[0].source.scope):
             self.lines = None  # an op by itself, eager or jitted: one module for all of them
+        # `main` takes the large constants, then the arguments that are read; types, shardings and donations go by that order.
         kept = tuple(keep_unused or v in needed for v in jaxpr.invars)
         big = self.big(closed)
         in_avals = [aval for _, aval in big.values()] + [v.aval for v, k in zip(jaxpr.invars, kept, strict=True) if k]
@@ -380,6 +385,7 @@ def _pair_donated(wanted: list[int], in_avals: list[ShapedArray], out_avals: lis
     pairs: list[tuple[int, int | None]] = []
     for i in wanted:
         aval = in_avals[i]
+        # In order of both, so that a step that returns what it takes writes each part of its state in place.
         places = free.get((aval.shape, aval.dtype, in_texts[i]))
         pairs.append((i, places.pop(0) if places else None))
     return tuple(pairs)

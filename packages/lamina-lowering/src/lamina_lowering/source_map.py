@@ -73,6 +73,8 @@ def instruction_lines(hlo: str, lines: Mapping[int, SourceLine]) -> dict[str, tu
       that the compiler made for itself (copies, constants) are left out.
     """
     numbers = _frames(hlo)
+    # own: instruction -> equation it is located at. holds: computation -> instructions; called: fusion -> computations that
+    # were fused. Loops and branches are not entered: their instructions are listed by themselves.
     own: dict[str, int] = {}
     called: dict[str, list[str]] = {}
     holds: dict[str, list[str]] = {}
@@ -90,6 +92,7 @@ def instruction_lines(hlo: str, lines: Mapping[int, SourceLine]) -> dict[str, tu
         name = found[1]
         holds[inside].append(name)
         called[name] = callees.findall(row) if " fusion(" in row else []
+        # Older text names file and line beside the instruction, newer a stack frame of the table in front.
         data = _fields(found[2] or "")
         number = numbers.get(data.get("stack_frame_id", ""), 0)
         if data.get("source_file") == FILE:

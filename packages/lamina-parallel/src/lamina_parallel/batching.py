@@ -51,6 +51,7 @@ def _reduction(prim: Any, total: Callable[[Any, int], Any], repeated: Callable[[
                                        "defined; name one axis")
             return [_by_group(lambda rows, _: (total(rows, 0), None), materialise(x, d, axis.size), axis_index_groups)
                     for x, d in zip(args, dims)], [0] * len(args)
+        # The examples are the members: reduce along the batch; what all share is reduced as that many copies of it.
         outs = [repeated(x, axis.size) if d is None else total(x, d) for x, d in zip(args, dims)]
         rest = tuple(n for n in axes if n != axis.name)
         if rest:
@@ -99,7 +100,7 @@ def _divide(x: Any, at: int, n: int) -> Any:
 
 
 def _own_all_gather(x: Any, size: int, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
-    whole = move_to(x, 0, all_gather_dimension)
+    whole = move_to(x, 0, all_gather_dimension)  # no batch any more: all members hold the whole
     return (_merge(whole, all_gather_dimension) if tiled else whole), None
 
 
@@ -117,6 +118,7 @@ def _own_all_to_all(x: Any, size: int, *, concat_axis: int, split_axis: int, til
 
 
 def _own_ppermute(x: Any, size: int, *, perm: Any) -> Any:
+    # Row b of the result is row a of x for each pair (a, b), and zero where nothing is sent to b.
     source = np.zeros(size, np.int32)
     reached = np.zeros(size, bool)
     for a, b in perm:

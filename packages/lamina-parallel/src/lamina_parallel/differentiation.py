@@ -39,6 +39,7 @@ def _extremum_jvp(prim: Any) -> Any:
             if t is None:
                 douts.append(None)
                 continue
+            # dm = sum over members that hold m of dx / how many do.
             held = lax.convert_element_type(lax.eq(x, ans), typeof(x).dtype)
             count, = bind(prims.psum_p, held, **params)
             share, = bind(prims.psum_p, lax.mul(t, lax.div(held, count)), **params)
@@ -99,8 +100,11 @@ def xla_pmap_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, in_axes: Any
     active = tuple(ct is not None for ct in cts)
     with _inside(params):
         back = transpose_program(call_jaxpr, linear, active)
+    # y = mean of the y_d gives y_d* = y* / n; x_d = x for all d gives x* = sum of the x_d*, so those come out stacked along a
+    # new axis 0 and are summed behind the map.
     shares = [lax.mul(ct, scalar(1 / axis_size, typeof(ct).dtype)) if axis is None else ct
               for ct, axis in zip(cts, out_axes) if ct is not None]
+    # Operands of the backward map: values that are held, along their axes, then cotangents, along those of their results.
     held = [(a, axis) for a, axis, on in zip(args, in_axes, linear) if not on]
     wanted = [axis for axis, on in zip(in_axes, linear) if on]
     kept = [axis for axis, on in zip(wanted, back.active_out) if on]

@@ -100,6 +100,7 @@ class PmapSpec:
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
                static: Any) -> StagedPmap:
+        # Static arguments have no axis; in_axes may count them or stop before those that follow the last mapped one.
         spec = self.in_axes
         if isinstance(spec, tuple):
             mapped = 1 + max((i for i in range(len(args)) if i not in self.statics.nums), default=-1)
@@ -116,6 +117,8 @@ class PmapSpec:
                  for a, axis in zip(avals, axes)]
         out_tree = None
 
+        # Asked for while the body is being written: which values differ between devices follows from the equations so far,
+        # from arguments that are mapped. What belongs to a trace further out is the same on all devices.
         marks = [frozenset([self.axis_name]) if axis is not None else frozenset() for axis in axes]
 
         def differs(x: Any) -> bool | None:
@@ -141,6 +144,8 @@ class PmapSpec:
             result_types("pmap", self.name, leaves, out_tree)
             return leaves
 
+        # The body is one device's: operands without the mapped axis. What it closes over (`outer`) leads its operands,
+        # unmapped.
         with bound_axes(AxisFrame(self.axis_name, size, None, differs)):
             closed, outer = stage(run, parts)
         targets = axis_specs("pmap", self.name, "out_axes", self.out_axes, out_tree, "results")
@@ -151,6 +156,7 @@ class PmapSpec:
                                      f"{aval.long()} per device")
                 targets[i] = to % (aval.ndim + 1)
         ins = (None,) * len(outer) + tuple(axes)
+        # On one device nothing differs; without collectives and shared results nobody relies on what is the same.
         if size > 1 and (self.axis_name in closed.jaxpr.axis_names or None in targets):
             self._check_differences(closed, ins, targets)
         donated = self._jit.donated(args, kwargs) or (False,) * len(flat)

@@ -40,6 +40,7 @@ def cholesky_jvp(primals, tangents):
     """dL = L phi(L^-1 dA L^-H), phi the lower triangle with half the diagonal (Murray 2016, eq. 8)."""
     (x,), (t,) = primals, tangents
     l = bind(prims.cholesky_p, x)
+    # A = L L^H: L^-1 dA L^-H = L^-1 dL + (L^-1 dL)^H, a lower triangle and its adjoint, which share the diagonal.
     inner = _triangular(l, hermitian_of(t, True), left=False, lower=True, adjoint_a=True)
     inner = _triangular(l, inner, left=True, lower=True)
     half = lax.mul(on_diagonal(diagonal(inner)), scalar(0.5, typeof(l).dtype))
@@ -53,6 +54,7 @@ def lu_jvp(primals, tangents):
     m, n = typeof(out).shape[-2:]
     k = min(m, n)
     t = permute_rows(t, order)
+    # P dA = dL U + L dU: X = L^-1 dL + dU U^-1, strictly lower and upper. `out` packs both; `square` is read as either.
     square = columns(rows(out, 0, k), 0, k)
     inner = _triangular(square, columns(rows(t, 0, k), 0, k), left=True, lower=True, unit=True)
     inner = _triangular(square, inner, left=False, lower=False)
@@ -84,6 +86,7 @@ def qr_jvp(primals, tangents, *, full_matrices, pivoting):
         t = turned(permute_rows(turned(t), outs[2]))
     q1, r1 = columns(q, 0, k), rows(r, 0, k)
     moved = _triangular(columns(r1, 0, k), columns(t, 0, k), left=False, lower=False)  # dA R^-1
+    # dA = dQ R + Q dR; what dQ has outside of Q's columns is `moved` less its part in them.
     c = matmul(adjoint(q1), moved)
     below = tril(c, -1)
     omega = lax.sub(below, adjoint(below))
@@ -162,6 +165,7 @@ def svd_jvp(primals, tangents, *, compute_uv, full_matrices):
     f = lax.convert_element_type(gaps(lax.mul(s, s)), dtype)
     wide = lax.convert_element_type(s, dtype)
     shape = typeof(p).shape
+    # p * across = P S, p * down = S P. Equal singular values have no derivative of their vectors: F is infinite there.
     across, down = vector_to(wide, shape, -1), vector_to(wide, shape, -2)
     ph = adjoint(p)
     omega_u = lax.mul(lax.add(lax.mul(p, across), lax.mul(ph, down)), f)

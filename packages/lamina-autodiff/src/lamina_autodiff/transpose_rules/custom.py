@@ -30,6 +30,7 @@ def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, param
 
 
 def remat_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, **params: Any) -> Any:
+    # It computes its forward part again, and must not be merged with it; a transpose keeps nothing any more.
     params["differentiated"] = True
     params["policy"] = None
     return _call_transpose(prims.remat_p, cts, args, call_jaxpr, params)
@@ -46,6 +47,8 @@ def _transposed_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequen
     on = [ct is not None for ct in cts]
 
     def call(size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
+        # args: values that are held, then cotangents. fixed: per operand of the rule (value, batched), None where it is
+        # linear.
         n = len(linear) - sum(linear)
         held, flags = iter(args[:n]), iter(batched[:n])
         fixed = [None if is_lin else (next(held), next(flags)) for is_lin in linear]

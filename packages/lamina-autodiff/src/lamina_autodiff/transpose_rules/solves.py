@@ -23,6 +23,7 @@ def linear_solve_transpose(cts: list[Any], *args: Any, matvec: Any, num_aux: int
     if any(is_linear(c) for c in consts):
         raise MissingRuleError("transpose of custom_linear_solve is not defined where the system itself is linear in what "
                                "is transposed")
+    # b* = A^-H x*: the same op on the transposed matvec, its two solvers exchanged, so that it can be transposed again.
     n = len(right)
     flags = (False,) * num_consts + (True,) * n
     back = transpose_program(matvec, flags, (True,) * n, (True,) * n).program

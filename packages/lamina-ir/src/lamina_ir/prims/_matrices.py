@@ -221,6 +221,7 @@ def schur(x: Any, *, compute_schur_vectors: bool) -> tuple[Any, ...]:
     t, q = x.copy(), np.eye(n, dtype=x.dtype)
     k = 0
     while k < n:
+        # Deflation: an orthonormal basis that begins with the subspace makes what stands below its diagonal block zero.
         w, v = np.linalg.eig(t[k:, k:])
         at = int(np.argmin(np.abs(np.imag(w)))) if np.isrealobj(x) else 0
         first = v[:, at]
@@ -232,6 +233,8 @@ def schur(x: Any, *, compute_schur_vectors: bool) -> tuple[Any, ...]:
         turn = np.eye(n, dtype=x.dtype)
         turn[k:, k:] = np.linalg.qr(np.concatenate([space, np.eye(n - k, dtype=x.dtype)], 1))[0]
         if step == 2:
+            # Turn the pair's block B by half the angle with tan 2h = (b11 - b00) / (b01 + b10): its diagonal entries are equal
+            # then, the standard form of a pair.
             block = turn[:, k:].T @ t @ turn[:, k:]
             half = np.arctan2(block[1, 1] - block[0, 0], block[0, 1] + block[1, 0]) / 2
             c, s = np.cos(half), np.sin(half)

@@ -55,6 +55,7 @@ def _conv_infer(lhs: ShapedArray, rhs: ShapedArray, *, batch_group_count: int,
     ndim = len(lhs.shape)
     if ndim != len(rhs.shape) or ndim < 2:
         fail("lhs and rhs need equally many axes, at least two", "C1")
+    # C..: the constraint's name in the StableHLO specification of `convolution`.
     for spec, rule in zip(dimension_numbers, ("C13", "C18", "C20"), strict=True):
         if sorted(spec) != list(range(ndim)):
             fail("each part of dimension_numbers must name every axis once", rule)

@@ -89,6 +89,7 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
                        preferred_element_type: np.dtype | None) -> ShapedArray:
     (lc, rc), (lb, rb) = dimension_numbers
     ls, rs = lhs.shape, rhs.shape
+    # lc, rc: contracted axes of each operand, pairwise; lb, rb: batch axes. The result: batch, then what is left of each.
     got = f"got lhs {lhs.long()}, rhs {rhs.long()}, dimension_numbers {dimension_numbers}"
     if len(lb) != len(rb):
         raise ShapeError(f"dot_general: both operands need as many batch axes; {got} [StableHLO dot_general C1]")

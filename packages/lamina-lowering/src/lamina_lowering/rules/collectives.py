@@ -86,6 +86,7 @@ def _together(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups:
     meets once per buffer all the same, so there small operands are joined into one buffer (six arrays of 50 kB in all
     on eight devices: a third of the time)."""
     result = list(operands)
+    # kinds: dtype -> numbers of the operands of it. joined: those that go into one buffer; apart: the others.
     kinds: dict[np.dtype, list[int]] = {}
     for i, (_, work) in enumerate(operands):
         kinds.setdefault(work.dtype, []).append(i)
@@ -184,12 +185,13 @@ def ppermute_lowering(ctx: Context, x: Any, *, axis_name: Any, perm: Any) -> Any
         return ctx.const(0, ctx.aval_out)
     if rows.shape[1] == 1:
         return x
-    pairs = [(row[s], row[d]) for row in rows for s, d in perm]
+    pairs = [(row[s], row[d]) for row in rows for s, d in perm]  # in each group, replicas for positions on the axis
     return ctx.op("stablehlo.collective_permute", (x,), ctx.aval_out, source_target_pairs=ctx.matrix(pairs))
 
 
 def axis_index_lowering(ctx: Context, *, axis_name: Any) -> Any:
     names = _names(axis_name)
+    # The first name is the slowest, as in the order of groups.
     index = ctx.axis_index(names[0])
     for name in names[1:]:
         index = ctx.op("stablehlo.multiply", (index, ctx.const(ctx.axis_env.size(name), _I32)), _I32)

@@ -84,6 +84,7 @@ def _write(ctx: Context, whole: Any, y: Any, aval: Any, out: Any, i: Any, zero: 
 def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts: int, num_carry: int, reverse: bool,
                   unroll: int) -> list[Any]:
     """A loop of `length // unroll` passes, and the remaining iterations after it."""
+    # The loop's state: number of the pass's first turn, carry, and the stacked results as they are so far, zeros at first.
     n = num_consts + num_carry
     consts, carry, xs = args[:num_consts], args[num_consts:n], args[n:]
     x_avals, y_avals = jaxpr.in_avals[n:], jaxpr.out_avals[num_carry:]
@@ -94,6 +95,7 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
     def several(ctx: Context, first: Any, count: int, state: Sequence[Any]) -> list[Any]:
         """`count` iterations from number `first`."""
         zero = ctx.const(0, _I32)
+        # now: the carry before turn first + k. at: its slice, counted from the other end when reversed.
         now, ys = list(state[:num_carry]), list(state[num_carry:])
         for k in range(count):
             at = _plus(ctx, first, k)
@@ -107,6 +109,7 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
         return [*now, *ys]
 
     passes, rest = divmod(length, unroll)
+    # One pass is no loop: its turns, and those that remain, are written out.
     if passes == 1:
         passes, rest = 0, length
     copies = (unroll if passes else 0) + rest
@@ -140,6 +143,7 @@ def _by_flow(op: Any) -> Any:
     def loop(ctx: Context, /, *args: Any, **params: Any) -> Any:
         ins = [Var(a) for a in ctx.avals_in]
         scan = as_scan(Eqn(op, ins, [Var(a) for a in ctx.avals_out], params))
+        # The scan takes operands in another order than the op.
         at = {id(v): x for v, x in zip(ins, args)}
         return lowering_rules[prims.scan_p](ctx, *[at[id(v)] for v in scan.invars], **scan.params)  # type: ignore[union-attr]
 

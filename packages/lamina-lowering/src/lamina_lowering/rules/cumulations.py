@@ -32,12 +32,15 @@ def _cumulation(combine, identity):
         blocks = shaped((*shape[:axis], count, _BLOCK, *shape[axis + 1:]), aval.dtype)
         ends = shaped((*shape[:axis], count, 1, *shape[axis + 1:]), aval.dtype)
         totals = shaped((*shape[:axis], count, *shape[axis + 1:]), aval.dtype)
+        # Filled up with the identity to whole blocks. inside: cumulated within each; its end (or beginning) is the block's
+        # total.
         inside = ctx.reshape(_pad(ctx, x, start, axis, 0, whole.shape[axis] - n, aval), blocks)
         inside = _windows(ctx, inside, blocks, axis + 1, reverse, start, combine)
         first, limit = [0] * len(blocks.shape), list(blocks.shape)
         first[axis + 1], limit[axis + 1] = (0, 1) if reverse else (_BLOCK - 1, _BLOCK)
         before = ctx.reshape(_cut(ctx, inside, first, limit, ends), totals)
         before = cumulate(ctx, before, totals, axis, reverse, start)
+        # Shifted by one block: what all blocks before this one come to.
         before = _pad(ctx, before, start, axis, *((-1, 1) if reverse else (1, -1)), totals)
         before = ctx.op("stablehlo.broadcast_in_dim", (before,), blocks, broadcast_dimensions=ctx.i64s(
             [a + (a > axis) for a in range(len(shape))]))

@@ -88,6 +88,8 @@ def _permutation(ctx, pivots, aval, out):
     def pick(ctx, v, i):
         return ctx.op("stablehlo.dynamic_slice", (v, *[zero] * axis, i), one, slice_sizes=ctx.i64s(one.shape))
 
+    # Step i exchanges places i and p = pivots[i]: order[p] goes to i, order[i] to p. p differs along the batch, so it is found
+    # and written by masks over the axis instead of by an index.
     def exchange(ctx, i, order):
         here = spread(ctx, pick(ctx, order, i))
         other = ctx.compare(places, spread(ctx, pick(ctx, pivots, i)), "EQ", out)

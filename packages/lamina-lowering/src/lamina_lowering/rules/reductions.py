@@ -192,6 +192,8 @@ def _arg(direction, worst):
             def either(p, q):
                 return ctx.op("stablehlo.or", (p, q), _BOOL)
 
+            # a NaN is better than any number and equal to a NaN; of equal ones the lower place wins, so the order of pairs is
+            # total and the compiler may combine them in any order.
             better, equal = _compare(ctx, a, b, direction, value)
             if inexact:
                 a_nan, b_ok = ctx.compare(a, a, "NE", value), ctx.compare(b, b, "EQ", value)
