@@ -29,15 +29,27 @@ _I32 = np.dtype("int32")
 
 def nonzero(a: ArrayLike, *, size: int | None = None,
             fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> tuple[Array, ...]:
-    """Indices of the elements that are not zero, one array per axis.
+    """The indices of the elements that are not zero.
 
     Args:
-      a: array of at least one axis. Its values decide the length of the result, so a traced one needs `size`.
-      size: length of the result; what does not fit is left out.
-      fill_value: what fills up; zeros unless given. One number, or one per axis.
+      a: array of at least one axis, or a list of numbers; NaN is not zero. Its values decide the length of the result,
+        so a traced one needs `size`.
+      size: length of the result: what is too much is cut off, what is missing filled up. None for as many as there
+        are.
+      fill_value: what fills up, a number or one per axis; None for 0.
+    Returns:
+      Tuple of one array per axis, of one length and the default integer dtype; the elements in flat order.
+    Raises:
+      ValueError: `a` has no axis, `size` is negative, or `fill_value` is neither one number nor one per axis.
+      ConcretizationError: `a` is traced and `size` is None.
+      TypeError: `a` is neither an array nor a number.
 
-    >>> nonzero(asarray([5, 0, 7]))
+    Source: meaning of `numpy.nonzero`; `size` and `fill_value` are additions.
+
+    >>> nonzero(np.array([5, 0, 7]))
     (Array([0, 2], dtype=int32),)
+    >>> nonzero(np.array([5, 0, 7]), size=3, fill_value=-1)
+    (Array([ 0,  2, -1], dtype=int32),)
     """
     if isinstance(a, (list, tuple)):
         a = asarray(a)
@@ -77,13 +89,52 @@ def _nonzero(a: Any, fills: tuple[Any, ...], size: int) -> tuple[Any, ...]:
 
 
 def flatnonzero(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """Flat positions of the elements that are not zero."""
+    """The flat positions of the elements that are not zero.
+
+    Args:
+      a: array, number or list of numbers; NaN is not zero. Its values decide the length of the result, so a traced one
+        needs `size`.
+      size: length of the result: what is too much is cut off, what is missing filled up. None for as many as there
+        are.
+      fill_value: the number that fills up; None for 0.
+    Returns:
+      Array of one axis and the default integer dtype, ascending up to what fills up.
+    Raises:
+      ValueError: `size` is negative.
+      ConcretizationError: `a` is traced and `size` is None.
+      TypeError: `a` holds what is no number.
+
+    Source: meaning of `numpy.flatnonzero`; `size` and `fill_value` are additions.
+
+    >>> flatnonzero(np.array([[0, 1], [2, 0]]))
+    Array([1, 2], dtype=int32)
+    """
     return nonzero(ravel(asarray(a)), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: ArrayLike, *, size: int | None = None,
              fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> Array:
-    """Indices of the elements that are not zero, as rows."""
+    """The indices of the elements that are not zero, as rows.
+
+    Args:
+      a: array, number or list of numbers; NaN is not zero. Its values decide the length of the result, so a traced one
+        needs `size`.
+      size: number of rows of the result: what is too much is cut off, what is missing filled up. None for as many as
+        there are.
+      fill_value: what fills up, a number or one per axis; None for 0.
+    Returns:
+      Array `[n, a.ndim]` of the default integer dtype, `n` the number of such elements.
+    Raises:
+      ValueError: `size` is negative, or `fill_value` is neither one number nor one per axis.
+      ConcretizationError: `a` is traced and `size` is None.
+      TypeError: `a` holds what is no number.
+
+    Source: meaning of `numpy.argwhere`; `size` and `fill_value` are additions.
+
+    >>> argwhere(np.array([[0, 1], [2, 0]]))
+    Array([[0, 1],
+           [1, 0]], dtype=int32)
+    """
     a = asarray(a)
     rank = len(typeof(a).shape)
     found = nonzero(atleast_1d(a), size=size, fill_value=fill_value)
@@ -94,7 +145,23 @@ def argwhere(a: ArrayLike, *, size: int | None = None,
 
 
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
-    """Index arrays whose product picks the grid of the given rows, columns, ..."""
+    """Index arrays that pick the grid of given rows, columns and so on.
+
+    Args:
+      args: one array or list of one axis per axis of the grid: positions, or booleans, which must be known.
+    Returns:
+      Tuple of as many arrays as arguments: the `i`-th has its positions along axis `i`, and length 1 along the others.
+    Raises:
+      ValueError: an argument does not have one axis.
+      ConcretizationError: an argument is traced and boolean.
+      TypeError: an argument holds what is no number.
+
+    Source: meaning of `numpy.ix_`.
+
+    >>> ix_(np.array([0, 2]), np.array([False, True]))
+    (Array([[0],
+           [2]], dtype=int32), Array([[1]], dtype=int32))
+    """
     out = []
     for i, a in enumerate(args):
         a = asarray(a, dtype=_I32) if isinstance(a, (list, tuple)) and not len(a) else asarray(a)
@@ -123,7 +190,22 @@ def within(x: Any, n: int, mode: str) -> Any:
 
 @public("shape", lists=True)
 def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
-    """Index per axis of flat positions; positions outside are clipped, negative ones count from the end."""
+    """Flat positions as one index per axis.
+
+    Args:
+      indices: integers of any shape; negative ones count from the end, those outside become the nearest inside.
+      shape: an int or a sequence of ints: the array that is meant, the last axis varying fastest.
+    Returns:
+      Tuple of one array per axis of `shape`, each of the shape of `indices` and the default integer dtype.
+    Raises:
+      TypeError: `indices` holds no integers or is no array, or `shape` holds no integers.
+      ValueError: `shape` has a negative size.
+
+    Source: meaning of `numpy.unravel_index`, which refuses positions outside.
+
+    >>> unravel_index(np.array([0, 5]), (2, 3))
+    (Array([0, 1], dtype=int32), Array([0, 2], dtype=int32))
+    """
     sizes = as_shape("unravel_index", shape)
     total = int(np.prod(sizes, dtype=np.int64))
     if not dtypes.is_integer(aval("unravel_index", indices).dtype):
@@ -142,7 +224,27 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
 
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mode: str = "raise",
                       order: str = "C") -> Array:
-    """Flat positions of indices per axis; `mode` says what happens outside: "raise" (concrete only), "wrap", "clip"."""
+    """One index per axis as flat positions.
+
+    Args:
+      multi_index: one integer array or int per axis; they broadcast.
+      dims: the lengths of the axes.
+      mode: what becomes of positions outside: "raise", which must know them, "wrap" takes them modulo the length,
+        "clip" the nearest inside.
+      order: "C" counts the last axis fastest, "F" the first.
+    Returns:
+      Array of the common shape and the default integer dtype.
+    Raises:
+      ValueError: there are not as many indices as axes, one is outside in mode "raise", or another `mode` or `order`.
+      TypeError: an index is no integer.
+      ConcretizationError: an index is traced in mode "raise".
+      ShapeError: the indices do not broadcast.
+
+    Source: meaning of `numpy.ravel_multi_index`, whose `mode` may differ by axis.
+
+    >>> ravel_multi_index((np.array([0, 1]), np.array([2, 1])), (2, 3))
+    Array([2, 4], dtype=int32)
+    """
     sizes = as_shape("ravel_multi_index", dims)
     parts = [asarray(i) for i in multi_index]
     if len(parts) != len(sizes):

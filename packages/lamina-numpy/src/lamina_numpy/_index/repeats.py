@@ -26,16 +26,29 @@ __all__ = ["delete", "insert", "repeat", "trim_zeros"]
 
 def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *,
            total_repeat_length: int | None = None) -> Array:
-    """Each element repeated, `repeats` times or each its own number of times.
+    """Each element repeated.
 
     Args:
-      a: array.
-      repeats: an int, or one int per element of the axis. Traced repeats need `total_repeat_length`.
-      axis: along which; None flattens first.
-      total_repeat_length: length of the result; it is cut, or filled with the last element, to fit.
+      a: array `[..., n, ...]` of any dtype.
+      repeats: how often, an int or `n` of them. Traced ones need `total_repeat_length`.
+      axis: the axis of length `n`; negative counts from the end. None flattens `a` first.
+      total_repeat_length: length of the result along the axis: what is too much is cut off, what is missing filled up
+        with the last element. None for the sum of `repeats`.
+    Returns:
+      Array with the dtype and units of `a`.
+    Raises:
+      ValueError: `repeats` or `total_repeat_length` is negative, or `repeats` has another length than 1 and `n`.
+      TypeError: `repeats` holds no integers, or `a` is neither an array nor a number.
+      ConcretizationError: `repeats` is traced and `total_repeat_length` is None.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
 
-    >>> repeat(asarray([1, 2]), 2)
+    Derivative: linear; the transpose adds up the repetitions.
+    Source: meaning of `numpy.repeat`; `total_repeat_length` is an addition.
+
+    >>> repeat(np.array([1, 2]), 2)
     Array([1, 1, 2, 2], dtype=int32)
+    >>> repeat(np.array([1, 2]), np.array([1, 2]), total_repeat_length=4)
+    Array([1, 2, 2, 2], dtype=int32)
     """
     if isinstance(repeats, (int, np.integer)) and total_repeat_length is None:
         if repeats < 0:
@@ -71,7 +84,27 @@ def _repeat(a: Any, repeats: int, axis: int | None) -> Any:
 
 
 def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
-    """`arr` without the elements at the (concrete) places `obj` along an axis."""
+    """An array without the elements at some places along an axis.
+
+    Args:
+      arr: array or list `[..., n, ...]` of any dtype.
+      obj: the places to leave out: an int, integers, a slice, or a mask of length `n`; negative ones count from the
+        end. Known while tracing.
+      axis: the axis of length `n`; negative counts from the end. None flattens `arr` first.
+    Returns:
+      Array with the dtype and units of `arr`.
+    Raises:
+      IndexError: a place is outside `[-n, n)`, or no integer.
+      ValueError: a mask has another length.
+      ConcretizationError: `obj` is traced.
+      ShapeError: `axis` is outside `[-arr.ndim, arr.ndim)`.
+
+    Derivative: linear; the transpose puts zeros at the places left out.
+    Source: meaning of `numpy.delete`.
+
+    >>> delete(np.array([1, 2, 3]), 1)
+    Array([1, 3], dtype=int32)
+    """
     arr = asarray(arr)
     if axis is None:
         arr, axis = ravel(arr), 0
@@ -81,7 +114,31 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
 
 
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
-    """`values` put before the places `obj` along an axis; places may be traced."""
+    """An array with values put between its elements along an axis.
+
+    Args:
+      arr: array or list `[..., n, ...]` of any dtype.
+      obj: the places before which they stand: an int, integers, a slice, or a mask of length `n`; negative ones count
+        from the end. Integers may be traced, and those outside are then the nearest inside.
+      values: what to put: one for each place, or as many as they are at one place; they broadcast, and become elements
+        of the dtype of `arr`.
+      axis: the axis of length `n`; negative counts from the end. None flattens `arr` first.
+    Returns:
+      Array with the dtype and units of `arr`.
+    Raises:
+      IndexError: a known place is outside `[-n, n]`.
+      ShapeError: `values` does not fit, or `axis` is outside `[-arr.ndim, arr.ndim)`.
+      TypeError: `obj` holds neither integers nor a mask of length `n`, or `arr` what is no number.
+      ConcretizationError: `obj` is a traced mask.
+
+    Derivative: linear in `arr` and `values`.
+    Source: meaning of `numpy.insert`.
+
+    >>> insert(np.array([1, 2, 3]), 1, 9)
+    Array([1, 9, 2, 3], dtype=int32)
+    >>> insert(np.array([1, 2, 3]), np.array([0, 3]), np.array([8, 9]))
+    Array([8, 1, 2, 3, 9], dtype=int32)
+    """
     arr = asarray(arr)
     if axis is None:
         arr, axis = ravel(arr), 0
@@ -119,6 +176,8 @@ def _places(call: str, obj: Any, n: int) -> Any:
         return np.zeros(obj.shape, np.int64)
     if obj.dtype.kind not in "iu":
         raise TypeError(f"{call}: places are integers, or a mask of length {n}; got {typeof(obj).long()}")
+    if not isinstance(obj, Tracer) and (obj.min() < -n or obj.max() > n):
+        raise IndexError(f"{call}: places lie in [-{n}, {n}]; got {obj.tolist()}")
     return obj
 
 
@@ -138,7 +197,24 @@ def _traced_places(obj: Any, n: int, count: int) -> Any:
 
 
 def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
-    """A concrete one-dimensional array without leading ("f") and trailing ("b") zeros."""
+    """An array without the zeros at its ends.
+
+    Args:
+      filt: array or list, of any number of axes; known, as its values decide the shape of the result.
+      trim: which ends: "f" the front, "b" the back, "fb" both; in capitals too.
+    Returns:
+      Array with the dtype and units of `filt`: the part up to the first and last element of each axis that is not
+      zero; without elements where all are.
+    Raises:
+      ValueError: `trim` has another letter.
+      ConcretizationError: `filt` is traced.
+      TypeError: `filt` holds what is no number.
+
+    Source: meaning of `numpy.trim_zeros`, for all axes.
+
+    >>> trim_zeros(np.array([0, 1, 0, 2, 0]))
+    Array([1, 0, 2], dtype=int32)
+    """
     filt = asarray(filt)
     ends = trim.lower()
     if not set(ends) <= {"f", "b"}:

@@ -22,9 +22,27 @@ __all__ = ["digitize", "searchsorted"]
 @public("side", "method")
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *,
                  method: str = "scan") -> Array:
-    """Where each element of `v` belongs in the sorted `a`: before equal elements ("left") or after ("right").
+    """Where numbers belong in a sorted array.
 
-    Method: bisection, `ceil(log2(n + 1))` rounds of one gather each; "compare_all" compares with every element.
+    Args:
+      a: number array `[n]`, ascending, NaN last; what comes of others has no meaning.
+      v: numbers of any shape.
+      side: whether a number goes before those equal to it ("left") or behind them ("right").
+      sorter: integers `[n]` that sort `a`; None where it is sorted.
+      method: "scan" (or "scan_unrolled", "sort") bisects, in `ceil(log2(n + 1))` rounds of one gather each;
+        "compare_all" compares every two, for short `a`.
+    Returns:
+      Integer array of the shape of `v` and the default integer dtype, in `[0, n]`; NaN belongs behind all numbers.
+    Raises:
+      ValueError: `a` does not have one axis, or another `side` or `method`.
+      TypeError: `a` or `v` is neither an array nor a number, or `sorter` is a list.
+      DTypeError: `sorter` holds no integers.
+
+    Derivative: zero.
+    Source: meaning of `numpy.searchsorted`.
+
+    >>> searchsorted(np.array([1, 2, 3]), np.array([2, 9]))
+    Array([1, 3], dtype=int32)
     """
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side must be 'left' or 'right'; got {side!r}")
@@ -91,7 +109,26 @@ def _complex_less(x: Any, y: Any) -> Any:
 
 @public("right", "method")
 def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None = None) -> Array:
-    """The bin of each element: `i` with `bins[i-1] <= x < bins[i]` (`<`, `<=` when `right`); bins may descend."""
+    """The bins that numbers fall into.
+
+    Args:
+      x: real numbers of any shape.
+      bins: real numbers `[n]`, the bounds of the bins, ascending or descending.
+      right: whether a bin holds the larger of its two bounds instead of the smaller.
+      method: as of `searchsorted`; None for "scan".
+    Returns:
+      Integer array of the shape of `x` and the default integer dtype, in `[0, n]`: `i` where `x` lies between
+      `bins[i-1]` and `bins[i]`, 0 or `n` where it lies outside of all; NaN counts as larger than all numbers.
+    Raises:
+      ValueError: `bins` does not have one axis, or another `method`.
+      TypeError: `x` or `bins` is neither an array nor a number.
+
+    Derivative: zero.
+    Source: meaning of `numpy.digitize`.
+
+    >>> digitize(np.array([0.5, 1.0, 7.0]), np.array([0.0, 1.0, 2.0]))
+    Array([1, 2, 3], dtype=int32)
+    """
     bins = asarray(bins) if isinstance(bins, (list, tuple)) else bins
     shape = aval("digitize", bins, 1).shape
     if len(shape) != 1:

@@ -38,15 +38,29 @@ def _with_choices(plain: Any) -> Any:
 @public(face=_with_choices)
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
           fill_value: ArrayLike | Sequence[ArrayLike] | None = None) -> Any:
-    """`x` where the condition holds, else `y`; with the condition alone, the indices where it holds.
+    """One array where a condition holds, another where not; or where it holds.
 
     Args:
-      condition: booleans, or numbers counting as true when not zero.
-      x, y: arrays or numbers; both or neither.
-      size, fill_value: as in `nonzero`, for the one-argument form.
+      condition: booleans, or numbers, which hold where they are not zero.
+      x, y: arrays or numbers that broadcast with the condition and each other; None both for the indices.
+      size, fill_value: of the indices, as of `nonzero`.
+    Returns:
+      Array of the common shape and dtype of `x` and `y`. Without them what `nonzero(condition)` gives: a tuple of one
+      integer array per axis.
+    Raises:
+      ValueError: only one of `x` and `y` is given, or `size` or `fill_value` beside them; or the condition has no axis
+        and stands alone.
+      ShapeError: they do not broadcast.
+      TypeError: an argument is neither an array nor a number.
+      ConcretizationError: the condition alone is traced and `size` is None.
 
-    >>> where(True, 1, 2.0)
-    Array(1., dtype=float32, weak_type=True)
+    Derivative: goes to the array chosen; where the one not chosen has an infinite slope, NaN comes out all the same.
+    Source: meaning of `numpy.where`; `size` and `fill_value` are additions.
+
+    >>> where(np.array([True, False]), np.array([1, 2]), 9.0)
+    Array([1., 9.], dtype=float32, weak_type=True)
+    >>> where(np.array([False, True]))
+    (Array([1], dtype=int32),)
     """
     if x is None and y is None:
         return nonzero(condition, size=size, fill_value=fill_value)
@@ -59,7 +73,24 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
 
 @public()
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLike = 0) -> Array:
-    """For each element the first choice whose condition holds, else `default`."""
+    """For each element the first choice whose condition holds.
+
+    Args:
+      condlist: boolean arrays.
+      choicelist: as many arrays or numbers; all broadcast with the conditions.
+      default: what stands where no condition holds.
+    Returns:
+      Array of the common shape, and of the common dtype of choices and default.
+    Raises:
+      ValueError: there are no conditions, or not as many as choices.
+      TypeError: a condition is not boolean, or a choice neither an array nor a number.
+      ShapeError: they do not broadcast.
+
+    Source: meaning of `numpy.select`.
+
+    >>> select([np.array([True, False, False]), np.array([True, True, False])], [1, 2], 9)
+    Array([1, 2, 9], dtype=int32, weak_type=True)
+    """
     if len(condlist) != len(choicelist):
         raise ValueError(f"select: as many conditions as choices are needed; got {len(condlist)} and "
                          f"{len(choicelist)}")
@@ -79,12 +110,26 @@ def _choose(a: Any, choices: Any, mode: str) -> Any:
 
 
 def choose(a: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, out: None = None, mode: str = "raise") -> Array:
-    """For each element the choice its integer names.
+    """For each element the choice that its integer names.
 
     Args:
       a: integers in `[0, n)`.
-      choices: n arrays that broadcast with `a`, or one array whose first axis has length n.
-      mode: "wrap" or "clip" outside of that; "raise" needs concrete integers.
+      choices: `n` arrays or numbers that broadcast with `a`, or one array whose first axis has length `n`.
+      out: not supported, must be None: arrays never change.
+      mode: what becomes of integers outside: "raise", which must know them, "wrap" takes them modulo `n`, "clip" the
+        nearest inside.
+    Returns:
+      Array of the common shape, and of the common dtype of the choices.
+    Raises:
+      ValueError: `a` holds no integers, one outside in mode "raise", or another `mode`.
+      ConcretizationError: `a` is traced in mode "raise".
+      ShapeError: `a` and the choices do not broadcast.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.choose`.
+
+    >>> choose(np.array([0, 1, 0]), [np.array([1, 2, 3]), 9])
+    Array([1, 9, 3], dtype=int32)
     """
     no_out("choose", out)
     a = a if hasattr(a, "dtype") else asarray(a)
@@ -114,9 +159,26 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, out: None = N
 
 
 def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Array:
-    """A function by cases: each entry of `funclist` is a number or a function of `x`, chosen by its condition.
+    """A function by cases.
 
-    One entry more than conditions is the default (else 0). Every function sees the whole array.
+    Args:
+      x: array, number or list of numbers.
+      condlist: a sequence of conditions that broadcast to `x`, booleans or numbers; or one boolean array of the shape
+        of `x`.
+      funclist: one number or function for each condition, of which the last that holds wins; one more is for where
+        none holds, else 0.
+      args, kwargs: further arguments of the functions. Each is called once, with the whole of `x`.
+    Returns:
+      Array of the shape and dtype of `x`, as which all values are taken.
+    Raises:
+      ValueError: `funclist` does not fit `condlist`.
+      ShapeError: a condition does not broadcast to `x`.
+      TypeError: `x` holds what is no number.
+
+    Source: meaning of `numpy.piecewise`, which calls each function with its part of `x` only.
+
+    >>> piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [lambda x: -x, 5.0])
+    Array([1., 5.], dtype=float32)
     """
     x = x if hasattr(x, "dtype") else asarray(x)
     if not isinstance(condlist, (list, tuple)):
@@ -137,13 +199,54 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
 
 
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
-    """The elements of `arr` where the condition holds; give `size` where the condition is traced."""
+    """The elements where a condition holds.
+
+    Args:
+      condition: array of booleans or numbers, in flat order; known, unless `size` is given.
+      arr: array of as many elements, in flat order.
+      size: length of the result: what is too much is cut off, what is missing filled up. None for as many as there
+        are.
+      fill_value: what fills up.
+    Returns:
+      Array of one axis, with the dtype and units of `arr`.
+    Raises:
+      ValueError: the condition holds past the end of `arr`, or `size` is negative.
+      ConcretizationError: the condition is traced and `size` is None.
+      TypeError: an argument holds what is no number.
+
+    Source: meaning of `numpy.extract`; `size` and `fill_value` are additions.
+
+    >>> extract(np.array([True, False, True]), np.array([1, 2, 3]))
+    Array([1, 3], dtype=int32)
+    """
     return compress(ravel(asarray(condition)), ravel(asarray(arr)), size=size, fill_value=fill_value)
 
 
 def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, size: int | None = None,
              fill_value: ArrayLike = 0, out: None = None) -> Array:
-    """The slices of `a` along `axis` where the condition holds; give `size` where the condition is traced."""
+    """The slices along an axis where a condition holds.
+
+    Args:
+      condition: booleans or numbers `[k]`; short ones hold no further. Known, unless `size` is given.
+      a: array `[..., n, ...]` of any dtype.
+      axis: the axis of length `n`; negative counts from the end. None flattens `a` first.
+      size: length of the result: what is too much is cut off, what is missing filled up. None for as many as there
+        are.
+      fill_value: what fills up.
+      out: not supported, must be None: arrays never change.
+    Returns:
+      Array with the dtype and units of `a`.
+    Raises:
+      ValueError: the condition does not have one axis or holds past the end, or `size` is negative.
+      ConcretizationError: the condition is traced and `size` is None.
+      ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.compress`; `size` and `fill_value` are additions.
+
+    >>> compress(np.array([False, True]), np.array([[1, 2], [3, 4]]), axis=0)
+    Array([[3, 4]], dtype=int32)
+    """
     no_out("compress", out)
     mask, a = asarray(condition), asarray(a)
     if len(mask.shape) != 1:
@@ -166,7 +269,25 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
 
 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
-    """A copy of `arr` with the elements where the mask holds replaced by `vals` in order, repeated as needed."""
+    """A copy of an array with other values where a mask holds.
+
+    Args:
+      arr: array of any dtype.
+      mask: as many booleans or numbers; may be traced.
+      vals: values for the places in order, begun again where they are too few; they become elements of the dtype of
+        `arr`.
+      inplace: must be False: arrays never change.
+    Returns:
+      Array of the shape, dtype and units of `arr`.
+    Raises:
+      ValueError: `inplace` is True, `mask` has another number of elements, or `vals` none.
+      TypeError: an argument holds what is no number.
+
+    Source: meaning of `numpy.place`, which changes `arr`.
+
+    >>> place(np.array([1, 2, 3]), np.array([True, False, True]), np.array([8, 9]), inplace=False)
+    Array([8, 2, 9], dtype=int32)
+    """
     if inplace:
         raise ValueError("place: arrays are immutable; pass inplace=False and use the result")
     arr, mask, vals = asarray(arr), ravel(truth("place", asarray(mask))), ravel(asarray(vals))
@@ -180,7 +301,26 @@ def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = T
 
 
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True) -> Array:
-    """A copy of `a` with the flat positions `ind` set to `v` (repeated as needed)."""
+    """A copy of an array with other values at flat positions.
+
+    Args:
+      a: array of any dtype.
+      ind: integers, the positions; may be traced.
+      v: values for them in order, begun again where they are too few; they become elements of the dtype of `a`.
+      mode: what becomes of positions outside: None skips them, negative ones counting from the end; "clip" takes the
+        nearest inside, "wrap" goes modulo the number of elements.
+      inplace: must be False: arrays never change.
+    Returns:
+      Array of the shape, dtype and units of `a`; the same where `v` is empty.
+    Raises:
+      ValueError: `inplace` is True, or another `mode`.
+      TypeError: `ind` holds no integers, or another argument what is no number.
+
+    Source: meaning of `numpy.put`, which changes `a` and refuses positions outside.
+
+    >>> put(np.array([1, 2, 3]), np.array([0, -1]), np.array([8, 9]), inplace=False)
+    Array([8, 2, 9], dtype=int32)
+    """
     if inplace:
         raise ValueError("put: arrays are immutable; pass inplace=False and use the result")
     a, ind, v = asarray(a), ravel(asarray(ind)), asarray(v)

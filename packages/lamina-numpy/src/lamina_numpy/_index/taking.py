@@ -94,19 +94,26 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
     """Elements along one axis, at positions given for each place on the other axes.
 
     Args:
-      arr: array `[..., n, ...]`.
-      indices: integer array of the same rank; the other axes broadcast against those of `arr`.
-      axis: the axis of length `n`; None flattens `arr`.
-      mode: for positions outside: 'fill' (the default), 'clip', 'wrap' or 'promise_in_bounds'; negative ones
-        count from the end.
-      fill_value: for mode 'fill'.
+      arr: array `[..., n, ...]` of any dtype.
+      indices: integer array of the same rank; its other axes broadcast with those of `arr`. Negative ones count from
+        the end.
+      axis: the axis of length `n`; negative counts from the end. None flattens `arr` first.
+      mode: for positions outside: 'fill' (the default), 'clip', 'wrap' (modulo `n`) or 'promise_in_bounds'.
+      fill_value: for mode 'fill'; None means NaN, or the lowest signed or highest unsigned integer.
     Returns:
-      Array of the broadcast shape, with the length of `indices` on `axis`.
+      Array of the rank of `arr`, as long along the axis as `indices`; dtype and units of `arr`.
+    Raises:
+      ShapeError: `arr` and `indices` differ in rank or do not broadcast, or `axis` is outside `[-arr.ndim, arr.ndim)`.
+      DTypeError: `indices` holds no integers.
+      TypeError: `indices` is a list, or `arr` neither an array nor a number.
+      IndexError: the axis has length 0, in another mode than 'fill'.
+      NotImplementedError: `mode` is 'raise'; compiled programs raise no errors.
+      ValueError: another `mode`.
 
+    Derivative: linear in `arr`; the transpose adds at the positions.
     Source: meaning of `numpy.take_along_axis`.
 
-    >>> from lamina_numpy import array
-    >>> take_along_axis(array([[1., 2.], [3., 4.]]), array([[1], [0]]), axis=1)
+    >>> take_along_axis(np.array([[1., 2.], [3., 4.]]), np.array([[1], [0]]), axis=1)
     Array([[2.],
            [3.]], dtype=float32)
     """
@@ -152,22 +159,29 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
 @public("axis", "inplace", "mode")
 def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: int | None, inplace: bool = True, *,
                    mode: Any = None) -> Array:
-    """`arr` with elements along one axis replaced, at positions given for each place on the other axes.
+    """A copy of an array with elements along one axis replaced, place by place.
 
     Args:
-      arr: array `[..., n, ...]`.
-      indices: integer array of the same rank; the other axes broadcast to those of `arr`.
-      values: what to put; broadcasts to `indices`.
-      axis: the axis of length `n`; None flattens `arr` for the purpose.
+      arr: array `[..., n, ...]` of any dtype.
+      indices: integer array of the same rank; its other axes broadcast to those of `arr`. Negative ones count from the
+        end.
+      values: what to put; broadcasts to `indices`, and becomes elements of the dtype of `arr`.
+      axis: the axis of length `n`; negative counts from the end. None flattens `arr` for the purpose.
       inplace: must be False: arrays never change.
-      mode: for positions outside: 'drop' (the default), 'clip', 'wrap' or 'promise_in_bounds'.
+      mode: for positions outside: 'drop' (the default), 'clip', 'wrap' (modulo `n`) or 'promise_in_bounds'.
     Returns:
-      Array of the shape and dtype of `arr`.
+      Array of the shape, dtype and units of `arr`; of positions named twice some value stays.
+    Raises:
+      ValueError: `inplace` is True, or another `mode`.
+      ShapeError: `arr` and `indices` differ in rank, `indices` or `values` do not broadcast, or `axis` is outside
+        `[-arr.ndim, arr.ndim)`.
+      DTypeError: `indices` holds no integers.
+      TypeError: `indices` is a list, or another argument neither an array nor a number.
+      NotImplementedError: `mode` is 'raise'; compiled programs raise no errors.
 
-    Source: meaning of `numpy.put_along_axis`.
+    Source: meaning of `numpy.put_along_axis`, which changes `arr` and refuses positions outside.
 
-    >>> from lamina_numpy import array, zeros
-    >>> put_along_axis(zeros((2, 2)), array([[1], [0]]), 5., axis=1, inplace=False)
+    >>> put_along_axis(np.zeros((2, 2)), np.array([[1], [0]]), 5., axis=1, inplace=False)
     Array([[0., 5.],
            [5., 0.]], dtype=float32)
     """
