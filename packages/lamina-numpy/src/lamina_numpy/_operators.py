@@ -180,6 +180,8 @@ def _traced_table() -> dict[str, Any]:
 
 
 def _array_table() -> dict[str, Any]:
+    # Tracers have the plain functions as methods. These are for arrays, where each call is a compiled program: what must be
+    # known (shapes, axes) is made hashable, since it is part of the signature.
     reshape, transpose, squeeze = compiled(layout.reshape), compiled(layout.transpose), compiled(layout.squeeze)
     view = compiled(views.view)
     clip, search = compiled(ufuncs.clip), compiled(searching.searchsorted)

@@ -58,6 +58,7 @@ def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | 
     if any(n < 1 for n in sizes):
         raise ValueError(f"{call}: every transformed axis needs at least one element; got lengths {tuple(sizes)} for "
                          f"{t.long()}")
+    # sizes are those of the longer side; the half spectrum of n real numbers has n // 2 + 1. The transformed axes go last.
     x = _resized(x, [*sizes[:-1], sizes[-1] // 2 + 1 if real_out else sizes[-1]], axes)
     order = [a for a in range(ndim) if a not in axes] + list(axes)
     x = lax.transpose(x, order) if order != list(range(ndim)) else x

@@ -119,6 +119,7 @@ def _skips(key: Any, n: Any, p: Any, active: Any, shape: tuple[int, ...], dtype:
 
 def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Transformed rejection, for n p of 10 and more and p up to a half [Hoermann 1993, BTRS]."""
+    # a, b, c, alpha and the constants are the paper's; `ready` is its v_r. The hat is that of k = floor((2a / us + b) u + c).
     q = lax.sub(1.0, p)
     spread = lax.sqrt(lax.mul(lax.mul(n, p), q))
     b = lax.add(lax.mul(spread, 2.53), 1.15)
@@ -140,8 +141,9 @@ def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dt
         us = lax.sub(0.5, lax.abs(u))
         k = lax.floor(lax.add(lax.mul(lax.add(lax.div(lax.mul(2.0, a), us), b), u), c))
         inside = lax.bitwise_and(lax.ge(k, 0.0), lax.le(k, n))
+        # Most are accepted by the squeeze; else log(v alpha / (a / us^2 + b)) <= log of P(k) / P(mode).
         quick = lax.bitwise_and(lax.bitwise_and(lax.ge(us, 0.07), lax.le(v, ready)), inside)
-        safe = lax.clamp(scalar(0, dtype), k, n)
+        safe = lax.clamp(scalar(0, dtype), k, n)  # lgamma has poles outside, and all elements compute
         left = lax.log(lax.div(lax.mul(v, alpha), lax.add(lax.div(a, lax.square(us)), b)))
         right = lax.add(lax.sub(at_mode, ways(safe)), lax.mul(lax.sub(safe, mode), odds))
         return k, lax.bitwise_or(quick, lax.bitwise_and(inside, lax.le(left, right)))

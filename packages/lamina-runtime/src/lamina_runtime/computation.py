@@ -80,6 +80,7 @@ def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int]
     if not callable(fun):
         raise TypeError(f"xla_computation: expected a function; got {type(fun).__name__}")
     name = function_name(fun)
+    # `spec` reads arguments as jit does; staging takes anything with a shape and dtype, and puts `axis_env` in scope.
     spec = JitSpec(fun, static_argnums=static_argnums, donate_argnums=donate_argnums, call="xla_computation")
     staged = make_jaxpr(fun, static_argnums, axis_env, return_shape=True)
 

@@ -73,6 +73,7 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
             break
     else:
         return
+    # From here on `x` is the first bad result. Where it was made is found by running the program again, op by op.
     setting = "config.debug_nans" if what == "a NaN" else "config.debug_infs"
     if prim is not None:
         where = user_source(2)
@@ -265,6 +266,7 @@ def _inside(eqn: Eqn, values: list[Any], found: list[_Found], nans: bool, line: 
             count += 1
         return carry
     if name == "scan":
+        # Turn by turn until one is bad; the stacked results are those of the whole op, wanted only if none is.
         n, m = params["num_consts"], params["num_consts"] + params["num_carry"]
         carry, rows = values[n:m], [np.asarray(x) for x in values[m:]]
         steps = range(params["length"])

@@ -54,6 +54,8 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         if slots.dispatcher is not made_under:  # another one has moved in since
             return slots.dispatcher.jit(spec)(*args, **kwargs), None, True
+        # From the cheapest way out to the dearest. The results: what the call gives, what lets jaxlib run the signature by
+        # itself, and whether it must forget it, as the next call may not be like this one.
         if spec.inline:
             if now.trace is not EVALUATION:  # each op of `lamina_numpy` comes by here while a program is staged
                 return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True

@@ -41,6 +41,7 @@ def placement_of(call: str, name: str, flat: Sequence[Any], closed: ClosedJaxpr,
     """Where a call with these arguments runs. ValueError when they are committed to different devices."""
     replicas = closed.memo("replicas", lambda: replica_count(closed))
     chosen: tuple[Any, ...] | None = None
+    # What the call says comes first, then where its arguments were put on purpose, then the default.
     if device is not None:
         chosen = (_devices.device_of(device),)
     elif backend is not None:
@@ -120,6 +121,7 @@ class Program:
         texts = None if in_shardings is None else [_text(s) for s in in_shardings]
         partitions = len(devices) if kind == "partitions" else 1
         self.effectful = closed.jaxpr.effectful
+        # Ordered effects pass a token through the program, as one more operand and result, always the last; never donated.
         self.order = None
         ordered = has_ordered_effects(closed)
         if ordered:
@@ -143,6 +145,7 @@ class Program:
         safe_launch.check_constants("jit", name, low.const_args)
         self.const_args = [place(c, in_sharding) for c in low.const_args]
         if kind == "partitions":
+            # The compiler has chosen where nobody wished anything; no tiles means a copy everywhere.
             found = self.executable.get_output_shardings()
             tiles = [None] * n_out if found is None else [_jaxlib.sharding_from_proto(p) for p in found]
             self.out_shardings = [s if s is not None else shardings.replicated(devices) if t is None or not t.is_tiled() else
@@ -153,6 +156,7 @@ class Program:
             self.out_shardings = [in_sharding] * len(low.out_avals)
         self.handlers = [_jaxlib.result_handler(a, s, committed)
                          for a, s in zip(low.out_avals, self.out_shardings)]
+        # Launches whose devices wait for each other go through a window, and never past Python.
         quiet = kind == "one" or (kind == "partitions" and not _communicates(self.executable))
         self.window = None if quiet else safe_launch.window_of(devices[0].client)
 
@@ -302,6 +306,7 @@ def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequ
     platform = _devices.lowering_platform(devices[0])
     if rules is None or rules.platform != platform:
         rules = rows(platform)
+    # ins: where each argument is expected; as it lies, if it is spread over these devices, or where the user wants it.
     if kind == "one":
         where = shardings.single(devices[0])
         ins = None
@@ -312,6 +317,7 @@ def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequ
         if layout is not None:
             ins = [s if w is None else w for s, w in zip(ins, layout.ins)]
     outs = () if layout is None else layout.outs
+    # `_explain` reads this by position.
     key = ("xla", devices, committed, kind, tuple(ins) if ins and kind == "partitions" else None, donated, keep_unused,
            rules.version, outs, overrides)
     if kind == "replicas":
@@ -352,7 +358,7 @@ def _explain(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:
             found.append(f"compiler_options changed from {dict(old[9])} to {dict(key[9])}")
         return found
 
-    told("compile", name, min(map(reasons, known), key=len) or ["it was forgotten"])
+    told("compile", name, min(map(reasons, known), key=len) or ["it was forgotten"])  # the nearest of those known
 
 
 def failure(call: str, name: str, error: Exception) -> BaseException:

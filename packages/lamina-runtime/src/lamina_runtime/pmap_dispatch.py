@@ -40,6 +40,7 @@ class PmapProgram:
         self.name, self.closed = name, closed
         self.params = dict(axis_name=axis_name, axis_size=axis_size, call_jaxpr=closed, in_axes=tuple(in_axes),
                            out_axes=tuple(out_axes), name=name)
+        # Maps inside of this one take replicas of their own: each member of this axis stands on `copies` devices.
         replicas = axis_size * replica_count(closed)
         self.devices = where = _choose(name, replicas, axis_size, devices, backend)
         self.collective = replicas > 1 and _communicates(closed)
@@ -52,6 +53,7 @@ class PmapProgram:
                              "same time; use ordered=False")
         self.effectful = closed.jaxpr.effectful
         copies = replicas // axis_size
+        # closed is one member's program; framed what a device runs; in_avals and out_avals are the caller's whole arrays.
         framed = _framed(closed, in_axes, out_axes)
         self.lowered = low = lower(framed, name=f"pmap_{name}", platform=_devices.lowering_platform(where[0]),
                                    axis_env=[(axis_name, axis_size)], num_replicas=replicas, donated=donated, rules=rules)

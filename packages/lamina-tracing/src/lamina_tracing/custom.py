@@ -107,6 +107,7 @@ def stage_onto(outer: list[Any], fun: Callable[..., Sequence[Any]],
       The program, whose leading arguments are those values, and where in `outer` they are.
     """
     closed, found = stage(fun, avals)
+    # One list for all programs of a call, each value once: they are to take the same operands.
     places = []
     for x in found:
         at = next((i for i, y in enumerate(outer) if y is x), None)

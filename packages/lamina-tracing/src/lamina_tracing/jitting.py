@@ -100,6 +100,8 @@ class JitSpec:
             names = parameter_names(self.fun) or ()
             positions = [n for i, n in enumerate(names) if i not in self.statics.nums]
             avals = flat_types(self.call, called_as(self.name), flat, tree, positions)  # raises in the function's own words
+        # All that a program depends on besides the function: types, structure, static values, mapped axes in scope, settings
+        # and rows in force.
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self.programs.get(key)
         if found is None:
@@ -113,6 +115,7 @@ class JitSpec:
                     found = self.stage_avals(avals, tree, static)
             else:
                 found = self.stage_avals(avals, tree, static)
+            # Not kept: what holds values of an enclosing trace, and what was staged while settings or rows changed.
             if not found.outer and config.unchanged(key[-1], others):
                 if len(self.programs) >= _MOST_PROGRAMS:
                     for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
@@ -147,7 +150,7 @@ class JitSpec:
         for i, a in enumerate(args):
             if i not in self.statics.nums:
                 marks += [i in self.donate_argnums] * len(trees.tree_leaves(a))
-        named = {k: v for k, v in kwargs.items() if k not in self.statics.names}
+        named = {k: v for k, v in kwargs.items() if k not in self.statics.names}  # flattened in the order of their names
         for k in sorted(named):
             marks += [self.statics.position(k) in self.donate_argnums] * len(trees.tree_leaves(named[k]))
         return tuple(marks)

@@ -144,6 +144,7 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
         raise
     finally:
         forget_caller(sys._getframe())
+    # As operands, values of enclosing traces are seen by those traces; constants of a program are values for good.
     outer = [c for c in closed.consts if isinstance(c, Tracer)]
     if not outer:
         return closed, outer
@@ -176,6 +177,7 @@ def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     jaxpr = closed.jaxpr
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts))
     env.update(zip(jaxpr.invars, args))
+    # within: in force for equations without a line; base: the names around all of them; part: what all their lines are.
     within, base = now.source, now.scope
     scope = base
     part = within.part if type(within) is Within else ""

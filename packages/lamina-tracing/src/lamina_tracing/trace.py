@@ -141,6 +141,7 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
     except (TypeError, ValueError, NotImplementedError) as error:
         if any(map(stands_for_array, args)):
             return bind(prim, *[a.__jax_array__() if stands_for_array(a) else a for a in args], **params)
+        # Operands that do not fit the op at all are told in its own words, whichever row stumbled over them.
         better = ill_formed(prim, map(typeof, args), params)
         if better is None or str(better) == str(error):
             raise
@@ -212,6 +213,8 @@ def differs_over(x: Any, name: Hashable) -> bool | None:
     axis is not in scope."""
     frame = axis_frame(name)
     while isinstance(x, Tracer):
+        # What comes from further out than the map is the same for all members, what the map carries differs; of the rest the
+        # one who bound the axis may know, or the value beneath tells.
         mapping = frame.trace
         if mapping is not None and x._trace.level <= mapping.level:
             return x._trace is mapping

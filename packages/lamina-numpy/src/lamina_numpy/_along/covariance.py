@@ -48,6 +48,8 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     n = typeof(x).shape[1]
     if ddof is None:
         ddof = 0 if bias else 1
+    # C = sum_k w_k (x_k - m) (x_k - m)^H / scale with m the weighted mean; scale is n - ddof, and with weights sum w - ddof, or
+    # sum w - ddof sum(w a) / sum w for aweights a, which tell how reliable observations are and not how many.
     w = None
     for weights in (fweights, aweights):
         if weights is not None:

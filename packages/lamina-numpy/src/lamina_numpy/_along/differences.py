@@ -179,6 +179,7 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
         x, xp = remainder(x, period), remainder(xp, period)
         _, order = lax.sort([xp, arange(n)], 0)
         xp, fp = take(xp, order, 0, mode="clip"), take(fp, order, 0, mode="clip")
+        # Closed round: the last point once more before the first, and the first behind the last.
         xp = concatenate([xp[-1:] - period, xp, xp[:1] + period])
         fp = concatenate([fp[-1:], fp, fp[:1]])
         n += 2
@@ -187,6 +188,7 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
     x0, x1 = take(xp, at - 1, 0, mode="clip"), take(xp, at, 0, mode="clip")
     y0, y1 = take(fp, at - 1, 0, mode="clip"), take(fp, at, 0, mode="clip")
     gap = x1 - x0
+    # Two points on one place: the left value, with a gap of 1 so that derivatives meet no division by zero.
     flat = abs(gap) <= literal(float(np.spacing(np.float64(dtypes.finfo(d).eps))), d)
     out = choose_by(flat, y0, y0 + (x - x0) / choose_by(flat, literal(1, d), gap) * (y1 - y0))
     if period is None:

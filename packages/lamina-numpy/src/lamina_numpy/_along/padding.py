@@ -60,6 +60,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Ar
         named = {check_axis("pad", k, n): v for k, v in pad_width.items()}
         pad_width = [(v, v) if isinstance(v := named.get(i, 0), int) else v for i in range(n)]
     widths = _widths("pad", n, pad_width)
+    # Widths and mode are known here: each kind of padding is a compiled function of its own.
     allowed = {"constant": {"constant_values"}, "linear_ramp": {"end_values"}, "reflect": {"reflect_type"},
                "symmetric": {"reflect_type"}, **{m: {"stat_length"} for m in ("maximum", "minimum", "mean", "median")}}
     if callable(mode):

@@ -54,6 +54,7 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str
     terms = left.split(",")
     if len(terms) != len(ranks):
         raise ValueError(f"einsum: {subscripts!r} names {len(terms)} operands; got {len(ranks)}")
+    # `...` becomes letters that are not used, the same from the right in each operand, as broadcasting aligns axes.
     used = set(text)
     spare = [c for c in _LETTERS if c not in used]
     most = max((r - len(t.replace("...", "")) for t, r in zip(terms, ranks) if "..." in t), default=0)
@@ -73,6 +74,7 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[str, ...], str
     if arrow:
         out = out.replace("...", dots)
     else:
+        # Implicit: what broadcasts, then labels that stand once, in alphabetical order.
         counts = Counter("".join(full))
         out = dots + "".join(sorted(c for c, n in counts.items() if n == 1 and c not in dots))
     for c in out:

@@ -76,6 +76,7 @@ def _index_array(part: Any) -> Any:
     """A part that is no int, slice, None or Ellipsis, as an array; a mask as a NumPy array."""
     if isinstance(part, Tracer):
         dtype = part.dtype
+        # A mask decides the shape of the result, so it has to be known, and stays in NumPy where its places are counted.
         if dtypes.is_bool(dtype):
             raise TracerIndexError(
                 f"indexing: a boolean mask must be known, since it decides the result's shape; got a traced "
@@ -120,6 +121,7 @@ def _normalised(index: Any, shape: Sequence[int]) -> list[Any]:
             raise TypeError("indexing: a list is no index, since NumPy gave it two meanings; got "
                             f"x[{index!r:.60}]. Write x[numpy.array(list)] for positions, x[tuple(list)] for axes")
         index = (index,)
+    # used: axes that parts take up (None and rank-0 masks none, masks one for each of theirs); dots: where `...` stands.
     parts, used, dots = [], 0, -1
     for part in index:
         kind = type(part)

@@ -254,7 +254,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Sequence[int], mod
         if not dtypes.is_integer(typeof(part).dtype):
             raise TypeError(f"ravel_multi_index: indices must be integers; got {typeof(part).long()} for axis {i}")
         if mode == "raise":
-            known = np.asarray(part)
+            known = np.asarray(part)  # raises for a traced one: nobody can look
             if ((known < 0) | (known >= size)).any():
                 raise ValueError(f"ravel_multi_index: an index of axis {i} is outside [0, {size}); use mode 'wrap' or "
                                  "'clip'")

@@ -63,6 +63,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         other = lax.broadcast_in_dim(v, (*shape, n), tuple(range(len(shape))))
         before = _before(wide, other, side)
         return lax.reduce_sum(cast(before, d), (len(shape),))
+    # Invariant: a[:lo] stands before v, a[hi:] does not. Each round halves hi - lo <= n; who is done (lo == hi) stays so.
     lo = lax.broadcast_in_dim(fixed(0, d), shape, ())
     hi = lax.broadcast_in_dim(fixed(n, d), shape, ())
     one = literal(1, d)

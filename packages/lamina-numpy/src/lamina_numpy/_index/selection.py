@@ -149,6 +149,7 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike] | ArrayLike, out: None = N
         raise ValueError(f"choose: mode must be 'raise', 'wrap' or 'clip'; got {mode!r}")
     a = within(a, n, mode)
     values = alike("choose", choices)
+    # A chain of selects from the last choice to the first: choices need not have one shape, only broadcast.
     picked = values[-1]
     shape = broadcast_shapes_of("choose", (typeof(a).shape, typeof(picked).shape))
     a = broadcast(a, typeof(a).shape, shape)

@@ -81,6 +81,7 @@ def _addressed(parts: Sequence[Any], shape: tuple[int, ...], positions: Sequence
                place: Callable[[Any, int], Any]) -> _Addressed:
     """The parts of an index laid on an operand; `place` turns a position along an axis into one from its front."""
     found = _Addressed([], [], [], [])
+    # Parts walk along with the axes they take; `at` gives the positions that are not known until the program runs.
     at, axis = iter(positions), 0
     for part in parts:
         kind = part[0]

@@ -100,6 +100,7 @@ class _Join:
     def __getitem__(self, key: Any) -> Any:
         parts = list(key) if isinstance(key, tuple) else [key]
         axis, ndmin, place = self.axis, self.ndmin, self.place
+        # "axis,ndmin,place": join along axis, with at least ndmin axes, the piece's own beginning at `place`.
         if parts and isinstance(parts[0], str):
             numbers = [int(s) for s in parts.pop(0).split(",")]
             axis = numbers[0]

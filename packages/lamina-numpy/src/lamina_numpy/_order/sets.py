@@ -96,6 +96,8 @@ def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: i
     d = dtypes.canonical_int()
     if not n:
         return _unique_of_nothing(typeof(ar), fill_value, axis, size)
+    # Rows sorted by all their columns, with their places. starts: rows that differ from the one before; group: the number of
+    # the distinct row each belongs to. slots: the `size` distinct rows asked for, of which `good` ones exist.
     places = lax.broadcasted_iota(d, (n,), 0)
     columns = [lax.squeeze(lax.slice(rows, (0, i), (n, i + 1)), (1,)) for i in range(width)]
     *keys, order = lax.sort([*columns, places], 0, num_keys=max(width, 1))
@@ -122,7 +124,7 @@ def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: i
     if axis is not None:
         values = moveaxis(values, 0, check_axis("unique", axis, len(shape)))
     index = choose_by(good, at, order[0])
-    back = lax.sort([order, group], 0)[1]
+    back = lax.sort([order, group], 0)[1]  # groups in the order of the rows as they came
     inverse = reshape(back, shape) if axis is None else back
     return values, index, inverse, choose_by(good, last - first, literal(0, d))
 

@@ -48,6 +48,8 @@ def cond(pred: Any, *args: Any, operand: Any = _NO, linear: Any = None, **named:
     >>> cond(True, lambda x: x + 1, lambda x: x - 1, np.float32(3))
     Array(4., dtype=float32)
     """
+    # takes: for each function the numbers of its operands. The older form is known by a function behind each operand, or by
+    # name.
     old = {"true_operand", "true_fun", "false_operand", "false_fun"}
     if set(named) - old or (linear is not None and not isinstance(linear, (tuple, bool))):
         raise TypeError(f"cond: unexpected keyword arguments {sorted(set(named) - old)}")
@@ -62,7 +64,7 @@ def cond(pred: Any, *args: Any, operand: Any = _NO, linear: Any = None, **named:
         return _cond(pred, (found["true_fun"], found["false_fun"]), (found["true_operand"], found["false_operand"]),
                      ((0,), (1,)))
     rest = list(args)
-    missing = [n for n in ("true_fun", "false_fun") if n not in named]
+    missing = [n for n in ("true_fun", "false_fun") if n not in named]  # these come by position, in this order
     if len(rest) < len(missing):
         raise TypeError("cond: expected cond(pred, true_fun, false_fun, *operands); got "
                         f"{len(args)} arguments after pred")
@@ -90,6 +92,7 @@ def _cond(pred: Any, funs: tuple[Any, Any], operands: tuple[Any, ...], takes: Se
         return funs[0](*[operands[i] for i in takes[0]]) if pred else funs[1](*[operands[i] for i in takes[1]])
     if not dtypes.is_bool(aval.dtype):
         pred = ne(pred, np.zeros((), aval.dtype))
+    # false is branch 0
     return _choose("cond", convert_element_type(pred, _INT32), ("false_fun", "true_fun"), funs[::-1], operands,
                    takes[::-1])
 
@@ -194,6 +197,8 @@ def _choose(call: str, index: Any, names: Sequence[str], funs: Sequence[Any], op
             takes: Sequence[Sequence[int]]) -> Any:
     flat, tree = trees.tree_flatten(tuple(operands))
     avals = flat_avals(call, "operands", flat, tree)
+    # parts: the tree of each operand; places: the numbers of its leaves. Each function is staged on its own operands, and all
+    # branches then take everything.
     parts, places, at = tree.children(), [], 0
     for part in parts:
         places.append(range(at, at + part.num_leaves))

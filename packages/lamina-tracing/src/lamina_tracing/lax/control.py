@@ -62,6 +62,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         return cond_fun(trees.tree_unflatten(tree, tracers))
 
     first = flat_avals("while_loop", "init_val", flat, tree)
+    # A carry that starts as a Python number is weak; where the body makes it a definite type, that is the carry's.
     avals, body = settle(lambda at: stage_body("while_loop", body_fun, lambda ts: step(ts, at), ("body", tree), at),
                          first, len(flat))
     check_carry("while_loop", function_name(body_fun), tree, avals, body.tree, body.closed.out_avals)
@@ -113,7 +114,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     if low.dtype != high.dtype:
         if low.weak_type == high.weak_type:
             raise TypeError(f"fori_loop: lower and upper must have the same dtype; got {low.long()} and {high.long()}")
-        count = shaped((), high.dtype if low.weak_type else low.dtype)
+        count = shaped((), high.dtype if low.weak_type else low.dtype)  # a Python integer takes the other's dtype
     else:
         count = low if low.weak_type else high
     lower, upper = cast(lower, count), cast(upper, count)
@@ -134,6 +135,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     def run(tracers: Sequence[Any], avals: Any) -> Any:
         return step(tracers, avals), ()
 
+    # The counter is the first of the carry. With known bounds a scan over nothing; else a while loop, whose test holds
+    # `upper`.
     both = trees.tree_structure((0, trees.tree_unflatten(tree, [0] * len(flat))))
     if known:
         carry, _ = scan_flat("fori_loop", body_fun, run, ("fori", tree), [_plain(lower, count), *flat], both, [],

@@ -241,6 +241,7 @@ def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: Gath
 
 
 def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Callable[..., Any]:
+    # One body for the family, which differ in the op and in words.
     def scatter_like(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
                      dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
                      unique_indices: bool = False, mode: Mode = None) -> Any:

@@ -55,6 +55,7 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
             tuple(n for a, n in enumerate(shape) if a not in window) != batch:
         raise ShapeError(f"scatter_apply: update_shape must hold the {len(window)} window axes {window} and, between "
                          f"them, the axes {batch} of scatter_indices; got {shape} for {typeof(scatter_indices).long()}")
+    # The gather that reads the windows which the scatter with these numbers writes.
     sizes = iter(shape[a] for a in window)
     gone = {*dims.inserted_window_dims, *dims.operand_batching_dims}
     how = GatherScatterMode.from_any(mode)
@@ -77,6 +78,8 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     count = prod(batch)
     if unique_indices or count <= 1:
         return scatter(operand, scatter_indices, apply(first), dims, **promises)
+    # times: how many windows hold each element, counted by a scatter and read back. Windows that overlap then write the same
+    # value, so it does not matter which of them is last.
     ones = full(shape, 1, np.dtype("int32"))
     times = windows(scatter_add(full(aval.shape, 0, np.dtype("int32")), scatter_indices, ones, dims, **promises),
                     fill_value=0)
