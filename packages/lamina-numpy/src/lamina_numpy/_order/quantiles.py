@@ -65,7 +65,7 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     high = take_along_axis(lines, cast(hi, whole), -1, "clip")
     part = lax.sub(place, lo)
     if method == "linear":
-        out = low * (1 - part) + high * part
+        out = choose_by(part == 0, low, low * (1 - part) + high * part)  # at an infinity, not beside it
     elif method == "lower":
         out = low
     elif method == "higher":
@@ -87,13 +87,31 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
 @public("axis", "out", "overwrite_input", "method", "keepdims")
 def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False) -> Array:
-    """The value below which a share `q` of the elements lies.
+    """The values below which shares `q` of the elements lie.
 
     Args:
-      a: numbers; the result is NaN where one is.
-      q: shares in [0, 1]; its axis comes first in the result.
-      axis: an int, a tuple of ints, or None for all.
-      method: between two elements: "linear", "lower", "higher", "nearest" or "midpoint".
+      a: ordered array `[...]`, not complex; the result is NaN where one element is.
+      q: shares in [0, 1], a number or `[k]`, may be traced; those below and above count as the lowest and highest.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      overwrite_input: of no effect: arrays never change.
+      method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
+        the even position), or "midpoint".
+      keepdims: leave the reduced axes in place with length 1.
+    Returns:
+      Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
+      booleans become float.
+    Raises:
+      ValueError: there are no elements along the axes, `a` is complex, `q` has more than one axis, or `method` is
+        another word.
+      TypeError: `a` or `q` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.quantile`; `q` outside of its range raises there.
+
+    >>> quantile(np.array([1., 3., 2.]), np.array([0.25, 1.]))
+    Array([1.5, 3. ], dtype=float32)
     """
     no_out("quantile", out)
     return _quantile("quantile", a, q, axis, method, keepdims, False)
@@ -102,7 +120,32 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None
 @public("axis", "out", "overwrite_input", "method", "keepdims")
 def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
                 method: str = "linear", keepdims: bool = False) -> Array:
-    """`quantile` ignoring NaN."""
+    """`quantile` ignoring NaN.
+
+    Args:
+      a: ordered array `[...]`, not complex; NaN is left out.
+      q: shares in [0, 1], a number or `[k]`, may be traced; those below and above count as the lowest and highest.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      overwrite_input: of no effect: arrays never change.
+      method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
+        the even position), or "midpoint".
+      keepdims: leave the reduced axes in place with length 1.
+    Returns:
+      Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
+      booleans become float; NaN where all elements are.
+    Raises:
+      ValueError: there are no elements along the axes, `a` is complex, `q` has more than one axis, or `method` is
+        another word.
+      TypeError: `a` or `q` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.nanquantile`; `q` outside of its range raises there.
+
+    >>> nanquantile(np.array([1., np.nan, 2.]), 0.5)
+    Array(1.5, dtype=float32)
+    """
     no_out("nanquantile", out)
     return _quantile("nanquantile", a, q, axis, method, keepdims, True)
 
@@ -114,7 +157,33 @@ def _share(q: Any) -> Any:
 @public("axis", "out", "overwrite_input", "method", "keepdims")
 def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False) -> Array:
-    """`quantile` with `q` in percent."""
+    """`quantile` with `q` in percent.
+
+    Args:
+      a: ordered array `[...]`, not complex; the result is NaN where one element is.
+      q: percentages in [0, 100], a number or `[k]`, may be traced; those below and above count as the lowest and
+        highest.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      overwrite_input: of no effect: arrays never change.
+      method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
+        the even position), or "midpoint".
+      keepdims: leave the reduced axes in place with length 1.
+    Returns:
+      Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
+      booleans become float.
+    Raises:
+      ValueError: there are no elements along the axes, `a` is complex, `q` has more than one axis, or `method` is
+        another word.
+      TypeError: `a` or `q` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.percentile`; `q` outside of its range raises there.
+
+    >>> percentile(np.array([1., 3., 2.]), 25)
+    Array(1.5, dtype=float32)
+    """
     no_out("percentile", out)
     return _quantile("percentile", a, _share(q), axis, method, keepdims, False)
 
@@ -122,7 +191,33 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = No
 @public("axis", "out", "overwrite_input", "method", "keepdims")
 def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
                   method: str = "linear", keepdims: bool = False) -> Array:
-    """`percentile` ignoring NaN."""
+    """`percentile` ignoring NaN.
+
+    Args:
+      a: ordered array `[...]`, not complex; NaN is left out.
+      q: percentages in [0, 100], a number or `[k]`, may be traced; those below and above count as the lowest and
+        highest.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      overwrite_input: of no effect: arrays never change.
+      method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
+        the even position), or "midpoint".
+      keepdims: leave the reduced axes in place with length 1.
+    Returns:
+      Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
+      booleans become float; NaN where all elements are.
+    Raises:
+      ValueError: there are no elements along the axes, `a` is complex, `q` has more than one axis, or `method` is
+        another word.
+      TypeError: `a` or `q` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.nanpercentile`; `q` outside of its range raises there.
+
+    >>> nanpercentile(np.array([1., np.nan, 2.]), 50)
+    Array(1.5, dtype=float32)
+    """
     no_out("nanpercentile", out)
     return _quantile("nanpercentile", a, _share(q), axis, method, keepdims, True)
 
@@ -130,7 +225,23 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None =
 @public("axis", "out", "overwrite_input", "keepdims")
 def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
            keepdims: bool = False) -> Array:
-    """The middle element, or the mean of the two middle ones.
+    """The middle element, or the mean of the two middle ones, along axes.
+
+    Args:
+      a: ordered array `[...]`, not complex; the result is NaN where one element is.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      overwrite_input: of no effect: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
+    Returns:
+      Float array of the axes that are left, in the units of `a`; integers and booleans become float.
+    Raises:
+      ValueError: there are no elements along the axes, `a` is complex.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.median`; of no elements NaN there.
 
     >>> median(np.array([3, 1, 2]))
     Array(2., dtype=float32)
@@ -142,6 +253,27 @@ def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_inpu
 @public("axis", "out", "overwrite_input", "keepdims")
 def nanmedian(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
               keepdims: bool = False) -> Array:
-    """`median` ignoring NaN."""
+    """`median` ignoring NaN.
+
+    Args:
+      a: ordered array `[...]`, not complex; NaN is left out.
+      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      out: not supported, must be None: arrays never change.
+      overwrite_input: of no effect: arrays never change.
+      keepdims: leave the reduced axes in place with length 1.
+    Returns:
+      Float array of the axes that are left, in the units of `a`; integers and booleans become float; NaN where all
+      elements are.
+    Raises:
+      ValueError: there are no elements along the axes, `a` is complex.
+      TypeError: `a` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      NotImplementedError: `out` is given.
+
+    Source: meaning of `numpy.nanmedian`; of no elements NaN there.
+
+    >>> nanmedian(np.array([1., np.nan, 2.]))
+    Array(1.5, dtype=float32)
+    """
     no_out("nanmedian", out)
     return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, True)

@@ -37,21 +37,39 @@ def _known(call: str, x: Any) -> np.ndarray:
 def unique(ar: ArrayLike, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
            axis: int | None = None, *, equal_nan: bool = True, size: int | None = None,
            fill_value: ArrayLike | None = None, sorted: bool = True) -> Any:
-    """The different elements, sorted.
+    """The different elements, or slices, sorted.
 
     Args:
-      ar: array.
-      return_index, return_inverse, return_counts: also the first position of each, the place of every element among
-        them, and how often each occurs.
-      axis: compare slices along this axis; None compares elements.
+      ar: array of any dtype, or a list.
+      return_index: give the first position of each too.
+      return_inverse: give the place of every element of `ar` among them too.
+      return_counts: give how often each occurs too.
+      axis: compare slices along this axis, negative counts from the end; None compares elements.
       equal_nan: whether NaN counts once.
-      size: length of the result, needed where `ar` is traced. Too many are cut off.
-      fill_value: what fills up; the first of the result unless given.
+      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
+        are.
+      fill_value: what fills up to `size`; None for the first of the result.
+      sorted: of no effect: the result always is.
+    Returns:
+      Array `[size]` of the dtype and units of `ar`, or that of its slices; or a tuple of it and what else is asked
+      for, in this order, of the default integer: `[size]`, the shape of `ar` (the length of `axis`), `[size]`.
+      Fillings have the first one's position and the count 0.
+    Raises:
+      ConcretizationError: an array is traced and `size` is None.
+      ValueError: `ar` has no elements, and `size` needs a `fill_value`.
+      ShapeError: `axis` names an axis that `ar` does not have, or `size` is negative.
+      TypeError: `ar` is neither an array nor a number.
+
+    Source: meaning of `numpy.unique`.
 
     >>> unique(asarray([3, 1, 1]))
     Array([1, 3], dtype=int32)
+    >>> unique(asarray([3, 1, 1]), return_counts=True, size=3, fill_value=0)
+    (Array([1, 3, 0], dtype=int32), Array([2, 1, 0], dtype=int32))
     """
     ar = asarray(ar)
+    if axis is not None:
+        check_axis("unique", axis, len(typeof(ar).shape))
     if size is None:
         known = _known("unique", ar)
         if known.dtype.kind == "V":  # small floats: NumPy does not know their NaN; float32 holds them all
@@ -147,29 +165,122 @@ class UniqueInverse(NamedTuple):
 
 
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueAll:
-    """`unique` with positions, inverse and counts; every NaN counts for itself."""
+    """The different elements, sorted, with their positions, inverse and counts.
+
+    Args:
+      x: array of any dtype; every NaN counts for itself.
+      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
+        are.
+      fill_value: what fills up to `size`; None for the first of the result.
+    Returns:
+      `UniqueAll(values, indices, inverse_indices, counts)`: values of the dtype and units of `x`; the first
+      position of each, the place of every element of `x` among them, in its shape, and how often each occurs, of
+      the default integer.
+    Raises:
+      ConcretizationError: an array is traced and `size` is None.
+      ValueError: `x` has no elements, and `size` needs a `fill_value`.
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.unique_all`, of the array API.
+
+    >>> unique_all(asarray([3, 1, 1])).inverse_indices
+    Array([1, 0, 0], dtype=int32)
+    """
     return UniqueAll(*unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value))
 
 
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueCounts:
-    """`unique` with counts; every NaN counts for itself."""
+    """The different elements, sorted, with their counts.
+
+    Args:
+      x: array of any dtype; every NaN counts for itself.
+      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
+        are.
+      fill_value: what fills up to `size`; None for the first of the result.
+    Returns:
+      `UniqueCounts(values, counts)`: values of the dtype and units of `x`, and how often each occurs, of the
+      default integer.
+    Raises:
+      ConcretizationError: an array is traced and `size` is None.
+      ValueError: `x` has no elements, and `size` needs a `fill_value`.
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.unique_counts`, of the array API.
+
+    >>> unique_counts(asarray([3, 1, 1]))
+    UniqueCounts(values=Array([1, 3], dtype=int32), counts=Array([2, 1], dtype=int32))
+    """
     return UniqueCounts(*unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
 def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueInverse:
-    """`unique` with the inverse; every NaN counts for itself."""
+    """The different elements, sorted, with the place of every element among them.
+
+    Args:
+      x: array of any dtype; every NaN counts for itself.
+      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
+        are.
+      fill_value: what fills up to `size`; None for the first of the result.
+    Returns:
+      `UniqueInverse(values, inverse_indices)`: values of the dtype and units of `x`, and places of the default
+      integer, in the shape of `x`.
+    Raises:
+      ConcretizationError: an array is traced and `size` is None.
+      ValueError: `x` has no elements, and `size` needs a `fill_value`.
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.unique_inverse`, of the array API.
+
+    >>> unique_inverse(asarray([3, 1, 1]))
+    UniqueInverse(values=Array([1, 3], dtype=int32), inverse_indices=Array([1, 0, 0], dtype=int32))
+    """
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value))
 
 
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """`unique`; every NaN counts for itself."""
+    """The different elements, sorted.
+
+    Args:
+      x: array of any dtype; every NaN counts for itself.
+      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
+        are.
+      fill_value: what fills up to `size`; None for the first of the result.
+    Returns:
+      Array `[size]` of the dtype and units of `x`.
+    Raises:
+      ConcretizationError: an array is traced and `size` is None.
+      ValueError: `x` has no elements, and `size` needs a `fill_value`.
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.unique_values`, of the array API, always sorted.
+
+    >>> unique_values(asarray([3, 1, 1]))
+    Array([1, 3], dtype=int32)
+    """
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
 @public("assume_unique", "invert", "method")
 def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False, *,
          method: str = "auto") -> Array:
-    """Whether each element is among `test_elements`."""
+    """Whether each element is among `test_elements`.
+
+    Args:
+      element: array of any dtype.
+      test_elements: array of any dtype and shape; NaN equals nothing.
+      assume_unique: of no effect.
+      invert: give whether it is not.
+      method: of no effect.
+    Returns:
+      Boolean array of the shape of `element`; compared in the dtype that both promote to.
+    Raises:
+      TypeError: `element` or `test_elements` is neither an array nor a number.
+
+    Source: meaning of `numpy.isin`; by sorting `test_elements`.
+
+    >>> isin(np.array([1, 2, 3]), np.array([3, 1]))
+    Array([ True, False,  True], dtype=bool)
+    """
     element, test = (asarray(v) if isinstance(v, (list, tuple)) else v for v in (element, test_elements))
     x, test = promote_all("isin", [element, test])
     test = ravel(test)
@@ -190,19 +301,58 @@ def _flat(call: str, *xs: Any) -> list[Any]:
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """The different elements of both arrays, sorted."""
+    """The different elements of both arrays, sorted.
+
+    Args:
+      ar1, ar2: arrays of any dtype, or lists, taken as flat. NaN counts once.
+      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
+        are.
+      fill_value: what fills up to `size`; None for the first of the result.
+    Returns:
+      Array `[size]`, in the dtype that both promote to.
+    Raises:
+      ConcretizationError: an array is traced and `size` is None.
+      ValueError: there are no elements, and `size` needs a `fill_value`.
+      TypeError: `ar1` or `ar2` is neither an array nor a number.
+
+    Source: meaning of `numpy.union1d`.
+
+    >>> union1d(np.array([3, 1]), np.array([1, 2]))
+    Array([1, 2, 3], dtype=int32)
+    """
     return unique(concatenate(_flat("union1d", ar1, ar2)), size=size, fill_value=fill_value)
 
 
 def _select(values: Any, keep: Any, size: int | None, fill_value: Any) -> Any:
     if size is None:
         return compress(keep, values)
+    if not typeof(values).shape[0]:
+        return full((size,), 0 if fill_value is None else fill_value, typeof(values).dtype)
     return compress(keep, values, size=size, fill_value=0 if fill_value is None else fill_value)
 
 
 def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
               fill_value: ArrayLike | None = None) -> Array:
-    """The different elements of the first array that are not in the second, sorted."""
+    """The different elements of the first array that are not in the second, sorted.
+
+    Args:
+      ar1, ar2: arrays of any dtype, or lists, taken as flat. NaN equals nothing and counts once.
+      assume_unique: whether each array's elements differ already, which saves work where `size` is None and keeps
+        the order of `ar1`.
+      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
+        are.
+      fill_value: what fills up to `size`; None for 0.
+    Returns:
+      Array `[size]`, in the dtype that both promote to.
+    Raises:
+      ConcretizationError: an array is traced and `size` is None.
+      TypeError: `ar1` or `ar2` is neither an array nor a number.
+
+    Source: meaning of `numpy.setdiff1d`.
+
+    >>> setdiff1d(np.array([3, 1, 2]), np.array([1, 5]))
+    Array([2, 3], dtype=int32)
+    """
     x, y = _flat("setdiff1d", ar1, ar2)
     if size is None:
         return put(np.setdiff1d(_known("setdiff1d", x), _known("setdiff1d", y), assume_unique), typeof(x).dtype)
@@ -213,13 +363,37 @@ def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, si
 def _distinct(x: Any) -> tuple[Any, Any]:
     """(sorted values, which of them are the first of their kind)."""
     values = sort(x)
-    differ = lax.ne(values[1:], values[:-1])
+    if not typeof(x).shape[0]:
+        return values, np.zeros(0, np.bool_)
+    before, after = values[:-1], values[1:]
+    differ = lax.ne(before, after)
+    if dtypes.is_inexact(typeof(x).dtype):  # NaN comes last, and once
+        differ = logical_and(differ, lax.eq(before, before))
     return values, lax.pad(differ, np.True_, ((1, 0, 0),))
 
 
 def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, size: int | None = None,
              fill_value: ArrayLike | None = None) -> Array:
-    """The different elements that are in exactly one of the arrays, sorted."""
+    """The different elements that are in exactly one of the arrays, sorted.
+
+    Args:
+      ar1, ar2: arrays of any dtype, or lists, taken as flat. NaN counts once for each array, but not where `size`
+        is given.
+      assume_unique: whether each array's elements differ already, which saves work where `size` is None.
+      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
+        are.
+      fill_value: what fills up to `size`; None for 0.
+    Returns:
+      Array `[size]`, in the dtype that both promote to.
+    Raises:
+      ConcretizationError: an array is traced and `size` is None.
+      TypeError: `ar1` or `ar2` is neither an array nor a number.
+
+    Source: meaning of `numpy.setxor1d`.
+
+    >>> setxor1d(np.array([3, 1, 2]), np.array([1, 5]))
+    Array([2, 3, 5], dtype=int32)
+    """
     x, y = _flat("setxor1d", ar1, ar2)
     if size is None:
         return put(np.setxor1d(_known("setxor1d", x), _known("setxor1d", y), assume_unique), typeof(x).dtype)
@@ -230,7 +404,27 @@ def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, *, siz
 
 def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False, *,
                 size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
-    """The different elements that are in both arrays, sorted; with `return_indices` their first positions in each."""
+    """The different elements that are in both arrays, sorted.
+
+    Args:
+      ar1, ar2: arrays of any dtype, or lists, taken as flat. NaN equals nothing.
+      assume_unique: whether each array's elements differ already, which saves work where `size` is None.
+      return_indices: give the first position of each in both arrays too.
+      size: length of the result, needed where arrays are traced; too many are cut off. None for as many as there
+        are.
+      fill_value: what fills up to `size`; None for 0.
+    Returns:
+      Array `[size]`, in the dtype that both promote to; with `return_indices` a tuple of it and two arrays `[size]`
+      of the default integer, positions in the flat arrays, without meaning for fillings.
+    Raises:
+      ConcretizationError: an array is traced and `size` is None.
+      TypeError: `ar1` or `ar2` is neither an array nor a number.
+
+    Source: meaning of `numpy.intersect1d`.
+
+    >>> intersect1d(np.array([3, 1, 2]), np.array([1, 3]), return_indices=True)
+    (Array([1, 3], dtype=int32), Array([1, 0], dtype=int32), Array([0, 1], dtype=int32))
+    """
     x, y = _flat("intersect1d", ar1, ar2)
     d = typeof(x).dtype
     if size is None:
@@ -243,6 +437,9 @@ def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, ret
         return picked
     found_at = []
     for v in (x, y):
+        if not typeof(v).shape[0]:
+            found_at.append(zeros((size,), dtypes.canonical_int()))
+            continue
         order = argsort(v)
         found_at.append(take(order, searchsorted(take(v, order, 0), picked), 0, mode="clip"))
     return picked, *found_at

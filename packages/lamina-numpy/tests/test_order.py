@@ -1,0 +1,55 @@
+"""Quantiles at infinities, histograms of what does not fit, sets of nothing and of NaN."""
+import lamina_numpy as lnp
+import numpy as np
+import pytest
+from lamina_ir import ShapeError
+
+_V = np.array([3., 1., 2.], np.float32)
+
+
+@pytest.mark.parametrize("x", [[1, np.inf, np.inf], [-np.inf, 1], [-np.inf, 1, np.inf]])
+def test_quantiles_at_an_infinity_are_infinite(x):
+    x = np.array(x, np.float32)
+    assert lnp.quantile(x, 0.) == x.min() and lnp.quantile(x, 1.) == x.max() == lnp.percentile(x, 100)
+    if len(x) % 2:
+        assert lnp.quantile(x, 0.5) == x[len(x) // 2] == lnp.nanquantile(x, 0.5)
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda: lnp.histogram(_V, 0), ValueError, "positive"),
+    (lambda: lnp.histogram(_V, np.ones((2, 2))), ValueError, "one axis"),
+    (lambda: lnp.histogram(_V, 2.5), TypeError, "integer"),
+    (lambda: lnp.histogram(_V, 2, (4, 0)), ValueError, "lowest"),
+    (lambda: lnp.histogram(_V, 2, weights=np.ones(1)), ShapeError, "weights must have one length"),
+    (lambda: lnp.histogramdd([_V, np.ones(1)], 2), ShapeError, "histogramdd: coordinates"),
+    (lambda: lnp.histogram2d(_V, np.ones(1), 2), ShapeError, "histogram2d: coordinates"),
+    (lambda: lnp.histogramdd(np.ones((2, 2, 2)), 2), ValueError, "samples"),
+    (lambda: lnp.unique(np.eye(2), axis=2), ShapeError, "unique: axis 2"),
+])
+def test_what_does_not_fit_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_edges_are_arrays_of_ours_and_two_numbers_are_one_per_axis():
+    edges = np.array([0., 2., 4.])
+    for found in (lnp.histogram(_V, edges)[1], lnp.histogramdd([_V], [edges])[1][0], lnp.histogram2d(_V, _V, edges)[1]):
+        assert isinstance(found, lnp.ndarray) and found.dtype == np.float32
+    found, expected = lnp.histogram2d(_V, _V, np.array([2, 3])), np.histogram2d(_V, _V, np.array([2, 3]))
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+@pytest.mark.parametrize("fun", [lnp.setdiff1d, lnp.setxor1d, lnp.intersect1d])
+def test_sets_of_a_known_size_of_nothing(fun):
+    nothing = np.zeros(0, np.float32)
+    np.testing.assert_array_equal(fun(nothing, nothing, size=2, fill_value=7), [7, 7])
+    found = np.asarray(fun(nothing, _V, size=4, fill_value=7))
+    expected = getattr(np, fun.__name__)(nothing, _V)
+    np.testing.assert_array_equal(found, [*expected, *[7] * (4 - len(expected))])
+
+
+def test_sets_of_a_known_size_count_nan_once():
+    x = np.array([np.nan, 1, np.nan], np.float32)
+    np.testing.assert_array_equal(lnp.setdiff1d(x, _V, size=3), [np.nan, 0, 0])
+    values, first, second = lnp.intersect1d(x[:0], _V, return_indices=True, size=2)
+    assert values.shape == first.shape == second.shape == (2,)
