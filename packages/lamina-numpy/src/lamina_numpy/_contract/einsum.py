@@ -245,7 +245,7 @@ def _without_ones(x: Any, a: str, y: Any, b: str) -> tuple[Any, str, Any, str]:
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") -> tuple[list[Any], Any]:
-    """The order of contraction that `einsum` would use.
+    """The order of contraction that `einsum` would follow under a strategy.
 
     Args:
       subscripts: labels of the axes of each operand and of the result, `"ij,jk->ik"`; `...` stands for axes that
