@@ -5,7 +5,7 @@ import lamina_numpy as jnp
 import numpy as np
 import pytest
 from lamina_autodiff import grad
-from lamina_ir import config
+from lamina_ir import DTypeError, config
 from lamina_tracing import jit
 
 VALUES = np.float32([0.0, -0.0, 1, -1, 4, -4, 5.5, -5.5, np.inf, -np.inf, np.nan, 3, 1e30, 1e-30])
@@ -92,3 +92,60 @@ def test_mantissa_and_exponent_of_bfloat16():
     mantissa, exponent = jnp.frexp(jnp.array([0.15625, -40.0], jnp.bfloat16))
     np.testing.assert_array_equal(np.asarray(mantissa, np.float32), [0.625, -0.625])
     np.testing.assert_array_equal(np.asarray(exponent), [-2, 6])
+
+
+@HOW
+def test_parts_of_numbers_have_their_sign_and_infinities_no_fraction(how):
+    x = np.float32([1.5, -1.5, -1, 0, -0.0, np.inf, -np.inf, np.nan, 1e10, -7])
+    for got, want in zip(how(jnp.modf)(x), np.modf(x)):
+        np.testing.assert_array_equal(np.asarray(got), want)
+        np.testing.assert_array_equal(np.signbit(np.asarray(got))[:7], np.signbit(want)[:7])
+    slope = grad(lambda v: jnp.modf(v)[0])
+    assert [float(slope(v)) for v in (2.0, 0.0, 1.5, np.inf)] == [1, 1, 1, 0]
+
+
+@HOW
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_products_with_powers_of_two_are_exact_and_neither_overflow_nor_vanish_on_the_way(how, dtype):
+    limits = np.finfo(dtype)
+    rng = np.random.RandomState(0)
+    x = np.concatenate([[0, np.inf, -np.inf, np.nan, 1, limits.max, limits.tiny], rng.randn(30)]).astype(dtype)
+    x, n = np.repeat(x, 40), np.tile(rng.randint(-2500, 2500, 40), len(x))
+    with config.enable_x64(True), np.errstate(all="ignore"):
+        for exponents in (n, n // 10, n // 100, n.astype("int8"), n.astype("uint8"), n * 800_000):
+            got, want = np.asarray(how(jnp.ldexp)(x, exponents)), np.ldexp(x, exponents.astype("int32"))
+            plain = ~(np.abs(want) < limits.tiny) | (want == 0)  # backends may take subnormal numbers for 0
+            assert got.dtype == dtype
+            np.testing.assert_array_equal(got[plain & (want != 0)], want[plain & (want != 0)])
+            assert (np.abs(got[want == 0]) == 0).all()
+    assert float(grad(jnp.ldexp)(0.0, 3)) == 8
+
+
+@HOW
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_spacing_is_numpys_down_to_the_smallest_numbers(how, dtype):
+    limits = np.finfo(dtype)
+    x = np.array([0, 1, -1, 3, limits.tiny, 5 * limits.tiny, -1e-37, 1e30, limits.max, np.inf, np.nan], dtype)
+    with config.enable_x64(True), np.errstate(all="ignore"):
+        got, want = np.asarray(how(jnp.spacing)(x)), np.spacing(x)
+    np.testing.assert_array_equal(got.view(f"int{limits.bits}")[:-2], want.view(f"int{limits.bits}")[:-2])
+    assert np.isnan(got[-2:]).all()
+
+
+def test_floats_without_a_known_layout_are_refused():
+    with pytest.raises(DTypeError, match="frexp: expected float16.*float8_e5m2"):
+        jnp.frexp(jnp.float8_e5m2(1))
+
+
+def test_gcd_beside_the_lowest_integer_is_positive():
+    assert int(jnp.gcd(jnp.int32(-2 ** 31), 5)) == 1 and int(jnp.gcd(5, jnp.int32(-2 ** 31))) == 1
+
+
+def test_bits_of_booleans_are_counted():
+    np.testing.assert_array_equal(np.asarray(jnp.bitwise_count(np.array([True, False]))), [1, 0])
+
+
+@pytest.mark.parametrize("name", ["isposinf", "isneginf"])
+def test_a_place_for_the_result_is_refused(name):
+    with pytest.raises(NotImplementedError, match=f"{name}: out= is not supported"):
+        getattr(jnp, name)(np.ones(2), np.ones(2))

@@ -48,10 +48,26 @@ def _zero_by_zero(r: Any, y: Any, d: np.dtype) -> Any:
 
 @public()
 def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Quotient rounded down.
+    """Quotient rounded down, to a whole number.
 
-    >>> floor_divide(-7, 2)
-    Array(-4, dtype=int32, weak_type=True)
+    Args:
+      x, y: real or boolean arrays that broadcast to each other.
+    Returns:
+      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans. Floats
+      divided by 0 are infinite, with the sign of the quotient, and NaN for 0 / 0; integers divided by 0 are what the
+      backend gives.
+    Raises:
+      ShapeError: `x` and `y` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+      DTypeError: one of them holds complex numbers.
+
+    Derivative: zero.
+    Source: meaning of `numpy.floor_divide`, but for integers divided by 0, which NumPy makes 0.
+
+    >>> floor_divide(np.array([7, -7]), 2)
+    Array([ 3, -4], dtype=int32)
+    >>> floor_divide(-7.5, 2)
+    Array(-4., dtype=float32, weak_type=True)
     """
     x, y, d = _ordered_pair("floor_divide", x, y)
     if dtypes.issubdtype(d, np.unsignedinteger):
@@ -73,8 +89,21 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Remainder with the sign of the divisor, as Python's `%`.
 
-    >>> remainder(-7, 3)
-    Array(2, dtype=int32, weak_type=True)
+    Args:
+      x, y: real or boolean arrays that broadcast to each other.
+    Returns:
+      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans.
+      `x - y * floor_divide(x, y)`; for `y` 0 it is NaN, of integers 0.
+    Raises:
+      ShapeError: `x` and `y` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+      DTypeError: one of them holds complex numbers.
+
+    Derivative: 1 for `x`, `-floor(x / y)` for `y`.
+    Source: meaning of `numpy.remainder`.
+
+    >>> remainder(np.array([7, -7]), 3)
+    Array([1, 2], dtype=int32)
     """
     x, y, d = _ordered_pair("remainder", x, y)
     if dtypes.issubdtype(d, np.unsignedinteger):
@@ -87,12 +116,46 @@ mod = remainder
 
 @public()
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Remainder with the sign of the dividend, as C's `fmod`."""
+    """Remainder with the sign of the dividend, as C's `fmod`.
+
+    Args:
+      x, y: real or boolean arrays that broadcast to each other.
+    Returns:
+      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans.
+      For `y` 0 it is NaN, of integers 0.
+    Raises:
+      ShapeError: `x` and `y` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+      DTypeError: one of them holds complex numbers.
+
+    Derivative: 1 for `x`, `-trunc(x / y)` for `y`.
+    Source: meaning of `numpy.fmod`.
+
+    >>> fmod(np.array([7, -7]), 3)
+    Array([ 1, -1], dtype=int32)
+    """
     x, y, d = _ordered_pair("fmod", x, y)
     return _zero_by_zero(lax.rem(x, y), y, d)
 
 
 @public()
-def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Any, Any]:
-    """`(floor_divide(x, y), remainder(x, y))`."""
+def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
+    """Quotient rounded down, and the remainder that goes with it.
+
+    Args:
+      x, y: real or boolean arrays that broadcast to each other.
+    Returns:
+      (`floor_divide(x, y)`, `remainder(x, y)`), two arrays of the shape `x` and `y` broadcast to, in the dtype they meet
+      in, int32 for booleans.
+    Raises:
+      ShapeError: `x` and `y` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+      DTypeError: one of them holds complex numbers.
+
+    Derivative: as of the two functions.
+    Source: meaning of `numpy.divmod`, but for quotients of integers divided by 0, which NumPy makes 0.
+
+    >>> divmod(np.array([7, -7]), 2)
+    (Array([ 3, -4], dtype=int32), Array([1, 1], dtype=int32))
+    """
     return floor_divide(x, y), remainder(x, y)

@@ -8,10 +8,11 @@ from lamina_ir import DTypeError, dtypes, prims
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, cast, equation, literal, meet, pair, promote_all
+from .._ground.promotion import aval, cast, equation, literal, meet, no_out, pair, promote_all
 from .._ground.publishing import public
 from .._ground.choosing import truth
 from .._ground.conversion import asarray
+from .docstrings import PAIR, PAIR_RAISES, docstring
 from .ufuncs import abs, imag
 
 __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_count", "bitwise_invert",
@@ -21,14 +22,18 @@ __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_cou
            "logical_not", "logical_or", "logical_xor", "not_equal", "right_shift"]
 
 
-def _equality(name: str, prim: Any, doc: str) -> Any:
+_BOOLS = "Boolean array of the shape `x` and `y` broadcast to."
+
+
+def _equality(name: str, prim: Any, says: str, example: str) -> Any:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, x, y)
         return equation(prim, x, y)
+    doc = docstring(says, PAIR, _BOOLS + " NaN is equal to nothing.", PAIR_RAISES, f"meaning of `numpy.{name}`.", example)
     return public(name=name, doc=doc)(op)
 
 
-def _order(name: str, prim: Any, doc: str) -> Any:
+def _order(name: str, prim: Any, says: str, example: str) -> Any:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y, d = meet(name, x, y)
         if d.kind == "c":  # by real part, then imaginary part, as NumPy
@@ -36,32 +41,61 @@ def _order(name: str, prim: Any, doc: str) -> Any:
             tie = equation(prim, lax.imag(x), lax.imag(y))
             return lax.select(lax.eq(rx, ry), tie, equation(prim, rx, ry))
         return equation(prim, x, y)
+    returns = _BOOLS + " False beside NaN; complex numbers are ordered by\n  real, then by imaginary part."
+    doc = docstring(says, PAIR, returns, PAIR_RAISES, f"meaning of `numpy.{name}`.", example)
     return public(name=name, doc=doc)(op)
 
 
-equal = _equality("equal", prims.eq_p, "`x == y`, elementwise.\n\n>>> equal(1, 1.0)\nArray(True, dtype=bool)")
-not_equal = _equality("not_equal", prims.ne_p, "`x != y`, elementwise.")
-less = _order("less", prims.lt_p, "`x < y`, elementwise.")
-less_equal = _order("less_equal", prims.le_p, "`x <= y`, elementwise.")
-greater = _order("greater", prims.gt_p, "`x > y`, elementwise.")
-greater_equal = _order("greater_equal", prims.ge_p, "`x >= y`, elementwise.")
+equal = _equality("equal", prims.eq_p, "Whether `x == y`, elementwise.",
+                  ">>> equal(np.array([1., np.nan]), np.array([1., np.nan]))\nArray([ True, False], dtype=bool)")
+not_equal = _equality("not_equal", prims.ne_p, "Whether `x != y`, elementwise.",
+                      ">>> not_equal(np.array([1, 2]), 1.0)\nArray([False,  True], dtype=bool)")
+less = _order("less", prims.lt_p, "Whether `x < y`, elementwise.",
+              ">>> less(np.array([1, 2]), 2)\nArray([ True, False], dtype=bool)")
+less_equal = _order("less_equal", prims.le_p, "Whether `x <= y`, elementwise.",
+                    ">>> less_equal(np.array([1, 2]), 1)\nArray([ True, False], dtype=bool)")
+greater = _order("greater", prims.gt_p, "Whether `x > y`, elementwise.",
+                 ">>> greater(np.array([1, 2]), 1)\nArray([False,  True], dtype=bool)")
+greater_equal = _order("greater_equal", prims.ge_p, "Whether `x >= y`, elementwise.",
+                       ">>> greater_equal(np.array([1, 2]), 2)\nArray([False,  True], dtype=bool)")
 
 
-def _logical(name: str, on: Any, doc: str) -> Any:
+def _logical(name: str, on: Any, says: str, example: str) -> Any:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, truth(name, x, 0), truth(name, y, 1))
         return on(x, y)
+    doc = docstring(says, {"x, y": "number or boolean arrays that broadcast to each other; NaN is true."}, _BOOLS, PAIR_RAISES,
+                    f"meaning of `numpy.{name}`.", example)
     return public(name=name, doc=doc)(op)
 
 
-logical_and = _logical("logical_and", lax.bitwise_and, "Whether both are true (not zero).")
-logical_or = _logical("logical_or", lax.bitwise_or, "Whether either is true (not zero).")
-logical_xor = _logical("logical_xor", lax.bitwise_xor, "Whether exactly one is true (not zero).")
+logical_and = _logical("logical_and", lax.bitwise_and, "Whether both are true (not zero).",
+                       ">>> logical_and(np.array([0, 0, 1, 1]), np.array([0, 2, 0, 2]))\n"
+                       "Array([False, False, False,  True], dtype=bool)")
+logical_or = _logical("logical_or", lax.bitwise_or, "Whether either is true (not zero).",
+                      ">>> logical_or(np.array([0, 0, 1, 1]), np.array([0, 2, 0, 2]))\n"
+                      "Array([False,  True,  True,  True], dtype=bool)")
+logical_xor = _logical("logical_xor", lax.bitwise_xor, "Whether exactly one is true (not zero).",
+                       ">>> logical_xor(np.array([0, 0, 1, 1]), np.array([0, 2, 0, 2]))\n"
+                       "Array([False,  True,  True, False], dtype=bool)")
 
 
 @public()
 def logical_not(x: ArrayLike, /) -> Array:
-    """Whether each element is zero."""
+    """Whether each element is zero.
+
+    Args:
+      x: number or boolean array; NaN is true.
+    Returns:
+      Boolean array of the shape of `x`.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.logical_not`.
+
+    >>> logical_not(np.array([0, 2]))
+    Array([ True, False], dtype=bool)
+    """
     return lax.bitwise_not(truth("logical_not", x))
 
 
@@ -73,22 +107,45 @@ def _need_bits(call: str, x: Any) -> np.dtype:
     return d
 
 
-def _bitwise(name: str, on: Any, doc: str) -> Any:
+def _bitwise(name: str, on: Any, says: str, example: str) -> Any:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, x, y)
         _need_bits(name, x)
         return on(x, y)
+    doc = docstring(says, {"x, y": "integer or boolean arrays that broadcast to each other."},
+                    "Array of the shape `x` and `y` broadcast to, in the dtype they meet in.",
+                    {**PAIR_RAISES, "DTypeError": "one of them holds floats or complex numbers."},
+                    f"meaning of `numpy.{name}`.", example)
     return public(name=name, doc=doc)(op)
 
 
-bitwise_and = _bitwise("bitwise_and", lax.bitwise_and, "Bits set in both.")
-bitwise_or = _bitwise("bitwise_or", lax.bitwise_or, "Bits set in either.")
-bitwise_xor = _bitwise("bitwise_xor", lax.bitwise_xor, "Bits set in exactly one.")
+bitwise_and = _bitwise("bitwise_and", lax.bitwise_and, "Bits set in both; `and` of booleans.",
+                       ">>> bitwise_and(np.array([0b0011]), 0b0101)\nArray([1], dtype=int32)")
+bitwise_or = _bitwise("bitwise_or", lax.bitwise_or, "Bits set in either; `or` of booleans.",
+                      ">>> bitwise_or(np.array([0b0011]), 0b0101)\nArray([7], dtype=int32)")
+bitwise_xor = _bitwise("bitwise_xor", lax.bitwise_xor, "Bits set in exactly one; `xor` of booleans.",
+                       ">>> bitwise_xor(np.array([0b0011]), 0b0101)\nArray([6], dtype=int32)")
 
 
 @public()
 def invert(x: ArrayLike, /) -> Array:
-    """Every bit flipped; `not` on booleans."""
+    """Every bit flipped; `not` of booleans.
+
+    Args:
+      x: integer or boolean array.
+    Returns:
+      Array of the shape and dtype of `x`.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds floats or complex numbers.
+
+    Source: meaning of `numpy.invert`.
+
+    >>> invert(np.array([0, 5]))
+    Array([-1, -6], dtype=int32)
+    >>> invert(True)
+    Array(False, dtype=bool)
+    """
     aval("invert", x)
     _need_bits("invert", x)
     return lax.bitwise_not(x)
@@ -108,14 +165,46 @@ def _shift_operands(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
 
 @public()
 def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Bits moved `y` places up."""
+    """Bits moved `y` places up; zeros move in.
+
+    Args:
+      x, y: integer or boolean arrays that broadcast to each other.
+    Returns:
+      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans; 0 where `y` is
+      negative or not below the number of bits.
+    Raises:
+      ShapeError: `x` and `y` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+      DTypeError: one of them holds floats or complex numbers.
+
+    Source: meaning of `numpy.left_shift`.
+
+    >>> left_shift(np.array([1, 3]), 2)
+    Array([ 4, 12], dtype=int32)
+    """
     x, y, _ = _shift_operands("left_shift", x, y)
     return lax.shift_left(x, y)
 
 
 @public()
 def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Bits moved `y` places down; the sign stays."""
+    """Bits moved `y` places down; copies of the sign bit move in.
+
+    Args:
+      x, y: integer or boolean arrays that broadcast to each other.
+    Returns:
+      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans; 0, or -1 for
+      negative `x`, where `y` is negative or not below the number of bits.
+    Raises:
+      ShapeError: `x` and `y` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+      DTypeError: one of them holds floats or complex numbers.
+
+    Source: meaning of `numpy.right_shift`.
+
+    >>> right_shift(np.array([12, -12]), 2)
+    Array([ 3, -3], dtype=int32)
+    """
     x, y, d = _shift_operands("right_shift", x, y)
     unsigned = dtypes.issubdtype(d, np.unsignedinteger)
     return (lax.shift_right_logical if unsigned else lax.shift_right_arithmetic)(x, y)
@@ -126,10 +215,25 @@ bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 @public()
 def bitwise_count(x: ArrayLike, /) -> Array:
-    """Number of bits set in `|x|`, as uint8."""
+    """Number of bits set in `|x|`.
+
+    Args:
+      x: integer or boolean array.
+    Returns:
+      uint8 array of the shape of `x`.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds floats or complex numbers.
+
+    Source: meaning of `numpy.bitwise_count`.
+
+    >>> bitwise_count(np.array([7, -1]))
+    Array([3, 1], dtype=uint8)
+    """
     aval("bitwise_count", x)
     _need_bits("bitwise_count", x)
-    return cast(lax.population_count(abs(x)), np.dtype("uint8"))
+    count = abs(x) if typeof(x).dtype == dtypes.BOOL else lax.population_count(abs(x))
+    return cast(count, np.dtype("uint8"))
 
 
 def _all_false(a: Any) -> Any:
@@ -140,8 +244,17 @@ def _all_false(a: Any) -> Any:
 def isnan(x: ArrayLike, /) -> Array:
     """Whether each element is not a number.
 
-    >>> isnan(float("nan"))
-    Array(True, dtype=bool)
+    Args:
+      x: number or boolean array; of complex numbers either part counts.
+    Returns:
+      Boolean array of the shape of `x`; False for booleans and integers.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.isnan`.
+
+    >>> isnan(np.array([1., np.nan, np.inf]))
+    Array([False,  True, False], dtype=bool)
     """
     aval("isnan", x)
     return lax.ne(x, x)
@@ -149,7 +262,20 @@ def isnan(x: ArrayLike, /) -> Array:
 
 @public()
 def isfinite(x: ArrayLike, /) -> Array:
-    """Whether each element is neither infinite nor NaN."""
+    """Whether each element is neither infinite nor NaN.
+
+    Args:
+      x: number or boolean array; of complex numbers both parts count.
+    Returns:
+      Boolean array of the shape of `x`; True for booleans and integers.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.isfinite`.
+
+    >>> isfinite(np.array([1., np.nan, np.inf]))
+    Array([ True, False, False], dtype=bool)
+    """
     a = aval("isfinite", x)
     if dtypes.is_float(a.dtype):
         return lax.is_finite(x)
@@ -160,7 +286,20 @@ def isfinite(x: ArrayLike, /) -> Array:
 
 @public()
 def isinf(x: ArrayLike, /) -> Array:
-    """Whether each element is infinite."""
+    """Whether each element is infinite, of either sign.
+
+    Args:
+      x: number or boolean array; of complex numbers either part counts.
+    Returns:
+      Boolean array of the shape of `x`; False for booleans and integers.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.isinf`.
+
+    >>> isinf(np.array([1., np.nan, -np.inf]))
+    Array([False, False,  True], dtype=bool)
+    """
     a = aval("isinf", x)
     if dtypes.is_float(a.dtype):
         return lax.eq(lax.abs(x), literal(np.inf, a.dtype))
@@ -169,37 +308,79 @@ def isinf(x: ArrayLike, /) -> Array:
     return _all_false(a)
 
 
-def _is_inf(name: str, value: float, doc: str) -> Any:
+def _is_inf(name: str, value: float, says: str, example: str) -> Any:
     def op(x: ArrayLike, /, out: None = None) -> Array:
+        no_out(name, out)
         a = aval(name, x)
         if dtypes.is_complex(a.dtype):
             raise ValueError(f"{name}: not defined for complex numbers; got {a.long()}")
         return lax.eq(x, literal(value, a.dtype)) if dtypes.is_float(a.dtype) else _all_false(a)
+    doc = docstring(says, {"x": "real or boolean array.", "out": "not supported, must be None: arrays never change."},
+                    "Boolean array of the shape of `x`; False for booleans and integers.",
+                    {"ValueError": "`x` holds complex numbers.", "TypeError": "`x` is neither an array nor a number.",
+                     "NotImplementedError": "`out` is given."}, f"meaning of `numpy.{name}`.", example)
     return public(name=name, doc=doc)(op)
 
 
-isposinf = _is_inf("isposinf", np.inf, "Whether each element is plus infinity.")
-isneginf = _is_inf("isneginf", -np.inf, "Whether each element is minus infinity.")
+isposinf = _is_inf("isposinf", np.inf, "Whether each element is plus infinity.",
+                   ">>> isposinf(np.array([1., np.inf, -np.inf]))\nArray([False,  True, False], dtype=bool)")
+isneginf = _is_inf("isneginf", -np.inf, "Whether each element is minus infinity.",
+                   ">>> isneginf(np.array([1., np.inf, -np.inf]))\nArray([False, False,  True], dtype=bool)")
 
 
 @public()
 def iscomplex(x: ArrayLike) -> Array:
-    """Whether each element has an imaginary part other than zero."""
+    """Whether each element has an imaginary part other than zero.
+
+    Args:
+      x: number or boolean array.
+    Returns:
+      Boolean array of the shape of `x`; False for what is not complex.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.iscomplex`.
+
+    >>> iscomplex(np.array([1 + 2j, 3]))
+    Array([ True, False], dtype=bool)
+    """
     y = imag(x)
     return lax.ne(y, literal(0, typeof(y).dtype))
 
 
 @public()
 def isreal(x: ArrayLike) -> Array:
-    """Whether the imaginary part of each element is zero."""
+    """Whether the imaginary part of each element is zero.
+
+    Args:
+      x: number or boolean array.
+    Returns:
+      Boolean array of the shape of `x`; True for what is not complex.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.isreal`.
+
+    >>> isreal(np.array([1 + 2j, 3]))
+    Array([False,  True], dtype=bool)
+    """
     y = imag(x)
     return lax.eq(y, literal(0, typeof(y).dtype))
 
 
 def iscomplexobj(x: ArrayLike) -> bool:
-    """Whether `x` has a complex dtype.
+    """Whether `x` has a complex dtype, whatever its elements are.
 
-    >>> iscomplexobj(1j)
+    Args:
+      x: an array, a number, a list of numbers, or None.
+    Returns:
+      A Python bool; False for None.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.iscomplexobj`.
+
+    >>> iscomplexobj(np.array([1 + 0j]))
     True
     """
     if x is None:
@@ -208,12 +389,38 @@ def iscomplexobj(x: ArrayLike) -> bool:
 
 
 def isrealobj(x: ArrayLike) -> bool:
-    """Whether `x` has a dtype that is not complex."""
+    """Whether `x` has a dtype that is not complex.
+
+    Args:
+      x: an array, a number, a list of numbers, or None.
+    Returns:
+      A Python bool; True for None.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.isrealobj`.
+
+    >>> isrealobj(np.array([1 + 0j]))
+    False
+    """
     return not iscomplexobj(x)
 
 
 def isscalar(element: ArrayLike) -> bool:
-    """Whether `element` is a number or a rank-0 array."""
+    """Whether `element` is a number, a string, or an array of rank 0.
+
+    Args:
+      element: any object.
+    Returns:
+      A Python bool.
+    Raises:
+      Nothing: every object has an answer.
+
+    Source: meaning of `numpy.isscalar`, but for arrays of rank 0, which NumPy says no to.
+
+    >>> isscalar(2.5), isscalar(np.array(2.5)), isscalar([2.5])
+    (True, True, False)
+    """
     if np.isscalar(element):
         return True
     return getattr(element, "shape", None) == () and hasattr(element, "dtype")
@@ -222,10 +429,23 @@ def isscalar(element: ArrayLike) -> bool:
 @public("equal_nan")
 def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
             equal_nan: bool = False) -> Array:
-    """Whether `|a - b| <= atol + rtol * |b|`; equal infinities are close.
+    """Whether `|a - b| <= atol + rtol * |b|`, elementwise.
 
-    >>> isclose(1.0, 1.0 + 1e-7)
-    Array(True, dtype=bool)
+    Args:
+      a, b: number or boolean arrays that broadcast to each other; `b` is the reference.
+      rtol, atol: how much of `|b|`, and how much in units of `b`, they may differ; may be traced.
+      equal_nan: whether NaN is close to NaN.
+    Returns:
+      Boolean array of the shape `a` and `b` broadcast to. Infinities are close to equal ones only; booleans are close
+      where they are equal.
+    Raises:
+      ShapeError: `a` and `b`, or the tolerances, do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+
+    Source: meaning of `numpy.isclose`.
+
+    >>> isclose(np.array([1.0, 1.1]), 1.0 + 1e-6)
+    Array([ True, False], dtype=bool)
     """
     x, y = pair("isclose", a, b)
     d = typeof(x).dtype
@@ -266,7 +486,23 @@ def _every(x: Any) -> Any:
 @public("equal_nan")
 def allclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08,
              equal_nan: bool = False) -> Array:
-    """Whether all elements are close, as `isclose` says."""
+    """Whether all elements are close, as `isclose` says.
+
+    Args:
+      a, b: number or boolean arrays that broadcast to each other; `b` is the reference.
+      rtol, atol: how much of `|b|`, and how much in units of `b`, they may differ; may be traced.
+      equal_nan: whether NaN is close to NaN.
+    Returns:
+      Boolean array of rank 0; True where there are no elements.
+    Raises:
+      ShapeError: `a` and `b`, or the tolerances, do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+
+    Source: meaning of `numpy.allclose`.
+
+    >>> allclose(np.array([1.0, 2.0]), np.array([1.0, 2.0 + 1e-6]))
+    Array(True, dtype=bool)
+    """
     return _every(isclose(a, b, rtol, atol, equal_nan))
 
 
@@ -276,7 +512,23 @@ def _arrays(*xs: Any) -> list[Any]:
 
 @public("equal_nan")
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
-    """Whether two arrays have the same shape and elements."""
+    """Whether two arrays have the same shape and elements.
+
+    Args:
+      a1, a2: arrays, numbers, or lists of numbers.
+      equal_nan: whether NaN is equal to NaN.
+    Returns:
+      Boolean array of rank 0; False where the shapes differ.
+    Raises:
+      TypeError: one of them is neither an array nor a number, nor a list of them.
+
+    Source: meaning of `numpy.array_equal`.
+
+    >>> array_equal(np.array([1, 2]), [1.0, 2.0])
+    Array(True, dtype=bool)
+    >>> array_equal(np.array([1, 2]), 1)
+    Array(False, dtype=bool)
+    """
     a1, a2 = _arrays(a1, a2)
     if aval("array_equal", a1).shape != aval("array_equal", a2, 1).shape:
         return lax.convert_element_type(np.False_, dtypes.BOOL)
@@ -289,7 +541,20 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
 
 @public()
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """Whether two arrays broadcast to each other and then have the same elements."""
+    """Whether two arrays broadcast to each other and then have the same elements.
+
+    Args:
+      a1, a2: arrays, numbers, or lists of numbers.
+    Returns:
+      Boolean array of rank 0; False where the shapes do not broadcast.
+    Raises:
+      TypeError: one of them is neither an array nor a number, nor a list of them.
+
+    Source: meaning of `numpy.array_equiv`.
+
+    >>> array_equiv(np.array([1, 1]), 1)
+    Array(True, dtype=bool)
+    """
     a1, a2 = _arrays(a1, a2)
     try:
         x, y = pair("array_equiv", *promote_all("array_equiv", [a1, a2]))

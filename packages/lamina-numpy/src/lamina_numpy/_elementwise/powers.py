@@ -55,10 +55,25 @@ def _by_exponent(plain: Any) -> Any:
 
 @public(face=_by_exponent)
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """`x ** y`; a Python int exponent is one `integer_pow`, integers to array powers go by repeated squaring.
+    """`x` to the power `y`.
 
-    >>> power(2.0, 3)
-    Array(8., dtype=float32, weak_type=True)
+    Args:
+      x, y: number or boolean arrays that broadcast to each other. A Python int `y` is part of the
+        program; then `x` may hold integers only where `y` is not negative.
+    Returns:
+      Array of the shape `x` and `y` broadcast to, in the dtype they meet in, int32 for booleans. Integers
+      wrap around; to negative powers they are 0, but for 1 and -1. NaN for negative real numbers to fractional powers.
+    Raises:
+      TypeError: one of them is neither an array nor a number, or integers meet a negative Python int.
+      ShapeError: `x` and `y` do not broadcast to each other.
+
+    Derivative: `y x**(y - 1)` for `x`, `log(x) x**y` for `y`, which is NaN for negative `x`.
+    Source: meaning of `numpy.power`; NumPy refuses negative powers of integers altogether.
+
+    >>> power(np.array([2., 3.]), 2)
+    Array([4., 9.], dtype=float32)
+    >>> power(2, np.array([0, 10]))
+    Array([   1, 1024], dtype=int32)
     """
     a = aval("power", x, 0)
     if type(y) is int:
@@ -85,6 +100,22 @@ pow = power
 
 @public()
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """`x ** y`, in float."""
+    """`x` to the power `y`, in float.
+
+    Args:
+      x, y: number arrays that broadcast to each other; booleans and integers become float.
+    Returns:
+      Array of the shape `x` and `y` broadcast to, in the dtype they meet in; float32 for booleans and
+      integers (float64 for those of 64 bits). NaN for negative real numbers to fractional powers.
+    Raises:
+      ShapeError: `x` and `y` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+
+    Derivative: `y x**(y - 1)` for `x`, `log(x) x**y` for `y`, which is NaN for negative `x`.
+    Source: meaning of `numpy.float_power`; NumPy's result has 64 bits or more.
+
+    >>> float_power(2, -1)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
     x, y = inexact_pair("float_power", x, y)
     return lax.pow(x, y)

@@ -3,18 +3,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, convert, literal, no_out, to_inexact
 from .._ground.publishing import public
+from .._ground.choosing import choose_by
+from .docstrings import docstring
 from .ufuncs import positive
 
 __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "trunc"]
 
 
-def _rounding(name: str, on: Any, doc: str) -> Any:
+def _rounding(name: str, on: Any, says: str, example: str) -> Any:
     """One equation on floats; integers are round already."""
     def op(x: ArrayLike, /) -> Array:
         d = aval(name, x).dtype
@@ -24,16 +27,36 @@ def _rounding(name: str, on: Any, doc: str) -> Any:
         if not dtypes.is_float(d):
             return positive(x)
         return on(x)
+    doc = docstring(says, {"x": "real or boolean array."}, "Array of the shape and dtype of `x`.",
+                    {"TypeError": "`x` is neither an array nor a number.", "DTypeError": "`x` holds complex numbers."},
+                    f"meaning of `numpy.{name}`.", example, "zero.")
     return public(name=name, doc=doc)(op)
 
 
-floor = _rounding("floor", lax.floor, "Largest whole number that is not above each element.")
-ceil = _rounding("ceil", lax.ceil, "Smallest whole number that is not below each element.")
+floor = _rounding("floor", lax.floor, "Largest whole number that is not above each element.",
+                  ">>> floor(np.array([1.5, -1.5]))\nArray([ 1., -2.], dtype=float32)")
+ceil = _rounding("ceil", lax.ceil, "Smallest whole number that is not below each element.",
+                 ">>> ceil(np.array([1.5, -1.5]))\nArray([ 2., -1.], dtype=float32)")
 
 
 @public()
 def rint(x: ArrayLike, /) -> Array:
-    """Nearest whole number, in float; halves go to even."""
+    """Nearest whole number, in float; halves go to even.
+
+    Args:
+      x: real or boolean array.
+    Returns:
+      Array of the shape and dtype of `x`; of booleans and integers the default float.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds complex numbers.
+
+    Derivative: zero.
+    Source: meaning of `numpy.rint`; NumPy takes complex numbers too.
+
+    >>> rint(np.array([0.5, 1.5, -1.6]))
+    Array([ 0.,  2., -2.], dtype=float32)
+    """
     a = aval("rint", x)
     if not dtypes.is_inexact(a.dtype):
         return convert(x, dtypes.canonical(float), False)
@@ -44,8 +67,24 @@ def rint(x: ArrayLike, /) -> Array:
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """Nearest number with `decimals` digits after the point; halves go to even.
 
-    >>> round(2.5)
-    Array(2., dtype=float32, weak_type=True)
+    Args:
+      a: number or boolean array.
+      decimals: how many digits; negative ones round to tens, hundreds, ...; known, not traced.
+      out: not supported, must be None: arrays never change.
+    Returns:
+      Array of the shape and dtype of `a`; real and imaginary part are rounded by themselves, integers come back as they
+      are.
+    Raises:
+      TypeError: `a` is neither an array nor a number.
+      NotImplementedError: `a` holds integers or booleans and `decimals` is negative, or `out` is given.
+
+    Derivative: zero.
+    Source: meaning of `numpy.round`.
+
+    >>> round(np.array([0.5, 1.5, -1.6]))
+    Array([ 0.,  2., -2.], dtype=float32)
+    >>> round(1234.0, -2)
+    Array(1200., dtype=float32, weak_type=True)
     """
     no_out("round", out)
     d = aval("round", a).dtype
@@ -67,7 +106,22 @@ around = round
 
 @public()
 def trunc(x: ArrayLike, /) -> Array:
-    """Whole part of each element."""
+    """Whole part of each element: rounded towards zero.
+
+    Args:
+      x: real or boolean array.
+    Returns:
+      Array of the shape and dtype of `x`.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds complex numbers.
+
+    Derivative: zero.
+    Source: meaning of `numpy.trunc`.
+
+    >>> trunc(np.array([1.7, -1.7]))
+    Array([ 1., -1.], dtype=float32)
+    """
     d = aval("trunc", x).dtype
     if not dtypes.is_inexact(d):
         return positive(x)
@@ -76,14 +130,51 @@ def trunc(x: ArrayLike, /) -> Array:
 
 @public("out")
 def fix(x: ArrayLike, out: None = None) -> Array:
-    """Whole part of each element (towards zero)."""
+    """Whole part of each element, as `trunc`.
+
+    Args:
+      x: real or boolean array.
+      out: not supported, must be None: arrays never change.
+    Returns:
+      Array of the shape and dtype of `x`.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds complex numbers.
+      NotImplementedError: `out` is given.
+
+    Derivative: zero.
+    Source: meaning of `numpy.fix`.
+
+    >>> fix(np.array([1.7, -1.7]))
+    Array([ 1., -1.], dtype=float32)
+    """
     no_out("fix", out)
     return trunc(x)
 
 
 @public()
-def modf(x: ArrayLike, /) -> tuple[Any, Any]:
-    """(fractional part, whole part), both with the sign of `x`."""
+def modf(x: ArrayLike, /) -> tuple[Array, Array]:
+    """Fractional and whole part of each element, both with its sign.
+
+    Args:
+      x: real array; booleans and integers become float.
+    Returns:
+      (fractional part, whole part), two arrays of the shape and dtype of `x`; float32 for booleans and integers (float64
+      for those of 64 bits). The fractional part of an infinity is 0.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds complex numbers.
+
+    Derivative: 1 for the fractional, zero for the whole part.
+    Source: meaning of `numpy.modf`.
+
+    >>> modf(np.array([1.5, -1.5]))
+    (Array([ 0.5, -0.5], dtype=float32), Array([ 1., -1.], dtype=float32))
+    """
     x = to_inexact("modf", x)
-    whole = trunc(x)
-    return lax.sub(x, whole), whole
+    d = typeof(x).dtype
+    if dtypes.is_complex(d):
+        raise DTypeError(f"modf: complex numbers have no whole part; got {typeof(x).long()}. Take real and imag first")
+    rest = lax.rem(x, literal(1, d))  # unlike `x - trunc(x)` it has the sign of `x` where it is 0
+    infinite = lax.eq(lax.abs(x), literal(np.inf, d))
+    return choose_by(infinite, lax.mul(lax.sign(x), literal(0, d)), rest), trunc(x)

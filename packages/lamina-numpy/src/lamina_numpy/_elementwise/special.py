@@ -9,20 +9,38 @@ from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import complex_logaddexp, typeof
 
-from .._ground.promotion import aval, cast, convert, inexact_pair, literal, pair, to_inexact
+from .._ground.promotion import aval, cast, inexact_pair, literal, pair, to_inexact
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
-from .ufuncs import abs, positive
+from .docstrings import docstring
+from .ufuncs import abs, clip, positive
 
 __all__ = ["copysign", "fmax", "fmin", "frexp", "gcd", "heaviside", "hypot", "i0", "lcm", "ldexp", "logaddexp",
            "logaddexp2", "nan_to_num", "signbit", "sinc", "spacing"]
 
+_I32 = np.dtype("int32")
 _LN2 = float(np.log(2.0))
 
 
 @public()
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`log(exp(x1) + exp(x2))` without overflow; for complex numbers the value with the angle in (-pi, pi]."""
+    """`log(exp(x1) + exp(x2))`, without overflow on the way.
+
+    Args:
+      x1, x2: number arrays that broadcast to each other.
+    Returns:
+      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
+      integers (float64 for those of 64 bits). Complex values have their imaginary part in (-pi, pi].
+    Raises:
+      ShapeError: `x1` and `x2` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+
+    Derivative: `exp(x - logaddexp(x1, x2))` for each x of the two; NaN where both are minus infinity.
+    Source: meaning of `numpy.logaddexp`.
+
+    >>> logaddexp(1000.0, -np.inf)
+    Array(1000., dtype=float32, weak_type=True)
+    """
     x, y = inexact_pair("logaddexp", x1, x2)
     if dtypes.is_complex(typeof(x).dtype):
         return complex_logaddexp(x, y)
@@ -34,7 +52,23 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @public()
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`log2(2**x1 + 2**x2)` without overflow."""
+    """`log2(2**x1 + 2**x2)`, without overflow on the way.
+
+    Args:
+      x1, x2: number arrays that broadcast to each other.
+    Returns:
+      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
+      integers (float64 for those of 64 bits).
+    Raises:
+      ShapeError: `x1` and `x2` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+
+    Derivative: `2**(x - logaddexp2(x1, x2))` for each x of the two; NaN where both are minus infinity.
+    Source: meaning of `numpy.logaddexp2`.
+
+    >>> logaddexp2(1000.0, 1000.0)
+    Array(1001., dtype=float32, weak_type=True)
+    """
     x, y = inexact_pair("logaddexp2", x1, x2)
     d = typeof(x).dtype
     if dtypes.is_complex(d):
@@ -49,7 +83,25 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @public()
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Length of the hypotenuse, without overflow on the way."""
+    """`sqrt(x1**2 + x2**2)`, without overflow on the way.
+
+    Args:
+      x1, x2: real arrays that broadcast to each other; booleans and integers become float.
+    Returns:
+      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
+      integers (float64 for those of 64 bits). Infinite beside an infinity, even where the
+      other is NaN.
+    Raises:
+      ShapeError: `x1` and `x2` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+      DTypeError: one of them holds complex numbers.
+
+    Derivative: `x / hypot(x1, x2)` for each x of the two; zero where both are 0.
+    Source: meaning of `numpy.hypot`.
+
+    >>> hypot(3, np.array([4., np.inf]))
+    Array([ 5., inf], dtype=float32)
+    """
     x, y = inexact_pair("hypot", x1, x2)
     d = typeof(x).dtype
     if dtypes.is_complex(d):
@@ -67,7 +119,24 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @public()
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The size of `x1` with the sign of `x2`."""
+    """The size of `x1` with the sign of `x2`, also that of -0.0.
+
+    Args:
+      x1, x2: real arrays that broadcast to each other; booleans and integers become float.
+    Returns:
+      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
+      integers (float64 for those of 64 bits).
+    Raises:
+      ShapeError: `x1` and `x2` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+      DTypeError: one of them holds complex numbers.
+
+    Derivative: 1 or -1 for `x1`, zero for `x2`.
+    Source: meaning of `numpy.copysign`.
+
+    >>> copysign(np.array([1., -2.]), -0.0)
+    Array([-1., -2.], dtype=float32)
+    """
     x, y = inexact_pair("copysign", x1, x2)
     size = lax.abs(x)
     return choose_by(signbit(y), lax.neg(size), size)
@@ -75,7 +144,21 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @public()
 def signbit(x: ArrayLike, /) -> Array:
-    """Whether the sign bit is set: True for negative numbers and -0.0."""
+    """Whether the sign bit is set: True for negative numbers, -0.0 among them.
+
+    Args:
+      x: real or boolean array.
+    Returns:
+      Boolean array of the shape of `x`.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds complex numbers.
+
+    Source: meaning of `numpy.signbit`.
+
+    >>> signbit(np.array([1., 0., -0.]))
+    Array([False, False,  True], dtype=bool)
+    """
     a = aval("signbit", x)
     d = a.dtype
     if not dtypes.is_float(d):
@@ -86,7 +169,24 @@ def signbit(x: ArrayLike, /) -> Array:
 
 @public()
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """0 below zero, 1 above, `x2` at zero."""
+    """0 where `x1` is below zero, 1 where it is above, `x2` where it is zero.
+
+    Args:
+      x1, x2: real arrays that broadcast to each other; booleans and integers become float.
+    Returns:
+      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; float32 for booleans and
+      integers (float64 for those of 64 bits). NaN where `x1` is.
+    Raises:
+      ShapeError: `x1` and `x2` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+      DTypeError: one of them holds complex numbers.
+
+    Derivative: zero for `x1`; for `x2` 1 where `x1` is zero.
+    Source: meaning of `numpy.heaviside`.
+
+    >>> heaviside(np.array([-2., 0., 3.]), 0.5)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     x, y = inexact_pair("heaviside", x1, x2)
     d = typeof(x).dtype
     zero = literal(0, d)
@@ -96,7 +196,21 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @public()
 def sinc(x: ArrayLike, /) -> Array:
-    """`sin(pi x) / (pi x)`, 1 at zero."""
+    """`sin(pi x) / (pi x)`, and 1 at zero.
+
+    Args:
+      x: number array; booleans and integers become float.
+    Returns:
+      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Derivative: of every order, also at zero.
+    Source: meaning of `numpy.sinc`.
+
+    >>> sinc(np.array([0., 0.5]))
+    Array([1.        , 0.63661975], dtype=float32)
+    """
     x = to_inexact("sinc", x)
     d = typeof(x).dtype
     angle = lax.mul(x, literal(np.pi, d))
@@ -110,7 +224,22 @@ def sinc(x: ArrayLike, /) -> Array:
 
 @public()
 def i0(x: ArrayLike, /) -> Array:
-    """Modified Bessel function of the first kind, order 0."""
+    """Modified Bessel function of the first kind, of order 0.
+
+    Args:
+      x: real array; booleans and integers become float.
+    Returns:
+      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds complex numbers.
+
+    Derivative: the modified Bessel function of order 1.
+    Source: meaning of `numpy.i0`.
+
+    >>> i0(np.array([0., 1.]))
+    Array([1.       , 1.2660658], dtype=float32)
+    """
     x = to_inexact("i0", x)
     return lax.mul(lax.exp(lax.abs(x)), lax.bessel_i0e(x))
 
@@ -122,34 +251,81 @@ def _horner(x: Any, coefficients: tuple[float, ...], d: np.dtype) -> Any:
     return lax.add(out, literal(coefficients[-1], d))
 
 
-@public()
-def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 * 2**x2`."""
-    if not dtypes.is_integer(aval("ldexp", x2, 1).dtype):
-        raise TypeError(f"ldexp: the exponent must be integer; got {typeof(x2).long()}")
-    x = to_inexact("ldexp", x1)
-    d = typeof(x).dtype
-    half = lax.shift_right_arithmetic(x2, literal(1, typeof(x2).dtype))
-    rest = lax.sub(x2, half)  # in two steps, so that neither factor overflows before the product does
-    x, a = pair("ldexp", x, lax.exp2(convert(half, d)))
-    x = lax.mul(x, a)
-    x, b = pair("ldexp", x, lax.exp2(convert(rest, d)))
-    return lax.mul(x, b)
-
-
 _LAYOUT = {np.dtype("float16"): (10, 5, 15), dtypes.bfloat16: (7, 8, 127), np.dtype("float32"): (23, 8, 127),
            np.dtype("float64"): (52, 11, 1023)}
 
 
+def _layout(call: str, x: Any) -> tuple[int, int, int, np.dtype]:
+    """(bits of the fraction, bits of the exponent, its bias, integers as wide) of a float array."""
+    d = typeof(x).dtype
+    if d not in _LAYOUT:
+        raise DTypeError(f"{call}: expected {', '.join(k.name for k in _LAYOUT)} or integers; got {typeof(x).long()}")
+    return *_LAYOUT[d], np.dtype(f"int{8 * d.itemsize}")
+
+
 @public()
-def frexp(x: ArrayLike, /) -> tuple[Any, Any]:
-    """(mantissa, exponent) with `x == mantissa * 2**exponent` and 0.5 <= |mantissa| < 1."""
+def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """`x1 * 2**x2`, exact where the result is a normal number.
+
+    Args:
+      x1: number array; booleans and integers become float.
+      x2: integer array that broadcasts to it.
+    Returns:
+      Array of the shape `x1` and `x2` broadcast to and the dtype of `x1`; float32 for booleans and integers (float64 for
+      those of 64 bits).
+    Raises:
+      TypeError: `x2` does not hold integers, or one of them is neither an array nor a number.
+      ShapeError: `x1` and `x2` do not broadcast to each other.
+
+    Derivative: `2**x2` for `x1`.
+    Source: meaning of `numpy.ldexp`.
+
+    >>> ldexp(1.5, np.array([2, -1]))
+    Array([6.  , 0.75], dtype=float32)
+    """
+    if not dtypes.is_integer(aval("ldexp", x2, 1).dtype):
+        raise TypeError(f"ldexp: the exponent must be integer; got {typeof(x2).long()}")
+    x = to_inexact("ldexp", x1)
+    d = typeof(x).dtype
+    part = dtypes.real_of(d)
+    work = part if part in _LAYOUT else np.dtype("float32")
+    bits, _, bias = _LAYOUT[work]
+    whole = np.dtype(f"int{8 * work.itemsize}")
+    # Three factors that are neither 0 nor infinite reach from the largest number to below the smallest, and back. They are
+    # made of their bits, since `exp2` may be off by some.
+    most = -int(dtypes.finfo(part).minexp)
+    limits = dtypes.iinfo(typeof(x2).dtype)
+    left = cast(clip(x2, max(-3 * most, int(limits.min)), min(3 * most, int(limits.max))), _I32)
+    for count in (3, 2, 1):
+        step = lax.div(left, literal(count, _I32))
+        left = lax.sub(left, step)
+        power = lax.shift_left(cast(lax.add(step, literal(bias, _I32)), whole), literal(bits, whole))
+        x = lax.mul(*pair("ldexp", x, cast(lax.bitcast_convert_type(power, work), d)))
+    return x
+
+
+@public()
+def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
+    """Mantissa and exponent: `x == mantissa * 2**exponent` with `0.5 <= |mantissa| < 1`.
+
+    Args:
+      x: real array; booleans and integers become float.
+    Returns:
+      (mantissa, exponent), of the shape of `x`: the mantissa has the dtype of `x`, float32 for booleans and integers
+      (float64 for those of 64 bits), the exponent is int32. Zeros, infinities and NaN have themselves and 0.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds complex numbers or floats of fewer than 16 bits.
+
+    Derivative: zero: it is found on the bits.
+    Source: meaning of `numpy.frexp`.
+
+    >>> frexp(np.array([8., -3., 0.]))
+    (Array([ 0.5 , -0.75,  0.  ], dtype=float32), Array([4, 2, 0], dtype=int32))
+    """
     x = to_inexact("frexp", x)
     d = typeof(x).dtype
-    if dtypes.is_complex(d):
-        raise DTypeError(f"frexp: complex numbers have no exponent; got {typeof(x).long()}. Take real and imag first")
-    bits, width, bias = _LAYOUT[d]
-    whole = np.dtype(f"int{8 * d.itemsize}")
+    bits, width, bias, whole = _layout("frexp", x)
     # On the bits alone: arithmetic may take subnormal numbers for zero.
     raw = lax.bitcast_convert_type(x, whole)
     low = literal((1 << bits) - 1, whole)
@@ -168,31 +344,84 @@ def frexp(x: ArrayLike, /) -> tuple[Any, Any]:
 
 @public()
 def spacing(x: ArrayLike, /) -> Array:
-    """Distance from `x` to the next float away from zero, with the sign of `x`."""
+    """Distance from `x` to the next float away from zero, with the sign of `x`.
+
+    Args:
+      x: real array; booleans and integers become float.
+    Returns:
+      Array of the shape and dtype of `x`; float32 for booleans and integers (float64 for those of 64 bits).
+      Infinite for the largest number, NaN for infinities and NaN.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` holds complex numbers or floats of fewer than 16 bits.
+
+    Derivative: zero.
+    Source: meaning of `numpy.spacing`; that of -0.0 is negative here.
+
+    >>> spacing(np.array([1., -2.]))
+    Array([ 1.1920929e-07, -2.3841858e-07], dtype=float32)
+    """
     x = to_inexact("spacing", x)
     d = typeof(x).dtype
-    far = copysign(literal(np.inf, d), x)
-    return lax.sub(lax.nextafter(x, far), x)
+    bits, width, _, whole = _layout("spacing", x)
+    # On the bits alone: arithmetic may take subnormal numbers for zero. The last bit of a number with exponent field f has
+    # field f - bits, or, where that is none of a normal number, is the subnormal with bit f - 1.
+    raw = lax.bitcast_convert_type(x, whole)
+    sign = literal(-1 << (bits + width), whole)
+    size = lax.bitwise_and(raw, lax.bitwise_not(sign))
+    field = lax.shift_right_logical(size, literal(bits, whole))
+    one = literal(1, whole)
+    normal = lax.shift_left(lax.sub(field, literal(bits, whole)), literal(bits, whole))
+    tiny = lax.shift_left(one, lax.max(lax.sub(field, one), literal(0, whole)))
+    last = choose_by(lax.gt(field, literal(bits, whole)), normal, tiny)
+    infinite = ((1 << width) - 1) << bits
+    last = choose_by(lax.eq(size, literal(infinite - 1, whole)), literal(infinite, whole), last)
+    out = lax.bitcast_convert_type(lax.bitwise_or(last, lax.bitwise_and(raw, sign)), d)
+    return choose_by(lax.ge(size, literal(infinite, whole)), literal(np.nan, d), out)
 
 
-def _ignore_nan(name: str, on: Any, doc: str) -> Any:
+def _ignore_nan(name: str, on: Any, says: str, example: str) -> Any:
     def op(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         x, y = pair(name, x1, x2)
         out = on(x, y)
         if not dtypes.is_inexact(typeof(x).dtype):
             return out
         return choose_by(lax.ne(x, x), y, choose_by(lax.ne(y, y), x, out))
+    doc = docstring(says, {"x1, x2": "number arrays that broadcast to each other."},
+                    "Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; NaN where both are.",
+                    {"ShapeError": "`x1` and `x2` do not broadcast to each other.",
+                     "TypeError": "one of them is neither an array nor a number."}, f"meaning of `numpy.{name}`.", example,
+                    "goes to the element that was taken; half to each where both are equal.")
     return public(name=name, doc=doc)(op)
 
 
-fmax = _ignore_nan("fmax", lax.max, "Larger of two elements, ignoring NaN.")
-fmin = _ignore_nan("fmin", lax.min, "Smaller of two elements, ignoring NaN.")
+fmax = _ignore_nan("fmax", lax.max, "Larger of two elements, ignoring NaN.",
+                   ">>> fmax(np.array([1., np.nan]), 2.0)\nArray([2., 2.], dtype=float32)")
+fmin = _ignore_nan("fmin", lax.min, "Smaller of two elements, ignoring NaN.",
+                   ">>> fmin(np.array([1., np.nan]), 2.0)\nArray([1., 2.], dtype=float32)")
 
 
 @public("copy")
 def nan_to_num(x: ArrayLike, copy: bool = True, nan: ArrayLike = 0.0, posinf: ArrayLike | None = None,
                neginf: ArrayLike | None = None) -> Array:
-    """NaN and infinities replaced; infinities by the largest finite numbers unless given."""
+    """Numbers in place of NaN and infinities.
+
+    Args:
+      x: number or boolean array; of complex numbers each part is treated by itself.
+      copy: accepted for NumPy's sake: arrays never change.
+      nan: what NaN becomes.
+      posinf, neginf: what plus and minus infinity become; None for the largest and the lowest finite number.
+    Returns:
+      Array of the shape and dtype of `x`. Booleans and integers come back as they are.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+
+    Derivative: zero where an element was replaced, for `x`.
+    Source: meaning of `numpy.nan_to_num`.
+
+    >>> nan_to_num(np.array([np.nan, np.inf, 1.]), posinf=9)
+    Array([0., 9., 1.], dtype=float32)
+    """
     d = aval("nan_to_num", x).dtype
     if not dtypes.is_inexact(d):
         return positive(x)
@@ -219,9 +448,21 @@ def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
 
 @public()
 def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Greatest common divisor.
+    """Greatest common divisor, not negative.
 
-    Euclid's algorithm, unrolled: two numbers of b bits need at most 1.44 b steps.
+    Args:
+      x1, x2: integer arrays that broadcast to each other.
+    Returns:
+      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; 0 where both are 0.
+    Raises:
+      ValueError: one of them does not hold integers.
+      ShapeError: `x1` and `x2` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+
+    Source: meaning of `numpy.gcd`, by Euclid's algorithm: two numbers of b bits need at most 1.44 b steps.
+
+    >>> gcd(np.array([12, -18]), 8)
+    Array([4, 2], dtype=int32)
     """
     x, y, d = _whole_pair("gcd", x1, x2)
     x, y = abs(x), abs(y)
@@ -234,15 +475,31 @@ def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     loop = getattr(lax, "fori_loop", None)
     steps = int(1.45 * 8 * d.itemsize) + 2
     if loop is not None:
-        return loop(0, steps, lambda _, state: step(state), (x, y))[0]
+        return abs(loop(0, steps, lambda _, state: step(state), (x, y))[0])  # the lowest integer is its own negative
     for _ in range(steps):
         x, y = step((x, y))
-    return x
+    return abs(x)
 
 
 @public()
 def lcm(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Least common multiple."""
+    """Least common multiple, not negative.
+
+    Args:
+      x1, x2: integer arrays that broadcast to each other.
+    Returns:
+      Array of the shape `x1` and `x2` broadcast to, in the dtype they meet in; 0 where either
+      is 0. Wraps around where the dtype has no place for it.
+    Raises:
+      ValueError: one of them does not hold integers.
+      ShapeError: `x1` and `x2` do not broadcast to each other.
+      TypeError: one of them is neither an array nor a number.
+
+    Source: meaning of `numpy.lcm`.
+
+    >>> lcm(np.array([4, -6]), 10)
+    Array([20, 30], dtype=int32)
+    """
     x, y, d = _whole_pair("lcm", x1, x2)
     g = gcd(x, y)
     zero = literal(0, d)
