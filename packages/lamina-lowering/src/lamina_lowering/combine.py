@@ -19,6 +19,7 @@ def together(eqns: Sequence[Eqn]) -> list[Eqn]:
     """The same equations in another order, with independent `psum`s joined. Time is linear for each round of sums."""
     if sum(e.primitive is prims.psum_p for e in eqns) < 2 or any(eqn_effectful(e) for e in eqns):
         return list(eqns)
+    # Each round runs all that depends on no sum put off in it, then the sums that may be one, and leaves the rest to the next.
     ready: list[Eqn] = []
     rest: Sequence[Eqn] = eqns
     for _ in range(_MOST_ROUNDS):

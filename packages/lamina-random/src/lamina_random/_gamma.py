@@ -23,6 +23,8 @@ _part = config.threefry_partitionable
 
 def _log_draw(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Logarithms of draws. Marsaglia and Tsang's cubed normals for a >= 1; below, a draw for a + 1 times u^(1/a)."""
+    # d = a - 1/3, c = 1 / (3 sqrt d): d (1 + c x)^3 for a normal x, accepted if log u < x^2 / 2 + d (1 - v + log v). All in
+    # logarithms, since draws for small a lie below the smallest number.
     boost = lax.lt(a, 1.0)
     d = lax.sub(lax.select(boost, lax.add(a, 1.0), a), 1 / 3)
     c = lax.div(1 / 3, lax.sqrt(d))

@@ -36,6 +36,7 @@ def _few(key: Any, rate: Any, active: Any, shape: tuple[int, ...], dtype: np.dty
 
 def _many(key: Any, rate: Any, done: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
     """Transformed rejection with a squeeze, for rates of 10 and more [Hoermann 1993, PTRS]."""
+    # a, b and the constants are the paper's; `inverse` is its 1 / alpha, `ready` its v_r.
     b = lax.add(lax.mul(lax.sqrt(rate), 2.53), 0.931)
     a = lax.add(lax.mul(b, 0.02483), -0.059)
     inverse = lax.add(lax.div(1.1328, lax.sub(b, 3.4)), 1.1239)
@@ -48,6 +49,7 @@ def _many(key: Any, rate: Any, done: Any, shape: tuple[int, ...], dtype: np.dtyp
         v = open_unit("poisson", kv, shape, dtype, part)
         us = lax.sub(0.5, lax.abs(u))
         k = lax.floor(lax.add(lax.mul(lax.add(lax.div(lax.mul(2.0, a), us), b), u), lax.add(rate, 0.43)))
+        # Most are accepted by the squeeze; else log(v / alpha / (a / us^2 + b)) <= k log(rate) - rate - log k!.
         quick = lax.bitwise_and(lax.ge(us, 0.07), lax.le(v, ready))
         bad = lax.bitwise_or(lax.lt(k, 0.0), lax.bitwise_and(lax.lt(us, 0.013), lax.gt(v, us)))
         left = lax.log(lax.div(lax.mul(v, inverse), lax.add(lax.div(a, lax.square(us)), b)))
@@ -63,6 +65,7 @@ def _poisson(key: Any, lam: Any, shape: tuple[int, ...], dtype: np.dtype, kind: 
     small = lax.lt(rate, 10.0)
     k1, k2 = halves(key, 2, part)
     few = _few(k1, rate, small, shape, kind, part)
+    # Both methods run for all elements: where the other one counts, with a harmless rate and nothing to wait for.
     large = lax.select(small, lax.full_like(rate, 1e5), rate)
     many = _many(k2, large, lax.bitwise_or(small, lax.ne(rate, rate)), shape, kind, part)
     count = lax.select(small, few, many)
@@ -155,7 +158,7 @@ def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype,
     n = lax.floor(full(lax.stop_gradient(n), shape, dtype))
     p = full(lax.stop_gradient(p), shape, dtype)
     known = lax.bitwise_and(lax.bitwise_and(lax.ge(p, 0.0), lax.le(p, 1.0)), lax.ge(n, 0.0))
-    turned = lax.gt(p, 0.5)
+    turned = lax.gt(p, 0.5)  # then failures are counted, so that p is at most a half
     rate = lax.select(known, lax.select(turned, lax.sub(1.0, p), p), lax.full_like(p, 0.25))
     trials = lax.select(known, n, lax.full_like(n, 1))
     small = lax.lt(lax.mul(trials, rate), 10.0)

@@ -82,6 +82,7 @@ def client(platform: str | None = None) -> Any:
                 if _default is None:
                     _default = _first_client()
         return _default
+    # Asked once without the lock, which is what nearly all calls do, and again inside of it.
     name = _ALIASES.get(platform, platform)
     found = _clients.get(name)
     if found is not None:

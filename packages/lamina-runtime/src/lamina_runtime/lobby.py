@@ -124,7 +124,7 @@ def join(address: str, rank: int, count: int, timeout: float) -> None:
                                    "address, or raise initialization_timeout") from e
             time.sleep(0.05)
     with s:
-        s.settimeout(max(until - time.monotonic(), 0.1) + 5)
+        s.settimeout(max(until - time.monotonic(), 0.1) + 5)  # longer than process 0 waits: it will say who is missing
         _say(s, rank=rank, count=count)
         words = _heard(s)
     if words is None:

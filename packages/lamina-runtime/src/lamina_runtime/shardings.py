@@ -162,6 +162,7 @@ def plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[Index,
         return sharding.plans[shape]
     except KeyError:
         pass
+    # Kept with the placement: the same batch shape is split the same way at each step.
     where = list(sharding._internal_device_list.addressable_device_list)
     parts = None
     if not is_replicated(sharding):
@@ -212,6 +213,8 @@ def _indices(self: Any, global_shape: tuple[int, ...]) -> dict[Any, Index]:
 
 
 def _install() -> None:
+    # jaxlib's call path knows these two classes by their exact type, so they are dressed instead of derived from; what it
+    # looks up in Python (`memory_kind`, `_to_xla_hlo_sharding`) it finds on the class.
     one, many = SingleDeviceSharding, GSPMDSharding
     one._to_xla_hlo_sharding = lambda self, ndim: _REPLICATED
     many._to_xla_hlo_sharding = lambda self, ndim: self._hlo_sharding

@@ -55,6 +55,7 @@ def _forward_pass(primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
     count = len(params["call_jaxpr"].out_avals)
     outs = eval_jaxpr(params["fwd"].program(), primals)
     active = [t is not None for p, t in zip(primals[n:], tangents[n:]) if _inexact(typeof(p))]
+    # It gives cotangents of all inexact arguments; `small` only those of the active ones.
     bwd = params["bwd"].program()
     small = bwd.memo(("active", tuple(active)), lambda: dce(bwd, active, instantiate=True)[0])
     return outs[:count], outs[count:], small
@@ -76,6 +77,8 @@ def custom_vjp_call_linearize(trace: Any, primals: Any, tangents: Any, **params:
         return custom_vjp_call_jvp(primals, tangents, **params)
     outs, residuals, bwd = _forward_pass(primals, tangents, params)
     n, name = len(residuals), params["name"]
+    # What is recorded transposes to the backward rule as it stands. Its own meaning, that rule transposed, is derived only
+    # where somebody goes forwards, so the rule need not be linear for others.
     rule = prims.Rule(name, lambda: forward_of(bwd, n, name))
     found = bind(prims.transposed_call_p, *residuals, *[t for t in tangents if t is not None], forward=rule, num_held=n,
                  transpose_jaxpr=bwd)
@@ -113,6 +116,8 @@ def remat_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any,
     parts = recompute_program(call_jaxpr, tuple(t is not None for t in tangents), policy)
     outs = run_program(prims.remat_p, parts.known, primals, **params)
     n = len(parts.active_out)
+    # Recorded: one call on kept values, operands and tangents, as far as it reads them. It repeats a part of the first one, so
+    # compilers must not merge the two (`differentiated`).
     given = [*outs[n:], *primals, *[t for t in tangents if t is not None]]
     params["differentiated"] = True
     pushed = iter(bind(prims.remat_p, *[x for x, on in zip(given, parts.used) if on], call_jaxpr=parts.linear, **params)
@@ -137,6 +142,7 @@ def _pushed_rule(rule: Any, on: Sequence[bool]) -> Any:
                 tangents.append(None)
                 continue
             t, t_batched = next(rest)
+            # The rule is told of one flag per operand: a value and its tangent both carry the batch, or neither.
             if flags[i] != t_batched:
                 primals[i], t = (primals[i], _repeat(t, size)) if flags[i] else (_repeat(primals[i], size), t)
                 flags[i] = True
@@ -180,6 +186,8 @@ def custom_vmap_call_linearize(trace: Any, primals: Any, tangents: Any, *, call_
         return custom_vmap_call_jvp(primals, tangents, call_jaxpr=call_jaxpr, name=name, num_consts=num_consts, rule=rule)
     _no_derivative_of_consts(prims.custom_vmap_call_p, name, tangents, num_consts)
     on = tuple(t is not None for t in tangents)
+    # The linear part computes again what it needs, so that its batching rule, the rule differentiated, can do the same:
+    # residuals of the unbatched program would mean nothing to it.
     parts = recompute_program(call_jaxpr, on)
     outs = run_program(prims.custom_vmap_call_p, call_jaxpr, primals, name=name, num_consts=num_consts, rule=rule)
     base = _pushed_rule(rule.call, on[num_consts:]) if rule.call is not None else None

@@ -21,11 +21,13 @@ def _zeros(aval: Any) -> Any:
 
 
 def dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Any) -> Any:
+    # x* = P' y*: the window, put back into zeros.
     out = bind(prims.dynamic_update_slice_p, _zeros(x.aval), ct, *starts)
     return (out, *(None for _ in starts)) if starts else out
 
 
 def dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> Any:
+    # y is u in the window and x around it: x* is y* with a hole, u* what stands in the hole.
     shape, dtype = update.shape, ct.dtype
     ct_x = ct_update = None
     if is_linear(x):
@@ -39,6 +41,7 @@ def dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -
 
 def gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: Any, fill_value: Any,
                      indices_are_sorted: bool, mode: Any, slice_sizes: Any, unique_indices: bool) -> Any:
+    # What is read several times gets the sum of the cotangents.
     out = bind(prims.scatter_add_p, _zeros(x.aval), indices, ct, mode=mode, unique_indices=unique_indices,
                indices_are_sorted=indices_are_sorted, dimension_numbers=ScatterDimensionNumbers(*dimension_numbers))
     return out, None
@@ -63,6 +66,7 @@ def scatter_add_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any)
 
 
 def scatter_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any) -> Any:
+    # What was overwritten has no part in the result: x* has holes there.
     ct_x = ct_updates = None
     if is_linear(x):
         zero = np.zeros((), ct.dtype)[()]
@@ -83,6 +87,7 @@ def scatter_mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **p: Any)
     if not p["unique_indices"]:
         raise MissingRuleError("transpose of `scatter_mul`: linear in its updates only when no two windows overlap; "
                                "pass unique_indices=True")
+    # y = x u at the windows: u* = x y* there.
     return None, None, _read(lax.mul(ct, x), indices, updates, **p)
 
 

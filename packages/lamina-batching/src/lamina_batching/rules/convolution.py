@@ -47,6 +47,8 @@ def conv_general_dilated_batching(axis, args, dims, *, batch_group_count, dimens
     (lhs, rhs), (l, r), size = args, dims, axis.size
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     features, batches = feature_group_count, batch_group_count
+    # Only lhs: its batch joins the convolution's batch. Only rhs: the kernels are more output features. Both: each example is
+    # a group of its own, of batches or of features. Groups that there are stay outside (`outer`).
     joined = features * batches
     if not size:  # nothing to join; what an example gives says the shape
         return _of_no_examples(args, dims, batch_group_count=batches, dimension_numbers=dimension_numbers,

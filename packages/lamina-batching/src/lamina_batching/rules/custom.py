@@ -50,6 +50,7 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
 
     def backward() -> Any:
         program = bwd.program()
+        # All results of the batched forward rule carry the batch, residuals too, and so do cotangents.
         batched = _whole(program, axis, (True,) * len(program.in_avals))
         shared = [not f for f in _inexact(call_jaxpr.in_avals[num_consts:], flags[num_consts:])]
 

@@ -27,6 +27,8 @@ def _front(x: Any, dim: int | None, size: int) -> Any:
 
 def gather_batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, slice_sizes: Any, **p: Any) -> Any:
     (x, indices), (dx, di) = args, dims
+    # Only the operand: windows take all of its batch. Only the index vectors: there are more of them. Both: a batching axis,
+    # example by example, along which windows have length 1. Promises about one example's indices need not hold for all.
     offset, collapsed, index_map, x_batch, i_batch = dimension_numbers
     if di is None:
         x = move_to(x, dx, 0)
@@ -49,6 +51,7 @@ def gather_batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, sli
 def scatter_batch(prim: Any) -> Any:
     def batch(axis: Any, args: Any, dims: Any, *, dimension_numbers: Any, **p: Any) -> Any:
         x, indices, updates = args
+        # The result carries the batch, so operand and updates do; index vectors that all share write whole batches at once.
         window, inserted, index_map, x_batch, i_batch = dimension_numbers
         x, updates = _front(x, dims[0], axis.size), _front(updates, dims[2], axis.size)
         if dims[1] is None:

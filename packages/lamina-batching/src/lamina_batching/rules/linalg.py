@@ -23,6 +23,7 @@ def _past(axes, d):
 @lru_cache(maxsize=1024)
 def _plan(numbers, ndims, dims):
     """The batched dimension numbers, and where the batch axis is in the result."""
+    # Both: one more batch axis, in front. One: one more free axis of that operand, wherever that comes in the result.
     (lc, rc), (lb, rb) = numbers
     l, r = dims
     lc, lb, rc, rb = _past(lc, l), _past(lb, l), _past(rc, r), _past(rb, r)

@@ -94,6 +94,8 @@ def zeta(s: Any, q: Any) -> Any:
     """Hurwitz zeta, sum over k >= 0 of (q + k)^-s, by Euler-Maclaurin summation from q + n [DLMF 25.11.43]."""
     s, q = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(q, np.float64))
     total, a = np.zeros(s.shape), q.copy()
+    # Terms one by one until a = q + n is 12, where the tail's series has converged to double precision: integral, half of the
+    # first term, and Bernoulli numbers times derivatives (`factor`).
     for k in range(4096):
         more = (a < 12) if k else np.ones(s.shape, bool)
         if not more.any():

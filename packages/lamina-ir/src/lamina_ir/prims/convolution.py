@@ -102,12 +102,14 @@ def _conv(x: Any, y: Any, *, batch_group_count: int, dimension_numbers: ConvDime
     counts = tuple(map(window_count, space, window, window_strides, padding, lhs_dilation, rhs_dilation))
     x = spread_out(x, 0, ((0, 0), (0, 0), *padding), (1, 1, *lhs_dilation))
     groups = feature_group_count * batch_group_count
+    # One axis of groups for both kinds, of which only one is above 1: x [group, batch, feature, ...], y [group, out, ...].
     x = x.reshape((batch_group_count, x.shape[0] // batch_group_count, feature_group_count,
                    x.shape[1] // feature_group_count, *x.shape[2:]))
     x = np.moveaxis(x, 2, 1).reshape((groups, x.shape[1], x.shape[3], *x.shape[4:]))
     y = y.reshape((groups, y.shape[0] // groups, *y.shape[1:]))
     out = np.zeros((groups, x.shape[1], y.shape[1], *counts), wide)
     for at in np.ndindex(*window):
+        # Places that this kernel position meets: one per window.
         cut = tuple(slice(k * d, k * d + max(c - 1, 0) * s + 1, s) if c else slice(0, 0)
                     for k, d, c, s in zip(at, rhs_dilation, counts, window_strides, strict=True))
         out += np.einsum("gnc...,goc->gno...", x[(slice(None),) * 3 + cut], y[(slice(None),) * 3 + at])

@@ -226,13 +226,14 @@ def _windows(shape: tuple[int, ...], indices: np.ndarray, sizes: Sequence[int], 
     for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
         if axis in index_map:
             start = indices[..., index_map.index(axis)]
+            # Too large for int64: any place outside will do.
             if start.dtype == np.uint64:
                 start = np.minimum(start, np.uint64(length + 1))
             start = start.astype(np.int64)
             inside &= (start >= 0) & (start <= length - size)
             start = np.clip(start, 0, length - size)
         elif axis in x_batch:
-            at = i_batch[x_batch.index(axis)]
+            at = i_batch[x_batch.index(axis)]  # the example's own number is its place
             start = np.arange(length).reshape([-1 if a == at else 1 for a in range(len(batch))])
         else:
             start = np.zeros((1,) * len(batch), np.int64)

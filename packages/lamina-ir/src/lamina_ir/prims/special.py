@@ -58,6 +58,8 @@ def _fraction(m: Any, a: Any, x: Any, moving: bool) -> tuple[Any, Any]:
     """H with Q = x^a e^-x / gamma(a) H, and its derivative by a: the even part of the continued fraction [DLMF 8.9.2],
     by Lentz's recurrence and that recurrence differentiated; `moving` waits for the derivative too."""
     def step(fixed: Any, state: Any) -> tuple[Any, Any]:
+        # c = b + top / c, d = 1 / (b + top d), h = h c d, with d top / da = n and db / da = -1; dc, dd, dh are their
+        # derivatives.
         (a, x), (n, c, dc, d, dd, h, dh) = fixed, state
         n = n + 1.0
         top = n * (a - n)
@@ -87,6 +89,7 @@ def incomplete_gamma(m: Any, a: Any, x: Any, mode: str) -> Any:
 
     The series serves x <= max(1, a), the fraction the rest; each gets harmless numbers where the other serves.
     """
+    # `odd` ones are computed at a = x = 1 and replaced at the end.
     at_zero, no_shape = m.le(x, 0.0), m.le(a, 0.0)
     bad = m.either(m.either(m.lt(a, 0.0), m.lt(x, 0.0)), m.either(m.isnan(a), m.isnan(x)))
     bad = m.either(bad, m.both(at_zero, no_shape))
@@ -100,10 +103,12 @@ def incomplete_gamma(m: Any, a: Any, x: Any, mode: str) -> Any:
     h, dh = _fraction(m, m.where(low, one, a), m.where(low, one * 2.0, x), moving)
     density = m.exp(_log_density(m, a, x))
     if mode in ("lower", "upper"):
+        # density = x^a e^-x / gamma(a): P = density / a s, Q = density h.
         below, above = density / a * s, density * h
         lower = m.where(low, below, 1.0 - above) if mode == "lower" else m.where(low, 1.0 - below, above)
         zero, inf = (0.0, 1.0) if mode == "lower" else (1.0, 0.0)
     else:
+        # lower becomes (dP / da) / density. As density is x dP / dx, dx / da at constant P is -x times that.
         up = (s * (m.log(x) - m.digamma(a + 1.0)) + ds) / a
         down = h * (m.log(x) - m.digamma(a)) + dh
         lower = m.where(low, up, -down)
@@ -120,7 +125,7 @@ def _beta_fraction(m: Any, a: Any, b: Any, x: Any) -> Any:
     """The continued fraction of the incomplete beta function [DLMF 8.17.22], two links at a time, by Lentz."""
     def link(top: Any, c: Any, d: Any) -> tuple[Any, Any]:
         c, d = 1.0 + top / c, 1.0 + top * d
-        tiny = a * 0.0 + 1e-30
+        tiny = a * 0.0 + 1e-30  # instead of a division by zero
         c, d = m.where(m.lt(m.abs(c), 1e-30), tiny, c), m.where(m.lt(m.abs(d), 1e-30), tiny, d)
         return c, 1.0 / d
 

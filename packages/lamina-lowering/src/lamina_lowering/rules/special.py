@@ -85,6 +85,7 @@ class _Numbers:
         return _Number(self, self.ctx.select(p, self.value(x), self.value(y), self.aval))
 
     def loop(self, step, fixed, state):
+        # The loop goes on while any element does; those that are done (not `on`) keep their state.
         ctx, f = self.ctx, len(fixed)
         types = [self.aval] * (f + len(state)) + [self.flags]
 

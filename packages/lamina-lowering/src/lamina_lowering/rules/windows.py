@@ -139,6 +139,7 @@ def _scatter_of_two_dtypes(ctx, source, x, sa, xa, made, padding, select, window
     flat = ctx.reshape(ctx.iota(shaped((size,), place.dtype), 0), shaped(xa.shape, place.dtype))
 
     def pick(ctx, a, i, b, j):
+        # Place `size` is that of no element (padding), which any element is better than.
         left = ctx.op("stablehlo.and", (_keeps(ctx, a, b, select, key),
                                         ctx.compare(i, ctx.const(size, place), "LT", place)), _BOOL)
         left = ctx.op("stablehlo.or", (left, ctx.compare(j, ctx.const(size, place), "EQ", place)), _BOOL)

@@ -88,6 +88,8 @@ def _named_sizes(args: Sequence[Any], inputs: Sequence[_Dims], where: str) -> tu
 def _over_leading(fun: Callable[..., Any], args: list[Any], lead: list[tuple[int, ...]]) -> Any:
     """`fun` mapped over broadcast leading axes: one `vmap` per axis, none over axes an argument does not have."""
     full = broadcast_shapes_of("vectorize", tuple(lead))
+    # present: for each argument the broadcast axes it really has. Axes of length 1 are dropped, not repeated; those that no
+    # argument has (`alone`) are put back into the result.
     squeezed, present = [], []
     for a, own in zip(args, lead):
         offset = len(full) - len(own)

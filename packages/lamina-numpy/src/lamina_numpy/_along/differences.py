@@ -122,6 +122,8 @@ def _slope(f: Any, at: int, n: int, h: Any) -> Any:
         raise ValueError(f"gradient: coordinates must have the length {n} of the axis; got {typeof(h).long()}")
     gaps = reshape(cast(diff(h), d), tuple(-1 if i == at else 1 for i in range(rank)))
     one, two = _ends(gaps, at, False), _ends(gaps, at, True)
+    # The slope of the parabola through three points, gaps h1 and h2 apart: -h2 / (h1 (h1 + h2)) f0 + (h2 - h1) / (h1 h2) f1 +
+    # h1 / (h2 (h1 + h2)) f2.
     a = -two / (one * (one + two))
     b = (two - one) / (one * two)
     c = one / (two * (one + two))

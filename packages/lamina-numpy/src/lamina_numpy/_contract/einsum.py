@@ -153,6 +153,8 @@ def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, pref
         if len(set(step)) < len(step) or not all(0 <= i < len(todo) for i in step):
             raise ValueError(f"einsum: step {step} of optimize={optimize!r} names operands that are not there, or one twice; "
                              f"{len(todo)} are left")
+        # todo: operands that are left, with their labels. keep: labels that somebody else still needs, so that this step may
+        # not sum over them. The very last product gives the axes in the order of the result.
         picked = [todo.pop(i) for i in sorted(step, reverse=True)][::-1]
         keep = set(out).union(*(t for _, t in todo))
         while len(picked) > 1:
@@ -194,6 +196,7 @@ def _alone(x: Any, names: str, keep: set[str]) -> tuple[Any, str]:
             i = names.index(c)
             j = names.index(c, i + 1)
             shape = typeof(x).shape
+            # The diagonal: everything beside it made zero, and one of the two axes summed.
             same = lax.eq(lax.broadcasted_iota(np.dtype("int32"), shape, i), lax.broadcasted_iota(np.dtype("int32"), shape, j))
             x = lax.reduce_sum(choose_by(same, x, literal(0, typeof(x).dtype)), (j,))
             names = names[:j] + names[j + 1:]

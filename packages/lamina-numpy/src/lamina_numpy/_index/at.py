@@ -116,6 +116,7 @@ class AtReference:
         def addressed(x: Any) -> Any:
             return read(plan, GatherScatterMode.CLIP, None, flags, wrap_negative_indices, x, *positions)
 
+        # Positions named more than once: how often each element is, counted by adding ones; then all of them write one value.
         old = addressed(x)
         if unique_indices or not may_repeat(plan, positions):
             new = func(old)

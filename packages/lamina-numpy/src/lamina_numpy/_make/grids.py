@@ -53,7 +53,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     if any(len(typeof(x).shape) > 1 for x in xs):
         raise ValueError("meshgrid: coordinates must have one axis")
     xs = [ravel(x) for x in xs]
-    order = list(range(len(xs)))
+    order = list(range(len(xs)))  # axis of the grid along which each argument varies
     if indexing == "xy" and len(xs) > 1:
         order[0], order[1] = 1, 0
     sizes = [typeof(x).shape[0] for x in xs]

@@ -66,6 +66,7 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     if a.dtype.itemsize != to.itemsize and (not a.shape or a.shape[-1] * a.dtype.itemsize % to.itemsize):
         has = f"{a.shape[-1] * a.dtype.itemsize} bytes" if a.shape else "no axis, so only equal widths fit"
         raise ValueError(f"view: the last axis must hold a whole number of elements of {to.name}; got {a.long()}: {has}")
+    # Complex numbers go by way of their two parts, booleans of bytes: bits are only recast between plain numbers.
     x = self if a.shape else reshape(self, (1,))
     if dtypes.is_complex(a.dtype):
         x = _parts(x)

@@ -145,6 +145,7 @@ def conv_general_dilated(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequenc
     call = "conv_general_dilated"
     x, y = typeof(lhs), typeof(rhs)
     if dtypes.is_bool(x.dtype) and dtypes.is_bool(y.dtype):
+        # Booleans are counted: any product is true if there is one.
         wide = np.dtype("int32") if preferred_element_type is None else as_dtype(call, "preferred_element_type",
                                                                                  preferred_element_type)
         counts = conv_general_dilated(convert_element_type(lhs, wide), convert_element_type(rhs, wide), window_strides,
@@ -247,7 +248,7 @@ def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], paddi
                    for k, g, s in zip(window, gaps, strides, strict=True)]
     if transpose_kernel:
         rhs = sh.rev(rhs, numbers.rhs_spec[2:])
-        o, i, *space = numbers.rhs_spec
+        o, i, *space = numbers.rhs_spec  # features of the kernels trade places, as in the transpose
         numbers = numbers._replace(rhs_spec=(i, o, *space))
     return conv_general_dilated(lhs, rhs, (1,) * (ndim - 2), padding, strides, gaps, numbers, precision=precision,
                                 preferred_element_type=preferred_element_type)

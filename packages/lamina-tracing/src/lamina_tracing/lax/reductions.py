@@ -206,6 +206,7 @@ def _scan(combine: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], n
     if n < 2:
         return xs
     cut = sh.slice_in_dim
+    # x0 x1, x2 x3, ...: scanned, they are the odd places of the result. Place 2k is place 2k - 1 combined with x[2k].
     pairs = combine([cut(x, 0, n - n % 2, 2, axis) for x in xs], [cut(x, 1, n, 2, axis) for x in xs])
     odd = _scan(combine, pairs, n // 2, axis)
     even = [cut(x, 0, 1, 1, axis) for x in xs]
