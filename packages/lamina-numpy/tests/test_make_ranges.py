@@ -16,6 +16,11 @@ def test_the_base_of_logspace_may_be_traced_or_an_array():
     assert jnp.logspace(np.float16(0), 2, 3).dtype == np.float16
 
 
+@pytest.mark.parametrize("bounds", [(0.0, 8.0), (8.0, 0.0), (0.0, 0.0), (-1.0, 8.0)])
+def test_no_ratio_leads_from_or_to_zero_or_across_it(bounds):
+    assert np.isnan(np.asarray(jnp.geomspace(*bounds, 3))).all()
+
+
 @pytest.mark.parametrize("bounds, error", [((1j, 3), TypeError), ((3j,), TypeError), ((0, 3, np.complex64(1)), TypeError),
                                            ((np.inf,), ValueError), ((np.nan,), ValueError), ((0, 3, 0), ValueError)])
 def test_arange_refuses(bounds, error):

@@ -45,31 +45,99 @@ def _float_or(dtype: Any) -> np.dtype:
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Zeros; float32 unless `dtype` is given.
+    """An array of zeros.
 
-    >>> zeros(2)
-    Array([0., 0.], dtype=float32)
+    Args:
+      shape: an int or a sequence of ints. Known while tracing.
+      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array of this shape and dtype.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: `shape` holds no integers; traced ones are none.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Source: meaning of `numpy.zeros`.
+
+    >>> zeros((2, 2))
+    Array([[0., 0.],
+           [0., 0.]], dtype=float32)
     """
     out = _filled(as_shape("zeros", shape), 0, _float_or(dtype))
     return out if device is None else to_device(out, device)
 
 
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Ones; float32 unless `dtype` is given."""
+    """An array of ones.
+
+    Args:
+      shape: an int or a sequence of ints. Known while tracing.
+      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array of this shape and dtype.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: `shape` holds no integers; traced ones are none.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Source: meaning of `numpy.ones`.
+
+    >>> ones(2, dtype="int32")
+    Array([1, 1], dtype=int32)
+    """
     out = _filled(as_shape("ones", shape), 1, _float_or(dtype))
     return out if device is None else to_device(out, device)
 
 
 def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Zeros: memory without values cannot be seen."""
+    """An array of zeros, where NumPy leaves the values open.
+
+    Args:
+      shape: an int or a sequence of ints. Known while tracing.
+      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array of this shape and dtype.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: `shape` holds no integers; traced ones are none.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Source: meaning of `numpy.empty`.
+
+    >>> empty(2)
+    Array([0., 0.], dtype=float32)
+    """
     return zeros(shape, dtype, device=device)
 
 
 def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """An array of this shape, every element `fill_value` (which broadcasts).
+    """An array whose every element is a given value.
 
-    >>> full(2, 7)
-    Array([7, 7], dtype=int32, weak_type=True)
+    Args:
+      shape: an int or a sequence of ints. Known while tracing.
+      fill_value: a number, or an array or list that broadcasts to `shape`; may be traced.
+      dtype: element type; None for that of `fill_value`.
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array of this shape and dtype, in the units of `fill_value`; complex numbers lose their imaginary part in a real
+      dtype.
+    Raises:
+      ShapeError: `fill_value` does not broadcast to `shape`.
+      ValueError: a size is negative.
+      TypeError: `shape` holds no integers, or `fill_value` is neither an array nor a number.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Derivative: linear in `fill_value`; the transpose is a sum.
+    Source: meaning of `numpy.full`.
+
+    >>> full(2, 7.5)
+    Array([7.5, 7.5], dtype=float32, weak_type=True)
+    >>> full((2, 2), np.array([1, 2]))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
     """
     shape = as_shape("full", shape)
     if isinstance(fill_value, (list, tuple)):
@@ -104,14 +172,50 @@ def _weakly(x: Any, weak: bool) -> Any:
 
 def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
                device: Any = None) -> Array:
-    """Zeros of the shape and dtype of `a`."""
+    """An array of zeros, like another.
+
+    Args:
+      a: array, number or list of numbers, or anything with a shape and a dtype; only these count.
+      dtype: element type; None for that of `a`.
+      shape: an int or a sequence of ints; None for that of `a`.
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array of this shape and dtype.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: `a` is neither an array nor a number.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Source: meaning of `numpy.zeros_like` and, under its other name, of `numpy.empty_like`.
+
+    >>> zeros_like(np.array([1, 2]))
+    Array([0, 0], dtype=int32)
+    """
     shape, d, weak = _like("zeros_like", a, dtype, shape)
     return _weakly(zeros(shape, d, device=device), weak)
 
 
 def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
               device: Any = None) -> Array:
-    """Ones of the shape and dtype of `a`."""
+    """An array of ones, like another.
+
+    Args:
+      a: array, number or list of numbers, or anything with a shape and a dtype; only these count.
+      dtype: element type; None for that of `a`.
+      shape: an int or a sequence of ints; None for that of `a`.
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array of this shape and dtype.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: `a` is neither an array nor a number.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Source: meaning of `numpy.ones_like`.
+
+    >>> ones_like(np.array([1, 2]), shape=(1, 3))
+    Array([[1, 1, 1]], dtype=int32)
+    """
     shape, d, weak = _like("ones_like", a, dtype, shape)
     return _weakly(ones(shape, d, device=device), weak)
 
@@ -121,7 +225,28 @@ empty_like = zeros_like
 
 def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
               device: Any = None) -> Array:
-    """`fill_value` in the shape and dtype of `a`."""
+    """An array whose every element is a given value, like another.
+
+    Args:
+      a: array, number or list of numbers, or anything with a shape and a dtype; only these count.
+      fill_value: a number, or an array or list that broadcasts to the shape; may be traced.
+      dtype: element type; None for that of `a`.
+      shape: an int or a sequence of ints; None for that of `a`.
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array of this shape and dtype, in the units of `fill_value`.
+    Raises:
+      ShapeError: `fill_value` does not broadcast to the shape.
+      ValueError: a size is negative.
+      TypeError: `a` or `fill_value` is neither an array nor a number.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Derivative: linear in `fill_value`; the transpose is a sum.
+    Source: meaning of `numpy.full_like`.
+
+    >>> full_like(np.array([1, 2]), 7.5)
+    Array([7, 7], dtype=int32)
+    """
     shape, d, weak = _like("full_like", a, dtype, shape)
     return _weakly(full(shape, fill_value, d, device=device), weak)
 
@@ -145,10 +270,29 @@ def _traced_bound(call: str, x: Any) -> Exception:
 
 def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | None = None,
            dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Evenly spaced numbers in `[start, stop)`; with one argument, in `[0, start)`.
+    """Evenly spaced numbers from a start up to, but not with, a stop.
+
+    Args:
+      start: the first number; where it stands alone, the stop, and the first number is 0.
+      stop: what no number reaches; None where only `start` is given.
+      step: the distance, which may be negative; None for 1. The three are known real numbers.
+      dtype: element type; None for the common one of the numbers given.
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array `[n]`, `n = ceil((stop - start) / step)`, or 0 where that is negative; in the units of `start`. In an
+      integer dtype start and step are cut to integers first.
+    Raises:
+      ConcretizationError: a number is traced, as the length depends on it.
+      ValueError: `step` is 0, or a number is infinite or NaN.
+      TypeError: a number is complex, or an array that has axes.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Source: meaning of `numpy.arange`.
 
     >>> arange(1, 7, 2)
     Array([1, 3, 5], dtype=int32)
+    >>> arange(3.0)
+    Array([0., 1., 2.], dtype=float32)
     """
     lo, hi = (0, start) if stop is None else (start, stop)
     begin, end, by = _known("arange", lo), _known("arange", hi), _known("arange", 1 if step is None else step)
@@ -180,7 +324,22 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Ones on the `k`-th diagonal, zeros elsewhere.
+    """A matrix of ones on a diagonal and zeros elsewhere.
+
+    Args:
+      N: number of rows.
+      M: number of columns; None for `N`.
+      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
+      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array `[N, M]`.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: a size or `k` is no integer.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Source: meaning of `numpy.eye`.
 
     >>> eye(2)
     Array([[1., 0.],
@@ -202,12 +361,48 @@ def _row_column(shape: tuple[int, int], k: int) -> tuple[Any, Any]:
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
-    """The n × n identity matrix."""
+    """The identity matrix.
+
+    Args:
+      n: number of rows and of columns.
+      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
+    Returns:
+      Array `[n, n]`.
+    Raises:
+      ValueError: `n` is negative.
+      TypeError: `n` is no integer.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Source: meaning of `numpy.identity`.
+
+    >>> identity(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     return eye(n, dtype=dtype)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """Ones on and below the `k`-th diagonal, zeros above."""
+    """A matrix of ones on and below a diagonal and zeros above.
+
+    Args:
+      N: number of rows.
+      M: number of columns; None for `N`.
+      k: which diagonal: 0 the main one, positive ones above it, negative ones below.
+      dtype: element type; None for the default float, float32 (float64 in 64-bit mode).
+    Returns:
+      Array `[N, M]`.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: a size or `k` is no integer.
+      DTypeError: `dtype` is no element type of arrays.
+
+    Source: meaning of `numpy.tri`.
+
+    >>> tri(2, 3)
+    Array([[1., 0., 0.],
+           [1., 1., 0.]], dtype=float32)
+    """
     shape: Any = as_shape("tri", (N, N if M is None else M))
     d = _float_or(dtype)
 

@@ -24,7 +24,28 @@ index_exp = np.index_exp
 
 
 def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False) -> Any:
-    """Index arrays of a grid: stacked along a new first axis, or one open array per axis when `sparse`."""
+    """The indices of every place of a grid.
+
+    Args:
+      dimensions: the lengths of its `k` axes: a sequence of ints, or an int.
+      dtype: element type; None for the default integer.
+      sparse: whether to leave axes of length 1, to be broadcast.
+    Returns:
+      Array `[k, *dimensions]`, the index along each axis in turn; with `sparse` a tuple of `k` arrays that have only
+      their own axis.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: `dimensions` holds no integers.
+
+    Source: meaning of `numpy.indices`.
+
+    >>> indices((2, 2))
+    Array([[[0, 0],
+            [1, 1]],
+    <BLANKLINE>
+           [[0, 1],
+            [0, 1]]], dtype=int32)
+    """
     shape = as_shape("indices", dimensions)
     d = dtypes.canonical_int() if dtype is None else dtypes.canonical(dtype)
     n = len(shape)
@@ -38,12 +59,26 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
 
 
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Array]:
-    """Coordinate arrays of a grid from its axes.
+    """The coordinates of every place of a grid.
 
     Args:
-      xi: one-dimensional coordinates.
-      sparse: leave axes of length 1 to be broadcast.
-      indexing: "xy" (the second axis varies with the first argument) or "ij".
+      xi: the coordinates along each axis: arrays or lists of one axis, or numbers.
+      copy: must be True: arrays never change.
+      sparse: whether to leave axes of length 1, to be broadcast.
+      indexing: "ij" lets the `i`-th axis go with the `i`-th argument; "xy" exchanges the first two axes.
+    Returns:
+      List of one array per argument, with its dtype and units, all of one shape unless `sparse`.
+    Raises:
+      ValueError: coordinates have several axes, `copy` is False, or another `indexing`.
+      TypeError: coordinates hold what is no number.
+
+    Derivative: linear; the transpose is a sum over the repeated axes.
+    Source: meaning of `numpy.meshgrid`.
+
+    >>> meshgrid(np.array([1, 2]), np.array([3, 4]))
+    [Array([[1, 2],
+           [1, 2]], dtype=int32), Array([[3, 3],
+           [4, 4]], dtype=int32)]
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij'; got {indexing!r}")
@@ -131,5 +166,23 @@ c_ = _Join("c_", -1, 2, 0)
 
 
 def fromfunction(function: Callable[..., Any], shape: ShapeLike, *, dtype: DTypeLike = float, **kwargs: Any) -> Any:
-    """The values of a function of the indices: it is called once, with the index arrays."""
+    """What a function gives for the indices of a grid.
+
+    Args:
+      function: function of one index array per axis, each of the shape of the grid; it is called once.
+      shape: the lengths of the axes: a sequence of ints, or an int.
+      dtype: element type of the index arrays; the default float unless given.
+      kwargs: further arguments of `function`.
+    Returns:
+      What `function` returns, as it is.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: `shape` holds no integers, or `function` is none of as many arguments.
+
+    Source: meaning of `numpy.fromfunction`.
+
+    >>> fromfunction(lambda i, j: 10 * i + j, (2, 2))
+    Array([[ 0.,  1.],
+           [10., 11.]], dtype=float32)
+    """
     return function(*indices(as_shape("fromfunction", shape), dtype=dtype), **kwargs)

@@ -12,6 +12,7 @@ from lamina_tracing.extend import check_axis, typeof
 from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
 from .._ground.publishing import compiled, public
 from .._ground.axes import with_axes
+from .._ground.choosing import choose_by
 from .._ground.conversion import asarray, to_device
 from .._elementwise.ufuncs import exp, log, sign
 from .._elementwise.powers import power
@@ -40,10 +41,31 @@ def _on_device(plain: Any) -> Any:
 @public("num", "endpoint", "retstep", "dtype", "axis", face=_on_device)
 def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
              dtype: DTypeLike | None = None, axis: int = 0, *, device: Any = None) -> Any:
-    """`num` evenly spaced numbers from `start` to `stop`, both included unless `endpoint` is False; on `device`.
+    """Numbers with equal distances from one bound to the other.
+
+    Args:
+      start, stop: the bounds: numbers, arrays or lists that broadcast; may be traced.
+      num: how many numbers.
+      endpoint: whether the last number is `stop`; else it is the one that would come before.
+      retstep: whether the distance is wanted too.
+      dtype: element type of the result; integers are rounded down; None for that of the bounds, float for integers.
+      axis: where the new axis stands in the result; negative counts from its end.
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array of the common shape and a new axis of length `num`, in the units of the bounds; with `retstep` a pair, the
+      distance second: NaN where there is none.
+    Raises:
+      ValueError: `num` is negative.
+      TypeError: `num` is no integer, or a bound neither an array nor a number.
+      ShapeError: the bounds do not broadcast, or the result does not have `axis`.
+
+    Derivative: linear in the bounds.
+    Source: meaning of `numpy.linspace`.
 
     >>> linspace(0, 1, 3)
     Array([0. , 0.5, 1. ], dtype=float32)
+    >>> linspace(0, 1, 4, endpoint=False, retstep=True)
+    (Array([0.  , 0.25, 0.5 , 0.75], dtype=float32), Array(0.25, dtype=float32))
     """
     num = operator.index(num)
     if num < 0:
@@ -79,7 +101,27 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
 @public("num", "endpoint", "dtype", "axis")
 def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0,
              dtype: DTypeLike | None = None, axis: int = 0) -> Array:
-    """`base` to the powers of `linspace(start, stop, num)`."""
+    """Powers of a base, whose exponents have equal distances.
+
+    Args:
+      start, stop: the exponents at the bounds: numbers or arrays that broadcast; may be traced.
+      num: how many numbers.
+      endpoint: whether the last number is `stop`; else it is the one that would come before.
+      base: a number, or an array that broadcasts with the exponents; may be traced.
+      dtype: element type of the result; None for that of the bounds, float for integers.
+      axis: where the new axis stands in the result; negative counts from its end.
+    Returns:
+      Array of the common shape and a new axis of length `num`.
+    Raises:
+      ValueError: `num` is negative.
+      TypeError: `num` is no integer, or an exponent or `base` neither an array nor a number.
+      ShapeError: exponents and base do not broadcast, or the result does not have `axis`.
+
+    Source: meaning of `numpy.logspace`.
+
+    >>> logspace(0, 2, 3)
+    Array([  1.,  10., 100.], dtype=float32)
+    """
     d, final = _range_dtype("logspace", dtype, start, stop, base)
     if aval("logspace", base, 4).shape:
         base, start, stop = alike("logspace", [cast(x, d) for x in (base, start, stop)])
@@ -90,7 +132,27 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
 @public("num", "endpoint", "dtype", "axis")
 def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None,
               axis: int = 0) -> Array:
-    """`num` numbers from `start` to `stop` with a constant ratio between neighbours."""
+    """Numbers with equal ratios from one bound to the other.
+
+    Args:
+      start, stop: the bounds: numbers or arrays that broadcast, of one sign and not 0, or complex; may be traced.
+      num: how many numbers.
+      endpoint: whether the last number is `stop`; else it is the one that would come before.
+      dtype: element type of the result; None for that of the bounds, float for integers.
+      axis: where the new axis stands in the result; negative counts from its end.
+    Returns:
+      Array of the common shape and a new axis of length `num`, in the units of the bounds; the bounds themselves up to
+      rounding. NaN between real bounds of different signs, or where one is 0.
+    Raises:
+      ValueError: `num` is negative.
+      TypeError: `num` is no integer, or a bound neither an array nor a number.
+      ShapeError: the bounds do not broadcast, or the result does not have `axis`.
+
+    Source: meaning of `numpy.geomspace`, which refuses a bound of 0.
+
+    >>> geomspace(1, 8, 4)
+    Array([1., 2., 4., 8.], dtype=float32)
+    """
     d, final = _range_dtype("geomspace", dtype, start, stop)
     start, stop = cast(start, d), cast(stop, d)
     if dtypes.is_complex(d):
@@ -99,7 +161,9 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
         out = lax.mul(*_common(start, exp(ramp)))
     else:
         turn = sign(start)
-        out = exp(linspace(log(start * turn), log(stop * turn), num, endpoint, False, d, 0))
+        # no ratio leads from or to 0; its logarithm would leave zeros behind
+        first, last = (choose_by(lax.eq(x, literal(0, d)), literal(np.nan, d), log(x)) for x in (start * turn, stop * turn))
+        out = exp(linspace(first, last, num, endpoint, False, d, 0))
         out = lax.mul(*_common(turn, out))
     return cast(moveaxis(out, 0, axis) if axis != 0 else out, final)
 
