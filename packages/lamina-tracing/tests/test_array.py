@@ -71,3 +71,9 @@ def test_an_array_is_taken_apart_and_ends():
         iter(a)
     for again in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
         assert np.asarray(again).tolist() == [1, 2, 3]
+
+
+def test_arrays_without_elements_stay_their_callers():
+    nothing = np.zeros(0, np.float32)
+    out = lax.optimization_barrier((nothing,))[0]
+    assert nothing.flags.writeable and out is not nothing

@@ -51,7 +51,8 @@ def _memory_of_others(args: Sequence[Any]) -> list[np.ndarray]:
 
 def _apart(value: Any, given: Sequence[np.ndarray]) -> Any:
     """A result in memory of its own: reshapes, slices and identities are views of their operand in NumPy."""
-    return np.array(value) if any(np.may_share_memory(value, a) for a in given) else value
+    # arrays without elements share no memory, but the very array would be frozen in its owner's hands
+    return np.array(value) if any(value is a or np.may_share_memory(value, a) for a in given) else value
 
 
 class NumPyEvaluator:
