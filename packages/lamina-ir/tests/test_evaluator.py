@@ -5,8 +5,8 @@ import weakref
 import numpy as np
 import pytest
 
-from lamina_ir import (AxisEnv, DTypeError, ExecutionError, MissingRuleError, ShapeError, UnboundAxisError, aval_of, config,
-                       evaluate, evaluate_primitive, evaluate_spmd, parse, prims)
+from lamina_ir import (AxisEnv, DTypeError, Eqn, ExecutionError, Jaxpr, MissingRuleError, Primitive, ShapeError,
+                       UnboundAxisError, Var, aval_of, config, evaluate, evaluate_primitive, evaluate_spmd, parse, prims)
 from lamina_ir.testing import samples
 from lamina_ir.testing.programs import NOTEBOOK, chain
 from lamina_ir.testing.samples_collectives import AXES, per_device
@@ -208,6 +208,16 @@ def test_programs_that_need_more_memory_than_allowed_are_refused():
         evaluate(small, np.zeros(9))
     with pytest.raises(ValueError, match="evaluate_max_bytes: expected a whole number"):
         config.evaluate_max_bytes.set(-1)
+
+
+def test_an_op_without_a_numpy_meaning_says_so():
+    prim = Primitive("mute", infer=lambda x: x)
+    message = r"`mute` has no NumPy meaning.*Primitive\('mute', numpy=...\)"
+    with pytest.raises(MissingRuleError, match=message):
+        evaluate_primitive(prim, [np.float32(1)], {})
+    x, y = Var(aval_of(np.float32(1))), Var(aval_of(np.float32(1)))
+    with pytest.raises(MissingRuleError, match=message):
+        evaluate(Jaxpr([], [x], [Eqn(prim, [x], [y], {})], [y]), 1.0)
 
 
 def test_failures_inside_an_op_are_ours():

@@ -104,7 +104,8 @@ def flow_jvp(prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params:
         out_on = pushes[0].active_out
         moved = [j for j, o in enumerate(out_on) if o]
         at = {i: n + k for k, i in enumerate(a.moved)}
-        programs = [(b.program, b.ins, [0]) for b in w.wires if b.decides]  # a test reads values alone
+        programs: list[tuple[ClosedJaxpr, Sequence[int], Sequence[int]]] = [
+            (b.program, b.ins, [0]) for b in w.wires if b.decides]  # a test reads values alone
         programs += [(p.program, [*b.ins, *[at[i] for i in b.ins if i in at]], range(m + len(moved)))
                      for p, b in zip(pushes, w.bodies)]
         results = [*w.results(), *[Slot(int(j >= w.n_carry), None, j) for j in moved]]
@@ -295,7 +296,7 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
     held = [i for i in range(len(args)) if not linear[i]]
     at = {i: k for k, i in enumerate(held)}
     given = [ct for ct in cts if ct is not None]
-    slots = [*w.operands(held, same=False), *[Slot(w.flow.group(HELD))] * len(given)]  # type: ignore[list-item, arg-type]
+    slots = [*w.operands(held, same=False), *[Slot(w.flow.group(HELD))] * len(given)]  # type: ignore[arg-type]
     programs = [(p.program, [*[at[i] for i in b.ins if i in at], *range(len(held), len(slots))], range(sum(out_on)))
                 for p, b in zip(backs, w.bodies)]
     written = w.write(slots, [Slot(1)] * sum(out_on), programs)
@@ -323,18 +324,18 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
         for i, ct in zip(order, found):
             back[i] = ct
         return back
-    # at: the numbers of the carried operands; n: how many. linear: operands that are linear variables, carries too if any turn
+    # carry: the numbers of the carried operands; n: how many. linear: operands that are linear variables, carries too if any turn
     # makes them so. active: results with a cotangent, a carry's only where it is linear. need: operands that get one.
-    at, n = range(len(args))[w.carry], w.n_carry
+    carry, n = range(len(args))[w.carry], w.n_carry
     with room.roomy():
         linear, _ = forward(w, given, lambda wire, marks: reaches(wire.program, marks))
-        active = tuple([ct is not None and (j >= n or linear[at[j]]) for j, ct in enumerate(cts)])
+        active = tuple([ct is not None and (j >= n or linear[carry[j]]) for j, ct in enumerate(cts)])
         need, active = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
     ins = w.bodies[0].ins
-    held = [i for i in ins if not linear[i] and i not in at]
+    held = [i for i in ins if not linear[i] and i not in carry]
     values = [args[i] for i in held]
     ahead: list[Any] = []
-    late = [i for i in at if not linear[i]]
+    late = [i for i in carry if not linear[i]]
     if late:  # counters and the like, which do not depend on linear values: their loop runs first, and stacks them
         ahead = _run_ahead(w, args, late, held)
     # Values the backward turns read: `fixed` ones, `slices`, and `late` carries as each turn began with them. Cotangents:
@@ -342,20 +343,20 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
     fixed = [i for i in held if w.kinds[i] == HELD]
     slices = [i for i in held if w.kinds[i] != HELD]
     sums = [i for i in ins if w.kinds[i] == HELD and need[i]]
-    states = [i for i in at if need[i]]
-    cuts = [i for i in ins if w.kinds[i] != HELD and i not in at and need[i]]
+    states = [i for i in carry if need[i]]
+    cuts = [i for i in ins if w.kinds[i] != HELD and i not in carry and need[i]]
     ys = [j for j in range(n, w.n_results) if active[j]]
     key = ("transpose", linear, active, need)
     body = _remembered(w, key, lambda: _backward_body(w, linear, need, active, fixed, slices, late, sums, states, cuts, ys))
     start = [instantiate(None, w.inner(i).strong()) for i in sums]
-    start += [instantiate(cts[i - at[0]], w.inner(i).strong()) for i in states]
+    start += [instantiate(cts[i - carry[0]], w.inner(i).strong()) for i in states]
     params = {**w.params, "jaxpr": body, "reverse": not w.params["reverse"], "num_consts": len(fixed), "num_carry": len(start)}
     by_number = dict(zip(held, values))
     outs = bind(prims.scan_p, *[by_number[i] for i in fixed], *start, *[by_number[i] for i in slices], *ahead,
                 *[cts[j] for j in ys], **params)
     # A carry that starts from a value and becomes linear on the way has a cotangent that belongs to no one.
     back = [None] * len(args)
-    for i, ct in zip([*sums, *states, *cuts], outs):
+    for i, ct in zip((*sums, *states, *cuts), outs):
         back[i] = ct if given[i] else None
     return back
 

@@ -47,6 +47,10 @@ def _chosen(fun: Callable[..., Any], nums: Sequence[int], args: Sequence[Any], k
     return functools.update_wrapper(chosen, fun, updated=())
 
 
+def _joined(outer: Any, inner: Any) -> tuple[int, ...]:
+    return outer.shape + inner.shape
+
+
 def _split(stacked: Any, avals: Sequence[Any], axis: int, shape: Callable[[Any], tuple[int, ...]],
            weak: bool) -> list[Any]:
     """Cut one axis into the parts that belong to each aval, and give each part its shape (and its weakness)."""
@@ -106,7 +110,7 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
         result = []
         for column, o in zip(columns[:n], out_avals):
             last = lax.transpose(column, (*range(1, o.ndim + 1), 0))
-            parts = _split(last, avals, o.ndim, lambda a, o=o: o.shape + a.shape, o.weak_type)
+            parts = _split(last, avals, o.ndim, functools.partial(_joined, o), o.weak_type)
             arguments = trees.tree_unflatten(tree, parts)
             result.append(arguments if isinstance(argnums, (tuple, list)) else arguments[0])
         found = trees.tree_unflatten(out_tree, [tuple(r) if isinstance(argnums, (tuple, list)) else r for r in result])
@@ -151,8 +155,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
         per_input = []  # for each input leaf, its part for each output leaf
         for a in avals:
             if dtypes.is_inexact(a.dtype):
-                per_input.append(_split(next(rows), out_avals, 0, lambda o, a=a: o.shape + a.shape,
-                                        a.weak_type))
+                per_input.append(_split(next(rows), out_avals, 0, functools.partial(_joined, inner=a), a.weak_type))
             else:
                 per_input.append([np.zeros(o.shape + a.shape, dtypes.float0) for o in out_avals])
         result = []

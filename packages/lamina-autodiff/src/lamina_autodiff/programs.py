@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr, prims
-from lamina_tracing.extend import Tracer, bind, deeper, eval_jaxpr, now, stage
+from lamina_tracing.extend import StagingTrace, Tracer, bind, deeper, eval_jaxpr, now, stage
 
 from .jvp import instantiate, run_jvp
 from .linear import LinearProgram, LinearTrace, LinearTracer, linearize_flat
@@ -82,7 +82,9 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
             # Residuals are the values of this trace that rows of the linear program hold; by `id`, since many rows may hold
             # one. Rows nobody needs go first, so that nothing is kept for them. Constants stay in the rows that hold them.
             linear.rows = linear.needed()
-            platform = {e.outvars[0]: e.params for e in now.trace.eqns if e.primitive is prims.platform_index_p}
+            trace = now.trace
+            assert isinstance(trace, StagingTrace)
+            platform = {e.outvars[0]: e.params for e in trace.eqns if e.primitive is prims.platform_index_p}
             residuals: dict[int, Any] = {}
             asked: dict[int, Any] = {}  # in the linear program once more, where lowering knows the answer too
             for _, operands, *_ in linear.rows:

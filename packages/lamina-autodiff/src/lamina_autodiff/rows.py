@@ -55,7 +55,7 @@ class Slopes(_Row):
     """
 
     __slots__ = ("fs",)
-    kind = property(lambda self: "slope" if any(self.fs) else "zero")  # type: ignore[assignment]
+    kind = property(lambda self: "slope" if any(self.fs) else "zero")
 
     def __init__(self, prim: Primitive, *fs: Callable[..., Any] | None) -> None:
         if not isinstance(prim, Primitive):

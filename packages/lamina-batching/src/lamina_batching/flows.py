@@ -166,7 +166,8 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
         made.memo("source", lambda: body.program.memo("source", lambda: None))
         # Held operands of test and body become held by the body alone: the new test reads nothing but the truth values (at k).
         group, last = w.flow.group(HELD), w.groups[carry[0]]
-        slots = [*[Slot(group, inner[i]) for i in held], Slot(last, pred), *[Slot(last, inner[i]) for i in carry]]
+        slots = [*[Slot(group, inner[i]) for i in held],  # type: ignore[arg-type]  # what is held has a group
+                 Slot(last, pred), *[Slot(last, inner[i]) for i in carry]]
         k = len(held)
         return test.program, w.write(slots, [Slot(0)] * (m + 1), [(goes_on, [k], [0]), (made, range(n + 1), range(m + 1))])
 

@@ -62,7 +62,8 @@ def check_sample(sample: Any, size: int = 3) -> None:
     rng = np.random.default_rng(0)
     patterns = {tuple(i == j for j in range(n)) for i in range(n)} | {(True,) * n} if n else set()
     for pattern, last in itertools.product(sorted(patterns), (False, True)):
-        args, axes = [], []
+        args: list[Any] = []
+        axes: list[int | None] = []
         for x, on in zip(sample.args, pattern):
             if not on:
                 args.append(x)

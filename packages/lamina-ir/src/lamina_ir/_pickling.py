@@ -31,5 +31,5 @@ def _save_open(jaxpr: Jaxpr) -> Any:
     return _load_open, (dumps(closed), len(jaxpr.constvars))
 
 
-copyreg.pickle(ClosedJaxpr, _save)  # type: ignore[arg-type]
-copyreg.pickle(Jaxpr, _save_open)  # type: ignore[arg-type]
+copyreg.pickle(ClosedJaxpr, _save)
+copyreg.pickle(Jaxpr, _save_open)

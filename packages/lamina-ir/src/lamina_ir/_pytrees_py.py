@@ -40,8 +40,8 @@ class PyTreeDef:
         for n in nodes:
             leaves += n.num_leaves
             count += n.num_nodes
-        self.num_leaves = leaves if kind is not None else 1
-        self.num_nodes = count
+        self.num_leaves: int = leaves if kind is not None else 1
+        self.num_nodes: int = count
         self._hash: int | None = None
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
@@ -213,8 +213,9 @@ class PythonBackend:
             leaves.append(tree)
             return LEAF
         kind = type(tree)
+        build: Callable[..., Any]
         split = None
-        data = None
+        data: Any = None
         if kind is tuple or kind is list:
             children, build = tree, _build_tuple if kind is tuple else _build_list
         elif kind is dict:

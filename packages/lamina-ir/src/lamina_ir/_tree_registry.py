@@ -96,7 +96,7 @@ def register_pytree_with_keys_class(cls: Any) -> Any:
     return cls
 
 
-def register_dataclass(nodetype: Any = None, data_fields: Sequence[str] | None = None,
+def register_dataclass(nodetype: type[Any] | None = None, data_fields: Sequence[str] | None = None,
                        meta_fields: Sequence[str] | None = None, drop_fields: Sequence[str] = ()) -> Any:
     """Make a dataclass a tree node.
 

@@ -30,7 +30,7 @@ class ShapedArray:
         self.shape = shape
         self.dtype = dtype
         self.weak_type = weak_type
-        self._hash = None
+        self._hash: int | None = None
 
     @property
     def ndim(self) -> int:

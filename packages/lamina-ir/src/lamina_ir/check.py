@@ -62,10 +62,11 @@ def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, Any]) -> No
     if not isinstance(program, (Jaxpr, ClosedJaxpr)):
         raise TypeError(f"{where}expected a Jaxpr or a ClosedJaxpr; got {type(program).__name__}")
     done[id(program)] = program  # kept, so that no other object can have its id
-    jaxpr = program
     if isinstance(program, ClosedJaxpr):
         jaxpr = program.jaxpr
         _check_consts(program, where)
+    else:
+        jaxpr = program
     # bound: what has been bound so far; an equation may read nothing else, and binds nothing again.
     bound: set[Var] = set()
     for what, vs in (("constvar", jaxpr.constvars), ("invar", jaxpr.invars)):

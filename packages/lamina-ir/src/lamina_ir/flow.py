@@ -26,7 +26,7 @@ class Operands(NamedTuple):
     """
 
     kind: str
-    count: str | int | None = None
+    count: str | int | None = None  # type: ignore[assignment]  # tuple.count is not wanted here
     of: str = ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .errors import MissingRuleError
 from .flow import Flow
 
 __all__ = ["Primitive", "by_name", "register"]
@@ -19,7 +20,7 @@ class Primitive:
       numpy: `numpy(*arrays, **params)` gives the meaning on NumPy arrays (a tuple when `multiple`). With a `flow`
         it is `numpy(run, *arrays, **params)`, where `run(program, arrays)` gives a list of a program's results. With
         `axis_params` it is `numpy(env, *operands, **params)`: the `AxisEnv`, and a list with one array per device for
-        each operand; so are the results.
+        each operand; so are the results. Left out, evaluating the op raises MissingRuleError.
       spmd: for ops that hold programs which may use mapped axes, `spmd(run, env, operands, params)` gives the meaning
         on all devices in lockstep: operands and results are lists with one array per device, and
         `run(program, operands, env)` gives a program's results in the same form.
@@ -49,7 +50,7 @@ class Primitive:
         self.name = name
         self.params = tuple(params)
         self.infer = infer
-        self.numpy = numpy
+        self.numpy: Callable[..., Any] = numpy or _no_meaning(name)
         self.linear_in = tuple(linear_in)
         self.bilinear_in = tuple(bilinear_in)
         self.family = family
@@ -73,6 +74,13 @@ class Primitive:
 
     def __reduce__(self) -> Any:
         return by_name, (self.name,)
+
+
+def _no_meaning(name: str) -> Callable[..., Any]:
+    def numpy(*args: Any, **params: Any) -> Any:
+        raise MissingRuleError(f"`{name}` has no NumPy meaning, so it cannot be evaluated; give it one, Primitive({name!r}, "
+                               "numpy=...), or run it where it is lowered")
+    return numpy
 
 
 _BY_NAME: dict[str, Primitive] = {}

@@ -278,7 +278,7 @@ def subprograms(eqn: Eqn) -> list[ClosedJaxpr]:
 
 
 def _nested(p: Primitive, params: dict[str, Any]) -> list[ClosedJaxpr]:
-    found = []
+    found: list[ClosedJaxpr] = []
     for name in p.subprograms:
         value = params[name]
         found.extend([value] if isinstance(value, ClosedJaxpr) else value if isinstance(value, (tuple, list)) else ())

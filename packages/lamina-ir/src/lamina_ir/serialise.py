@@ -256,7 +256,7 @@ class _Reader:
         invars = [Var(avals[_size(i)]) for i in p["invars"]]
         # Variables by number: the writer counted them in this order. Programs only name programs before them.
         scope: list[Var] = [*constvars, *invars]
-        eqns = []
+        eqns: list[Eqn] = []
         for name, ins, outs, params in p["eqns"]:
             try:
                 prim = by_name(name)

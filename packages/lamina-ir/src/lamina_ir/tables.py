@@ -206,7 +206,7 @@ class RuleTable(dict[Primitive, Row]):
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"table `{self.name}`: rows are changed with define, hole and override")
 
-    pop = popitem = clear = update = setdefault = __ior__ = _refuse  # type: ignore[assignment]
+    pop = popitem = clear = update = setdefault = __ior__ = _refuse
 
     def _drop(self, op: Primitive) -> None:
         if dict.__contains__(self, op):

@@ -82,9 +82,9 @@ class Wired:
         self._inner: dict[int, ShapedArray] | None = None
         self.flow: Flow = prim.flow  # type: ignore[assignment]
         flow = self.flow
-        sizes = [params[g.count] if type(g.count) is str else g.count for g in flow.operands]
-        rest = count - sum([s for s in sizes if s is not None])  # one group may leave its count open
-        sizes = [rest if s is None else s for s in sizes]
+        given: list[int | None] = [params[g.count] if isinstance(g.count, str) else g.count for g in flow.operands]
+        rest = count - sum([s for s in given if s is not None])  # one group may leave its count open
+        sizes = [rest if s is None else s for s in given]
         if any(s < 0 for s in sizes) or sum(sizes) != count:
             raise self._misfit(f"its operands are {self._words(sizes)}, which are not the {count} it has")
         self.groups = [i for i, s in enumerate(sizes) for _ in range(s)]
@@ -207,9 +207,9 @@ class Wired:
         if flow.test:
             params[flow.test] = made.pop(0)
         params[flow.body] = made[0] if isinstance(params[flow.body], ClosedJaxpr) else tuple(made)
-        for g, group in enumerate(flow.operands):
-            if type(group.count) is str:
-                params[group.count] = sum([s.group == g for s in operands])
+        for n, group in enumerate(flow.operands):
+            if isinstance(group.count, str):
+                params[group.count] = sum([s.group == n for s in operands])
         # Params with an entry per operand or result. A slot has the entry of what it is `like`, what was true of one run only
         # if it is that very operand; and nothing but entries of new ones is written as the default, if that is ().
         for names, slots, order in (({**flow.each, **flow.spent}, operands, ops), (flow.results, results, outs)):

@@ -36,7 +36,7 @@ class _Run(NamedTuple):
 
     start: int
     period: int
-    count: int
+    count: int  # type: ignore[assignment]  # tuple.count is not wanted here
     slots: list[list[tuple[int, Any, int]]]
 
 

@@ -46,10 +46,17 @@ class Lowered:
     __slots__ = ("module", "name", "platform", "kept_args", "const_args", "in_avals", "out_avals", "donation",
                  "num_replicas", "num_partitions", "needs", "host_functions", "lines", "size", "_bytecode", "__weakref__")
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, *, module: Any, name: str, platform: str, kept_args: tuple[bool, ...], const_args: list[Any],
+                 in_avals: list[ShapedArray], out_avals: list[ShapedArray], donation: tuple[tuple[int, int | None], ...],
+                 num_replicas: int, num_partitions: int, needs: frozenset[str], host_functions: list[Any],
+                 lines: list[Line] | None, size: Size) -> None:
+        self.module, self.name, self.platform = module, name, platform
+        self.kept_args, self.const_args = kept_args, const_args
+        self.in_avals, self.out_avals, self.donation = in_avals, out_avals, donation
+        self.num_replicas, self.num_partitions = num_replicas, num_partitions
+        self.needs, self.host_functions = needs, host_functions
+        self.lines, self.size = lines, size
         self._bytecode: bytes | None = None
-        for key, value in fields.items():
-            setattr(self, key, value)
 
     def bytecode(self) -> bytes:
         """The module as MLIR bytecode: what the compiler is given, and the program's part of cache keys."""

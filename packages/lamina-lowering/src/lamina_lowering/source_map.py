@@ -15,7 +15,8 @@ from lamina_ir import Source
 __all__ = ["FILE", "Line", "SourceLine", "instruction_lines", "resolve"]
 
 FILE = "equation"
-Line = tuple[str, Source | None, object]  # name with scopes, the equation's own source, the Line of the call it stands in
+# Name with scopes, the equation's own source, the Line of the call it stands in.
+Line = tuple[str, Source | None, "Line | None"]
 
 
 class SourceLine(NamedTuple):
@@ -43,7 +44,7 @@ def resolve(found: Line) -> SourceLine:
     name, source, around = found
     part = source.part if source is not None else ""
     while around is not None and not (source is not None and part):
-        _, outer, around = around  # type: ignore[misc]
+        _, outer, around = around
         source = source or outer
         part = part or (outer.part if outer is not None else "")
     if source is None:

@@ -131,12 +131,11 @@ class PmapSpec:
             found, = varying(mine.written(arguments, x), marks, frozenset([self.axis_name, *[f.name for f in now.axes]]))
             return self.axis_name in found
 
-        arguments: Sequence[Any] = ()
+        arguments: Sequence[StagingTracer] = ()
 
-        def run(*tracers: Any) -> list[Any]:
+        def run(*tracers: StagingTracer) -> list[Any]:
             nonlocal out_tree, arguments
             arguments = tracers
-            now.trace.about = "pmap", self.fun, tree, self.statics.nums
             a, k = trees.tree_unflatten(tree, tracers)
             if static:
                 a, k = self.statics.join(a, k, static)
@@ -147,7 +146,7 @@ class PmapSpec:
         # The body is one device's: operands without the mapped axis. What it closes over (`outer`) leads its operands,
         # unmapped.
         with bound_axes(AxisFrame(self.axis_name, size, None, differs)):
-            closed, outer = stage(run, parts)
+            closed, outer = stage(run, parts, ("pmap", self.fun, tree, self.statics.nums))
         targets = axis_specs("pmap", self.name, "out_axes", self.out_axes, out_tree, "results")
         for i, (aval, to) in enumerate(zip(closed.out_avals, targets)):
             if to is not None:

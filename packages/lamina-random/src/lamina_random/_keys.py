@@ -50,6 +50,7 @@ def PRNGKey(seed: ArrayLike) -> Array:
 
 def _key_of_core(seed: Any) -> Any:
     dtype = typeof(seed).dtype
+    high: Any
     if dtype.itemsize == 8:
         high = lax.shift_right_logical(seed, lax.full((), 32, dtype))
     else:
@@ -95,7 +96,7 @@ def key_data(keys: ArrayLike) -> Array:
     >>> key_data(PRNGKey(42))
     Array([ 0, 42], dtype=uint32)
     """
-    return keys
+    return keys  # type: ignore[return-value]  # as it came
 
 
 def wrap_key_data(key_bits_array: Any) -> Array:
@@ -139,7 +140,7 @@ def clone(key: ArrayLike) -> Array:
     Array([ 0, 42], dtype=uint32)
     """
     _check_keys("clone", key)
-    return key
+    return key  # type: ignore[return-value]  # as it came
 
 
 def key_impl(keys: ArrayLike) -> str:

@@ -133,7 +133,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
         axis = check_axis("choice", axis, aval.ndim)
         count = aval.shape[axis]
     else:
-        count, a = int(np.asarray(a)), None
+        count = int(np.asarray(a))
     drawn = math.prod(shape)
     if count < 1 and drawn:
         raise ShapeError("choice: there is nothing to choose from; a must not be empty")
@@ -142,7 +142,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
                          f"{drawn}")
     if p is not None and typeof(p).shape != (count,):
         raise ShapeError(f"choice: p must give {count} probabilities; got {typeof(p).long()}")
-    return _choice(key, a, p, count, shape, bool(replace), axis, _part.value)
+    return _choice(key, a if aval.shape else None, p, count, shape, bool(replace), axis, _part.value)
 
 
 def _choice_core(key: Any, a: Any, p: Any, count: int, shape: tuple[int, ...], replace: bool, axis: int,

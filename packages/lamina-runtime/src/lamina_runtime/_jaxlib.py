@@ -56,7 +56,7 @@ def _open() -> str:
     # fails at once; unblocked it would cost 30 us per array, or load jax and hand it our array class. `jax.core`, which it
     # imports once, stays free: SciPy and others look for that name in sys.modules and expect a module there.
     sys.modules["jax._src.sharding_impls"] = None  # type: ignore[assignment]
-    sys.meta_path.insert(0, _RefuseJax)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _RefuseJax)
     return found
 
 

@@ -141,7 +141,7 @@ def run_callback(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -
     if params.get("ordered"):
         for order in list(_orders.values()):
             order.wait()
-    outs = prim.numpy(*values, **params)  # type: ignore[misc]
+    outs = prim.numpy(*values, **params)
     committed = device is not None
     if device is None and outs:
         device = _devices.default_device()

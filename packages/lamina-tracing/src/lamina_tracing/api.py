@@ -78,7 +78,6 @@ def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any,
 
     def flat_fun(*tracers: Any) -> list[Any]:
         nonlocal out_tree
-        now.trace.about = call, fun, tree, statics.nums
         a, k = trees.tree_unflatten(tree, tracers)
         if static:
             a, k = statics.join(a, k, static)
@@ -86,7 +85,7 @@ def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any,
         result_types(call, name, out, out_tree)
         return out
 
-    closed, outer = stage(flat_fun, avals)
+    closed, outer = stage(flat_fun, avals, (call, fun, tree, statics.nums))
     return closed, outer, out_tree
 
 

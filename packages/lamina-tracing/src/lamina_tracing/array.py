@@ -94,10 +94,10 @@ class HostArray(np.ndarray):
         """`x` with the dtype and weakness of `aval`. It takes the memory of `x`: nobody may write to that any more."""
         array = np.asarray(x, aval.dtype)
         array.flags.writeable = False
-        array = array.view(HostArray)
+        ours = array.view(HostArray)
         if aval.weak_type:
-            array.weak_type = True
-        return array
+            ours.weak_type = True
+        return ours
 
     aval = property(lambda self: ShapedArray(self.shape, self.dtype, self.weak_type))
 
@@ -132,7 +132,7 @@ class HostArray(np.ndarray):
     def __format__(self, spec: str) -> str:
         return format(np.asarray(self)[()], spec)
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]  # NumPy's arrays have None, and an error that helps nobody
         raise TypeError("arrays are not hashable; use their shape and dtype, or x.tobytes(), as a key")
 
     def __reduce__(self) -> Any:

@@ -42,7 +42,7 @@ def explain_miss(call: str, name: str, fun: Any, key: tuple[Any, ...], known: It
     nearest = min((_differences(old, key) for old in reversed(list(known))), default=None,
                   key=lambda found: (len(found), " ".join(found).count(" changed "), -" ".join(found).count("[")))
     reasons = None if nearest is None else [text for text in nearest if text]
-    code = getattr(fun, "__code__", None)
+    code: Any = getattr(fun, "__code__", None)
     if reasons is None:
         other = _same_code.get(code) if code is not None else None
         if other is not None and other() is not fun:
@@ -80,9 +80,9 @@ def _differences(old: tuple[Any, ...], new: tuple[Any, ...]) -> list[str]:
     if old[3] != new[3]:
         found.append(f"mapped axes in scope changed from {old[3]} to {new[3]}")
     if old[4] != new[4]:
-        before, after = config.keyed_values(old[4]), config.keyed_values(new[4])
-        found += [f"config {n} changed from {before.get(n)!r} to {v!r}" if n in config.options else
-                  "rows of rule tables, or a slot, changed" for n, v in after.items() if before.get(n) != v]
+        had, has = config.keyed_values(old[4]), config.keyed_values(new[4])
+        found += [f"config {n} changed from {had.get(n)!r} to {v!r}" if n in config.options else
+                  "rows of rule tables, or a slot, changed" for n, v in has.items() if had.get(n) != v]
     return found
 
 

@@ -129,7 +129,6 @@ class JitSpec:
 
         def flat_fun(*tracers: Any) -> list[Any]:
             nonlocal out_tree
-            now.trace.about = self.call, self.fun, tree, self.statics.nums
             args, kwargs = trees.tree_unflatten(tree, tracers)
             if static:
                 args, kwargs = self.statics.join(args, kwargs, static)
@@ -137,7 +136,7 @@ class JitSpec:
             result_types(self.call, self.name, out, out_tree)
             return out
 
-        closed, outer = stage(flat_fun, avals)
+        closed, outer = stage(flat_fun, avals, (self.call, self.fun, tree, self.statics.nums))
         if self.ours:
             forget_source(closed, user_source())  # of a function of ours the first caller's line means nothing
         return Staged(closed, outer, out_tree)

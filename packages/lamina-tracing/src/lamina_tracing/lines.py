@@ -199,9 +199,10 @@ def batch_position(source: Any, prim: Any, bad: Any) -> str:
 
 def source_of_function(fun: Callable[..., Any]) -> Source | None:
     """The line of a function's `def`: of what a transformation does around its call (the seed of a gradient, moved axes)."""
+    inner: Any = fun
     for _ in range(8):
-        fun = getattr(fun, "__wrapped__", None) or getattr(fun, "func", fun)
-    code = getattr(fun, "__code__", None)
+        inner = getattr(inner, "__wrapped__", None) or getattr(inner, "func", inner)
+    code = getattr(inner, "__code__", None)
     return None if code is None or is_own_file(code.co_filename) else Source(code, -1, now.scope)
 
 
@@ -211,7 +212,8 @@ def _caller_of(frame: FrameType | None) -> tuple[Any, ...]:
     It stays the same while that call runs, so it is kept: with 500 programs nested in one another, each of their
     equations would look through the frames of all of them.
     """
-    passed, caller = [], ()
+    passed: list[int] = []
+    caller: tuple[Any, ...] = ()
     while frame is not None:
         code = frame.f_code
         if not is_own_file(code.co_filename):

@@ -40,7 +40,8 @@ class StandIn:
     __slots__ = ("owner", "function", "state", "__weakref__")
 
     def __init__(self, owner: Any, function: Callable[..., Any], state: list[Any]) -> None:
-        self.owner = weakref.ref(owner, lambda _, key=(id(owner), function): _forget(key))
+        key = id(owner), function
+        self.owner = weakref.ref(owner, lambda _: _forget(key))
         self.function = function
         self.state = state
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,17 @@ from .trace import Trace, Tracer, bind, leak_error, now, on_begin, tell_staging
 __all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
+# What is staged, for errors: (call, function, tree of its arguments or None, static positions); see origins.py.
+About = tuple[str, Callable[..., Any], Any, Collection[int]]
 
 class StagingTracer(Tracer):
     """A variable of the program being written."""
 
     __slots__ = ("_var",)  # not `var`: that is a method of arrays
 
-    def __init__(self, trace: Trace, aval: ShapedArray, var: Var) -> None:
+    _trace: StagingTrace
+
+    def __init__(self, trace: StagingTrace, aval: ShapedArray, var: Var) -> None:
         self._trace = trace
         self.aval = aval
         self._var = var
@@ -37,7 +41,7 @@ class StagingTrace(Trace):
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Any, Var]] = {}
         self.arguments: list[StagingTracer] = []
-        self.about: Any = None  # (call, function, tree of its arguments, static positions), for errors; see origins.py
+        self.about: About | None = None
         outside = now.trace
         # Programs inside this one take their snapshots of host arrays together with it: one copy of each.
         self.snapshots: dict[int, tuple[Any, Any]] = outside.snapshots if type(outside) is StagingTrace else {}
@@ -103,12 +107,15 @@ class StagingTrace(Trace):
         return ClosedJaxpr(Jaxpr(constvars, [a._var for a in arguments], self.eqns, outvars), values)
 
 
-def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) -> tuple[ClosedJaxpr, list[Any]]:
+def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
+          about: About | None = None) -> tuple[ClosedJaxpr, list[Any]]:
     """Run `fun` on arguments of these types and write down its program.
 
     Args:
       fun: takes one array per aval and returns a list of arrays.
       in_avals: the argument types.
+      about: in whose name, for errors about what is traced: (call, the user's function, the tree of its arguments or None,
+        positions of static ones).
     Returns:
       The program, and the values of enclosing traces it uses: they are its leading arguments. Concrete values it
       closes over are its constants.
@@ -135,6 +142,7 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray]) ->
                 now.source = NOWHERE
             tell_staging()
             gc.disable()
+            trace.about = about
             arguments = trace.arguments = [trace.argument(a) for a in in_avals]
             closed = trace.finish(arguments, fun(*arguments))
         finally:

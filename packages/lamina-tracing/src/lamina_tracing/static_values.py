@@ -84,7 +84,7 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
 
 def _described(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
     """(the call, the argument of type `kind`) in the words of other errors."""
-    spec = getattr(_value(node.func, frame), "spec", None)
+    spec: Any = getattr(_value(node.func, frame), "spec", None)
     spec = getattr(spec, "_jit", spec)  # a mapped function's spec holds the one of its arguments
     statics = getattr(spec, "statics", None)
     given: dict[Any, ast.expr] = {**dict(enumerate(node.args)), **{k.arg: k.value for k in node.keywords if k.arg}}

@@ -49,7 +49,7 @@ class Trace:
         if handler is None:
             vars(self).pop("process", None)
         else:
-            self.process = handler  # type: ignore[method-assign]
+            self.process = handler  # type: ignore[method-assign, assignment]
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         """Handle the call of a function with rules of its own (see custom.py): here, as one equation."""

@@ -136,7 +136,8 @@ def _pushed_rule(rule: Any, on: Sequence[bool]) -> Any:
     def call(size: int, batched: Sequence[bool], args: Sequence[Any]) -> Any:
         n = len(on)
         rest = iter(zip(args[n:], batched[n:]))
-        primals, flags, tangents = list(args[:n]), list(batched[:n]), []
+        primals, flags = list(args[:n]), list(batched[:n])
+        tangents: list[Any] = []
         for i, active in enumerate(on):
             if not active:
                 tangents.append(None)

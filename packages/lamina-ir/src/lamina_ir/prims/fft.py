@@ -52,9 +52,9 @@ def _fft_infer(x: ShapedArray, *, fft_lengths: tuple[int, ...], fft_type: FftTyp
     if len(x.shape) < n:
         raise ShapeError(f"fft: the operand has fewer axes than fft_lengths; {got} [StableHLO fft C1]")
     last = fft_lengths[-1] // 2 + 1 if fft_type == FftType.IRFFT else fft_lengths[-1]
-    wanted = (*fft_lengths[:-1], last)
-    if x.shape[-n:] != wanted:
-        raise ShapeError(f"fft: the last axes must have lengths {wanted}; {got} [StableHLO fft C4, C5]")
+    lengths = (*fft_lengths[:-1], last)
+    if x.shape[-n:] != lengths:
+        raise ShapeError(f"fft: the last axes must have lengths {lengths}; {got} [StableHLO fft C4, C5]")
     if fft_type == FftType.RFFT:
         return shaped((*x.shape[:-1], fft_lengths[-1] // 2 + 1), dtypes.complex_of(x.dtype))
     if fft_type == FftType.IRFFT:

@@ -42,9 +42,10 @@ class Precision(Enum):
         return self.name
 
 
-_PRECISIONS = {None: None, "default": Precision.DEFAULT, "fastest": Precision.DEFAULT, "bfloat16": Precision.DEFAULT,
-               "high": Precision.HIGH, "bfloat16_3x": Precision.HIGH, "tensorfloat32": Precision.HIGH,
-               "highest": Precision.HIGHEST, "float32": Precision.HIGHEST}
+_PRECISIONS: dict[Any, Precision | None] = {
+    None: None, "default": Precision.DEFAULT, "fastest": Precision.DEFAULT, "bfloat16": Precision.DEFAULT,
+    "high": Precision.HIGH, "bfloat16_3x": Precision.HIGH, "tensorfloat32": Precision.HIGH,
+    "highest": Precision.HIGHEST, "float32": Precision.HIGHEST}
 _PRECISIONS.update({p: p for p in Precision})
 
 

@@ -179,7 +179,7 @@ def _generic(run: Any, *args: Any, computation: Any, **params: Any) -> tuple[Any
     return tuple(outs)
 
 
-def _chosen(x: np.ndarray, select: str, params: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(x: np.ndarray, select: str, params: dict[str, Any]) -> tuple[Any, Any]:
     """For each window which of its elements is the largest (or smallest), the first of equals; and whether any is."""
     worst = (lowest if select == "ge" else highest)(x.dtype)
     rows = stacked(x, worst, **params)

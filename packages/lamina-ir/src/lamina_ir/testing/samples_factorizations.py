@@ -5,6 +5,8 @@ eigenvalues: there rooms compare products in which those choices cancel.
 """
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .. import dtypes, prims as p
@@ -24,7 +26,7 @@ def _drawn(n, dtype, kind, *batch, seed=0):
     return x.astype(dtype)
 
 
-def _pair(n, columns, dtype="float32", *batch, left=True):
+def _pair(n, columns, dtype="float32", *batch, left=True) -> tuple[Any, Any]:
     """A triangular system, and which way round its right-hand sides stand."""
     return _drawn(n, dtype, "spread", *batch), (complexes if np.dtype(dtype).kind == "c" else floats)(
         *batch, *((n, columns) if left else (columns, n)), dtype=dtype)

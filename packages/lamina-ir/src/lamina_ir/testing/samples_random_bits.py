@@ -11,6 +11,7 @@ sample(prims.threefry2x32_p, uints(3), uints(3), uints(3), uints())
 sample(prims.threefry2x32_p, uints(), uints(), uints(), uints())
 
 _KEY = np.array([1, 2, 3, 4], np.uint32)
+_shape: tuple[int, ...]
 for _shape, _dtype in (((8,), "uint32"), ((5,), "uint32"), ((3, 2), "uint16"), ((3,), "uint8"), ((), "uint32"),
                        ((0,), "uint32")):
     sample(prims.rng_bit_generator_p, _KEY, dtype=np.dtype(_dtype), shape=_shape,

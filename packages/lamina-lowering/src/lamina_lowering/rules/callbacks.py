@@ -34,7 +34,7 @@ def _host(prim: Primitive, params: dict[str, Any], counted: bool,
         if counted:
             *rest, at = xs
             xs, device = tuple(rest), int(at)
-        return tuple(prim.numpy(*xs, device=device, **params))  # type: ignore[misc]
+        return tuple(prim.numpy(*xs, device=device, **params))
     call.blank = lambda: tuple(np.zeros(a.shape, a.dtype) for a in outs)  # type: ignore[attr-defined]
     return call
 

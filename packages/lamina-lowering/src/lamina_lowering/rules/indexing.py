@@ -45,15 +45,15 @@ def _starts(ctx: Any, starts: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
 def dynamic_slice_lowering(ctx: Any, x: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
     if not starts:
         return x
-    starts = _starts(ctx, starts, ctx.avals_in[1:])
-    return ctx.op("stablehlo.dynamic_slice", (x, *starts), ctx.aval_out, slice_sizes=ctx.i64s(slice_sizes))
+    alike = _starts(ctx, starts, ctx.avals_in[1:])
+    return ctx.op("stablehlo.dynamic_slice", (x, *alike), ctx.aval_out, slice_sizes=ctx.i64s(slice_sizes))
 
 
 def dynamic_update_slice_lowering(ctx: Any, x: Any, update: Any, *starts: Any) -> Any:
     if not starts:
         return update
-    starts = _starts(ctx, starts, ctx.avals_in[2:])
-    return ctx.op("stablehlo.dynamic_update_slice", (x, update, *starts), ctx.aval_out)
+    alike = _starts(ctx, starts, ctx.avals_in[2:])
+    return ctx.op("stablehlo.dynamic_update_slice", (x, update, *alike), ctx.aval_out)
 
 
 # --- gather ------------------------------------------------------------------------------------------------------

@@ -170,10 +170,10 @@ def _written_out(combine, rule):
 
 def reduce_lowering(ctx, *args, computation, dimensions):
     n = len(args) // 2
-    args = [_gathered(ctx, x, a) for x, a in zip(args[:n], ctx.avals_in)] + list(args[n:])
+    operands = [*(_gathered(ctx, x, a) for x, a in zip(args[:n], ctx.avals_in)), *args[n:]]
     avals = [_scalar(a) for a in ctx.avals_in[:n]]
     region = ctx.region(avals * 2, lambda ctx, *xs: ctx.inline(computation, xs))
-    made = ctx.op("stablehlo.reduce", args, *ctx.avals_out, regions=[region], dimensions=ctx.i64s(sorted(dimensions)))
+    made = ctx.op("stablehlo.reduce", operands, *ctx.avals_out, regions=[region], dimensions=ctx.i64s(sorted(dimensions)))
     return made if len(avals) > 1 else (made,)
 
 

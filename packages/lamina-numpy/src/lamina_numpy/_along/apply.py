@@ -73,7 +73,8 @@ def _named_sizes(args: Sequence[Any], inputs: Sequence[_Dims], where: str) -> tu
     """(the shape left of the core dimensions of each argument, size of each core dimension)."""
     if len(args) != len(inputs):
         raise TypeError(f"wrong number of positional arguments: expected {len(inputs)}, got {len(args)} {where}")
-    lead, dims = [], {}
+    lead: list[tuple[int, ...]] = []
+    dims: dict[str, int] = {}
     for a, names in zip(args, inputs):
         shape = typeof(a).shape
         n = len(names)
@@ -127,7 +128,7 @@ def vectorize(pyfunc: Callable[..., Any] | None = None, *, excluded: Collection[
     (2, 3)
     """
     if pyfunc is None:
-        return functools.partial(vectorize, excluded=excluded, signature=signature)  # type: ignore[return-value]
+        return functools.partial(vectorize, excluded=excluded, signature=signature)
     if any(not isinstance(e, (str, int)) for e in excluded):
         raise TypeError(f"vectorize can only exclude integer or string arguments, but excluded={set(excluded)!r}")
     if any(isinstance(e, int) and e < 0 for e in excluded):

@@ -194,9 +194,9 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
     flat = abs(gap) <= literal(float(np.spacing(np.float64(dtypes.finfo(d).eps))), d)
     out = choose_by(flat, y0, y0 + (x - x0) / choose_by(flat, literal(1, d), gap) * (y1 - y0))
     if period is None:
-        for at, outside, value, extends in zip((0, -1), (x < xp[0], x > xp[-1]), ends, extended):
+        for edge, outside, value, extends in zip((0, -1), (x < xp[0], x > xp[-1]), ends, extended):
             if not extends:
-                out = choose_by(outside, fp[at] if value is None else cast(value, typeof(fp).dtype), out)
+                out = choose_by(outside, fp[edge] if value is None else cast(value, typeof(fp).dtype), out)
     return out
 
 

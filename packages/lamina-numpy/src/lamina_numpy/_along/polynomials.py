@@ -107,27 +107,27 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The `m`-th derivative."""
     if m < 0:
         raise ValueError(f"polyder: m must not be negative; got {m}")
-    (p,) = _coefficients("polyder", to_inexact("polyder", asarray(p)))
+    (out,) = _coefficients("polyder", to_inexact("polyder", asarray(p)))
     for _ in range(m):
-        n = typeof(p).shape[0]
-        p = split_at(p, [n - 1], 0)[0] * put(np.arange(n - 1, 0, -1), typeof(p).dtype)
-    return p
+        n = typeof(out).shape[0]
+        out = split_at(out, [n - 1], 0)[0] * put(np.arange(n - 1, 0, -1), typeof(out).dtype)
+    return out
 
 
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The `m`-th integral, with constants `k` (zeros unless given)."""
     if m < 0:
         raise ValueError(f"polyint: m must not be negative; got {m}")
-    (p,) = _coefficients("polyint", to_inexact("polyint", asarray(p)))
+    (out,) = _coefficients("polyint", to_inexact("polyint", asarray(p)))
     constants = atleast_1d(asarray(0.0 if k is None else k))
     if typeof(constants).shape[0] not in (1, m) and m:
         raise ValueError(f"polyint: k must be one number or {m}; got {typeof(constants).long()}")
     for i in range(m):
-        n = typeof(p).shape[0]
-        p = p / put(np.arange(n, 0, -1), typeof(p).dtype)
+        n = typeof(out).shape[0]
+        out = out / put(np.arange(n, 0, -1), typeof(out).dtype)
         c = constants[i if typeof(constants).shape[0] > 1 else 0]
-        p = concatenate([p, atleast_1d(c).astype(typeof(p).dtype)])
-    return p
+        out = concatenate([out, atleast_1d(c).astype(typeof(out).dtype)])
+    return out
 
 
 def poly(seq_of_zeros: ArrayLike) -> Array:

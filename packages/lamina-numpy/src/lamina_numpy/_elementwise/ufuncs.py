@@ -216,7 +216,7 @@ def positive(x: ArrayLike, /) -> Array:
     a = aval("positive", x)
     if type(x) in (bool, int, float, complex):
         return retyped(x, a.dtype, a.weak_type)
-    return x
+    return x  # type: ignore[return-value]  # an array, as `public` gives it
 
 
 @public()

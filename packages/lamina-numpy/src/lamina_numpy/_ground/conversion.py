@@ -16,7 +16,7 @@ from .axes import joined, reshaped, with_axes
 __all__ = ["array", "asarray", "astype", "copy", "from_dlpack", "frombuffer", "fromiter", "fromstring", "own_array"]
 
 
-def own_array(call: str, x: Any, position: int = 0) -> Any:
+def own_array(call: str, x: Any, position: int = 0) -> Array:
     """`x` where it is an array already, else an array of its numbers, so that it has our methods."""
     if isinstance(x, Array):
         return x
@@ -120,7 +120,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
     d = None if dtype is None else dtypes.canonical(dtype)
     kind = type(a)
     if isinstance(a, Tracer) or is_array(a):
-        out = a if d is None else (a if d == a.dtype and not typeof(a).weak_type else _astype(a, d))
+        out: Any = a if d is None else (a if d == a.dtype and not typeof(a).weak_type else _astype(a, d))
         if copy and out is a:  # memory of its own: the copy may be given away or deleted
             out = lax.copy(a)
     elif kind in _SCALARS:

@@ -6,7 +6,7 @@ types are already alike leave `pair` after two reads.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
@@ -42,7 +42,7 @@ def no_out(call: str, out: Any) -> None:
         raise NotImplementedError(f"{call}: out= is not supported, since arrays are immutable; use the result")
 
 
-def is_array(x: Any) -> bool:
+def is_array(x: Any) -> TypeGuard[Array]:
     """Whether `x` is one of our arrays or a traced value."""
     return isinstance(x, Array)
 

@@ -5,7 +5,7 @@ equal NumPy's scalar type of the same name.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -63,6 +63,10 @@ complex64, complex128 = (_scalar_type(n, n) for n in ("complex64", "complex128")
 SMALL = ("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
          "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "int2", "int4",
          "uint2", "uint4")
+if TYPE_CHECKING:  # made by the loop below, where ml_dtypes has them
+    float8_e3m4 = float8_e4m3 = float8_e4m3b11fnuz = float8_e4m3fn = float8_e4m3fnuz = _scalar_type("", None)
+    float8_e5m2 = float8_e5m2fnuz = float8_e8m0fnu = float4_e2m1fn = float6_e2m3fn = _scalar_type("", None)
+    float6_e3m2fn = int2 = int4 = uint2 = uint4 = _scalar_type("", None)
 for _name in SMALL:
     if hasattr(ml_dtypes, _name):
         globals()[_name] = _scalar_type(_name, getattr(ml_dtypes, _name))

@@ -122,7 +122,8 @@ def _normalised(index: Any, shape: Sequence[int]) -> list[Any]:
                             f"x[{index!r:.60}]. Write x[numpy.array(list)] for positions, x[tuple(list)] for axes")
         index = (index,)
     # used: axes that parts take up (None and rank-0 masks none, masks one for each of theirs); dots: where `...` stands.
-    parts, used, dots = [], 0, -1
+    parts: list[Any] = []
+    used, dots = 0, -1
     for part in index:
         kind = type(part)
         if kind is int or kind is slice:

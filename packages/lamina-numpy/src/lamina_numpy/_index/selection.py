@@ -181,22 +181,22 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
     >>> piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [lambda x: -x, 5.0])
     Array([1., 5.], dtype=float32)
     """
-    x = x if hasattr(x, "dtype") else asarray(x)
+    own: Any = x if hasattr(x, "dtype") else asarray(x)
     if not isinstance(condlist, (list, tuple)):
-        condlist = [condlist] if typeof(condlist).dtype == dtypes.BOOL and typeof(condlist).shape == x.shape \
+        condlist = [condlist] if typeof(condlist).dtype == dtypes.BOOL and typeof(condlist).shape == own.shape \
             else list(condlist)
     condlist = [asarray(c) for c in condlist]
     if len(funclist) not in (len(condlist), len(condlist) + 1):
         raise ValueError(f"piecewise: with {len(condlist)} conditions, expected {len(condlist)} or {len(condlist) + 1} "
                          f"functions; got {len(funclist)}")
-    values = [f(x, *args, **kwargs) if callable(f) else f for f in funclist]
+    values = [f(own, *args, **kwargs) if callable(f) else f for f in funclist]
     out: Any = values.pop() if len(values) > len(condlist) else 0
-    dtype = typeof(x).dtype
+    dtype = typeof(own).dtype
     out = cast(out, dtype)
     # the last condition that holds wins, as in numpy.piecewise
     for condition, value in zip(condlist, values):
         out = choose_by(condition, cast(value, dtype), out)
-    return broadcast(out, typeof(out).shape, x.shape)
+    return broadcast(out, typeof(out).shape, own.shape)
 
 
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:

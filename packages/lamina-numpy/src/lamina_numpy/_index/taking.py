@@ -129,7 +129,9 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
                          f"broadcast; got {x_aval.long()} and {i_aval.long()}")
     how = _mode("take_along_axis", mode)
     indices = _modulo(indices, shape[axis]) if mode == "wrap" else from_front(indices, shape[axis])
-    x_gone, i_gone, offset, x_batch, i_batch = [], [], [], [], []  # see the cases below
+    x_gone: list[int] = []  # see the cases below
+    i_gone: list[int] = []
+    offset, x_batch, i_batch = [], [], []
     for a, (n, m) in enumerate(zip(shape, seen, strict=True)):
         x_at, i_at = a - len(x_gone), a - len(i_gone)
         if a == axis:

@@ -116,7 +116,7 @@ def lexsort(keys: Sequence[ArrayLike] | ArrayLike, axis: int = -1) -> Array:
     >>> lexsort((np.array([1, 2, 0]), np.array([1, 0, 0])))
     Array([2, 1, 0], dtype=int32)
     """
-    keys = [asarray(k) for k in keys]
+    keys = [asarray(k) for k in keys]  # type: ignore[union-attr]  # a number raises TypeError
     if not keys:
         raise TypeError("lexsort: at least one key is needed")
     shape = typeof(keys[0]).shape

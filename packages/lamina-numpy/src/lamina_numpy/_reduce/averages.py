@@ -92,9 +92,9 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
         left = count - ddof
         out = equation(prims.div_p, total, literal(left if left > 0 else np.nan, part))
     else:
-        left = lax.sub(*pair(call, cast(count, part), cast(ddof, part)))
-        good = lax.gt(left, literal(0, part))
-        out = choose_by(good, lax.div(*pair(call, total, choose_by(good, left, literal(1, part)))),
+        rest = lax.sub(*pair(call, cast(count, part), cast(ddof, part)))
+        good = lax.gt(rest, literal(0, part))
+        out = choose_by(good, lax.div(*pair(call, total, choose_by(good, rest, literal(1, part)))),
                         literal(np.nan, part))
     real_final = dtypes.real_of(final)
     return kept(out if part == real_final else convert(out, real_final), axes, keepdims)

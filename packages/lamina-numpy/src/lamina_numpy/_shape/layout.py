@@ -343,7 +343,7 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
         axes = check_axes("squeeze", axis, len(sizes))
         if any(sizes[i] != 1 for i in axes):
             raise ShapeError(f"squeeze: axis {axis} of {typeof(a).long()} does not have length 1")
-    return lax.squeeze(a, axes) if axes else a
+    return lax.squeeze(a, axes) if axes else a  # type: ignore[return-value]  # an array, as `public` gives it
 
 
 @public("shape", lists=True)
@@ -442,7 +442,7 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
     """
     n = len(aval("flip", m).shape)
     axes = tuple(range(n)) if axis is None else check_axes("flip", axis, n)
-    return lax.rev(m, axes) if axes else m
+    return lax.rev(m, axes) if axes else m  # type: ignore[return-value]  # an array, as `public` gives it
 
 
 @public()
@@ -519,7 +519,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     i, j = found
     k = k.__index__() % 4
     if k == 0:
-        return m
+        return m  # type: ignore[return-value]  # an array, as `public` gives it
     if k == 2:
         return flip(m, (i, j))
     return swapaxes(flip(m, j), i, j) if k == 1 else flip(swapaxes(m, i, j), j)

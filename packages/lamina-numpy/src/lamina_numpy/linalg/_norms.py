@@ -114,7 +114,7 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
     if len(axes) == 1:
         return _vector(x, axes, ord, keepdims)
     if len(axes) == 2:
-        return _matrix(x, axes, ord, keepdims)  # type: ignore[arg-type]
+        return _matrix(x, axes, ord, keepdims)
     raise ValueError(f"norm: axis must name one or two axes; got {axis!r}")
 
 
@@ -235,7 +235,7 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
         a, n = inv(a), -n
     if n == 0:
         return layout.broadcast_to(eye(t.shape[-1], dtype=t.dtype), t.shape)
-    out = None
+    out: Any = None
     while n:
         if n & 1:
             out = a if out is None else products.matmul(out, a)
@@ -264,7 +264,7 @@ def multi_dot(arrays: Sequence[ArrayLike] | ArrayLike, *, precision: Any = None)
     >>> multi_dot([np.ones(2), np.ones((2, 3)), np.ones(3)])
     Array(6., dtype=float32)
     """
-    xs = [asarray(a) for a in arrays]
+    xs = [asarray(a) for a in arrays]  # type: ignore[union-attr]  # a number raises TypeError
     if len(xs) < 2:
         raise ValueError(f"multi_dot: expected at least two arrays; got {len(xs)}")
     letters = [chr(ord_) for ord_ in range(97, 98 + len(xs))]

@@ -46,13 +46,12 @@ def stage_body(call: str, fun: Callable[..., Any], run: Callable[[Sequence[Any]]
 
     def flat(*tracers: Any) -> list[Any]:
         nonlocal tree
-        now.trace.about = call, fun, None, ()
         leaves, tree = trees.tree_flatten(run(tracers))
         result_types(call, function_name(fun), leaves, tree)
         return leaves
 
     others = config.generation.elsewhere()
-    closed, outer = stage(flat, avals)
+    closed, outer = stage(flat, avals, (call, fun, None, ()))
     source = user_source()
     closed.memo("source", lambda: source)  # where the loop stands, for errors about it
     body = Body(closed, outer, tree)

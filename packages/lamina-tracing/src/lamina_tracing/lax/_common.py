@@ -9,13 +9,23 @@ import numpy as np
 from lamina_ir import LaminaError, ShapeError, dtypes
 from lamina_ir.prims import broadcast_in_dim_p as _broadcast_in_dim_p
 
-from ..array import ArrayLike
-from ..trace import bind, typeof
+from .. import slots
+from ..array import Array, ArrayLike, HostArray
+from ..trace import EVALUATION, bind, now, typeof
 
-__all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "full_like", "match_scalars",
+__all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "full_like", "given_back",
+           "match_scalars",
            "one_like", "scalar", "typeof", "zeros_like"]
 
 _SCALARS = frozenset((bool, int, float, complex))
+
+
+def given_back(x: ArrayLike) -> Array:
+    """An operand as an op's result. NumPy's arrays, which their owner may write to and which lack our methods, are copied;
+    a program that is being written takes its own copy of them."""
+    if isinstance(x, np.ndarray) and not isinstance(x, HostArray) and now.trace is EVALUATION and x.dtype != dtypes.float0:
+        return slots.evaluator.array(x, typeof(x))
+    return x  # type: ignore[return-value]  # an array or a traced value, or taken for one by the program being written
 
 
 def scalar(value: Any, dtype: np.dtype) -> Any:

@@ -22,7 +22,7 @@ from lamina_ir.prims import (
 )
 
 from ..array import Array, ArrayLike
-from ._common import as_int, bind, match_scalars, typeof
+from ._common import as_int, bind, given_back, match_scalars, typeof
 
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
@@ -429,7 +429,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     chosen = cases[-1]
     for k in range(len(cases) - 2, -1, -1):
         chosen = select(lt(which, k + 1), cases[k], chosen)
-    return chosen
+    return given_back(chosen)
 
 
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:

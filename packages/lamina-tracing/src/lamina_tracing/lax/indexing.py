@@ -127,7 +127,7 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
     """
     shape = typeof(operand).shape
     axis = check_axis("dynamic_slice_in_dim", axis, len(shape))
-    starts = [0] * len(shape)
+    starts: list[ArrayLike] = [0] * len(shape)
     starts[axis] = start_index
     sizes = list(shape)
     sizes[axis] = slice_size
@@ -163,7 +163,7 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
     Array([0., 0., 1.], dtype=float32)
     """
     ndim = len(typeof(operand).shape)
-    starts = [0] * ndim
+    starts: list[ArrayLike] = [0] * ndim
     starts[check_axis("dynamic_update_slice_in_dim", axis, ndim)] = start_index
     return dynamic_update_slice(operand, update, starts)
 

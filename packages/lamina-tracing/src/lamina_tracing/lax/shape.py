@@ -10,7 +10,8 @@ from typing import Any
 from lamina_ir import ShapeError, prims
 
 from ..array import Array
-from ._common import _SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, match_scalars, typeof
+from ._common import (_SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, given_back, match_scalars,
+                      typeof)
 
 __all__ = ["broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "collapse", "concatenate",
            "expand_dims", "index_in_dim", "pad", "reshape", "rev", "slice", "slice_in_dim", "split", "squeeze",
@@ -48,7 +49,7 @@ def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensi
     shape = as_ints("broadcast_in_dim", "shape", shape)
     dims = as_ints("broadcast_in_dim", "broadcast_dimensions", broadcast_dimensions)
     if type(operand) not in _SCALARS and typeof(operand).shape == shape and dims == tuple(range(len(shape))):
-        return operand
+        return given_back(operand)
     return bind(_broadcast_in_dim_p, operand, shape=shape, broadcast_dimensions=dims)
 
 
@@ -60,7 +61,7 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
     """
     sizes = as_ints("broadcast", "sizes", sizes)
     if not sizes:
-        return operand
+        return given_back(operand)
     shape = typeof(operand).shape
     dims = tuple(range(len(sizes), len(sizes) + len(shape)))
     return bind(_broadcast_in_dim_p, operand, shape=sizes + shape, broadcast_dimensions=dims)
@@ -95,7 +96,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     missing = rank - len(typeof(x).shape)
     if missing < 0:
         raise ShapeError(f"broadcast_to_rank: expected an array with at most {rank} axes; got {typeof(x).long()}")
-    return x if not missing else expand_dims(x, range(missing))
+    return given_back(x) if not missing else expand_dims(x, range(missing))
 
 
 # --- reshaping ----------------------------------------------------------------------------------------------------
@@ -122,7 +123,7 @@ def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[i
         if dimensions == tuple(range(len(shape))):
             dimensions = None
     if dimensions is None and shape == new_sizes and type(operand) not in _SCALARS:
-        return operand
+        return given_back(operand)
     return bind(_reshape_p, operand, new_sizes=new_sizes, dimensions=dimensions)
 
 
@@ -164,7 +165,7 @@ def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     permutation = as_ints("transpose", "permutation", permutation)
     if permutation == tuple(range(len(permutation))) and type(operand) not in _SCALARS \
             and len(typeof(operand).shape) == len(permutation):
-        return operand
+        return given_back(operand)
     return bind(_transpose_p, operand, permutation=permutation)
 
 
@@ -175,7 +176,7 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     (3,)
     """
     axes = tuple(sorted(check_axes("squeeze", dimensions, len(typeof(array).shape))))
-    return array if not axes else bind(prims.squeeze_p, array, dimensions=axes)
+    return given_back(array) if not axes else bind(prims.squeeze_p, array, dimensions=axes)
 
 
 def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
@@ -186,7 +187,7 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
     """
     axes = as_ints("expand_dims", "dimensions", dimensions)
     axes = tuple(sorted(check_axes("expand_dims", axes, len(typeof(array).shape) + len(axes))))
-    return array if not axes else bind(prims.expand_dims_p, array, dimensions=axes)
+    return given_back(array) if not axes else bind(prims.expand_dims_p, array, dimensions=axes)
 
 
 # --- joining, padding, cutting ------------------------------------------------------------------------------------
@@ -203,7 +204,7 @@ def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
         raise ShapeError("concatenate: expected at least one operand; got an empty sequence")
     axis = check_axis("concatenate", dimension, len(typeof(operands[0]).shape))
     if len(operands) == 1 and type(operands[0]) not in _SCALARS:
-        return operands[0]
+        return given_back(operands[0])
     return bind(prims.concatenate_p, *operands, dimension=axis)
 
 
@@ -284,11 +285,11 @@ def slice_in_dim(operand: ArrayLike, start_index: int | None, limit_index: int |
     lo, hi = lo + n if lo < 0 else lo, hi + n if hi < 0 else hi
     starts, limits = [0] * len(shape), list(shape)
     starts[axis], limits[axis] = lo, hi
-    strides = None
+    strides: tuple[int, ...] | None = None
     if stride != 1:
-        strides = [1] * len(shape)
-        strides[axis] = as_int("slice_in_dim", "stride", stride)
-        strides = tuple(strides)
+        steps = [1] * len(shape)
+        steps[axis] = as_int("slice_in_dim", "stride", stride)
+        strides = tuple(steps)
     return bind(prims.slice_p, operand, start_indices=tuple(starts), limit_indices=tuple(limits), strides=strides)
 
 
@@ -323,4 +324,4 @@ def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     Array([2, 1, 0], dtype=int32)
     """
     axes = check_axes("rev", dimensions, len(typeof(operand).shape))
-    return operand if not axes else bind(prims.rev_p, operand, dimensions=axes)
+    return given_back(operand) if not axes else bind(prims.rev_p, operand, dimensions=axes)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from lamina_ir import DTypeError, ShapeError, dtypes, prims
 
@@ -30,7 +31,7 @@ def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stabl
     >>> sort(np.array([3., 1., 2.], np.float32))
     Array([1., 2., 3.], dtype=float32)
     """
-    operands: tuple[ArrayLike, ...] = tuple(operand) if isinstance(operand, (tuple, list)) else (operand,)
+    operands: tuple[Any, ...] = tuple(operand) if isinstance(operand, (tuple, list)) else (operand,)
     if not operands:
         raise ShapeError("sort: expected an array or a sequence of arrays; got an empty sequence")
     axis = check_axis("sort", dimension, len(typeof(operands[0]).shape))

@@ -5,5 +5,5 @@ from . import linalg as _linalg
 from lamina_numpy import *
 from lamina_numpy import __all__ as __all__
 
-fft = _fft
-linalg = _linalg
+fft = _fft  # type: ignore[misc]  # the star brought another module of this name
+linalg = _linalg  # type: ignore[misc]
