@@ -169,9 +169,9 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, w:
     return put(out, dtypes.canonical_complex() if np.iscomplexobj(out) else dtypes.canonical_float())
 
 
-def _polyfit(x: Any, y: Any, *w: Any, deg: int, rcond: float | None) -> Any:
+def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None) -> Any:
     """By singular values of the powers of `x`, each scaled to length one: raw powers differ by orders of magnitude."""
-    x, y, *w = promote_all("polyfit", [to_inexact("polyfit", asarray(v)) for v in (x, y, *w)])
+    x, y, *w = promote_all("polyfit", [to_inexact("polyfit", asarray(v)) for v in (x, y, *weights)])
     t = typeof(x)
     if len(t.shape) != 1 or not t.shape[0] or len(typeof(y).shape) not in (1, 2) or typeof(y).shape[0] != t.shape[0]:
         raise ValueError(f"polyfit: expected points x [m] and y [m] or [m, k], m > 0; got {t.long()} and {typeof(y).long()}")

@@ -416,4 +416,5 @@ def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None)
     >>> mask_indices(2, np.tril)
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
-    return nonzero(mask_func(ones((n, n)), k), size=size)
+    rows, columns = nonzero(mask_func(ones((n, n)), k), size=size)
+    return rows, columns

@@ -53,13 +53,14 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
     """
     if isinstance(a, (list, tuple)):
         a = asarray(a)
-    shape = aval("nonzero", a).shape
+    own = aval("nonzero", a)
+    shape = own.shape
     if not shape:
         raise ValueError("nonzero: expected at least one axis; use atleast_1d first")
     if size is None:
         known = known_value(a)
         if known is None:
-            raise ConcretizationError(f"nonzero: the number of true elements of a traced {a.aval.long()} is not known; "
+            raise ConcretizationError(f"nonzero: the number of true elements of a traced {own.long()} is not known; "
                                       "give size=, or use the three-argument where")
         d = dtypes.canonical_int()
         return tuple(put(i, d) for i in np.nonzero(np.asarray(known)))

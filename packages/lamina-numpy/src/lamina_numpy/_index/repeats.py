@@ -215,12 +215,12 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb") -> Array:
     >>> trim_zeros(np.array([0, 1, 0, 2, 0]))
     Array([1, 0, 2], dtype=int32)
     """
-    filt = asarray(filt)
+    out: Any = asarray(filt)
     ends = trim.lower()
     if not set(ends) <= {"f", "b"}:
         raise ValueError(f"trim_zeros: trim is made of 'f' and 'b'; got {trim!r}")
-    for axis, at in enumerate(np.nonzero(np.atleast_1d(np.asarray(filt)))[:len(typeof(filt).shape)]):
-        n = typeof(filt).shape[axis]
+    for axis, at in enumerate(np.nonzero(np.atleast_1d(np.asarray(out)))[:len(typeof(out).shape)]):
+        n = typeof(out).shape[axis]
         lo, hi = (int(at.min()), int(at.max()) + 1) if at.size else (n, 0)
-        filt = split_at(filt, [lo if "f" in ends else 0, hi if "b" in ends else n], axis)[1]
-    return filt
+        out = split_at(out, [lo if "f" in ends else 0, hi if "b" in ends else n], axis)[1]
+    return out

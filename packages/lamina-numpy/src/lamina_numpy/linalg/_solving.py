@@ -4,7 +4,6 @@ Matrices stand in the last two axes. A singular matrix gives inf or NaN, where N
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
