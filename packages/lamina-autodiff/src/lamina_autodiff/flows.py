@@ -324,8 +324,8 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
         for i, ct in zip(order, found):
             back[i] = ct
         return back
-    # carry: the numbers of the carried operands; n: how many. linear: operands that are linear variables, carries too if any turn
-    # makes them so. active: results with a cotangent, a carry's only where it is linear. need: operands that get one.
+    # carry: the numbers of the carried operands; n: how many. linear: operands that are linear variables, carries too if any
+    # turn makes them so. active: results with a cotangent, a carry's only where it is linear. need: operands that get one.
     carry, n = range(len(args))[w.carry], w.n_carry
     with room.roomy():
         linear, _ = forward(w, given, lambda wire, marks: reaches(wire.program, marks))
