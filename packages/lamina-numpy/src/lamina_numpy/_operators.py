@@ -131,7 +131,7 @@ def _transpose(self: Any, *axes: Any) -> Any:
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     """The elements in another dtype."""
-    return conversion.astype(self, dtype)
+    return conversion.astype(self, dtype, copy=copy, device=device)
 
 
 def _repeat(self: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Any:

@@ -104,13 +104,24 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
 
     Args:
       a: what to convert. Python numbers give weakly typed arrays unless `dtype` is given.
-      dtype: element type of the result.
-      order: only "K" and "C" have a meaning here; accepted for NumPy's sake.
+      dtype: element type of the result; None for that of the numbers.
+      order: only "K", "C" and "A" have a meaning here; accepted for NumPy's sake.
       copy: True gives the result memory of its own, so that deleting it or giving it away leaves `a` alone; False refuses
         to copy NumPy arrays, as the array API asks.
-      device: where to put it.
+      device: where to put it; None leaves it to the backend.
+    Returns:
+      Array of the shape of `a`; 64-bit numbers become 32-bit ones unless `enable_x64` is set. Complex NumPy arrays lose
+      their imaginary part where `dtype` is real.
     Raises:
-      TypeError: strings, objects and whatever else has no number dtype.
+      TypeError: strings, objects and whatever else has no number dtype; a complex number and a real `dtype`.
+      ValueError: nested lists of unequal lengths; NaN or an infinity and an integer `dtype`; `copy` is False and `a` is a
+        NumPy array.
+      ShapeError: arrays of different shapes in a list.
+      OverflowError: an integer is out of range of the dtype.
+      NotImplementedError: `order` is another one.
+
+    Derivative: linear.
+    Source: meaning of `numpy.asarray`.
 
     >>> asarray([1, 2.5])
     Array([1. , 2.5], dtype=float32)
@@ -148,8 +159,31 @@ def array(object: Any, dtype: DTypeLike | None = None, copy: bool = True, order:
           device: Any = None) -> Array:
     """`asarray` that copies unless told not to, and adds leading axes up to `ndmin`.
 
+    Args:
+      object: what to convert: an array, a number, nested lists of these. Python numbers give weakly typed arrays unless
+        `dtype` is given.
+      dtype: element type of the result; None for that of the numbers.
+      copy: whether the result must have memory of its own; False takes arrays as they are.
+      order: only "K", "C" and "A" have a meaning here; accepted for NumPy's sake.
+      ndmin: how many axes the result has at least.
+      device: where to put it; None leaves it to the backend.
+    Returns:
+      Array of the shape of `object`, after axes of length 1 where it has fewer than `ndmin`; 64-bit numbers become 32-bit
+      ones unless `enable_x64` is set.
+    Raises:
+      TypeError: strings, objects and whatever else has no number dtype; a complex number and a real `dtype`.
+      ValueError: nested lists of unequal lengths; NaN or an infinity and an integer `dtype`.
+      ShapeError: arrays of different shapes in a list.
+      OverflowError: an integer is out of range of the dtype.
+      NotImplementedError: `order` is another one.
+
+    Derivative: linear.
+    Source: meaning of `numpy.array`.
+
     >>> array([[1, 2], [3, 4]]).shape
     (2, 2)
+    >>> array(5, ndmin=2)
+    Array([[5]], dtype=int32, weak_type=True)
     """
     out = asarray(object, dtype, order, copy=copy or None, device=device)
     short = ndmin - len(typeof(out).shape)
@@ -164,19 +198,54 @@ def _astype(x: Any, dtype: np.dtype) -> Any:
 
 
 def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any = None) -> Array:
-    """`x` with another element type; complex to real drops the imaginary part, None is the default float.
+    """`x` with another element type.
+
+    Args:
+      x: number or boolean array.
+      dtype: element type of the result; None for the default float.
+      copy: whether the result must have memory of its own, also where nothing changes.
+      device: where to put it; None leaves it where it is.
+    Returns:
+      Array of the shape of `x`; whole parts for integers, real parts of complex numbers for real dtypes, and for booleans
+      whether an element differs from 0. `x` itself where it has the dtype. Numbers out of range of an integer dtype give
+      what the backend has for them.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `dtype` is no number dtype.
+
+    Derivative: linear between inexact dtypes.
+    Source: meaning of `numpy.astype`; NumPy refuses complex to real.
 
     >>> astype(array([1.7, -1.7]), "int32")
     Array([ 1, -1], dtype=int32)
     """
     t = aval("astype", x)
     d = dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
-    return x if t.dtype == d and not t.weak_type and is_array(x) else _astype(x, d)
+    out = x if t.dtype == d and not t.weak_type and is_array(x) else _astype(x, d)
+    if copy and out is x:  # memory of its own, as in asarray
+        out = lax.copy(x)
+    return out if device is None else to_device(out, device)
 
 
 @public("order")
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """A new array with the same elements."""
+    """A new array with the same elements, in memory of its own.
+
+    Args:
+      a: an array, a number, or nested lists of numbers.
+      order: without meaning here; accepted for NumPy's sake.
+    Returns:
+      Array of the shape and dtype of `a`.
+    Raises:
+      TypeError: `a` is neither an array nor a number, nor a list of them.
+      ShapeError: lists of unequal lengths.
+
+    Derivative: linear.
+    Source: meaning of `numpy.copy`.
+
+    >>> copy([1, 2])
+    Array([1, 2], dtype=int32)
+    """
     if isinstance(a, (list, tuple)):
         return asarray(a)
     aval("copy", a)
@@ -184,20 +253,97 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 
 
 def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0) -> Array:
-    """An array of the numbers in a bytes-like object."""
-    return put(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+    """An array of the numbers in a bytes-like object.
+
+    Args:
+      buffer: bytes, or what has the buffer interface.
+      dtype: type of the numbers in the buffer, with its byte order; by default floats of 64 bits.
+      count: how many numbers; -1 for all.
+      offset: where to begin, in bytes.
+    Returns:
+      Array `[n]`; 64-bit numbers become 32-bit ones unless `enable_x64` is set.
+    Raises:
+      TypeError: `buffer` has no buffer interface.
+      ValueError: the buffer does not hold `count` numbers, or not a whole number of them, after `offset`.
+
+    Source: meaning of `numpy.frombuffer`.
+
+    >>> frombuffer(bytes([1, 2, 0, 3]), "uint8", offset=1)
+    Array([2, 0, 3], dtype=uint8)
+    """
+    d = dtypes.as_dtype(dtype)
+    if (isinstance(dtype, np.dtype) or isinstance(dtype, str) and dtype[:1] in "<>") and not np.dtype(dtype).isnative:
+        d = d.newbyteorder()
+    return put(np.frombuffer(buffer, d, count, offset))
 
 
 def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
-    """An array of the numbers written in a text."""
-    return put(np.fromstring(string, dtypes.as_dtype(dtype), count, sep=sep))
+    """An array of the numbers written in a text.
+
+    Args:
+      string: the text.
+      dtype: type to read the numbers as; by default floats of 64 bits.
+      count: how many numbers; -1 for all.
+      sep: what stands between numbers; blanks in it match any number of blanks.
+    Returns:
+      Array `[n]`; 64-bit numbers become 32-bit ones unless `enable_x64` is set.
+    Raises:
+      ValueError: the text has something else than numbers and separators, or fewer than `count` numbers; `sep` is empty.
+      TypeError: `string` is no text.
+
+    Source: meaning of `numpy.fromstring`; too few numbers, which NumPy fills up with anything, are refused.
+
+    >>> fromstring("1, 2, 3", "int32", sep=",")
+    Array([1, 2, 3], dtype=int32)
+    """
+    d = dtypes.as_dtype(dtype)
+    value = np.fromstring(string, d, count, sep=sep)
+    if count > 0:
+        try:
+            found = np.fromstring(string, d, sep=sep).size
+        except ValueError:  # something else follows the numbers
+            found = count
+        if found < count:  # NumPy fills up with what happens to lie in memory
+            raise ValueError(f"fromstring: expected {count} numbers; the text has {found}")
+    return put(value)
 
 
 def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Array:
-    """An array of an iterator's numbers."""
+    """An array of an iterator's numbers.
+
+    Args:
+      iter: what yields numbers.
+      dtype: element type of the result.
+      count: how many numbers to take; -1 for all.
+    Returns:
+      Array `[n]`; 64-bit numbers become 32-bit ones unless `enable_x64` is set.
+    Raises:
+      TypeError: `iter` is not iterable.
+      ValueError: it yields fewer than `count` numbers, or what is no number.
+
+    Source: meaning of `numpy.fromiter`.
+
+    >>> fromiter((i * i for i in range(4)), "int32")
+    Array([0, 1, 4, 9], dtype=int32)
+    """
     return put(np.fromiter(iter, dtypes.as_dtype(dtype), count))
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An array from any object with `__dlpack__`."""
+    """An array from any object with `__dlpack__`, which lies in host memory.
+
+    Args:
+      x: the object: an array of this or of another library.
+      device: where to put the result; None leaves it to the backend.
+      copy: accepted for NumPy's sake: the numbers are copied whatever it says.
+    Returns:
+      Array of the shape of `x`; 64-bit numbers become 32-bit ones unless `enable_x64` is set.
+    Raises:
+      AttributeError: `x` has no `__dlpack__`.
+
+    Source: meaning of `numpy.from_dlpack`; the array API standard 2023.12.
+
+    >>> from_dlpack(np.arange(3, dtype="int32"))
+    Array([0, 1, 2], dtype=int32)
+    """
     return asarray(np.from_dlpack(x), device=device)

@@ -106,6 +106,16 @@ def _pair_of(x: Any) -> tuple[np.dtype, bool]:
 def result_type(*args: Any) -> np.dtype:
     """The dtype that operands of these values or dtypes meet in, Python numbers being weak.
 
+    Args:
+      *args: arrays, numbers, dtypes or names of them; `int`, `float`, `complex` stand for Python numbers.
+    Returns:
+      A dtype; of 32 bits where it would have 64, unless `enable_x64` is set.
+    Raises:
+      ValueError: there are no arguments.
+      TypeError: one of them is neither an array, a number nor a dtype.
+
+    Source: meaning of `numpy.result_type`, on the lattice of `lamina_ir.dtypes`: int32 and float16 meet in float16.
+
     >>> result_type(float32, 3, "int8")
     dtype('float32')
     """
@@ -116,6 +126,15 @@ def result_type(*args: Any) -> np.dtype:
 
 def promote_types(a: Any, b: Any) -> np.dtype:
     """The dtype that two dtypes meet in.
+
+    Args:
+      a, b: dtypes or names of them; `int`, `float`, `complex` stand for Python numbers.
+    Returns:
+      A dtype; of 32 bits where it would have 64, unless `enable_x64` is set.
+    Raises:
+      DTypeError: one of them is no dtype, or they do not meet, as small floats do not with other dtypes.
+
+    Source: meaning of `numpy.promote_types`, on the lattice of `lamina_ir.dtypes`: int32 and float16 meet in float16.
 
     >>> promote_types("int8", "bfloat16")
     dtype(bfloat16)
@@ -133,8 +152,21 @@ def _wide(x: Any) -> tuple[np.dtype, bool]:
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     """Whether values of `from_` convert to `to` under NumPy's rule `casting`.
 
-    >>> can_cast("int8", "float32")
-    True
+    Args:
+      from_: a dtype or its name, or an array or a number, which stands for its dtype.
+      to: a dtype or its name.
+      casting: "no", "equiv", "safe", "same_kind" or "unsafe".
+    Returns:
+      A Python bool.
+    Raises:
+      ValueError: `casting` is another rule.
+      DTypeError: a name is no dtype.
+      TypeError: `from_` is neither a dtype, an array nor a number.
+
+    Source: meaning of `numpy.can_cast`.
+
+    >>> can_cast("int8", "float32"), can_cast("int32", "float32")
+    (True, False)
     """
     source = from_ if isinstance(from_, (type, np.dtype, str)) else typeof(from_).dtype
     return bool(np.can_cast(dtypes.as_dtype(source), dtypes.as_dtype(to), casting=casting))  # type: ignore[arg-type]
@@ -147,7 +179,19 @@ _KINDS = {"bool": dtypes.is_bool, "integral": dtypes.is_integer, "real floating"
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of a kind: a name of the array API standard, a dtype, or a tuple of these.
+    """Whether a dtype is of a kind.
+
+    Args:
+      dtype: a dtype or its name.
+      kind: "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating" or "numeric", a
+        dtype or an abstract one as `numpy.floating`, or a tuple of these, any of which will do.
+    Returns:
+      A Python bool.
+    Raises:
+      ValueError: `kind` is another name.
+      DTypeError: `dtype` is no dtype.
+
+    Source: meaning of `numpy.isdtype`; the array API standard 2023.12.
 
     >>> isdtype(float32, ("integral", "real floating"))
     True
