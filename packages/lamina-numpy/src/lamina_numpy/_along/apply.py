@@ -112,20 +112,29 @@ def _over_leading(fun: Callable[..., Any], args: list[Any], lead: list[tuple[int
 
 def vectorize(pyfunc: Callable[..., Any] | None = None, *, excluded: Collection[int | str] = frozenset(),
               signature: str | None = None) -> Callable[..., Any]:
-    """A function that broadcasts: `pyfunc` mapped over the leading axes of its arguments with `vmap`.
+    """A function that broadcasts: `pyfunc` mapped over the leading axes of its arguments.
 
     Args:
-      pyfunc: takes and returns arrays with the core dimensions of `signature`, scalars without one.
+      pyfunc: takes and gives arrays with the core dimensions of `signature`, scalars without one; None gives a
+        decorator.
       excluded: positions and names of arguments passed on as they are.
-      signature: core dimensions as in NumPy's generalised ufuncs: `"(m,n),(n)->(m)"`.
+      signature: core dimensions as in NumPy's generalised ufuncs, `"(m,n),(n)->(m)"`; None for scalars.
     Returns:
-      The broadcasting function.
+      The broadcasting function: its results have the broadcast leading axes, then their core dimensions, in the
+      dtypes that `pyfunc` gives.
     Raises:
       TypeError: `excluded` holds something else, or the number of arguments or results is wrong.
-      ValueError: an argument or result does not have its core dimensions, or their sizes differ.
+      ValueError: `signature` has another form, `excluded` a negative number, or an argument or result does not have
+        its core dimensions, or their sizes differ.
+      ShapeError: leading axes do not broadcast.
+
+    Derivative: that of `pyfunc`.
+    Source: meaning of `numpy.vectorize`; by `vmap`, one call of `pyfunc` for all elements.
 
     >>> vectorize(lambda a, b: a * b)(np.ones((2, 1)), np.ones(3)).shape
     (2, 3)
+    >>> vectorize(lambda v: v.sum(), signature="(n)->()")(np.array([[1, 2], [3, 4]]))
+    Array([3, 7], dtype=int32)
     """
     if pyfunc is None:
         return functools.partial(vectorize, excluded=excluded, signature=signature)
@@ -159,7 +168,27 @@ def vectorize(pyfunc: Callable[..., Any] | None = None, *, excluded: Collection[
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Any:
-    """`func1d` applied to every line of `arr` along an axis; its result takes that axis's place."""
+    """A function of lines applied along an axis; its result takes that axis's place.
+
+    Args:
+      func1d: takes a line `[n]`, then `args` and `kwargs`; gives an array, or a tree of arrays, of one shape for
+        all lines.
+      axis: the axis of length n; negative counts from the end.
+      arr: array `[*s, n, *t]` of any dtype, or a list.
+      args, kwargs: passed on to `func1d` as they are.
+    Returns:
+      Array `[*s, ..., *t]` of what `func1d` gives, or a tree of such.
+    Raises:
+      ShapeError: `axis` names an axis that `arr` does not have.
+      TypeError: `arr` is neither an array nor a number.
+
+    Derivative: that of `func1d`.
+    Source: meaning of `numpy.apply_along_axis`; one call of `func1d`, mapped by `vmap`.
+
+    >>> apply_along_axis(lambda line: line[::-1], 1, np.array([[1, 2], [3, 4]]))
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     arr = asarray(arr)
     n = len(typeof(arr).shape)
     at = check_axis("apply_along_axis", axis, n)
@@ -172,7 +201,24 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
 
 
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: AxisLike) -> Any:
-    """`func(a, axis)` for one axis after the other, each kept with length 1 when `func` drops it."""
+    """A reducing function applied over one axis after the other.
+
+    Args:
+      func: called as `func(a, axis)`; gives an array that keeps all axes, or drops this one.
+      a: array of any dtype, or a list.
+      axes: an int, or a tuple or list of ints; negative ones count from the end.
+    Returns:
+      Array with as many axes as `a`, those dropped of length 1, in the dtype that `func` gives.
+    Raises:
+      ShapeError: `axes` names an axis that `a` does not have.
+      ValueError: `func` drops more than an axis.
+      TypeError: `a` is neither an array nor a number.
+
+    Source: meaning of `numpy.apply_over_axes`.
+
+    >>> apply_over_axes(lambda a, axis: a.max(axis), np.array([[1, 4], [3, 2]]), (0, 1))
+    Array([[4]], dtype=int32)
+    """
     a = asarray(a)
     n = len(typeof(a).shape)
     for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
@@ -187,7 +233,26 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: AxisLike) -> A
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Callable[..., Any]:
-    """A broadcasting function of `nin` scalars with `nout` results, by `vectorize`."""
+    """A broadcasting function from one of scalars, by `vectorize`.
+
+    Args:
+      func: takes `nin` scalar arrays and gives `nout` results, a tuple if more than one.
+      nin: number of arguments.
+      nout: number of results.
+      identity: of no effect.
+    Returns:
+      A function of `nin` arrays of any shapes that broadcast; its results have their shape, in the dtypes that
+      `func` gives.
+    Raises:
+      TypeError: the function made is given another number of arguments, what is neither an array nor a number, or
+        gives another number of results.
+      ShapeError: its arguments do not broadcast.
+
+    Source: meaning of `numpy.frompyfunc`, whose results hold objects.
+
+    >>> frompyfunc(lambda a, b: (a + b, a * b), 2, 2)(np.array([1, 2]), 3)
+    (Array([4, 5], dtype=int32), Array([3, 6], dtype=int32))
+    """
     del identity
 
     @functools.wraps(func)

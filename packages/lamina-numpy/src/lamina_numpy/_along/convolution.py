@@ -58,11 +58,24 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
 @public("mode", "precision", "preferred_element_type")
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any = None,
              preferred_element_type: DTypeLike | None = None) -> Array:
-    """Discrete convolution of two lines, in float.
+    """Discrete convolution of two lines: `sum_j a[j] v[k - j]`, in float.
 
     Args:
-      a, v: numbers with one axis.
-      mode: "full" (every overlap), "same" (as long as the longer one), "valid" (full overlaps only).
+      a, v: number arrays `[n]` and `[m]`.
+      mode: "full" (every overlap, `n + m - 1`), "same" (the middle, as long as the longer operand) or "valid" (full
+        overlaps, `|n - m| + 1`).
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Float array, in the dtype that both promote to (integers and booleans to float) or `preferred_element_type`,
+      and the product of their units.
+    Raises:
+      ValueError: an operand is empty or has not one axis, or `mode` is another word, or `precision` is unknown.
+      TypeError: `a` or `v` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+
+    Derivative: linear in either operand.
+    Source: meaning of `numpy.convolve`, there in integers for integers.
 
     >>> convolve(np.array([1, 2]), np.array([1, 1]))
     Array([1., 3., 2.], dtype=float32)
@@ -73,7 +86,28 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full", *, precision: Any =
 @public("mode", "precision", "preferred_element_type")
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
-    """Cross-correlation of two lines: `sum(a[n + k] * conj(v[n]))` for each shift k."""
+    """Cross-correlation of two lines: `sum_j a[j + k] conj(v[j])` for each shift k, in float.
+
+    Args:
+      a, v: number arrays `[n]` and `[m]`.
+      mode: "full" (every overlap, `n + m - 1`), "same" (the middle, as long as the longer operand) or "valid" (full
+        overlaps, `|n - m| + 1`).
+      precision: of the products, where the hardware offers several: None for the configured one, a name such as
+        "high" or "highest", or one per operand.
+      preferred_element_type: element type to sum in, and of the result; None for that of the operands.
+    Returns:
+      Float array, in the dtype that both promote to (integers and booleans to float) or `preferred_element_type`,
+      and the product of their units; shifts ascend.
+    Raises:
+      ValueError: an operand is empty or has not one axis, or `mode` is another word, or `precision` is unknown.
+      TypeError: `a` or `v` is neither an array nor a number, or `preferred_element_type` cannot hold the products.
+
+    Derivative: linear in `a`, and in the conjugate of `v`.
+    Source: meaning of `numpy.correlate`, there in integers for integers.
+
+    >>> correlate(np.array([1., 2., 3.]), np.array([0., 1.]))
+    Array([2., 3.], dtype=float32)
+    """
     v = own_array("correlate", v, 1)
     if dtypes.is_complex(typeof(v).dtype):
         v = lax.conj(v)
@@ -85,27 +119,99 @@ def _window(call: str, M: int, host: Any) -> Any:
 
 
 def bartlett(M: int) -> Array:
-    """The triangular window of `M` points."""
+    """The triangular window of M points, 0 at both ends.
+
+    Args:
+      M: number of points, a known int; none below 1.
+    Returns:
+      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `M` is no number.
+      ConcretizationError: `M` is traced.
+
+    Source: meaning of `numpy.bartlett`, which computes it.
+
+    >>> bartlett(5)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     return _window("bartlett", M, np.bartlett)
 
 
 def blackman(M: int) -> Array:
-    """The Blackman window of `M` points."""
+    """The Blackman window of M points: `0.42 - 0.5 cos(t) + 0.08 cos(2 t)`, t from 0 to 2 pi.
+
+    Args:
+      M: number of points, a known int; none below 1.
+    Returns:
+      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `M` is no number.
+      ConcretizationError: `M` is traced.
+
+    Source: meaning of `numpy.blackman`, which computes it.
+
+    >>> blackman(5).round(2)
+    Array([-0.  ,  0.34,  1.  ,  0.34, -0.  ], dtype=float32)
+    """
     return _window("blackman", M, np.blackman)
 
 
 def hamming(M: int) -> Array:
-    """The Hamming window of `M` points."""
+    """The Hamming window of M points: `0.54 - 0.46 cos(t)`, t from 0 to 2 pi.
+
+    Args:
+      M: number of points, a known int; none below 1.
+    Returns:
+      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `M` is no number.
+      ConcretizationError: `M` is traced.
+
+    Source: meaning of `numpy.hamming`, which computes it.
+
+    >>> hamming(5)
+    Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)
+    """
     return _window("hamming", M, np.hamming)
 
 
 def hanning(M: int) -> Array:
-    """The Hann window of `M` points."""
+    """The Hann window of M points: `0.5 - 0.5 cos(t)`, t from 0 to 2 pi.
+
+    Args:
+      M: number of points, a known int; none below 1.
+    Returns:
+      Array `[M]` of the default float, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `M` is no number.
+      ConcretizationError: `M` is traced.
+
+    Source: meaning of `numpy.hanning`, which computes it.
+
+    >>> hanning(5)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     return _window("hanning", M, np.hanning)
 
 
 def kaiser(M: int, beta: ArrayLike) -> Array:
-    """The Kaiser window of `M` points and shape `beta`."""
+    """The Kaiser window of M points: `i0(beta sqrt(1 - t^2)) / i0(beta)`, t from -1 to 1.
+
+    Args:
+      M: number of points, a known int; none below 1.
+      beta: real number, may be traced: 0 gives ones, larger ones a narrower window.
+    Returns:
+      Float array `[M]`, symmetric, at most 1; 1 alone for one point.
+    Raises:
+      TypeError: `beta` is neither an array nor a number.
+      ConcretizationError: `M` is traced.
+
+    Derivative: in `beta`.
+    Source: meaning of `numpy.kaiser`.
+
+    >>> kaiser(3, 5.0).round(4)
+    Array([0.0367, 1.    , 0.0367], dtype=float32)
+    """
     d = dtypes.canonical_float()
     if M == 1:
         return cast(asarray([1.0]), d)

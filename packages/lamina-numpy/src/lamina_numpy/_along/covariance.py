@@ -4,13 +4,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes
+from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, inexact_dtype, literal, promote_all
 from .._ground.publishing import public
 from .._ground.axes import with_axes
+from .._ground.choosing import choose_by
 from .._ground.conversion import asarray
 from .._elementwise.ufuncs import clip, conj, multiply, sqrt, true_divide
 from .._shape.layout import moveaxis, reshape
@@ -26,12 +27,28 @@ __all__ = ["corrcoef", "cov"]
 @public("rowvar", "bias", "ddof")
 def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
         fweights: ArrayLike | None = None, aweights: ArrayLike | None = None) -> Array:
-    """Covariance matrix of variables in rows (columns when `rowvar` is False).
+    """Covariance matrix of variables.
 
     Args:
-      m, y: observations, `[variables, n]`; `y` adds more variables.
-      bias: divide by n rather than n - 1; `ddof` overrides.
-      fweights, aweights: how often, and how heavily, each observation counts.
+      m, y: number arrays `[variables, n]`, or `[n]` for one variable, or lists; `y` adds more variables, None none.
+      rowvar: whether variables are rows; where False, columns of `[n, variables]`.
+      bias: divide by n rather than n - 1.
+      ddof: what is taken off the number of observations before dividing; None for 0 with `bias`, else 1.
+      fweights: number array `[n]`: how often each observation counts; None for once.
+      aweights: number array `[n]`: how heavily each observation counts; None for all alike.
+    Returns:
+      Float or complex array `[k, k]` of the k variables, or `[]` of one, in the units of two variables multiplied;
+      NaN where there are no more observations than `ddof`.
+    Raises:
+      ValueError: `m` or `y` has more than two axes.
+      ShapeError: the numbers of observations or weights differ.
+      TypeError: `m` or `y` is neither an array nor a number.
+
+    Source: meaning of `numpy.cov`, which gives infinities for too few observations.
+
+    >>> cov(np.array([[1., 2., 3.], [3., 2., 1.]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float32)
     """
     m = asarray(m) if isinstance(m, (list, tuple)) else m
     xs = [m] if y is None else [m, asarray(y) if isinstance(y, (list, tuple)) else y]
@@ -51,15 +68,17 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
     # C = sum_k w_k (x_k - m) (x_k - m)^H / scale with m the weighted mean; scale is n - ddof, and with weights sum w - ddof, or
     # sum w - ddof sum(w a) / sum w for aweights a, which tell how reliable observations are and not how many.
     w = None
-    for weights in (fweights, aweights):
+    for name, weights in (("fweights", fweights), ("aweights", aweights)):
         if weights is not None:
+            if aval("cov", weights).shape != (n,):
+                raise ShapeError(f"cov: {name} must have one number for each of {n} observations; got {typeof(weights).long()}")
             weights = cast(weights, dtypes.real_of(d))
             w = weights if w is None else multiply(w, weights)
     if w is None:
         center = x - mean(x, 1, None, None, True)
         scale: Any = n - ddof
         right = center
-        scale = literal(scale if scale > 0 else np.nan if scale == 0 else scale, d)
+        scale = literal(scale if scale > 0 else np.nan, d)
     else:
         w_sum = total(w)
         center = x - with_axes(true_divide(total(x * with_axes(w, (0,)), 1), w_sum), (1,))
@@ -70,13 +89,32 @@ def cov(m: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, bias: boo
             scale = w_sum - ddof
         else:
             scale = w_sum - ddof * total(w * cast(aweights, dtypes.real_of(d))) / w_sum
+        scale = choose_by(scale > 0, scale, literal(np.nan, typeof(scale).dtype))
     out = true_divide(matmul(center, moveaxis(conj(right), 0, 1)), scale)
     return reshape(out, ()) if typeof(out).shape == (1, 1) else out
 
 
 @public("rowvar")
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
-    """Correlation coefficients of variables in rows."""
+    """Correlation coefficients of variables.
+
+    Args:
+      x, y: number arrays `[variables, n]`, or `[n]` for one variable, or lists; `y` adds more variables, None none.
+      rowvar: whether variables are rows; where False, columns of `[n, variables]`.
+    Returns:
+      Float or complex array `[k, k]` of the k variables, or `[]` of one, without units, both parts within -1 and 1;
+      NaN for a variable that is constant.
+    Raises:
+      ValueError: `x` or `y` has more than two axes.
+      ShapeError: the numbers of observations differ.
+      TypeError: `x` or `y` is neither an array nor a number.
+
+    Source: meaning of `numpy.corrcoef`.
+
+    >>> corrcoef(np.array([[1., 2., 3.], [3., 1., 2.]]))
+    Array([[ 1. , -0.5],
+           [-0.5,  1. ]], dtype=float32)
+    """
     c = cov(x, y, rowvar)
     if not typeof(c).shape:
         return true_divide(c, c)

@@ -36,6 +36,22 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
          append: ArrayLike | None = None) -> Array:
     """Differences of neighbours along an axis, `n` times over.
 
+    Args:
+      a: number or boolean array `[..., k, ...]`.
+      n: how many times, not negative.
+      axis: the axis of length k; negative counts from the end.
+      prepend, append: an array of the axes of `a`, or a number, to put before or after first; None for nothing.
+    Returns:
+      Array `[..., k - n, ...]`, at least of length 0, in the units of `a` and its dtype, or what it promotes to
+      with `prepend` and `append`; unsigned integers wrap around, booleans say whether neighbours differ.
+    Raises:
+      ValueError: `n` is negative, or `a` has no axes.
+      ShapeError: `axis` names an axis that `a` does not have, or `prepend` or `append` does not fit.
+      TypeError: `a` is neither an array nor a number.
+
+    Derivative: linear.
+    Source: meaning of `numpy.diff`.
+
     >>> diff(np.array([1, 4, 9]))
     Array([3, 5], dtype=int32)
     """
@@ -66,27 +82,59 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
 
 @public()
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
-    """Differences of neighbours of the flat array, with other numbers put before and after."""
+    """Differences of neighbours of the flat array, with other numbers put before and after.
+
+    Args:
+      ary: number or boolean array, taken as flat.
+      to_end, to_begin: numbers to put after and before, an array taken as flat or a number, of no higher kind than
+        `ary`; None for none.
+    Returns:
+      Array with one axis, of the dtype and units of `ary`.
+    Raises:
+      TypeError: `ary` is neither an array nor a number, or `to_end` or `to_begin` does not fit its dtype.
+
+    Derivative: linear.
+    Source: meaning of `numpy.ediff1d`.
+
+    >>> ediff1d(np.array([1, 4, 9]), to_begin=0)
+    Array([0, 3, 5], dtype=int32)
+    """
     ary = ravel(own_array("ediff1d", ary))
     d = typeof(ary).dtype
     parts = [diff(ary)]
-    if to_begin is not None:
-        parts.insert(0, cast(ravel(asarray(to_begin)), d))
-    if to_end is not None:
-        parts.append(cast(ravel(asarray(to_end)), d))
+    for name, extra, place in (("to_begin", to_begin, 0), ("to_end", to_end, 2)):
+        if extra is not None:
+            extra = ravel(asarray(extra))
+            if dtypes.promote((d, False), (typeof(extra).dtype, True))[0] != d:
+                raise TypeError(f"ediff1d: {name} must fit {d} without loss; got {typeof(extra).long()}")
+            parts.insert(place, cast(extra, d))
     return concatenate(parts)
 
 
 @public("axis", "edge_order")
 def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int | None = None) -> Any:
-    """Derivative along axes by central differences, one-sided at the ends.
+    """Slopes along axes by central differences, one-sided at the ends.
 
     Args:
-      f: samples, at least two along each axis.
-      varargs: spacing: one number, a number per axis, or coordinates `[n]` per axis.
-      axis: an int, a tuple, or None for all.
+      f: number array, at least two samples along each axis.
+      varargs: the spacing: none for 1, one for all axes, or one per axis; each a number, or coordinates `[n]` of
+        that axis.
+      axis: an int, a tuple of ints, or None for all; negative ones count from the end.
+      edge_order: 1 or None: order of the differences at the ends.
     Returns:
-      One array, or a list with one per axis.
+      Float array of the shape of `f`, in its units over those of the spacing; with more than one axis, or none, a
+      list with an array per axis.
+    Raises:
+      ValueError: an axis has fewer than two samples, or coordinates have another length.
+      TypeError: the number of spacings is none of those, or `f` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `f` does not have, or one twice.
+      NotImplementedError: `edge_order` is another number.
+
+    Derivative: linear in `f`.
+    Source: meaning of `numpy.gradient`, there a tuple.
+
+    >>> gradient(np.array([1., 4., 9.]))
+    Array([3., 4., 5.], dtype=float32)
     """
     if edge_order not in (None, 1):
         raise NotImplementedError("gradient: only edge_order=1 is supported")
@@ -135,7 +183,25 @@ def _slope(f: Any, at: int, n: int, h: Any) -> Any:
 
 @public("axis")
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
-    """Integral along an axis by the trapezoid rule."""
+    """Integral along an axis by the trapezoid rule.
+
+    Args:
+      y: number array `[..., n, ...]`.
+      x: coordinates of the samples, `[n]` or the shape of `y`; None for equal distances.
+      dx: distance between samples where `x` is None.
+      axis: the axis of length n; negative counts from the end.
+    Returns:
+      Float array of the other axes, in the units of `y` times those of `x`; 0 of fewer than two samples.
+    Raises:
+      ShapeError: `axis` names an axis that `y` does not have, or `x` has another length.
+      TypeError: `y` or `x` is neither an array nor a number.
+
+    Derivative: linear in `y`, and in `x`.
+    Source: meaning of `numpy.trapezoid`.
+
+    >>> trapezoid(np.array([1., 2., 3.]), dx=2.0)
+    Array(8., dtype=float32)
+    """
     y = to_inexact("trapezoid", own_array("trapezoid", y))
     at = check_axis("trapezoid", axis, len(typeof(y).shape))
     y = moveaxis(y, at, -1)
@@ -150,7 +216,26 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
 @public("axis")
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
-    """Jumps of more than half a period along an axis taken out."""
+    """Jumps of more than half a period along an axis taken out, by adding whole periods.
+
+    Args:
+      p: real array `[..., n, ...]`, in radians unless `period` says otherwise.
+      discont: the least jump that is taken out; None, and less than that, means half a period.
+      axis: the axis of length n; negative counts from the end.
+      period: number: the length of a turn, in the units of `p`.
+    Returns:
+      Float array of the shape and units of `p`.
+    Raises:
+      ValueError: `p` is complex.
+      ShapeError: `axis` names an axis that `p` does not have.
+      TypeError: `p` is neither an array nor a number.
+
+    Derivative: that of `p`.
+    Source: meaning of `numpy.unwrap`, there in integers for integers.
+
+    >>> unwrap(np.array([350, 10, 30]), period=360)
+    Array([350., 370., 390.], dtype=float32)
+    """
     p = own_array("unwrap", p)
     if dtypes.is_complex(typeof(p).dtype):
         raise ValueError("unwrap: expected real numbers")
@@ -170,6 +255,9 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
 @core("extended", "period", name="interp")
 def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool, bool], period: float | None) -> Any:
     d = dtypes.inexact_for(dtypes.promote((typeof(x).dtype, typeof(x).weak_type), (typeof(xp).dtype, False))[0])
+    if dtypes.is_complex(d):
+        raise TypeError(f"interp: x and xp must be real, since complex numbers have no order along a line; got "
+                        f"{typeof(x).long()} and {typeof(xp).long()}")
     x, xp = cast(x, d), cast(xp, d)
     fp = to_inexact("interp", fp)
     shape = typeof(xp).shape
@@ -177,6 +265,8 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
         raise ValueError(f"interp: xp and fp must have one axis of one length; got {shape} and {typeof(fp).shape}")
     n = shape[0]
     if period is not None:
+        if not period:
+            raise ValueError("interp: period must not be 0")
         period = literal(np.abs(period), d)
         x, xp = remainder(x, period), remainder(xp, period)
         _, order = lax.sort([xp, arange(n)], 0)
@@ -202,14 +292,24 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
 
 def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any = None, right: Any = None,
            period: float | None = None) -> Array:
-    """Piecewise linear interpolation.
+    """Piecewise linear interpolation between points.
 
     Args:
-      x: where to evaluate.
-      xp: ascending coordinates `[n]`.
-      fp: values `[n]`.
-      left, right: values outside the coordinates (the nearest `fp` unless given), or "extrapolate".
-      period: of the coordinates; `xp` may then be in any order.
+      x: real array of any shape, or a list: where to evaluate.
+      xp: real coordinates `[n]`, ascending.
+      fp: number array `[n]`: the values there.
+      left, right: what to give below and above the coordinates: a number, None for the nearest of `fp`, or
+        "extrapolate". Without meaning where there is a `period`.
+      period: a number that `x` and `xp` are taken modulo of; `xp` may then be in any order. None for none.
+    Returns:
+      Float or complex array of the shape of `x`, in the units of `fp`; NaN where `x` is.
+    Raises:
+      ValueError: `xp` and `fp` have not one axis of one length, or none, `period` is 0, or `left` or `right` is
+        another word.
+      TypeError: `x` or `xp` is complex, or an argument is neither an array nor a number.
+
+    Derivative: at a coordinate, that of the piece above it.
+    Source: meaning of `numpy.interp`, "extrapolate" beside.
 
     >>> interp(1.5, np.array([1., 2.]), np.array([10., 20.]))
     Array(15., dtype=float32)

@@ -8,7 +8,7 @@ from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import Tracer, typeof
 
-from .._ground.promotion import cast, fixed, literal, promote_all, to_inexact
+from .._ground.promotion import broadcast, broadcast_shapes_of, cast, fixed, literal, promote_all, to_inexact
 from .._ground.publishing import core
 from .._ground.axes import split_at
 from .._ground.conversion import asarray, put
@@ -30,18 +30,36 @@ __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polym
 def _polyval(p: Any, x: Any) -> Any:
     weak = typeof(p).weak_type and typeof(x).weak_type
     p, x = promote_all("polyval", [p, x])
-    n = typeof(p).shape[0]
-    d = typeof(p).dtype
-    out = lax.broadcast_in_dim(fixed(0, d), typeof(x).shape, ())
+    if not typeof(p).shape:
+        raise ValueError(f"polyval: p must hold coefficients along its first axis; got {typeof(p).long()}")
+    n, *rest = typeof(p).shape
+    d, own = typeof(p).dtype, tuple(rest)
+    shape = broadcast_shapes_of("polyval", (own, typeof(x).shape)) if own else typeof(x).shape
+    x = broadcast(x, typeof(x).shape, shape)
+    out = lax.broadcast_in_dim(fixed(0, d), shape, ())
     for i in range(n):  # Horner's scheme
-        c = lax.slice(p, (i,), (i + 1,))
-        c = lax.squeeze(c, (0,))
-        out = lax.add(lax.mul(out, x), c) if i else lax.broadcast_in_dim(c, typeof(x).shape, ())
+        c = lax.squeeze(lax.slice(p, (i,) + (0,) * len(own), (i + 1, *own)), (0,))
+        c = broadcast(c, own, shape) if own else c
+        out = lax.add(lax.mul(out, x), c) if i else c if own else lax.broadcast_in_dim(c, shape, ())
     return cast(out, d, weak)
 
 
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
-    """The polynomial's value at `x`, by Horner's scheme.
+    """The value of a polynomial, by Horner's scheme.
+
+    Args:
+      p: coefficients `[n, ...]`, highest power first, the further axes broadcasting with `x`; or a list.
+      x: number array of any shape, or a list.
+      unroll: of no effect: the scheme is always written out.
+    Returns:
+      Array of the shape of `x`, or what the axes broadcast to, in the dtype that both promote to; 0 without
+      coefficients.
+    Raises:
+      ValueError: `p` has no axes.
+      ShapeError: the further axes of `p` do not broadcast with `x`.
+      TypeError: `p` or `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.polyval`.
 
     >>> polyval(np.array([1, 0, 2]), 3)
     Array(11, dtype=int32)
@@ -64,31 +82,98 @@ def _level(p: Any, n: int) -> Any:
 
 
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """Sum of two polynomials."""
+    """Sum of two polynomials.
+
+    Args:
+      a1, a2: coefficients `[n]`, highest power first; a number for a constant, or a list.
+    Returns:
+      Array as long as the longer one, in the dtype that both promote to; leading zeros stay.
+    Raises:
+      ValueError: coefficients have more than one axis.
+      TypeError: an argument is neither an array nor a number.
+
+    Derivative: linear.
+    Source: meaning of `numpy.polyadd`.
+
+    >>> polyadd(np.array([1, 2]), np.array([1, 0, 0]))
+    Array([1, 1, 2], dtype=int32)
+    """
     x, y = _coefficients("polyadd", a1, a2)
     n = max(typeof(x).shape[0], typeof(y).shape[0])
     return _level(x, n) + _level(y, n)
 
 
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """Difference of two polynomials."""
+    """Difference of two polynomials.
+
+    Args:
+      a1, a2: coefficients `[n]`, highest power first; a number for a constant, or a list.
+    Returns:
+      Array as long as the longer one, in the dtype that both promote to; leading zeros stay.
+    Raises:
+      ValueError: coefficients have more than one axis.
+      TypeError: an argument is neither an array nor a number, or both hold booleans.
+
+    Derivative: linear.
+    Source: meaning of `numpy.polysub`.
+
+    >>> polysub(np.array([1, 2]), np.array([1, 0, 0]))
+    Array([-1,  1,  2], dtype=int32)
+    """
     x, y = _coefficients("polysub", a1, a2)
     n = max(typeof(x).shape[0], typeof(y).shape[0])
     return _level(x, n) - _level(y, n)
 
 
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
-    """Product of two polynomials."""
+    """Product of two polynomials.
+
+    Args:
+      a1, a2: coefficients `[n]` and `[m]`, highest power first; a number for a constant, or a list.
+      trim_leading_zeros: whether to drop leading zeros of both first; needs known values.
+    Returns:
+      Float array `[n + m - 1]`, in the dtype that both promote to, integers and booleans to float.
+    Raises:
+      ValueError: there are no coefficients, or they have more than one axis.
+      TypeError: an argument is neither an array nor a number.
+      ConcretizationError: `trim_leading_zeros` of traced coefficients.
+
+    Derivative: linear in either one.
+    Source: meaning of `numpy.polymul`, there in integers for integers.
+
+    >>> polymul(np.array([1, 2]), np.array([1, 3]))
+    Array([1., 5., 6.], dtype=float32)
+    """
     x, y = _coefficients("polymul", to_inexact("polymul", asarray(a1)), to_inexact("polymul", asarray(a2)))
     if trim_leading_zeros:
         x, y = trim_zeros(x, "f"), trim_zeros(y, "f")
     return convolve(x, y)
 
 
-def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
-    """(quotient, remainder) of two polynomials; the remainder keeps its leading zeros unless trimmed."""
+def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
+    """Quotient and remainder of two polynomials.
+
+    Args:
+      u: dividend, coefficients `[n]`, highest power first; a number for a constant, or a list.
+      v: divisor, coefficients `[m]` likewise; its first one should not be 0.
+      trim_leading_zeros: whether to drop leading zeros of the remainder; needs known values.
+    Returns:
+      `(quotient, remainder)`: float arrays `[n - m + 1]` (a single 0 where n < m) and `[n]`, in the dtype that both
+      promote to; `u = quotient v + remainder`. inf or NaN where the first of `v` is 0.
+    Raises:
+      ValueError: `v` has no coefficients, or one has more than one axis.
+      TypeError: an argument is neither an array nor a number.
+      ConcretizationError: `trim_leading_zeros` of traced coefficients.
+
+    Source: meaning of `numpy.polydiv`, which always drops the remainder's leading zeros.
+
+    >>> polydiv(np.array([1., 3., 3.]), np.array([1., 1.]))
+    (Array([1., 2.], dtype=float32), Array([0., 0., 1.], dtype=float32))
+    """
     x, y = _coefficients("polydiv", to_inexact("polydiv", asarray(u)), to_inexact("polydiv", asarray(v)))
     n, m = typeof(x).shape[0] - 1, typeof(y).shape[0] - 1
+    if m < 0:
+        raise ValueError("polydiv: the divisor has no coefficients")
     if n < m:
         return zeros((1,), typeof(x).dtype), x
     q = []
@@ -104,7 +189,23 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
 
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
-    """The `m`-th derivative."""
+    """A derivative of a polynomial.
+
+    Args:
+      p: coefficients `[n]`, highest power first; a number for a constant, or a list.
+      m: which derivative, not negative.
+    Returns:
+      Float array `[n - m]`, of length 0 where there is none; integers and booleans become float.
+    Raises:
+      ValueError: `m` is negative, or `p` has more than one axis.
+      TypeError: an argument is neither an array nor a number.
+
+    Derivative: linear.
+    Source: meaning of `numpy.polyder`, there in integers for integers.
+
+    >>> polyder(np.array([1., 0., 2.]))
+    Array([2., 0.], dtype=float32)
+    """
     if m < 0:
         raise ValueError(f"polyder: m must not be negative; got {m}")
     (out,) = _coefficients("polyder", to_inexact("polyder", asarray(p)))
@@ -115,7 +216,24 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 
 
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
-    """The `m`-th integral, with constants `k` (zeros unless given)."""
+    """An integral of a polynomial.
+
+    Args:
+      p: coefficients `[n]`, highest power first; a number for a constant, or a list.
+      m: how many times to integrate, not negative.
+      k: constants of integration, `[m]` in the order of integration, or one for all; None for zeros.
+    Returns:
+      Float array `[n + m]`; integers and booleans become float.
+    Raises:
+      ValueError: `m` is negative, `p` has more than one axis, or `k` another length.
+      TypeError: an argument is neither an array nor a number.
+
+    Derivative: linear.
+    Source: meaning of `numpy.polyint`.
+
+    >>> polyint(np.array([2., 2.]), k=5.0)
+    Array([1., 2., 5.], dtype=float32)
+    """
     if m < 0:
         raise ValueError(f"polyint: m must not be negative; got {m}")
     (out,) = _coefficients("polyint", to_inexact("polyint", asarray(p)))
@@ -131,7 +249,21 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
 
 
 def poly(seq_of_zeros: ArrayLike) -> Array:
-    """Coefficients of the polynomial with these (one axis of) zeros."""
+    """Coefficients of the polynomial with given zeros.
+
+    Args:
+      seq_of_zeros: number array `[n]`, a number, or a list.
+    Returns:
+      Float or complex array `[n + 1]`, highest power first, 1.
+    Raises:
+      ValueError: there is more than one axis.
+      TypeError: an argument is neither an array nor a number.
+
+    Source: meaning of `numpy.poly`, which takes matrices too, and makes conjugate zeros' results real.
+
+    >>> poly(np.array([1., 2.]))
+    Array([ 1., -3.,  2.], dtype=float32)
+    """
     zs = to_inexact("poly", atleast_1d(asarray(seq_of_zeros)))
     if len(typeof(zs).shape) != 1:
         raise ValueError(f"poly: expected one axis of zeros; got {typeof(zs).long()}")
@@ -149,18 +281,47 @@ def _concrete(call: str, x: Any) -> np.ndarray:
 
 
 def roots(p: ArrayLike) -> Array:
-    """The complex zeros of a polynomial with known coefficients; leading zeros are dropped."""
+    """The zeros of a polynomial with known coefficients.
+
+    Args:
+      p: coefficients `[n]`, highest power first; a number for a constant, or a list; leading zeros are dropped.
+    Returns:
+      Array of the default complex dtype, one per power that is left, in no certain order; computed on the host in
+      float64.
+    Raises:
+      ValueError: `p` has more than one axis, or holds infinities or NaN.
+      ConcretizationError: an argument is traced.
+      TypeError: an argument is neither an array nor a number.
+
+    Source: meaning of `numpy.roots`, which computes it, always complex.
+
+    >>> roots(np.array([1., -3., 2.]))
+    Array([2.+0.j, 1.+0.j], dtype=complex64)
+    """
     return put(np.roots(_concrete("roots", p)).astype(np.complex128), dtypes.canonical_complex())
 
 
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, w: ArrayLike | None = None) -> Array:
-    """Coefficients of the least-squares polynomial of degree `deg` through points.
+    """Coefficients of the least-squares polynomial through known points.
 
     Args:
-      x, y: points `[m]`; `y` may be `[m, k]` for k polynomials. Known ones are fitted on the host in 64 bits.
-      deg: the highest power.
-      rcond: singular values up to this times the largest count as zero; None for m times the precision of `x`.
-      w: weights `[m]` of the residuals.
+      x: number array `[n]`, or a list: where.
+      y: number array `[n]` or `[n, k]`, or a list: the values there.
+      deg: degree, not negative.
+      rcond: singular values up to this times the largest count as zero; None for n times the precision of float64.
+      w: weights of the residuals, not of their squares, `[n]`; None for all alike.
+    Returns:
+      Array `[deg + 1]` or `[deg + 1, k]`, highest power first, of the default float, complex where `x` or `y` is;
+      computed on the host in float64.
+    Raises:
+      TypeError: `x`, `y` and `w` have not one length, or none, or one is neither an array nor numbers.
+      ValueError: `deg` is negative.
+      ConcretizationError: an argument is traced.
+
+    Source: meaning of `numpy.polyfit`, which computes it, coefficients alone.
+
+    >>> polyfit(np.array([0., 1., 2.]), np.array([1., 3., 5.]), 1)
+    Array([2., 1.], dtype=float32)
     """
     if any(isinstance(v, Tracer) for v in (x, y, w)):
         return _polyfit(x, y, *(() if w is None else (w,)), deg=deg, rcond=rcond)
@@ -190,7 +351,24 @@ def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None) -> An
 
 
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
-    """Powers of `x` as columns, highest first unless `increasing`."""
+    """Powers of numbers as columns: a Vandermonde matrix.
+
+    Args:
+      x: number array `[n]`, or a list.
+      N: number of columns, not negative; None for n.
+      increasing: powers 0, 1, ... rather than N - 1, ..., 0.
+    Returns:
+      Array `[n, N]` of the dtype of `x`; booleans become integers.
+    Raises:
+      ValueError: `x` has not one axis, or `N` is negative.
+      TypeError: `x` is neither an array nor a number.
+
+    Source: meaning of `numpy.vander`.
+
+    >>> vander(np.array([2, 3]), 3)
+    Array([[4, 2, 1],
+           [9, 3, 1]], dtype=int32)
+    """
     x = asarray(x)
     t = typeof(x)
     if len(t.shape) != 1:
