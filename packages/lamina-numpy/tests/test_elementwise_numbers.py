@@ -56,7 +56,7 @@ def test_i0_under_both_widths_and_its_slope():
     x = np.array([-30.0, -3.75, -1, 0, 1e-3, 3.75, 10, 60])
     np.testing.assert_allclose(np.asarray(jnp.i0(x.astype(np.float32))), np.i0(x), rtol=2e-6)
     with config.enable_x64(True):
-        np.testing.assert_allclose(np.asarray(jnp.i0(x)), np.i0(x), rtol=1e-14)
+        np.testing.assert_allclose(np.asarray(jnp.i0(x)), np.i0(x), rtol=1e-13)
         for at in (3.0, 3.75, 4.5, -3.75):
             slope = (np.i0(at + 1e-5) - np.i0(at - 1e-5)) / 2e-5
             np.testing.assert_allclose(float(grad(jnp.i0)(at)), slope, rtol=1e-8)
@@ -135,6 +135,13 @@ def test_spacing_is_numpys_down_to_the_smallest_numbers(how, dtype):
 def test_floats_without_a_known_layout_are_refused():
     with pytest.raises(DTypeError, match="frexp: expected float16.*float8_e5m2"):
         jnp.frexp(jnp.float8_e5m2(1))
+
+
+@pytest.mark.parametrize("name", ["copysign", "heaviside", "signbit", "i0", "rint", "trunc", "modf"])
+def test_complex_numbers_are_refused_by_the_function_that_was_called(name):
+    args = (1j, 2.0) if name in ("copysign", "heaviside") else (1j,)
+    with pytest.raises(DTypeError, match=f"^{name}: expected real numbers; got complex64"):
+        getattr(jnp, name)(*args)
 
 
 def test_gcd_beside_the_lowest_integer_is_positive():

@@ -8,7 +8,7 @@ from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground.promotion import aval, convert, literal, no_out, to_inexact
+from .._ground.promotion import aval, convert, literal, need_real, no_out, to_inexact
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
 from .docstrings import docstring
@@ -58,6 +58,7 @@ def rint(x: ArrayLike, /) -> Array:
     Array([ 0.,  2., -2.], dtype=float32)
     """
     a = aval("rint", x)
+    need_real("rint", x)
     if not dtypes.is_inexact(a.dtype):
         return convert(x, dtypes.canonical(float), False)
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
@@ -123,6 +124,7 @@ def trunc(x: ArrayLike, /) -> Array:
     Array([ 1., -1.], dtype=float32)
     """
     d = aval("trunc", x).dtype
+    need_real("trunc", x)
     if not dtypes.is_inexact(d):
         return positive(x)
     return lax.select(lax.lt(x, literal(0, d)), lax.ceil(x), lax.floor(x))
@@ -173,8 +175,7 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     """
     x = to_inexact("modf", x)
     d = typeof(x).dtype
-    if dtypes.is_complex(d):
-        raise DTypeError(f"modf: complex numbers have no whole part; got {typeof(x).long()}. Take real and imag first")
+    need_real("modf", x)
     rest = lax.rem(x, literal(1, d))  # unlike `x - trunc(x)` it has the sign of `x` where it is 0
     infinite = lax.eq(lax.abs(x), literal(np.inf, d))
     return choose_by(infinite, lax.mul(lax.sign(x), literal(0, d)), rest), trunc(x)

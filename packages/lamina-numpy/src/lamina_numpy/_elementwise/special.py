@@ -9,7 +9,7 @@ from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import complex_logaddexp, typeof
 
-from .._ground.promotion import aval, cast, inexact_pair, literal, pair, to_inexact
+from .._ground.promotion import aval, cast, inexact_pair, literal, need_real, pair, to_inexact
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
 from .docstrings import docstring
@@ -138,6 +138,7 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([-1., -2.], dtype=float32)
     """
     x, y = inexact_pair("copysign", x1, x2)
+    need_real("copysign", x)
     size = lax.abs(x)
     return choose_by(signbit(y), lax.neg(size), size)
 
@@ -160,6 +161,7 @@ def signbit(x: ArrayLike, /) -> Array:
     Array([False, False,  True], dtype=bool)
     """
     a = aval("signbit", x)
+    need_real("signbit", x)
     d = a.dtype
     if not dtypes.is_float(d):
         return lax.lt(x, literal(0, d))
@@ -188,6 +190,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array([0. , 0.5, 1. ], dtype=float32)
     """
     x, y = inexact_pair("heaviside", x1, x2)
+    need_real("heaviside", x)
     d = typeof(x).dtype
     zero = literal(0, d)
     out = choose_by(lax.lt(x, zero), zero, choose_by(lax.gt(x, zero), literal(1, d), y))
@@ -241,6 +244,7 @@ def i0(x: ArrayLike, /) -> Array:
     Array([1.       , 1.2660658], dtype=float32)
     """
     x = to_inexact("i0", x)
+    need_real("i0", x)
     return lax.mul(lax.exp(lax.abs(x)), lax.bessel_i0e(x))
 
 

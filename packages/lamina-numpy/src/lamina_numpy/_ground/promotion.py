@@ -9,13 +9,13 @@ from functools import lru_cache
 from typing import Any, TypeGuard
 
 import numpy as np
-from lamina_ir import ShapeError, config, dtypes, prims
+from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
 from lamina_tracing import Array, lax
 from lamina_tracing.extend import bind, EVALUATION, now, Tracer, typeof, warn_user
 
 __all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation", "fixed", "inexact_dtype",
-           "inexact_pair", "is_array", "is_staging", "literal", "meet", "no_out", "pair", "promote_all", "retyped",
-           "to_inexact"]
+           "inexact_pair", "is_array", "is_staging", "literal", "meet", "need_real", "no_out", "pair", "promote_all",
+           "retyped", "to_inexact"]
 
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 _F32 = np.dtype("float32")
@@ -40,6 +40,13 @@ def no_out(call: str, out: Any) -> None:
     """`out=` has no meaning for arrays that do not change."""
     if out is not None:
         raise NotImplementedError(f"{call}: out= is not supported, since arrays are immutable; use the result")
+
+
+def need_real(call: str, x: Any) -> None:
+    """DTypeError naming the call where an argument holds complex numbers."""
+    a = typeof(x)
+    if dtypes.is_complex(a.dtype):
+        raise DTypeError(f"{call}: expected real numbers; got {a.long()}. Take real, imag or abs first")
 
 
 def is_array(x: Any) -> TypeGuard[Array]:
