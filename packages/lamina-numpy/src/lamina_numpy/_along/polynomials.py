@@ -302,23 +302,24 @@ def roots(p: ArrayLike) -> Array:
 
 
 def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, w: ArrayLike | None = None) -> Array:
-    """Coefficients of the least-squares polynomial through known points.
+    """Coefficients of the least-squares polynomial through points.
 
     Args:
       x: number array `[n]`, or a list: where.
       y: number array `[n]` or `[n, k]`, or a list: the values there.
-      deg: degree, not negative.
-      rcond: singular values up to this times the largest count as zero; None for n times the precision of float64.
-      w: weights of the residuals, not of their squares, `[n]`; None for all alike.
+      deg: degree, a known int, not negative.
+      rcond: singular values up to this times the largest count as zero; None for n times the precision of the dtype
+        computed in.
+      w: number array `[n]`: weights of the residuals, not of their squares; None for all alike.
     Returns:
-      Array `[deg + 1]` or `[deg + 1, k]`, highest power first, of the default float, complex where `x` or `y` is;
-      computed on the host in float64.
+      Array `[deg + 1]` or `[deg + 1, k]`, highest power first. Of known points in the default float, complex where
+      `x` or `y` is, computed on the host in float64; of traced ones in the float that they promote to.
     Raises:
-      TypeError: `x`, `y` and `w` have not one length, or none, or one is neither an array nor numbers.
-      ValueError: `deg` is negative.
-      ConcretizationError: an argument is traced.
+      ValueError: `deg` is negative, or traced `x`, `y` and `w` have other shapes.
+      TypeError: known `x`, `y` and `w` have other shapes, or one is neither an array nor numbers.
 
-    Source: meaning of `numpy.polyfit`, which computes it, coefficients alone.
+    Source: meaning of `numpy.polyfit`, coefficients alone; known points go to it, traced ones to `lstsq` of scaled
+      powers.
 
     >>> polyfit(np.array([0., 1., 2.]), np.array([1., 3., 5.]), 1)
     Array([2., 1.], dtype=float32)
