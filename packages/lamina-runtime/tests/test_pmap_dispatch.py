@@ -151,3 +151,9 @@ def test_a_compiled_call_lowered_for_shapes_refuses_other_types():
                         ((X.astype("int32"), 1.0), "called with int32"), ((X,), "expected arguments of structure")]:
         with pytest.raises(TypeError, match=words):
             compiled(*args)
+
+
+def test_a_compiled_map_names_its_call():
+    compiled = pmap(lambda x: lax.neg(x)).lower(ShapeDtypeStruct((8, 3), "float32")).compile()
+    with pytest.raises(TypeError, match=r"^compiled pmap of `<lambda>`: args\[0\]: expected an array"):
+        compiled("text")

@@ -4,7 +4,7 @@ import gc
 import weakref
 
 import numpy as np
-from lamina_tracing import jit, jitting, lax
+from lamina_tracing import jit, jit_spec, lax
 from lamina_tracing.extend import PerFunction
 from lamina_tracing.lax import _bodies
 
@@ -44,9 +44,9 @@ def test_a_table_that_reaches_its_function_goes_after_enough_others():
 
 
 def test_a_function_that_is_its_own_static_argument_goes(monkeypatch):
-    monkeypatch.setattr(jitting, "_programs", PerFunction(most=4))
+    monkeypatch.setattr(jit_spec, "_programs", PerFunction(most=4))
     f = lambda x, g: lax.mul(x, 2.0)  # noqa: E731
-    specification = jitting.JitSpec(f, static_argnums=1)
+    specification = jit_spec.JitSpec(f, static_argnums=1)
     flat, tree, static = specification.split((np.float32(1), f), {})
     specification.stage(flat, tree, static)
     reference = weakref.ref(f)

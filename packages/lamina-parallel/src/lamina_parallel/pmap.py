@@ -12,8 +12,8 @@ from lamina_batching.extend import axis_specs, mapped_size
 from lamina_ir import ClosedJaxpr, ProgramError, UnnamedAxis, config, prims, shaped, trees
 from lamina_ir.extend import varying
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, StagingTracer, any_traced, argument_path, bind, boundary,
-                                   bound_axes, explain_miss, now, result_types, stage, staging_logged,
+from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, StagedMap, StagingTracer, any_traced, argument_path,
+                                   bind, boundary, bound_axes, explain_miss, now, result_types, stage, staging_logged,
                                    stands_for_array, typeof)
 
 __all__ = ["PmapSpec", "StagedPmap", "pmap"]
@@ -45,7 +45,7 @@ class PmapSpec:
         self.fun = fun
         self.name = self._jit.name
         self.statics = self._jit.statics
-        self.axis_name = UnnamedAxis() if axis_name is None else axis_name
+        self.axis_name: Hashable = UnnamedAxis() if axis_name is None else axis_name
         self.in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
         self.out_axes = out_axes
         self.devices = None if devices is None else tuple(devices)
@@ -177,19 +177,19 @@ class PmapSpec:
                                  "devices of the mapped axis. Make it the same on all of them, with lax.psum, pmean, pmax or "
                                  "all_gather over the axis, or give it an axis in out_axes and take a row")
 
-    def params(self, staged: StagedPmap) -> dict[str, Any]:
+    def params(self, staged: StagedMap) -> dict[str, Any]:
         """The params of the `xla_pmap` that applies a staged program."""
         return dict(axis_name=self.axis_name, axis_size=staged.size, backend=self.backend, call_jaxpr=staged.closed,
                     devices=self.devices, donated_invars=staged.donated,
                     global_arg_shapes=(None,) * len(staged.in_axes), global_axis_size=None, in_axes=staged.in_axes,
                     name=self.name, out_axes=staged.out_axes)
 
-    def call(self, staged: StagedPmap, flat: Sequence[Any]) -> Any:
+    def call(self, staged: StagedMap, flat: Sequence[Any]) -> Any:
         """Apply a staged program as one `xla_pmap`, through whatever transformations its arguments are in."""
         outs = bind(prims.xla_pmap_p, *staged.outer, *flat, **self.params(staged))
         return trees.tree_unflatten(staged.out_tree, outs)
 
-    def traced(self, staged: StagedPmap, flat: Sequence[Any]) -> bool:
+    def traced(self, staged: StagedMap, flat: Sequence[Any]) -> bool:
         """Whether a call is part of an enclosing transformation rather than to be run now."""
         return now.trace is not EVALUATION or bool(staged.outer) or any_traced(flat)
 

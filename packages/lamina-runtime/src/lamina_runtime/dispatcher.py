@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lamina_tracing import slots
-from lamina_tracing.extend import JitSpec
+from lamina_tracing.extend import JitSpec, MapSpec
 
 from . import dispatch, pmap_dispatch
 
@@ -18,7 +18,7 @@ class XlaDispatcher:
     def jit(self, spec: JitSpec) -> Callable[..., Any]:
         return dispatch.make_jit(spec)
 
-    def pmap(self, spec: Any) -> Callable[..., Any]:
+    def pmap(self, spec: MapSpec) -> Callable[..., Any]:
         return pmap_dispatch.make_pmap(spec)
 
 

@@ -14,7 +14,7 @@ from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, config, has_or
                        subprograms, trees)
 from lamina_lowering import SourceLine, instruction_lines, lower, replica_count, rows
 from lamina_tracing import slots
-from lamina_tracing.extend import EVALUATION, Tracer, boundary, duck_types, filter_traceback, now
+from lamina_tracing.extend import EVALUATION, MapSpec, StagedMap, Tracer, boundary, duck_types, filter_traceback, now
 
 from . import (_jaxlib, backends as _devices, compile_cache, debug, dispatch, effects, execution, host_errors, safe_launch,
                shardings, stages)
@@ -171,8 +171,9 @@ def _communicates(closed: ClosedJaxpr) -> bool:
     return False
 
 
-def _program(closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_axes: Any, out_axes: Any, devices: Any,
-             backend: str | None, donated: Any) -> PmapProgram:
+def _program(closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_axes: Sequence[int | None],
+             out_axes: Sequence[int | None], devices: tuple[Any, ...] | None, backend: str | None,
+             donated: Sequence[bool]) -> PmapProgram:
     rules = rows(_devices.lowering_platform(_devices.client(backend).local_devices()[0]))
     key = ("pmap", name, axis_name, axis_size, tuple(in_axes), tuple(out_axes), devices, backend, tuple(donated),
            rules.version, _devices.generation())
@@ -207,7 +208,7 @@ def run_xla_pmap(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]
     return tuple(outs)
 
 
-def make_pmap(spec: Any) -> Callable[..., Any]:
+def make_pmap(spec: MapSpec) -> Callable[..., Any]:
     """The callable of a `pmap`."""
     made_under = slots.dispatcher
     window: Any = None  # set once a program with collectives has been seen
@@ -258,7 +259,7 @@ def make_pmap(spec: Any) -> Callable[..., Any]:
     return pmapped
 
 
-def _donating(spec: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+def _donating(spec: MapSpec, call: Callable[..., Any]) -> Callable[..., Any]:
     """`call`, with the given-up arguments checked before and deleted after."""
     @boundary
     def pmapped(*args: Any, **kwargs: Any) -> Any:
@@ -286,7 +287,7 @@ def _passed(window: Any, out: Any) -> None:
 class LoweredPmap:
     """A lowered mapped call: `.as_text()`, `.compile()`."""
 
-    def __init__(self, spec: Any, staged: Any, in_tree: Any) -> None:
+    def __init__(self, spec: MapSpec, staged: StagedMap, in_tree: Any) -> None:
         self._spec, self._staged, self.in_tree = spec, staged, in_tree
         self._program = _program(staged.closed, spec.name, spec.axis_name, staged.size, staged.in_axes,
                                  staged.out_axes, spec.devices, spec.backend, staged.donated)
@@ -308,7 +309,7 @@ class CompiledPmap:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         low = self._lowered
-        flat = stages.checked_arguments(low._spec, low.in_tree, low._program.in_avals, args, kwargs)
+        flat = stages.checked_arguments("pmap", low._spec, low.in_tree, low._program.in_avals, args, kwargs)
         safe_launch.check_usable("pmap", low._spec.name, flat)
         outs = _launch(low._program, flat, low._staged.donated)
         if low._program.collective and low._program.window is not None and outs:
@@ -337,7 +338,7 @@ class CompiledPmap:
         return instruction_lines(self.as_text(), self.source_map())
 
 
-def _lower(spec: Any, args: Any, kwargs: Any) -> LoweredPmap:
+def _lower(spec: MapSpec, args: Any, kwargs: Any) -> LoweredPmap:
     flat, tree, static = spec.split(args, kwargs)
     types = [Tracer(EVALUATION, a) for a in duck_types("pmap", spec.name, flat, tree)]
     staged = spec.stage(args, kwargs, types, tree, static)

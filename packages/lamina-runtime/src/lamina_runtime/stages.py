@@ -11,7 +11,7 @@ from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import rows
 from lamina_lowering import xla_computation as _computation
-from lamina_tracing.extend import JitSpec, Staged, Tracer, argument_path, duck_types, flat_types
+from lamina_tracing.extend import JitSpec, MapSpec, Staged, Tracer, argument_path, duck_types, flat_types
 
 from . import _jaxlib, backends as _devices, compile_cache, execution, layouts, safe_launch
 
@@ -30,7 +30,8 @@ def stage_types(spec: JitSpec, args: Any, kwargs: Any) -> tuple[Staged, Any]:
     return spec.stage(flat, tree, static), tree
 
 
-def checked_arguments(spec: Any, in_tree: Any, in_avals: Sequence[Any], args: Any, kwargs: Any) -> list[Any]:
+def checked_arguments(call: str, spec: JitSpec | MapSpec, in_tree: Any, in_avals: Sequence[Any], args: Any,
+                      kwargs: Any) -> list[Any]:
     """The flat arguments of a compiled call. TypeError when their tree or types are not those it was compiled for."""
     flat, tree = trees.tree_flatten((args, kwargs))
     name = spec.name
@@ -42,7 +43,7 @@ def checked_arguments(spec: Any, in_tree: Any, in_avals: Sequence[Any], args: An
     if any(isinstance(x, Tracer) for x in flat):
         raise TypeError(f"compiled `{name}`: a compiled call takes arrays, not traced values: it cannot be transformed any "
                         "more. Transform the function and compile the result")
-    avals = flat_types(f"compiled {spec.call}", name, flat, tree)
+    avals = flat_types(f"compiled {call}", name, flat, tree)
     wrong = [f"{argument_path(tree, i)} was compiled with {b.long()} and called with {a.long()}"
              for i, (a, b) in enumerate(zip(avals, in_avals)) if not a.same_type(b)]
     if wrong:
@@ -225,7 +226,7 @@ class Compiled(_Stage):
           TypeError: the arguments have another tree or other types; names those that differ.
         """
         spec, staged = self._spec, self._staged
-        flat = checked_arguments(spec, self._in_tree, staged.closed.in_avals, args, kwargs)
+        flat = checked_arguments(spec.call, spec, self._in_tree, staged.closed.in_avals, args, kwargs)
         safe_launch.check_usable(spec.call, spec.name, flat)
         if self._layout is not None:
             flat = self._layout.placed(spec, flat)

@@ -15,7 +15,7 @@ caches outside Python.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -24,11 +24,13 @@ from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, config, eval
 from lamina_ir.extend import new_generation
 
 from . import trace
+from .arguments import Statics
 from .array import HostArray
+from .jit_spec import JitSpec
 from .trace import on_staging
 
-__all__ = ["Dispatcher", "Evaluator", "Operators", "basis_map", "device_put", "dispatcher", "evaluator", "on_staging",
-           "operators", "set_basis_map", "set_dispatcher", "set_evaluator"]
+__all__ = ["Dispatcher", "Evaluator", "MapSpec", "Operators", "StagedMap", "basis_map", "device_put", "dispatcher",
+           "evaluator", "on_staging", "operators", "set_basis_map", "set_dispatcher", "set_evaluator"]
 
 
 class Evaluator(Protocol):
@@ -105,14 +107,72 @@ def set_evaluator(new: Evaluator) -> None:
 set_evaluator(NumPyEvaluator())
 
 
+class StagedMap(Protocol):
+    """One signature of a mapped function: its program for one device, and how its operands are mapped.
+
+    `closed` takes the values in `outer` (shared by all devices) and then the flat arguments' parts; `in_axes` and `donated`
+    cover both. `out_axes` is flat.
+    """
+
+    @property
+    def closed(self) -> ClosedJaxpr: ...
+    @property
+    def outer(self) -> list[Any]: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def in_axes(self) -> tuple[int | None, ...]: ...
+    @property
+    def out_axes(self) -> tuple[int | None, ...]: ...
+    @property
+    def out_tree(self) -> Any: ...
+    @property
+    def donated(self) -> tuple[bool, ...]: ...
+
+
+class MapSpec(Protocol):
+    """A function and how it is mapped, as `pmap` hands it to the dispatcher.
+
+    Attributes:
+      fun, name: the user's function, and what errors call it.
+      statics: which of its arguments are Python values.
+      axis_name: of the mapped axis.
+      devices, backend: where to run, or None.
+      donate_argnums: positions of arguments whose memory may be reused.
+    """
+
+    fun: Callable[..., Any]
+    name: str
+    statics: Statics
+    axis_name: Hashable
+    devices: tuple[Any, ...] | None
+    backend: str | None
+    donate_argnums: frozenset[int]
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        """(flat dynamic arguments, their tree, key of the static ones)."""
+
+    def stage(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> StagedMap:
+        """The program for arguments of these types, staged now or remembered."""
+
+    def traced(self, staged: StagedMap, flat: Sequence[Any]) -> bool:
+        """Whether a call is part of an enclosing transformation rather than to be run now."""
+
+    def call(self, staged: StagedMap, flat: Sequence[Any]) -> Any:
+        """Apply a staged program as one `xla_pmap`, through whatever transformations its arguments are in."""
+
+    def portable(self) -> Callable[..., Any]:
+        """The callable of a dispatcher without devices: the evaluator runs the mapped call."""
+
+
 class Dispatcher(Protocol):
     """Turns a staged callable into a fast repeated call."""
 
-    def jit(self, spec: Any) -> Callable[..., Any]:
-        """A callable for a `lamina_tracing.extend.JitSpec`."""
+    def jit(self, spec: JitSpec) -> Callable[..., Any]:
+        """A callable for a function that is jitted."""
 
-    def pmap(self, spec: Any) -> Callable[..., Any]:
-        """A callable for a `lamina_parallel.extend.PmapSpec`."""
+    def pmap(self, spec: MapSpec) -> Callable[..., Any]:
+        """A callable for a function that is mapped over devices."""
 
 
 dispatcher: Dispatcher  # the default is set by jitting.py, which defines it

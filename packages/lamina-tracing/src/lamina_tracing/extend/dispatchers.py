@@ -1,11 +1,12 @@
 """For people who make staged functions into fast calls: what `jit` was given, errors about arguments, tracebacks, logs."""
 from ..arguments import argument_path, duck_types, flat_types, parameter_names, result_types
 from ..explain import explain_miss, logger, staging_logged, told
-from ..jitting import JitSpec, Staged, any_traced, call_staged
+from ..jit_spec import JitSpec, Staged, any_traced, call_staged
 from ..lines import hide_frames_of, user_source, warn_user
+from ..slots import MapSpec, StagedMap
 from ..static_values import translated
 from ..tracebacks import boundary, filter_traceback
 
-__all__ = ["JitSpec", "Staged", "any_traced", "argument_path", "boundary", "call_staged", "duck_types",
+__all__ = ["JitSpec", "MapSpec", "Staged", "StagedMap", "any_traced", "argument_path", "boundary", "call_staged", "duck_types",
            "explain_miss", "filter_traceback", "flat_types", "hide_frames_of", "logger", "parameter_names",
            "result_types", "staging_logged", "told", "translated", "user_source", "warn_user"]

@@ -1,0 +1,162 @@
+"""`JitSpec`: what is jitted and how. It stages, and remembers the programs of each signature; dispatchers make it a call."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from types import MethodType
+from typing import Any, NamedTuple
+
+from lamina_ir import ClosedJaxpr, config, prims, trees
+
+from . import explain
+from .arguments import Statics, called_as, flat_types, function_name, parameter_names, result_types
+from .methods import StandIn, stand_in
+from .per_function import PerFunction
+from .lines import forget_source, is_own_file, user_source
+from .stage import eval_jaxpr, stage
+from .trace import Tracer, bind, now
+
+__all__ = ["JitSpec", "Staged", "any_traced", "call_staged"]
+
+
+class Staged(NamedTuple):
+    """One signature's program: `closed` takes the values in `outer` and then the flat arguments."""
+
+    closed: ClosedJaxpr
+    outer: list[Any]
+    out_tree: Any
+
+
+_programs = PerFunction()
+_MOST_PROGRAMS = 1024  # per function; beyond that the oldest half is forgotten
+
+
+class JitSpec:
+    """A function and how it is jitted. Public to dispatchers through `lamina_tracing.extend`.
+
+    `known_as` is what its programs are remembered under: the function, or what stands for a bound method.
+    """
+
+    def __init__(self, fun: Callable[..., Any], *, static_argnums: Any = None, static_argnames: Any = None,
+                 donate_argnums: Any = (), donate_argnames: Any = None, device: Any = None,
+                 backend: str | None = None, inline: bool = False, keep_unused: bool = False,
+                 in_shardings: Any = None, out_shardings: Any = None, compiler_options: dict[str, Any] | None = None,
+                 call: str = "jit") -> None:
+        if not callable(fun):
+            raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
+        self.fun = fun
+        self.call = call
+        self.name = function_name(fun)
+        self.statics = Statics(call, fun, static_argnums, static_argnames)
+        self.donate_argnums = self.statics.donated(donate_argnums, donate_argnames)
+        self.device = device
+        self.backend = backend
+        self.inline = inline
+        self.keep_unused = keep_unused
+        self.in_shardings = in_shardings
+        self.out_shardings = out_shardings
+        self.compiler_options = compiler_options
+        self.known_as = (stand_in(fun) if type(fun) is MethodType else None) or fun
+        self.programs: dict[Any, Staged] = _programs.of(self.known_as)
+
+    @functools.cached_property
+    def ours(self) -> bool:
+        """Whether the function is one of our own rooms."""
+        fun = self.fun
+        for _ in range(8):
+            fun = getattr(fun, "__wrapped__", fun)
+        code = getattr(fun, "__code__", None)
+        return code is not None and is_own_file(code.co_filename)
+
+    def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The call as a part of what is being traced, where the function sees traced values as in any other call."""
+        if self.ours:  # they take numbers as they come
+            return self.fun(*args, **kwargs)
+        flat, tree, static = self.split(args, kwargs)
+        staged = self.stage(flat, tree, static)
+        return trees.tree_unflatten(staged.out_tree, eval_jaxpr(staged.closed, [*staged.outer, *flat]))
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        """(flat dynamic arguments, their tree, key of the static ones)."""
+        if self.statics.any:
+            dynamic, dynamic_kwargs, static = self.statics.split(args, kwargs)
+            flat, tree = trees.tree_flatten((dynamic, dynamic_kwargs))
+            return flat, tree, static
+        flat, tree = trees.tree_flatten((tuple(args), kwargs))
+        return flat, tree, ()
+
+    def stage(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
+        """The program for arguments of these types, staged now or remembered."""
+        try:
+            avals = flat_types(self.call, self.name, flat, tree)
+        except (TypeError, OverflowError):
+            if not self.ours:
+                raise
+            names = parameter_names(self.fun) or ()
+            positions = [n for i, n in enumerate(names) if i not in self.statics.nums]
+            avals = flat_types(self.call, called_as(self.name), flat, tree, positions)  # raises in the function's own words
+        # All that a program depends on besides the function: types, structure, static values, mapped axes in scope, settings
+        # and rows in force.
+        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
+        found = self.programs.get(key)
+        if found is None:
+            if type(self.known_as) is StandIn:
+                self.known_as.retire_if_changed()
+            others = config.generation.elsewhere()
+            if config.explain_cache_misses.value:
+                explain.explain_miss(self.call, self.name, self.fun, key, self.programs)
+            if config.log_compiles.value:
+                with explain.staging_logged(self.call, self.name):
+                    found = self.stage_avals(avals, tree, static)
+            else:
+                found = self.stage_avals(avals, tree, static)
+            # Not kept: what holds values of an enclosing trace, and what was staged while settings or rows changed.
+            if not found.outer and config.unchanged(key[-1], others):
+                if len(self.programs) >= _MOST_PROGRAMS:
+                    for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
+                        self.programs.pop(old, None)
+                self.programs[key] = found
+        return found
+
+    def stage_avals(self, avals: Sequence[Any], tree: Any, static: Any) -> Staged:
+        """The program for arguments of these types, traced anew."""
+        out_tree = None
+
+        def flat_fun(*tracers: Any) -> list[Any]:
+            nonlocal out_tree
+            args, kwargs = trees.tree_unflatten(tree, tracers)
+            if static:
+                args, kwargs = self.statics.join(args, kwargs, static)
+            out, out_tree = trees.tree_flatten(self.fun(*args, **kwargs))
+            result_types(self.call, self.name, out, out_tree)
+            return out
+
+        closed, outer = stage(flat_fun, avals, (self.call, self.fun, tree, self.statics.nums))
+        if self.ours:
+            forget_source(closed, user_source())  # of a function of ours the first caller's line means nothing
+        return Staged(closed, outer, out_tree)
+
+    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+        """For each flat dynamic argument, whether the caller gives up its buffer."""
+        if not self.donate_argnums:
+            return ()
+        marks: list[bool] = []
+        for i, a in enumerate(args):
+            if i not in self.statics.nums:
+                marks += [i in self.donate_argnums] * len(trees.tree_leaves(a))
+        named = {k: v for k, v in kwargs.items() if k not in self.statics.names}  # flattened in the order of their names
+        for k in sorted(named):
+            marks += [self.statics.position(k) in self.donate_argnums] * len(trees.tree_leaves(named[k]))
+        return tuple(marks)
+
+
+def any_traced(flat: Iterable[Any]) -> bool:
+    return any(isinstance(x, Tracer) for x in flat)
+
+
+def call_staged(spec: JitSpec, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+    """Apply a staged program as one `xla_call`, through whatever transformations its arguments are in."""
+    params = dict(call_jaxpr=staged.closed, name=spec.name, donated_invars=donated, inline=spec.inline,
+                  device=spec.device, backend=spec.backend)
+    outs = bind(prims.xla_call_p, *staged.outer, *flat, **params)
+    return trees.tree_unflatten(staged.out_tree, outs)
