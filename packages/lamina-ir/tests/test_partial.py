@@ -314,6 +314,30 @@ def test_a_checkpointed_call_hands_over_what_its_policy_keeps():
     assert names(two_stages(program, [False, True], [X, Y]).known) == ["remat", "sin"]
 
 
+SHARED_SLOT = """{{ lambda ; i:i32[] a:f32[3] b:f32[3]. let
+    c:f32[3] d:f32[3] = remat[
+      call_jaxpr={{ lambda ; i:i32[] a:f32[3] b:f32[3]. let
+          c:f32[3] = cond[branches=(
+            {{ lambda ; a:f32[3]. let c:f32[3] = sin a d:f32[3] = mul c c in (d,) }},
+            {{ lambda ; a:f32[3]. let c:f32[3] = cos a d:f32[3] = mul c 3.0:f32[] in (d,) }})] i a
+          e:f32[3] = exp b
+          f:f32[3] = mul c e
+          g:f32[3] = mul e 3.0:f32[]
+        in (f, g) }}
+      differentiated=False name=f policy={policy} prevent_cse=True
+    ] i a b
+  in (c, d) }}"""
+
+
+@pytest.mark.parametrize("known", [[True, False, True], [False, False, True], [False, True, True], [True, True, False]])
+def test_branches_that_share_a_slot_do_not_shift_what_a_policy_keeps(known):
+    """Each branch keeps values of its own in one slot, so there are fewer kept results than kept values."""
+    program = parse(SHARED_SLOT.format(policy="CheckpointPolicy(kind='everything', names=(), parts=(), away=(), offload=None)"))
+    split = two_stages(program, known, [np.int32(1), X, Y])
+    assert split.out_known == [False, known[2]]
+    assert "exp" not in names(split.unknown) or not known[2]  # what is known is kept, and not computed again
+
+
 def two_results(name, *operands):
     """(sin x, x * y) by a custom_jvp; `name` says which operand the tangent of the first result is scaled by."""
     body = parse("{ lambda ; x:f32[3] y:f32[3]. let s:f32[3] = sin x m:f32[3] = mul x y in (s, m) }")

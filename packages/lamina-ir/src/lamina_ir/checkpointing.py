@@ -5,7 +5,7 @@ as residuals of a split do, stacked in a loop, in shared slots of branches.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from .flow import HELD, STACKED
@@ -29,10 +29,12 @@ class Kept(NamedTuple):
     Attributes:
       forward: operands -> results, kept values.
       again: operands, kept values -> results; `saved` puts each kept value beside what it stands for.
+      values: per kept value, the numbers that `only` takes it by: several where branches share a slot for theirs.
     """
 
     forward: ClosedJaxpr
     again: ClosedJaxpr
+    values: Sequence[frozenset[int]] = ()
 
 
 def resume(program: ClosedJaxpr) -> Any:
@@ -47,7 +49,7 @@ def keep(program: ClosedJaxpr, policy: Callable[..., Any] | None, only: Collecti
       program: of the checkpointed function.
       policy: called with a primitive, its operands' types and its params; says whether its results are kept. An
         `Offload` says that they are, in another memory. None keeps nothing.
-      only: numbers of the values to keep, of those the policy chooses; default: all.
+      only: numbers (`Kept.values`) of the values to keep, of those the policy chooses; default: all.
     """
     if policy is None:
         return Kept(program, program)
@@ -69,19 +71,24 @@ class _Pair(NamedTuple):
     again: list[Eqn]
     out: list[Var]  # kept, bound in `forward`
     into: list[Var]  # the same, read in `again`
+    values: Sequence[frozenset[int]]
 
 
 class _Keeper:
     def __init__(self, policy: Callable[..., Any], only: Collection[int] | None) -> None:
         self.policy, self.only, self.count = policy, only, 0
-        self.seen: dict[int, tuple[ClosedJaxpr, Kept]] = {}  # programs that stand in many places, unless only some is kept
+        # Programs that stand in many places, unless only some is kept: with what number theirs began, and how many they are.
+        self.seen: dict[int, tuple[ClosedJaxpr, Kept, int, int]] = {}
 
     def program(self, closed: ClosedJaxpr) -> Kept:
-        if id(closed) in self.seen:
-            return self.seen[id(closed)][1]
+        start = self.count
+        if id(closed) in self.seen:  # the same values, under numbers of their own in each place
+            _, found, first, total = self.seen[id(closed)]
+            self.count += total
+            return found._replace(values=[frozenset([n - first + start for n in v]) for v in found.values])
         found = self.taken_apart(closed)
         if self.only is None:
-            self.seen[id(closed)] = closed, found
+            self.seen[id(closed)] = closed, found, start, self.count - start
         return found
 
     def taken_apart(self, closed: ClosedJaxpr) -> Kept:
@@ -92,22 +99,25 @@ class _Keeper:
         second: list[Eqn] = []
         out: list[Var] = []
         into: list[Var] = []
+        values: list[frozenset[int]] = []
         for e in jaxpr.eqns:
-            pair = self.nested(e) or _Pair([e], [e], [], [])
+            pair = self.nested(e) or _Pair([e], [e], [], [], [])
             out += pair.out
             into += pair.into
+            values += pair.values
             first += pair.forward
             second += pair.again
             if e.primitive is control.platform_index_p:  # known when lowered, if it stands beside the branches it chooses
                 continue
             choice = self.policy(e.primitive, *[a.aval for a in e.invars], **e.params)
             if choice:
-                self.mark(choice, first, second, out, into)
+                self.mark(choice, first, second, out, into, values)
         ends = jaxpr.outvars
         return Kept(ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, first, [*ends, *out]), closed.consts),
-                    ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, *into], second, ends), closed.consts))
+                    ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, *into], second, ends), closed.consts), values)
 
-    def mark(self, choice: Any, first: list[Eqn], second: list[Eqn], out: list[Var], into: list[Var]) -> None:
+    def mark(self, choice: Any, first: list[Eqn], second: list[Eqn], out: list[Var], into: list[Var],
+             values: list[frozenset[int]]) -> None:
         """Keep the results of the last equation."""
         last = second[-1]
         outvars = list(last.outvars)
@@ -128,6 +138,7 @@ class _Keeper:
                 uses.append(Eqn(to_memory_p, [kept], [back], {"memory_kind": choice.src}))
                 v, kept = away, back
             out.append(v)
+            values.append(frozenset([self.count - 1]))
             computed = Var(v.aval)
             uses.append(Eqn(saved_p, [computed, kept], [outvars[i]], {}))
             outvars[i] = computed
@@ -151,6 +162,10 @@ class _Keeper:
         types, places = slots([k.forward.out_avals[count:] for k in kept])
         if not types:
             return None
+        values = [frozenset[int]()] * len(types)
+        for k, mine in zip(kept, places):
+            for at, numbers in zip(mine, k.values):
+                values[at] |= numbers
         group = w.flow.group(STACKED if w.flow.loops else HELD)
         outs = range(count + len(types))
         forward, again = [], []
@@ -162,4 +177,4 @@ class _Keeper:
         first = w.write(w.operands(), [*w.results(), *[Slot(1)] * len(types)], forward)
         second = w.write([*w.operands(), *[Slot(group, a) for a in types]], w.results(), again)  # type: ignore[arg-type]
         return _Pair([first.eqn(stacking.primitive, stacking.invars, [*e.outvars, *out], e.source)],
-                     [second.eqn(stacking.primitive, [*stacking.invars, *into], e.outvars, e.source)], out, into)
+                     [second.eqn(stacking.primitive, [*stacking.invars, *into], e.outvars, e.source)], out, into, values)

@@ -207,7 +207,7 @@ def _split_checkpoint(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     kept = keep(body, policy)
     at_hand = stages(kept.forward, known).out_known
     if not all(at_hand[count:]):
-        kept = keep(body, policy, only=[i for i, k in enumerate(at_hand[count:]) if k])
+        kept = keep(body, policy, only={n for k, values in zip(at_hand[count:], kept.values, strict=True) if k for n in values})
         at_hand = stages(kept.forward, known).out_known
     done = at_hand[:count]
     # used: the operands, and behind `ins` the kept values, that the second call reads.
