@@ -110,6 +110,7 @@ def join(address: str, rank: int, count: int, timeout: float) -> None:
       ConnectionError: process 0 went away.
     """
     name, port = _place(address)
+    # Process 0 may come later than this one: knock until it opens.
     until = time.monotonic() + timeout
     while True:
         try:

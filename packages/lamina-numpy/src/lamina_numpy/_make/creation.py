@@ -309,6 +309,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
         raise ValueError(f"arange: bounds and step must be finite; got {begin}, {end} and {by}")
     n = max(0, math.ceil(count))
 
+    # Small ones outside of a program are made by NumPy, in its widest type before they are rounded to d; others by ops.
     def host() -> np.ndarray:
         wide = np.float64 if dtypes.is_inexact(d) else np.int64
         first, gap = (begin, by) if dtypes.is_inexact(d) else (int(begin), int(by))

@@ -120,6 +120,7 @@ def histogram_bin_edges(a: ArrayLike, bins: Any = 10, range: Any = None, weights
             raise ValueError(f"histogram_bin_edges: range must be (lowest, highest); got {range}")
     lo, hi = cast(asarray(lo), d), cast(asarray(hi), d)
     same = lax.eq(lo, hi)
+    # Equal ends are moved apart, so that there is a bin to be in. They may be traced: a choice, not an `if`.
     half = literal(0.5, d)
     lo, hi = choose_by(same, lax.sub(lo, half), lo), choose_by(same, lax.add(hi, half), hi)
     return linspace(lo, hi, count + 1, dtype=d)
@@ -178,6 +179,7 @@ def _counts(call: str, columns: list[Any], edges: list[Any], weights: Any, d: np
     shape = tuple(typeof(e).shape[0] - 1 for e in edges)
     for x, e, n in zip(columns, edges, shape):
         at = searchsorted(e, x, side="right")
+        # The last bin is closed on both sides. Samples outside all bins go to a place behind the last, where they are dropped.
         at = choose_by(lax.eq(x, e[-1]), literal(n, typeof(at).dtype), at) - 1
         good = lax.bitwise_and(at >= 0, at < n)
         flat = at if flat is None else flat * n + at
