@@ -210,3 +210,26 @@ def test_logarithms_of_complex_sums() -> None:
 def test_which_functions_of_python_numbers_are_strong() -> None:
     assert not lnp.log2(0.5).weak_type and not lnp.log10(2).weak_type and not lnp.rint(2).weak_type
     assert lnp.rint(0.5).weak_type and lnp.convolve(np.array([True]), np.array([2])).dtype == np.float32
+
+
+@pytest.mark.parametrize("call", [
+    lambda: lnp.zeros(2, "float64"), lambda: lnp.ones(2, np.int64), lambda: lnp.full(2, 1, "complex128"),
+    lambda: lnp.arange(3, dtype="int64"), lambda: lnp.ones(2).astype("float64"), lambda: lnp.astype(lnp.ones(2), "float64"),
+    lambda: lnp.array([1.0], np.float64), lambda: lnp.asarray([1], "uint64"), lambda: lnp.zeros_like(lnp.ones(2), "float64"),
+    lambda: lnp.linspace(0, 1, 3, dtype="float64"), lambda: lnp.float64(1), lambda: lnp.eye(2, dtype="float64"),
+    lambda: lnp.sum(lnp.ones(5), dtype="float64"), lambda: lnp.cumsum(lnp.ones(5), dtype="float64"),
+    lambda: lnp.concatenate([lnp.ones(5)], dtype="float64"), lambda: lnp.mean(lnp.ones(5), dtype="float64")])
+def test_dtypes_that_are_not_to_be_had_are_told(call: Any) -> None:
+    with pytest.warns(UserWarning, match="was asked for, but 64 bits are off") as told:
+        assert call().dtype.itemsize in (4, 8)
+    assert {w.filename for w in told} == {__file__}
+    with config.enable_x64(True):
+        call()  # warnings are errors here
+
+
+@pytest.mark.parametrize("call", [
+    lambda: lnp.array(np.ones(2)), lambda: lnp.asarray(np.arange(2)), lambda: lnp.sin(np.ones(2)), lambda: lnp.zeros(2, float),
+    lambda: lnp.ones(2).astype(int), lambda: lnp.zeros_like(np.ones(2)), lambda: lnp.array(np.float64(1)),
+    lambda: lnp.array([1.0], dtype=float), lambda: lnp.full(2, np.float64(1)), lambda: lnp.linalg.norm(np.ones(2))])
+def test_data_and_python_types_become_narrow_without_a_word(call: Any) -> None:
+    assert call().dtype.itemsize == 4

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_ir import ShapeError, dtypes
+from lamina_ir import config, dtypes, ShapeError
 from lamina_tracing import Array, lax, make_jaxpr
 
 
@@ -92,3 +92,21 @@ def test_an_operand_that_is_the_result_is_an_array_of_its_own(name):
 def test_float0_is_given_back_as_it_is():
     zeros = np.zeros(3, dtypes.float0)
     assert lax.reshape(zeros, (3,)) is zeros
+
+
+@pytest.mark.parametrize("call", [
+    lambda: lax.full((2,), 1.0, "float64"), lambda: lax.iota("int64", 2), lambda: lax.zeros_like_array(X).astype(np.int64),
+    lambda: lax.full_like(X, 1, "complex128"), lambda: lax.convert_element_type(X, np.uint64)])
+def test_dtypes_that_are_not_to_be_had_are_told_at_the_callers_line(call):
+    with pytest.warns(UserWarning, match="was asked for, but 64 bits are off") as told:
+        assert call().dtype.itemsize in (4, 8)
+    assert {w.filename for w in told} == {__file__}
+    with config.enable_x64(True):
+        call()  # warnings are errors here
+
+
+@pytest.mark.parametrize("call", [
+    lambda: lax.sin(np.ones(2)), lambda: lax.full_like(np.ones(2), 1), lambda: lax.full((2,), np.float64(1)),
+    lambda: lax.convert_element_type(X, float), lambda: lax.iota(int, 2), lambda: lax.zeros_like_array(np.arange(2))])
+def test_data_and_python_types_become_narrow_without_a_word(call):
+    assert call().dtype.itemsize == 4

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
 from lamina_tracing import slots
-from lamina_tracing.extend import Tracer
+from lamina_tracing.extend import Tracer, requested_dtype
 
 from ._contract import products
 from ._elementwise import division, logic, powers, rounding, ufuncs
@@ -204,7 +203,7 @@ def _array_table() -> dict[str, Any]:
 
     def array_view(self: Any, dtype: Any = None, type: None = None) -> Any:
         """The same bytes as another dtype; other widths change the last axis."""
-        return self if dtype is None and type is None else view(self, dtypes.canonical(dtype), type)
+        return self if dtype is None and type is None else view(self, requested_dtype(dtype), type)
 
     def array_search(self: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
         return search(self, v, side, sorter, method=method)

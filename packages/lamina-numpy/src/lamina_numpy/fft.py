@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import check_axes, typeof
+from lamina_tracing.extend import check_axes, typeof, requested_dtype
 from lamina_tracing.lax import FftType
 
 from ._elementwise import ufuncs
@@ -460,7 +460,7 @@ def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -
 
 
 def _frequencies(call: str, places: Any, n: int, d: Any, dtype: Any) -> Any:
-    kind = dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
+    kind = dtypes.canonical_float() if dtype is None else requested_dtype(dtype)
     if isinstance(d, (int, float)):
         return cast(places, kind) * literal(1 / (n * d), kind)
     return ufuncs.divide(cast(places, kind), ufuncs.multiply(cast(to_inexact(call, d), kind), literal(float(n), kind)))

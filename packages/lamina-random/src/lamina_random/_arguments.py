@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
 from lamina_tracing import lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import typeof, requested_dtype
 
 __all__ = ["as_float", "as_int", "as_shape", "common_shape", "key_words", "params", "to_shape"]
 
@@ -30,7 +30,7 @@ def as_float(call: str, dtype: Any, *, complex_too: bool = False) -> np.dtype:
     """The float dtype asked for, by default float32 (float64 in 64-bit mode)."""
     if dtype is None:
         return dtypes.canonical_float()
-    found = dtypes.canonical(dtype)
+    found = requested_dtype(dtype)
     if dtypes.is_float(found) or (complex_too and dtypes.is_complex(found)):
         return found
     raise DTypeError(f"{call}: dtype must be a float{' or complex' if complex_too else ''} dtype; got {found.name}")
@@ -40,7 +40,7 @@ def as_int(call: str, dtype: Any) -> np.dtype:
     """The integer dtype asked for, by default int32 (int64 in 64-bit mode)."""
     if dtype is None:
         return dtypes.canonical_int()
-    found = dtypes.canonical(dtype)
+    found = requested_dtype(dtype)
     if dtypes.is_integer(found):
         return found
     raise DTypeError(f"{call}: dtype must be an integer dtype; got {found.name}")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
+from lamina_tracing.extend import requested_dtype
 
 from ._arguments import as_shape, key_words
 
@@ -39,7 +40,7 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     >>> bits(PRNGKey(42), (3,))
     Array([2465931498,  430176367,  255383827], dtype=uint32)
     """
-    found = dtypes.canonical(np.uint64 if dtype is None else dtype)
+    found = dtypes.canonical(np.uint64) if dtype is None else requested_dtype(dtype)
     if found not in _UINTS.values():
         raise DTypeError(f"bits: dtype must be an unsigned integer dtype of 8 to 64 bits; got {found.name}")
     return _bits(key, 8 * found.itemsize, as_shape("bits", shape), config.threefry_partitionable.value)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import scalar, typeof
+from lamina_tracing.extend import scalar, typeof, requested_dtype
 
 from ._arguments import as_float, as_int, as_shape, common_shape, to_shape
 from ._bits import draw_bits
@@ -160,7 +160,7 @@ def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = 
     >>> abs(rademacher(PRNGKey(0), (3,)))
     Array([1, 1, 1], dtype=int32)
     """
-    dtype = dtypes.canonical_int() if dtype is None else dtypes.canonical(dtype)
+    dtype = dtypes.canonical_int() if dtype is None else requested_dtype(dtype)
     return _rademacher(key, as_shape("rademacher", shape), dtype, _part.value)
 
 

@@ -10,13 +10,13 @@ from types import FunctionType
 from typing import Any
 
 from lamina_ir import DTypeError, ShapedArray, StaticArgumentError, aval_of, shaped, trees
-from lamina_ir.dtypes import canonical
+from lamina_ir.dtypes import as_dtype, canonical
 
-from .lines import is_own_file
+from .lines import is_own_file, warn_user
 from .trace import stands_for_array, Tracer, typeof
 
 __all__ = ["Statics", "argument_path", "as_tuple", "called_as", "duck_types", "flat_types", "function_name", "parameter_names",
-           "result_types"]
+           "requested_dtype", "result_types"]
 
 
 def function_name(fun: Any) -> str:
@@ -81,6 +81,29 @@ def _check_names(call: str, fun: Any, what: str, names: Sequence[str]) -> None:
     if unknown:
         raise ValueError(f"{call}: {what} {unknown[0]!r} is no parameter of `{function_name(fun)}`; it has "
                          f"{', '.join(known[1]) or 'none'}")
+
+
+def requested_dtype(spec: Any) -> Any:
+    """The dtype that a caller's `dtype=` means under the 64-bit setting; a UserWarning at the caller's line where that is
+    narrower than what was written. Data, and Python's `float`, `int` and `complex`, are narrowed without a word.
+
+    Args:
+      spec: a dtype, type, name or scalar-type object.
+
+    >>> requested_dtype(float)
+    dtype('float32')
+    """
+    found = canonical(spec)
+    if type(spec) is type and spec in _PYTHON:
+        return found
+    asked = as_dtype(spec)
+    if asked is not found and asked != found:
+        warn_user(f"{asked.name} was asked for, but 64 bits are off, so this is {found.name}. Ask for {found.name}, or set "
+                  "config enable_x64")
+    return found
+
+
+_PYTHON = frozenset((bool, int, float, complex))
 
 
 class Statics:

@@ -11,6 +11,7 @@ import numpy as np
 from lamina_ir import dtypes
 
 from . import slots
+from .arguments import requested_dtype
 from .array import ArrayLike, HostArray
 from .lax import elementwise as ew
 from .lax.conversions import convert_element_type
@@ -105,7 +106,7 @@ def _pow(x: Any, y: Any) -> Any:
 
 
 def _astype(x: Any, dtype: Any) -> Any:
-    return convert_element_type(x, dtypes.canonical(dtype))
+    return convert_element_type(x, requested_dtype(dtype))
 
 
 def _reshape(x: Any, *shape_args: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import typeof, requested_dtype
 
 from .._ground.promotion import cast, literal, pair, promote_all, to_inexact
 from .._ground.publishing import public
@@ -50,7 +50,7 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
         out = dot_general(_windows(wide, m, count), kernel, ((1,), (0,)), precision=precision, preferred=preferred)
     else:  # one channel of one example: up to nine times as slow, but it takes no memory beyond its operands
         out = lax.conv_general_dilated(lax.expand_dims(a, (0, 1)), lax.expand_dims(kernel, (0, 1)), (1,), [(lo, hi)],
-                                       precision=precision, preferred_element_type=preferred and dtypes.canonical(preferred))
+                                       precision=precision, preferred_element_type=preferred and requested_dtype(preferred))
         out = lax.squeeze(out, (0, 1))
     return lax.rev(out, (0,)) if swapped and not flip else out
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError, dtypes
 from lamina_tracing import Array, DTypeLike, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, literal, no_out, promote_all
 from .._ground.publishing import core
@@ -147,7 +147,7 @@ def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, pref
     terms, out = parse(subscripts, tuple(map(len, shapes)))
     _check_sizes(subscripts, terms, shapes)
     xs = promote_all("einsum", operands)
-    final = typeof(xs[0]).dtype if preferred is None else dtypes.canonical(preferred)
+    final = typeof(xs[0]).dtype if preferred is None else requested_dtype(preferred)
     todo = list(zip(xs, terms))
     for step in _order(subscripts, terms, out, shapes, optimize):
         if len(set(step)) < len(step) or not all(0 <= i < len(todo) for i in step):
@@ -229,7 +229,7 @@ def _contract(x: Any, a: str, y: Any, b: str, keep: set[str], want: str | None, 
     out = dot_general(x, y, (tuple(a.index(c) for c in contract), tuple(b.index(c) for c in contract)),
                       (tuple(a.index(c) for c in batch), tuple(b.index(c) for c in batch)), precision, preferred)
     if preferred is not None and typeof(out).dtype != typeof(x).dtype and want is None:
-        out = cast(out, dtypes.canonical(preferred))
+        out = cast(out, requested_dtype(preferred))
     return out, names
 
 

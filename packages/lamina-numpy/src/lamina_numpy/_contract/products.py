@@ -8,7 +8,7 @@ import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_ir.prims import as_precision
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import check_axes, check_axis, typeof
+from lamina_tracing.extend import check_axes, check_axis, typeof, requested_dtype
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, convert, equation, no_out, pair, promote_all
 from .._ground.publishing import public
@@ -33,7 +33,7 @@ def dot_general(x: Any, y: Any, contract: tuple[Any, Any], batch: tuple[Any, Any
         precision = config.default_matmul_precision.value
     return equation(prims.dot_general_p, x, y, dimension_numbers=(contract, batch),
                     precision=None if precision is None else as_precision(precision),
-                    preferred_element_type=None if preferred is None else dtypes.canonical(preferred))
+                    preferred_element_type=None if preferred is None else requested_dtype(preferred))
 
 
 def _two(call: str, x: Any, y: Any) -> tuple[Any, Any, tuple[int, ...], tuple[int, ...]]:
@@ -111,7 +111,7 @@ def dot(a: ArrayLike, b: ArrayLike, *, precision: Any = None, preferred_element_
         x, y = pair("dot", x, y)
         d = typeof(x).dtype
         out = lax.bitwise_and(x, y) if d == dtypes.BOOL else lax.mul(x, y)
-        return out if preferred_element_type is None else cast(out, dtypes.canonical(preferred_element_type))
+        return out if preferred_element_type is None else cast(out, requested_dtype(preferred_element_type))
     left, right = len(s) - 1, max(len(t) - 2, 0)
     if s[left] != t[right]:
         raise _bad("dot", s, t, s[left], t[right])

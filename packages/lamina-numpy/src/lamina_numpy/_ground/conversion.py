@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError, dtypes, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, slots
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing.extend import Tracer, typeof, requested_dtype
 
 from .promotion import aval, cast, is_array, promote_all
 from .publishing import core, public
@@ -128,7 +128,7 @@ def asarray(a: Any, dtype: DTypeLike | None = None, order: str | None = None, *,
     """
     if order not in (None, "K", "C", "A"):
         raise NotImplementedError(f"asarray: order {order!r} is not supported; arrays have no visible memory order")
-    d = None if dtype is None else dtypes.canonical(dtype)
+    d = None if dtype is None else requested_dtype(dtype)
     kind = type(a)
     if isinstance(a, Tracer) or is_array(a):
         out: Any = a if d is None else (a if d == a.dtype and not typeof(a).weak_type else _astype(a, d))
@@ -220,7 +220,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Any
     Array([ 1, -1], dtype=int32)
     """
     t = aval("astype", x)
-    d = dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
+    d = dtypes.canonical_float() if dtype is None else requested_dtype(dtype)
     out = x if t.dtype == d and not t.weak_type and is_array(x) else _astype(x, d)
     if copy and out is x:  # memory of its own, as in asarray
         out = lax.copy(x)

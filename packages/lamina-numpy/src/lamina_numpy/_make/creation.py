@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes, evaluate_primitive, prims, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, slots
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing.extend import Tracer, typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, fixed, is_array, is_staging, literal
 from .._ground.axes import as_shape
@@ -41,7 +41,7 @@ def _filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
 
 
 def _float_or(dtype: Any) -> np.dtype:
-    return dtypes.canonical_float() if dtype is None else dtypes.canonical(dtype)
+    return dtypes.canonical_float() if dtype is None else requested_dtype(dtype)
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
@@ -143,7 +143,7 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
     if isinstance(fill_value, (list, tuple)):
         fill_value = asarray(fill_value)
     a = aval("full", fill_value, 1)
-    d, weak = (a.dtype, a.weak_type) if dtype is None else (dtypes.canonical(dtype), False)
+    d, weak = (a.dtype, a.weak_type) if dtype is None else (requested_dtype(dtype), False)
     if not a.shape:
         if not is_array(fill_value) and not is_staging() and math.prod(shape) * d.itemsize <= _SMALL:
             value = fill_value.real if isinstance(fill_value, complex) and not dtypes.is_complex(d) else fill_value
@@ -162,7 +162,7 @@ def _like(call: str, a: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], n
         a = asarray(a)
     t = a if isinstance(getattr(a, "shape", None), tuple) and not isinstance(a, Tracer) and hasattr(a, "dtype") \
         and not isinstance(a, (np.ndarray, np.generic)) else aval(call, a)
-    d = dtypes.canonical(t.dtype if dtype is None else dtype)
+    d = dtypes.canonical(t.dtype) if dtype is None else requested_dtype(dtype)
     return (t.shape if shape is None else as_shape(call, shape)), d, dtype is None and getattr(t, "weak_type", False)
 
 
@@ -299,7 +299,7 @@ def arange(start: ArrayLike, stop: ArrayLike | None = None, step: ArrayLike | No
     if dtype is None:
         d = dtypes.promote(*[(a.dtype, a.weak_type) for a in map(typeof, (begin, end, by))])[0]
     else:
-        d = dtypes.canonical(dtype)
+        d = requested_dtype(dtype)
     if by == 0:
         raise ValueError("arange: step must not be zero")
     if any(isinstance(x, (complex, np.complexfloating)) for x in (begin, end, by)):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import typeof, requested_dtype
 
 from .._ground.axes import as_shape
 from .._ground.conversion import asarray, put
@@ -47,7 +47,7 @@ def indices(dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: b
             [0, 1]]], dtype=int32)
     """
     shape = as_shape("indices", dimensions)
-    d = dtypes.canonical_int() if dtype is None else dtypes.canonical(dtype)
+    d = dtypes.canonical_int() if dtype is None else requested_dtype(dtype)
     n = len(shape)
     out = []
     for i, size in enumerate(shape):

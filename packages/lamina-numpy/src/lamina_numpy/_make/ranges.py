@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import check_axis, typeof
+from lamina_tracing.extend import check_axis, typeof, requested_dtype
 
 from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
 from .._ground.publishing import compiled, public
@@ -25,7 +25,7 @@ def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:
     """(dtype to compute in, dtype of the result) of a range between arrays."""
     pairs = [(a.dtype, a.weak_type) for a in (aval(call, x, i) for i, x in enumerate(xs))]
     d = dtypes.inexact_for(dtypes.promote(*pairs)[0])
-    return d, d if dtype is None else dtypes.canonical(dtype)
+    return d, d if dtype is None else requested_dtype(dtype)
 
 
 def _on_device(plain: Any) -> Any:

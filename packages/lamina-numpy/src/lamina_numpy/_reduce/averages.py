@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import config, dtypes, prims
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, convert, equation, fixed, inexact_dtype, literal, no_out, pair, to_inexact
 from .._ground.publishing import public
@@ -22,7 +22,7 @@ __all__ = ["average", "mean", "std", "var"]
 def _float_of(call: str, a: Any, dtype: Any) -> tuple[Any, np.dtype, np.dtype]:
     """(`a` in the dtype to compute in, that dtype, dtype of the result)."""
     d = aval(call, a).dtype
-    final = inexact_dtype(d, config.enable_x64.value) if dtype is None else dtypes.canonical(dtype)
+    final = inexact_dtype(d, config.enable_x64.value) if dtype is None else requested_dtype(dtype)
     work = work_dtype(final)
     return cast(a, work), work, final
 

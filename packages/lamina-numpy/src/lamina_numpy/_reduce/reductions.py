@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import check_axes, check_axis, typeof
+from lamina_tracing.extend import check_axes, check_axis, typeof, requested_dtype
 
 from .._ground.promotion import aval, broadcast, cast, convert, equation, literal, no_out, pair
 from .._ground.publishing import public
@@ -66,7 +66,7 @@ def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool,
     """Sum-like reductions."""
     t = aval(call, a)
     d = t.dtype
-    final = dtypes.canonical(dtype) if dtype is not None else sum_dtype(d) if promote else d
+    final = requested_dtype(dtype) if dtype is not None else sum_dtype(d) if promote else d
     work = work_dtype(final)
     if d != work:
         a = cast(a, work)

@@ -5,7 +5,7 @@ from typing import Any
 
 from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import check_axis, typeof
+from lamina_tracing.extend import check_axis, typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, literal, no_out
 from .._ground.publishing import public
@@ -19,7 +19,7 @@ __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "nancumprod
 
 def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> Any:
     t = aval(call, a)
-    d = dtypes.canonical(dtype) if dtype is not None else t.dtype
+    d = requested_dtype(dtype) if dtype is not None else t.dtype
     if d == dtypes.BOOL:
         if dtype is not None:
             raise DTypeError(f"{call}: booleans cannot hold a running total; give an integer or float dtype")

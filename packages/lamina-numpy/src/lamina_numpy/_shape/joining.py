@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ConcretizationError, ShapeError, dtypes
+from lamina_ir import ConcretizationError, ShapeError
 from lamina_tracing import Array, ArrayLike, DTypeLike
-from lamina_tracing.extend import check_axis, EVALUATION, now, typeof
+from lamina_tracing.extend import check_axis, EVALUATION, now, typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, no_out, promote_all
 from .._ground.publishing import compiled, core, public
@@ -71,7 +71,7 @@ def concatenate(arrays: Sequence[ArrayLike] | ArrayLike, axis: int | None = 0, d
         raise ShapeError(f"concatenate: arrays must have equally many axes; got shapes {', '.join(map(str, shapes))}")
     if not shapes[0]:
         raise ShapeError("concatenate: rank-0 arrays have no axis to join along; use stack")
-    xs = promote_all("concatenate", xs) if dtype is None else [cast(x, dtypes.canonical(dtype)) for x in xs]
+    xs = promote_all("concatenate", xs) if dtype is None else [cast(x, requested_dtype(dtype)) for x in xs]
     return joined(xs, check_axis("concatenate", axis, len(shapes[0])))
 
 
@@ -109,7 +109,7 @@ def stack(arrays: Sequence[ArrayLike] | ArrayLike, axis: int = 0, out: None = No
     if any(s != shapes[0] for s in shapes):
         raise ShapeError(f"stack: arrays must have one shape; got {', '.join(map(str, shapes))}")
     at = check_axis("stack", axis, len(shapes[0]) + 1)
-    xs = promote_all("stack", xs) if dtype is None else [cast(x, dtypes.canonical(dtype)) for x in xs]
+    xs = promote_all("stack", xs) if dtype is None else [cast(x, requested_dtype(dtype)) for x in xs]
     return joined([with_axes(x, (at,)) for x in xs], at)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import typeof, requested_dtype
 
 from .._ground.promotion import convert, literal
 from .._ground.publishing import public
@@ -60,7 +60,7 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     if type is not None:
         raise NotImplementedError("view: type= is not supported; arrays have one class")
     a = typeof(self)
-    to = a.dtype if dtype is None else dtypes.canonical(dtype)
+    to = a.dtype if dtype is None else requested_dtype(dtype)
     if to == a.dtype:
         return self
     if a.dtype.itemsize != to.itemsize and (not a.shape or a.shape[-1] * a.dtype.itemsize % to.itemsize):

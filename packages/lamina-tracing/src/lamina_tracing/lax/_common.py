@@ -10,6 +10,7 @@ from lamina_ir import LaminaError, ShapeError, dtypes
 from lamina_ir.prims import broadcast_in_dim_p as _broadcast_in_dim_p
 
 from .. import slots
+from ..arguments import requested_dtype
 from ..array import Array, ArrayLike, HostArray
 from ..trace import EVALUATION, bind, now, typeof
 
@@ -95,7 +96,7 @@ def one_like(x: Any) -> Any:
 def as_dtype(call: str, argument: str, spec: Any) -> np.dtype:
     """The dtype `spec` means under the 64-bit setting; the error names the argument."""
     try:
-        return dtypes.canonical(spec)
+        return requested_dtype(spec)
     except TypeError as error:
         raise type(error)(f"{call}: {argument}: {error}") from None
 

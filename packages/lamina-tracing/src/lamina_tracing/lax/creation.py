@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapeError, evaluate_primitive, prims
+from lamina_ir import dtypes, evaluate_primitive, prims, ShapeError
 
 from .. import slots
 from ..array import Array
@@ -87,7 +87,8 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Seq
     Array([3., 3.], dtype=float32)
     """
     aval = x if hasattr(x, "shape") and hasattr(x, "dtype") else typeof(x)
-    made = full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
+    made = full(aval.shape if shape is None else shape, fill_value,
+                dtypes.canonical(aval.dtype) if dtype is None else dtype)
     if dtype is None and getattr(aval, "weak_type", False):
         made = bind(prims.convert_element_type_p, made, new_dtype=aval.dtype, weak_type=True)
     return _lying(made, sharding)
