@@ -73,7 +73,8 @@ def test_a_place_needs_devices():
 GIVEN_BACK = {
     "broadcast": lambda x: lax.broadcast(x, ()), "broadcast_in_dim": lambda x: lax.broadcast_in_dim(x, (3,), (0,)),
     "broadcast_to_rank": lambda x: lax.broadcast_to_rank(x, 1), "concatenate": lambda x: lax.concatenate([x], 0),
-    "expand_dims": lambda x: lax.expand_dims(x, ()), "reshape": lambda x: lax.reshape(x, (3,)),
+    "psum": lambda x: lax.psum(x, ()), "expand_dims": lambda x: lax.expand_dims(x, ()),
+    "reshape": lambda x: lax.reshape(x, (3,)),
     "rev": lambda x: lax.rev(x, ()), "select_n": lambda x: lax.select_n(np.int32(0), x),
     "squeeze": lambda x: lax.squeeze(x, ()), "transpose": lambda x: lax.transpose(x, (0,))}
 

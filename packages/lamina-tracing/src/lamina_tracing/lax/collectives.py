@@ -9,7 +9,7 @@ from lamina_ir.dtypes import is_bool
 
 from ..trace import axis_frame, bind, typeof
 from . import conversions, elementwise, reductions
-from ._common import check_axes
+from ._common import check_axes, given_back
 
 __all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute",
            "pshuffle", "psum", "psum_scatter", "pswapaxes"]
@@ -57,6 +57,7 @@ def _reduce(call: str, prim: Any, local: Callable[..., Any], x: Any, axis_name: 
     if positional:
         leaves = [local(v, check_axes(call, positional, typeof(v).ndim)) for v in leaves]
         names = tuple(n for n in names if type(n) is not int)
+    leaves = [given_back(v) for v in leaves]
     if names and leaves:
         leaves = list(bind(prim, *leaves, axes=names, axis_index_groups=_frozen(groups)))
     return trees.tree_unflatten(tree, leaves)

@@ -5,7 +5,7 @@ from typing import Any
 
 from lamina_ir import ShapeError, prims, trees
 
-from ._common import bind, typeof
+from ._common import bind, given_back, typeof
 
 __all__ = ["optimization_barrier", "with_sharding_constraint"]
 
@@ -57,7 +57,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 def _constrained(x: Any, sharding: Any) -> Any:
     if sharding is None:
-        return x
+        return given_back(x)
     ndim = len(typeof(x).shape)
     try:
         tiles = sharding._to_xla_hlo_sharding(ndim)

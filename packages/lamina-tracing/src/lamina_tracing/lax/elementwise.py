@@ -302,7 +302,7 @@ def stop_gradient(x: Any) -> Any:
 
 
 def _stop(x: Any) -> Any:
-    return bind(stop_gradient_p, x) if dtypes.is_inexact(typeof(x).dtype) else x
+    return bind(stop_gradient_p, x) if dtypes.is_inexact(typeof(x).dtype) else given_back(x)
 
 
 # --- two operands ------------------------------------------------------------------------------------------------
