@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_autodiff import grad, hessian, jacfwd, jacrev, linear_transpose, value_and_grad, vjp
+from lamina_autodiff import grad, hessian, jacfwd, jacrev, linear_transpose, linearize, value_and_grad, vjp
 from lamina_ir import dtypes
 from lamina_tracing import jit, lax
 
@@ -174,3 +174,18 @@ def test_staged_mapped_and_ended_values_have_no_number():
     grad(lambda x: kept.append(x) or x)(2.0)
     with pytest.raises(TypeError, match="no known number"):
         int(kept[0])
+
+
+def test_linear_functions_read_as_partial_applications():
+    _, pull = vjp(lambda x: lax.mul(lax.sin(x), x), X)
+    _, push = linearize(lambda x: lax.mul(lax.sin(x), x), X)
+    for f in (pull, push):
+        (held,) = f.args
+        assert f.keywords == {} and held and all(np.shape(h) == (3,) for h in held)
+        np.testing.assert_array_equal(first(f.func(*f.args, X)), first(f(X)))
+        np.testing.assert_allclose(first(f.func([lax.mul(h, 0.0) for h in held], X)), np.zeros(3))
+        assert f.func == f.func
+
+
+def first(x):
+    return x[0] if isinstance(x, tuple) else x

@@ -17,6 +17,9 @@ __all__ = ["LinearFunction"]
 class LinearFunction:
     """A function that applies a linear program; a node of trees whose leaves are the arrays the program holds.
 
+    It can be read as a partial application: `f(*given)` is `f.func(*f.args, *given, **f.keywords)`, where `f.args` is the
+    list of those arrays and `f.func` holds none.
+
     >>> from lamina_autodiff import vjp
     >>> import numpy as np
     >>> from lamina_tracing import lax
@@ -32,6 +35,18 @@ class LinearFunction:
     @boundary
     def __call__(self, *args: Any) -> Any:
         return self._apply(self._program, *args)
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        return _flatten(self)[1].applied
+
+    @property
+    def args(self) -> tuple[list[Any]]:
+        return (_flatten(self)[0],)
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        return {}
 
     def __repr__(self) -> str:
         return f"<{self.__name__}>"
@@ -78,6 +93,10 @@ class _Form:
         rows = [(prim, [values[a.number] if type(a) is _Hole else a for a in args], params, out, line)
                 for prim, args, params, out, line in self.rows]
         return LinearFunction(self.name, LinearProgram.of(rows, self.count, self.ins, self.outs), self.apply, self)
+
+    def applied(self, values: list[Any], *given: Any) -> Any:
+        """The linear function that holds these values, at `given`."""
+        return self.fill(values)(*given)
 
 
 def _emptied(params: dict[str, Any]) -> dict[str, Any]:
