@@ -1,3 +1,5 @@
+import copy
+import pickle
 import functools
 import gc
 import threading
@@ -271,3 +273,22 @@ def test_methods_jitted_at_each_call_take_the_fast_path():
     assert float(jit(model.step)(x)[0]) == 2 and jit(model.step)._cache_size() == 1 and traced == [1]
     model.scale = 3.0
     assert float(jit(model.step)(x)[0]) == 3 and float(first(x)[0]) == 2 and traced == [1, 1]
+
+
+@jit
+def decorated(x):
+    return lax.add(x, 1.0)
+
+
+def scaled(x, n):
+    return lax.mul(x, float(n))
+
+
+def test_jitted_functions_pickle_as_they_are_found_or_with_their_options():
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(decorated, protocol)) is decorated
+        again = pickle.loads(pickle.dumps(jit(scaled, static_argnums=1, keep_unused=True), protocol))
+        assert again(2.0, 3) == 6 and again.spec.options["static_argnums"] == 1 and again.spec.keep_unused
+    assert copy.deepcopy({"f": decorated})["f"] is decorated
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(jit(lambda x: x))

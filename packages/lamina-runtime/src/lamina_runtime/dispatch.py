@@ -6,13 +6,15 @@ another function is staged, come to `miss` each time and become an `xla_call`.
 """
 from __future__ import annotations
 
+import copyreg
 import functools
+import pickle
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import ShapeDtypeStruct, config, trees
-from lamina_tracing import slots
+from lamina_tracing import jit, slots
 from lamina_tracing.extend import EVALUATION, JitSpec, Tracer, any_traced, boundary, call_staged, now
 
 from . import _jaxlib, compile_cache, debug, execution, layouts, safe_launch, stages
@@ -172,6 +174,18 @@ def _eval_shape(call: Any, *args: Any, **kwargs: Any) -> Any:
                                                   for a in staged.closed.out_avals])
 
 
+def _pickled(call: Any) -> Any:
+    spec = getattr(call, "spec", None)
+    if not isinstance(spec, JitSpec):
+        raise pickle.PicklingError(f"{call!r} cannot be pickled: pickle the function it was made of")
+    return spec.pickled(call, _jitted_again)
+
+
+def _jitted_again(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """A jitted function out of a pickle."""
+    return jit(fun, **options)
+
+
 def _follow(option: config.Option | config.Generation) -> None:
     """Make what programs depend on part of every signature jaxlib keeps."""
     known = _jaxlib.x64_state if option is config.enable_x64 else _jaxlib.new_state(option.name, option.value)
@@ -185,6 +199,7 @@ def install() -> None:
     kind.trace = boundary(lambda self, *args, **kwargs: stages.trace(self.spec, args, kwargs))
     kind.eval_shape = boundary(_eval_shape)
     kind.clear_cache = lambda self: (self._clear_cache(), self.spec.programs.clear())[0]
+    copyreg.pickle(kind, _pickled)  # before jaxlib's own, which would pickle `miss`
     kind.__repr__ = lambda self: f"<jitted {getattr(self, '__name__', 'function')}>"
     slots.on_staging.append(_on_staging)
     config.disable_jit.watch(_jaxlib.watch_into(_jaxlib.disable_jit_state))

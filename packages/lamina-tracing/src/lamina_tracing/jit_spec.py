@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Any, NamedTuple
@@ -46,6 +47,10 @@ class JitSpec:
             raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
         self.fun = fun
         self.call = call
+        self.options = dict(
+            static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames, device=device, backend=backend, inline=inline, keep_unused=keep_unused,
+            in_shardings=in_shardings, out_shardings=out_shardings, compiler_options=compiler_options)
         self.name = function_name(fun)
         self.statics = Statics(call, fun, static_argnums, static_argnames)
         self.donate_argnums = self.statics.donated(donate_argnums, donate_argnames)
@@ -67,6 +72,17 @@ class JitSpec:
             fun = getattr(fun, "__wrapped__", fun)
         code = getattr(fun, "__code__", None)
         return code is not None and is_own_file(code.co_filename)
+
+    def pickled(self, jitted: Any, again: Callable[..., Any]) -> Any:
+        """What pickle keeps of a jitted function (`__reduce__`): where it is found, as of any function; where it is found
+        nowhere, the plain function and the options, for `again` to jit it."""
+        found: Any = sys.modules.get(getattr(jitted, "__module__", None) or "")
+        name = getattr(jitted, "__qualname__", "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is jitted:
+            return name
+        return again, (self.fun, {k: v for k, v in self.options.items() if v not in (None, (), False)})
 
     def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The call as a part of what is being traced, where the function sees traced values as in any other call."""
