@@ -2,7 +2,8 @@
 import numpy as np
 import pytest
 from lamina_batching import vmap
-from lamina_batching.extend import BatchAxis, flow_batch
+from lamina_batching.extend import BatchAxis
+from lamina_batching.flows import flow_batch
 from lamina_ir.testing.structured import repeat_p
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, stage, typeof

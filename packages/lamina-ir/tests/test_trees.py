@@ -6,7 +6,7 @@ from collections import OrderedDict, defaultdict, namedtuple
 import pytest
 
 from lamina_ir import trees
-from lamina_ir.extend import PythonBackend
+from lamina_ir._pytrees_py import PythonBackend
 
 Point = namedtuple("Point", "x y")
 

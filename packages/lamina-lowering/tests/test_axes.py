@@ -1,7 +1,7 @@
 """Axis environments: groups, positions, errors."""
 import pytest
 from lamina_ir import ShapeError, UnboundAxisError
-from lamina_lowering.extend import AxisEnv
+from lamina_lowering.axes import AxisEnv
 
 
 def test_groups_order_members_by_the_axes_given():

@@ -1,12 +1,17 @@
-"""The door for people who write rows or replace a part of differentiation."""
-from .flows import flow_jvp, flow_linearize, flow_row, flow_transpose
-from .jvp import JVPTrace, JVPTracer, add_tangents, instantiate, run_jvp
-from .linear import LinearProgram, LinearTrace, LinearTracer, is_linear, linearize_flat, record_linear
+"""The door for people who write rows: the tables, kinds of rows, derivatives of programs for ops that hold one.
+
+Only they need more than the root: who writes another transformation takes `jvp`, `linearize` and `linear_transpose`.
+
+- `jvp_rules` is the forward table: a row is a `Slopes`, a `Split`, or `row(primals, tangents, /, **params) -> (out, tangent)`,
+  where the tangent of an operand that has none is None (`instantiate` makes it zeros), and so is that of a constant result.
+- `transpose_rules` has `row(cotangent, *operands, /, **params)`, giving a cotangent per operand, None for those that are not
+  linear (`is_linear`); of an op with several results the first argument is a list.
+"""
+from .flows import flow_row
+from .linear import is_linear
 from .programs import Linearized, Pushforward, Transposed, jvp_program, linearize_program, transpose_program
-from .rows import Slopes, Split
+from .rows import Slopes, Split, instantiate
 from .tables import jvp_rules, slope, transpose_rules, zero_jvp
 
-__all__ = ["JVPTrace", "JVPTracer", "LinearProgram", "LinearTrace", "LinearTracer", "Linearized", "Pushforward",
-           "Slopes", "Split", "Transposed", "add_tangents", "flow_jvp", "flow_linearize", "flow_row", "flow_transpose",
-           "instantiate", "is_linear", "jvp_program", "jvp_rules", "linearize_flat", "linearize_program",
-           "record_linear", "run_jvp", "slope", "transpose_program", "transpose_rules", "zero_jvp"]
+__all__ = ["Linearized", "Pushforward", "Slopes", "Split", "Transposed", "flow_row", "instantiate", "is_linear", "jvp_program",
+           "jvp_rules", "linearize_program", "slope", "transpose_program", "transpose_rules", "zero_jvp"]

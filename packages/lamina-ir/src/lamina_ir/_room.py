@@ -21,7 +21,14 @@ _before, _given, _deepest = 0, 0, 0
 
 
 def enter(level: int, holder: object) -> None:
-    """Make room for so many levels; `leave(holder)` must follow. RecursionError when there are too many."""
+    """Make room for so many levels; `leave(holder)` must follow.
+
+    Args:
+      level: how many programs are nested in one another.
+      holder: who needs the room, told apart by identity.
+    Raises:
+      RecursionError: there are more than 1600.
+    """
     global _before, _given, _deepest
     if level > _MOST:
         raise RecursionError(f"traced functions call one another more than {_MOST} levels deep: one that calls itself needs "
@@ -38,7 +45,11 @@ def enter(level: int, holder: object) -> None:
 
 
 def leave(holder: object) -> None:
-    """Put the limit back, once nobody needs the room. Of one that holds none nothing comes, so that it may be said twice."""
+    """Put the limit back, once nobody needs the room. Of one that holds none nothing comes, so that it may be said twice.
+
+    Args:
+      holder: who needs it no longer.
+    """
     global _given
     with _lock:
         _users.discard(id(holder))
@@ -49,7 +60,15 @@ def leave(holder: object) -> None:
 
 @contextmanager
 def roomy(level: int = 0) -> Iterator[None]:
-    """A block, or a function that it decorates, with room for so many levels and for the deepest program there was."""
+    """A block, or a function that it decorates, with room for so many levels and for the deepest program there was.
+
+    Args:
+      level: how many programs are nested in one another, if that is known.
+
+    >>> with roomy(100):
+    ...     sys.getrecursionlimit() >= 2400
+    True
+    """
     level = max(level, _deepest)
     if level <= ENOUGH:
         yield

@@ -38,18 +38,38 @@ class Kept(NamedTuple):
 
 
 def resume(program: ClosedJaxpr) -> Any:
-    """The program with kept values instead of those they stand for; dead code goes afterwards."""
+    """The program with kept values instead of those they stand for; dead code goes afterwards.
+
+    Args:
+      program: the `again` of `keep`, or a program made of it.
+    Returns:
+      A program of the same operands and results without `saved` equations.
+
+    >>> from lamina_ir import parse
+    >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = cos b in (c,) }")
+    >>> again = keep(program, lambda prim, *avals, **params: prim.name == "sin").again
+    >>> [e.primitive.name for e in again.jaxpr.eqns], [e.primitive.name for e in resume(again).jaxpr.eqns]
+    (['sin', 'saved', 'cos'], ['sin', 'cos'])
+    """
     return rewrite(program, lambda e: ([], [e.invars[1]]) if e.primitive is saved_p else None)
 
 
 def keep(program: ClosedJaxpr, policy: Callable[..., Any] | None, only: Collection[int] | None = None) -> Kept:
-    """Both programs for a policy.
+    """What a program keeps under a policy, as a program that hands it out and one that takes it.
 
     Args:
       program: of the checkpointed function.
       policy: called with a primitive, its operands' types and its params; says whether its results are kept. An
         `Offload` says that they are, in another memory. None keeps nothing.
       only: numbers (`Kept.values`) of the values to keep, of those the policy chooses; default: all.
+    Returns:
+      `(forward, again)`: operands -> results and kept values, and operands and kept values -> results.
+
+    >>> from lamina_ir import parse
+    >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = cos b in (c,) }")
+    >>> kept = keep(program, lambda prim, *avals, **params: prim.name == "sin")
+    >>> len(kept.forward.out_avals), len(kept.again.in_avals)
+    (2, 2)
     """
     if policy is None:
         return Kept(program, program)

@@ -35,9 +35,11 @@ _watch = _Watch()
 
 @contextmanager
 def watching(see: Callable[[Any, Any, Any], None]) -> Iterator[None]:
-    """Call `see(eqn, operands, results)` after each equation evaluated in the block, those of nested programs included.
+    """A block in which `see` is told of each equation evaluated, those of nested programs included.
 
-    Operands and results are lists with one array per device for each value, as in `evaluate_spmd`.
+    Args:
+      see: `see(eqn, operands, results)`, called after the equation. Operands and results are lists with one array per
+        device for each value, as in `evaluate_spmd`.
 
     >>> from lamina_ir import parse
     >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }")

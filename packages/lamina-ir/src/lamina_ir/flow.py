@@ -23,6 +23,9 @@ class Operands(NamedTuple):
         STACKED (turn `i` reads slice `i` of its leading axis) or CHOOSES (the number of the program that runs).
       count: how many: the name of the param that says so, a number, or None for those that are left.
       of: the param of the program that takes them; empty: every program.
+
+    >>> Operands(HELD, 2, of="jaxpr") == held(2, "jaxpr")
+    True
     """
 
     kind: str
@@ -31,22 +34,57 @@ class Operands(NamedTuple):
 
 
 def held(count: str | int | None = None, of: str = "") -> Operands:
-    """Operands that every turn reads as they are."""
+    """Operands that every turn reads as they are.
+
+    Args:
+      count: how many: the name of the param that says so, a number, or None for those that are left.
+      of: the param of the program that takes them; empty: every program.
+    Returns:
+      The group, for `Flow`.
+
+    >>> held("num_consts")
+    Operands(kind='held', count='num_consts', of='')
+    """
     return Operands(HELD, count, of)
 
 
 def carried(count: str | int | None = None) -> Operands:
-    """Operands that a loop hands from turn to turn; as many first results are what the last turn hands on."""
+    """Operands that each turn hands on to the next; the first results are what the last turn hands on.
+
+    Args:
+      count: how many: the name of the param that says so, a number, or None for those that are left.
+    Returns:
+      The group, for `Flow`.
+
+    >>> carried()
+    Operands(kind='carried', count=None, of='')
+    """
     return Operands(CARRIED, count)
 
 
 def stacked(count: str | int | None = None) -> Operands:
-    """Operands of which each turn reads one slice. The results after the carried ones are stacked likewise."""
+    """Operands of which each turn reads one slice. The results after the carried ones are stacked likewise.
+
+    Args:
+      count: how many: the name of the param that says so, a number, or None for those that are left.
+    Returns:
+      The group, for `Flow`.
+
+    >>> Flow(held("num_consts"), carried("num_carry"), stacked(), body="jaxpr", length="length")
+    Flow(held: num_consts, carried: num_carry, stacked: rest, body=jaxpr, length=length)
+    """
     return Operands(STACKED, count)
 
 
 def chooses() -> Operands:
-    """The one int32 operand that says which of the programs in a tuple runs."""
+    """The one int32 operand that says which of the programs in a tuple runs.
+
+    Returns:
+      The group, for `Flow`.
+
+    >>> Flow(chooses(), held(), body="branches")
+    Flow(chooses: 1, held: rest, body=branches)
+    """
     return Operands(CHOOSES, 1)
 
 

@@ -92,7 +92,20 @@ def by_name(name: str) -> Primitive:
 
 
 def register(prim: Primitive) -> Primitive:
-    """Make a primitive from outside known by name, so that printed and saved programs that use it can be read."""
+    """Make a primitive from outside known by name, so that printed and saved programs that use it can be read.
+
+    Args:
+      prim: the primitive.
+    Returns:
+      The primitive itself.
+    Raises:
+      ValueError: another one has its name, ours included.
+
+    >>> from lamina_ir import Primitive, parse
+    >>> twice_p = register(Primitive("twice", infer=lambda x: x, numpy=lambda x: 2 * x))
+    >>> parse("{ lambda ; a:f32[]. let b:f32[] = twice a in (b,) }").jaxpr.eqns[0].primitive is twice_p
+    True
+    """
     if _BY_NAME.setdefault(prim.name, prim) is not prim:
         raise ValueError(f"register: another primitive is already named {prim.name!r}")
     return prim

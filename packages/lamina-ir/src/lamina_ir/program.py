@@ -286,7 +286,18 @@ def _nested(p: Primitive, params: dict[str, Any]) -> list[ClosedJaxpr]:
 
 
 def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
-    """Mapped axes an op refers to: its own axis params, and what its nested programs leave free."""
+    """Mapped axes an op refers to: its own axis params, and what its nested programs leave free.
+
+    Args:
+      p: the primitive.
+      params: its params.
+    Returns:
+      A frozenset of names.
+
+    >>> from lamina_ir import prims
+    >>> axis_names_of(prims.psum_p, {"axes": ("i", 0), "axis_index_groups": None})
+    frozenset({'i'})
+    """
     names: set[Any] = set()
     for param in p.axis_params:
         value = params[param]

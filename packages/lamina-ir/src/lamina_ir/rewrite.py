@@ -229,8 +229,25 @@ def _without_dead_code(body: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def narrow(e: Eqn, used: Sequence[bool]) -> Eqn:
-    """An equation with programs, without the operands, results and carries that the used results do not need. A carry is
-    needed if it is read after the loop, by the test of a needed loop, or by what is needed inside."""
+    """An equation with programs, without what its used results do not need.
+
+    Operands, results and carries go. A carry is needed if it is read after the loop, by the test of a needed loop, or by
+    what is needed inside.
+
+    Args:
+      e: an equation of an op that holds programs.
+      used: per result, whether anything reads it.
+    Returns:
+      An equation that binds the same variables, those that are not used apart; `e` itself if there is nothing to drop.
+
+    >>> from lamina_ir import parse
+    >>> body = "{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a in (c, b) }"
+    >>> call = "xla_call[ call_jaxpr=%s name=f ] a b" % body
+    >>> e = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] d:f32[] = %s in (c, d) }" % call).jaxpr.eqns[0]
+    >>> small = narrow(e, [True, False])
+    >>> len(small.invars), len(small.outvars)
+    (1, 1)
+    """
     flow = e.primitive.flow
     if flow is None or flow.whole or flow.rule:
         return map_subprograms(e, remember(_without_dead_code, "dce"))

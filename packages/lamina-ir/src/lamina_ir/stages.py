@@ -104,10 +104,23 @@ def hoist(e: Eqn, known: Sequence[bool] | None = None) -> tuple[Ahead | None, Eq
 
 # --- loops that cannot stack --------------------------------------------------------------------------------------
 def as_scan(e: Eqn) -> Eqn | None:
-    """A loop of a known or bounded number of turns as a `scan`, which can stack and run backwards; None for others.
+    """A loop of a known or bounded number of turns as a `scan`, which can stack and run backwards.
 
     A bounded loop is a scan of idle steps: once its test is false the carry stays what it is to the end, since a step that
     changes nothing leaves the test false.
+
+    Args:
+      e: an equation of an op whose flow is a loop.
+    Returns:
+      The equation of a scan with the same results; None where nothing says how many turns there are at most.
+
+    >>> from lamina_ir import parse
+    >>> test = "{ lambda ; c:f32[]. let d:bool[] = lt c 9.0:f32[] in (d,) }"
+    >>> body = "{ lambda ; e:f32[]. let f:f32[] = mul e 2.0:f32[] in (f,) }"
+    >>> loop = f"while[ cond_jaxpr={test} body_jaxpr={body} cond_nconsts=0 body_nconsts=0 max_iters=4 ] a"
+    >>> closed = parse("{ lambda ; a:f32[]. let b:f32[] = %s in (b,) }" % loop)
+    >>> as_scan(closed.jaxpr.eqns[0]).params["length"]
+    4
     """
     if e.primitive is control.scan_p:
         return e
@@ -201,6 +214,20 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
       late: for each further operand of the second equation the number of the operand of `e` that it goes in like (a tangent
         goes in like its primal), in order, and what it is.
       rest: for each of its results the number of the result of `e` that it comes out like, and its variable.
+    Returns:
+      `(ahead, one, two)`: the two equations, and, of a loop, the program for what does not change from turn to turn,
+      computed once before it, or None.
+
+    The residual of `sin(a) * b`, split before the product, is `sin(a)`:
+
+    >>> from lamina_ir import parse
+    >>> text = "xla_call[ call_jaxpr={ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul c b in (d,) } name=f ]"
+    >>> call = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = %s a b in (c,) }" % text).jaxpr.eqns[0]
+    >>> first = parse("{ lambda ; a:f32[]. let c:f32[] = sin a in (c,) }")
+    >>> second = parse("{ lambda ; c:f32[] b:f32[]. let d:f32[] = mul c b in (d,) }")
+    >>> two = divide(call, [(first, second)], [0], [], [(1, call.invars[1])], [(0, call.outvars[0])]).two
+    >>> two.outvars == call.outvars, len(two.invars)
+    (True, 2)
     """
     w = Wired.of(e)
     loops, n = w.flow.loops, len(done)

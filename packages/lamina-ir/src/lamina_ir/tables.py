@@ -75,13 +75,29 @@ _tables: weakref.WeakSet[RuleTable] = weakref.WeakSet()
 
 
 def every_table() -> list[RuleTable]:
-    """The rule tables there are, by name."""
+    """The rule tables there are, by name.
+
+    Returns:
+      A list of the tables that are alive, of all rooms that are imported.
+
+    >>> mine = RuleTable("upkeep", "shop/rows")
+    >>> mine in every_table()
+    True
+    """
     return sorted(_tables, key=lambda table: table.name)
 
 
 def new_generation() -> None:
-    """Say that something other than a row has changed for good on which remembered programs depend, as what fills a
-    slot."""
+    """Say that something other than a row has changed for good on which remembered programs depend.
+
+    What fills a slot is such a thing. Whatever was staged or called before is staged again, in every thread.
+
+    >>> from lamina_ir import config
+    >>> before = config.cache_key()
+    >>> new_generation()
+    >>> config.cache_key() == before
+    False
+    """
     with generation.changing():
         generation.set(_all.lasting())
 

@@ -72,7 +72,14 @@ def _clip(x: Any) -> str:
 
 
 def explain_mismatch(treedef: Any, tree: Any, path: tuple[Any, ...] = ()) -> str | None:
-    """What keeps `tree` from having `treedef` as its upper part, with the path to the place; None when it fits.
+    """What keeps `tree` from having `treedef` as its upper part, with the path to the place.
+
+    Args:
+      treedef: the structure that is expected.
+      tree: what came.
+      path: keys that lead to both, for the message.
+    Returns:
+      The words that follow "it": "has at ...", "lacks ..."; None when it fits.
 
     >>> from lamina_ir.trees import tree_structure
     >>> explain_mismatch(tree_structure({"a": (0, 0)}), {"a": (1, 2, 3)})

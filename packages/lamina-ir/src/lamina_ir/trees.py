@@ -38,6 +38,11 @@ def set_backend(new: Any) -> None:
     """Put another backend behind this module; earlier and later registrations reach it too.
 
     Call it before trees are flattened in earnest: treedefs of two backends do not compare equal.
+
+    Args:
+      new: has the methods of the one in force, `backend()`.
+
+    >>> set_backend(backend())  # the one in force
     """
     global _backend, _flatten
     _connect(new)

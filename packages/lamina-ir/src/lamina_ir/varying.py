@@ -29,6 +29,8 @@ def varying(closed: ClosedJaxpr, marks: Sequence[Axes], bound: Axes) -> tuple[Ax
       closed: the program of one member.
       marks: for each argument, the axes over which it differs.
       bound: all axes in force.
+    Returns:
+      A frozenset of axis names for each result.
     Raises:
       ProgramError: members of an axis would take different branches, or numbers of turns, with collectives over it.
 

@@ -23,7 +23,17 @@ Marks = tuple[Any, ...]
 
 
 class Wire(NamedTuple):
-    """A nested program: the numbers of the operands it takes, and whether it decides on another turn."""
+    """A nested program and where it stands.
+
+    Attributes:
+      program: the program.
+      ins: the numbers of the operands it takes, in order.
+      decides: whether it is the test of a loop, which decides on another turn.
+
+    >>> from lamina_ir import parse
+    >>> Wire(parse("{ lambda ; a:i32[]. let  in (a,) }"), (2,), False).ins
+    (2,)
+    """
 
     program: ClosedJaxpr
     ins: tuple[int, ...]
@@ -38,6 +48,9 @@ class Slot(NamedTuple):
       aval: its type inside a program; needed where a program takes it that does not read it.
       like: the number of the operand or result whose per-operand params it shares; None: those of a new one.
       same: whether it is that very operand, so that what is true of one run only stays true (a donated buffer).
+
+    >>> Slot(0, like=2)
+    Slot(group=0, aval=None, like=2, same=False)
     """
 
     group: int
@@ -65,7 +78,14 @@ class Written(NamedTuple):
 
 
 class Wired:
-    """An op with its params and this many operands, laid open. ProgramError where they do not fit the flow.
+    """An op with its params and this many operands, laid open along its flow.
+
+    Args:
+      prim: an op with a flow.
+      params: the params of one equation.
+      count: the number of its operands.
+    Raises:
+      ProgramError: they do not fit the flow.
 
     Attributes:
       groups: per operand, the number of its group.
@@ -73,6 +93,13 @@ class Wired:
       wires: the programs: the test of a loop, if it has one, then the body or bodies.
       carry: the slice of operands that are carried; the first results are theirs.
       n_results: how many results there are.
+
+    >>> from lamina_ir import parse, prims
+    >>> step = parse("{ lambda ; a:f32[] b:f32[] c:f32[]. let d:f32[] = mul a b e:f32[] = add d c in (e, b) }")
+    >>> scan = dict(jaxpr=step, length=3, num_consts=1, num_carry=1, reverse=False, unroll=1)
+    >>> w = Wired(prims.scan_p, scan, 3)
+    >>> w.kinds, w.carry, w.n_results
+    (['held', 'carried', 'stacked'], slice(1, 2, None), 2)
     """
 
     __slots__ = ("prim", "flow", "params", "groups", "kinds", "wires", "carry", "n_results", "_inner")
@@ -263,6 +290,12 @@ def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Seq
     Returns:
       (marks of the operands, carries as they are once settled; marks of the results). What decides, a chooser or a test,
       marks all results that it decides on: branches, or all that a loop hands on.
+
+    >>> from lamina_ir import parse, prims
+    >>> step = parse("{ lambda ; a:f32[] b:f32[] c:f32[]. let d:f32[] = mul a b in (d, c) }")
+    >>> w = Wired(prims.scan_p, dict(jaxpr=step, length=3, num_consts=1, num_carry=1, reverse=False, unroll=1), 3)
+    >>> forward(w, [True, False, False], lambda wire, m: [m[0] | m[1], m[2]])  # the held operand reaches the carry
+    ((True, True, False), (True, False))
     """
     # now: marks of the operands. A turn sends them to its results, and those of its carry are the marks of the next turn.
     now, at = list(marks), w.carry
@@ -304,6 +337,12 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
       linear: the operands that count (of a transpose); default: all, and what decides counts too.
     Returns:
       (marks of the operands; marks of the results, carries as they are once settled).
+
+    >>> from lamina_ir import parse, prims
+    >>> step = parse("{ lambda ; a:f32[] b:f32[] c:f32[]. let d:f32[] = mul a b in (d, c) }")
+    >>> w = Wired(prims.scan_p, dict(jaxpr=step, length=3, num_consts=1, num_carry=1, reverse=False, unroll=1), 3)
+    >>> backward(w, [False, True], lambda wire, m: [m[0], m[0], m[1]])  # the second result needs the slices alone
+    ((False, False, True), (False, True))
     """
     now, at, n = list(marks), w.carry, w.n_carry
     wires = w.bodies if linear is not None else w.wires
@@ -335,7 +374,21 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
 # --- signatures ---------------------------------------------------------------------------------------------------
 def with_signature(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any],
                    eqns: Sequence[Eqn] | None = None) -> ClosedJaxpr:
-    """`closed` with other argument variables, results and perhaps equations."""
+    """A program with other argument variables, results and perhaps equations.
+
+    Args:
+      closed: the program.
+      invars: its new arguments, variables.
+      outvars: its new results, variables or literals.
+      eqns: its new equations; default: those it has.
+    Returns:
+      A program with the constants of `closed`.
+
+    >>> from lamina_ir import parse
+    >>> closed = parse("{ lambda ; a:f32[]. let b:f32[] = sin a c:f32[] = cos b in (c,) }")
+    >>> with_signature(closed, closed.jaxpr.invars, [closed.jaxpr.eqns[0].outvars[0]]).out_avals
+    [ShapedArray(float32[])]
+    """
     old = closed.jaxpr
     return ClosedJaxpr(Jaxpr(old.constvars, invars, old.eqns if eqns is None else eqns, outvars,
                              old.axis_names if eqns is None else None, old.effectful if eqns is None else None),

@@ -15,7 +15,7 @@ result is one value, or a sequence of values for ops with several results. `ctx`
   `ctx.reshape(v, aval_out)`, `ctx.compare(x, y, "LT", aval_in)`, `ctx.select(p, t, f, aval)`
 * nested programs: `ctx.subcall(closed, operands, name)` (a function, emitted once), `ctx.inline(closed, operands)`;
   both give a list of values
-* mapped axes: `ctx.axis_env`, `ctx.replica_groups(axes, index_groups)`, `ctx.axis_index(name)`
+* mapped axes: `ctx.axis_env` (their names, sizes and groups), `ctx.replica_groups(axes, index_groups)`, `ctx.axis_index(name)`
 
 Rows of ops marked `elementwise` always get operands of the result's shape: the core broadcasts rank-0 operands first,
 and `ctx.avals_in` shows the broadcast types. So most of them are one line:
@@ -31,12 +31,10 @@ from typing import Any
 
 from lamina_ir import shaped
 
-from .axes import AxisEnv
-from .context import Context, Region
+from .context import Context
 from .tables import lowering_rules, platform_rules
 
-__all__ = ["AxisEnv", "Context", "Region", "direct", "identity", "lowering_rules", "nary", "platform_rules",
-           "through"]
+__all__ = ["Context", "direct", "identity", "lowering_rules", "platform_rules", "through"]
 
 
 def direct(name: str, **attrs: Any) -> Callable[..., Any]:
@@ -54,9 +52,6 @@ def direct(name: str, **attrs: Any) -> Callable[..., Any]:
         def rule(ctx: Context, /, *xs: Any, **params: Any) -> Any:
             return ctx.create(name, [ctx.types[ctx.eqn.outvars[0].aval]], xs, None, None, 0, ctx.loc, ctx.ip).result
     return rule
-
-
-nary = direct  # rank-0 operands are broadcast before a row is called
 
 
 def identity(ctx: Context, x: Any, /, *rest: Any, **params: Any) -> Any:

@@ -1,12 +1,14 @@
-"""For people who write transformations: tables of rules, nested programs rewritten and divided, what checkpoints keep."""
+"""For people who write transformations: tables of rules, nested programs rewritten and divided, what checkpoints keep.
+
+`saved_p` is the op that stands in a program of `keep(...).again` for a value that was kept: `saved(computed, kept)` is
+the kept one, and its tangent is that of the one computed again.
+"""
 from ..checkpointing import keep, resume, saved_p
-from ..evaluator import last_uses
-from ..rewrite import map_subprograms, narrow
+from ..rewrite import narrow
 from ..stages import as_scan, divide
 from ..tables import RuleTable, every_table, new_generation
 from ..varying import varying
-from ..wiring import Slot, Wire, Wired, arrange, backward, forward, with_signature
+from ..wiring import Slot, Wire, Wired, backward, forward, with_signature
 
-__all__ = ["RuleTable", "Slot", "Wire", "Wired", "arrange", "as_scan", "backward", "divide", "every_table", "forward",
-           "keep", "last_uses", "map_subprograms", "narrow", "new_generation", "resume", "saved_p", "varying",
-           "with_signature"]
+__all__ = ["RuleTable", "Slot", "Wire", "Wired", "as_scan", "backward", "divide", "every_table", "forward", "keep",
+           "narrow", "new_generation", "resume", "saved_p", "varying", "with_signature"]

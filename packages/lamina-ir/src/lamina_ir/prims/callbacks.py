@@ -30,6 +30,17 @@ class HostFunction:
 
     Programs are saved and printed with the name alone. Read back, it stands for the function given to
     `register_host_function` under that name in the reading process; without one, calling it raises.
+
+    Args:
+      name: what programs call it. `HostFunction.of(function, name)` makes one that holds its function, unregistered.
+    Raises:
+      CallbackError: it is called, and this process has no function of its name.
+
+    >>> double = HostFunction.of(lambda x: (2 * x,), "double")
+    >>> double(3)
+    (6,)
+    >>> HostFunction("double").function is None
+    True
     """
 
     name: str
@@ -60,7 +71,19 @@ class HostFunction:
 
 
 def register_host_function(name: str, function: Callable[..., Any]) -> HostFunction:
-    """Let saved programs that call `name` call `function` (of flat NumPy arrays) here. ValueError if it is taken."""
+    """Let saved programs that call `name` call `function` here.
+
+    Args:
+      name: as in the program's text.
+      function: takes flat NumPy arrays and gives a sequence of them.
+    Returns:
+      What stands for it in params.
+    Raises:
+      ValueError: another function is registered under this name.
+
+    >>> register_host_function("shop.price", lambda x: (x + 1,))
+    HostFunction(name='shop.price')
+    """
     if _registered.setdefault(name, function) is not function:
         raise ValueError(f"register_host_function: another function is already registered as {name!r}")
     return HostFunction(name)

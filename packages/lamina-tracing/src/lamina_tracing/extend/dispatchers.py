@@ -1,4 +1,7 @@
-"""For people who make staged functions into fast calls: what `jit` was given, errors about arguments, tracebacks, logs."""
+"""For people who make staged functions into fast calls: what `jit` was given, errors about arguments, tracebacks, logs.
+
+`logger` is the `logging.Logger` called `lamina`; the settings `log_compiles` and `explain_cache_misses` write there.
+"""
 from ..arguments import argument_path, duck_types, flat_types, parameter_names, result_types
 from ..explain import explain_miss, logger, staging_logged, told
 from ..jit_spec import JitSpec, Staged, any_traced, call_staged

@@ -1,14 +1,22 @@
-"""For people who write transformations: traces, staging, custom calls, mapped axes, source lines of rules."""
+"""For people who write transformations: traces, staging, custom calls, mapped axes, source lines of rules.
+
+Three names are values, not functions:
+
+- `now` is this thread's state: `now.trace` handles ops without traced arguments (`EVALUATION`, or the trace that writes a
+  program), `now.depth` is the level of the innermost transformation, `now.axes` the mapped axes in scope, `now.scope` the
+  names around, `now.source` the line that equations get (None: that of the user's code that is running).
+- `EVALUATION` is the trace at the end of every walk: it runs ops on concrete values.
+- `eager_lines` is not empty while ops that run at once are to know their lines too, as when NaNs are looked for.
+"""
 from ..arguments import function_name
 from ..custom import (CustomCall, Positional, arrays_of, call_custom, deepest, holds_tracers, in_scope, lead_with,
                       stage_onto)
 from ..lines import BatchedSource, batch_position, eager_lines, rule_lines, source_of_function, staged_source
 from ..per_function import PerFunction
-from ..stage import StagingTrace, StagingTracer, eval_jaxpr, jaxpr_as_fun, stage
-from ..trace import AxisFrame, EVALUATION, Trace, Tracer, axis_frame, bound_axes, deeper, differs_over, known_value, now
+from ..stage import StagingTracer, eval_jaxpr, jaxpr_as_fun, stage
+from ..trace import AxisFrame, EVALUATION, Trace, Tracer, bound_axes, deeper, differs_over, known_value, now
 
-__all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "PerFunction", "Positional", "StagingTrace",
-           "StagingTracer", "Trace", "Tracer", "arrays_of", "axis_frame", "batch_position", "bound_axes",
-           "call_custom", "deeper", "deepest", "differs_over", "eager_lines", "eval_jaxpr", "function_name",
-           "holds_tracers", "in_scope", "jaxpr_as_fun", "known_value", "lead_with", "now", "rule_lines", "source_of_function",
-           "stage", "stage_onto", "staged_source"]
+__all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "PerFunction", "Positional", "StagingTracer",
+           "Trace", "Tracer", "arrays_of", "batch_position", "bound_axes", "call_custom", "deeper", "deepest",
+           "differs_over", "eager_lines", "eval_jaxpr", "function_name", "holds_tracers", "in_scope", "jaxpr_as_fun",
+           "known_value", "lead_with", "now", "rule_lines", "source_of_function", "stage", "stage_onto", "staged_source"]

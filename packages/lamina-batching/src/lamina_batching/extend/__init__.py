@@ -1,0 +1,10 @@
+"""The doors below the public names, one for each kind of reader; all their names are here too.
+
+- `extend.ops`: for people who add ops: the table of rows, and what rows are made of.
+- `extend.transformations`: for people who write maps over axes: `in_axes` and sizes checked as `vmap` does.
+"""
+from . import ops, transformations
+from .ops import *
+from .transformations import *
+
+__all__ = sorted(["ops", "transformations", *ops.__all__, *transformations.__all__])
