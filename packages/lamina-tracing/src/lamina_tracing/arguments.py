@@ -20,7 +20,16 @@ __all__ = ["Statics", "argument_path", "as_tuple", "called_as", "duck_types", "f
 
 
 def function_name(fun: Any) -> str:
-    """A name for print and errors, looking through partials and callable objects."""
+    """A name for print and errors, looking through partials and callable objects.
+
+    Args:
+      fun: the function.
+    Returns:
+      Its name, or that of its class.
+
+    >>> function_name(functools.partial(max, 3))
+    'max'
+    """
     while isinstance(fun, functools.partial):
         fun = fun.func
     return getattr(fun, "__name__", None) or type(fun).__name__
@@ -44,7 +53,16 @@ def _parameters(fun: Any) -> tuple[tuple[str, ...], tuple[str, ...], bool, bool]
 
 
 def parameter_names(fun: Any) -> tuple[str, ...] | None:
-    """Names of the positional parameters, or None where they are not to be had."""
+    """Names of a function's parameters, `*args` and `**kwargs` apart.
+
+    Args:
+      fun: the function.
+    Returns:
+      A tuple of names; None where they are not to be had.
+
+    >>> parameter_names(lambda x, y=2, *rest, z: None)
+    ('x', 'y', 'z')
+    """
     known = _parameters(fun)
     return None if known is None else known[1]
 
@@ -56,7 +74,21 @@ def _positional_count(fun: Any) -> int | None:
 
 
 def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
-    """One value or several, as a tuple of `kind`; TypeError otherwise."""
+    """One value or several, as a tuple of `kind`.
+
+    Args:
+      call: whose argument it is, for the message.
+      what: the argument's name.
+      value: one value, a sequence of them, or None for none.
+      kind: their type; of `int` anything with `__index__` will do.
+    Returns:
+      A tuple.
+    Raises:
+      TypeError: something in it is of another type.
+
+    >>> as_tuple("jit", "static_argnums", 2, int), as_tuple("jit", "static_argnames", ["a", "b"], str)
+    ((2,), ('a', 'b'))
+    """
     if value is None:
         return ()
     if isinstance(value, kind):
@@ -186,7 +218,17 @@ class Statics:
 
 
 def argument_path(tree: Any, leaf: int) -> str:
-    """The user's words for a flat argument of `(args, kwargs)`: `args[0]['w']` or `kwargs['x']`."""
+    """The user's words for a flat argument.
+
+    Args:
+      tree: the structure of `(args, kwargs)`.
+      leaf: the number of the argument.
+    Returns:
+      Text such as `args[0]['w']` or `kwargs['x']`.
+
+    >>> argument_path(trees.tree_structure((({"w": 0},), {"x": 0})), 0)
+    "args[0]['w']"
+    """
     marked = trees.tree_unflatten(tree, list(range(tree.num_leaves)))
     for path, at in trees.tree_flatten_with_path(marked)[0]:
         if at == leaf:
@@ -197,12 +239,29 @@ def argument_path(tree: Any, leaf: int) -> str:
 
 def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any, library: Sequence[str] | None = None
                ) -> tuple[ShapedArray, ...]:
-    """Types of flat arguments; TypeError that names the argument when one is no array or number.
+    """Types of flat arguments.
 
     In a list, objects that give an array (`__jax_array__`) are replaced by it.
 
     Args:
-      library: the names of the arguments' positions, where the function is one of ours: of its being jitted nothing is said.
+      call: what is being done, as "jit".
+      name: the function's name.
+      flat: arrays, traced values, numbers.
+      tree: the structure of `(args, kwargs)` that they were.
+      library: the names of the arguments' positions, where the function is one of ours: of its being jitted nothing is
+        said.
+    Returns:
+      A tuple of types.
+    Raises:
+      TypeError: one is no array or number; the message names the argument.
+      DTypeError: one has a dtype that arrays cannot have.
+      OverflowError: a Python integer fits no dtype.
+
+    >>> flat_types("jit", "f", [2.0], trees.tree_structure(((0,), {})))
+    (ShapedArray(float32[], weak_type=True),)
+    >>> flat_types("jit", "f", ["two"], trees.tree_structure(((0,), {})))
+    Traceback (most recent call last):
+    TypeError: jit of `f`: args[0]: ...
     """
     try:
         return tuple([x.aval if isinstance(x, Tracer) else aval_of(x) for x in flat])
@@ -246,7 +305,24 @@ def _parameter(path: str, names: Sequence[str]) -> str:
 
 
 def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[ShapedArray, ...]:
-    """Like `flat_types`, but anything with `shape` and `dtype` will do."""
+    """Types of flat arguments, where anything with `shape` and `dtype` will do.
+
+    Args:
+      call: what is being done, as "lower".
+      name: the function's name.
+      flat: arrays, traced values, numbers, descriptions of arrays.
+      tree: the structure of `(args, kwargs)` that they were.
+    Returns:
+      A tuple of types.
+    Raises:
+      TypeError: one is nothing of the kind; the message names the argument.
+      DTypeError: one has a dtype that arrays cannot have.
+
+    >>> class Described:
+    ...     shape, dtype = (2,), "float32"
+    >>> duck_types("lower", "f", [Described()], trees.tree_structure(((0,), {})))
+    (ShapedArray(float32[2]),)
+    """
     def one(i: int, x: Any) -> ShapedArray:
         if isinstance(x, Tracer):
             return x.aval
@@ -266,7 +342,20 @@ def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[Sh
 
 
 def result_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> None:
-    """TypeError when a function returned something that is no array or number, naming where."""
+    """Check that a function returned arrays and numbers.
+
+    Args:
+      call: what is being done, as "jit".
+      name: the function's name.
+      flat: what it returned, flat.
+      tree: the structure of that.
+    Raises:
+      TypeError: something else is among it; the message says where.
+
+    >>> result_types("jit", "f", [1.0, "two"], trees.tree_structure((0, 0)))
+    Traceback (most recent call last):
+    TypeError: jit of `f`: the function returned str at output[1]; expected arrays, numbers and trees of them
+    """
     for i, x in enumerate(flat):
         if isinstance(x, Tracer):
             continue

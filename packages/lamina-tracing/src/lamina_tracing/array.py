@@ -83,7 +83,22 @@ _FACTS = frozenset(("data", "dtype", "flat", "imag", "real", "shape", "strides")
 
 
 class HostArray(np.ndarray):
-    """A NumPy array with our operators, made by the NumPy evaluator. Its memory is read-only: arrays are immutable."""
+    """A NumPy array with our operators, made by the NumPy evaluator. Its memory is read-only: arrays are immutable.
+
+    `HostArray.of(x, aval)` makes one, in the memory of `x`, to which nobody may write any more. The class itself is not
+    meant to be called.
+
+    Args:
+      shape, dtype, buffer, offset, strides, order: as of `numpy.ndarray`.
+
+    >>> from lamina_ir import shaped
+    >>> x = HostArray.of([1, 2], shaped((2,), "float32"))
+    >>> x, x.weak_type
+    (Array([1., 2.], dtype=float32), False)
+    >>> x[0] = 5
+    Traceback (most recent call last):
+    TypeError: arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`
+    """
 
     weak_type = False
     _trace = None
@@ -166,7 +181,15 @@ def _rebuild(x: np.ndarray, weak: bool) -> HostArray:
 
 
 def register_array_type(kind: type) -> None:
-    """Count `kind` among the concrete arrays (the runtime does, for the arrays of its devices)."""
+    """Count a class among those of concrete arrays, as the runtime does for the arrays of its devices.
+
+    Args:
+      kind: the class. Its instances have `shape`, `dtype`, `weak_type` and `__array__`.
+
+    >>> register_array_type(HostArray)  # it is one already
+    >>> isinstance(HostArray.of(1, ShapedArray((), np.dtype("int32"))), Array)
+    True
+    """
     if kind not in concrete_types:
         concrete_types.append(kind)
 

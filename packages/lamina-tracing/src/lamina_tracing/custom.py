@@ -26,7 +26,16 @@ __all__ = ["CustomCall", "Positional", "arrays_of", "call_custom", "deepest", "h
 
 
 def deepest(args: Sequence[Any]) -> Trace:
-    """The trace that handles an op on these arguments."""
+    """The trace that handles an op on these arguments.
+
+    Args:
+      args: arrays, traced values, numbers.
+    Returns:
+      The trace of the highest level among them; where none is traced, the one in force.
+
+    >>> deepest([1.0, np.ones(2)]) is EVALUATION
+    True
+    """
     trace = now.trace
     for a in args:
         if isinstance(a, Tracer) and a._trace.level > trace.level:
@@ -35,7 +44,21 @@ def deepest(args: Sequence[Any]) -> Trace:
 
 
 class CustomCall:
-    """One call of a function with rules. A subclass gives `run` and `staged`, and the hooks it has rules for."""
+    """One call of a function with rules. A subclass gives `run` and `staged`, and the hooks it has rules for.
+
+    - `run(*flat)`: the function itself.
+    - `staged(avals)`: `(primitive, values closed over, params)`, the call as an equation.
+    - `push(trace, args)`: under a differentiating trace; `batch(trace, args, minded)`: under a batching one.
+
+    What it has no hook for happens to its equation.
+
+    >>> from lamina_ir import prims
+    >>> class Doubled(CustomCall):
+    ...     def run(self, x):
+    ...         return [bind(prims.add_p, x, x)]
+    >>> call_custom(Doubled(), [np.float32(3)])
+    [Array(6., dtype=float32)]
+    """
 
     def run(self, *flat: Any) -> list[Any]:
         """The function itself, on flat arguments."""
@@ -65,6 +88,11 @@ _NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 def arrays_of(tree: Any) -> Any:
     """A function's result with arrays for Python's and NumPy's numbers, where it ran on known values.
 
+    Args:
+      tree: the result.
+    Returns:
+      A tree of the same structure; `tree` itself while a program is staged.
+
     >>> arrays_of((1, 2.0))
     (Array(1, dtype=int32, weak_type=True), Array(2., dtype=float32, weak_type=True))
     """
@@ -78,12 +106,36 @@ def arrays_of(tree: Any) -> Any:
 
 
 def call_custom(call: CustomCall, args: Sequence[Any]) -> list[Any]:
-    """The results of a call on flat arguments."""
+    """Call a function that has rules, in the deepest transformation among its arguments.
+
+    Args:
+      call: this call of it.
+      args: flat arguments: arrays, traced values, numbers.
+    Returns:
+      A list of results.
+
+    >>> from lamina_ir import prims
+    >>> class Doubled(CustomCall):
+    ...     def run(self, x):
+    ...         return [bind(prims.add_p, x, x)]
+    >>> call_custom(Doubled(), [np.float32(3)])
+    [Array(6., dtype=float32)]
+    """
     return deepest(args).custom(call, args)
 
 
 def in_scope() -> Callable[[Callable[[], Any]], Any]:
-    """Settings and mapped axes as they are now, for a rule that is staged later: `scope(make)` runs `make` in them."""
+    """Settings and mapped axes as they are now, for a rule that is staged later.
+
+    Returns:
+      A function `scope(make)`, which gives what `make()` gives in them.
+
+    >>> from lamina_ir import dtypes
+    >>> with config.enable_x64():
+    ...     scope = in_scope()
+    >>> scope(lambda: _trace.typeof(1.0).dtype)
+    dtype('float64')
+    """
     axes = tuple(AxisFrame(f.name, f.size) for f in now.axes)
     settings = config.cache_key()
 
@@ -101,10 +153,19 @@ def in_scope() -> Callable[[Callable[[], Any]], Any]:
 
 def stage_onto(outer: list[Any], fun: Callable[..., Sequence[Any]],
                avals: Sequence[ShapedArray]) -> tuple[ClosedJaxpr, list[int]]:
-    """Stage `fun`; values of enclosing traces it uses are added to `outer`.
+    """Stage a function; values of enclosing traces it uses are added to a list that several programs share.
 
+    Args:
+      outer: the list.
+      fun: takes one array per aval and returns a list of arrays.
+      avals: the argument types.
     Returns:
       The program, whose leading arguments are those values, and where in `outer` they are.
+
+    >>> outer = []
+    >>> closed, places = stage_onto(outer, lambda x: [x + x], [_trace.typeof(1.0)])
+    >>> print(closed, places)
+    { lambda ; a:f32[]. let b:f32[] = add a a in (b,) } []
     """
     closed, found = stage(fun, avals)
     # One list for all programs of a call, each value once: they are to take the same operands.
@@ -119,7 +180,20 @@ def stage_onto(outer: list[Any], fun: Callable[..., Sequence[Any]],
 
 
 def lead_with(closed: ClosedJaxpr, places: Sequence[int], outer: Sequence[Any]) -> ClosedJaxpr:
-    """A program of `stage_onto`, taking all of `outer` as its leading arguments."""
+    """A program of `stage_onto`, taking all outer values as its leading arguments.
+
+    Args:
+      closed: the program.
+      places: which of the outer values it takes, as `stage_onto` said.
+      outer: all of them.
+    Returns:
+      A program that takes them all, and then its own arguments.
+
+    >>> from lamina_ir import parse
+    >>> closed = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
+    >>> len(lead_with(closed, [1], [np.ones(2), np.float32(3)]).in_avals)
+    2
+    """
     if len(places) == len(outer) and list(places) == list(range(len(outer))):
         return closed
     jaxpr, n = closed.jaxpr, len(places)
@@ -131,7 +205,19 @@ def lead_with(closed: ClosedJaxpr, places: Sequence[int], outer: Sequence[Any]) 
 
 
 def holds_tracers(*values: Any, depth: int = 3) -> bool:
-    """Whether functions close over traced values, as far as their closures, partials and trees show it."""
+    """Whether functions close over traced values, as far as their closures, partials and trees show it.
+
+    Args:
+      *values: functions, or anything.
+      depth: how many functions within functions to look into.
+    Returns:
+      A truth value. A global that is traced is not seen.
+
+    >>> holds_tracers(lambda x: x)
+    False
+    >>> _ = stage(lambda x: print(holds_tracers(lambda: x)) or [x], [_trace.typeof(1.0)])
+    True
+    """
     for x in values:
         if isinstance(x, Tracer):
             return True
@@ -152,7 +238,17 @@ def holds_tracers(*values: Any, depth: int = 3) -> bool:
 
 
 class Positional:
-    """Arguments by position: `resolve(args, kwargs)` puts keywords where they belong and fills in defaults."""
+    """Arguments by position: `resolve(args, kwargs)` puts keywords where they belong and fills in defaults.
+
+    Args:
+      call: what is being done with the function, for the message.
+      fun: the function.
+
+    `resolve` raises TypeError where the arguments do not fit, or one can only be given by keyword.
+
+    >>> Positional("custom_vjp", lambda x, y=2: None).resolve((), {"x": 1})
+    (1, 2)
+    """
 
     def __init__(self, call: str, fun: Callable[..., Any]) -> None:
         self.call, self.fun = call, fun

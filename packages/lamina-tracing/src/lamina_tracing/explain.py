@@ -24,7 +24,14 @@ _same_code: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  #
 
 
 def told(call: str, name: str, reasons: Sequence[str]) -> None:
-    """Log why `name` misses its cache."""
+    """Log why a function misses its cache.
+
+    Args:
+      call, name: as in `jit of f`.
+      reasons: one or several.
+
+    >>> told("jit", "f", ["args[0] changed from float32[2] to float32[3]"])
+    """
     where = user_source(2)
     at = f" at {where.file}:{where.line}" if where is not None else ""
     logger.warning("%s of `%s`%s: cache miss: %s", call, name, at, "; ".join(reasons))
@@ -38,6 +45,11 @@ def explain_miss(call: str, name: str, fun: Any, key: tuple[Any, ...], known: It
       fun: the function.
       key: (types, tree, static arguments, axes in scope, settings).
       known: the keys of the programs there are.
+
+    >>> from lamina_tracing import jit
+    >>> with config.explain_cache_misses(True):
+    ...     jit(lambda x: x + 1)(2.0)  # logs "jit of `<lambda>`: cache miss: first call of this function"
+    Array(3., dtype=float32, weak_type=True)
     """
     nearest = min((_differences(old, key) for old in reversed(list(known))), default=None,
                   key=lambda found: (len(found), " ".join(found).count(" changed "), -" ".join(found).count("[")))
@@ -99,7 +111,14 @@ def _type_change(a: Any, b: Any) -> str:
 
 @contextmanager
 def staging_logged(call: str, name: str) -> Iterator[None]:
-    """Log how long the block took."""
+    """A block of which it is logged how long it took.
+
+    Args:
+      call, name: as in `jit of f`.
+
+    >>> with staging_logged("jit", "f"):  # logs "jit of `f`: staged in 0.0000 s"
+    ...     pass
+    """
     start = time.perf_counter()
     yield
     logger.warning("%s of `%s`: staged in %.4f s", call, name, time.perf_counter() - start)

@@ -43,7 +43,19 @@ class Within:
 
 
 def rule_lines(part: str = "") -> Within:
-    """What to put in force around a user's rule, in the function that calls it."""
+    """What to put in force around a user's rule, in the function that calls it.
+
+    Args:
+      part: the part of a derivative that the rule's lines are, as "transpose".
+    Returns:
+      A value for `now.source`: lines are looked up among the frames up to the caller's.
+
+    >>> from lamina_tracing.extend import now
+    >>> before, now.source = now.source, rule_lines("transpose")
+    >>> now.source.part
+    'transpose'
+    >>> now.source = before
+    """
     source = now.source
     if type(source) is Within:
         source = source.source
@@ -72,7 +84,15 @@ def staged_by(code: Any) -> None:
 
 
 def hide_frames_of(folder: str) -> None:
-    """Count files under `folder` as ours: equations point at the nearest frame outside."""
+    """Count files under a folder as ours: equations point at the nearest frame outside, and tracebacks leave ours out.
+
+    Args:
+      folder: its path, with a slash at the end.
+
+    >>> hide_frames_of("/opt/our_rows/")
+    >>> is_own_file("/opt/our_rows/tables.py")
+    True
+    """
     _own_folders.append(folder)
     _is_own.clear()
 
@@ -90,8 +110,18 @@ def is_own_file(name: str) -> bool:
 
 
 def user_source(depth: int = 1) -> Source | None:
-    """The line that an op bound now comes from: what is in force, else that of the nearest caller outside the folders
-    named with `hide_frames_of`."""
+    """The line that an op bound now comes from.
+
+    It is what is in force, else that of the nearest caller outside the folders named with `hide_frames_of`.
+
+    Args:
+      depth: where to begin to look: 1 for the caller, 2 for its caller.
+    Returns:
+      The line; None where there is none.
+
+    >>> user_source().line
+    1
+    """
     source = now.source
     if source is not None:
         return _in_force(source, depth + 1)
@@ -130,6 +160,11 @@ def staged_source(depth: int, always: bool = False) -> Any:
     Args:
       depth: where to begin to look: 1 for the caller, 2 for its caller.
       always: look also where nothing is staged. The lines of ops that run at once are wanted only when something fails.
+    Returns:
+      A value for `now.source`.
+
+    >>> staged_source(1) is None  # nothing is staged here
+    True
     """
     source = now.source
     if isinstance(source, Source):
@@ -142,8 +177,19 @@ def staged_source(depth: int, always: bool = False) -> Any:
 class BatchedSource(Source):
     """The line of an op that a batching trace handles, and where the op's result carries the batch.
 
-    Only while NaNs are looked for: the report names the example they are in. `dim` is filled in once the row has run, for
-    all equations that were made of the op at once; for which of them it holds is decided where it is read.
+    Only while NaNs are looked for: the report names the example they are in. `result` is filled in once the row has run,
+    for all equations that were made of the op at once; for which of them it holds is decided where it is read.
+
+    Args:
+      code: the code object of the line.
+      lasti: where in it.
+      scope: the names around, as of `named_scope`.
+      part: the part of a derivative.
+
+    >>> from lamina_ir import prims
+    >>> here = Source(hide_frames_of.__code__, 0)
+    >>> BatchedSource.of(here, prims.sin_p, None).line == here.line
+    True
     """
 
     __slots__ = ("prim", "axis", "result", "outer")
@@ -183,7 +229,18 @@ class BatchedSource(Source):
 
 
 def batch_position(source: Any, prim: Any, bad: Any) -> str:
-    """Which example, for error reports: `bad` is a truth value per element of an op's result."""
+    """Which example of a batch, for error reports.
+
+    Args:
+      source: the line in force where the op ran.
+      prim: the op.
+      bad: a truth value per element of its result.
+    Returns:
+      Words such as "at index 3 of axis 'i' of 8"; empty where it is not known.
+
+    >>> batch_position(None, None, None)
+    ''
+    """
     if not isinstance(source, BatchedSource) or not bad.any():
         return ""
     dims = source.dims(prim, bad.shape)
@@ -198,7 +255,18 @@ def batch_position(source: Any, prim: Any, bad: Any) -> str:
 
 
 def source_of_function(fun: Callable[..., Any]) -> Source | None:
-    """The line of a function's `def`: of what a transformation does around its call (the seed of a gradient, moved axes)."""
+    """The line of a function's `def`: of what a transformation does around its call (the seed of a gradient, moved axes).
+
+    Args:
+      fun: the function; wrappers and partials are looked through.
+    Returns:
+      Its line; None where there is none, or it is ours.
+
+    >>> def loss(x):
+    ...     return x
+    >>> source_of_function(loss).line
+    1
+    """
     inner: Any = fun
     for _ in range(8):
         inner = getattr(inner, "__wrapped__", None) or getattr(inner, "func", inner)
@@ -249,7 +317,18 @@ def forget_source(closed: ClosedJaxpr, source: Source | None) -> None:
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
-    """A warning that shows the nearest caller's line outside of our folders."""
+    """A warning that shows the nearest caller's line outside of our folders.
+
+    Args:
+      text: the warning.
+      category: its class.
+
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     warnings.simplefilter("always")
+    ...     warn_user("the axis is short")
+    >>> str(seen[0].message)
+    'the axis is short'
+    """
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1

@@ -19,6 +19,13 @@ class PerFunction:
 
     Args:
       most: how many.
+
+    >>> tables = PerFunction()
+    >>> def f(x):
+    ...     return x
+    >>> tables.of(f)["key"] = "program"
+    >>> tables.of(f), len(tables)
+    ({'key': 'program'}, 1)
     """
 
     def __init__(self, most: int = 512) -> None:

@@ -21,7 +21,16 @@ _NUMBERS = frozenset((bool, int, float, complex))
 About = tuple[str, Callable[..., Any], Any, Collection[int]]
 
 class StagingTracer(Tracer):
-    """A variable of the program being written."""
+    """A variable of the program being written.
+
+    Args:
+      trace: what writes the program.
+      aval: the variable's type.
+      var: the variable.
+
+    >>> _ = stage(lambda x: print(type(x).__name__, x.aval) or [x], [ShapedArray((2,), np.dtype("float32"))])
+    StagingTracer float32[2]
+    """
 
     __slots__ = ("_var",)  # not `var`: that is a method of arrays
 
@@ -109,7 +118,7 @@ class StagingTrace(Trace):
 
 def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
           about: About | None = None) -> tuple[ClosedJaxpr, list[Any]]:
-    """Run `fun` on arguments of these types and write down its program.
+    """Run a function on arguments of these types and write down its program.
 
     Args:
       fun: takes one array per aval and returns a list of arrays.
@@ -119,6 +128,10 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
     Returns:
       The program, and the values of enclosing traces it uses: they are its leading arguments. Concrete values it
       closes over are its constants.
+
+    >>> closed, outer = stage(lambda x: [x * x], [aval_of(1.0)])
+    >>> print(closed, outer)
+    { lambda ; a:f32[]. let b:f32[] = mul a a in (b,) } []
     """
     before = now.trace, now.depth, now.scope, now.source
     source = before[3]
@@ -181,7 +194,18 @@ staged_by(stage.__code__)
 
 
 def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-    """Run a program by binding each equation, so that every transformation in force sees it, with its line in force."""
+    """Run a program by binding each equation, so that every transformation in force sees it, with its line in force.
+
+    Args:
+      closed: the program.
+      args: its arguments, as many as it takes.
+    Returns:
+      A list of results.
+
+    >>> from lamina_ir import parse
+    >>> eval_jaxpr(parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }"), [np.float32(3)])
+    [Array(6., dtype=float32)]
+    """
     jaxpr = closed.jaxpr
     env: dict[Var, Any] = dict(zip(jaxpr.constvars, closed.consts))
     env.update(zip(jaxpr.invars, args))
@@ -216,7 +240,17 @@ def eval_jaxpr(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """The program as a Python function of its arguments."""
+    """The program as a Python function of its arguments.
+
+    Args:
+      closed: the program.
+    Returns:
+      A function that takes its arguments one by one and gives a list of results.
+
+    >>> from lamina_ir import parse
+    >>> jaxpr_as_fun(parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }"))(np.float32(3))
+    [Array(6., dtype=float32)]
+    """
     return lambda *args: eval_jaxpr(closed, args)
 
 

@@ -23,7 +23,16 @@ _FOREIGN = re.compile(r"Non-hashable static arguments.*?hash an object of type <
 
 
 def translated(error: BaseException) -> BaseException:
-    """The error itself, or ours in the place of a backend's about a static argument."""
+    """The error itself, or ours in the place of a backend's about a static argument.
+
+    Args:
+      error: what was raised.
+    Returns:
+      An exception to raise.
+
+    >>> translated(ValueError("something else"))
+    ValueError('something else')
+    """
     if type(error) is not ValueError or not error.args or not isinstance(error.args[0], str):
         return error
     found = _FOREIGN.match(error.args[0])

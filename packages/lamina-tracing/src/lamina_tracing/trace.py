@@ -26,9 +26,20 @@ __all__ = ["AxisFrame", "EVALUATION", "Trace", "Tracer", "axis_frame", "bind", "
 class Trace:
     """One running transformation.
 
-    A subclass defines `process`, and whatever tracers it makes. `level` is larger than the level of every trace it runs
-    inside of. `kept` says that its tracers outlive it by design, as parts of a program. `alive` ends with the function
-    being transformed.
+    A subclass defines `process`, and whatever tracers it makes. `kept` says that its tracers outlive it by design, as parts
+    of a program. `alive` ends with the function being transformed.
+
+    Args:
+      level: larger than the level of every trace it runs inside of: `now.depth + 1`.
+
+    >>> class Naming(Trace):
+    ...     def process(self, prim, args, params):
+    ...         return prim.name
+    >>> from lamina_ir import prims
+    >>> trace = Naming(now.depth + 1)
+    >>> with deeper(trace):
+    ...     bind(prims.add_p, Tracer(trace, aval_of(1.0)), 2.0)
+    'add'
     """
 
     kept = False
@@ -99,8 +110,18 @@ EVALUATION = _Evaluation(0)
 
 
 class AxisFrame(NamedTuple):
-    """A mapped axis in scope: its name and size, the trace that maps it (None under `pmap` staging), and what tells whether a
-    traced value may differ between its members (None: not known)."""
+    """A mapped axis in scope.
+
+    Attributes:
+      name: its name, anything hashable but an integer.
+      size: how many members it has.
+      trace: the trace that maps it; None under `pmap`, where its program is staged.
+      differs: tells whether a traced value may differ between its members (None: it cannot tell).
+
+    >>> with bound_axes(AxisFrame("i", 4)):
+    ...     axis_frame("i").size
+    4
+    """
 
     name: Hashable
     size: int
@@ -122,7 +143,23 @@ now = _Now()
 
 
 def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
-    """Apply an op: to values, or, where an argument is traced, in the deepest transformation among them."""
+    """Apply an op: to values, or, where an argument is traced, in the deepest transformation among them.
+
+    Args:
+      prim: the op.
+      *args: its operands: arrays, traced values, numbers.
+      **params: its params, all of them, in the form that the op's facts name.
+    Returns:
+      The result; of an op with several a tuple.
+    Raises:
+      TypeError, ValueError: the op's own complaint about types or params, in words that name the op and the operand.
+      UnboundAxisError: it names an axis that is not in scope.
+      LeakedTracerError: an operand's trace has ended.
+
+    >>> from lamina_ir import prims
+    >>> bind(prims.mul_p, np.float32(2), np.float32(3))
+    Array(6., dtype=float32)
+    """
     trace = now.trace
     level = trace.level
     for a in args:
@@ -176,7 +213,17 @@ def tell_staging() -> None:
 # What strikes before the first line of `__exit__` is mended by the block around, and by the outermost public call
 # (`tracebacks.boundary`).
 class bound_axes:
-    """A block with these mapped axes in scope."""
+    """A block with these mapped axes in scope.
+
+    Args:
+      *frames: the axes, outermost first.
+    Raises:
+      TypeError: one is named by an integer.
+
+    >>> with bound_axes(AxisFrame("i", 4), AxisFrame("j", 2)):
+    ...     [frame.name for frame in now.axes]
+    ['i', 'j']
+    """
 
     __slots__ = ("_frames", "_old")
 
@@ -209,8 +256,20 @@ class bound_axes:
 
 
 def differs_over(x: Any, name: Hashable) -> bool | None:
-    """Whether a value may differ between the members of a mapped axis; None: that cannot be told. UnboundAxisError where the
-    axis is not in scope."""
+    """Whether a value may differ between the members of a mapped axis.
+
+    Args:
+      x: the value.
+      name: the axis.
+    Returns:
+      A truth value; None where that cannot be told.
+    Raises:
+      UnboundAxisError: the axis is not in scope.
+
+    >>> with bound_axes(AxisFrame("i", 4)):
+    ...     differs_over(3.0, "i")
+    False
+    """
     frame = axis_frame(name)
     while isinstance(x, Tracer):
         # What comes from further out than the map is the same for all members, what the map carries differs; of the rest the
@@ -228,7 +287,20 @@ def differs_over(x: Any, name: Hashable) -> bool | None:
 
 
 class deeper:
-    """A block that is the body of a transformation: traces made inside get higher levels. `trace` ends with it."""
+    """A block that is the body of a transformation: traces made inside get higher levels.
+
+    Args:
+      trace: the transformation; it ends with the block, and values it traced that are used afterwards have leaked.
+
+    >>> class Counting(Trace):
+    ...     def process(self, prim, args, params):
+    ...         return f"{prim.name} at level {self.level}"
+    >>> from lamina_ir import prims
+    >>> trace = Counting(now.depth + 1)
+    >>> with deeper(trace):
+    ...     bind(prims.sin_p, Tracer(trace, aval_of(1.0)))
+    'sin at level 1'
+    """
 
     __slots__ = ("_trace", "_old")
 
@@ -287,7 +359,14 @@ def stands_for_array(x: Any) -> bool:
 
 
 def typeof(x: Any) -> ShapedArray:
-    """The aval of a tracer, array or number. TypeError for anything else.
+    """The type of a traced value, array or number.
+
+    Args:
+      x: the value.
+    Returns:
+      Its shape, dtype and weakness. Python's numbers are weak: beside an array they take its dtype.
+    Raises:
+      TypeError: it is nothing of the kind.
 
     >>> typeof(3)
     ShapedArray(int32[], weak_type=True)
@@ -319,7 +398,19 @@ def _origin(x: Tracer) -> str:
 
 
 class Tracer:
-    """A value that stands for an array while a function is transformed. Behaves like an array; has no numbers."""
+    """A value that stands for an array while a function is transformed. Behaves like an array; has no numbers.
+
+    Args:
+      trace: the transformation that handles ops on it.
+      aval: the type of the array.
+
+    >>> x = Tracer(EVALUATION, ShapedArray((2, 3), np.dtype("float32")))
+    >>> x.shape, x.ndim, len(x)
+    ((2, 3), 2, 2)
+    >>> float(x)
+    Traceback (most recent call last):
+    lamina_ir.errors.ConcretizationError: a traced float32[2,3] has no known number, but a Python float was asked for. ...
+    """
 
     __slots__ = ("_trace", "aval", "__weakref__")
     __array_priority__ = 1000

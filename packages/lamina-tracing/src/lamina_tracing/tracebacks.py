@@ -54,7 +54,19 @@ def _mark(full: TracebackType | None, kept: list[TracebackType]) -> None:
 
 
 def filter_traceback(error: BaseException) -> None:
-    """Take our frames out of the traceback of `error` and of the exceptions behind it, if the setting says so."""
+    """Take our frames out of a traceback, and of those of the exceptions behind it, if the setting says so.
+
+    Args:
+      error: an exception that was raised. What it had is in its `unfiltered_traceback` then.
+
+    >>> from lamina_tracing import lax
+    >>> try:
+    ...     lax.add("one", 2)
+    ... except TypeError as e:
+    ...     filter_traceback(e)
+    ...     e.__traceback__.tb_next is None
+    True
+    """
     mode = config.traceback_filtering.value
     if not mode or mode == "off":
         return
@@ -115,6 +127,11 @@ def _interrupted() -> None:
 
 def boundary(fun: F) -> F:
     """Decorator of a public entry point: exceptions leave it with a filtered traceback.
+
+    Args:
+      fun: the entry point.
+    Returns:
+      A function of the same name, docstring and signature.
 
     >>> import traceback
     >>> @boundary

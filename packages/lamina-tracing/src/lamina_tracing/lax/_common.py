@@ -30,7 +30,17 @@ def given_back(x: ArrayLike) -> Array:
 
 
 def scalar(value: Any, dtype: np.dtype) -> Any:
-    """A NumPy scalar of `dtype`, to stand beside an operand of that dtype."""
+    """A NumPy scalar of a dtype, to stand beside an operand of that dtype.
+
+    Args:
+      value: a number.
+      dtype: a NumPy dtype; numbers that it does not hold wrap or overflow as in `astype`.
+    Returns:
+      A NumPy scalar.
+
+    >>> scalar(2, np.dtype("float32")).dtype
+    dtype('float32')
+    """
     try:
         return dtype.type(value)  # a tenth of the cost of the general way
     except (OverflowError, TypeError):
@@ -78,7 +88,17 @@ def _beside(value: Any, other: Any) -> Any:
 
 
 def full_like(x: Any, value: Any) -> Any:
-    """An array of the shape and dtype of `x`, every element `value`."""
+    """An array of the shape and dtype of another, every element the same.
+
+    Args:
+      x: the array, or a traced one.
+      value: a number; it is converted to the dtype of `x`.
+    Returns:
+      An array; of rank 0 a NumPy scalar.
+
+    >>> full_like(np.zeros(2, np.int32), 7)
+    Array([7, 7], dtype=int32)
+    """
     aval = typeof(x)
     fill = scalar(value, aval.dtype)
     return fill if not aval.shape else bind(_broadcast_in_dim_p, fill, shape=aval.shape, broadcast_dimensions=())
@@ -89,7 +109,16 @@ def zeros_like(x: Any) -> Any:
 
 
 def one_like(x: Any) -> Any:
-    """The number one in the dtype of `x`; rank 0, so it broadcasts."""
+    """The number one in the dtype of an array, to stand beside it.
+
+    Args:
+      x: the array, or a traced one.
+    Returns:
+      A NumPy scalar: rank 0, so it broadcasts.
+
+    >>> one_like(np.zeros(2, np.float32)).dtype
+    dtype('float32')
+    """
     return scalar(1, typeof(x).dtype)
 
 
@@ -136,7 +165,21 @@ def as_ints(call: str, argument: str, values: Any) -> tuple[int, ...]:
 
 
 def check_axis(call: str, axis: Any, ndim: int) -> int:
-    """`axis` counted from the front; ShapeError when out of range."""
+    """An axis counted from the front.
+
+    Args:
+      call: whose argument it is, for the message.
+      axis: an integer; negative counts from the end.
+      ndim: the number of axes there are.
+    Returns:
+      An integer in `[0, ndim)`.
+    Raises:
+      TypeError: it is no integer.
+      ShapeError: it is out of range.
+
+    >>> check_axis("sum", -1, 3)
+    2
+    """
     if axis.__class__ is int and 0 <= axis < ndim:
         return axis
     if not hasattr(axis, "__index__"):
@@ -149,7 +192,21 @@ def check_axis(call: str, axis: Any, ndim: int) -> int:
 
 
 def check_axes(call: str, axes: Sequence[int] | int, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front, no repeats."""
+    """Axes counted from the front, no repeats.
+
+    Args:
+      call: whose argument they are, for the message.
+      axes: an integer or a sequence of integers; negative ones count from the end.
+      ndim: the number of axes there are.
+    Returns:
+      A tuple of integers in `[0, ndim)`, in the order given.
+    Raises:
+      TypeError: something is no integer.
+      ShapeError: one is out of range, or named twice.
+
+    >>> check_axes("sum", (-1, 0), 3)
+    (2, 0)
+    """
     if axes.__class__ is tuple:  # ascending, as they are nearly always: nothing to count or compare
         last = -1
         for a in axes:

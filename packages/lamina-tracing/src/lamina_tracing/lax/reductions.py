@@ -150,7 +150,17 @@ def _logaddexp(x: Any, y: Any) -> Any:
 
 
 def complex_logaddexp(x: Any, y: Any) -> Any:
-    """`log(exp(x) + exp(y))` of complex numbers, the angle in (-pi, pi]."""
+    """`log(exp(x) + exp(y))` of complex numbers, the angle in (-pi, pi].
+
+    Args:
+      x, y: complex arrays of one shape and dtype.
+    Returns:
+      An array of their shape and dtype.
+
+    >>> z = complex_logaddexp(np.array([1j], np.complex64), np.array([1j], np.complex64))
+    >>> print(np.round(np.exp(np.asarray(z)) / np.exp(1j), 3))
+    [2.+0.j]
+    """
     first = ew.ge(ew.real(x), ew.real(y))
     top, low = ew.select(first, x, y), ew.select(first, y, x)
     finite = ew.is_finite(ew.real(top))

@@ -95,6 +95,11 @@ def repeated(func: Callable[[Any], Any], first: Any, times: Any, most: int) -> A
       first: array.
       times: int32 array of its shape.
       most: no element of `times` is larger.
+    Returns:
+      An array of the shape and dtype of `first`.
+
+    >>> repeated(lambda x: x * x, np.full(3, 2, np.int32), np.array([1, 2, 3], np.int32), 3)
+    Array([  4,  16, 256], dtype=int32)
     """
     def again(state: Any) -> Any:
         k, x = state

@@ -134,7 +134,24 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
 def stacked_windows(x: Any, value: Any, *, base_dilation: Sequence[int], padding: Sequence[tuple[int, int]],
                     window_dilation: Sequence[int], window_dimensions: Sequence[int],
                     window_strides: Sequence[int]) -> Any:
-    """The windows' elements along a new first axis, in row-major order: one strided slice per place in the window."""
+    """The windows' elements along a new first axis, in row-major order: one strided slice per place in the window.
+
+    Args:
+      x: array `[...]`.
+      value: what fills padding and the gaps of `base_dilation`, in the dtype of `x`.
+      base_dilation: per axis, how far apart the elements of `x` stand.
+      padding: per axis, how many are added before and after; negative ones are cut off.
+      window_dilation: per axis, how far apart the elements of a window stand.
+      window_dimensions: per axis, how many elements a window has.
+      window_strides: per axis, how far apart windows stand.
+    Returns:
+      Array `[elements of a window, ...number of windows per axis]`.
+
+    >>> one = (1,)
+    >>> stacked_windows(np.arange(4), 0, base_dilation=one, padding=((0, 0),), window_dilation=one, window_dimensions=(2,),
+    ...                 window_strides=one).tolist()
+    [[0, 1, 2], [1, 2, 3]]
+    """
     shape = typeof(x).shape
     counts = [*map(window_count, shape, window_dimensions, window_strides, padding, base_dilation, window_dilation)]
     if 0 in counts:
