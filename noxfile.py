@@ -70,10 +70,11 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Every example in the pages runs, docs/ops.md is what the live tables say, and docstrings of the wing are whole."""
+    """Every example in the pages runs, docs/ops.md is what the live tables say, and docstrings of wing and doors are whole."""
     python(session, "tools/run_tests.py", "docs")
     python(session, "tools/op_table.py", "--check")
     python(session, "tools/check_docstrings.py")
+    python(session, "tools/check_docstrings.py", "--doors")
 
 
 @nox.session

@@ -1,21 +1,29 @@
-"""Checks that every public function of the library wing has a whole docstring; prints one line per gap.
+"""Checks that every public function of the library wing, and all at the rooms' doors, has a whole docstring.
 
-usage: python tools/check_docstrings.py [--list] [FOLDER ...]
+usage: python tools/check_docstrings.py [--list] [--doors] [FOLDER ...]
+
+Prints one line per gap.
 
 A whole docstring (docs/docstrings.md) has a summary of one line, `Args:` naming every parameter, `Returns:`, `Raises:`, a
 `Source:` and an example, in this order. Without folders, the names in `tools/docstrings_to_do.txt` are let off, and a name
 there whose docstring is whole is a breach: the list only gets shorter. With folders (`_reduce`, `linalg`,
 `lamina_random`) all functions that live there are checked. `--list` prints how many are left per folder.
+
+`--doors` checks the functions and classes that the rooms below the wing show in `extend` instead: a summary, `Args:` (or a
+class's `Attributes:`) naming every parameter, `Returns:` where something is returned, `Raises:` where the body raises, and an
+example. What is neither function nor class must be named in the docstring of the module that shows it.
 """
 from __future__ import annotations
 
 import argparse
+import ast
 import collections
 import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TO_DO = ROOT / "tools" / "docstrings_to_do.txt"
 MODULES = ("lamina_numpy", "lamina_numpy.linalg", "lamina_numpy.fft", "lamina_numpy.flatten_util", "lamina_random")
 SECTIONS = ("Args", "Returns", "Raises", "Source", ">>>")
+DOORS = ("lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering")
+DOOR_SECTIONS = ("Args", "Returns", "Raises", "Attributes", ">>>")
 WIDTH = 120
 
 
@@ -54,7 +64,7 @@ def sections(text: str) -> dict[str, str]:
     at = ""
     for line in text.splitlines()[1:]:
         bare = line.strip()
-        head = re.match(r"(Args|Returns|Raises|Source):", bare)
+        head = re.match(r"(Args|Returns|Raises|Attributes|Source):", bare)
         if head and (head.group(1) == "Source" or bare == head.group()):
             at = head.group(1)
             found[at] = bare[head.end():].strip()
@@ -85,8 +95,21 @@ def described(args: str) -> tuple[dict[str, str], int]:
 
 
 def gaps(fun: Callable[..., Any]) -> Iterator[str]:
-    """What a function's docstring lacks."""
-    text = inspect.getdoc(fun) or ""
+    """What the docstring of a function of the wing lacks."""
+    parameters = list(inspect.signature(fun).parameters)
+    wanted = [s for s in SECTIONS if s not in ("Args", "Raises") or parameters]
+    yield from lacks(inspect.getdoc(fun) or "", parameters, wanted, SECTIONS)
+
+
+def lacks(text: str, parameters: list[str], wanted: list[str], order: tuple[str, ...]) -> Iterator[str]:
+    """What a docstring lacks: sections that are wanted, parameters, words.
+
+    Args:
+      text: the docstring, without its indentation.
+      parameters: what `Args:` must name, all of it and nothing else.
+      wanted: the sections there must be.
+      order: the sections there may be, as they must follow each other.
+    """
     lines = text.splitlines()
     if not lines:
         yield "has no docstring"
@@ -96,14 +119,12 @@ def gaps(fun: Callable[..., Any]) -> Iterator[str]:
     if any(len(line) > WIDTH for line in lines):
         yield f"a line is longer than {WIDTH}"
     have = sections(text)
-    parameters = [name for name, p in inspect.signature(fun).parameters.items()]
-    wanted = [s for s in SECTIONS if s not in ("Args", "Raises") or parameters]
     missing = [s for s in wanted if s not in have]
     if missing:
         yield "has no " + ", ".join("example" if s == ">>>" else f"{s}:" for s in missing)
-    order = [s for s in have if s in SECTIONS]
-    if order != sorted(order, key=SECTIONS.index):
-        yield f"sections stand in the order {', '.join(order)}; expected {', '.join(SECTIONS)}"
+    found = [s for s in have if s in order]
+    if found != sorted(found, key=order.index):
+        yield f"sections stand in the order {', '.join(found)}; expected {', '.join(order)}"
     entries, _ = described(have.get("Args", ""))
     if "Args" in have:
         unnamed = [name for name in parameters if name not in entries]
@@ -118,6 +139,70 @@ def gaps(fun: Callable[..., Any]) -> Iterator[str]:
         yield f"says nothing about {', '.join(empty)}"
 
 
+# --- the doors ----------------------------------------------------------------------------------------------------
+def doors() -> Iterator[tuple[str, str, Any]]:
+    """(module, name, object) of everything a room shows in `extend`, by the module of its reader where there are several."""
+    for room in DOORS:
+        door = importlib.import_module(f"{room}.extend")
+        readers = [m for m in (getattr(door, name) for name in door.__all__) if getattr(m, "__name__", "").startswith(
+            f"{room}.extend.")] if hasattr(door, "__path__") else [door]
+        for module in readers:
+            for name in module.__all__:
+                yield module.__name__, name, getattr(module, name)
+
+
+def raises(fun: Callable[..., Any]) -> bool:
+    """Whether the body of a function, those of functions inside apart, raises an error of its own."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(fun))))
+    except (OSError, TypeError):  # a constructor that was made, as of a named tuple
+        return False
+    left: list[ast.AST] = list(tree.body[0].body)  # type: ignore[attr-defined]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            left += ast.iter_child_nodes(node)
+    return False
+
+
+def door_gaps(shown: Any) -> Iterator[str]:
+    """What the docstring of a function or class at a door lacks."""
+    text = inspect.getdoc(shown) or ""
+    made = isinstance(shown, type)
+    plain = made and shown.__init__ is object.__init__ and shown.__new__ is object.__new__
+    bare = plain or getattr(shown, "_is_protocol", False)
+    signature = inspect.Signature() if bare else inspect.signature(shown)
+    parameters = list(signature.parameters)
+    fields = made and hasattr(shown, "_fields")
+    back = str(signature.return_annotation)
+    wanted = [">>>"]
+    if parameters:
+        wanted.append("Attributes" if fields else "Args")
+    if not made and back not in ("None", "Iterator[None]"):
+        wanted.append("Returns")
+    if not bare and not fields and raises(shown.__init__ if made else shown):
+        wanted.append("Raises")
+    yield from lacks(text, parameters, sorted(wanted, key=DOOR_SECTIONS.index), DOOR_SECTIONS)
+    if fields:
+        unnamed = [name for name in parameters if name not in described(sections(text).get("Attributes", ""))[0]]
+        if unnamed and "Attributes" in sections(text):
+            yield f"Attributes: does not name {', '.join(unnamed)}"
+
+
+def door_breaches(shown: Iterable[tuple[str, str, Any]]) -> list[str]:
+    """Every gap at the doors."""
+    found = []
+    for module, name, what in shown:
+        if isinstance(what, type) or inspect.isroutine(what):
+            found += [f"{module}.{name}: {gap}" for gap in door_gaps(what)]
+        elif f"`{name}`" not in (inspect.getdoc(importlib.import_module(module)) or ""):
+            found.append(f"{module}.{name}: the module's docstring does not say what `{name}` is")
+    return found
+
+
+# --- the wing -----------------------------------------------------------------------------------------------------
 def to_do(path: Path) -> list[str]:
     """The names let off for now."""
     return [line for line in path.read_text(encoding="utf-8").split() if line] if path.exists() else []
@@ -139,8 +224,14 @@ def breaches(functions: list[tuple[str, Callable[..., Any]]], let_off: list[str]
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--doors", action="store_true")
     parser.add_argument("folders", nargs="*")
     options = parser.parse_args(argv)
+    if options.doors:
+        shown = list(doors())
+        found = door_breaches(shown)
+        print("\n".join(found) or f"docstrings: {len(shown)} names at the doors, all whole")
+        return 1 if found else 0
     functions = list(public_functions())
     if options.list:
         whole = collections.Counter(folder_of(fun) for _, fun in functions)

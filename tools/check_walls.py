@@ -6,6 +6,7 @@ usage: python tools/check_walls.py [--root FOLDER]
 - a package declares exactly the distributions that its source imports (the roof: all rooms);
 - a room reaches another one through its root, the namespaces in its root's `__all__`, `extend` and `testing` alone, and
   for no private name, and touches no private attribute that only another room defines;
+- a distribution under `examples/` is a stranger: it declares what it imports, and uses the same doors;
 - jaxlib is imported only in `_jaxlib.py` of lowering and runtime (and in those two rooms' tests); `jax` nowhere;
 - the roof holds names only: imports, `__all__`, lazy attributes;
 - every module of a room is named in the table of files in its README.
@@ -25,10 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 JAXLIB_DOORS = {"lamina_lowering/_jaxlib.py", "lamina_runtime/_jaxlib.py"}
 MACHINE_ROOMS = ("lamina-lowering", "lamina-runtime")
 ROOF = "lamina"
-# public modules that no root lists: the roof shows them under other names
 # names with an underscore that are public between rooms: tracers are arrays to their users, so their own attributes must
 # not hide those of arrays; jaxlib asks shardings for the last
 UNDERSCORED = ("_trace", "_var", "_to_xla_hlo_sharding")
+# public modules that no root lists: the roof shows them under other names
 NAMESPACES = ("lamina_numpy.flatten_util", "lamina_tracing.lax.factorizations")
 
 
@@ -199,7 +200,11 @@ def breaches(root: Path) -> list[str]:
         found += dependency_breaches(root, folder)
         found += private_breaches(root, folder)
         found += readme_breaches(root, folder) if folder.name != ROOF else ()
-    found += attribute_breaches(root, folders)
+    guests = sorted(path.parent for path in root.glob("examples/*/pyproject.toml"))
+    for folder in guests:
+        found += dependency_breaches(root, folder)
+        found += private_breaches(root, folder)
+    found += attribute_breaches(root, [*folders, *guests])
     found += jaxlib_breaches(root)
     found += roof_breaches(root)
     return found

@@ -131,3 +131,37 @@ def test_private_attributes_of_other_rooms_are_left_alone(house: Path) -> None:
     with room(house, "lamina-numpy").open("a") as file:
         file.write("def g(x):\n    x._own = 2\n    return x._own, x._other, x.__dict__, x._memo\n")
     assert "touches the private attribute _memo of lamina-ir" in only_breach(house)
+
+
+def guest(house: Path, source: str, needs: str) -> None:
+    folder = house / "examples" / "outside" / "src" / "outside"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(source)
+    (house / "examples" / "outside" / "pyproject.toml").write_text(f'[project]\nname = "outside"\ndependencies = [{needs}]\n')
+
+
+def test_an_example_comes_in_by_the_doors(house: Path) -> None:
+    room(house, "lamina-ir").write_text('import numpy\n__all__ = ["prims", "shaped"]\n')
+    guest(house, "from lamina_ir import prims\nfrom lamina_ir.extend.ops import held\nfrom lamina_ir.testing import samples\n",
+          '"lamina-ir"')
+    assert check_walls.breaches(house) == []
+
+
+@pytest.mark.parametrize("source, says", [
+    ("from lamina_ir.program import Eqn\n", "reaches into lamina_ir: program.Eqn is no name of its root"),
+    ("from lamina_ir import _room\n", "private _room"), ("import lamina_ir, lamina_numpy\n", "does not declare")])
+def test_an_example_that_climbs_in_is_named(house: Path, source: str, says: str) -> None:
+    room(house, "lamina-ir").write_text('import numpy\n__all__ = ["prims", "shaped"]\n')
+    guest(house, source, '"lamina-ir"')
+    found = check_walls.breaches(house)
+    assert found and all(line.startswith("examples/outside/src/outside/__init__.py:1") for line in found)
+    assert any(says in line for line in found)
+
+
+def test_an_example_touches_no_private_attribute_of_a_room(house: Path) -> None:
+    room(house, "lamina-ir").write_text('import numpy\n__all__ = ["Var"]\nclass Var:\n    def __init__(self):\n        '
+                                        'self._number = 0\n')
+    for name in ("lamina", "lamina-numpy"):
+        room(house, name).write_text(room(house, name).read_text().replace("shaped", "Var"))
+    guest(house, "from lamina_ir import Var\nnumber = Var()._number\n", '"lamina-ir"')
+    assert "touches the private attribute _number of lamina-ir" in only_breach(house)

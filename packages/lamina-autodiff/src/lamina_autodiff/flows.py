@@ -416,7 +416,20 @@ def _follows(prim: Any) -> bool:
 
 
 def flow_row(prim: Any) -> Split:
-    """The forward row that follows from the flow of an op."""
+    """The forward row that follows from the flow of an op.
+
+    Ops with a flow that tells all have it without being asked; a row of their own may call it where it has nothing to add.
+
+    Args:
+      prim: the op.
+    Returns:
+      A row of `jvp_rules`.
+
+    >>> from lamina_autodiff import jvp
+    >>> with jvp_rules.override(prims.cond_p, flow_row(prims.cond_p)):
+    ...     jvp(lambda x: lax.cond(True, lax.sin, lax.cos, x), (0.0,), (1.0,))[1]
+    Array(1., dtype=float32)
+    """
     return Split(lambda primals, tangents, /, **params: flow_jvp(prim, primals, tangents, params),
                  lambda trace, primals, tangents, /, **params: flow_linearize(trace, prim, primals, tangents, params))
 

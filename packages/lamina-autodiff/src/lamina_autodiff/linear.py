@@ -37,7 +37,25 @@ class LinearTracer(Tracer):
 
 
 def is_linear(x: Any) -> bool:
-    """Whether a transpose row's operand is a linear variable (it has `aval`, `shape`, `dtype`, and no value)."""
+    """Whether a transpose row's operand is a linear variable: it has `aval`, `shape` and `dtype`, and no value.
+
+    Args:
+      x: the operand.
+    Returns:
+      A truth value.
+
+    >>> from lamina_autodiff.extend import transpose_rules
+    >>> from lamina_ir import prims
+    >>> from lamina_tracing import lax
+    >>> def row(ct, x, y):
+    ...     print(is_linear(x), is_linear(y))
+    ...     return (lax.mul(ct, y), None) if is_linear(x) else (None, lax.mul(x, ct))
+    >>> from lamina_autodiff import linear_transpose
+    >>> with transpose_rules.override(prims.mul_p, row):
+    ...     linear_transpose(lambda x: lax.mul(x, np.float32(3)), np.float32(1))(np.float32(2))
+    True False
+    (Array(6., dtype=float32),)
+    """
     return type(x) is LinearTracer
 
 

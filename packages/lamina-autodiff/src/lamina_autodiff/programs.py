@@ -18,14 +18,36 @@ __all__ = ["Linearized", "Pushforward", "Transposed", "jvp_program", "linearize_
 
 
 class Pushforward(NamedTuple):
-    """`program(primals, active tangents) -> (results, tangents of results that have one)`."""
+    """The forward derivative of a program.
+
+    Attributes:
+      program: (arguments, tangents of the active ones) -> (results, tangents of those that have one).
+      active_out: for each result, whether it has a tangent.
+
+    >>> from lamina_ir import parse
+    >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul c b in (d,) }")
+    >>> jvp_program(closed, (False, True)).active_out
+    (True,)
+    """
 
     program: ClosedJaxpr
     active_out: tuple[bool, ...]
 
 
 class Linearized(NamedTuple):
-    """`known(primals) -> (results, residuals)` and `linear(residuals, active tangents) -> active result tangents`."""
+    """A program in two parts: what runs now, and its linear part for later.
+
+    Attributes:
+      known: arguments -> (results, residuals).
+      linear: (residuals, tangents of the active arguments) -> tangents of the results that have one.
+      active_out: for each result, whether it has a tangent.
+
+    >>> from lamina_ir import parse
+    >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul c b in (d,) }")
+    >>> two = linearize_program(closed, (True, True))
+    >>> [e.primitive.name for e in two.known.jaxpr.eqns], [e.primitive.name for e in two.linear.jaxpr.eqns]
+    (['sin', 'cos', 'mul'], ['mul', 'mul', 'mul', 'add'])
+    """
 
     known: ClosedJaxpr
     linear: ClosedJaxpr
@@ -33,8 +55,18 @@ class Linearized(NamedTuple):
 
 
 class Transposed(NamedTuple):
-    """`program(values of the operands that are not linear, cotangents that are not zero)` gives the cotangents of the
-    linear operands for which `active_out` is true."""
+    """The transpose of a linear program.
+
+    Attributes:
+      program: (values of the arguments that are not linear, cotangents that are not zero) -> cotangents of the linear
+        arguments for which `active_out` is true.
+      active_out: for each linear argument, whether it has a cotangent.
+
+    >>> from lamina_ir import parse
+    >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul c b in (d,) }")
+    >>> transpose_program(closed, (False, True), (True,)).active_out
+    (True,)
+    """
 
     program: ClosedJaxpr
     active_out: tuple[bool, ...]
@@ -48,8 +80,24 @@ def _wanted(tangents: Sequence[Any], primals: Sequence[Any], wanted: Sequence[bo
 
 
 def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[bool, ...] = ()) -> Pushforward:
-    """The forward derivative of a program with respect to the active arguments; the `wanted` results have a tangent
-    even if it is zero."""
+    """The forward derivative of a program with respect to some of its arguments; remembered with the program.
+
+    Args:
+      closed: the program.
+      active: for each argument, whether it has a tangent.
+      wanted: for each result, whether it must have a tangent, be it zero; default: none must.
+    Returns:
+      A program and which results have a tangent: see `Pushforward`.
+
+    >>> from lamina_ir import parse
+    >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul c b in (d,) }")
+    >>> print(jvp_program(closed, (False, True)).program)
+    { lambda ; a:f32[] b:f32[] c:f32[]. let
+        d:f32[] = sin a
+        e:f32[] = mul d b
+        f:f32[] = mul d c
+      in (e, f) }
+    """
     def make() -> Pushforward:
         avals = closed.in_avals
         n = len(avals)
@@ -71,8 +119,21 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[boo
 
 
 def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[bool, ...] = ()) -> Linearized:
-    """Split a program at the active arguments into what is computed now and a linear program for later; the `wanted`
-    results have a tangent even if it is zero."""
+    """A program split into what is computed now and a linear program for later; remembered with the program.
+
+    Args:
+      closed: the program.
+      active: for each argument, whether it has a tangent.
+      wanted: for each result, whether it must have a tangent, be it zero; default: none must.
+    Returns:
+      Both programs, and which results have a tangent: see `Linearized`.
+
+    >>> from lamina_ir import parse
+    >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul c b in (d,) }")
+    >>> two = linearize_program(closed, (False, True))
+    >>> len(two.known.out_avals), len(two.linear.in_avals)  # the residual is sin(a)
+    (2, 2)
+    """
     def make() -> Linearized:
         avals = closed.in_avals
         kept: dict[str, Any] = {}
@@ -133,8 +194,23 @@ def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], 
 
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tuple[bool, ...],
                       wanted: tuple[bool, ...] = ()) -> Transposed:
-    """The transpose of a program that is linear in the marked arguments, for cotangents of the active results; linear
-    arguments that are `wanted` have a cotangent even if it is zero."""
+    """The transpose of a program that is linear in some of its arguments; remembered with the program.
+
+    Args:
+      closed: the program.
+      linear: for each argument, whether it is one of them.
+      active: for each result, whether it has a cotangent.
+      wanted: for each linear argument, whether it must have a cotangent, be it zero; default: none must.
+    Returns:
+      A program, and which linear arguments have a cotangent: see `Transposed`.
+    Raises:
+      MissingRuleError: an op on linear values has no transpose.
+
+    >>> from lamina_ir import parse
+    >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul c b in (d,) }")
+    >>> print(transpose_program(closed, (False, True), (True,)).program)
+    { lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = mul b c in (d,) }
+    """
     def make() -> Transposed:
         avals = closed.in_avals
         held = [a for a, on in zip(avals, linear) if not on]

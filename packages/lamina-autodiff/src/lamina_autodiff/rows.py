@@ -157,10 +157,16 @@ class Split:
 
     Args:
       jvp: `jvp(primals, tangents, /, **params) -> (out, tangent)`.
-      linearize: `linearize(trace, primals, tangents, /, **params)`, likewise, for a `JVPTrace` whose `linear` records what is
-        done to tangents: it splits the nested program, so that the part on known values is computed once.
+      linearize: `linearize(trace, primals, tangents, /, **params)`, likewise, for a trace that records what is done to
+        tangents: it splits the nested program, so that the part on known values is computed once.
     Raises:
       TypeError: one of them cannot be called.
+
+    >>> from lamina_autodiff.extend import flow_row
+    >>> made = flow_row(prims.scan_p)
+    >>> row = Split(lambda primals, tangents, /, **params: made.jvp(primals, tangents, **params), made.linearize)
+    >>> row.linearize is made.linearize
+    True
     """
 
     __slots__ = ("jvp", "linearize")
@@ -182,7 +188,17 @@ def widen(t: Any, ans: Any) -> Any:
 
 
 def instantiate(t: Any, primal: Any) -> Any:
-    """The tangent as an array: zeros for None, of the type of `primal` (a value or a type)."""
+    """A tangent as an array.
+
+    Args:
+      t: the tangent; None for zero.
+      primal: what it is the tangent of, a value or a type.
+    Returns:
+      `t`, or zeros of that type.
+
+    >>> instantiate(None, np.ones(2, np.float32))
+    Array([0., 0.], dtype=float32)
+    """
     if t is not None:
         return t
     aval = primal if type(primal) is ShapedArray else typeof(primal)

@@ -26,12 +26,41 @@ transpose_rules = RuleTable("transpose", "lamina_autodiff/transpose_rules", lead
 
 
 def slope(prim: Primitive, *fs: Callable[..., Any] | None) -> None:
-    """The derivative of an elementwise op with respect to each operand: `f(*primals, ans, **params)`, None for zero."""
+    """Define the row of an elementwise op by its derivatives.
+
+    Args:
+      prim: the op.
+      *fs: per operand, `f(*primals, ans, **params)` giving d out / d operand from the operands and the result, or None
+        where it is zero.
+    Raises:
+      TypeError: one of them cannot be called, or a name of its own is that of a param of the op.
+
+    >>> from lamina_autodiff import grad
+    >>> from lamina_ir import Primitive, prims
+    >>> from lamina_tracing import lax
+    >>> from lamina_tracing.extend import bind
+    >>> half_p = Primitive("half", elementwise=True, infer=lambda x: x, numpy=lambda x: x / 2)
+    >>> slope(half_p, lambda x, ans: lax.full(x.shape, 0.5, x.dtype))
+    >>> grad(lambda x: bind(half_p, x))(np.float32(3))
+    Array(0.5, dtype=float32)
+    """
     jvp_rules.define(prim, Slopes(prim, *fs))
 
 
 def zero_jvp(*prims: Primitive) -> None:
-    """Ops that are constant almost everywhere, or whose results are not inexact."""
+    """Define the row of ops that are constant almost everywhere, or whose results are not inexact.
+
+    Args:
+      *prims: the ops.
+
+    >>> from lamina_autodiff import grad
+    >>> from lamina_ir import Primitive
+    >>> from lamina_tracing.extend import bind
+    >>> steps_p = Primitive("steps", elementwise=True, infer=lambda x: x, numpy=np.floor)
+    >>> zero_jvp(steps_p)
+    >>> grad(lambda x: bind(steps_p, x))(np.float32(3.5))
+    Array(0., dtype=float32)
+    """
     for prim in prims:
         jvp_rules.define(prim, Slopes(prim))
 

@@ -15,7 +15,15 @@ __all__ = ["BatchAxis", "BatchTrace", "BatchTracer", "Batched", "batch_program",
 
 
 class BatchAxis(NamedTuple):
-    """The axis that is being mapped: its size, and its name or None."""
+    """The axis that is being mapped: the first argument of a row.
+
+    Attributes:
+      size: how many examples there are.
+      name: its name, or None.
+
+    >>> BatchAxis(8)
+    BatchAxis(size=8, name=None)
+    """
 
     size: int
     name: Hashable = None
@@ -103,7 +111,19 @@ class BatchTrace(Trace):
 
 
 def move_to(x: Any, src: int, dst: int) -> Any:
-    """`x` with axis `src` moved to position `dst`."""
+    """An array with one axis moved.
+
+    Args:
+      x: the array.
+      src: where the axis is, counted from the front.
+      dst: where it goes.
+    Returns:
+      An array; `x` itself if the axis is there already.
+
+    >>> import numpy as np
+    >>> move_to(np.zeros((2, 3, 4)), 2, 0).shape
+    (4, 2, 3)
+    """
     if src == dst:
         return x
     order = [i for i in range(typeof(x).ndim) if i != src]
@@ -112,7 +132,20 @@ def move_to(x: Any, src: int, dst: int) -> Any:
 
 
 def materialise(x: Any, dim: int | None, size: int, at: int = 0) -> Any:
-    """`x` with its batch axis at `at`; an unbatched value is repeated `size` times there."""
+    """An array with its batch axis in one place; an unbatched value is repeated there.
+
+    Args:
+      x: the array.
+      dim: where its batch axis is; None: it has none.
+      size: how many examples there are.
+      at: where the axis goes.
+    Returns:
+      An array with the batch at axis `at`.
+
+    >>> import numpy as np
+    >>> materialise(np.zeros(4), None, 3).shape, materialise(np.zeros((4, 3)), 1, 3).shape
+    ((3, 4), (3, 4))
+    """
     if dim is not None:
         return move_to(x, dim, at)
     shape = typeof(x).shape
@@ -141,7 +174,17 @@ def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequen
 
 
 class Batched(NamedTuple):
-    """A program over whole batches. Every result that depends on the batch carries it at axis 0."""
+    """A program over whole batches. Every result that depends on the batch carries it at axis 0.
+
+    Attributes:
+      program: takes the arguments of the program of one example, those that are batched with the batch at axis 0.
+      batched_out: for each result, whether it carries the batch.
+
+    >>> from lamina_ir import parse
+    >>> closed = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = cos b in (c, d) }")
+    >>> batch_program(closed, BatchAxis(3), (True, False)).batched_out
+    (True, False)
+    """
 
     program: ClosedJaxpr
     batched_out: tuple[bool, ...]
@@ -149,13 +192,21 @@ class Batched(NamedTuple):
 
 def batch_program(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...],
                   all_out: bool | tuple[bool, ...] = False) -> Batched:
-    """`closed` mapped over a batch carried at axis 0 of the marked arguments.
+    """A program mapped over a batch carried at axis 0 of the marked arguments; remembered with the program.
 
     Args:
       closed: the program of one example.
       axis: size and name of the batch.
       batched: which arguments carry the batch.
       all_out: carry the batch in every result (or those marked), repeating those that do not depend on it.
+    Returns:
+      A program and which results carry the batch: see `Batched`.
+    Raises:
+      MissingRuleError: an op in it has no batching rule.
+
+    >>> from lamina_ir import parse
+    >>> print(batch_program(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), BatchAxis(3), (True,)).program)
+    { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }
     """
     def make() -> Batched:
         flags: list[bool] = []

@@ -183,7 +183,21 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
 
 # --- the rows -----------------------------------------------------------------------------------------------------
 def flow_row(prim: Any) -> Callable[..., Any]:
-    """The row that follows from the flow of an op."""
+    """The row that follows from the flow of an op.
+
+    Ops with a flow that tells all have it without being asked; a row of their own may call it where it has nothing to add.
+
+    Args:
+      prim: the op.
+    Returns:
+      A row of `batching_rules`.
+
+    >>> from lamina_batching import vmap
+    >>> from lamina_batching.extend import batching_rules
+    >>> with batching_rules.override(prims.cond_p, flow_row(prims.cond_p)):
+    ...     vmap(lambda x: lax.cond(x < 1, lax.neg, lax.abs, x))(np.arange(3, dtype=np.int32))
+    Array([0, 1, 2], dtype=int32)
+    """
     def row(axis: BatchAxis, args: Any, dims: Any, /, **params: Any) -> Any:
         return flow_batch(prim, axis, args, dims, params)
     return row

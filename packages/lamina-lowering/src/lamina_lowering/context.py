@@ -37,12 +37,29 @@ class Region:
 
 
 class Context:
-    """Emits one function body. Rows use the methods below; `module`, `session` and `big` belong to the core.
+    """Emits one function body: the first argument of every row, which only uses the methods; nobody but the core makes one.
+
+    Args:
+      module: the module that is being built.
+      axis_env: the mapped axes in force.
+      ip: where operations are inserted.
+      big: id of a constant that is passed as an argument -> its value here.
+      path: names of the calls around, for the compiler's metadata; None outside of named ones.
+      around: the line of the equation whose program this is.
 
     Attributes:
       eqn: the equation being lowered.
       platform: `cpu`, `cuda`, `rocm` or `tpu`.
-      axis_env: the mapped axes in force, an `AxisEnv`.
+      axis_env: the mapped axes in force: `names`, `sizes`, `size(name)`, `groups(names)`.
+
+    >>> from lamina_ir import parse, prims
+    >>> from lamina_lowering import lower, lowering_rules
+    >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
+    >>> def row(ctx, x, /):
+    ...     return ctx.op("stablehlo.add", (x, ctx.const(1.0, ctx.aval_in)), ctx.aval_out)
+    >>> with lowering_rules.override(prims.tanh_p, row):
+    ...     "stablehlo.add" in lower(program).as_text()
+    True
     """
 
     __slots__ = ("module", "session", "platform", "axis_env", "rules", "eqn", "ip", "loc", "types", "create", "big",

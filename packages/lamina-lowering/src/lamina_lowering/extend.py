@@ -1,7 +1,8 @@
-'''The door for people who write lowering rows.
+'''The door for people who write lowering rows, and for nobody else.
 
-A row is `rule(ctx, /, *operands, **params)`: operands and results are `ir.Value`s, `params` those of the equation, and the
-result is one value, or a sequence of values for ops with several results. `ctx` is a `Context`:
+`lowering_rules` is the table of rows, `platform_rules(name)` that of one platform's. A row is
+`rule(ctx, /, *operands, **params)`: operands and results are `ir.Value`s, `params` those of the equation, and the result is
+one value, or a sequence of values for ops with several results. `ctx` is a `Context`:
 
 * types: `ctx.avals_in`, `ctx.aval_in` (the first), `ctx.avals_out`, `ctx.aval_out`; `ctx.platform`; `ctx.eqn`
 * operations: `ctx.op("stablehlo.add", (x, y), ctx.aval_out, some_attribute=...)`; attributes may be Python bools, ints
@@ -42,7 +43,16 @@ def direct(name: str, **attrs: Any) -> Callable[..., Any]:
 
     Args:
       name: operation, as `stablehlo.sine`.
-      attrs: attributes as `ctx.op` takes them; text that starts with `#` is parsed as an attribute.
+      **attrs: attributes as `ctx.op` takes them; text that starts with `#` is parsed as an attribute.
+    Returns:
+      A row of `lowering_rules`.
+
+    >>> from lamina_ir import parse, prims
+    >>> from lamina_lowering import lower
+    >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
+    >>> with lowering_rules.override(prims.tanh_p, direct("stablehlo.sine")):
+    ...     "stablehlo.sine" in lower(program).as_text()
+    True
     """
     if attrs:
         def rule(ctx: Context, /, *xs: Any, **params: Any) -> Any:
@@ -55,16 +65,42 @@ def direct(name: str, **attrs: Any) -> Callable[..., Any]:
 
 
 def identity(ctx: Context, x: Any, /, *rest: Any, **params: Any) -> Any:
-    """A row for ops that give their first operand."""
+    """A row for ops that give their first operand.
+
+    Args:
+      ctx: the context.
+      x: the operand.
+      *rest: the others.
+      **params: those of the equation.
+    Returns:
+      `x`.
+
+    >>> from lamina_ir import parse, prims
+    >>> from lamina_lowering import lower
+    >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
+    >>> with lowering_rules.override(prims.tanh_p, identity):
+    ...     "tanh" in lower(program).as_text()
+    False
+    """
     return x
 
 
 def through(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """`rule(ctx, *xs, aval)` computed in another dtype: operands are converted to it, the result back.
+    """A row computed in another dtype: operands are converted to it, the result back.
 
     Args:
       dtype: a dtype in which the operation is supported, as float32 for ops CPUs lack in bfloat16.
       rule: `rule(ctx, *values, aval=...)` emitting on values of type `aval` (the result's shape in `dtype`).
+    Returns:
+      A row of `lowering_rules`.
+
+    >>> from lamina_ir import parse, prims
+    >>> from lamina_lowering import lower
+    >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
+    >>> row = through("float64", lambda ctx, x, *, aval: ctx.op("stablehlo.sine", (x,), aval))
+    >>> with lowering_rules.override(prims.tanh_p, row):
+    ...     "tensor<3xf64>" in lower(program).as_text()
+    True
     """
     def wide(ctx: Context, /, *xs: Any, **params: Any) -> Any:
         out = ctx.aval_out

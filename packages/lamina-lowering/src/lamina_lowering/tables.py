@@ -25,7 +25,21 @@ _platforms: dict[str, PlatformTable] = {}  # grows by platform
 
 
 def platform_rules(platform: str) -> PlatformTable:
-    """The overlay of one platform (`cpu`, `cuda`, `rocm`, `tpu`): `platform_rules("cuda").define(op, rule)`."""
+    """The table of one platform's rows, which are asked before those of `lowering_rules`.
+
+    Args:
+      platform: `cpu`, `cuda`, `rocm` or `tpu`.
+    Returns:
+      The table, made at the first call: `platform_rules("cuda").define(op, rule)`.
+
+    >>> from lamina_ir import parse, prims
+    >>> from lamina_lowering import lower
+    >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
+    >>> from lamina_lowering.extend import direct
+    >>> with platform_rules("tpu").override(prims.tanh_p, direct("stablehlo.sine")):
+    ...     ["stablehlo.sine" in lower(program, platform=name).as_text() for name in ("cpu", "tpu")]
+    [False, True]
+    """
     table = _platforms.get(platform)
     if table is None:
         table = _platforms[platform] = PlatformTable(f"lowering for {platform}", f"lamina_lowering/rules/{platform}",

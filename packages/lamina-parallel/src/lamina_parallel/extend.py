@@ -1,4 +1,7 @@
-"""The door for dispatchers and for people who write mapped operations."""
+"""The door for dispatchers, and for nobody else: what `pmap` hands to the dispatcher in force.
+
+Of it a dispatcher reads what `lamina_tracing.extend.MapSpec` says.
+"""
 from .pmap import PmapSpec, StagedPmap
 
 __all__ = ["PmapSpec", "StagedPmap"]

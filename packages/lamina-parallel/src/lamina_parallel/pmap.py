@@ -22,8 +22,21 @@ __all__ = ["PmapSpec", "StagedPmap", "pmap"]
 class StagedPmap(NamedTuple):
     """One signature's program for one device, and how its operands are mapped.
 
-    `closed` takes the values in `outer` (shared by all devices) and then the flat arguments' parts; `in_axes` covers
-    both. `out_axes` is flat.
+    Attributes:
+      closed: takes the values in `outer` and then the flat arguments' parts.
+      outer: values of enclosing traces, shared by all devices.
+      size: of the mapped axis.
+      in_axes: for each operand, those in `outer` included, which axis of it is mapped; None: it is shared.
+      out_axes: for each flat result, where the mapped axis goes; None: it is the same on all devices.
+      out_tree: the structure of the result.
+      donated: for each operand, whether its buffer is given up.
+
+    >>> import numpy as np
+    >>> spec = PmapSpec(lambda x: x * 2, "i", out_axes=1)
+    >>> args = (np.ones((3, 2), np.float32),)
+    >>> staged = spec.stage(args, {}, *spec.split(args, {}))
+    >>> staged.size, staged.in_axes, staged.out_axes
+    (3, (0,), (1,))
     """
 
     closed: ClosedJaxpr
@@ -36,7 +49,29 @@ class StagedPmap(NamedTuple):
 
 
 class PmapSpec:
-    """A function and how it is mapped. Public to dispatchers through `lamina_parallel.extend`."""
+    """A function and how it is mapped: what a dispatcher's `pmap` makes a callable of.
+
+    Args:
+      fun: the function of one device's parts.
+      axis_name: the mapped axis; None: one that nobody else can name.
+      in_axes: which axis of each argument is mapped, a tree of integers and None that is a prefix of the arguments.
+      out_axes: where the mapped axis goes in each result, likewise.
+      static_broadcasted_argnums: positions of arguments that are part of the program.
+      devices: the devices, in order; None: the local ones.
+      backend: platform name, or None.
+      axis_size: of the mapped axis, where no argument says it.
+      donate_argnums: positions of arguments whose memory may be reused.
+      global_arg_shapes: not used.
+    Raises:
+      TypeError: `fun` cannot be called, or `in_axes` is of the wrong kind.
+      ValueError: `devices` is empty, or a position is no argument of the function.
+
+    >>> import numpy as np
+    >>> spec = PmapSpec(lambda x: x * 2, "i")
+    >>> args = (np.arange(3.0, dtype=np.float32),)
+    >>> print(spec.stage(args, {}, *spec.split(args, {})).closed)
+    { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
+    """
 
     def __init__(self, fun: Callable[..., Any], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
                  static_broadcasted_argnums: Any = (), devices: Sequence[Any] | None = None, backend: str | None = None,

@@ -116,11 +116,15 @@ def _check_names(call: str, fun: Any, what: str, names: Sequence[str]) -> None:
 
 
 def requested_dtype(spec: Any) -> Any:
-    """The dtype that a caller's `dtype=` means under the 64-bit setting; a UserWarning at the caller's line where that is
-    narrower than what was written. Data, and Python's `float`, `int` and `complex`, are narrowed without a word.
+    """The dtype that a caller's `dtype=` means under the 64-bit setting.
+
+    A UserWarning shows the caller's line where that is narrower than what was written. Data, and Python's `float`, `int`
+    and `complex`, are narrowed without a word.
 
     Args:
       spec: a dtype, type, name or scalar-type object.
+    Returns:
+      A NumPy dtype.
 
     >>> requested_dtype(float)
     dtype('float32')

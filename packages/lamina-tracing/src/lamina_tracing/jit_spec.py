@@ -21,7 +21,17 @@ __all__ = ["JitSpec", "Staged", "any_traced", "call_staged"]
 
 
 class Staged(NamedTuple):
-    """One signature's program: `closed` takes the values in `outer` and then the flat arguments."""
+    """One signature's program.
+
+    Attributes:
+      closed: takes the values in `outer` and then the flat arguments.
+      outer: values of enclosing traces.
+      out_tree: the structure of the result.
+
+    >>> spec = JitSpec(lambda x: (x, x))
+    >>> spec.stage(*spec.split((1.0,), {})).out_tree.num_leaves
+    2
+    """
 
     closed: ClosedJaxpr
     outer: list[Any]
@@ -33,9 +43,31 @@ _MOST_PROGRAMS = 1024  # per function; beyond that the oldest half is forgotten
 
 
 class JitSpec:
-    """A function and how it is jitted. Public to dispatchers through `lamina_tracing.extend`.
+    """A function and how it is jitted: what a dispatcher's `jit` makes a callable of.
 
-    `known_as` is what its programs are remembered under: the function, or what stands for a bound method.
+    Its attributes are the arguments, checked and made alike: `donate_argnums` a set of positions, `statics` which arguments
+    are static. `name` is the function's, for print; `known_as` what its programs are remembered under: the function, or
+    what stands for a bound method.
+
+    Args:
+      fun: the function.
+      static_argnums, static_argnames: positions and names of arguments that are part of the program.
+      donate_argnums, donate_argnames: those of arguments whose memory may be reused.
+      device: where to run; None: where the arguments are.
+      backend: platform name, or None.
+      inline: a call while another function is traced becomes part of that.
+      keep_unused: pass arguments the program does not read to the device all the same.
+      in_shardings, out_shardings: where arguments and results lie, trees of shardings and None.
+      compiler_options: name -> value, or None.
+      call: who makes it, for messages.
+    Raises:
+      TypeError: `fun` cannot be called, or an option is of the wrong kind.
+      ValueError: a position or name is no argument of the function, or both static and donated.
+
+    >>> spec = JitSpec(lambda x, n: x * n, static_argnums=1)
+    >>> flat, tree, static = spec.split((np.float32(2), 3), {})
+    >>> print(spec.stage(flat, tree, static).closed)
+    { lambda ; a:f32[]. let b:f32[] = mul a 3.0:f32[] in (b,) }
     """
 
     def __init__(self, fun: Callable[..., Any], *, static_argnums: Any = None, static_argnames: Any = None,
@@ -167,11 +199,35 @@ class JitSpec:
 
 
 def any_traced(flat: Iterable[Any]) -> bool:
+    """Whether a transformation handles ops on one of these.
+
+    Args:
+      flat: arrays, traced values, numbers.
+    Returns:
+      A truth value.
+
+    >>> any_traced([1.0, 2])
+    False
+    """
     return any(isinstance(x, Tracer) for x in flat)
 
 
 def call_staged(spec: JitSpec, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
-    """Apply a staged program as one `xla_call`, through whatever transformations its arguments are in."""
+    """Apply a staged program as one `xla_call`, through whatever transformations its arguments are in.
+
+    Args:
+      spec: what was jitted.
+      staged: its program for these arguments' types.
+      flat: its flat arguments.
+      donated: for each of them whether its buffer is given up; default: none.
+    Returns:
+      The function's result, a tree.
+
+    >>> spec = JitSpec(lambda x: {"twice": x + x})
+    >>> flat, tree, static = spec.split((np.float32(3),), {})
+    >>> call_staged(spec, spec.stage(flat, tree, static), flat)
+    {'twice': Array(6., dtype=float32)}
+    """
     params = dict(call_jaxpr=staged.closed, name=spec.name, donated_invars=donated, inline=spec.inline,
                   device=spec.device, backend=spec.backend)
     outs = bind(prims.xla_call_p, *staged.outer, *flat, **params)

@@ -112,6 +112,9 @@ class StagedMap(Protocol):
 
     `closed` takes the values in `outer` (shared by all devices) and then the flat arguments' parts; `in_axes` and `donated`
     cover both. `out_axes` is flat.
+
+    >>> def donates(staged: StagedMap) -> bool:
+    ...     return any(staged.donated)
     """
 
     @property
@@ -139,6 +142,12 @@ class MapSpec(Protocol):
       axis_name: of the mapped axis.
       devices, backend: where to run, or None.
       donate_argnums: positions of arguments whose memory may be reused.
+
+    >>> class Portable:
+    ...     def jit(self, spec):
+    ...         return spec.fun
+    ...     def pmap(self, spec: MapSpec):
+    ...         return spec.portable()
     """
 
     fun: Callable[..., Any]
