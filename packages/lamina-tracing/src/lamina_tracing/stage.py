@@ -43,7 +43,14 @@ class StagingTracer(Tracer):
 
 
 class StagingTrace(Trace):
-    """Writes each op it is given as an equation."""
+    """Writes each op it is given as an equation. `stage` makes one for each program.
+
+    Args:
+      level: larger than the level of every trace it runs inside of.
+
+    >>> _ = stage(lambda x: print(type(now.trace).__name__) or [x], [aval_of(1.0)])
+    StagingTrace
+    """
 
     def __init__(self, level: int) -> None:
         self.level = level

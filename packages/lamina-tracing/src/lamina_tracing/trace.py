@@ -353,8 +353,21 @@ def scoped(name: str) -> Iterator[None]:
 
 
 def stands_for_array(x: Any) -> bool:
-    """Whether `x` is an object of another library that gives an array when asked for it. Asked once all else has failed, so
-    that arrays, numbers and tracers pay nothing for it."""
+    """Whether an object of another library gives an array when asked for it.
+
+    Asked once all else has failed, so that arrays, numbers and tracers pay nothing for it.
+
+    Args:
+      x: the object.
+    Returns:
+      A truth value.
+
+    >>> class Table:
+    ...     def __jax_array__(self):
+    ...         return np.ones(2)
+    >>> stands_for_array(Table()), stands_for_array(2.0)
+    (True, False)
+    """
     return hasattr(type(x), "__jax_array__")
 
 
@@ -382,13 +395,18 @@ def typeof(x: Any) -> ShapedArray:
 
 
 def known_value(x: Any) -> Any:
-    """The concrete value that `x` is, or that a traced `x` stands beside; None where nothing is known of its numbers.
+    """The concrete value that `x` is, or that a traced `x` stands beside.
 
     Differentiation without `jit` walks through the function with its values: they are known there, tangents are not part of
     them, and what is computed from them is a constant to the derivative. A value that is staged or mapped has no number.
 
     Args:
       x: a tracer, array or number.
+    Returns:
+      An array or number; None where nothing is known of its numbers.
+
+    >>> known_value(2.0), known_value(Tracer(EVALUATION, aval_of(1.0)))
+    (2.0, None)
     """
     return x._number() if isinstance(x, Tracer) else x
 
