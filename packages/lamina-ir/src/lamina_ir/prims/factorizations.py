@@ -97,7 +97,7 @@ def _eig_infer(x: ShapedArray, *, compute_left_eigenvectors: bool,
                compute_right_eigenvectors: bool) -> tuple[ShapedArray, ...]:
     batch, n, _ = _check("eig", x, square=True)
     dtype = dtypes.complex_of(x.dtype)
-    vectors = (shaped((*batch, n, n), dtype),) * (compute_left_eigenvectors + compute_right_eigenvectors)
+    vectors = (shaped((*batch, n, n), dtype),) * (bool(compute_left_eigenvectors) + bool(compute_right_eigenvectors))
     return shaped((*batch, n), dtype), *vectors
 
 
