@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from lamina_parallel import pmap
-from lamina_runtime import cache_stats, compile_cache, devices, dispatch, evaluator, pmap_dispatch
+from lamina_runtime import cache_stats, compiling, devices, dispatch, evaluator, pmap_dispatch
 from lamina_tracing import jit, lax, pure_callback
 
 
@@ -18,13 +18,13 @@ def alive():
 
 @pytest.fixture
 def few(monkeypatch):
-    compile_cache.clear_memory()
-    monkeypatch.setattr(compile_cache, "MOST_PROGRAMS", 8)
+    compiling.clear_memory()
+    monkeypatch.setattr(compiling, "MOST_PROGRAMS", 8)
 
 
 def test_jaxlibs_call_caches_are_bounded_alike():
     for cache in (dispatch._cache, evaluator._cache, pmap_dispatch._cache):
-        assert cache.capacity() == compile_cache.MOST_PROGRAMS == 1024
+        assert cache.capacity() == compiling.MOST_PROGRAMS == 1024
 
 
 def test_shapes_of_one_function(few):
@@ -32,7 +32,7 @@ def test_shapes_of_one_function(few):
     before = alive()
     for n in range(1, 41):
         assert f(np.zeros(n, np.float32)).shape == (n,)
-    assert compile_cache.resident()[0] == 8
+    assert compiling.resident()[0] == 8
     f._clear_cache()  # what jaxlib holds is bounded by its own number
     assert alive() - before <= 8
     assert f(np.zeros(3, np.float32)).tolist() == [0.5] * 3  # one that went comes back
@@ -42,7 +42,7 @@ def test_shapes_of_eager_ops(few):
     before = alive()
     for n in range(1, 41):
         assert lax.atan2(lax.full((n,), 0.0), lax.full((n,), 1.0)).shape == (n,)
-    assert compile_cache.resident()[0] == 8
+    assert compiling.resident()[0] == 8
     evaluator._cache.clear()
     assert alive() - before <= 8
 
@@ -52,32 +52,32 @@ def test_shapes_of_a_mapped_function(few):
     before = alive()
     for n in range(1, 21):
         f(np.zeros((2, n), np.float32))
-    assert compile_cache.resident()[0] == 8
+    assert compiling.resident()[0] == 8
     pmap_dispatch._cache.clear()
     assert alive() - before <= 8
 
 
 @pytest.mark.slow
 def test_large_programs_go_sooner_and_from_every_cache(monkeypatch):
-    compile_cache.clear_memory()
-    monkeypatch.setattr(compile_cache, "MOST_BYTES", 1_000_000)
+    compiling.clear_memory()
+    monkeypatch.setattr(compiling, "MOST_BYTES", 1_000_000)
     f = jit(lambda x: lax.add(lax.sin(x), 0.75))
     before = alive()
     for n in range(1, 41):
         f(np.zeros(n, np.float32))
-        count, size = compile_cache.resident()
+        count, size = compiling.resident()
         assert size <= 1_000_000 and count <= 16
     assert alive() - before <= 16
 
 
 def test_programs_go_with_their_function():
-    compile_cache.clear_memory()
+    compiling.clear_memory()
     f = jit(lambda x: lax.add(lax.sin(x), 0.875))
     before = alive()
     for n in range(1, 6):
         f(np.zeros(n, np.float32))
     assert alive() == before + 5
-    compile_cache.clear_memory()
+    compiling.clear_memory()
     f.clear_cache()
     del f
     assert alive() == before
@@ -94,10 +94,10 @@ def test_what_a_host_function_closes_over_goes_with_its_program():
         assert float(out) == 2
         return weakref.ref(model)
 
-    before = compile_cache.resident()
+    before = compiling.resident()
     model = use()
     gc.collect()
-    assert model() is None and compile_cache.resident() == before
+    assert model() is None and compiling.resident() == before
 
 
 def test_a_mapped_function_that_calls_itself_by_name_goes():
@@ -127,7 +127,7 @@ def together(work, threads=16):
 
 
 def test_threads_that_want_the_same_program_wait_for_one():
-    compile_cache.clear_memory()
+    compiling.clear_memory()
     x = np.zeros(7, np.float32)
     shared = jit(lambda x: lax.add(lax.cos(x), 0.0625))
     assert together(lambda i: float(shared(x)[0])) == [1.0625] * 16
@@ -135,14 +135,14 @@ def test_threads_that_want_the_same_program_wait_for_one():
     stats = cache_stats()
     fresh = [stats.misses + stats.disk_hits]
     assert fresh[0] <= 4  # the two programs, and reading one element of each
-    assert not compile_cache._being_made
+    assert not compiling._being_made
 
 
 @pytest.mark.slow
 def test_programs_leave_while_threads_call(monkeypatch):
-    compile_cache.clear_memory()
-    monkeypatch.setattr(compile_cache, "MOST_PROGRAMS", 2)
-    monkeypatch.setattr(compile_cache, "MOST_BYTES", 200_000)
+    compiling.clear_memory()
+    monkeypatch.setattr(compiling, "MOST_PROGRAMS", 2)
+    monkeypatch.setattr(compiling, "MOST_BYTES", 200_000)
     functions = [jit(lambda x, k=float(k): lax.add(lax.sin(x), k)) for k in range(6)]
 
     def work(i):
@@ -155,4 +155,4 @@ def test_programs_leave_while_threads_call(monkeypatch):
         return all(found)
 
     assert together(work) == [True] * 16
-    assert compile_cache.resident()[0] <= 2 and not compile_cache._being_made
+    assert compiling.resident()[0] <= 2 and not compiling._being_made

@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 import pytest
-from lamina_runtime import compile_cache, execution, pmap_dispatch
+from lamina_runtime import compiling, execution, pmap_dispatch
 from lamina_tracing import jit, lax, make_jaxpr
 
 
@@ -27,7 +27,7 @@ def doubled(depth):
 def test_deep_control_flow_is_refused(kind):
     def f(x):
         return lax.sin(x)
-    for _ in range(compile_cache.MOST_NESTED + 1):
+    for _ in range(compiling.MOST_NESTED + 1):
         f = {"cond": lambda g: lambda x: lax.cond(lax.lt(x, 3.0), g, lax.cos, x),
              "scan": lambda g: lambda x: lax.scan(lambda c, _: (g(c), None), x, None, length=2)[0],
              "while": lambda g: lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(g(c), 4.0), x)}[kind](f)
@@ -46,9 +46,9 @@ def test_what_is_let_through_compiles():
     program = """
 from lamina_tracing import jit, lax, make_jaxpr
 import lamina_runtime
-from lamina_runtime import compile_cache, execution, pmap_dispatch
+from lamina_runtime import compiling, execution, pmap_dispatch
 f = lax.sin
-for _ in range(compile_cache.MOST_NESTED - 28):
+for _ in range(compiling.MOST_NESTED - 28):
     f = (lambda g: lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(g(c), 4.0), x))(f)
 jit(f).lower(1.0).compile()
 print("done")

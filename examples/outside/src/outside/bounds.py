@@ -259,7 +259,7 @@ def bounds_of_programs(prim: Primitive) -> Callable[..., list[Interval]]:
                 given = [Interval(a, next(rest) if two[i] else a) for i, a in zip(wire.ins, rest)]
                 return [end for x in _through(wire.program, given) for end in x]
 
-            program, outer = stage(ends, [w.inner(i).strong() for i in wire.ins for _ in range(1 + two[i])])
+            program, outer = stage(ends, [w.type_inside(i).strong() for i in wire.ins for _ in range(1 + two[i])])
             assert not outer  # the program closes over nothing: neither does this one
             programs.append((program, takes, range(2 * w.n_results)))
         written = w.write(slots, [slot for slot in w.results() for _ in range(2)], programs)

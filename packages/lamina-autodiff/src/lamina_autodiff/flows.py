@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, UnboundedLoopError, Var, dce, prims
-from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, room, with_signature
+from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, stack_depth, with_signature
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
 
@@ -47,7 +47,7 @@ def _remembered(w: Wired, what: Any, make: Callable[[], Any]) -> Any:
         return make()
 
     def made() -> Any:
-        with room.roomy():  # to look into programs nested in one another
+        with stack_depth.roomy():  # to look into programs nested in one another
             return others, make()
 
     return own.derived(key, made)[1]
@@ -85,7 +85,7 @@ def _active(w: Wired, on: Flags) -> _Active:
 
 
 def _tangent_slots(w: Wired, moved: Sequence[int]) -> list[Slot]:
-    return [Slot(w.groups[i], w.inner(i).strong(), i) for i in moved]
+    return [Slot(w.groups[i], w.type_inside(i).strong(), i) for i in moved]
 
 
 # --- forwards -----------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def flow_linearize(trace: Any, prim: Any, primals: Sequence[Any], tangents: Sequ
 
 def _as_scan(w: Wired) -> tuple[dict[str, Any], list[int]]:
     """Params of the scan that is this loop, and the order in which it takes the operands."""
-    ins = [Var(w.inner(i)) for i in range(len(w.groups))]
+    ins = [Var(w.type_inside(i)) for i in range(len(w.groups))]
     e = as_scan(Eqn(w.prim, ins, [Var(a) for a in w.bodies[0].program.out_avals], w.params))
     return e.params, [ins.index(v) for v in e.invars]  # type: ignore[union-attr, arg-type]
 
@@ -163,9 +163,9 @@ def _divided(w: Wired, on: Flags) -> tuple[Any, ...]:
     with _inside(w):
         parts = [linearize_program(b.program, a.of(b.ins), a.wanted) for b in w.bodies]
     out_on = parts[0].active_out
-    ins = [Var(w.inner(i)) for i in range(len(on))]
+    ins = [Var(w.type_inside(i)) for i in range(len(on))]
     outs = [Var(v) for v in w.bodies[0].program.out_avals]
-    tangent_vars = [Var(w.inner(i).strong()) for i in a.moved]
+    tangent_vars = [Var(w.type_inside(i).strong()) for i in a.moved]
     pushed = [Var(v.aval.strong()) if o else None for v, o in zip(outs, out_on)]
     # Late is one tangent per moved operand, which goes in like its primal; the rest one per result that has a tangent.
     e = Eqn(w.prim, ins, outs, w.params)
@@ -219,7 +219,7 @@ def _stretches(w: Wired, a: _Active, fixed: Sequence[int], carry: Sequence[int],
     numbers = [*fixed, -1, *carry]  # with the number of turns made before the rest of the carry
     # at: operand -> its place among the arguments `xs` of the programs below.
     at = {i: k for k, i in enumerate(numbers)}
-    avals = [_INT if i < 0 else w.inner(i) for i in numbers]
+    avals = [_INT if i < 0 else w.type_inside(i) for i in numbers]
     n = len(fixed)
 
     def more(*xs: Any) -> list[Any]:
@@ -255,7 +255,7 @@ def _stretches(w: Wired, a: _Active, fixed: Sequence[int], carry: Sequence[int],
         go, = more(*xs[:n], *xs[n + k:])
         return list(bind(prims.cond_p, lax.convert_element_type(go, np.dtype("int32")), *xs, branches=(same, whole)))
 
-    everything = [*avals[:n], *[w.inner(i).strong() for i in moved], *avals[n:]]
+    everything = [*avals[:n], *[w.type_inside(i).strong() for i in moved], *avals[n:]]
     first = n + sum([i not in carry for i in moved])
     same = _staged(lambda *xs: list(xs[first:n + k]), everything)
     whole = _staged(again, everything)
@@ -284,7 +284,7 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
     operands = [i for i in w.bodies[0].ins if linear[i]]
     wanted: Flags = ()
     if len(w.bodies) > 1:
-        with room.roomy():
+        with stack_depth.roomy():
             ops, _ = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
         wanted = tuple([bool(ops[i]) for i in operands])
         if not any(wanted):
@@ -327,7 +327,7 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
     # carry: the numbers of the carried operands; n: how many. linear: operands that are linear variables, carries too if any
     # turn makes them so. active: results with a cotangent, a carry's only where it is linear. need: operands that get one.
     carry, n = range(len(args))[w.carry], w.n_carry
-    with room.roomy():
+    with stack_depth.roomy():
         linear, _ = forward(w, given, lambda wire, marks: reaches(wire.program, marks))
         active = tuple([ct is not None and (j >= n or linear[carry[j]]) for j, ct in enumerate(cts)])
         need, active = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
@@ -348,8 +348,8 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
     ys = [j for j in range(n, w.n_results) if active[j]]
     key = ("transpose", linear, active, need)
     body = _remembered(w, key, lambda: _backward_body(w, linear, need, active, fixed, slices, late, sums, states, cuts, ys))
-    start = [instantiate(None, w.inner(i).strong()) for i in sums]
-    start += [instantiate(cts[i - carry[0]], w.inner(i).strong()) for i in states]
+    start = [instantiate(None, w.type_inside(i).strong()) for i in sums]
+    start += [instantiate(cts[i - carry[0]], w.type_inside(i).strong()) for i in states]
     params = {**w.params, "jaxpr": body, "reverse": not w.params["reverse"], "num_consts": len(fixed), "num_carry": len(start)}
     by_number = dict(zip(held, values))
     outs = bind(prims.scan_p, *[by_number[i] for i in fixed], *start, *[by_number[i] for i in slices], *ahead,
@@ -370,8 +370,9 @@ def _backward_body(w: Wired, linear: Flags, need: Sequence[Any], active: Sequenc
     # far.
     body = w.bodies[0]
     first = range(len(w.groups))[w.carry].start
-    groups = [[w.inner(i) for i in fixed], [w.inner(i).strong() for i in sums], [w.inner(i).strong() for i in states],
-              [w.inner(i) for i in slices], [w.inner(i) for i in late], [body.program.out_avals[j].strong() for j in ys]]
+    groups = [[w.type_inside(i) for i in fixed], [w.type_inside(i).strong() for i in sums],
+              [w.type_inside(i).strong() for i in states], [w.type_inside(i) for i in slices],
+              [w.type_inside(i) for i in late], [body.program.out_avals[j].strong() for j in ys]]
 
     def run(*xs: Any) -> list[Any]:
         parts, rest = [], iter(xs)
@@ -384,7 +385,7 @@ def _backward_body(w: Wired, linear: Flags, need: Sequence[Any], active: Sequenc
         on = [linear[i] for i in body.ins]
         found = pull_back(body.program, on, [values[i] for i in body.ins if not linear[i]], cts)
         back = dict(zip([i for i in body.ins if linear[i]], found))
-        ct = {i: instantiate(back[i], w.inner(i)) for i in [*sums, *states, *cuts]}
+        ct = {i: instantiate(back[i], w.type_inside(i)) for i in [*sums, *states, *cuts]}
         return [*[lax.add(t, ct[i]) for t, i in zip(parts[1], sums)], *[ct[i] for i in [*states, *cuts]]]
 
     return _staged(run, [a for group in groups for a in group])

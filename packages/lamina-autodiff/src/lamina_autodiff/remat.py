@@ -139,7 +139,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
             return trees.tree_unflatten(call.out_tree, outs)
         staged = spec.stage(flat, tree, static)
         operands = [*staged.outer, *flat]
-        if not deepest(operands).minds(operands):
+        if not deepest(operands).heeds_rules(operands):
             return plain(args, kwargs)
         return trees.tree_unflatten(staged.out_tree, bind(prims.remat_p, *operands, call_jaxpr=staged.closed, **params))
 

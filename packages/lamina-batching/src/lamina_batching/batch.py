@@ -55,11 +55,11 @@ class BatchTrace(Trace):
         self.axis = axis
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
-        return call.batch(self, args, self.minds(args))
+        return call.batch(self, args, self.heeds_rules(args))
 
-    def minds(self, args: Sequence[Any]) -> bool:
+    def heeds_rules(self, args: Sequence[Any]) -> bool:
         vals = [a.val if type(a) is BatchTracer and a._trace is self else a for a in args]
-        return deepest(vals).minds(vals)
+        return deepest(vals).heeds_rules(vals)
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         vals: list[Any] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._room import roomy
+from ._stack_depth import roomy
 from .avals import ShapedArray
 from .errors import LaminaError, ProgramError
 from .param_kinds import param_problem

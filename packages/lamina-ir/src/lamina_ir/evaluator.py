@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import config, dtypes
-from ._room import roomy
+from ._stack_depth import roomy
 from .avals import ShapedArray, aval_of
 from .errors import DTypeError, ExecutionError, LaminaError, MissingRuleError, ShapeError
 from .primitive import Primitive

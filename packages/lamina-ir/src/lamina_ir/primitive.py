@@ -38,7 +38,7 @@ class Primitive:
     """
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
-                 "elementwise", "flow", "subprograms", "defaults", "effectful", "axis_params", "kinds", "named", "spmd",
+                 "elementwise", "flow", "subprograms", "defaults", "effectful", "axis_params", "kinds", "may_read_axes", "spmd",
                  "__weakref__")
 
     def __init__(self, name: str, *, infer: Callable[..., Any], numpy: Callable[..., Any] | None = None,
@@ -67,7 +67,7 @@ class Primitive:
             flow.declared(name, self.params)
             self.kinds = {**flow.kinds(), **self.kinds}
         self.spmd = spmd
-        self.named = bool(axis_params or flow)  # may refer to mapped axes: `bind` looks for them
+        self.may_read_axes = bool(axis_params or flow)  # may refer to mapped axes: `bind` looks for them
 
     def __repr__(self) -> str:
         return self.name

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._collector import uncollected
-from ._room import roomy
+from ._stack_depth import roomy
 from .avals import ShapedArray
 from .params import plain_text
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, shown_by

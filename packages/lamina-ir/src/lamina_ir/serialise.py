@@ -16,7 +16,7 @@ import numpy as np
 
 from . import dtypes
 from ._collector import uncollected
-from ._room import roomy
+from ._stack_depth import roomy
 from ._version import __version__
 from .avals import ShapedArray, shaped
 from .check import check_all

@@ -144,7 +144,7 @@ def _idle_step(w: Wired) -> ClosedJaxpr:
     carry = range(len(w.kinds))[w.carry]
 
     def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:
-        ins = [Var(w.inner(i)) for i in range(len(w.kinds))]
+        ins = [Var(w.type_inside(i)) for i in range(len(w.kinds))]
         truth, index = Var(test.program.out_avals[0]), Var(shaped((), np.dtype("int32")))
         outs = [Var(ins[i].aval) for i in carry]
         mine = [Var(ins[i].aval) for i in body.ins]
@@ -266,7 +266,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     # All other residuals become results of the first equation, stacked in a loop: `types` are those of their slots.
     own_avals = [[a for a, k in zip(first.out_avals[n:], ks) if k is None] for first, ks in zip(firsts, sources)]
     types, places = slots(own_avals)
-    fresh = [Var(w.outside(a)) for a in types]
+    fresh = [Var(w.type_stacked(a)) for a in types]
     made = []
     for first, ks, mine, own in zip(firsts, sources, places, ins):
         outs = first.jaxpr.outvars
@@ -280,7 +280,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     slot_kind = w.flow.group(STACKED if loops else HELD)
     first_slot = len(chooser) + len(given)
     operands = [*[s for _, s in chooser], *[_typed(s, w, args, k, firsts, early) for k, (_, s) in given.items()],
-                *[Slot(slot_kind, a) for a in types], *[Slot(w.groups[i], w.inner(i), i) for i, _ in late]]  # type: ignore[arg-type]
+                *[Slot(slot_kind, a) for a in types], *[Slot(w.groups[i], w.type_inside(i), i) for i, _ in late]]  # type: ignore[arg-type]
     # Operands of the second equation: the chooser, what is given, the slots (from `first_slot`), what is late (from
     # `at_late`).
     at_late = first_slot + len(types)
@@ -298,4 +298,4 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
 
 def _typed(slot: Slot, w: Wired, args: Sequence[Any], k: int, firsts: Sequence[ClosedJaxpr], early: Sequence[int]) -> Slot:
     """With the type of what is given, for programs that do not read it."""
-    return slot._replace(aval=w.inner(early[k])) if k < len(early) else slot
+    return slot._replace(aval=w.type_inside(early[k])) if k < len(early) else slot

@@ -181,7 +181,7 @@ class Wired:
         """Whether another operand or result can have one entry for each turn."""
         return bool(self.flow.length) and self.flow.group(STACKED) is not None
 
-    def inner(self, i: int) -> ShapedArray:
+    def type_inside(self, i: int) -> ShapedArray:
         """The type of an operand inside the programs that take it."""
         if self._inner is None:
             self._inner = {} if self.chooser is None else {self.chooser: shaped((), np.dtype("int32"))}
@@ -189,7 +189,7 @@ class Wired:
                 self._inner.update([(k, v.aval) for k, v in zip(wire.ins, wire.program.jaxpr.invars)])
         return self._inner[i]
 
-    def outside(self, aval: ShapedArray) -> ShapedArray:
+    def type_stacked(self, aval: ShapedArray) -> ShapedArray:
         """The type of a new result that is `aval` in each turn, or for each member of a map."""
         if self.flow.loops or self.flow.binds:
             size = self.params[self.flow.binds[1] if self.flow.binds else self.flow.length]
@@ -226,7 +226,7 @@ class Wired:
             param = flow.test if wire.decides else flow.body
             # For `arrange`: a number is an argument that the program has, a type one that it is given and does not read.
             at = {i: k for k, i in enumerate(takes)}
-            ins = [at[i] if i in at else operands[i].aval or self.inner(operands[i].like)  # type: ignore[arg-type]
+            ins = [at[i] if i in at else operands[i].aval or self.type_inside(operands[i].like)  # type: ignore[arg-type]
                    for i in ops if (g := flow.operands[operands[i].group]).kind != CHOOSES and g.of in ("", param)]
             out = {j: k for k, j in enumerate(gives)}
             made.append(arrange(program, ins, [0] if wire.decides else [out[j] for j in outs]))
@@ -241,8 +241,8 @@ class Wired:
         # if it is that very operand; and nothing but entries of new ones is written as the default, if that is ().
         for names, slots, order in (({**flow.each, **flow.spent}, operands, ops), (flow.results, results, outs)):
             for name, new in names.items():
-                old, last = self.params[name], name not in flow.spent
-                found = tuple([old[s.like] if s.like is not None and old and (last or s.same) else new
+                old, lasting = self.params[name], name not in flow.spent
+                found = tuple([old[s.like] if s.like is not None and old and (lasting or s.same) else new
                                for s in (slots[i] for i in order)])
                 default = self.prim.defaults.get(name)
                 params[name] = () if default == () and all(v == new for v in found) else found
@@ -297,33 +297,33 @@ def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Seq
     >>> forward(w, [True, False, False], lambda wire, m: [m[0] | m[1], m[2]])  # the held operand reaches the carry
     ((True, True, False), (True, False))
     """
-    # now: marks of the operands. A turn sends them to its results, and those of its carry are the marks of the next turn.
-    now, at = list(marks), w.carry
+    # current: marks of the operands. A turn sends them to its results, and those of its carry are the marks of the next turn.
+    current, span = list(marks), w.carry
 
     def outs() -> list[Any]:
-        return _join([through(b, tuple([now[i] for i in b.ins])) for b in w.bodies])
+        return _join([through(b, tuple([current[i] for i in b.ins])) for b in w.bodies])
 
     found: list[Any] = []
 
     def around(carry: Marks) -> list[Any]:
-        now[at] = carry
+        current[span] = carry
         found[:] = outs()
         return found
 
-    if at.stop > at.start:
-        now[at] = settle(tuple(now[at]), around)
+    if span.stop > span.start:
+        current[span] = settle(tuple(current[span]), around)
     else:
         found[:] = outs()
     if w.flow.test:
         test = w.wires[0]
-        truth, = through(test, tuple([now[i] for i in test.ins]))
+        truth, = through(test, tuple([current[i] for i in test.ins]))
         if truth:
-            now[at] = [m | truth for m in now[at]]  # the test says how often each carry was changed
-            return tuple(now), tuple(now[at])
-    found[:w.n_carry] = now[at]  # without any turn a carry stays what it was
-    if w.chooser is not None and now[w.chooser]:
-        found = [m | now[w.chooser] for m in found]
-    return tuple(now), tuple(found)
+            current[span] = [m | truth for m in current[span]]  # the test says how often each carry was changed
+            return tuple(current), tuple(current[span])
+    found[:w.n_carry] = current[span]  # without any turn a carry stays what it was
+    if w.chooser is not None and current[w.chooser]:
+        found = [m | current[w.chooser] for m in found]
+    return tuple(current), tuple(found)
 
 
 def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Sequence[Any]],
@@ -344,31 +344,31 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
     >>> backward(w, [False, True], lambda wire, m: [m[0], m[0], m[1]])  # the second result needs the slices alone
     ((False, False, True), (False, True))
     """
-    now, at, n = list(marks), w.carry, w.n_carry
+    current, span, n = list(marks), w.carry, w.n_carry
     wires = w.bodies if linear is not None else w.wires
 
-    # now: marks of the results. What a turn needs of its carry the turn before has to give.
+    # current: marks of the results. What a turn needs of its carry the turn before has to give.
     found: list[Any] = []
 
     def needs() -> list[Any]:
         found[:] = [False] * len(w.groups)
         for wire in wires:
-            for i, m in zip(wire.ins, through(wire, (True,) if wire.decides else tuple(now))):
+            for i, m in zip(wire.ins, through(wire, (True,) if wire.decides else tuple(current))):
                 found[i] = found[i] | m if linear is None or linear[i] else False
         return found
 
     def around(carry: Marks) -> list[Any]:
-        now[:n] = carry
-        return needs()[at]
+        current[:n] = carry
+        return needs()[span]
 
     if n:
-        now[:n] = settle(tuple(now[:n]), around)
+        current[:n] = settle(tuple(current[:n]), around)
     else:
         needs()
-    found[at] = now[:n]
+    found[span] = current[:n]
     if w.chooser is not None and linear is None:
         found[w.chooser] = True
-    return tuple(found), tuple(now)
+    return tuple(found), tuple(current)
 
 
 # --- signatures ---------------------------------------------------------------------------------------------------

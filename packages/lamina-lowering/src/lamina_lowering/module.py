@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, prims, subprograms
-from lamina_ir.extend import room
+from lamina_ir.extend import stack_depth
 
 from . import _jaxlib, hlo, session, tables
 from .axes import AxisEnv
@@ -84,7 +84,7 @@ class Lowered:
         return f"<lowered {self.name}({types}) for {self.platform}>"
 
 
-@room.roomy()
+@stack_depth.roomy()
 def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu",
           axis_env: Sequence[tuple[Hashable, int]] = (), num_replicas: int | None = None, num_partitions: int = 1,
           donated: Sequence[bool] = (), in_shardings: Sequence[str | None] | None = None,
@@ -133,7 +133,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
         return build.main(closed_jaxpr, env, name, num_partitions, donated, in_shardings, out_shardings, keep_unused)
 
 
-@room.roomy()
+@stack_depth.roomy()
 def replica_count(closed_jaxpr: ClosedJaxpr) -> int:
     """Replicas that the `xla_pmap`s nested in a program need."""
     found: dict[ClosedJaxpr, int] = {}  # a program may be called in many places

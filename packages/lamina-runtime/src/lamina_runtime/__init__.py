@@ -15,7 +15,7 @@ from .backends import (default_backend, device_count, devices, get_backend, host
                        local_device_count, local_devices, process_count, process_index, process_indices, setup_tpu)
 from .backends import default_device_option as default_device
 from .computation import xla_computation
-from .compile_cache import CacheStats, cache_stats, clear_memory
+from .compiling import CacheStats, cache_stats, clear_memory
 from .disk_cache import cache_dir
 from .effects import effects_barrier
 from .evaluator import clear_caches

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapedArray, register_aval, shaped
 
-from . import _jaxlib, backends as _devices, shardings
+from . import _jaxlib, backends, shardings
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .safe_launch import forget_readers
 from .arrays import (_restore, addressable_shards, block_until_ready, check_alive, host_value, pieces, put, row_of,
@@ -66,7 +66,7 @@ def _iter(self: Any) -> Iterator[Any]:
         return (row_of(self, i) for i in range(shape[0]))
     aval = shaped(shape[1:], self.aval.dtype, self.aval.weak_type)
     one = type(sharding) is SingleDeviceSharding
-    device = sharding._device if one else _devices.default_device()
+    device = sharding._device if one else backends.default_device()
     committed = one and self._committed
     return (put(row, device, committed, aval) for row in host_value(self))
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapedArray, aval_of, shaped
 
-from . import _jaxlib, backends as _devices, host_errors, shardings
+from . import _jaxlib, backends, host_errors, shardings
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["Array", "Shard", "addressable_shards", "block_until_ready", "check_alive", "host_value", "pieces", "put",
@@ -227,4 +227,4 @@ def addressable_shards(x: Any) -> list[Shard]:
 def _restore(value: np.ndarray, dtype: Any, weak: bool) -> Any:
     """A pickled array; pickles name this function."""
     aval = shaped(value.shape, dtype, weak)
-    return put(value, _devices.default_device(), False, aval)
+    return put(value, backends.default_device(), False, aval)

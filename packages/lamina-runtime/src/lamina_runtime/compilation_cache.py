@@ -1,7 +1,7 @@
 """The cache of compiled programs, for its users: what it did, where it is, how large it may be, and its switch.
 
 Programs found in memory or on disk are hits, those the compiler had to make are misses. How programs are keyed is in
-`compile_cache`, what is trusted on disk in `disk_cache`. The settings are also `config.compilation_cache` (the switch),
+`compiling`, what is trusted on disk in `disk_cache`. The settings are also `config.compilation_cache` (the switch),
 `config.compilation_cache_dir` and `config.compilation_cache_max_bytes`, each with its environment variable.
 """
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 
-from . import compile_cache, disk_cache
-from .compile_cache import CacheStats, cache_stats
+from . import compiling, disk_cache
+from .compiling import CacheStats, cache_stats
 from .disk_cache import cache_dir
 
 __all__ = ["CacheStats", "clear", "directory", "disabled", "enable", "is_enabled", "reset_cache", "set_cache_dir",
@@ -86,7 +86,7 @@ def trim(limit: int | None = None) -> int:
 
 def clear(disk: bool = False) -> None:
     """Forget the programs held in memory and reset the counters; with `disk`, delete the stored ones too."""
-    compile_cache.clear_memory()
+    compiling.clear_memory()
     folder = directory() if disk else None
     if folder is not None:
         disk_cache.trim(folder, -1)

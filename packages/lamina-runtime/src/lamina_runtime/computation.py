@@ -12,7 +12,7 @@ from lamina_lowering import xla_computation as _computation
 from lamina_tracing import make_jaxpr
 from lamina_tracing.extend import JitSpec, Tracer, function_name
 
-from . import backends as _devices
+from . import backends
 
 __all__ = ["xla_computation"]
 
@@ -92,7 +92,7 @@ def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int]
                              "cannot be lowered by itself; pass them as arguments")
         ins, in_count = _shardings("in_parts", None if in_parts is None else (in_parts, None), tree)
         outs, out_count = _shardings("out_parts", out_parts, trees.tree_structure(shapes))
-        platform = _devices.lowering_platform(_devices.client(backend).local_devices()[0])
+        platform = backends.lowering_platform(backends.client(backend).local_devices()[0])
         lowered = lower(closed, name=f"xla_computation_{name}", platform=platform, axis_env=tuple(axis_env or ()),
                         num_partitions=max(in_count, out_count), donated=spec.donated(args, kwargs), in_shardings=ins,
                         out_shardings=outs, inline_limit=None, keep_unused=True, number=False)

@@ -168,12 +168,12 @@ def store(path: str, payload: bytes) -> bool:
         _warn(f"lamina cannot write to the compilation cache {top}: {e.strerror or e}. Programs are compiled again in the "
               "next process; make room there, set LAMINA_CACHE_DIR to another folder, or LAMINA_CACHE=0")
         return False
-    _room.spend(len(payload), os.path.dirname(folder))
+    _space.spend(len(payload), os.path.dirname(folder))
     return True
 
 
 # --- size ---------------------------------------------------------------------------------------------------------
-class _Room:
+class _Space:
     """Bytes this process may write before it looks at the size of the folder: a sixteenth of the limit.
 
     So there is one look per so many bytes, however many files and processes there are, and a folder is over its limit
@@ -194,7 +194,7 @@ class _Room:
             trim(folder, limit - limit // 16)
 
 
-_room = _Room()
+_space = _Space()
 
 
 def files(folder: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:

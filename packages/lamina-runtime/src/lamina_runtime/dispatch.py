@@ -17,13 +17,13 @@ from lamina_ir import ShapeDtypeStruct, config, trees
 from lamina_tracing import jit, slots
 from lamina_tracing.extend import EVALUATION, JitSpec, Tracer, any_traced, boundary, call_staged, now
 
-from . import _jaxlib, compile_cache, debug, execution, layouts, safe_launch, stages
+from . import _jaxlib, compiling, debug, execution, layouts, safe_launch, stages
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
 __all__ = ["call_object", "called_giving", "fallback", "install", "make_jit"]
 
-_cache = _jaxlib.PjitFunctionCache(capacity=compile_cache.MOST_PROGRAMS)
+_cache = _jaxlib.PjitFunctionCache(capacity=compiling.MOST_PROGRAMS)
 staging_state = _jaxlib.new_state("staging", None)
 
 
@@ -50,7 +50,7 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
                          f"backend={spec.backend!r}")
     made_under = slots.dispatcher
     wanted = layouts.key_of(spec)
-    overrides = compile_cache.overrides("jit", spec.compiler_options)
+    overrides = compiling.overrides("jit", spec.compiler_options)
 
     @boundary
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:

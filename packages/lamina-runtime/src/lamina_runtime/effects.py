@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import Primitive, aval_of, shaped
 
-from . import _jaxlib, arrays, backends as _devices, host_errors
+from . import _jaxlib, arrays, backends, host_errors
 from ._jaxlib import ArrayImpl
 
 __all__ = ["Order", "at_exit", "effects_barrier", "launched", "order_of", "run_callback"]
@@ -116,7 +116,7 @@ def effects_barrier() -> None:
 
 def at_exit() -> None:
     """Wait for effects; what failed is said, as nobody is left to raise it to."""
-    if not _devices.in_use():
+    if not backends.in_use():
         return
     try:
         effects_barrier()
@@ -144,5 +144,5 @@ def run_callback(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -
     outs = prim.numpy(*values, **params)
     committed = device is not None
     if device is None and outs:
-        device = _devices.default_device()
+        device = backends.default_device()
     return tuple([arrays.put(o, device, committed, a) for o, a in zip(outs, out_avals)])

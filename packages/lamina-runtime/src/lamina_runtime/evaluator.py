@@ -10,13 +10,13 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
-from . import (_jaxlib, arrays, backends as _devices, compile_cache, dispatch, effects, execution, pmap_dispatch, safe_launch,
+from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, pmap_dispatch, safe_launch,
                transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
 _MOST_OPS = 2048
-_cache = _jaxlib.PjitFunctionCache(capacity=compile_cache.MOST_PROGRAMS)
+_cache = _jaxlib.PjitFunctionCache(capacity=compiling.MOST_PROGRAMS)
 _lock = threading.Lock()
 _leaf = trees_cpp.REGISTRY.flatten(0)[1]
 
@@ -70,7 +70,7 @@ class XlaEvaluator:
         if prim.name == "xla_call":
             where = params.get("device") or params.get("backend")
             if where is not None:
-                args = [transfers.device_put(a, _devices.device_of(where)) for a in args]
+                args = [transfers.device_put(a, backends.device_of(where)) for a in args]
             return tuple(self.program(params["call_jaxpr"], args, params["name"]))
         if prim.name == "xla_pmap":
             return pmap_dispatch.run_xla_pmap(args, params)
@@ -90,7 +90,7 @@ class XlaEvaluator:
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
         try:
-            return arrays.put(value, _devices.default_device(), False, aval)
+            return arrays.put(value, backends.default_device(), False, aval)
         except _jaxlib.JaxRuntimeError as e:
             transfer_guards.tell_refused("array", e)
             raise
@@ -133,7 +133,7 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
         avals = tuple([aval_of(a) for a in args])
         closed = programs.get(avals)
         if closed is None:
-            _halve(programs, compile_cache.MOST_PROGRAMS)
+            _halve(programs, compiling.MOST_PROGRAMS)
             closed = programs[avals] = _one_equation(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
         tree = trees_cpp.REGISTRY.flatten(tuple(outs))[1] if prim.multiple else _leaf
@@ -167,7 +167,7 @@ def clear_caches() -> None:
     if isinstance(slots.evaluator, XlaEvaluator):
         slots.evaluator.clear()
     _jaxlib.PjitFunctionCache.clear_all()
-    compile_cache.clear_memory()
+    compiling.clear_memory()
 
 
 def install() -> None:

@@ -16,7 +16,7 @@ from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, 
 from lamina_lowering import lower, replica_count, rows
 from lamina_tracing.extend import logger, told
 
-from . import (_jaxlib, arrays, backends as _devices, compile_cache, debug, effects, host_errors, safe_launch,
+from . import (_jaxlib, arrays, backends, compiling, debug, effects, host_errors, safe_launch,
                shardings, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
@@ -43,9 +43,9 @@ def placement_of(call: str, name: str, flat: Sequence[Any], closed: ClosedJaxpr,
     chosen: tuple[Any, ...] | None = None
     # What the call says comes first, then where its arguments were put on purpose, then the default.
     if device is not None:
-        chosen = (_devices.device_of(device),)
+        chosen = (backends.device_of(device),)
     elif backend is not None:
-        chosen = (_devices.local_devices(backend=backend)[0],)
+        chosen = (backends.local_devices(backend=backend)[0],)
     else:
         for x in flat:
             if type(x) is ArrayImpl and x._committed:
@@ -59,24 +59,24 @@ def placement_of(call: str, name: str, flat: Sequence[Any], closed: ClosedJaxpr,
                                      "device_put")
     committed = chosen is not None
     if replicas > 1:
-        if _devices.process_count(backend) > 1 and closed.memo("meets", lambda: any(
+        if backends.process_count(backend) > 1 and closed.memo("meets", lambda: any(
                 e.primitive.axis_params and e.invars for e in walk(closed))):
             raise RuntimeError(f"{call} of `{name}`: in several processes a pmap inside of a program covers this process's "
                                "devices only, and its collectives would not reach the others. Call pmap by itself, with "
                                "devices=lamina.local_devices() if that is meant, or use jit on arrays placed over all devices")
         return Placement((_replica_devices(call, name, closed, replicas, chosen, backend), False, "replicas"))
     if chosen is None:
-        chosen = (_devices.default_device(),)
+        chosen = (backends.default_device(),)
     return Placement((chosen, committed, "one" if len(chosen) == 1 else "partitions"))
 
 
 def compile_logged(low: Any, devices: tuple[Any, ...], options: Any, name: str, avals: Sequence[ShapedArray]) -> Any:
-    """`compile_cache.compile`; with `config.log_compiles` what it cost is logged."""
+    """`compiling.compile`; with `config.log_compiles` what it cost is logged."""
     if not config.log_compiles.value:
-        return compile_cache.compile(low, devices, options)
-    start, before = time.perf_counter(), compile_cache.cache_stats()
-    made = compile_cache.compile(low, devices, options)
-    after = compile_cache.cache_stats()
+        return compiling.compile(low, devices, options)
+    start, before = time.perf_counter(), compiling.cache_stats()
+    made = compiling.compile(low, devices, options)
+    after = compiling.cache_stats()
     source = ("found in memory" if after.memory_hits > before.memory_hits else "loaded from disk"
               if after.disk_hits > before.disk_hits else "compiled")
     logger.warning("`%s` (%s) for %s: %s in %.4f s", name, ", ".join(a.long() for a in avals), _names(devices), source,
@@ -94,7 +94,7 @@ def _replica_devices(call: str, name: str, closed: ClosedJaxpr, replicas: int, c
         return chosen
     if chosen is not None and backend is None:
         backend = chosen[0].platform
-    every = _devices.local_devices(backend=backend)
+    every = backends.local_devices(backend=backend)
     if len(every) < replicas:
         raise ValueError(f"{call} of `{name}`: compiling computation that requires {replicas} logical devices, but "
                          f"only {len(every)} XLA devices are available (num_replicas={replicas}, num_partitions=1)")
@@ -131,10 +131,10 @@ class Program:
             self.order = effects.order_of(devices[0])
             donated = (*donated, False) if donated else ()
         self.lowered = low = lower(thread_order(closed) if ordered else closed, name=name,
-                                   platform=_devices.lowering_platform(devices[0]), num_partitions=partitions,
+                                   platform=backends.lowering_platform(devices[0]), num_partitions=partitions,
                                    donated=donated, in_shardings=texts, keep_unused=keep_unused, rules=rules,
                                    out_shardings=texts_of(wanted) if partitions > 1 else None)
-        options = compile_cache.Options(low.num_replicas, partitions,
+        options = compiling.Options(low.num_replicas, partitions,
                                         tuple(s is None for s in wanted) if partitions > 1 else (),
                                         kind == "one" and is_cheap(closed),
                                         kind != "one" and bool(low.host_functions), overrides)
@@ -303,7 +303,7 @@ def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequ
       rules: the lowering rows of a step that was lowered before; None, or of another platform: those in force.
     """
     devices, committed, kind = placement
-    platform = _devices.lowering_platform(devices[0])
+    platform = backends.lowering_platform(devices[0])
     if rules is None or rules.platform != platform:
         rules = rows(platform)
     # ins: where each argument is expected; as it lies, if it is spread over these devices, or where the user wants it.
@@ -328,7 +328,7 @@ def program_for(closed: ClosedJaxpr, name: str, placement: Placement, flat: Sequ
             _explain(closed, name, key)
         return Program(closed, name, placement, where, ins, donated, keep_unused, outs, overrides, rules)
 
-    return compile_cache.remembered(closed, key, make)
+    return compiling.remembered(closed, key, make)
 
 
 def _explain(closed: ClosedJaxpr, name: str, key: tuple[Any, ...]) -> None:

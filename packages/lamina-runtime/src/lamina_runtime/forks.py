@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from . import _jaxlib, arrays, backends, compile_cache, effects, safe_launch
+from . import _jaxlib, arrays, backends, compiling, effects, safe_launch
 
 __all__ = ["install"]
 
@@ -39,7 +39,7 @@ def _in_child() -> None:
     arrays._read = lambda x, *more: read(_ready(x), *more)
     arrays._wait_for = _jaxlib.wait_for = _ready
     # Every launch asks first whether its arguments are usable.
-    arrays._device_put = compile_cache.compile = safe_launch.check_usable = _refuse
+    arrays._device_put = compiling.compile = safe_launch.check_usable = _refuse
     effects._orders.clear()
     effects._pending.clear()
     _jaxlib.PjitFunctionCache.clear_all()  # what jaxlib would run by itself comes to Python, and is refused

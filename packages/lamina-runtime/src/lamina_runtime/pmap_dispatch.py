@@ -16,14 +16,14 @@ from lamina_lowering import SourceLine, instruction_lines, lower, replica_count,
 from lamina_tracing import slots
 from lamina_tracing.extend import EVALUATION, MapSpec, StagedMap, Tracer, boundary, duck_types, filter_traceback, now
 
-from . import (_jaxlib, backends as _devices, compile_cache, debug, dispatch, effects, execution, host_errors, safe_launch,
+from . import (_jaxlib, backends, compiling, debug, dispatch, effects, execution, host_errors, safe_launch,
                shardings, stages)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
 __all__ = ["PmapProgram", "make_pmap", "run_xla_pmap"]
 
-_cache = _jaxlib.PjitFunctionCache(capacity=compile_cache.MOST_PROGRAMS)
+_cache = _jaxlib.PjitFunctionCache(capacity=compiling.MOST_PROGRAMS)
 
 
 class PmapProgram:
@@ -44,7 +44,7 @@ class PmapProgram:
         replicas = axis_size * replica_count(closed)
         self.devices = where = _choose(name, replicas, axis_size, devices, backend)
         self.collective = replicas > 1 and _communicates(closed)
-        if devices is None and closed.jaxpr.axis_names and _devices.process_count(backend) > 1:
+        if devices is None and closed.jaxpr.axis_names and backends.process_count(backend) > 1:
             raise RuntimeError(f"pmap of `{name}`: in several processes the mapped axis covers this process's devices "
                                "only. Say so with devices=lamina.local_devices(), or use jit on arrays placed over all "
                                "devices")
@@ -55,7 +55,7 @@ class PmapProgram:
         copies = replicas // axis_size
         # closed is one member's program; framed what a device runs; in_avals and out_avals are the caller's whole arrays.
         framed = _framed(closed, in_axes, out_axes)
-        self.lowered = low = lower(framed, name=f"pmap_{name}", platform=_devices.lowering_platform(where[0]),
+        self.lowered = low = lower(framed, name=f"pmap_{name}", platform=backends.lowering_platform(where[0]),
                                    axis_env=[(axis_name, axis_size)], num_replicas=replicas, donated=donated, rules=rules)
         self.in_avals = [_whole(v, axis, axis_size) for v, axis in zip(closed.in_avals, in_axes)]
         self.out_avals = [_whole(v, axis, axis_size) for v, axis in zip(closed.out_avals, out_axes)]
@@ -66,7 +66,7 @@ class PmapProgram:
         safe_launch.check_constants("pmap", name, low.const_args)
         self.const_args = [execution.place(c, everywhere) for c in low.const_args]
         self._const_shardings = [everywhere] * len(self.const_args)
-        options = compile_cache.Options(num_replicas=replicas, together=self.collective and bool(low.host_functions))
+        options = compiling.Options(num_replicas=replicas, together=self.collective and bool(low.host_functions))
         self.loaded = execution.compile_logged(low, where, options, name, closed.in_avals)
         self.executable = self.loaded.executable
         self.handlers = [_jaxlib.result_handler(a, s, True) for a, s in zip(self.out_avals, self.out_shardings)]
@@ -107,12 +107,12 @@ class PmapProgram:
 def _choose(name: str, replicas: int, axis_size: int, devices: tuple[Any, ...] | None,
             backend: str | None) -> tuple[Any, ...]:
     if devices is not None:
-        found = _devices.check_devices(f"pmap of `{name}`", devices)
+        found = backends.check_devices(f"pmap of `{name}`", devices)
         if len(found) < replicas or (len(found) > replicas and replicas == axis_size):
             raise ValueError(f"pmap of `{name}`: compiling computation that requires {replicas} logical devices, but "
                              f"devices names {len(found)} (num_replicas={replicas}, num_partitions=1)")
         return found[:replicas]
-    every = _devices.local_devices(backend=backend)
+    every = backends.local_devices(backend=backend)
     if len(every) < replicas:
         raise ValueError(f"pmap of `{name}`: compiling computation that requires {replicas} logical devices, but only "
                          f"{len(every)} XLA devices are available (num_replicas={replicas}, num_partitions=1)")
@@ -174,11 +174,11 @@ def _communicates(closed: ClosedJaxpr) -> bool:
 def _program(closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_axes: Sequence[int | None],
              out_axes: Sequence[int | None], devices: tuple[Any, ...] | None, backend: str | None,
              donated: Sequence[bool]) -> PmapProgram:
-    rules = rows(_devices.lowering_platform(_devices.client(backend).local_devices()[0]))
+    rules = rows(backends.lowering_platform(backends.client(backend).local_devices()[0]))
     key = ("pmap", name, axis_name, axis_size, tuple(in_axes), tuple(out_axes), devices, backend, tuple(donated),
-           rules.version, _devices.generation())
+           rules.version, backends.generation())
     try:
-        return compile_cache.remembered(closed, key, lambda: PmapProgram(closed, name, axis_name, axis_size, in_axes,
+        return compiling.remembered(closed, key, lambda: PmapProgram(closed, name, axis_name, axis_size, in_axes,
                                                                          out_axes, devices, backend, donated, rules))
     except _jaxlib.JaxRuntimeError as e:
         raise execution.failure("pmap", name, e) from e

@@ -13,7 +13,7 @@ from lamina_lowering import rows
 from lamina_lowering import xla_computation as _computation
 from lamina_tracing.extend import JitSpec, MapSpec, Staged, Tracer, argument_path, duck_types, flat_types
 
-from . import _jaxlib, backends as _devices, compile_cache, execution, layouts, safe_launch
+from . import _jaxlib, backends, compiling, execution, layouts, safe_launch
 
 __all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped", "checked_arguments", "lower", "stage_types",
            "trace"]
@@ -157,7 +157,7 @@ class Lowered(_Stage):
                  platform: str | None) -> None:
         self._spec, self._staged, self._in_tree, self._donated = spec, staged, in_tree, donated
         if platform is None:
-            platform = _devices.lowering_platform(_devices.client(spec.backend).local_devices()[0])
+            platform = backends.lowering_platform(backends.client(spec.backend).local_devices()[0])
         self._layout = layout = layouts.layout_of(spec, staged, in_tree)
         partitions = len(layout.devices) if layout is not None and layout.devices is not None else 1
         ins, outs = (layout.ins, layout.outs) if layout is not None and partitions > 1 else (None, None)
@@ -189,7 +189,7 @@ class Lowered(_Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """The compiler's estimate before optimisation: 'flops', 'bytes accessed' (bytes), ..."""
-        return _jaxlib.hlo_cost(_devices.client(self._spec.backend), _computation(self._lowered).get_hlo_module())
+        return _jaxlib.hlo_cost(backends.client(self._spec.backend), _computation(self._lowered).get_hlo_module())
 
     def compile(self, compiler_options: dict[str, Any] | None = None) -> Compiled:
         """The call, compiled for the device it would run on.
@@ -210,8 +210,8 @@ class Compiled(_Stage):
         self._spec, self._staged, self._in_tree, self._donated = (lowered._spec, lowered._staged, lowered._in_tree,
                                                                   lowered._donated)
         spec, closed = lowered._spec, lowered._staged.closed
-        compile_cache.overrides("compile", compiler_options)
-        self._overrides = compile_cache.overrides(spec.call, {**(spec.compiler_options or {}), **(compiler_options or {})})
+        compiling.overrides("compile", compiler_options)
+        self._overrides = compiling.overrides(spec.call, {**(spec.compiler_options or {}), **(compiler_options or {})})
         self._place = self._placement(())
         try:
             self._program = execution.program_for(closed, spec.name, self._place, closed.in_avals, lowered._donated,

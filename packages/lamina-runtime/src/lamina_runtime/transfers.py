@@ -8,7 +8,7 @@ import numpy as np
 from lamina_ir import DTypeError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_tracing.extend import stands_for_array, Tracer
 
-from . import _jaxlib, arrays, backends as _devices, host_errors, shardings, transfer_guards
+from . import _jaxlib, arrays, backends, host_errors, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
@@ -84,7 +84,7 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
         return _put_leaf(x.__jax_array__(), target, donate)
     aval = _type_of("device_put", x)
     if target is None:
-        return arrays.put(x, _devices.default_device(), False, aval)
+        return arrays.put(x, backends.default_device(), False, aval)
     if isinstance(target, _jaxlib.Device):
         return arrays.put(x, target, True, aval)
     return spread(x, aval, target)
@@ -129,7 +129,7 @@ def _device_tuple(call: str, given: Any) -> tuple[Any, ...]:
         raise ValueError(f"{call}: devices: expected a sequence of devices; got {type(given).__name__}: {given!r}")
     if not given:
         raise ValueError(f"{call}: devices: expected at least one device; got an empty sequence")
-    return _devices.check_devices(call, given)
+    return backends.check_devices(call, given)
 
 
 @transfer_guards.asked_for("put")
@@ -232,9 +232,9 @@ def from_dlpack(x: Any, device: Any = None) -> Any:
         raise TypeError("from_dlpack: expected an array that shares its memory through DLPack (with __dlpack__ and "
                         f"__dlpack_device__); got {type(x).__name__}") from None
     if kind == 1:
-        owner = _devices.local_devices(backend="cpu")[0]
+        owner = backends.local_devices(backend="cpu")[0]
     elif kind in (2, 13):
-        owner = next(d for d in _devices.local_devices(backend="cuda") if d.local_hardware_id == number)
+        owner = next(d for d in backends.local_devices(backend="cuda") if d.local_hardware_id == number)
     else:
         raise ValueError(f"from_dlpack: expected memory of a CPU or a CUDA device; got DLPack device type {int(kind)}")
     found = _copied(x, owner) if type(x) is np.ndarray and not _shareable(x) else _shared(x, owner, kind == 1)

@@ -11,7 +11,8 @@ from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, config, prims, trees
 
 from .arguments import Statics, duck_types, function_name, result_types
 from .stage import stage
-from .trace import EVALUATION, AxisFrame, Tracer, bind, bound_axes, now, scoped, tell_staging
+from .trace import EVALUATION, AxisFrame, bind, bound_axes, now, scoped, tell_staging
+from .tracer import Tracer
 from .tracebacks import boundary
 
 __all__ = ["disable_jit", "ensure_compile_time_eval", "eval_shape", "make_jaxpr", "named_call", "named_scope"]

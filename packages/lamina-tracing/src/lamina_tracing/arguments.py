@@ -13,7 +13,7 @@ from lamina_ir import DTypeError, ShapedArray, StaticArgumentError, aval_of, sha
 from lamina_ir.dtypes import as_dtype, canonical
 
 from .lines import is_own_file, warn_user
-from .trace import stands_for_array, Tracer, typeof
+from .tracer import stands_for_array, Tracer, typeof
 
 __all__ = ["Statics", "argument_path", "as_tuple", "called_as", "duck_types", "flat_types", "function_name", "parameter_names",
            "requested_dtype", "result_types"]

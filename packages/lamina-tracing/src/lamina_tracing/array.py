@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 import numpy as np
 from lamina_ir import ShapedArray
 
-from .trace import Tracer
+from .tracer import Tracer
 
 __all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "HostArray", "ShapeLike", "concrete_types",
            "is_array", "register_array_type"]

@@ -14,12 +14,12 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, Var, config, trees
 
 from . import slots
-from . import trace as _trace
 from .arguments import function_name
 from .array import HostArray
 from .lines import rule_lines
 from .stage import stage
-from .trace import EVALUATION, AxisFrame, Trace, Tracer, bind, now
+from .trace import EVALUATION, AxisFrame, Trace, bind, now
+from .tracer import Tracer, typeof
 
 __all__ = ["CustomCall", "Positional", "arrays_of", "call_custom", "deepest", "holds_tracers", "in_scope", "lead_with",
            "stage_onto"]
@@ -78,7 +78,7 @@ class CustomCall:
 
     def bind(self, args: Sequence[Any]) -> list[Any]:
         """As one equation, through whatever transformations the arguments are in."""
-        prim, outer, params = self.staged([_trace.typeof(a) for a in args])
+        prim, outer, params = self.staged([typeof(a) for a in args])
         return list(bind(prim, *outer, *args, **params))
 
 
@@ -99,7 +99,7 @@ def arrays_of(tree: Any) -> Any:
     def array(x: Any) -> Any:
         if not isinstance(x, _NUMBERS) or isinstance(x, HostArray):
             return x
-        aval = _trace.typeof(x)
+        aval = typeof(x)
         return slots.evaluator.array(np.asarray(x, aval.dtype), aval)
 
     return trees.tree_map(array, tree) if now.trace is EVALUATION else tree
@@ -133,7 +133,7 @@ def in_scope() -> Callable[[Callable[[], Any]], Any]:
     >>> from lamina_ir import dtypes
     >>> with config.enable_x64():
     ...     scope = in_scope()
-    >>> scope(lambda: _trace.typeof(1.0).dtype)
+    >>> scope(lambda: typeof(1.0).dtype)
     dtype('float64')
     """
     axes = tuple(AxisFrame(f.name, f.size) for f in now.axes)
@@ -163,7 +163,7 @@ def stage_onto(outer: list[Any], fun: Callable[..., Sequence[Any]],
       The program, whose leading arguments are those values, and where in `outer` they are.
 
     >>> outer = []
-    >>> closed, places = stage_onto(outer, lambda x: [x + x], [_trace.typeof(1.0)])
+    >>> closed, places = stage_onto(outer, lambda x: [x + x], [typeof(1.0)])
     >>> print(closed, places)
     { lambda ; a:f32[]. let b:f32[] = add a a in (b,) } []
     """
@@ -197,7 +197,7 @@ def lead_with(closed: ClosedJaxpr, places: Sequence[int], outer: Sequence[Any]) 
     if len(places) == len(outer) and list(places) == list(range(len(outer))):
         return closed
     jaxpr, n = closed.jaxpr, len(places)
-    lead = [Var(_trace.typeof(x)) for x in outer]
+    lead = [Var(typeof(x)) for x in outer]
     for at, v in zip(places, jaxpr.invars):
         lead[at] = v
     return ClosedJaxpr(Jaxpr(jaxpr.constvars, lead + jaxpr.invars[n:], jaxpr.eqns, jaxpr.outvars, jaxpr.axis_names,
@@ -215,7 +215,7 @@ def holds_tracers(*values: Any, depth: int = 3) -> bool:
 
     >>> holds_tracers(lambda x: x)
     False
-    >>> _ = stage(lambda x: print(holds_tracers(lambda: x)) or [x], [_trace.typeof(1.0)])
+    >>> _ = stage(lambda x: print(holds_tracers(lambda: x)) or [x], [typeof(1.0)])
     True
     """
     for x in values:

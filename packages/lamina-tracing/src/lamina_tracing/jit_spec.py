@@ -15,7 +15,8 @@ from .methods import StandIn, stand_in
 from .per_function import PerFunction
 from .lines import forget_source, is_own_file, user_source
 from .stage import eval_jaxpr, stage
-from .trace import Tracer, bind, now
+from .trace import bind, now
+from .tracer import Tracer
 
 __all__ = ["JitSpec", "Staged", "any_traced", "call_staged"]
 

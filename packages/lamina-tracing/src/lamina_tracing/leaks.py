@@ -15,7 +15,8 @@ from lamina_ir import LeakedTracerError, config
 
 from . import trace as _trace
 from .lines import user_source
-from .trace import Trace, Tracer
+from .trace import Trace
+from .tracer import Tracer
 
 __all__ = ["ended", "forget", "refuse_leaks"]
 

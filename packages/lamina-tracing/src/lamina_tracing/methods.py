@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from .array import Array
-from .trace import Tracer
+from .tracer import Tracer
 
 __all__ = ["StandIn", "stand_in"]
 

@@ -15,9 +15,9 @@ from .arguments import requested_dtype
 from .array import ArrayLike, HostArray
 from .lax import elementwise as ew
 from .lax.conversions import convert_element_type
-from .lax import indexing, linalg, reductions, shape
+from .lax import indexing, products, reductions, shape
 from .lax._common import match_scalars
-from .trace import Tracer, typeof
+from .tracer import Tracer, typeof
 
 __all__ = ["install", "promote_operands"]
 
@@ -74,7 +74,7 @@ def _matmul(x: Any, y: Any) -> Any:
     a, b = typeof(x), typeof(y)
     if a.ndim not in (1, 2) or b.ndim not in (1, 2):
         raise ValueError(f"matmul here takes 1 or 2 axes; got {a.long()} and {b.long()}; lamina_numpy has the full one")
-    return linalg.dot_general(x, y, (((a.ndim - 1,), (0,)), ((), ())))
+    return products.dot_general(x, y, (((a.ndim - 1,), (0,)), ((), ())))
 
 
 def _getitem(x: Any, index: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 from lamina_ir import trees
 
-from . import trace as _trace
+from . import tracer as _tracer
 from .arguments import function_name, parameter_names
 
 __all__ = ["origin"]
@@ -83,4 +83,4 @@ def _path(fun: Any, tree: Any, static: Any, i: int) -> str:
     return (known[at] if at < len(known) else str(at)) + trees.keystr(path[2:])
 
 
-_trace.on_error.append(origin)
+_tracer.on_error.append(origin)

@@ -23,11 +23,11 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, config, evaluate, evaluate_primitive
 from lamina_ir.extend import new_generation
 
-from . import trace
 from .arguments import Statics
 from .array import HostArray
 from .jit_spec import JitSpec
-from .trace import on_staging
+from .trace import EVALUATION, on_staging
+from .tracer import Tracer
 
 __all__ = ["Dispatcher", "Evaluator", "MapSpec", "Operators", "StagedMap", "basis_map", "device_put", "dispatcher",
            "evaluator", "on_staging", "operators", "set_basis_map", "set_dispatcher", "set_evaluator"]
@@ -100,7 +100,7 @@ def set_evaluator(new: Evaluator) -> None:
     _check_filling("evaluator", new, "primitive", "program", "array")
     with config.generation.changing():
         evaluator = new
-        trace.EVALUATION.hand_to(new.primitive)  # what `bind` calls where no trace is left
+        EVALUATION.hand_to(new.primitive)  # what `bind` calls where no trace is left
         new_generation()
 
 
@@ -241,7 +241,7 @@ class Operators:
         self.tracer_table.update(tracer_table)
         self.array_table.update(array_table)
         for name, value in tracer_table.items():
-            setattr(trace.Tracer, name, value)
+            setattr(Tracer, name, value)
         for kind in self._classes:
             self._dress(kind, array_table)
 

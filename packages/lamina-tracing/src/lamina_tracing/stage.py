@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Var, aval_of
-from lamina_ir.extend import room
+from lamina_ir.extend import stack_depth
 
 from .array import HostArray
 from .lines import NOWHERE, Within, forget_caller, staged_by, user_source
-from .trace import Trace, Tracer, bind, leak_error, now, on_begin, tell_staging
+from .trace import Trace, bind, leak_error, now, on_begin, tell_staging
+from .tracer import Tracer
 
 __all__ = ["StagingTrace", "StagingTracer", "eval_jaxpr", "jaxpr_as_fun", "stage"]
 
@@ -148,8 +149,8 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
     collecting = gc.isenabled()
     try:  # an interrupt may strike anywhere, in the inner `finally` too
         try:
-            if trace.level > room.ENOUGH:
-                room.enter(trace.level, trace)
+            if trace.level > stack_depth.ENOUGH:
+                stack_depth.enter(trace.level, trace)
             for tell in on_begin:
                 tell(trace)
             # Names in a program are its own: it may be kept, and the names around it come with the equation that calls it.
@@ -192,8 +193,8 @@ def _unstage(trace: StagingTrace, before: tuple[Any, ...], collecting: bool) -> 
     if collecting:
         gc.enable()
     tell_staging()
-    if trace.level > room.ENOUGH:
-        room.leave(trace)
+    if trace.level > stack_depth.ENOUGH:
+        stack_depth.leave(trace)
     trace.end()
 
 

@@ -1,4 +1,4 @@
-"""`bind`, `Trace`, `Tracer`: how an operation finds the transformation that handles it.
+"""`bind` and `Trace`: how an operation finds the transformation that handles it.
 
 Each running transformation is a `Trace` with a level, its depth in the dynamic nest. `bind` hands an op to the deepest
 trace among its arguments and the current staging trace; that trace applies its row, which binds again one level
@@ -12,15 +12,14 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
-from lamina_ir import Primitive, ShapedArray, aval_of, errors
-from lamina_ir.extend import axis_names_of, room
+from lamina_ir import Primitive, errors
+from lamina_ir.extend import axis_names_of, stack_depth
 
-from .blame import ill_formed, no_array
+from .blame import ill_formed
+from .tracer import Tracer, stands_for_array, typeof
 
-__all__ = ["AxisFrame", "EVALUATION", "Trace", "Tracer", "axis_frame", "bind", "bound_axes", "deeper",
-           "known_value", "now", "on_begin", "on_end", "on_error", "on_staging", "scoped", "settle", "stands_for_array",
-           "tell_staging", "typeof"]
+__all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "bound_axes", "deeper", "now", "on_begin", "on_end",
+           "on_staging", "scoped", "settle", "tell_staging"]
 
 
 class Trace:
@@ -35,7 +34,7 @@ class Trace:
     >>> class Naming(Trace):
     ...     def process(self, prim, args, params):
     ...         return prim.name
-    >>> from lamina_ir import prims
+    >>> from lamina_ir import aval_of, prims
     >>> trace = Naming(now.depth + 1)
     >>> with deeper(trace):
     ...     bind(prims.add_p, Tracer(trace, aval_of(1.0)), 2.0)
@@ -66,7 +65,7 @@ class Trace:
         """Handle the call of a function with rules of its own (see custom.py): here, as one equation."""
         return call.bind(args)
 
-    def minds(self, args: Sequence[Any]) -> bool:
+    def heeds_rules(self, args: Sequence[Any]) -> bool:
         """Whether such a call's rules matter to this trace or to one further out."""
         return True
 
@@ -99,7 +98,7 @@ class _Evaluation(Trace):
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         return call.run(*args)
 
-    def minds(self, args: Sequence[Any]) -> bool:
+    def heeds_rules(self, args: Sequence[Any]) -> bool:
         return False
 
     def end(self) -> None:
@@ -156,6 +155,7 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
       UnboundAxisError: it names an axis that is not in scope.
       LeakedTracerError: an operand's trace has ended.
 
+    >>> import numpy as np
     >>> from lamina_ir import prims
     >>> bind(prims.mul_p, np.float32(2), np.float32(3))
     Array(6., dtype=float32)
@@ -168,7 +168,7 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
             if t.level > level:
                 trace = t
                 level = t.level
-    if prim.named:  # a collective, or a call with collectives inside: the traces that map its axes count as arguments
+    if prim.may_read_axes:  # a collective, or a call with collectives inside: the traces that map its axes count as arguments
         for name in axis_names_of(prim, params):
             mapper = axis_frame(name).trace
             if mapper is not None and mapper.level > trace.level:
@@ -196,7 +196,6 @@ def axis_frame(name: Hashable) -> AxisFrame:
 
 
 on_staging: list[Callable[[bool], None]] = []
-on_error: list[Callable[[Tracer], str]] = []  # says where a traced value comes from, see origins.py
 on_begin: list[Callable[[Trace], None]] = []  # told of each trace before the function it transforms runs
 on_end: list[Callable[[Trace], None]] = []  # and after
 
@@ -295,7 +294,7 @@ class deeper:
     >>> class Counting(Trace):
     ...     def process(self, prim, args, params):
     ...         return f"{prim.name} at level {self.level}"
-    >>> from lamina_ir import prims
+    >>> from lamina_ir import aval_of, prims
     >>> trace = Counting(now.depth + 1)
     >>> with deeper(trace):
     ...     bind(prims.sin_p, Tracer(trace, aval_of(1.0)))
@@ -311,8 +310,8 @@ class deeper:
         trace = self._trace
         self._old = now.depth
         try:
-            if trace.level > room.ENOUGH:
-                room.enter(trace.level, self)
+            if trace.level > stack_depth.ENOUGH:
+                stack_depth.enter(trace.level, self)
             now.depth = trace.level
             for tell in on_begin:
                 tell(trace)
@@ -323,8 +322,8 @@ class deeper:
     def _leave(self) -> None:
         now.depth = self._old
         trace = self._trace
-        if trace.level > room.ENOUGH:
-            room.leave(self)
+        if trace.level > stack_depth.ENOUGH:
+            stack_depth.leave(self)
         trace.end()
 
     def __exit__(self, *error: Any) -> None:
@@ -350,196 +349,3 @@ def scoped(name: str) -> Iterator[None]:
         yield
     finally:
         now.scope = old
-
-
-def stands_for_array(x: Any) -> bool:
-    """Whether an object of another library gives an array when asked for it.
-
-    Asked once all else has failed, so that arrays, numbers and tracers pay nothing for it.
-
-    Args:
-      x: the object.
-    Returns:
-      A truth value.
-
-    >>> class Table:
-    ...     def __jax_array__(self):
-    ...         return np.ones(2)
-    >>> stands_for_array(Table()), stands_for_array(2.0)
-    (True, False)
-    """
-    return hasattr(type(x), "__jax_array__")
-
-
-def typeof(x: Any) -> ShapedArray:
-    """The type of a traced value, array or number.
-
-    Args:
-      x: the value.
-    Returns:
-      Its shape, dtype and weakness. Python's numbers are weak: beside an array they take its dtype.
-    Raises:
-      TypeError: it is nothing of the kind.
-
-    >>> typeof(3)
-    ShapedArray(int32[], weak_type=True)
-    """
-    if isinstance(x, Tracer):
-        return x.aval
-    try:
-        return aval_of(x)
-    except (TypeError, ValueError) as error:
-        if stands_for_array(x):
-            return typeof(x.__jax_array__())
-        raise no_array(x, error) from None
-
-
-def known_value(x: Any) -> Any:
-    """The concrete value that `x` is, or that a traced `x` stands beside.
-
-    Differentiation without `jit` walks through the function with its values: they are known there, tangents are not part of
-    them, and what is computed from them is a constant to the derivative. A value that is staged or mapped has no number.
-
-    Args:
-      x: a tracer, array or number.
-    Returns:
-      An array or number; None where nothing is known of its numbers.
-
-    >>> known_value(2.0), known_value(Tracer(EVALUATION, aval_of(1.0)))
-    (2.0, None)
-    """
-    return x._number() if isinstance(x, Tracer) else x
-
-
-def _origin(x: Tracer) -> str:
-    return "".join([say(x) for say in on_error])
-
-
-class Tracer:
-    """A value that stands for an array while a function is transformed. Behaves like an array; has no numbers.
-
-    Args:
-      trace: the transformation that handles ops on it.
-      aval: the type of the array.
-
-    >>> x = Tracer(EVALUATION, ShapedArray((2, 3), np.dtype("float32")))
-    >>> x.shape, x.ndim, len(x)
-    ((2, 3), 2, 2)
-    >>> float(x)
-    Traceback (most recent call last):
-    lamina_ir.errors.ConcretizationError: a traced float32[2,3] has no known number, but a Python float was asked for. ...
-    """
-
-    __slots__ = ("_trace", "aval", "__weakref__")
-    __array_priority__ = 1000
-
-    def __init__(self, trace: Trace, aval: ShapedArray) -> None:
-        self._trace = trace
-        self.aval = aval
-
-    def _beneath(self) -> Any:
-        """The value that this one stands for one transformation further out; None where there is none."""
-        return None
-
-    def _number(self) -> Any:
-        """The concrete value beside which this one carries something more (a tangent); None where there is none."""
-        return None
-
-    def __hash__(self) -> int:
-        raise TypeError(f"a traced {self.aval.long()} has no known value, so it is no dictionary key and no static argument "
-                        f"(a size, an axis, a dtype, a flag).{_origin(self)} Make it static where it comes from "
-                        "(static_argnums)")
-
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
-    ndim = property(lambda self: len(self.aval.shape))
-    size = property(lambda self: self.aval.size)
-    weak_type = property(lambda self: self.aval.weak_type)
-    itemsize = property(lambda self: self.aval.dtype.itemsize)
-    nbytes = property(lambda self: self.aval.dtype.itemsize * self.aval.size)
-
-    def __len__(self) -> int:
-        if not self.aval.shape:
-            raise TypeError(f"len() of a rank-0 traced value {self.aval.long()}")
-        return self.aval.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self.aval.shape:
-            raise TypeError(f"iteration over a rank-0 traced value {self.aval.long()}; where it is a size, a shape or an "
-                            "axis, pass it as a static argument (static_argnums)")
-        return (self[i] for i in range(self.aval.shape[0]))  # type: ignore[index]
-
-    def __contains__(self, value: Any) -> bool:
-        number = self._number()
-        if number is not None:
-            return value in number
-        raise errors.TracerBoolError(self._known("a Python truth value for `in`", "lamina.numpy.any(x == value)"))
-
-    def _known(self, use: str, remedy: str) -> str:
-        where = _origin(self) or f" It belongs to a {type(self._trace).__name__}."
-        if self._number() is not None:
-            return (f"{use} of a {self.aval.long()} that is being differentiated would lose its derivative.{where} Use "
-                    f"{remedy}, or lax.stop_gradient(x) first where a constant is meant.")
-        return (f"a traced value {self.aval.long()} has no known number, but {use} was asked for.{where} Use {remedy}, or pass "
-                "the value as a static argument (static_argnums) where that is meant.")
-
-    def __bool__(self) -> bool:
-        if self.aval.shape and self.aval.size != 1:
-            raise ValueError(f"the truth value of an array with several elements is ambiguous; got {self.aval.long()}. "
-                             "Use .any() or .all()")
-        number = self._number()
-        if number is not None:
-            return bool(number)
-        raise errors.TracerBoolError(self._known("a Python truth value (`if`, `while`, `and`, `not`)",
-                                                 "lamina.numpy.where or lax.select"))
-
-    def __int__(self) -> int:
-        number = self._number()
-        if number is not None:
-            return int(number)
-        raise errors.TracerIntegerError(self._known("a Python int", "x.astype(int)"))
-
-    def __float__(self) -> float:
-        raise errors.ConcretizationError(self._known("a Python float", "x.astype(float)"))
-
-    def __complex__(self) -> complex:
-        raise errors.ConcretizationError(self._known("a Python complex", "x.astype(complex)"))
-
-    def __index__(self) -> int:
-        raise errors.TracerIntegerError(self._known(
-            "a Python integer (a length, a shape, an axis, `range`, a place in a list)",
-            "x[i] on an array or lax.dynamic_index_in_dim to pick by it, lax.fori_loop to count to it"))
-
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        raise errors.TracerArrayError(self._known("a NumPy array", "the lamina.numpy function of the same name"))
-
-    def item(self, *args: Any) -> Any:
-        number = self._number()
-        if number is not None:
-            return number.item(*args) if hasattr(number, "item") else np.asarray(number).item(*args)
-        raise errors.ConcretizationError(self._known("a Python number (item)", "the array itself"))
-
-    def tolist(self) -> Any:
-        raise errors.ConcretizationError(self._known("a Python list (tolist)", "the array itself"))
-
-    def block_until_ready(self) -> Any:
-        return self
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
-
-    def __copy__(self) -> Any:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self
-
-    def __repr__(self) -> str:
-        return f"Traced<{self.aval!r}>with<{self._trace!r}>"
-
-    def __format__(self, spec: str) -> str:
-        try:
-            return format(repr(self), spec)
-        except ValueError:
-            raise TypeError(f"a traced value {self.aval.long()} has no known number to format as {spec!r}; print it where "
-                            "the program runs, with debug.print, or leave the format out") from None

@@ -22,7 +22,7 @@ from lamina_ir import config
 
 from . import leaks, origins  # noqa: F401  (origins: errors say where traced values come from)
 from .lines import is_own_file
-from .static_values import translated
+from .static_argument_errors import translated
 from .trace import settle
 
 __all__ = ["boundary", "filter_traceback"]

@@ -1,10 +1,10 @@
 """For people who run programs: every equation watched, another backend for trees, room on the stack.
 
-`room` is a module: `room.roomy()` is a block, or a decorator, with room on Python's stack for programs nested in one another.
+`stack_depth` is a module: `stack_depth.roomy()` is a block, or a decorator, with room on the stack for nested programs.
 """
-from .. import _room as room
+from .. import _stack_depth as stack_depth
 from ..evaluator import watching
 from ..tree_paths import explain_mismatch
 from ..trees import set_backend
 
-__all__ = ["explain_mismatch", "room", "set_backend", "watching"]
+__all__ = ["explain_mismatch", "set_backend", "stack_depth", "watching"]

@@ -3,7 +3,7 @@ from .. import param_kinds as _param_kinds
 from ..primitive import Primitive as _Primitive
 from ..primitive import by_name, register  # noqa: F401  (`by_name` is part of this namespace, and of pickles)
 from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft,
-               indexing, linalg, random_bits, reductions, shape, solves, sorting, special, windows)
+               indexing, products, random_bits, reductions, shape, solves, sorting, special, windows)
 from .callbacks import *
 from .calls import *
 from .collectives import *
@@ -14,7 +14,7 @@ from .elementwise import *
 from .factorizations import *
 from .fft import *
 from .indexing import *
-from .linalg import *
+from .products import *
 from .random_bits import *
 from .reductions import *
 from .shape import *
@@ -23,7 +23,7 @@ from .sorting import *
 from .special import *
 from .windows import *
 
-FAMILIES = (elementwise, special, shape, reductions, windows, linalg, convolution, factorizations, fft, indexing,
+FAMILIES = (elementwise, special, shape, reductions, windows, products, convolution, factorizations, fft, indexing,
             sorting, solves, random_bits, calls, callbacks, collectives, control, custom)
 ALL = tuple(getattr(family, name) for family in FAMILIES for name in family.__all__
             if isinstance(getattr(family, name), _Primitive))

@@ -17,7 +17,7 @@ from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..params import register_param_type
 from ..primitive import Primitive
-from .linalg import _wide
+from .products import _wide
 from .windows import _check_lists, spread_out, window_count
 
 __all__ = ["ConvDimensionNumbers", "conv_general_dilated_p"]

@@ -14,8 +14,8 @@ from .. import dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
-from . import _special as special
-from ._special import quiet, wide
+from . import _special_meanings as special
+from ._special_meanings import quiet, wide
 
 __all__ = [
     "abs_p", "acos_p", "acosh_p", "add_p", "and_p", "asin_p", "asinh_p", "atan2_p", "atan_p", "atanh_p",

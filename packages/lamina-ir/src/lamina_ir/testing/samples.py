@@ -10,7 +10,7 @@ from . import (
     samples_factorizations,
     samples_fft,
     samples_indexing,
-    samples_linalg,
+    samples_products,
     samples_random_bits,
     samples_reductions,
     samples_shape,
@@ -42,7 +42,7 @@ __all__ = ["Sample", "Spec", "away", "bools", "complexes", "determine", "determi
            "distinct", "floats", "ints", "positives", "sample",
            "samples_of", "small_ints", "uints", "unit"]
 
-FAMILIES = (samples_elementwise, samples_special, samples_shape, samples_reductions, samples_windows, samples_linalg,
+FAMILIES = (samples_elementwise, samples_special, samples_shape, samples_reductions, samples_windows, samples_products,
             samples_convolution, samples_factorizations, samples_fft, samples_indexing, samples_sorting,
             samples_solves, samples_random_bits, samples_calls, samples_callbacks, samples_collectives,
             samples_control, samples_custom)

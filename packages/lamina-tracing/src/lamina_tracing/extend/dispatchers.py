@@ -7,7 +7,7 @@ from ..explain import explain_miss, logger, staging_logged, told
 from ..jit_spec import JitSpec, Staged, any_traced, call_staged
 from ..lines import hide_frames_of, user_source, warn_user
 from ..slots import MapSpec, StagedMap
-from ..static_values import translated
+from ..static_argument_errors import translated
 from ..tracebacks import boundary, filter_traceback
 
 __all__ = ["JitSpec", "MapSpec", "Staged", "StagedMap", "any_traced", "argument_path", "boundary", "call_staged", "duck_types",

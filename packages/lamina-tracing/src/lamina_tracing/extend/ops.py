@@ -4,7 +4,8 @@ from ..lax._common import check_axes, check_axis, full_like, one_like, scalar
 from ..lax.reductions import complex_logaddexp
 from ..lax.scattering import repeated
 from ..lax.windows import stacked_windows
-from ..trace import bind, stands_for_array, typeof
+from ..trace import bind
+from ..tracer import stands_for_array, typeof
 
 __all__ = ["as_tuple", "bind", "check_axes", "check_axis", "complex_logaddexp", "full_like", "one_like", "repeated",
            "requested_dtype", "scalar", "stacked_windows", "stands_for_array", "typeof"]

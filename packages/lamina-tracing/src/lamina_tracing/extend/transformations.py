@@ -14,7 +14,8 @@ from ..custom import (CustomCall, Positional, arrays_of, call_custom, deepest, h
 from ..lines import BatchedSource, batch_position, eager_lines, rule_lines, source_of_function, staged_source
 from ..per_function import PerFunction
 from ..stage import StagingTrace, StagingTracer, eval_jaxpr, jaxpr_as_fun, stage
-from ..trace import AxisFrame, EVALUATION, Trace, Tracer, bound_axes, deeper, differs_over, known_value, now
+from ..trace import AxisFrame, EVALUATION, Trace, bound_axes, deeper, differs_over, now
+from ..tracer import Tracer, known_value
 
 __all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "PerFunction", "Positional", "StagingTrace",
            "StagingTracer", "Trace", "Tracer", "arrays_of", "batch_position", "bound_axes", "call_custom", "deeper",

@@ -1,7 +1,7 @@
 """The typed functions people and rules call: one per primitive, and what is written with them."""
 from . import fft as _fft
-from . import (calls, collectives, control, conversions, convolution, creation, custom, elementwise, indexing, linalg,
-               named_einsum, random_bits, reductions, scattering, shape, sorting, special, tokens, windows)
+from . import (calls, collectives, control, conversions, convolution, creation, custom, elementwise, indexing,
+               named_einsum, products, random_bits, reductions, scattering, shape, sorting, special, tokens, windows)
 from . import factorizations as factorizations
 from .calls import *
 from .collectives import *
@@ -13,8 +13,8 @@ from .custom import *
 from .elementwise import *
 from .fft import *
 from .indexing import *
-from .linalg import *
 from .named_einsum import *
+from .products import *
 from .random_bits import *
 from .reductions import *
 from .scattering import *
@@ -24,7 +24,7 @@ from .special import *
 from .tokens import *
 from .windows import *
 
-__all__ = [name for family in (elementwise, conversions, special, creation, shape, reductions, windows, linalg,
+__all__ = [name for family in (elementwise, conversions, special, creation, shape, reductions, windows, products,
                                convolution, _fft, indexing, scattering, sorting, random_bits, calls,
                                collectives, named_einsum, control, custom, tokens)
            for name in family.__all__]

@@ -10,7 +10,8 @@ from ..arguments import function_name, result_types
 from ..per_function import PerFunction
 from ..lines import user_source
 from ..stage import stage
-from ..trace import Tracer, bind, now, stands_for_array, typeof
+from ..trace import bind, now
+from ..tracer import Tracer, stands_for_array, typeof
 
 __all__ = ["Body", "cast", "check_callable", "check_carry", "flat_avals", "join_branches", "leaf_path",
            "meet_weak", "settle", "side_by_side", "stage_body"]

@@ -8,7 +8,8 @@ import numpy as np
 from lamina_ir import config, dtypes, prims, trees
 
 from ..jitting import jit
-from ..trace import Tracer, bind, typeof
+from ..trace import bind
+from ..tracer import Tracer, typeof
 from ..tracebacks import boundary
 from ._bodies import Body, check_callable, flat_avals, join_branches, side_by_side, stage_body
 from .conversions import convert_element_type
@@ -136,7 +137,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
         index = smaller(index, aval.dtype.type(len(branches) - 1))
     index = clamp(np.int32(0), convert_element_type(index, _INT32), np.int32(len(branches) - 1))
     every = tuple(range(len(operands)))
-    return _choose("switch", index, [f"branches[{i}]" for i in every or range(len(branches))], branches, operands,
+    return _choose("switch", index, [f"branches[{i}]" for i in range(len(branches))], branches, operands,
                    (every,) * len(branches))
 
 
@@ -217,18 +218,17 @@ def _choose(call: str, index: Any, names: Sequence[str], funs: Sequence[Any], op
 
         bodies.append(stage_body(call, fun, run, (call, *mine), [avals[i] for i in chosen]))
         numbers.append(chosen)
-    _check_branches(call, funs, bodies)
+    _check_branches(call, names, bodies)
     branches, outer = join_branches(bodies, numbers, avals)
     return trees.tree_unflatten(bodies[0].tree, bind(prims.cond_p, index, *outer, *flat, branches=branches))
 
 
-def _check_branches(call: str, funs: Sequence[Any], bodies: Sequence[Body]) -> None:
-    first = bodies[0]
-    for k, body in enumerate(bodies):
-        outs, wanted = body.closed.out_avals, first.closed.out_avals
-        if body.tree != first.tree or not all(a.same_type(b) for a, b in zip(outs, wanted)):
-            names = ["true_fun", "false_fun"] if call == "cond" else ["branches[0]", f"branches[{k}]"]
-            pair = (body, first) if call == "cond" else (first, body)
-            table, at = side_by_side(*[(n, b.tree, b.closed.out_avals) for n, b in zip(names, pair)])
+def _check_branches(call: str, names: Sequence[str], bodies: Sequence[Body]) -> None:
+    first, *rest = zip(names, bodies)
+    for other in rest:
+        trees_of, types = zip(*[(body.tree, body.closed.out_avals) for _, body in (first, other)])
+        if trees_of[0] != trees_of[1] or not all(a.same_type(b) for a, b in zip(*types)):
+            pair = (other, first) if call == "cond" else (first, other)
+            table, at = side_by_side(*[(name, body.tree, body.closed.out_avals) for name, body in pair])
             raise TypeError(f"{call}: all branches must return results of the same tree and types; they differ at "
                             f"result{at}:\n{table}")

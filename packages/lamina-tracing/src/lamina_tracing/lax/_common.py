@@ -12,7 +12,8 @@ from lamina_ir.prims import broadcast_in_dim_p as _broadcast_in_dim_p
 from .. import slots
 from ..arguments import requested_dtype
 from ..array import Array, ArrayLike, HostArray
-from ..trace import EVALUATION, bind, now, typeof
+from ..trace import EVALUATION, bind, now
+from ..tracer import typeof
 
 __all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "full_like", "given_back",
            "match_scalars",

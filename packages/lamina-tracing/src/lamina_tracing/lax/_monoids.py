@@ -12,7 +12,7 @@ from lamina_ir import ClosedJaxpr, DTypeError, ShapeError, dtypes, prims, shaped
 from lamina_ir.prims import highest, lowest
 
 from ..stage import stage
-from ..trace import Tracer
+from ..tracer import Tracer
 from ._common import bind, typeof
 from .conversions import convert_element_type
 

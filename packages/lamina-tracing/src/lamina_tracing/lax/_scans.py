@@ -8,7 +8,8 @@ from lamina_ir import config, prims, shaped, trees
 
 from .. import slots
 from ..arguments import function_name
-from ..trace import Tracer, bind, typeof
+from ..trace import bind
+from ..tracer import Tracer, typeof
 from ..tracebacks import boundary
 from ._bodies import cast, check_callable, check_carry, flat_avals, leaf_path, meet_weak, settle, stage_body
 from .shape import broadcast_in_dim, concatenate, index_in_dim, reshape, slice_in_dim

@@ -11,7 +11,8 @@ from lamina_ir.extend import HostFunction
 
 from ..arguments import argument_path, flat_types, function_name
 from ..lines import user_source
-from ..trace import Tracer, bind, now
+from ..trace import bind, now
+from ..tracer import Tracer
 
 __all__ = ["debug_callback", "debug_print", "io_callback", "pure_callback"]
 

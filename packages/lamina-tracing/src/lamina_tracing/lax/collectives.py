@@ -7,7 +7,8 @@ from typing import Any
 from lamina_ir import ShapeError, prims, trees
 from lamina_ir.dtypes import is_bool
 
-from ..trace import axis_frame, bind, typeof
+from ..trace import axis_frame, bind
+from ..tracer import typeof
 from . import conversions, elementwise, reductions
 from ._common import check_axes, given_back
 

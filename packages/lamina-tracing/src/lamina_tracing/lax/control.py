@@ -13,7 +13,8 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, dtypes, prims, shaped, trees
 
 from ..arguments import function_name
-from ..trace import Tracer, bind, typeof
+from ..trace import bind
+from ..tracer import Tracer, typeof
 from ..tracebacks import boundary
 from ._bodies import cast, check_callable, check_carry, flat_avals, settle, stage_body
 from ._branches import cond, platform_dependent, switch

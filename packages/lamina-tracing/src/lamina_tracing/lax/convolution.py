@@ -22,7 +22,7 @@ from . import shape as sh
 from ._common import ArrayLike, as_dtype, as_int, as_ints, bind, scalar, typeof
 from .conversions import convert_element_type
 from .elementwise import ne
-from .linalg import PrecisionLike, dot_general
+from .products import PrecisionLike, dot_general
 from .windows import padtype_to_pads
 
 __all__ = ["ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv", "conv_dimension_numbers",

@@ -9,7 +9,7 @@ from lamina_ir import dtypes, evaluate_primitive, prims, ShapeError
 
 from .. import slots
 from ..array import Array
-from ..trace import Tracer
+from ..tracer import Tracer
 from ._common import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
 from .conversions import convert_element_type
 from .custom import with_sharding_constraint

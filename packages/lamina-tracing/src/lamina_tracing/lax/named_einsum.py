@@ -9,7 +9,7 @@ from lamina_ir import ShapeError
 
 from ._common import ArrayLike, typeof
 from .collectives import psum
-from .linalg import PrecisionLike, dot_general
+from .products import PrecisionLike, dot_general
 from .reductions import reduce_sum
 from .shape import transpose
 

@@ -13,7 +13,7 @@ from . import shape as _s
 from ._common import ArrayLike, bind, scalar, typeof
 from .conversions import convert_element_type
 from .control import while_loop
-from .linalg import Precision, dot_general
+from .products import Precision, dot_general
 
 __all__ = ["qdwh"]
 

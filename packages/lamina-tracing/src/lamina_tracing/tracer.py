@@ -1,0 +1,214 @@
+"""`Tracer`: a value that stands for an array while a function is transformed, and the types of values.
+
+A tracer belongs to one running transformation, its trace (see trace.py), which handles the ops it takes part in. It behaves
+as an array does, by the methods that operators.py and methods.py give it; what needs its numbers is refused here, in words
+that say where it comes from.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from lamina_ir import ShapedArray, aval_of, errors
+
+from .blame import no_array
+
+__all__ = ["Tracer", "known_value", "on_error", "stands_for_array", "typeof"]
+
+on_error: list[Callable[[Tracer], str]] = []  # says where a traced value comes from, see origins.py
+
+
+def stands_for_array(x: Any) -> bool:
+    """Whether an object of another library gives an array when asked for it.
+
+    Asked once all else has failed, so that arrays, numbers and tracers pay nothing for it.
+
+    Args:
+      x: the object.
+    Returns:
+      A truth value.
+
+    >>> class Table:
+    ...     def __jax_array__(self):
+    ...         return np.ones(2)
+    >>> stands_for_array(Table()), stands_for_array(2.0)
+    (True, False)
+    """
+    return hasattr(type(x), "__jax_array__")
+
+
+def typeof(x: Any) -> ShapedArray:
+    """The type of a traced value, array or number.
+
+    Args:
+      x: the value.
+    Returns:
+      Its shape, dtype and weakness. Python's numbers are weak: beside an array they take its dtype.
+    Raises:
+      TypeError: it is nothing of the kind.
+
+    >>> typeof(3)
+    ShapedArray(int32[], weak_type=True)
+    """
+    if isinstance(x, Tracer):
+        return x.aval
+    try:
+        return aval_of(x)
+    except (TypeError, ValueError) as error:
+        if stands_for_array(x):
+            return typeof(x.__jax_array__())
+        raise no_array(x, error) from None
+
+
+def known_value(x: Any) -> Any:
+    """The concrete value that `x` is, or that a traced `x` stands beside.
+
+    Differentiation without `jit` walks through the function with its values: they are known there, tangents are not part of
+    them, and what is computed from them is a constant to the derivative. A value that is staged or mapped has no number.
+
+    Args:
+      x: a tracer, array or number.
+    Returns:
+      An array or number; None where nothing is known of its numbers.
+
+    >>> from lamina_tracing.extend import EVALUATION
+    >>> known_value(2.0), known_value(Tracer(EVALUATION, aval_of(1.0)))
+    (2.0, None)
+    """
+    return x._number() if isinstance(x, Tracer) else x
+
+
+def _origin(x: Tracer) -> str:
+    return "".join([say(x) for say in on_error])
+
+
+class Tracer:
+    """A value that stands for an array while a function is transformed. Behaves like an array; has no numbers.
+
+    Args:
+      trace: the transformation that handles ops on it, a `Trace`.
+      aval: the type of the array.
+
+    >>> from lamina_tracing.extend import EVALUATION
+    >>> x = Tracer(EVALUATION, ShapedArray((2, 3), np.dtype("float32")))
+    >>> x.shape, x.ndim, len(x)
+    ((2, 3), 2, 2)
+    >>> float(x)
+    Traceback (most recent call last):
+    lamina_ir.errors.ConcretizationError: a traced float32[2,3] has no known number, but a Python float was asked for. ...
+    """
+
+    __slots__ = ("_trace", "aval", "__weakref__")
+    __array_priority__ = 1000
+
+    def __init__(self, trace: Any, aval: ShapedArray) -> None:
+        self._trace = trace
+        self.aval = aval
+
+    def _beneath(self) -> Any:
+        """The value that this one stands for one transformation further out; None where there is none."""
+        return None
+
+    def _number(self) -> Any:
+        """The concrete value beside which this one carries something more (a tangent); None where there is none."""
+        return None
+
+    def __hash__(self) -> int:
+        raise TypeError(f"a traced {self.aval.long()} has no known value, so it is no dictionary key and no static argument "
+                        f"(a size, an axis, a dtype, a flag).{_origin(self)} Make it static where it comes from "
+                        "(static_argnums)")
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+    size = property(lambda self: self.aval.size)
+    weak_type = property(lambda self: self.aval.weak_type)
+    itemsize = property(lambda self: self.aval.dtype.itemsize)
+    nbytes = property(lambda self: self.aval.dtype.itemsize * self.aval.size)
+
+    def __len__(self) -> int:
+        if not self.aval.shape:
+            raise TypeError(f"len() of a rank-0 traced value {self.aval.long()}")
+        return self.aval.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.aval.shape:
+            raise TypeError(f"iteration over a rank-0 traced value {self.aval.long()}; where it is a size, a shape or an "
+                            "axis, pass it as a static argument (static_argnums)")
+        return (self[i] for i in range(self.aval.shape[0]))  # type: ignore[index]
+
+    def __contains__(self, value: Any) -> bool:
+        number = self._number()
+        if number is not None:
+            return value in number
+        raise errors.TracerBoolError(self._known("a Python truth value for `in`", "lamina.numpy.any(x == value)"))
+
+    def _known(self, use: str, remedy: str) -> str:
+        where = _origin(self) or f" It belongs to a {type(self._trace).__name__}."
+        if self._number() is not None:
+            return (f"{use} of a {self.aval.long()} that is being differentiated would lose its derivative.{where} Use "
+                    f"{remedy}, or lax.stop_gradient(x) first where a constant is meant.")
+        return (f"a traced value {self.aval.long()} has no known number, but {use} was asked for.{where} Use {remedy}, or pass "
+                "the value as a static argument (static_argnums) where that is meant.")
+
+    def __bool__(self) -> bool:
+        if self.aval.shape and self.aval.size != 1:
+            raise ValueError(f"the truth value of an array with several elements is ambiguous; got {self.aval.long()}. "
+                             "Use .any() or .all()")
+        number = self._number()
+        if number is not None:
+            return bool(number)
+        raise errors.TracerBoolError(self._known("a Python truth value (`if`, `while`, `and`, `not`)",
+                                                 "lamina.numpy.where or lax.select"))
+
+    def __int__(self) -> int:
+        number = self._number()
+        if number is not None:
+            return int(number)
+        raise errors.TracerIntegerError(self._known("a Python int", "x.astype(int)"))
+
+    def __float__(self) -> float:
+        raise errors.ConcretizationError(self._known("a Python float", "x.astype(float)"))
+
+    def __complex__(self) -> complex:
+        raise errors.ConcretizationError(self._known("a Python complex", "x.astype(complex)"))
+
+    def __index__(self) -> int:
+        raise errors.TracerIntegerError(self._known(
+            "a Python integer (a length, a shape, an axis, `range`, a place in a list)",
+            "x[i] on an array or lax.dynamic_index_in_dim to pick by it, lax.fori_loop to count to it"))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise errors.TracerArrayError(self._known("a NumPy array", "the lamina.numpy function of the same name"))
+
+    def item(self, *args: Any) -> Any:
+        number = self._number()
+        if number is not None:
+            return number.item(*args) if hasattr(number, "item") else np.asarray(number).item(*args)
+        raise errors.ConcretizationError(self._known("a Python number (item)", "the array itself"))
+
+    def tolist(self) -> Any:
+        raise errors.ConcretizationError(self._known("a Python list (tolist)", "the array itself"))
+
+    def block_until_ready(self) -> Any:
+        return self
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __repr__(self) -> str:
+        return f"Traced<{self.aval!r}>with<{self._trace!r}>"
+
+    def __format__(self, spec: str) -> str:
+        try:
+            return format(repr(self), spec)
+        except ValueError:
+            raise TypeError(f"a traced value {self.aval.long()} has no known number to format as {spec!r}; print it where "
+                            "the program runs, with debug.print, or leave the format out") from None
