@@ -149,7 +149,7 @@ def test_an_example_comes_in_by_the_doors(house: Path) -> None:
 
 @pytest.mark.parametrize("source, says", [
     ("from lamina_ir.program import Eqn\n", "reaches into lamina_ir: program.Eqn is no name of its root"),
-    ("from lamina_ir import _room\n", "private _room"), ("import lamina_ir, lamina_numpy\n", "does not declare")])
+    ("from lamina_ir import _stack_depth\n", "private _stack_depth"), ("import lamina_ir, lamina_numpy\n", "does not declare")])
 def test_an_example_that_climbs_in_is_named(house: Path, source: str, says: str) -> None:
     room(house, "lamina-ir").write_text('import numpy\n__all__ = ["prims", "shaped"]\n')
     guest(house, source, '"lamina-ir"')

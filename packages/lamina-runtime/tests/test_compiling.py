@@ -255,7 +255,7 @@ def test_a_home_that_cannot_be_written_to_is_done_without(tmp_path):
 
 def test_the_size_of_the_folder_is_looked_at_once_per_so_many_bytes(tmp_path, monkeypatch):
     looks = []
-    monkeypatch.setattr(disk_cache, "_room", disk_cache._Room())
+    monkeypatch.setattr(disk_cache, "_space", disk_cache._Space())
     monkeypatch.setattr(disk_cache, "trim", lambda *a, trim=disk_cache.trim: looks.append(trim(*a)))
     monkeypatch.setattr(disk_cache, "compilation_cache_max_bytes", type("Limit", (), {"value": 100_000}))
     for n in range(600):

@@ -10,7 +10,7 @@ from lamina_tracing.lines import is_own_file
 from lamina_tracing.extend import EVALUATION, AxisFrame, Trace, bound_axes, boundary, deeper, now, stage
 
 FILES = ("lamina_tracing/trace.py", "lamina_tracing/stage.py", "lamina_tracing/api.py", "lamina_tracing/tracebacks.py",
-         "lamina_tracing/custom.py", "lamina_ir/_room.py")
+         "lamina_tracing/custom.py", "lamina_ir/_stack_depth.py")
 
 
 def state():
