@@ -84,10 +84,9 @@ def try_package(package: str, house: Path, extra: list[str]) -> tuple[int, str, 
             return bare.returncode, bare.stderr, time.monotonic() - start
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider",
                *run_tests.package_arguments(package), *extra]
-    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace")
+    status, output = run_tests.run_limited(command, environment)
     shutil.rmtree(home, ignore_errors=True)  # three of the environments hold 350 MB of jaxlib each
-    return done.returncode, done.stdout, time.monotonic() - start
+    return status, output, time.monotonic() - start
 
 
 def main(argv: list[str] | None = None) -> int:

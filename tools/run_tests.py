@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_TESTS_COLLECTED = 5
+LIMIT = 1500  # seconds for a target: five times the longest on two idle cores, so what passes it stands still
+TIMED_OUT = 124
 # The longest first, so that two cores end at about the same time.
 HEAVY = ("tests", "lamina-runtime", "lamina-lowering", "lamina-autodiff", "lamina-numpy", "lamina-batching",
          "lamina-ir")
@@ -58,15 +61,36 @@ def summary_of(output: str) -> str:
     return lines[-1] if lines else "no summary; pytest ended early"
 
 
+def run_limited(command: list[str], environment: dict[str, str], limit: float = LIMIT) -> tuple[int, str]:
+    """A program and all that it starts, ended after `limit` seconds: (exit status, its output).
+
+    One that is ended is asked first by SIGABRT, at which pytest writes where each thread stands.
+    """
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as job:
+        try:
+            output, _ = job.communicate(timeout=limit)
+            return job.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(job.pid, signal.SIGABRT)
+            try:
+                output, _ = job.communicate(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(job.pid, signal.SIGKILL)
+                output, _ = job.communicate()
+            return TIMED_OUT, f"{output}\nstood still: ended after {limit:.0f} s"
+        except BaseException:  # Ctrl-C reaches only us, since the program has a session of its own
+            os.killpg(job.pid, signal.SIGKILL)
+            raise
+
+
 def run(target: str, extra: list[str]) -> tuple[int, str, float]:
     """One pytest process: (exit status, its output, seconds)."""
     start = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", *pytest_arguments(target), *extra]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace")
-    status = 0 if done.returncode == NO_TESTS_COLLECTED and extra else done.returncode
-    return status, done.stdout, time.monotonic() - start
+    status, output = run_limited(command, environment)
+    return 0 if status == NO_TESTS_COLLECTED and extra else status, output, time.monotonic() - start
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,9 @@
 """The test runner: targets, arguments, summaries, exit status."""
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 import run_tests
 
@@ -35,3 +38,16 @@ def test_main_fails_when_a_target_fails(monkeypatch: pytest.MonkeyPatch, capsys:
     assert run_tests.main(["lamina-ir"]) == 0
     assert run_tests.main(["lamina-ir", "tools"]) == 1
     assert "failed: tools" in capsys.readouterr().out
+
+
+def test_a_program_that_stands_still_is_ended_with_all_it_started_and_its_output_kept() -> None:
+    code = ("import subprocess, sys, time; print('begun', flush=True); "
+            "subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])")
+    status, output = run_tests.run_limited([sys.executable, "-c", code], dict(os.environ), limit=2)
+    assert status == run_tests.TIMED_OUT and output.startswith("begun") and "stood still: ended after 2 s" in output
+
+
+def test_a_program_that_ends_gives_its_status_and_both_streams() -> None:
+    code = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"
+    status, output = run_tests.run_limited([sys.executable, "-c", code], dict(os.environ))
+    assert status == 3 and sorted(output.split()) == ["err", "out"]
