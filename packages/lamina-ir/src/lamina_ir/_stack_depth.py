@@ -2,11 +2,14 @@
 
 The limit is raised while such a program is at work, and put back when the last of them is done. Each nested call of a
 jitted function also takes some 3.5 kB of C stack, of which a thread commonly has 8 MB: hence the most that is allowed.
+
+The limit is the interpreter's, so that threads share it, and Ctrl-C may come between any two steps: a lock that was taken then
+would never be given back, and the thread would stand still the next time. So there is none. Each step is one operation of a
+dict, or may be done again; who changes what is needed then sets the limit until nothing has changed meanwhile.
 """
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,9 +18,9 @@ __all__ = ["ENOUGH", "enter", "leave", "roomy"]
 ENOUGH = 16  # levels that fit the usual limit
 _MOST = 1600  # a gradient takes three levels for each program
 _FRAMES = 24  # per level; up to 15 were seen
-_lock = threading.Lock()
-_users: set[int] = set()  # ids of what holds the room
-_before, _given, _deepest = 0, 0, 0
+_needs: dict[int, int] = {}  # ids of what holds room -> levels
+_given: set[int] = set()  # limits that were set here; any other is somebody else's word
+_usual, _deepest = 0, 0
 
 
 def enter(level: int, holder: object) -> None:
@@ -29,19 +32,13 @@ def enter(level: int, holder: object) -> None:
     Raises:
       RecursionError: there are more than 1600.
     """
-    global _before, _given, _deepest
+    global _deepest
     if level > _MOST:
         raise RecursionError(f"traced functions call one another more than {_MOST} levels deep: one that calls itself needs "
                              "an end that does not depend on traced values, or lax.while_loop, lax.scan")
-    with _lock:
-        limit = sys.getrecursionlimit()
-        if not _users:
-            _before = limit
-        _users.add(id(holder))
-        _deepest = max(_deepest, level)
-        if limit < _before + _FRAMES * level:
-            _given = _before + _FRAMES * level
-            sys.setrecursionlimit(_given)
+    _deepest = max(_deepest, level)
+    _needs[id(holder)] = level
+    _fit()
 
 
 def leave(holder: object) -> None:
@@ -50,12 +47,24 @@ def leave(holder: object) -> None:
     Args:
       holder: who needs it no longer.
     """
-    global _given
-    with _lock:
-        _users.discard(id(holder))
-        if not _users and sys.getrecursionlimit() == _given:  # else someone else has set it
-            sys.setrecursionlimit(_before)
-            _given = 0
+    _needs.pop(id(holder), None)
+    _fit()
+
+
+def _fit() -> None:
+    global _usual
+    while True:
+        needs, limit = _needs.copy(), sys.getrecursionlimit()
+        if limit not in _given:
+            _usual = limit
+        wanted = _usual
+        if needs:  # while others are deep in the stack it is never lowered; odd, as no limit that people set is
+            wanted = max(limit, _usual + _FRAMES * max(needs.values()) + 1)
+            _given.add(wanted)
+        if limit != wanted:
+            sys.setrecursionlimit(wanted)
+        if _needs == needs:
+            return
 
 
 @contextmanager

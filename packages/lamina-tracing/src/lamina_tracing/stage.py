@@ -164,7 +164,8 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
             tell_staging()
             gc.disable()
             trace.about = about
-            arguments = trace.arguments = [trace.argument(a) for a in in_avals]
+            # no comprehension: where one is inlined (Python 3.12, 3.13) an interrupt inside it can pass by every `finally`
+            arguments = trace.arguments = list(map(trace.argument, in_avals))
             closed = trace.finish(arguments, fun(*arguments))
         finally:
             _unstage(trace, before, collecting)
