@@ -181,6 +181,42 @@ def spread(x, n):
     return lax.mul(lax.broadcast_in_dim(x, (n, 6), (1,)), lax.broadcasted_iota(np.dtype("float32"), (n, 6), 0) + 1)
 
 
+SEVERAL = {
+    "all_gather": lambda x, names: all_gather(x, names), "all_gather_1": lambda x, names: all_gather(x, names, axis=1),
+    "all_gather_tiled": lambda x, names: all_gather(x, names, axis=1, tiled=True),
+    "psum_scatter": lambda x, names: psum_scatter(x, names, scatter_dimension=1),
+    "psum_scatter_tiled": lambda x, names: psum_scatter(x, names, scatter_dimension=0, tiled=True),
+    "all_to_all": lambda x, names: all_to_all(x, names, 1, 0), "all_to_all_same": lambda x, names: all_to_all(x, names, 1, 1),
+    "all_to_all_tiled": lambda x, names: all_to_all(x, names, 0, 1, tiled=True),
+    "ppermute": lambda x, names: ppermute(x, names, [(0, 5), (1, 0), (5, 4), (2, 2), (4, 1)]),
+    "pshuffle": lambda x, names: pshuffle(x, names, [2, 0, 5, 3, 1, 4]),
+}
+
+
+@pytest.mark.parametrize("names", [("i", "j"), ("j", "i")])
+@pytest.mark.parametrize("collective", SEVERAL)
+def test_several_names_count_alike_whichever_of_them_are_vmapped(collective, names):
+    x = np.random.default_rng(3).integers(0, 99, (2, 3, 12, 6)).astype(np.float32)
+    t = np.random.default_rng(4).integers(0, 99, x.shape).astype(np.float32)
+
+    def mapped(outer, inner):
+        return outer(inner(lambda x: SEVERAL[collective](x, names), axis_name="j"), axis_name="i")
+
+    want = np.asarray(mapped(pmap, pmap)(x))
+    back, = vjp(mapped(pmap, pmap), x)[1](want)
+    for outer, inner in ((vmap, vmap), (vmap, pmap), (pmap, vmap)):
+        np.testing.assert_array_equal(np.asarray(mapped(outer, inner)(x)), want)
+        np.testing.assert_array_equal(np.asarray(jvp(mapped(outer, inner), (x,), (t,))[1]), np.asarray(mapped(pmap, pmap)(t)))
+        np.testing.assert_array_equal(np.asarray(vjp(mapped(outer, inner), x)[1](want)[0]), np.asarray(back))
+
+
+def test_a_permutation_over_several_names_keeps_the_sign_of_zero_and_works_on_flags():
+    x = np.array([[-0.0, 1.0], [2.0, -0.0]], np.float32)
+    f = vmap(vmap(lambda x: ppermute(x, ("i", "j"), [(0, 3), (3, 0)]), axis_name="j"), axis_name="i")
+    assert np.signbit(np.asarray(f(x))).tolist() == [[True, False], [False, True]]
+    assert np.asarray(f(x != 0)).tolist() == [[False, False], [False, False]]
+
+
 def test_groups_over_several_names_are_refused_for_examples():
     with pytest.raises(NotImplementedError, match="axis_index_groups over several names"):
         vmap(vmap(lambda x: psum(x, ("i", "j"), axis_index_groups=[[0, 1], [2, 3]]), axis_name="j"),

@@ -122,3 +122,42 @@ def test_errors_about_traced_values_name_the_mapped_function_and_its_argument():
 
     with pytest.raises(TracerBoolError, match=r"depends on argument y of `branching` at .*, traced by pmap"):
         pmap(branching)(np.ones(2, "float32"), np.ones(2, "float32"))
+
+
+def test_pmap_made_again_finds_what_was_staged():
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return x + 1
+
+    x = np.ones((4, 2), np.float32)
+    for _ in range(3):
+        pmap(f)(x)
+        pmap(f, in_axes=(1,))(x)
+    assert len(calls) == 2
+    pmap(f, out_axes=1)(x)
+    pmap(f, axis_name="i")(x)
+    pmap(f, axis_name="i")(x)
+    assert len(calls) == 4
+
+
+def test_pmap_of_a_bound_method_made_again_sees_the_object_as_it_is():
+    class Model:
+        def __init__(self):
+            self.step = 1.0
+
+        def run(self, x):
+            return x + self.step
+
+    model, x = Model(), np.zeros(2, np.float32)
+    assert np.asarray(pmap(model.run)(x)).tolist() == [1, 1]
+    model.step = 2.0
+    assert np.asarray(pmap(model.run)(x)).tolist() == [2, 2]
+
+
+def test_maps_of_one_function_nest_with_axes_of_their_own():
+    def f(x):
+        return pmap(f)(x) * 2 if x.ndim else x + 1
+
+    assert np.asarray(pmap(f)(np.zeros((2, 3), np.float32))).tolist() == [[2.0] * 3] * 2

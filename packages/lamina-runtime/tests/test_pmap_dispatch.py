@@ -157,3 +157,10 @@ def test_a_compiled_map_names_its_call():
     compiled = pmap(lambda x: lax.neg(x)).lower(ShapeDtypeStruct((8, 3), "float32")).compile()
     with pytest.raises(TypeError, match=r"^compiled pmap of `<lambda>`: args\[0\]: expected an array"):
         compiled("text")
+
+
+def test_pmap_made_again_compiles_nothing():
+    f = lambda x: lax.add(x, x)  # noqa: E731
+    made = [pmap(f).lower(X)._program for _ in range(2)]
+    assert made[0] is made[1]
+    assert pmap(f, out_axes=1).lower(X)._program is not made[0]

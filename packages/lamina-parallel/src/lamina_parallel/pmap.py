@@ -12,9 +12,9 @@ from lamina_batching.extend import axis_specs, mapped_size
 from lamina_ir import ClosedJaxpr, ProgramError, UnnamedAxis, config, prims, shaped, trees
 from lamina_ir.extend import varying
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, StagedMap, StagingTracer, any_traced, argument_path,
-                                   bind, boundary, bound_axes, explain_miss, now, result_types, stage, staging_logged,
-                                   stands_for_array, typeof)
+from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, StagedMap, StagingTracer, any_traced,
+                                   argument_path, bind, boundary, bound_axes, explain_miss, now, result_types, stage,
+                                   staging_logged, stands_for_array, typeof)
 
 __all__ = ["PmapSpec", "StagedPmap", "pmap"]
 
@@ -46,6 +46,14 @@ class StagedPmap(NamedTuple):
     out_axes: tuple[int | None, ...]
     out_tree: Any
     donated: tuple[bool, ...]
+
+
+_programs = PerFunction()
+
+
+def _hashable(axes: Any) -> Any:
+    leaves, tree = trees.tree_flatten(axes)
+    return tree, tuple([(type(n), n) for n in leaves])
 
 
 class PmapSpec:
@@ -92,7 +100,14 @@ class PmapSpec:
         if not (in_axes is None or isinstance(in_axes, (int, tuple, list, dict)) or hasattr(in_axes, "__index__")):
             raise TypeError(f"pmap of `{self.name}`: in_axes must be an int, None, or a tuple of them per argument; got "
                             f"{in_axes!r}")
+        # Found again by another pmap of the same function: an axis without a name is one that no program mentions.
         self.programs: dict[Any, StagedPmap] = {}
+        try:
+            options = (axis_name, _hashable(self.in_axes), _hashable(out_axes), self.statics.nums, axis_size,
+                       self.donate_argnums)
+            self.programs = _programs.of(self._jit.known_as).setdefault(options, self.programs)
+        except TypeError:  # axes of an odd kind, which staging refuses
+            pass
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         """(flat dynamic arguments, their tree, key of the static ones)."""
@@ -112,6 +127,7 @@ class PmapSpec:
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self.programs.get(key)
         if found is None:
+            self._jit.retire_if_changed()
             others = config.generation.elsewhere()
             if config.explain_cache_misses.value:
                 explain_miss("pmap", self.name, self.fun, key, self.programs)

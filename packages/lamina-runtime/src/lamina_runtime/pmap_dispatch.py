@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, config, has_ordered_effects, prims, shaped,
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, ShapedArray, UnnamedAxis, Var, config, has_ordered_effects, prims, shaped,
                        subprograms, trees)
 from lamina_lowering import SourceLine, instruction_lines, lower, replica_count, rows
 from lamina_tracing import slots
@@ -175,7 +175,8 @@ def _program(closed: ClosedJaxpr, name: str, axis_name: Any, axis_size: int, in_
              out_axes: Sequence[int | None], devices: tuple[Any, ...] | None, backend: str | None,
              donated: Sequence[bool]) -> PmapProgram:
     rules = rows(backends.lowering_platform(backends.client(backend).local_devices()[0]))
-    key = ("pmap", name, axis_name, axis_size, tuple(in_axes), tuple(out_axes), devices, backend, tuple(donated),
+    called = UnnamedAxis if type(axis_name) is UnnamedAxis else axis_name  # no program mentions one
+    key = ("pmap", name, called, axis_size, tuple(in_axes), tuple(out_axes), devices, backend, tuple(donated),
            rules.version, backends.generation())
     try:
         return compiling.remembered(closed, key, lambda: PmapProgram(closed, name, axis_name, axis_size, in_axes,

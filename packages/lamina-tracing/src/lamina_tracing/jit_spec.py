@@ -149,8 +149,7 @@ class JitSpec:
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
         found = self.programs.get(key)
         if found is None:
-            if type(self.known_as) is StandIn:
-                self.known_as.retire_if_changed()
+            self.retire_if_changed()
             others = config.generation.elsewhere()
             if config.explain_cache_misses.value:
                 explain.explain_miss(self.call, self.name, self.fun, key, self.programs)
@@ -166,6 +165,11 @@ class JitSpec:
                         self.programs.pop(old, None)
                 self.programs[key] = found
         return found
+
+    def retire_if_changed(self) -> None:
+        """Where a bound method's object has changed, what is staged now is not found by others; asked before staging."""
+        if type(self.known_as) is StandIn:
+            self.known_as.retire_if_changed()
 
     def stage_avals(self, avals: Sequence[Any], tree: Any, static: Any) -> Staged:
         """The program for arguments of these types, traced anew."""
