@@ -1,6 +1,8 @@
 """The module names equations by number; what the compiler made of them finds its way back to the user's lines."""
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Source, Var, prims, shaped
 from lamina_lowering import instruction_lines, lower
@@ -49,6 +51,14 @@ def test_a_single_op_is_lowered_without_locations():
     a, b = Var(F), Var(F)
     low = lower(ClosedJaxpr(Jaxpr([], [a], [Eqn(prims.sin_p, [a], [b], {}, Source.at("m.py", 1, "f"))], [b])))
     assert low.source_map() == {} and "equation" not in low.as_text(debug_info=True)
+
+
+def test_a_program_is_numbered_before_those_inside_of_it():
+    low = lower(chain(inner=nameless()))
+    assert [line.op for line in low.source_map().values()] == ["sin", "scope/exp", "xla_call", "g/cos", "g/tanh"]
+    text = low.as_text(debug_info=True)
+    for number, line in low.source_map().items():
+        assert line.op == "xla_call" or re.search(rf'"{line.op}"\((#loc\d*|"equation":{number}:0)\)', text)
 
 
 def test_numbers_stand_in_the_module():

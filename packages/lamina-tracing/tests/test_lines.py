@@ -86,3 +86,23 @@ def test_sources_without_code():
     assert (s.file, s.line, s.function, s.scope, s.part) == ("model.py", 12, "loss", "scope", "")
     assert repr(s.backward().backward()) == "model.py:12 (loss) [backward of backward]"
     assert s.inside("outer").scope == "outer/scope"
+
+
+def test_equations_of_one_line_share_its_source():
+    def f(x):
+        for _ in range(3):
+            x = lax.sin(x)
+        return [lax.exp(x)]
+
+    first, second, third, other = sources(f, 1.0)
+    assert first is second is third is not other and other.line == first.line + 1
+
+
+def test_equations_of_one_line_in_several_scopes_do_not():
+    def f(x):
+        for name in "aba":
+            with named_scope(name):
+                x = lax.sin(x)
+        return [x]
+
+    assert [source.scope for source in sources(f, 1.0)] == ["a", "b", "a"]

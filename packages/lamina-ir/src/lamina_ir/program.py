@@ -179,8 +179,15 @@ class Jaxpr:
         self.invars = list(invars)
         self.eqns = list(eqns)
         self.outvars = list(outvars)
-        self.axis_names = free_axis_names(self.eqns) if axis_names is None else axis_names
-        self.effectful = any(eqn_effectful(e) for e in self.eqns) if effectful is None else effectful
+        if axis_names is None or effectful is None:
+            # A thousand equations are of a few primitives, and mostly of plain ones: those are not looked at one by one.
+            special = [p for p in {e.primitive for e in self.eqns} if p.axis_params or p.subprograms or p.effectful]
+            if axis_names is None:
+                axis_names = free_axis_names(self.eqns) if special else frozenset()
+            if effectful is None:
+                effectful = bool(special) and any(map(eqn_effectful, self.eqns))
+        self.axis_names = axis_names
+        self.effectful = effectful
 
     @property
     def in_avals(self) -> list[ShapedArray]:

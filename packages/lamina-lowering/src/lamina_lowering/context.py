@@ -13,7 +13,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, ShapeError, dtypes, shaped
 
 from .axes import AxisEnv
-from .source_map import Line
+from .source_map import scoped_name
 
 __all__ = ["Context", "Region"]
 
@@ -22,7 +22,6 @@ Body = Callable[..., Any]
 
 _I32 = shaped((), np.dtype("int32"))
 _U32 = shaped((), np.dtype("uint32"))
-_LONGEST = 400  # characters of a name in the compiler's metadata
 
 
 class Region:
@@ -45,7 +44,7 @@ class Context:
       ip: where operations are inserted.
       big: id of a constant that is passed as an argument -> its value here.
       path: names of the calls around, for the compiler's metadata; None outside of named ones.
-      around: the line of the equation whose program this is.
+      around: the number of the equation whose program this is; 0: of none.
 
     Attributes:
       eqn: the equation being lowered.
@@ -63,10 +62,10 @@ class Context:
     """
 
     __slots__ = ("module", "session", "platform", "axis_env", "rules", "eqn", "ip", "loc", "types", "create", "big",
-                 "path", "around", "line", "_constants")
+                 "path", "around", "number", "_constants")
 
     def __init__(self, module: Any, axis_env: AxisEnv, ip: Any, big: dict[int, Value], path: str | None = None,
-                 around: Line | None = None) -> None:
+                 around: int = 0) -> None:
         session = module.session
         self.module = module
         self.session = session
@@ -80,8 +79,8 @@ class Context:
         self.create = session.ir.Operation.create
         self.big = big  # id of a constant that is passed as an argument -> its value here
         self.path = path  # names of the calls around, for the compiler's metadata; None outside of named ones
-        self.around = around  # the line of the equation whose program this is
-        self.line = around  # and that of the present one
+        self.around = around  # number of the equation whose program this is, see source_map.py
+        self.number = around  # and of the present one
         self._constants: dict[Any, Value] = {}
 
     # --- the equation ---------------------------------------------------------------------------------------------
@@ -329,15 +328,15 @@ class Context:
     def inline(self, closed: ClosedJaxpr, operands: Sequence[Value], axis_env: AxisEnv | None = None,
                name: str = "") -> list[Value]:
         """Emit a nested program's equations here; in the compiler's metadata under `name` and this equation's scope."""
-        saved = self.eqn, self.axis_env, self.path, self.loc, self.around, self.line
+        saved = self.eqn, self.axis_env, self.path, self.loc, self.around, self.number
         if axis_env is not None:
             self.axis_env = axis_env
         self.path = self.named(name) or self.path
-        self.around = self.line
+        self.around = self.number
         try:
             return self.run(closed, operands)
         finally:
-            self.eqn, self.axis_env, self.path, self.loc, self.around, self.line = saved
+            self.eqn, self.axis_env, self.path, self.loc, self.around, self.number = saved
 
     def body(self, closed: ClosedJaxpr, operands: Sequence[Value], name: str = "", times: int = 1) -> list[Value]:
         """Compute a nested program here: a call of its function where it stands in several places, else its equations.
@@ -354,11 +353,7 @@ class Context:
 
     def named(self, name: str) -> str:
         """`name` after the names of the calls and scopes that the present equation stands in."""
-        source = self.eqn.source if self.eqn is not None else None
-        path = "/".join(filter(None, (self.path, source.scope if source is not None else "", name)))
-        if len(path) > _LONGEST:  # of hundreds of calls in one another: else names alone are quadratic
-            path = f"{path[:_LONGEST // 2]}...{path[-_LONGEST // 2:]}"
-        return path
+        return scoped_name(self.path, self.eqn.source if self.eqn is not None else None, name)
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
         """Emit every live equation of a program and give its results.
@@ -380,8 +375,9 @@ class Context:
                 made = big.get(id(value))  # a large one: an argument of the function
                 env[var] = self.const(value, var.aval) if made is None else made
         rules, const, broadcast = self.rules, self.const, self.broadcast
-        path, around = self.path, self.around
-        lines, located = self.module.lines, self.session.located
+        # An operation is located by its equation's number, which is the same wherever the line stands.
+        number = self.module.numbered(eqns, self.path, self.around)
+        plain, located = not self.path, self.session.located
         eqn = None
         try:
             for eqn in eqns:
@@ -394,7 +390,7 @@ class Context:
                         aval = v.aval
                         if v.__class__ is Literal:
                             operands.append(const(v.val, aval if aval.shape == shape else shaped(shape, aval.dtype)))
-                        elif aval.shape == shape:
+                        elif aval is out or aval.shape == shape:
                             operands.append(env[v])
                         else:
                             operands.append(broadcast(env[v], aval, out))
@@ -402,15 +398,12 @@ class Context:
                     for v in eqn.invars:
                         operands.append(const(v.val, v.aval) if v.__class__ is Literal else env[v])
                 self.eqn = eqn
-                if lines is not None:
+                if number:
                     source = eqn.source
-                    scope = "" if source is None else source.scope
-                    name = self.named(prim.name) if path or scope else prim.name
-                    self.line = name, source, around
-                    # The operation is located by number, which is the same wherever the line stands; `lines` keeps which line
-                    # it is.
-                    lines.append(self.line)
-                    self.loc = located(name, len(lines))
+                    name = prim.name if plain and (source is None or not source.scope) else self.named(prim.name)
+                    self.loc = located[name, number]
+                    self.number = number
+                    number += 1
                 made = rules[prim](self, *operands, **eqn.params)
                 if prim.multiple:
                     for v, value in zip(eqn.outvars, made, strict=True):

@@ -19,7 +19,7 @@ from .axes import AxisEnv
 from .combine import together
 from .context import Context
 from .loops import rolled
-from .source_map import Line, SourceLine, resolve
+from .source_map import Body, SourceLine, resolve
 
 __all__ = ["Lowered", "lower", "replica_count"]
 
@@ -49,7 +49,7 @@ class Lowered:
     def __init__(self, *, module: Any, name: str, platform: str, kept_args: tuple[bool, ...], const_args: list[Any],
                  in_avals: list[ShapedArray], out_avals: list[ShapedArray], donation: tuple[tuple[int, int | None], ...],
                  num_replicas: int, num_partitions: int, needs: frozenset[str], host_functions: list[Any],
-                 lines: list[Line] | None, size: Size) -> None:
+                 lines: list[Body] | None, size: Size) -> None:
         self.module, self.name, self.platform = module, name, platform
         self.kept_args, self.const_args = kept_args, const_args
         self.in_avals, self.out_avals, self.donation = in_avals, out_avals, donation
@@ -68,7 +68,7 @@ class Lowered:
     def source_map(self) -> dict[int, SourceLine]:
         """The user's line of each equation of the module, by the number that stands in the module, in optimised HLO and
         in profiles as line of the file `equation`; see `instruction_lines`."""
-        return {i: resolve(found) for i, found in enumerate(self.lines or (), 1)}
+        return resolve(self.lines or ())
 
     def as_text(self, dialect: str = "stablehlo", debug_info: bool = False) -> str:
         """The module as text: `dialect` is `stablehlo` or `hlo`; with `debug_info`, StableHLO shows names of scopes."""
@@ -211,9 +211,19 @@ class _Build:
         self._live: dict[Jaxpr, tuple[list[Eqn], set[Any]]] = {}
         self._big: dict[ClosedJaxpr, dict[int, tuple[Any, ShapedArray]]] = {}
         self._uses: dict[ClosedJaxpr, int] = {}
-        self.lines: list[Line] | None = []
+        self.lines: list[Body] | None = []
+        self._numbers = 0
         self._main: ClosedJaxpr
         self._recomputed: dict[ClosedJaxpr, int] = {}
+
+    def numbered(self, eqns: Sequence[Eqn], path: str | None, around: int) -> int:
+        """The number of the first of these equations, the others follow; 0 where they get none."""
+        if self.lines is None:
+            return 0
+        first = self._numbers + 1
+        self._numbers += len(eqns)
+        self.lines.append(Body([e.primitive for e in eqns], [e.source for e in eqns], path, around))
+        return first
 
     def host_function(self, call: Any) -> int:
         """The number under which the module can call a Python function."""
@@ -227,15 +237,18 @@ class _Build:
             needed: set[Any] = set(jaxpr.outvars)
             kept = []
             for eqn in reversed(jaxpr.eqns):
-                if not needed.isdisjoint(eqn.outvars) or eqn_effectful(eqn):
+                outs = eqn.outvars
+                if outs and outs[0] in needed or not needed.isdisjoint(outs) or eqn_effectful(eqn):
                     kept.append(eqn)
                     needed.update(eqn.invars)
             kept.reverse()
             # For CPUs collectives that can meet together do, and runs of calls become loops; a partitioned program is left as
             # it is.
             if self.platform == "cpu":
-                kept = together(kept)
-                if self.partitions == 1:
+                used = {eqn.primitive for eqn in kept}
+                if prims.psum_p in used:
+                    kept = together(kept)
+                if self.partitions == 1 and prims.xla_call_p in used:
                     kept = rolled(kept, jaxpr.outvars)
             found = self._live[jaxpr] = kept, needed
         return found
@@ -296,7 +309,7 @@ class _Build:
         return self._symbol(f"{name}_{n}")
 
     def _function(self, symbol: str, closed: ClosedJaxpr, env: AxisEnv, big: list[int], in_avals: list[ShapedArray],
-                  kept: Sequence[bool] | None, attributes: dict[str, Any], around: Line | None = None) -> None:
+                  kept: Sequence[bool] | None, attributes: dict[str, Any], around: int = 0) -> None:
         s = self.session
         ir, loc = s.ir, s.loc
         ins = [s.types[a] for a in in_avals]
@@ -318,7 +331,6 @@ class _Build:
         """Call a nested program from `ctx`, emitting its function the first time."""
         s = self.session
         key = closed, env.key()
-        line, number = ctx.line, len(self.lines or ())
         known = self._functions.get(key)
         if known is None:
             symbol = self._symbol(name)
@@ -326,14 +338,15 @@ class _Build:
             in_avals = [aval for _, aval in big.values()] + closed.in_avals
             # What the function grows to is counted by itself, and added at each call, as the compiler copies it there.
             outer, self.size = self.size, Size()
-            self._function(symbol, closed, env, list(big), in_avals, None, {"sym_visibility": s.attr("private")}, line)
+            self._function(symbol, closed, env, list(big), in_avals, None, {"sym_visibility": s.attr("private")},
+                           ctx.number)
             known = self._functions[key] = (s.ir.FlatSymbolRefAttr.get(symbol, s.context),
                                             [s.types[a] for a in closed.out_avals], list(big), self.size)
             self.size = outer
         callee, outs, ids, size = known
         self.size.called(size)
         args = [ctx.big[i] for i in ids] + list(operands)
-        loc = s.loc if self.lines is None else s.located(ctx.named(name), number)
+        loc = s.loc if self.lines is None else s.located[ctx.named(name), ctx.number]
         return list(ctx.create("func.call", outs, args, {"callee": callee}, None, 0, loc, ctx.ip).results)
 
     def main(self, closed: ClosedJaxpr, env: AxisEnv, name: str, partitions: int, donated: Sequence[bool],

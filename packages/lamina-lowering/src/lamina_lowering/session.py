@@ -67,16 +67,41 @@ class _Parsed(dict[str, Any]):
         return a
 
 
+class _Located(dict[tuple[str, int], Any]):
+    """(name, number) -> the location of what an equation becomes: the compiler carries it into its metadata and profiles.
+
+    It holds the equation's number and no line of a file: a module must not change when lines move, for it is the key under
+    which the compiled program is found on disk. Every module counts from 1, so many of them share these.
+    """
+
+    _MOST = 1 << 14
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+        self._files: list[Any] = []
+
+    def __missing__(self, key: tuple[str, int]) -> Any:
+        ir, context = _jaxlib.ir, self.session.context
+        name, number = key
+        files = self._files
+        while number >= len(files):
+            files.append(ir.Location.file(FILE, len(files), 0, context))
+        if len(self) >= self._MOST:
+            self.clear()
+        made = self[key] = ir.Location.name(name, files[number], context)
+        return made
+
+
 class Session:
-    """A context and its caches. `types[aval]` and `parsed[text]` are dict reads once warm."""
+    """A context and its caches. `types[aval]`, `parsed[text]` and `located[name, number]` are dict reads once warm."""
 
     def __init__(self) -> None:
         ir = _jaxlib.load_mlir()
         self.ir = ir
         self.context = _jaxlib.new_context()
         self.loc = ir.Location.unknown(self.context)
-        self._location = ir.Location.name
-        self._files: list[Any] = []  # by number: each module counts from 1, so they serve all of them
+        self.located = _Located(self)
         self.types = _Types(self)
         self.parsed = _Parsed(self.context)
         self._elements: dict[np.dtype, Any] = {}
@@ -84,17 +109,6 @@ class Session:
         self._constants: dict[Any, Any] = {}
         self.modules = 0
         self.constant_bytes = 0
-
-    def located(self, name: str, number: int) -> Any:
-        """The location of what an equation becomes: the compiler carries it into its metadata and profiles.
-
-        It holds the equation's number and no line of a file: a module must not change when lines move, for it is the key
-        under which the compiled program is found on disk.
-        """
-        files = self._files
-        while number >= len(files):
-            files.append(self.ir.Location.file(FILE, len(files), 0, self.context))
-        return self._location(name, files[number], self.context)
 
     def element(self, dtype: np.dtype) -> Any:
         """The element type of a dtype."""

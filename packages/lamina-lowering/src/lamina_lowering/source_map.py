@@ -1,8 +1,9 @@
 """From what the compiler made back to the user's lines.
 
 Each operation of a module is located at `equation:<number>`; XLA carries that through its optimisation, into the metadata
-of HLO instructions and into profiles. The number is the equation's place in the order of lowering, so modules do not change
-when lines move. Which line an equation comes from is kept beside the module, and looked up here.
+of HLO instructions and into profiles. The number is the equation's place in the order of lowering, a program's equations
+before those of the programs inside of them, so modules do not change when lines move. Which line an equation comes from is
+kept beside the module, and looked up here.
 """
 from __future__ import annotations
 
@@ -10,13 +11,35 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from lamina_ir import Source
+from lamina_ir import Primitive, Source
 
-__all__ = ["FILE", "Line", "SourceLine", "instruction_lines", "resolve"]
+__all__ = ["FILE", "Body", "SourceLine", "instruction_lines", "resolve", "scoped_name"]
 
 FILE = "equation"
-# Name with scopes, the equation's own source, the Line of the call it stands in.
-Line = tuple[str, Source | None, "Line | None"]
+_LONGEST = 400  # characters of a name in the compiler's metadata
+
+
+class Body(NamedTuple):
+    """Equations that were lowered one after the other, numbered in a row.
+
+    Attributes:
+      ops, sources: of each equation.
+      path: names of the calls around; None outside of named ones.
+      around: the number of the equation whose program this is; 0: of none.
+    """
+
+    ops: list[Primitive]
+    sources: list[Source | None]
+    path: str | None
+    around: int
+
+
+def scoped_name(path: str | None, source: Source | None, name: str) -> str:
+    """`name` after the names of the calls around and those of the scopes of its line."""
+    name = "/".join(filter(None, (path, source.scope if source is not None else "", name)))
+    if len(name) > _LONGEST:  # of hundreds of calls in one another: else names alone are quadratic
+        name = f"{name[:_LONGEST // 2]}...{name[-_LONGEST // 2:]}"
+    return name
 
 
 class SourceLine(NamedTuple):
@@ -39,17 +62,22 @@ class SourceLine(NamedTuple):
         return f"{self.file}:{self.line} ({self.function}) {self.op}" + (f" [{self.part}]" if self.part else "")
 
 
-def resolve(found: Line) -> SourceLine:
-    """The place of one equation: its own, or that of the nearest call around it that has one."""
-    name, source, around = found
-    part = source.part if source is not None else ""
-    while around is not None and not (source is not None and part):
-        _, outer, around = around
-        source = source or outer
-        part = part or (outer.part if outer is not None else "")
-    if source is None:
-        return SourceLine("", 0, "", name, part)
-    return SourceLine(source.file, source.line, source.function, name, part)
+def resolve(bodies: Sequence[Body]) -> dict[int, SourceLine]:
+    """The place of each equation: its own, or that of the nearest call around it that has one."""
+    rows = [(body, op, source) for body in bodies for op, source in zip(body.ops, body.sources)]
+    found = {}
+    for number, (body, op, source) in enumerate(rows, 1):
+        name = scoped_name(body.path, source, op.name)
+        part = source.part if source is not None else ""
+        around = body.around
+        while around and not (source is not None and part):
+            body, _, outer = rows[around - 1]
+            around = body.around
+            source = source or outer
+            part = part or (outer.part if outer is not None else "")
+        found[number] = (SourceLine("", 0, "", name, part) if source is None else
+                         SourceLine(source.file, source.line, source.function, name, part))
+    return found
 
 
 # Compiled where they are used, which is seldom: together a millisecond of every import.

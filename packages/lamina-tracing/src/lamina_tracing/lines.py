@@ -109,13 +109,14 @@ def is_own_file(name: str) -> bool:
     return own
 
 
-def user_source(depth: int = 1) -> Source | None:
+def user_source(depth: int = 1, known: dict[int, Source] | None = None) -> Source | None:
     """The line that an op bound now comes from.
 
     It is what is in force, else that of the nearest caller outside the folders named with `hide_frames_of`.
 
     Args:
       depth: where to begin to look: 1 for the caller, 2 for its caller.
+      known: the sources of the program that is being written: ops of one line share one.
     Returns:
       The line; None where there is none.
 
@@ -128,12 +129,16 @@ def user_source(depth: int = 1) -> Source | None:
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
-        name = code.co_filename
-        own = _is_own.get(name)
-        if own is None:
-            own = _is_own[name] = name.startswith(tuple(_own_folders))
-        if not own:
-            return Source(code, frame.f_lasti, now.scope)
+        own = _is_own.get(code.co_filename)
+        if not own and (own is not None or not is_own_file(code.co_filename)):
+            lasti, scope = frame.f_lasti, now.scope
+            if known is None:
+                return Source(code, lasti, scope)
+            key = id(code) + lasti  # no code object is hashed, which takes longer than all the rest
+            found = known.get(key)
+            if found is None or found.code is not code or found.scope != scope:
+                found = known[key] = Source(code, lasti, scope)
+            return found
         if code is _staging:
             caller = _caller_of(frame)
             return Source(caller[0], caller[1], now.scope) if caller else None
@@ -171,7 +176,7 @@ def staged_source(depth: int, always: bool = False) -> Any:
         return source
     if now.trace is EVALUATION and not eager_lines and not always:
         return source
-    return user_source(depth + 1) or NOWHERE
+    return user_source(depth + 1, now.trace.sources) or NOWHERE
 
 
 class BatchedSource(Source):

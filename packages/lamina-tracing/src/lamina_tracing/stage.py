@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Var, aval_of
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Source, Var, aval_of
 from lamina_ir.extend import stack_depth
 
 from .array import HostArray
@@ -60,22 +60,25 @@ class StagingTrace(Trace):
         self.arguments: list[StagingTracer] = []
         self.about: About | None = None
         outside = now.trace
-        # Programs inside this one take their snapshots of host arrays together with it: one copy of each.
-        self.snapshots: dict[int, tuple[Any, Any]] = outside.snapshots if type(outside) is StagingTrace else {}
+        # Programs inside this one take their snapshots of host arrays together with it, one copy of each, and share lines.
+        inside = type(outside) is StagingTrace
+        self.snapshots: dict[int, tuple[Any, Any]] = outside.snapshots if inside else {}  # type: ignore[attr-defined]
+        self.sources: dict[int, Source] = outside.sources if inside else {}  # type: ignore[assignment]
 
     def argument(self, aval: ShapedArray) -> StagingTracer:
         return StagingTracer(self, aval, Var(aval))
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        # Each frame that is looked at costs as much as the rest of an equation, so the look for lines begins behind `bind`.
         invars = [a._var if type(a) is StagingTracer and a._trace is self else self.lift(a) for a in args]
         if prim.multiple:
             out_avals = prim.infer(*[v.aval for v in invars], **params)
             outvars = [Var(a) for a in out_avals]
-            self.eqns.append(Eqn(prim, invars, outvars, params, user_source(2)))
+            self.eqns.append(Eqn(prim, invars, outvars, params, user_source(3, self.sources)))
             return tuple([StagingTracer(self, v.aval, v) for v in outvars])
         aval = prim.infer(*[v.aval for v in invars], **params)
         var = Var(aval)
-        self.eqns.append(Eqn(prim, invars, (var,), params, user_source(2)))
+        self.eqns.append(Eqn(prim, invars, (var,), params, user_source(3, self.sources)))
         return StagingTracer(self, aval, var)
 
     def lift(self, x: Any) -> Var | Literal:

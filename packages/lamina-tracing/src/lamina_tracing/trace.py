@@ -43,6 +43,7 @@ class Trace:
 
     kept = False
     alive = True
+    sources: dict[int, Any] | None = None  # the lines of a program that is being written, see `lines.user_source`
 
     def __init__(self, level: int) -> None:
         self.level = level
