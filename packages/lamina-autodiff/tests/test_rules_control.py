@@ -4,7 +4,7 @@ import pytest
 from lamina_autodiff import grad, hessian, jacfwd, jacrev, jvp, linear_transpose, linearize, vjp
 from lamina_autodiff.testing import check_grads
 from lamina_ir import UnboundedLoopError, prims, walk
-from lamina_tracing import jit, lax, make_jaxpr
+from lamina_tracing import debug, jit, lax, make_jaxpr
 
 RNG = np.random.default_rng(0)
 W = RNG.normal(size=(3, 3)).astype(np.float32) * np.float32(0.5)
@@ -93,6 +93,29 @@ def test_what_does_not_change_is_computed_before_the_loop_and_not_stacked():
     assert len(stacked) == 1  # the carry
     closed_form = grad(lambda w, x: lax.mul(x, lax.exp(lax.mul(50.0, lax.sin(w)))), (0, 1))
     close(grad(f, (0, 1))(0.3, 1.0), closed_form(0.3, 1.0), 1e-3)
+
+
+@pytest.mark.parametrize("what", ["changes", "stays"])
+@pytest.mark.parametrize("loop", [lambda f, x: lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0],
+                                  lambda f, x: lax.fori_loop(0, 3, lambda _, c: f(c), x)])
+def test_an_effect_of_a_turn_stays_in_the_loop_when_what_does_not_change_leaves_it(loop, what):
+    x, seen = np.float32(0.5), []
+
+    def f(w, x):
+        def turn(c):
+            debug.callback(lambda v: seen.append(float(v)), c if what == "changes" else w)
+            return lax.mul(c, lax.sin(w))
+        return loop(turn, x)
+
+    def runs(call):
+        seen.clear()
+        return call(), list(seen)
+
+    _, want = runs(lambda: f(x, x))
+    assert len(want) == 3
+    for call in (grad(f), jit(grad(f)), lambda *xs: linearize(f, *xs)[0]):
+        _, got = runs(lambda: call(x, x))
+        assert got == want
 
 
 def test_operands_scanned_over_are_not_stacked_again():

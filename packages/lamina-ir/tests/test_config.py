@@ -74,9 +74,9 @@ def test_update_by_name_with_or_without_prefix(option):
 @pytest.fixture
 def option_with_text(monkeypatch):
     """Makes an option whose environment variable says `text`."""
-    def make(text, default):
+    def make(text, default, **options):
         monkeypatch.setenv("LAMINA_TEST_FROM_ENV", text)
-        return config.Option("test_from_env", default)
+        return config.Option("test_from_env", default, **options)
     yield make
     config.options.pop("test_from_env", None)
 
@@ -182,6 +182,11 @@ def test_the_environment_is_checked(option_with_text):
     with pytest.raises(ValueError, match="must be 1 or 0, true or false"):
         option_with_text("perhaps", False)
     assert option_with_text("", True).value is True
+
+
+@pytest.mark.parametrize("text, value", [("off", "off"), ("Auto", "auto"), ("0", False), ("yes", True)])
+def test_words_and_switches_may_be_choices_of_one_setting(option_with_text, text, value):
+    assert option_with_text(text, True, choices=(True, False, "off", "auto")).value == value
 
 
 def test_precisions_are_checked_when_they_are_set():

@@ -179,7 +179,9 @@ class Option:
 
     def _parse(self, text: str) -> Any:
         text = text.strip()
-        if isinstance(self._default, bool) and not (self.choices and text.lower() in self.choices):
+        if text.lower() in (self.choices or ()):
+            return text.lower()
+        if isinstance(self._default, bool):
             if text.lower() not in _SWITCHES:
                 more = "".join(f", {c}" for c in self.choices or () if isinstance(c, str))
                 raise ValueError(f"config {self.name}: the environment variable must be 1 or 0, true or false, yes or no, on "

@@ -56,16 +56,19 @@ def _ahead(body: ClosedJaxpr, fixed: Sequence[bool],
     effects and reads nothing that varies; what reads no operand at all is made again in each turn, for next to nothing."""
     jaxpr = body.jaxpr
     # varying: differs between turns. depends: made of fixed operands alone; made: those of them that equations bind. read:
-    # what varying equations and results read, which is all that is worth computing ahead.
+    # what varying equations and results read, which is all that is worth computing ahead. early: equations that may go there.
     varying = {v for v, f in zip(jaxpr.invars, fixed) if not f}
     depends = {v for v, f in zip(jaxpr.invars, fixed) if f}
     made: dict[Any, None] = {}
     read: list[Any] = []
+    early: list[Eqn] = []
     for e in jaxpr.eqns:
         if not varying.isdisjoint(e.invars) or eqn_effectful(e):
             varying.update(e.outvars)
             read += e.invars
-        elif not depends.isdisjoint(e.invars):
+            continue
+        early.append(e)
+        if not depends.isdisjoint(e.invars):
             depends.update(e.outvars)
             made.update(dict.fromkeys(e.outvars))
     read += jaxpr.outvars
@@ -73,8 +76,7 @@ def _ahead(body: ClosedJaxpr, fixed: Sequence[bool],
     if not values:
         return None
     given = [v for v, f in zip(jaxpr.invars, fixed) if f]
-    before = dce(ClosedJaxpr(Jaxpr(jaxpr.constvars, given, [e for e in jaxpr.eqns if varying.isdisjoint(e.outvars)], values),
-                             body.consts), instantiate=True)[0]
+    before = dce(ClosedJaxpr(Jaxpr(jaxpr.constvars, given, early, values), body.consts), instantiate=True)[0]
     # An equation may give both invariants and what nobody reads outside: it stays, without the former, for `dce` to judge.
     known = set(values)
     eqns = [e if known.isdisjoint(e.outvars) else e.replace(outvars=[DropVar(v.aval) if v in known else v for v in e.outvars])
