@@ -124,6 +124,15 @@ def test_errors_about_traced_values_name_the_mapped_function_and_its_argument():
         pmap(branching)(np.ones(2, "float32"), np.ones(2, "float32"))
 
 
+def test_keys_of_several_types_are_named():
+    mixed = {1: np.ones(2, np.float32), "a": np.ones(2, np.float32)}
+    for mapper, name in ((pmap, "pmap"), (vmap, "vmap")):
+        with pytest.raises(TypeError, match=rf"{name} of `<lambda>`: .*the dict at args\[1\] has the keys 1, 'a', of types"):
+            mapper(lambda x, d: x)(mixed[1], mixed)
+    with pytest.raises(TypeError, match="pmap of `<lambda>`: .*the dict at output has the keys 1, 'a'"):
+        pmap(lambda x: {1: x, "a": x})(mixed[1])
+
+
 def test_pmap_made_again_finds_what_was_staged():
     calls = []
 

@@ -253,6 +253,27 @@ def test_errors_of_static_arguments_in_our_words():
     assert "static argument 'm' must be hashable; got dict: {}" in str(translated(caught.value))
 
 
+def test_errors_of_dicts_with_keys_of_several_types_in_our_words():
+    mixed, x = {1: 1.0, "a": 2.0}, 1.0
+    f = jit(lambda *args, **kwargs: args)
+
+    def refused(call):
+        with pytest.raises(TypeError, match="must sort against each other") as caught:
+            jit(call)(3)
+        return str(caught.value)
+
+    keys = "has the keys 1, 'a', of types int and str. Use keys of one type"
+    text = refused(lambda n: f(n, mixed))
+    assert text.startswith("jit of `<lambda>`: a dict in a tree") and text.endswith(f"the dict at args[1] {keys}")
+    assert refused(lambda n: f(n, w={"in": [mixed]})).endswith(f"the dict at kwargs['w']['in'][0] {keys}")
+    assert refused(lambda n: f(n, {1: n, "a": x})).endswith(f"the dict at args[1] {keys}")
+    assert refused(lambda n: f(n, *[mixed], v=n)).endswith(f"the dict at args[1] {keys}")
+    assert refused(lambda n: f(n, dict(mixed))).startswith("jit of `<lambda>`: a dict among the arguments")
+    with pytest.raises(ValueError) as caught:  # nothing of ours is on the way: what is printed is translated
+        f(mixed)
+    assert str(translated(caught.value)).endswith(f"the dict at args[0] {keys}")
+
+
 def test_functions_that_cannot_be_weakly_referred_to_are_jitted():
     for _ in range(50):  # ufuncs; jaxlib's table of functions would keep dead keys and crash in the end
         with pytest.raises(TypeError):

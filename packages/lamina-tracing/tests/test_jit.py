@@ -217,3 +217,11 @@ def test_functions_of_our_own_speak_of_their_arguments_and_not_of_jit():
         own(0.0, "a", 1.0)
     with pytest.raises(TypeError, match=r"jit of `<lambda>`: args\[0\].*static_argnums"):
         jit(lambda x: x)("a")
+
+
+def test_keys_of_several_types_are_named():
+    mixed = {1: 1.0, "a": 2.0}
+    with pytest.raises(TypeError, match=r"jit of `<lambda>`: .*the dict at args\[1\] has the keys 1, 'a', of types int"):
+        eval_shape(lambda x: jit(lambda x, d: x)(x, mixed), 1.0)
+    with pytest.raises(TypeError, match="jit of `<lambda>`: .*the dict at output has the keys 1, 'a', of types int and str"):
+        jit(lambda x: {1: x, "a": x})(1.0)

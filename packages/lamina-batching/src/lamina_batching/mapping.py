@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from lamina_ir import trees
-from lamina_tracing.extend import argument_path, boundary, function_name, typeof
+from lamina_tracing.extend import argument_path, boundary, flat_arguments, function_name, typeof
 
 from .batch import BatchAxis, materialise, run_batched
 
@@ -144,7 +144,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
                              f"entries {in_axes!r} for {len(args)} arguments")
         # Keyword arguments are mapped over axis 0 whatever in_axes says, hence the pair of specs; one int for everything,
         # which is most calls, needs no walk over the trees.
-        flat, tree = trees.tree_flatten((args, kwargs))
+        flat, tree = flat_arguments("vmap", name, args, kwargs)
         if type(in_axes) is int:
             axes = [in_axes] * len(flat) if not kwargs else axis_specs("vmap", name, "in_axes", (in_axes, 0), tree,
                                                                        "arguments")

@@ -179,11 +179,12 @@ def _build_namedtuple(kind: Any, children: list[Any]) -> Any:
 class MixedKeys(TypeError, ValueError):
     """A dict in a tree has keys that cannot be sorted."""
 
-    def __init__(self, tree: dict[Any, Any], place: str = "") -> None:
+    def __init__(self, tree: dict[Any, Any], place: str = "", lead: str = "") -> None:
         kinds = " and ".join(sorted({type(k).__name__ for k in tree}))
         keys = ", ".join([f"{k!r:.40}" for k in list(tree)[:8]]) + (", ..." if len(tree) > 8 else "")
-        super().__init__(f"a dict in a tree is ordered by its keys, so they must sort against each other; the dict"
-                         f"{place and ' at ' + place} has the keys {keys}, of types {kinds}. Use keys of one type")
+        super().__init__(f"{lead and lead + ': '}a dict in a tree is ordered by its keys, so they must sort against each "
+                         f"other; the dict{place and ' at ' + place} has the keys {keys}, of types {kinds}. Use keys of one "
+                         "type")
 
 
 def _sorted_keys(tree: dict[Any, Any]) -> list[Any]:

@@ -30,8 +30,21 @@ def child_keys(node: Any, count: int) -> list[Any]:
     return [FlattenedIndexKey(i) for i in range(count)]
 
 
-def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TypeError | None:
-    """An error that names the first dict in `tree` whose keys cannot be sorted, and its place; None without one."""
+def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
+                  place: Callable[[tuple[Any, ...]], str] = keystr, lead: str = "") -> TypeError | None:
+    """An error about the first dict in a tree whose keys cannot be sorted.
+
+    Args:
+      tree: a tree that could not be flattened.
+      is_leaf: as of `tree_flatten`.
+      place: writes the path to the dict.
+      lead: what the message begins with, as the call that the tree was given to.
+    Returns:
+      The error; None if there is no such dict.
+
+    >>> print(unsorted_keys([0, {1: 2, "a": 3}], lead="jit of `f`"))  # doctest: +ELLIPSIS
+    jit of `f`: a dict in a tree is ordered by its keys, ...; the dict at [1] has the keys 1, 'a', of types int and str. ...
+    """
     def walk(node: Any, path: tuple[Any, ...]) -> TypeError | None:
         if is_leaf is not None and is_leaf(node):
             return None
@@ -39,10 +52,10 @@ def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Ty
             level = python_backend.flatten_one_level(node)
             children = () if level is None else tuple(level[0])
         except MixedKeys:
-            return MixedKeys(node, keystr(path))
+            return MixedKeys(node, place(path), lead)
         except TypeError:
             keys = list(node) if isinstance(node, dict) else []
-            return MixedKeys(node, keystr(path)) if len(set(map(type, keys))) > 1 else None
+            return MixedKeys(node, place(path), lead) if len(set(map(type, keys))) > 1 else None
         found = (walk(child, (*path, key)) for key, child in zip(child_keys(node, len(children)), children))
         return next((error for error in found if error is not None), None)
 

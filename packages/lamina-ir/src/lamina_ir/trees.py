@@ -28,7 +28,7 @@ __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef",
            "register_pytree_with_keys_class", "register_static", "set_backend", "tree_all", "tree_broadcast",
            "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path", "tree_map",
            "tree_map_with_path", "tree_reduce", "tree_structure", "tree_transpose", "tree_unflatten",
-           "treedef_children", "treedef_is_leaf", "treedef_tuple"]
+           "treedef_children", "treedef_is_leaf", "treedef_tuple", "unsorted_keys"]
 
 _backend: Any = python_backend
 _flatten = python_backend.flatten

@@ -13,7 +13,7 @@ from lamina_ir import ClosedJaxpr, ProgramError, UnnamedAxis, config, prims, sha
 from lamina_ir.extend import varying
 from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, StagedMap, StagingTracer, any_traced,
-                                   argument_path, bind, boundary, bound_axes, explain_miss, now, result_types, stage,
+                                   argument_path, bind, boundary, bound_axes, explain_miss, flat_results, now, stage,
                                    staging_logged, stands_for_array, typeof)
 
 __all__ = ["PmapSpec", "StagedPmap", "pmap"]
@@ -190,8 +190,7 @@ class PmapSpec:
             a, k = trees.tree_unflatten(tree, tracers)
             if static:
                 a, k = self.statics.join(a, k, static)
-            leaves, out_tree = trees.tree_flatten(self.fun(*a, **k))
-            result_types("pmap", self.name, leaves, out_tree)
+            leaves, out_tree = flat_results("pmap", self.name, self.fun(*a, **k))
             return leaves
 
         # The body is one device's: operands without the mapped axis. What it closes over (`outer`) leads its operands,

@@ -14,7 +14,8 @@ from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, ShapedArray, UnnamedAxis, Var, c
                        subprograms, trees)
 from lamina_lowering import SourceLine, instruction_lines, lower, replica_count, rows
 from lamina_tracing import slots
-from lamina_tracing.extend import EVALUATION, MapSpec, StagedMap, Tracer, boundary, duck_types, filter_traceback, now
+from lamina_tracing.extend import (EVALUATION, MapSpec, StagedMap, Tracer, boundary, duck_types, filter_traceback, now,
+                                   translated)
 
 from . import (_jaxlib, backends, compiling, debug, dispatch, effects, execution, host_errors, safe_launch,
                shardings, stages)
@@ -243,7 +244,10 @@ def make_pmap(spec: MapSpec) -> Callable[..., Any]:
         try:
             out = call(*args, **kwargs)
         except Exception as e:
-            filter_traceback(e)
+            ours = translated(e, f"pmap of `{spec.name}`", args, kwargs)
+            filter_traceback(ours)
+            if ours is not e:
+                raise ours from None
             raise
         if window is not None:
             _passed(window, out)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, config, prims, trees
 
-from .arguments import Statics, duck_types, function_name, result_types
+from .arguments import Statics, duck_types, flat_results, function_name
 from .stage import stage
 from .trace import EVALUATION, AxisFrame, bind, bound_axes, now, scoped, tell_staging
 from .tracer import Tracer
@@ -82,8 +82,7 @@ def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any,
         a, k = trees.tree_unflatten(tree, tracers)
         if static:
             a, k = statics.join(a, k, static)
-        out, out_tree = trees.tree_flatten(fun(*a, **k))
-        result_types(call, name, out, out_tree)
+        out, out_tree = flat_results(call, name, fun(*a, **k))
         return out
 
     closed, outer = stage(flat_fun, avals, (call, fun, tree, statics.nums))

@@ -15,8 +15,8 @@ from lamina_ir.dtypes import as_dtype, canonical
 from .lines import is_own_file, warn_user
 from .tracer import stands_for_array, Tracer, typeof
 
-__all__ = ["Statics", "argument_path", "as_tuple", "called_as", "duck_types", "flat_types", "function_name", "parameter_names",
-           "requested_dtype", "result_types"]
+__all__ = ["Statics", "argument_path", "as_tuple", "called_as", "duck_types", "flat_arguments", "flat_results", "flat_types",
+           "function_name", "parameter_names", "requested_dtype", "unsorted_argument"]
 
 
 def function_name(fun: Any) -> str:
@@ -221,6 +221,36 @@ class Statics:
         return args, {**kwargs, **named}
 
 
+def flat_arguments(call: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+    """A call's arguments, flat, and the structure of `(args, kwargs)`.
+
+    Args:
+      call: what is being done, as "jit".
+      name: the function's name.
+      args, kwargs: what it was called with.
+    Returns:
+      (leaves, structure).
+    Raises:
+      TypeError: a dict has keys that do not sort against each other; the message names the argument.
+
+    >>> flat_arguments("jit", "f", (1, {"a": 2}), {})[0]
+    [1, 2]
+    """
+    try:
+        return trees.tree_flatten((tuple(args), kwargs))
+    except (TypeError, ValueError) as e:
+        raise unsorted_argument(f"{call} of `{name}`", args, kwargs) or e from None
+
+
+def unsorted_argument(lead: str, args: Sequence[Any], kwargs: dict[str, Any]) -> TypeError | None:
+    """An error about the first dict among a call's arguments whose keys do not sort; None without one."""
+    return trees.unsorted_keys((tuple(args), kwargs), None, _argument, lead)
+
+
+def _argument(path: Sequence[Any]) -> str:
+    return ("args" if path and getattr(path[0], "idx", None) == 0 else "kwargs") + trees.keystr(path[1:])
+
+
 def argument_path(tree: Any, leaf: int) -> str:
     """The user's words for a flat argument.
 
@@ -236,8 +266,7 @@ def argument_path(tree: Any, leaf: int) -> str:
     marked = trees.tree_unflatten(tree, list(range(tree.num_leaves)))
     for path, at in trees.tree_flatten_with_path(marked)[0]:
         if at == leaf:
-            lead = "args" if path and getattr(path[0], "idx", None) == 0 else "kwargs"
-            return lead + trees.keystr(path[1:])
+            return _argument(path)
     return f"argument {leaf}"
 
 
@@ -345,21 +374,26 @@ def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[Sh
     return tuple(one(i, x) for i, x in enumerate(flat))
 
 
-def result_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> None:
-    """Check that a function returned arrays and numbers.
+def flat_results(call: str, name: str, out: Any) -> tuple[list[Any], Any]:
+    """What a function returned, flat, and its structure, checked: arrays and numbers.
 
     Args:
       call: what is being done, as "jit".
       name: the function's name.
-      flat: what it returned, flat.
-      tree: the structure of that.
+      out: what it returned.
+    Returns:
+      (leaves, structure).
     Raises:
-      TypeError: something else is among it; the message says where.
+      TypeError: something else is among it, or a dict whose keys do not sort; the message says where.
 
-    >>> result_types("jit", "f", [1.0, "two"], trees.tree_structure((0, 0)))
+    >>> flat_results("jit", "f", (1.0, "two"))
     Traceback (most recent call last):
     TypeError: jit of `f`: the function returned str at output[1]; expected arrays, numbers and trees of them
     """
+    try:
+        flat, tree = trees.tree_flatten(out)
+    except (TypeError, ValueError) as e:
+        raise trees.unsorted_keys(out, None, lambda path: f"output{trees.keystr(path)}", f"{call} of `{name}`") or e from None
     for i, x in enumerate(flat):
         if isinstance(x, Tracer):
             continue
@@ -370,5 +404,4 @@ def result_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> None:
             path = next(p for p, at in trees.tree_flatten_with_path(marked)[0] if at == i)
             raise TypeError(f"{call} of `{name}`: the function returned {type(x).__name__} at output{trees.keystr(path)}; "
                             "expected arrays, numbers and trees of them") from None
-
-
+    return flat, tree

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from lamina_ir import ClosedJaxpr, config, prims, trees
 
 from . import explain
-from .arguments import Statics, called_as, flat_types, function_name, parameter_names, result_types
+from .arguments import Statics, called_as, flat_arguments, flat_results, flat_types, function_name, parameter_names
 from .methods import StandIn, stand_in
 from .per_function import PerFunction
 from .lines import forget_source, is_own_file, user_source
@@ -129,9 +129,9 @@ class JitSpec:
         """(flat dynamic arguments, their tree, key of the static ones)."""
         if self.statics.any:
             dynamic, dynamic_kwargs, static = self.statics.split(args, kwargs)
-            flat, tree = trees.tree_flatten((dynamic, dynamic_kwargs))
+            flat, tree = flat_arguments(self.call, self.name, dynamic, dynamic_kwargs)
             return flat, tree, static
-        flat, tree = trees.tree_flatten((tuple(args), kwargs))
+        flat, tree = flat_arguments(self.call, self.name, args, kwargs)
         return flat, tree, ()
 
     def stage(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
@@ -180,8 +180,7 @@ class JitSpec:
             args, kwargs = trees.tree_unflatten(tree, tracers)
             if static:
                 args, kwargs = self.statics.join(args, kwargs, static)
-            out, out_tree = trees.tree_flatten(self.fun(*args, **kwargs))
-            result_types(self.call, self.name, out, out_tree)
+            out, out_tree = flat_results(self.call, self.name, self.fun(*args, **kwargs))
             return out
 
         closed, outer = stage(flat_fun, avals, (self.call, self.fun, tree, self.statics.nums))

@@ -22,7 +22,7 @@ from lamina_ir import config
 
 from . import leaks, origins  # noqa: F401  (origins: errors say where traced values come from)
 from .lines import is_own_file
-from .static_argument_errors import translated
+from .call_errors import translated
 from .trace import settle
 
 __all__ = ["boundary", "filter_traceback"]
@@ -104,8 +104,9 @@ def _install_hooks() -> None:
 
     def thread_hook(args: Any) -> None:
         if args.exc_value is not None:
-            filter_traceback(args.exc_value)
-            args = threading.ExceptHookArgs((args.exc_type, args.exc_value, args.exc_value.__traceback__, args.thread))
+            error = translated(args.exc_value)
+            filter_traceback(error)
+            args = threading.ExceptHookArgs((type(error), error, error.__traceback__, args.thread))
         before_thread(args)
 
     sys.excepthook, threading.excepthook = hook, thread_hook

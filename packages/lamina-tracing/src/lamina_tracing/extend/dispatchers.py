@@ -2,14 +2,14 @@
 
 `logger` is the `logging.Logger` called `lamina`; the settings `log_compiles` and `explain_cache_misses` write there.
 """
-from ..arguments import argument_path, duck_types, flat_types, parameter_names, result_types
+from ..arguments import argument_path, duck_types, flat_arguments, flat_results, flat_types, parameter_names
 from ..explain import explain_miss, logger, staging_logged, told
 from ..jit_spec import JitSpec, Staged, any_traced, call_staged
 from ..lines import hide_frames_of, user_source, warn_user
 from ..slots import MapSpec, StagedMap
-from ..static_argument_errors import translated
+from ..call_errors import translated
 from ..tracebacks import boundary, filter_traceback
 
 __all__ = ["JitSpec", "MapSpec", "Staged", "StagedMap", "any_traced", "argument_path", "boundary", "call_staged", "duck_types",
-           "explain_miss", "filter_traceback", "flat_types", "hide_frames_of", "logger", "parameter_names",
-           "result_types", "staging_logged", "told", "translated", "user_source", "warn_user"]
+           "explain_miss", "filter_traceback", "flat_arguments", "flat_results", "flat_types", "hide_frames_of", "logger",
+           "parameter_names", "staging_logged", "told", "translated", "user_source", "warn_user"]

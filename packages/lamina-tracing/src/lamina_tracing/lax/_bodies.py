@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, Var, aval_of, config, dtypes, prims, shaped, trees
 
-from ..arguments import function_name, result_types
+from ..arguments import flat_results, function_name
 from ..per_function import PerFunction
 from ..lines import user_source
 from ..stage import stage
@@ -47,8 +47,7 @@ def stage_body(call: str, fun: Callable[..., Any], run: Callable[[Sequence[Any]]
 
     def flat(*tracers: Any) -> list[Any]:
         nonlocal tree
-        leaves, tree = trees.tree_flatten(run(tracers))
-        result_types(call, function_name(fun), leaves, tree)
+        leaves, tree = flat_results(call, function_name(fun), run(tracers))
         return leaves
 
     others = config.generation.elsewhere()

@@ -1,32 +1,38 @@
-"""Errors of static arguments that cannot be one, in our words.
+"""Errors of a compiled call's arguments, in our words.
 
-A compiled call looks its static arguments up before any Python of ours runs, so the backend's own message comes out of it,
-as a ValueError that names neither function nor argument. Where such an error passes an entry point, or is printed because
-nothing catches it, what was called is read off the line that called it. Calls that work pay nothing for this.
+A compiled call flattens its arguments and looks the static ones up before any Python of ours runs, so the backend's own
+message comes out of it, as a ValueError that names neither function nor argument. Where such an error passes an entry point,
+or is printed because nothing catches it, what was called is read off the line that called it. Calls that work pay nothing
+for this.
 """
 from __future__ import annotations
 
 import ast
 import linecache
 import re
+from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
 from lamina_ir import StaticArgumentError
 
-from .arguments import parameter_names
+from .arguments import parameter_names, unsorted_argument
 from .lines import is_own_file
 
 __all__ = ["translated"]
 
+_UNSORTED = "Comparator raised exception while sorting pytree dictionary keys"
 _FOREIGN = re.compile(r"Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:", re.S)
 
 
-def translated(error: BaseException) -> BaseException:
-    """The error itself, or ours in the place of a backend's about a static argument.
+def translated(error: BaseException, call: str | None = None, args: Sequence[Any] = (),
+               kwargs: dict[str, Any] | None = None) -> BaseException:
+    """The error itself, or ours in the place of a backend's about a static argument or the keys of a dict.
 
     Args:
       error: what was raised.
+      call: what was called, as "pmap of `f`"; None: it is read off the calling line.
+      args, kwargs: its arguments, where `call` is known.
     Returns:
       An exception to raise.
 
@@ -35,6 +41,9 @@ def translated(error: BaseException) -> BaseException:
     """
     if type(error) is not ValueError or not error.args or not isinstance(error.args[0], str):
         return error
+    if error.args[0].startswith(_UNSORTED):
+        made = unsorted_argument(call, args, kwargs or {}) if call is not None else _unsorted(error)
+        return error if made is None else made.with_traceback(error.__traceback__)
     found = _FOREIGN.match(error.args[0])
     if found is None:
         return error
@@ -44,13 +53,35 @@ def translated(error: BaseException) -> BaseException:
     callee, argument = ("a compiled call", "a static argument") if node is None else _described(node, at.tb_frame, kind)
     if text.startswith("Traced<"):
         aval = re.search(r"\(([\w.]+\[[^\]]*\])", text)
-        made: BaseException = StaticArgumentError(
+        made = StaticArgumentError(
             f"{callee}: {argument} is a traced {aval[1] if aval else 'value'}; a size, an axis or a flag must be known while "
             "the function is traced. Make it static where it comes from (static_argnums, static_argnames)")
     else:
         made = ValueError(f"{callee}: {argument} must be hashable; got {kind}: {text:.60}. Use a tuple for a list, or make "
                           "the argument dynamic")
     return made.with_traceback(error.__traceback__)
+
+
+def _unsorted(error: BaseException) -> BaseException:
+    """The error about a dict's keys, as well as the calling line says it."""
+    at = _calling(error.__traceback__)
+    node = None if at is None else _call_node(at)
+    callee = "a compiled call"
+    if at is not None and node is not None:
+        callee = _callee(node, at.tb_frame)[0]
+        args: list[Any] = []
+        for a in node.args:
+            found = _value(a.value if isinstance(a, ast.Starred) else a, at.tb_frame)
+            args += (found if isinstance(found, (tuple, list)) else ()) if isinstance(a, ast.Starred) else [found]
+        kwargs = {k.arg: _value(k.value, at.tb_frame) for k in node.keywords if k.arg}
+        for k in node.keywords:
+            found = None if k.arg else _value(k.value, at.tb_frame)
+            kwargs.update(found if isinstance(found, dict) else {})
+        made = unsorted_argument(callee, args, kwargs)
+        if made is not None:
+            return made
+    return TypeError(f"{callee}: a dict among the arguments is ordered by its keys, so they must sort against each other "
+                     f"({error.__cause__}). Use keys of one type")
 
 
 def _calling(tb: TracebackType | None) -> Any:
@@ -80,22 +111,34 @@ def _call_node(at: TracebackType) -> ast.Call | None:
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:
-    """What a name, a dotted name or a literal stands for; None for anything else, which is not run again."""
+    """What a name, a dotted name, a literal, or a dict, tuple or list of these stands for; None for anything else, which is
+    not run again."""
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):
         return getattr(_value(node.value, frame), node.attr, None)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return [_value(n, frame) for n in node.elts]
+    if isinstance(node, ast.Dict):
+        return {_value(k, frame): _value(v, frame) for k, v in zip(node.keys, node.values)
+                if isinstance(k, (ast.Name, ast.Attribute, ast.Constant))}
     try:
         return ast.literal_eval(node)
     except ValueError:
         return None
 
 
-def _described(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
-    """(the call, the argument of type `kind`) in the words of other errors."""
+def _callee(node: ast.Call, frame: FrameType) -> tuple[str, Any]:
+    """(the call in the words of other errors, which of its arguments are static: None if that is not known)."""
     spec: Any = getattr(_value(node.func, frame), "spec", None)
     spec = getattr(spec, "_jit", spec)  # a mapped function's spec holds the one of its arguments
     statics = getattr(spec, "statics", None)
+    return f"`{ast.unparse(node.func)}`" if statics is None else f"{statics.call} of `{spec.name}`", statics
+
+
+def _described(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
+    """(the call, the argument of type `kind`) in the words of other errors."""
+    callee, statics = _callee(node, frame)
     given: dict[Any, ast.expr] = {**dict(enumerate(node.args)), **{k.arg: k.value for k in node.keywords if k.arg}}
     if any(isinstance(a, ast.Starred) for a in node.args):
         given = {k: v for k, v in given.items() if isinstance(k, str)}
@@ -109,5 +152,4 @@ def _described(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
         argument = f"static argument {which!r}"
     elif which is not None:
         argument = f"static argument {which}" + (f" ({names[which]!r})" if which < len(names) else "")
-    callee = f"`{ast.unparse(node.func)}`" if statics is None else f"{statics.call} of `{spec.name}`"
     return callee, argument
