@@ -8,7 +8,7 @@ from lamina_lowering import lower
 from lamina_lowering.loops import LEAST, rolled
 from lamina_lowering.testing import run_lowered
 
-F32 = np.dtype("float32")
+F32, INT = np.dtype("float32"), np.dtype("int32")
 M, S = shaped((2, 2), F32), shaped((), F32)
 DOT = {"dimension_numbers": (((1,), (0,)), ((), ())), "precision": None, "preferred_element_type": None}
 
@@ -118,18 +118,150 @@ def test_two_runs():
     assert [e.params["length"] for e in same_values(program(write, M, M))] == [18, 18]
 
 
+BACK = program(lambda emit, w, x, y, ct: [mul(emit, emit(prims.mul_p, ct, y), w), mul(emit, x, ct)], M, M, M, M)
+SAVING = program(lambda emit, x, w: [emit(prims.tanh_p, y := mul(emit, x, w)), emit(prims.sin_p, y)], M, M)
+
+
+def scans(eqns):
+    return [e for e in eqns if e.primitive is prims.scan_p]
+
+
+def row(emit, ws, k):
+    shape = ws.aval.shape
+    piece = emit(prims.slice_p, ws, start_indices=(k, 0, 0), limit_indices=(k + 1, *shape[1:]), strides=None)
+    return emit(prims.squeeze_p, piece, dimensions=(0,))
+
+
+def test_what_forward_calls_save_backward_calls_read():
+    def write(emit, x, w):
+        saved = []
+        for _ in range(60):
+            y, s = called(emit, SAVING, x, w)
+            saved.append((x, s))
+            x = y
+        ct, total = emit(prims.cos_p, x), w
+        for x, s in reversed(saved):
+            ct, dw = called(emit, BACK, w, x, s, ct)
+            total = emit(prims.add_p, total, dw)
+        return [ct, total]
+    left = same_values(program(write, M, M))
+    forward, backward = scans(left)
+    assert forward.params["length"] == 60
+    assert backward.params["length"] == 59  # the last one reads the program's argument
+    assert sum(e.primitive is prims.xla_call_p for e in left) == 1 and len(left) < 12
+
+
+def test_rows_of_an_array_and_sums_into_rows():
+    ws = shaped((40, 2, 2), F32)
+
+    def write(emit, x, ws):
+        saved = []
+        for k in range(40):
+            w = row(emit, ws, k)
+            y, s = called(emit, SAVING, x, w)
+            saved.append((w, x, s))
+            x = y
+        ct, total = emit(prims.cos_p, x), None
+        for k, (w, x, s) in reversed(list(enumerate(saved))):
+            ct, dw = called(emit, BACK, w, x, s, ct)
+            dw = emit(prims.reshape_p, dw, new_sizes=(1, 2, 2), dimensions=None)
+            dw = emit(prims.pad_p, dw, lit(0.0), padding_config=((k, 39 - k, 0), (0, 0, 0), (0, 0, 0)))
+            total = dw if total is None else emit(prims.add_p, total, dw)
+        return [ct, total]
+    closed = program(write, M, ws)
+    left = same_values(closed)
+    assert [e.params["length"] for e in scans(left)] == [40, 38]
+    assert sum(e.primitive is prims.pad_p for e in left) == 1  # the first; the others are sums into one row
+    assert len(left) < 40
+
+
+def test_rows_along_another_axis():
+    ws = shaped((2, 20, 2), F32)
+
+    def write(emit, x, ws):
+        for k in reversed(range(20)):
+            piece = emit(prims.slice_p, ws, start_indices=(0, k, 0), limit_indices=(2, k + 1, 2), strides=None)
+            x = called(emit, BODY, x, emit(prims.reshape_p, piece, new_sizes=(2, 2), dimensions=None))
+        return x
+    left = same_values(program(write, M, ws))
+    assert [e.primitive.name for e in left] == ["scan"]
+
+
+def test_another_number_in_each_call():
+    def scaled(emit, x, w, c, i):
+        i = emit(prims.convert_element_type_p, i, new_dtype=F32, weak_type=False)
+        return emit(prims.add_p, emit(prims.mul_p, mul(emit, x, w), c), i)
+    body = program(scaled, M, M, S, shaped((), INT))
+
+    def write(emit, x, w):
+        for k in range(20):
+            x = called(emit, body, x, w, lit(1 / (k + 2)), Literal(3 - 2 * k, shaped((), INT)))
+        return x
+    (loop,) = same_values(program(write, M, M))
+    assert loop.params["length"] == 20
+
+
+def test_small_values_are_put_together_and_large_ones_are_not():
+    def of(n):
+        a = shaped((n, n), F32)
+        body = program(lambda emit, x, w: mul(emit, x, w), a, a)
+
+        def write(emit, x, *ws):
+            for w in ws:
+                x = called(emit, body, x, w)
+            return x
+        return program(write, a, *[a] * 50)
+    assert [e.primitive.name for e in same_values(of(4)) if e.primitive is not prims.reshape_p] == ["concatenate", "scan"]
+    assert not scans(rolled(of(64).eqns, of(64).jaxpr.outvars))
+
+
+def test_results_in_a_list_that_is_put_together():
+    def write(emit, x, w):
+        made = []
+        for _ in range(60):
+            x = called(emit, BODY, x, w)
+            made.append(emit(prims.expand_dims_p, x, dimensions=(1,)))
+        odd = emit(prims.expand_dims_p, w, dimensions=(1,))
+        return [emit(prims.concatenate_p, *made, dimension=1), emit(prims.concatenate_p, odd, *made[3:40], odd, dimension=1), x]
+    left = same_values(program(write, M, M))
+    assert len(scans(left)) == 1 and len(left) < 12
+
+
+def test_a_few_results_read_for_themselves_end_runs():
+    def write(emit, x, w):
+        made = []
+        for k in range(90):
+            x = called(emit, BODY, x, w)
+            if k in (29, 30, 60):
+                made.append(x)
+        return [x, *made]
+    assert [e.params["length"] for e in scans(same_values(program(write, M, M)))] == [30, 30, 29]
+
+
 def results_in_a_list(emit, x, w):
     made = []
-    for _ in range(20):
+    for _ in range(60):
         x = called(emit, BODY, x, w)
         made.append(x)
     return made
 
 
-def another_held_value(emit, x, w):
-    for k in range(20):
-        x = called(emit, BODY, x, emit(prims.add_p, w, lit(float(k))))
-    return x
+def results_that_other_equations_read(emit, x, w):
+    made = []
+    for _ in range(60):
+        x = called(emit, BODY, x, w)
+        made.append(x)
+    for y in made[::2] + made[1::2]:
+        w = emit(prims.add_p, w, y)
+    return w
+
+
+def stacks_of_a_short_chain(emit, x, w):
+    made = []
+    for _ in range(20):
+        x = called(emit, BODY, x, w)
+        made.append(emit(prims.expand_dims_p, x, dimensions=(0,)))
+    return emit(prims.concatenate_p, *made, dimension=0)
 
 
 def over_two_groups(emit, x, w):
@@ -159,8 +291,9 @@ def elementwise(emit, x, w):
     return x
 
 
-@pytest.mark.parametrize("write", [results_in_a_list, another_held_value, over_two_groups, other_lines, too_few,
-                                   elementwise])
+@pytest.mark.parametrize("write", [
+    results_in_a_list, results_that_other_equations_read, stacks_of_a_short_chain, over_two_groups, other_lines, too_few,
+    elementwise])
 def test_what_does_not_fit_stays(write):
     closed = program(write, M, M)
     assert not any(e.primitive is prims.scan_p for e in same_values(closed))

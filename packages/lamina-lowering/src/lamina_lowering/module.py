@@ -18,7 +18,7 @@ from . import _jaxlib, hlo, session, tables
 from .axes import AxisEnv
 from .combine import together
 from .context import Context
-from .loops import rolled
+from .loops import WRITES, rolled
 from .source_map import Body, SourceLine, resolve
 
 __all__ = ["Lowered", "lower", "replica_count"]
@@ -248,7 +248,7 @@ class _Build:
                 used = {eqn.primitive for eqn in kept}
                 if prims.psum_p in used:
                     kept = together(kept)
-                if self.partitions == 1 and prims.xla_call_p in used:
+                if self.partitions == 1 and prims.xla_call_p in used and WRITES.isdisjoint(self.rules.overridden):
                     kept = rolled(kept, jaxpr.outvars)
             found = self._live[jaxpr] = kept, needed
         return found

@@ -55,6 +55,7 @@ class Rows(dict[Primitive, Callable[..., Any]]):
         self.platform = platform
         self.version = _version(platform)
         own, common = overlay.overridden, lowering_rules.overridden
+        self.overridden = own | common
         super().__init__(lowering_rules)
         for op in overlay.holes:
             if op not in common:
