@@ -6,8 +6,8 @@ import functools
 import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, checkpoint_name, checkpoint_policies, grad, jvp, linearize
-from lamina_ir import check, walk
-from lamina_tracing import jit, lax, make_jaxpr
+from lamina_ir import MissingRuleError, ShapeDtypeStruct, check, walk
+from lamina_tracing import debug, io_callback, jit, lax, make_jaxpr
 
 
 def body(x):
@@ -201,3 +201,29 @@ def test_a_checkpointed_function_never_sees_raw_numbers():
     again = checkpoint(f, static_argnums=1)
     assert float(again(2.0, 3)) == 6 and float(grad(lambda x: lax.mul(again(x, 3), again(2.0, 3)))(1.0)) == 18
     assert all(kind is int for _, kind in seen) and len(seen) >= 3
+
+
+NUMBER = ShapeDtypeStruct((), "float32")
+
+
+def looped(f, **bound):
+    return lambda x: lax.while_loop(lambda c: lax.lt(c[0], 2), lambda c: (c[0] + 1, f(c[1])), (0, x), **bound)[1]
+
+
+@pytest.mark.parametrize("again, what", [
+    (checkpoint, "the checkpointed function `.*next_one`"),
+    (lambda f: checkpoint(lambda x: lax.scan(lambda c, _: (jit(f)(c), None), x, None, length=2)[0]), "the checkpointed"),
+    (lambda f: looped(f, max_iters=3), "a while_loop"), (looped, "a while_loop")])
+def test_what_must_happen_once_is_not_computed_again(again, what):
+    count = iter(range(100))
+
+    def next_one(x):  # another number each time: the derivative would be that of another function
+        return lax.mul(x, io_callback(lambda: np.float32(next(count)), NUMBER))
+
+    f = again(next_one)
+    jvp(f, (np.float32(2),), (np.float32(1),))
+    for call in (lambda: linearize(f, 2.0), lambda: make_jaxpr(lambda x: linearize(f, x)[1](x))(2.0)):
+        with pytest.raises(MissingRuleError, match=f"derivative of {what}.*io_callback.*exactly once"):
+            call()
+    reported = again(lambda x: (debug.callback(lambda v: None, x), lax.sin(x))[1])
+    np.testing.assert_allclose(linearize(reported, 2.0)[1](1.0), jvp(reported, (2.0,), (1.0,))[1], rtol=1e-6)

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 from lamina_batching import vmap
 from lamina_batching.testing import check_vmap
-from lamina_ir import MissingRuleError, prims, walk
-from lamina_tracing import lax, make_jaxpr
+from lamina_ir import MissingRuleError, ShapeDtypeStruct, prims, walk
+from lamina_tracing import debug, io_callback, lax, make_jaxpr
 
 XS = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 
@@ -104,3 +104,22 @@ def test_shared_operands_of_a_selected_branch_are_not_copied_per_example():
     jaxpr = make_jaxpr(vmap(lambda p, x: lax.cond(p, lambda x: lax.dot(x, w), lambda x: np.zeros(5, np.float32), x)))(
         np.array([True] * 4), XS)
     assert max(v.aval.size for e in walk(jaxpr) for v in e.outvars) <= 20
+
+
+def test_no_effect_of_examples_that_are_done_with_a_loop():
+    seen = []
+
+    def counted(x):
+        return io_callback(lambda v: (seen.append(float(v)), v + 1)[1], ShapeDtypeStruct((), "float32"), x)
+
+    starts = np.array([0, 2], np.float32)
+    for f in (lambda x: lax.while_loop(lambda c: c < 3.0, counted, x), lambda x: lax.while_loop(
+            lambda c: counted(c) < 3.0, lambda c: c + 1.0, x)):
+        with pytest.raises(MissingRuleError, match="test differs between examples .*io_callback.*lax.map"):
+            vmap(f)(starts)
+    assert not seen
+    steps = vmap(lambda n: lax.fori_loop(0, 2, lambda _, c: counted(c), n))
+    np.testing.assert_array_equal(steps(starts), starts + 2)
+    assert sorted(seen) == [0, 1, 2, 3]
+    np.testing.assert_array_equal(vmap(lambda x: lax.while_loop(
+        lambda c: c < 3.0, lambda c: (debug.callback(lambda v: None, c), c + 1.0)[1], x))(starts), [3, 3])

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Primitive, Var, calls_host, check, cse, dce,
-                       dumps, evaluate, has_ordered_effects, loads, prims, shaped, thread_order)
+                       dumps, evaluate, happens_once, has_ordered_effects, loads, prims, shaped, thread_order)
 from lamina_ir.extend import Flow, HostFunction, held, register_host_function
 
 F32 = shaped((), np.dtype("float32"))
@@ -40,6 +40,7 @@ def test_threaded_programs_pass_one_number_through_every_ordered_call():
     outer = program(lambda x: note(seen, x, "first"), call(inner), lambda x: note(seen, x, "free", ordered=False),
                     lambda x: note(seen, x, "last"))
     assert has_ordered_effects(outer) and calls_host(outer)
+    assert happens_once(outer) is None  # reports
     threaded = thread_order(outer)
     check(threaded)
     assert len(threaded.in_avals) == len(threaded.out_avals) == 2

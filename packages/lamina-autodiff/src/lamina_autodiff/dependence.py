@@ -4,13 +4,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Var, dtypes
+from lamina_ir import ClosedJaxpr, Eqn, MissingRuleError, Var, dtypes, happens_once
 from lamina_ir.extend import Wired, backward, forward
 
 from .rows import Slopes
 from .tables import jvp_rules
 
-__all__ = ["active_results", "needs", "reached_results", "reaches"]
+__all__ = ["active_results", "needs", "reached_results", "reaches", "refuse_effects_twice"]
 
 Flags = tuple[bool, ...]
 
@@ -75,3 +75,16 @@ def _active_eqn(e: Eqn, on: set[Any]) -> Any:
     marks = [v in on for v in e.invars]
     found = forward(Wired.of(e), marks, lambda wire, marks: active_results(wire.program, marks))[1]
     return [v for v, r in zip(e.outvars, found) if r]
+
+
+def refuse_effects_twice(what: str, *programs: ClosedJaxpr) -> None:
+    """Before a derivative of `what` that runs these programs a second time.
+
+    Raises:
+      MissingRuleError: one of them has an effect, which would happen twice, and what it gives could differ.
+    """
+    name = next((name for name in map(happens_once, programs) if name is not None), None)
+    if name is not None:
+        raise MissingRuleError(f"derivative of {what}: it calls `{name}`, which must happen exactly once, and the linear part "
+                               "computes everything in it again. Call it outside and pass in what it gives; a pure_callback "
+                               "or debug.callback may be called again")

@@ -24,7 +24,7 @@ from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forwa
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
 
-from .dependence import active_results, needs, reaches
+from .dependence import active_results, needs, reaches, refuse_effects_twice
 from .jvp import instantiate
 from .linear import is_linear
 from .programs import jvp_program, linearize_program, pull_back, transpose_program
@@ -130,6 +130,7 @@ def flow_linearize(trace: Any, prim: Any, primals: Sequence[Any], tangents: Sequ
     if not any(on):
         return _unmoved(w, primals)
     if w.flow.test:
+        refuse_effects_twice(f"a {prim.name}_loop", *[b.program for b in w.wires])
         if not w.flow.bound or params[w.flow.bound] is None:  # the whole loop over again: it can be pushed, not pulled back
             return bind(prim, *primals, **w.unspent()), flow_jvp(prim, primals, tangents, params)[1]
         return _bounded_linearize(w, primals, tangents, on)

@@ -12,6 +12,7 @@ from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, Tracer, arra
                                    function_name, now, rule_lines, stage, typeof)
 
 from .custom_rules import refuse_closures
+from .dependence import refuse_effects_twice
 from .pullback import pullback_p
 from .jvp import instantiate, run_jvp
 from .linear import LinearTracer, linearize_flat
@@ -52,8 +53,9 @@ class Recomputed(NamedTuple):
     active_out: tuple[bool, ...]
 
 
-def recompute_program(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any = None) -> Recomputed:
-    """Split a program for recomputation, keeping the results that `policy` asks for."""
+def recompute_program(closed: ClosedJaxpr, active: tuple[bool, ...], what: str, policy: Any = None) -> Recomputed:
+    """Split a program, that of `what`, for recomputation, keeping the results that `policy` asks for."""
+    refuse_effects_twice(what, closed)
     return closed.derived(("recompute", active, policy), lambda: _split(closed, active, policy))
 
 

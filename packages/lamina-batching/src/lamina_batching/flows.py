@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, MissingRuleError, dce, dtypes, prims, shaped
+from lamina_ir import ClosedJaxpr, MissingRuleError, dce, dtypes, happens_once, prims, shaped
 from lamina_ir.extend import HELD, STACKED, Slot, Wired, forward
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
@@ -141,6 +141,10 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
                 truth: ClosedJaxpr) -> Any:
     """The loop carries, besides, which examples go on. All carries have the batch by now."""
     test, body = w.wires
+    effect = happens_once(test.program) or happens_once(body.program)
+    if effect is not None:
+        raise MissingRuleError(f"vmap of a {w.prim.name} whose test differs between examples is not defined when a turn calls "
+                               f"`{effect}`: turns run for all examples until the last is done. Use lax.map instead of vmap")
     n, m = len(args), w.n_results
     held = [i for i in range(n) if w.kinds[i] == HELD]
     carry = range(n)[w.carry]

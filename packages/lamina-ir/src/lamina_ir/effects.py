@@ -17,7 +17,7 @@ from .flow import CARRIED, HELD
 from .program import ClosedJaxpr, Eqn, Jaxpr, Var, eqn_effectful, subprograms
 from .wiring import Slot, Wired
 
-__all__ = ["calls_host", "has_ordered_effects", "thread_order"]
+__all__ = ["calls_host", "happens_once", "has_ordered_effects", "thread_order"]
 
 _TOKEN = shaped((), np.dtype("int32"))
 _HOST = frozenset((prims.pure_callback_p, prims.io_callback_p, prims.debug_callback_p))
@@ -27,6 +27,28 @@ def calls_host(program: ClosedJaxpr) -> bool:
     """Whether a callback of any kind is in a program or in one nested in it."""
     return program.memo("calls host", lambda: any(e.primitive in _HOST or any(map(calls_host, subprograms(e)))
                                                   for e in program.jaxpr.eqns))
+
+
+def happens_once(program: ClosedJaxpr) -> str | None:
+    """Whether a program, or one nested in it, has an effect that must happen exactly once per run, so that it cannot be run
+    again, or for examples of a batch that have no part in it. A report for debugging may be repeated.
+
+    Args:
+      program: what to look at.
+    Returns:
+      The name of an op with such an effect; None if there is none.
+
+    >>> from lamina_ir import parse
+    >>> happens_once(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")) is None
+    True
+    """
+    def find() -> str | None:
+        eqns = program.jaxpr.eqns
+        own = (e.primitive.name for e in eqns if e.primitive.effectful and e.primitive is not prims.debug_callback_p)
+        inside = (happens_once(s) for e in eqns if e.primitive.subprograms for s in subprograms(e))
+        return next((name for names in (own, inside) for name in names if name is not None), None)
+
+    return program.memo("happens once", find) if program.jaxpr.effectful else None
 
 
 def has_ordered_effects(program: ClosedJaxpr) -> bool:

@@ -113,7 +113,8 @@ def remat_linearize(trace: Any, primals: Any, tangents: Any, *, call_jaxpr: Any,
     params["policy"] = policy
     if all(t is None for t in tangents):
         return remat_jvp(primals, tangents, call_jaxpr=call_jaxpr, **params)
-    parts = recompute_program(call_jaxpr, tuple(t is not None for t in tangents), policy)
+    what = f"the checkpointed function `{params['name']}`"
+    parts = recompute_program(call_jaxpr, tuple(t is not None for t in tangents), what, policy)
     outs = run_program(prims.remat_p, parts.known, primals, **params)
     n = len(parts.active_out)
     # Recorded: one call on kept values, operands and tangents, as far as it reads them. It repeats a part of the first one, so
@@ -189,7 +190,7 @@ def custom_vmap_call_linearize(trace: Any, primals: Any, tangents: Any, *, call_
     on = tuple(t is not None for t in tangents)
     # The linear part computes again what it needs, so that its batching rule, the rule differentiated, can do the same:
     # residuals of the unbatched program would mean nothing to it.
-    parts = recompute_program(call_jaxpr, on)
+    parts = recompute_program(call_jaxpr, on, f"the function `{name}` with a batching rule")
     outs = run_program(prims.custom_vmap_call_p, call_jaxpr, primals, name=name, num_consts=num_consts, rule=rule)
     base = _pushed_rule(rule.call, on[num_consts:]) if rule.call is not None else None
     given = [*primals, *[t for t in tangents if t is not None]]
