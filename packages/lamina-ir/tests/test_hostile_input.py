@@ -1,6 +1,7 @@
 """Damaged text and forged files end in `ProgramError`, whatever the damage."""
 import hashlib
 import json
+import pickle
 import random
 import re
 import struct
@@ -8,7 +9,8 @@ import struct
 import numpy as np
 import pytest
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, alpha_equal, check, dumps, jaxpr_text, loads, parse, prims
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, ShapeError, Var, alpha_equal, calls_host, check, cse,
+                       dce, dumps, fold_constants, has_ordered_effects, jaxpr_text, loads, parse, partial_eval, prims, shaped)
 from lamina_ir.testing.programs import NOTEBOOK, f32, program_of
 from lamina_ir.testing.samples import samples_of
 
@@ -120,6 +122,35 @@ def test_text_of_shared_programs_grows_with_the_programs():
     assert inner[0] is inner[1]
 
 
+def in_each_other(kind, depth):
+    """2**depth copies of a sine, by programs that hold the same program twice."""
+    program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
+    true = parse("{ lambda ; a:f32[]. let b:bool[] = lt a 0.0:f32[] in (b,) }")
+    for _ in range(depth):
+        op, facts = {
+            "xla_call": lambda p: (prims.xla_call_p, dict(call_jaxpr=p, name="f", **prims.xla_call_p.defaults)),
+            "scan": lambda p: (prims.scan_p, dict(jaxpr=p, length=2, num_consts=0, num_carry=1, reverse=False, unroll=1)),
+            "while": lambda p: (prims.while_p, dict(cond_jaxpr=true, body_jaxpr=p, cond_nconsts=0, body_nconsts=0,
+                                                     max_iters=None)),
+            "cond": lambda p: (prims.cond_p, dict(branches=(p, p)))}[kind](program)
+        vs = [Var(f32()) for _ in range(3)]
+        first = [Literal(np.int32(1), shaped((), np.dtype("int32")))] if kind == "cond" else []
+        program = ClosedJaxpr(Jaxpr([], vs[:1], [Eqn(op, [*first, a], [b], facts) for a, b in zip(vs, vs[1:])], vs[-1:]))
+    return program
+
+
+@pytest.mark.parametrize("kind", ["xla_call", "scan", "while", "cond"])
+@pytest.mark.parametrize("engine", [
+    check, jaxpr_text, lambda p: parse(jaxpr_text(p)), lambda p: loads(dumps(p)), lambda p: alpha_equal(p, loads(dumps(p))),
+    dce, cse, fold_constants, lambda p: partial_eval(p, [True]), lambda p: partial_eval(p, [False]), has_ordered_effects,
+    calls_host, repr, hash, lambda p: pickle.loads(pickle.dumps(p))],
+    ids=["check", "text", "parse", "loads", "alpha_equal", "dce", "cse", "fold_constants", "known", "unknown",
+         "has_ordered_effects", "calls_host", "repr", "hash", "pickle"])
+def test_no_engine_looks_at_a_shared_program_more_than_once(kind, engine):
+    """It would not end."""
+    engine(in_each_other(kind, 40))
+
+
 def test_short_programs_are_written_out_wherever_they_stand():
     program = calls(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), 3)
     text = jaxpr_text(program)
@@ -149,3 +180,17 @@ def test_programs_that_differ_in_a_string_or_constant_stay_two():
 def test_bad_references(bad, words):
     with pytest.raises(ProgramError, match=words):
         parse(f"{{ lambda ; a:f32[]. let b:f32[] = xla_call[call_jaxpr={bad} name=f] a in (b,) }}")
+
+
+def test_a_sum_over_one_axis_twice_is_refused():
+    with pytest.raises(ShapeError, match=r"psum: axes must be different axes of the operand; got \(0, 0\)"):
+        prims.psum_p.infer(f32(2, 3), axes=(0, 0), axis_index_groups=None)
+
+
+def test_the_forward_rule_of_a_transposed_call_is_a_rule():
+    row = samples_of(prims.transposed_call_p)[0]
+    eqn = program_of(row).eqns[0]
+    vs = [Var(a.aval) for a in eqn.invars]
+    bad = Eqn(eqn.primitive, vs, [Var(v.aval) for v in eqn.outvars], {**eqn.params, "forward": prims.Rule(1)})
+    with pytest.raises(ProgramError, match=r"forward must be a prims\.Rule"):
+        check(ClosedJaxpr(Jaxpr([], vs, [bad], bad.outvars)))

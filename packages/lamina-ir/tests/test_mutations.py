@@ -92,8 +92,16 @@ def mutated(row, rng):
     return ins, Eqn(row.prim, ins, results, params), results
 
 
+def ended(program):
+    """A loop that a change may have left without an end, given one: what it would do in its first turns is the same."""
+    eqns = [e.replace(params={**e.params, "max_iters": 9 if e.params["max_iters"] is None else min(e.params["max_iters"], 9)})
+            if e.primitive is prims.while_p else e for e in program.eqns]
+    jaxpr = program.jaxpr
+    return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars), program.consts)
+
+
 def run(program, seed):
-    rng = np.random.default_rng(seed)
+    rng, program = np.random.default_rng(seed), ended(program)
     if sum(v.aval.size for v in (*program.jaxpr.invars, *program.jaxpr.outvars)) > 10**5:
         return
     with np.errstate(all="ignore"):
@@ -105,7 +113,7 @@ def run(program, seed):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("prim", [p for p in prims.ALL if p.name != "while"], ids=str)
+@pytest.mark.parametrize("prim", prims.ALL, ids=str)
 def test_what_check_accepts_runs_or_says_why_not(prim):
     rng = random.Random(prim.name)
     for draw in range(DRAWS):

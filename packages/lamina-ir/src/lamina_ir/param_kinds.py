@@ -68,9 +68,9 @@ _BY_KIND = {
             "shape slice_sizes start_indices unspecified_dims window_dilation window_dimensions window_strides",
     "ints?": "dimensions strides",
     "pairs": "padding padding_config perm",
-    "program": "body_jaxpr call_jaxpr computation cond_jaxpr jaxpr matvec",
+    "program": "body_jaxpr call_jaxpr computation cond_jaxpr jaxpr matvec transpose_jaxpr",
     "programs": "branches",
-    "rule": "bwd fwd jvp rule",
+    "rule": "bwd forward fwd jvp rule",
     "str": "memory_kind name sharding",
     "str?": "vmap_method",
 }

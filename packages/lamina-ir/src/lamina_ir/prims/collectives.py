@@ -41,6 +41,8 @@ def _along(name: str, x: ShapedArray, axis: int, param: str, limit: int | None =
 def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
     def infer(*avals: ShapedArray, axes: tuple[Any, ...], axis_index_groups: Any = None) -> list[ShapedArray]:
         local = [a for a in axes if type(a) is int]
+        if len(set(local)) < len(local):
+            raise ShapeError(f"{name}: axes must be different axes of the operand; got {axes}")
         outs = []
         for i, x in enumerate(avals):
             if numbers and not dtypes.is_number(x.dtype):
