@@ -1,10 +1,12 @@
 """`vjp`, `grad`, `value_and_grad`, `linear_transpose`: arguments, trees, types and refusals; rules are tested op by op."""
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from lamina_autodiff import grad, hessian, jacfwd, jacrev, linear_transpose, linearize, value_and_grad, vjp
-from lamina_ir import dtypes
+from lamina_ir import dtypes, trees
 from lamina_tracing import jit, lax
 
 X = np.float32([1, 2, 3])
@@ -189,3 +191,18 @@ def test_linear_functions_read_as_partial_applications():
 
 def first(x):
     return x[0] if isinstance(x, tuple) else x
+
+
+@pytest.mark.parametrize("fun", [lambda x: lax.mul(lax.sin(x), x), lambda x: {"y": energy(x), "x": x}])
+def test_linear_functions_pickle_without_what_was_differentiated(fun):
+    x = np.arange(3.0, dtype=np.float32)
+    out, pull = vjp(fun, x)
+    again = pickle.loads(pickle.dumps(pull))
+    np.testing.assert_array_equal(again(out)[0], pull(out)[0])
+    assert repr(again) == repr(pull)
+    push = linearize(fun, x)[1]
+    again = pickle.loads(pickle.dumps(push))
+    for a, b in zip(trees.tree_leaves(again(x)), trees.tree_leaves(push(x))):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(TypeError, match="takes one argument"):
+        pickle.loads(pickle.dumps(pull))(out, out)

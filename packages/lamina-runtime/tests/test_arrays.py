@@ -6,7 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from lamina_ir import ExecutionError
-from lamina_runtime import _jaxlib, arrays, device_put, device_put_sharded, devices
+from lamina_runtime import _jaxlib, arrays, backends, device_put, device_put_sharded, devices
+from lamina_runtime.shardings import replicated
+from lamina_tracing import jit, lax
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -97,6 +99,23 @@ def test_copies_are_separate():
         np.testing.assert_array_equal(y, X)
     weak = pickle.loads(pickle.dumps(device_put(2.0)))
     assert weak.weak_type
+
+
+def test_pickles_keep_the_placement_of_what_was_put_somewhere(monkeypatch):
+    x = mapped()
+    on_two = replicated(tuple(devices()[:2]))
+    for y in (x, lax.rev(x, (0,)), device_put(X, devices()[3]), device_put(X, on_two), jit(lambda: 2.0)()):
+        again = pickle.loads(pickle.dumps(y))
+        assert again.sharding == y.sharding and again.committed == y.committed and again.aval == y.aval
+        np.testing.assert_array_equal(again, y)
+        assert pickle.loads(pickle.dumps(y.sharding)) is y.sharding
+    data, placement, first = pickle.dumps(x), pickle.dumps(x.sharding), devices()[:1]
+    monkeypatch.setattr(backends, "devices", lambda *_: first)
+    again = pickle.loads(data)
+    np.testing.assert_array_equal(again, x)
+    assert again.devices() == {first[0]} and not again.committed
+    with pytest.raises(RuntimeError, match="names device 1 of platform 'cpu'; here the numbers are \\[0\\]"):
+        pickle.loads(placement)
 
 
 def test_rows_of_a_mapped_array_stay_where_they_are():

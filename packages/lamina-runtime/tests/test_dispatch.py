@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from lamina_ir import ShapeDtypeStruct, StaticArgumentError, config, trees
 from lamina_runtime import clear_caches, default_device, device_put, device_put_sharded, devices
-from lamina_tracing import disable_jit, jit, lax, make_jaxpr
+from lamina_tracing import disable_jit, jit, lax, make_jaxpr, named_call
 from lamina_tracing.extend import translated
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
@@ -305,11 +305,45 @@ def scaled(x, n):
     return lax.mul(x, float(n))
 
 
+def selected(n, xs):
+    return xs[n]
+
+
 def test_jitted_functions_pickle_as_they_are_found_or_with_their_options():
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(decorated, protocol)) is decorated
+        assert pickle.loads(pickle.dumps(jit(selected, static_argnums=0), protocol))(1, (2.0, 3.0)) == 3
         again = pickle.loads(pickle.dumps(jit(scaled, static_argnums=1, keep_unused=True), protocol))
         assert again(2.0, 3) == 6 and again.spec.options["static_argnums"] == 1 and again.spec.keep_unused
     assert copy.deepcopy({"f": decorated})["f"] is decorated
     with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
         pickle.dumps(jit(lambda x: x))
+
+
+def test_functions_of_every_making_pickle_by_value():
+    cloudpickle = pytest.importorskip("cloudpickle")
+    scale = 3.0
+    x = device_put(X)
+    for made in (jit(lambda x: x * scale, donate_argnums=0), jit(lambda x, n=3: x * n, static_argnames="n"),
+                 jit(lambda x: x * scale, device=devices()[0]), named_call(lambda x: x * scale)):
+        again = cloudpickle.loads(cloudpickle.dumps(made))
+        np.testing.assert_array_equal(again(x), X * 3)
+        assert getattr(again, "spec", None) is None or again.spec.options == made.spec.options
+        assert x.is_deleted() == (getattr(again, "spec", None) is not None and bool(again.spec.donate_argnums))
+        x = device_put(X)
+
+
+def test_donating_functions_are_methods_and_pickle():
+    class Model:
+        @functools.partial(jit, donate_argnums=1)
+        def double(self, x):
+            return x + x
+
+    model, x = Model(), device_put(X)
+    trees.register_pytree_node(Model, lambda m: ((), None), lambda _, leaves: Model())
+    np.testing.assert_array_equal(model.double(x), X + X)
+    assert x.is_deleted() and Model.double.lower(model, X).compile()(model, device_put(X)).shape == X.shape
+    again = pickle.loads(pickle.dumps(jit(scaled, static_argnums=1, donate_argnums=0)))
+    y = device_put(X)
+    np.testing.assert_array_equal(again(y, 2), X * 2)
+    assert y.is_deleted() and again.__name__ == "scaled" and repr(again) == "<jitted scaled>"

@@ -1,6 +1,7 @@
 """`jvp` and `linearize`: derivatives pushed forward."""
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -79,6 +80,25 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     return (value, tangent, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, tangent)
 
 
+@dataclasses.dataclass(eq=False)
+class _Push:
+    """How the linear function of a `linearize` is applied."""
+
+    tree: Any
+    avals: Sequence[Any]
+    active: Sequence[bool]
+    out_tree: Any
+    out_avals: Sequence[Any]
+
+    def __call__(self, program: LinearProgram, *tangents: Any) -> Any:
+        flat_t, tree_t = trees.tree_flatten(tangents)
+        if tree_t != self.tree:
+            raise TypeError(f"linearize: the tangents must have the tree of the primals, {self.tree}; got {tree_t}")
+        found = tangent_leaves("linearize", self.avals, flat_t, lambda i: f"argument leaf {i}")
+        dout = program.forward([t for t, on in zip(found, self.active) if on])
+        return trees.tree_unflatten(self.out_tree, [zeros_of(a) if t is None else t for a, t in zip(self.out_avals, dout)])
+
+
 @boundary
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun` at a point and the linear function that approximates it there.
@@ -104,14 +124,6 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     program.outs = program.outs[:n]
     out_avals = [typeof(o) for o in out[:n]]
 
-    def push(program: LinearProgram, *tangents: Any) -> Any:
-        flat_t, tree_t = trees.tree_flatten(tangents)
-        if tree_t != tree:
-            raise TypeError(f"linearize: the tangents must have the tree of the primals, {tree}; got {tree_t}")
-        found = tangent_leaves("linearize", avals, flat_t, lambda i: f"argument leaf {i}")
-        dout = program.forward([t for t, on in zip(found, active) if on])
-        return trees.tree_unflatten(out_tree, [zeros_of(a) if t is None else t for a, t in zip(out_avals, dout)])
-
-    f_jvp = LinearFunction(f"linearization of {function_name(fun)}", program, push)
+    f_jvp = LinearFunction(f"linearization of {function_name(fun)}", program, _Push(tree, avals, active, out_tree, out_avals))
     value = trees.tree_unflatten(out_tree, out[:n])
     return (value, f_jvp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_jvp)

@@ -51,6 +51,11 @@ class LinearFunction:
     def __repr__(self) -> str:
         return f"<{self.__name__}>"
 
+    def __reduce__(self) -> Any:
+        """Pickles hold its values and what else it is, without what was differentiated."""
+        values, form = _flatten(self)
+        return form.fill, (values,)
+
 
 class _Hole:
     """The place of a held value in a form."""

@@ -1,6 +1,7 @@
 """`vjp`, `grad`, `value_and_grad`, `linear_transpose`: derivatives pulled back."""
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -30,11 +31,11 @@ def _linearized(call: str, fun: Callable[..., Any], args: Sequence[Any], has_aux
     return avals, active, tree, out, program, out_tree, aux_tree, n
 
 
-def _pull(fun: Callable[..., Any], program: LinearProgram, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
-          free: bool = False) -> list[Any]:
+def _pull(fun: Callable[..., Any] | None, program: LinearProgram, avals: Sequence[Any], active: Sequence[bool],
+          cts: Sequence[Any], free: bool = False) -> list[Any]:
     """The cotangents of all inputs; what is done around the rows has the line of the function's `def`."""
     line = now.source
-    if line is None and now.trace is not EVALUATION:
+    if fun is not None and line is None and now.trace is not EVALUATION:
         now.source = source_of_function(fun)
     try:
         return _pulled(program, avals, active, cts, free)
@@ -50,6 +51,34 @@ def _pulled(program: LinearProgram, avals: Sequence[Any], active: Sequence[bool]
         ct = next(found) if on else None
         result.append(zeros_of(a) if ct is None else as_weak_as(ct, a) if a.weak_type else ct)
     return result
+
+
+@dataclasses.dataclass(eq=False)
+class _Pull:
+    """How the linear function of a `vjp` is applied."""
+
+    fun: Callable[..., Any] | None  # whose line the equations around the rows get; pickles leave it out
+    name: str
+    tree: Any
+    avals: Sequence[Any]
+    active: Sequence[bool]
+    out_tree: Any
+    out_avals: Sequence[Any]
+    shared: list[tuple[Hashable, ...]]
+
+    def __call__(self, program: LinearProgram, *given: Any) -> Any:
+        if len(given) != 1:
+            raise TypeError(f"vjp of `{self.name}`: the function that pulls back takes one argument, a cotangent of the "
+                            f"output's tree; got {len(given)}")
+        flat_ct, ct_tree = trees.tree_flatten(given[0])
+        if ct_tree != self.out_tree:
+            raise TypeError(f"vjp: the cotangent must have the tree of the output of `{self.name}`, {self.out_tree}; got "
+                            f"{ct_tree}")
+        cts = _pull(self.fun, program, self.avals, self.active, cotangent_leaves("vjp", self.out_avals, flat_ct))
+        return trees.tree_unflatten(self.tree, _reduced(cts, self.shared))
+
+    def __reduce__(self) -> Any:
+        return _Pull, (None, self.name, self.tree, self.avals, self.active, self.out_tree, self.out_avals, self.shared)
 
 
 @boundary
@@ -77,17 +106,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     out_avals, name = [typeof(o) for o in out[:n]], function_name(fun)
     shared = _shared("vjp", fun, primals, reduce_axes)
 
-    def pull(program: LinearProgram, *given: Any) -> Any:
-        if len(given) != 1:
-            raise TypeError(f"vjp of `{name}`: the function that pulls back takes one argument, a cotangent of the output's "
-                            f"tree; got {len(given)}")
-        flat_ct, ct_tree = trees.tree_flatten(given[0])
-        if ct_tree != out_tree:
-            raise TypeError(f"vjp: the cotangent must have the tree of the output of `{name}`, {out_tree}; got {ct_tree}")
-        cts = _pull(fun, program, avals, active, cotangent_leaves("vjp", out_avals, flat_ct))
-        return trees.tree_unflatten(tree, _reduced(cts, shared))
-
-    f_vjp = LinearFunction(f"vjp of {name}", program, pull)
+    f_vjp = LinearFunction(f"vjp of {name}", program, _Pull(fun, name, tree, avals, active, out_tree, out_avals, shared))
     value = trees.tree_unflatten(out_tree, out[:n])
     return (value, f_vjp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_vjp)
 

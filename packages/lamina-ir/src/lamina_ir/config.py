@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -340,6 +341,9 @@ def __getattr__(name: str) -> Any:
 
 class _Module(ModuleType):
     """`config.enable_x64 = True` is `config.update("enable_x64", True)`."""
+
+    def __reduce__(self) -> Any:
+        return import_module, (self.__name__,)
 
     def __setattr__(self, name: str, value: Any) -> None:
         option = options.get(name.removeprefix("jax_"))

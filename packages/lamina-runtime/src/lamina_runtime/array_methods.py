@@ -6,6 +6,7 @@ besides come from the `operators` slot.
 from __future__ import annotations
 
 import operator
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -194,7 +195,8 @@ METHODS: dict[str, Any] = {
     "__repr__": text_of,
     "__str__": _str,
     "__format__": _format,
-    "__reduce__": lambda self: (_restore, (np.array(host_value(self)), self.aval.dtype, self.aval.weak_type)),
+    "__reduce__": lambda self: (_restore, (np.array(host_value(self)), self.aval.dtype, self.aval.weak_type,
+                                           pickle.dumps(self._sharding) if self._committed else None)),
     "__copy__": _copy_array,
     "__deepcopy__": _copy_array,
     "copy": lambda self: _copy_array(self),

@@ -5,6 +5,7 @@ Arrays that jaxlib makes by itself, for the parts of a sharded array, come witho
 """
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -224,7 +225,17 @@ def addressable_shards(x: Any) -> list[Shard]:
     return found
 
 
-def _restore(value: np.ndarray, dtype: Any, weak: bool) -> Any:
-    """A pickled array; pickles name this function."""
+def _restore(value: np.ndarray, dtype: Any, weak: bool, placement: bytes | None = None) -> Any:
+    """A pickled array; pickles name this function. One that was committed lies where it lay if this process has the devices;
+    otherwise, as any host value, on the default device and uncommitted."""
     aval = shaped(value.shape, dtype, weak)
+    if placement is not None:
+        try:
+            sharding = pickle.loads(placement)
+        except RuntimeError:  # there are fewer devices here, or others
+            pass
+        else:
+            where, parts = shardings.plan(sharding, aval.shape) if type(sharding) is not SingleDeviceSharding else (
+                [sharding._device], None)
+            return put_pieces(aval, sharding, [value] * len(where) if parts is None else [value[p] for p in parts], where)
     return put(value, backends.default_device(), False, aval)

@@ -11,6 +11,7 @@ import functools
 import pickle
 import weakref
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any
 
 from lamina_ir import ShapeDtypeStruct, config, trees
@@ -106,7 +107,7 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
     _dress(call, spec)
     if not spec.donate_argnums:
         return call
-    return _donating(spec, call)
+    return _Donating(spec, call)
 
 
 def _referable(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,10 +119,18 @@ def _referable(fun: Callable[..., Any]) -> Callable[..., Any]:
     return fun
 
 
-def _donating(spec: JitSpec, call: Any) -> Callable[..., Any]:
+class _Donating:
     """`call`, with the given-up arguments checked before and deleted after, so that every other path notices."""
+
+    def __init__(self, spec: JitSpec, call: Any) -> None:
+        functools.update_wrapper(self, spec.fun, updated=())
+        self.spec, self._call = spec, call
+        for name in stages.ATTRIBUTES:
+            setattr(self, name, getattr(call, name))
+
     @boundary
-    def donating(*args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        spec, call = self.spec, self._call
         if now.trace is not EVALUATION or config.disable_jit.value:
             return call(*args, **kwargs)
         given = [x for i, a in enumerate(args) if i in spec.donate_argnums for x in trees.tree_leaves(a)]
@@ -135,11 +144,14 @@ def _donating(spec: JitSpec, call: Any) -> Callable[..., Any]:
                 safe_launch.check_donation("jit", spec.name, flat, [id(x) in gone for x in flat])
         return called_giving("jit", spec.name, call, given, args, kwargs)
 
-    functools.update_wrapper(donating, spec.fun, updated=())
-    for name in stages.ATTRIBUTES:
-        setattr(donating, name, getattr(call, name))
-    donating.spec = spec  # type: ignore[attr-defined]
-    return donating
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        return _pickled(self)
+
+    def __repr__(self) -> str:
+        return repr(self._call)
 
 
 def called_giving(kind: str, name: str, call: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> Any:

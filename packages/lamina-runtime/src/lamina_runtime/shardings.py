@@ -9,6 +9,7 @@ reversed array go to the devices backwards), so a tile is never looked for at it
 """
 from __future__ import annotations
 
+import copyreg
 from functools import lru_cache
 from typing import Any
 
@@ -223,7 +224,9 @@ def _install() -> None:
     many.__hash__ = lambda self: hash(self._hlo_sharding)
     one.__repr__ = lambda self: f"SingleDeviceSharding(device={self._device!r})"
     many.__repr__ = _repr_gspmd
-    one.__reduce__ = lambda self: (_restore_single, (self._device.platform, self._device.id))
+    copyreg.pickle(_jaxlib.Device, lambda self: (device_called, (self.platform, self.id)))
+    one.__reduce__ = lambda self: (single, (self._device,))
+    many.__reduce__ = lambda self: (_restore_gspmd, (sharding_devices(self), self._hlo_sharding.to_proto()))
     one.num_devices = 1
     many.num_devices = property(lambda self: len(self._internal_device_list))
     many.mapped_dims = one.mapped_dims = many.holders = one.holders = ()
@@ -239,8 +242,18 @@ def _install() -> None:
         kind.shard_shape = _shard_shape
 
 
-def _restore_single(platform: str, number: int) -> Any:
-    return single(next(d for d in backends.devices(platform) if d.id == number))
+def device_called(platform: str, number: int) -> Any:
+    """The device of this number, for pickles. RuntimeError where there is none."""
+    here = backends.devices(platform)
+    for d in here:
+        if d.id == number:
+            return d
+    raise RuntimeError(f"what was pickled names device {number} of platform {platform!r}; here the numbers are "
+                       f"{[d.id for d in here]}. Run with as many devices as where it was pickled")
+
+
+def _restore_gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
+    return gspmd(devices, HloSharding.from_proto(tiles))
 
 
 _install()

@@ -115,7 +115,11 @@ class JitSpec:
             found = getattr(found, part, None)
         if found is jitted:
             return name
-        return again, (self.fun, {k: v for k, v in self.options.items() if v not in (None, (), False)})
+        return again, (self.fun, {k: v for k, v in self.options.items() if v is not None and v is not False and v != ()})
+
+    def __reduce__(self) -> Any:
+        """Of pickles of calls made of it: what it was made of, without the programs."""
+        return functools.partial(JitSpec, **self.options, call=self.call), (self.fun,)
 
     def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The call as a part of what is being traced, where the function sees traced values as in any other call."""

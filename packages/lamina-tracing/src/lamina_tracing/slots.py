@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -263,6 +264,9 @@ operators.register_array_class(HostArray)
 
 class _Slots(ModuleType):
     """`slots.evaluator = new` is `slots.set_evaluator(new)`."""
+
+    def __reduce__(self) -> Any:
+        return import_module, (self.__name__,)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("evaluator", "dispatcher", "basis_map"):

@@ -105,6 +105,9 @@ class _Evaluation(Trace):
     def end(self) -> None:
         raise RuntimeError("the evaluation trace does not end")
 
+    def __reduce__(self) -> str:
+        return "EVALUATION"
+
 
 EVALUATION = _Evaluation(0)
 
@@ -137,6 +140,9 @@ class _Now(threading.local):
     # Whose line equations get, while rows and derived programs run; None while a user's own code does, where the line is
     # looked up among the frames. See lines.py.
     source: Any = None
+
+    def __reduce__(self) -> str:
+        return "now"  # functions that are pickled by value find the one of the process they come to
 
 
 now = _Now()
