@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, MissingRuleError, Primitive, Var, calls_host, check, cse, dce,
-                       dumps, evaluate, happens_once, has_ordered_effects, loads, prims, shaped, thread_order)
+                       dumps, evaluate, happens_once, has_ordered_effects, loads, number_turns, prims, shaped, thread_order)
 from lamina_ir.extend import Flow, HostFunction, held, register_host_function
 
 F32 = shaped((), np.dtype("float32"))
@@ -106,3 +106,59 @@ def test_types_are_checked(change, text):
                   vmap_method=None)
     with pytest.raises(ValueError, match=text):
         prims.pure_callback_p.infer(F32, **{**params, **change})
+
+
+# --- turns of loops ---------------------------------------------------------------------------------------------------
+def loop(body, length, reverse=False):
+    return lambda x: Eqn(prims.scan_p, [x], [Var(F32)], dict(jaxpr=body, length=length, num_carry=1, num_consts=0,
+                                                             reverse=reverse, unroll=1))
+
+
+def fails_at(value):
+    def host(v):
+        if float(v) == value:
+            raise ValueError("no luck")
+        return ()
+    return lambda x: note([], x, "host").replace(params={**note([], x, "host").params, "ordered": False,
+                                                         "callback": HostFunction.of(host, "host", "here.py:7")})
+
+
+def told(closed, *args):
+    with pytest.raises(CallbackError, match="`host` raised ValueError: no luck; called at here.py:7") as caught:
+        evaluate(closed, *args)
+    return str(caught.value).partition("here.py:7")[2]
+
+
+@pytest.mark.parametrize("how", [lambda p: p, number_turns])
+def test_a_callback_that_fails_says_in_which_turn(how):
+    inner = program(fails_at(24), double)
+    whole = how(program(loop(program(call(program(loop(inner, 2, reverse=True)))), 3)))
+    check(whole)
+    assert told(whole, np.float32(3)) == ", at index 0 of the scan, at index 1 of the scan"
+    assert float(evaluate(whole, np.float32(1))[0]) == 64
+
+
+def test_programs_without_callbacks_in_loops_are_not_numbered():
+    for same in (program(double, loop(program(double), 3)), program(fails_at(0), call(program(fails_at(1))))):
+        assert number_turns(same) is same
+    shared = call(program(loop(program(fails_at(0), double), 2)))
+    first, second = number_turns(program(shared, shared)).eqns
+    assert first.params["call_jaxpr"] is second.params["call_jaxpr"]
+
+
+def test_where_the_flow_does_not_say_how_the_loops_around_go_unsaid():
+    holder = Primitive("opaque_holder", params=("body",), infer=lambda *xs, body: body.out_avals, multiple=True,
+                       flow=Flow(beside=("body",), whole="nobody knows"),
+                       numpy=lambda run, *xs, body: run(body, xs))
+    body = program(lambda x: Eqn(holder, [x], [Var(F32)], dict(body=program(loop(program(fails_at(4), double), 3)))))
+    whole = number_turns(program(loop(body, 1)))
+    check(whole)
+    assert told(whole, np.float32(1)) == ", at index 2 of the scan"
+
+
+def test_devices_that_call_are_named():
+    from lamina_ir import evaluate_spmd
+    body = program(fails_at(4), double)
+    for closed in (program(loop(body, 3)), number_turns(program(loop(body, 3)))):
+        with pytest.raises(CallbackError, match="at index 1 of the scan, on device 1 of the mapped axes"):
+            evaluate_spmd(closed, [("i", 2)], [[np.float32(0), np.float32(2)]])

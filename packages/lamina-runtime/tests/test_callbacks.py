@@ -1,7 +1,10 @@
 """Programs that call Python on the host: values, effects, their order, errors, and what is never done with them."""
+import linecache
+import threading
+
 import numpy as np
 import pytest
-from lamina_autodiff import grad, jvp, linearize
+from lamina_autodiff import checkpoint, grad, jvp, linearize
 from lamina_batching import vmap
 from lamina_ir import CallbackError, MissingRuleError, ShapeDtypeStruct
 from lamina_parallel import pmap
@@ -153,19 +156,45 @@ def test_an_exception_names_the_callback_and_keeps_its_own(how):
     assert chain[-1] is ValueError
 
 
-def test_an_exception_on_several_devices_shows_when_the_result_is_read():
-    y = pmap(lambda x: pure_callback(host_fails, ShapeDtypeStruct((), "float32"), x))(np.arange(4.0))
-    with pytest.raises(CallbackError, match="`host_fails` raised ValueError"):
-        np.asarray(y)
-    with pytest.raises(CallbackError, match="`host_fails` raised ValueError"):
-        block_until_ready(y)
+def test_an_exception_on_several_devices_is_raised_by_the_call():
+    """Without collectives too: its result would let every later program with collectives wait for ever."""
+    with pytest.raises(CallbackError, match="pmap of `f`: .*`host_fails` raised ValueError") as caught:
+        def f(x):
+            return pure_callback(host_fails, ShapeDtypeStruct((), "float32"), x)
+        pmap(f)(np.arange(4.0))
+    assert type(caught.value.__cause__) is ValueError
 
 
-@pytest.mark.parametrize("read", [lambda y: y.block_until_ready(), lambda y: y[1], np.asarray])
-def test_every_way_to_read_such_a_result_raises_our_class(read):
-    y = pmap(lambda x: pure_callback(host_fails, ShapeDtypeStruct((2,), "float32"), x))(np.ones((4, 2), "float32"))
-    with pytest.raises(CallbackError, match=r"of float32\[4,2\]"):
-        read(y)
+def test_two_threads_that_launch_one_program_both_hear_of_a_failure():
+    """Which of them the host worked for is not known; neither may go on with the zeros that stand for its result."""
+    started, fails = threading.Barrier(2), threading.Event()
+
+    def slow(x):
+        if x[0] == 7:
+            fails.wait(20)
+            raise ValueError("the second")
+        return x
+
+    f = pmap(lambda x: pure_callback(slow, ShapeDtypeStruct((1,), "float32"), x))
+    inputs = [np.arange(start, start + 4, dtype="float32").reshape(4, 1) for start in (0, 4)]
+    f(inputs[0])
+    errors = []
+
+    def call(x):
+        started.wait(20)
+        try:
+            f(x)
+        except CallbackError as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=call, args=(inputs[1],)) for _ in range(2)]
+    for t in threads:
+        t.start()
+    fails.set()
+    for t in threads:
+        t.join(60)
+    assert len(errors) == 2
+    np.testing.assert_array_equal(f(inputs[0]), inputs[0])
 
 
 def only_three_fails(x):
@@ -300,3 +329,118 @@ def test_an_interrupt_or_exit_in_a_callback_keeps_its_kind(kind):
     with pytest.raises(kind, match="7"):
         np.asarray(f(np.float32(1)))
     assert float(jit(lambda x: lax.add(x, 1.5))(1.0)) == 2.5
+
+
+# --- which call it was ----------------------------------------------------------------------------------------------
+def fails_at(value):
+    def host(x):
+        if float(x) == value:
+            raise ValueError("no luck")
+        return np.float32(x)
+    return host
+
+
+CALLS = {"pure_callback": lambda host, x: pure_callback(host, ShapeDtypeStruct((), "float32"), x),
+         "io_callback": lambda host, x: io_callback(host, ShapeDtypeStruct((), "float32"), x),
+         "ordered io_callback": lambda host, x: io_callback(host, ShapeDtypeStruct((), "float32"), x, ordered=True),
+         "debug.callback": lambda host, x: (debug.callback(host, x), x)[1]}
+every_kind = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+def told(f, *args):
+    with pytest.raises(CallbackError, match="no luck; called at .*test_callbacks.py") as caught:
+        block_until_ready(f(*args))
+        effects_barrier()
+    return str(caught.value)
+
+
+def line_of(text):
+    return next(i for i in range(1, 999) if text in linecache.getline(__file__, i))
+
+
+@every_kind
+@pytest.mark.parametrize("how", [lambda f: f, jit, lambda f: jit(lambda x: jit(f)(x))])
+def test_the_turn_of_a_loop_is_named(call, how):
+    def scanned(x):
+        return lax.scan(lambda c, a: (call(fails_at(6), c) + a, None), x, np.arange(5, dtype="float32"))[0]  # the scan
+
+    text = told(how(scanned), np.float32(0))
+    assert "at index 4 of the scan" in text
+    if "jit of" in text:
+        assert f"test_callbacks.py:{line_of('the ' + 'scan')}" in text
+
+    def backwards(x):
+        return lax.scan(lambda c, a: (c, call(fails_at(1), a)), x, np.arange(5, dtype="float32"), reverse=True)[1]
+
+    assert "at index 1 of the scan" in told(how(backwards), np.float32(0))
+    body = told(how(lambda x: lax.while_loop(lambda c: c < 9, lambda c: call(fails_at(4), c) + 2, x)), np.float32(0))
+    assert "at index 2 of the while" in body
+    test = told(how(lambda x: lax.while_loop(lambda c: call(fails_at(6), c) < 9, lambda c: c + 2, x)), np.float32(0))
+    assert "at index 3 of the while" in test
+
+
+@every_kind
+def test_all_loops_around_are_named_through_calls_branches_and_rules(call):
+    def body(c, a):
+        c = lax.cond(c > 2, lambda v: jit(lambda w: call(fails_at(7), w))(v), lambda v: v, c)
+        return c + a, None
+
+    def outer(i, x):
+        return lax.scan(body, x, np.ones(3, "float32"))[0]  # the inner
+
+    text = told(jit(lambda x: lax.fori_loop(0, 4, outer, x)), np.float32(0))
+    assert "at index 1 of the scan at" in text and "at index 2 of the " in text
+    assert text.index("index 1 of the scan") < text.index("at index 2 of the ")
+    assert "at index 2 of the scan" in told(
+        jit(lambda x: lax.scan(lambda c, _: (checkpoint(lambda v: call(fails_at(2), v))(c) + 1, None), x, None, length=4)[0]),
+        np.float32(0))
+
+
+@pytest.mark.parametrize("call", [CALLS[k] for k in ("pure_callback", "io_callback", "debug.callback")])
+@pytest.mark.parametrize("how", [lambda f: f, jit])
+def test_the_place_in_the_batch_is_named(call, how):
+    assert "at index 2 of the batch of 3" in told(how(vmap(lambda x: call(fails_at(2), x))), X)
+    text = told(how(vmap(vmap(lambda x: call(fails_at(4), x)))), np.arange(6, dtype="float32").reshape(2, 3))
+    assert "at index 1 of the batch of 2, index 1 of the batch of 3" in text
+    text = told(how(vmap(lambda x: lax.scan(lambda c, a: (call(fails_at(4), c) + a, None), x, np.ones(4, "float32"))[0])), X)
+    assert "at index 2 of the batch of 3, at index 2 of the scan" in text
+
+
+@pytest.mark.parametrize("call", [CALLS[k] for k in ("pure_callback", "io_callback", "debug.callback")])
+@pytest.mark.parametrize("how", [pmap, lambda f: jit(pmap(f)), lambda f: pmap(lambda x: lax.psum(f(x), "i"), axis_name="i"),
+                                 lambda f: vmap(pmap(f), in_axes=1)])
+def test_the_device_is_named(call, how):
+    x = np.arange(4, dtype="float32")
+    x = np.stack([x, x + 10], 1) if "vmap" in how.__code__.co_names else x
+    text = told(how(lambda v: call(fails_at(3), v)), x)
+    assert "on device 3 of the mapped axes" in text
+    text = told(how(lambda v: lax.scan(lambda c, a: (call(fails_at(3.5), c + a), None), v, np.float32([0, .5, 0]))[0]), x)
+    assert "at index 1 of the scan" in text and "on device 3 of the mapped axes" in text
+
+
+def test_loops_around_a_map_are_named():
+    mapped = pmap(lambda v: pure_callback(fails_at(4), ShapeDtypeStruct((), "float32"), v))
+    text = told(jit(lambda x: lax.scan(lambda c, _: (mapped(c) + 2, None), x, None, length=4)[0]), X)
+    assert "at index 1 of the scan" in text and "on device 2 of the mapped axes" in text
+
+
+def test_a_result_of_another_type_names_the_call_too():
+    def f(x):
+        return lax.fori_loop(0, 3, lambda i, c: pure_callback(lambda c, i: c if i < 2 else np.zeros(5), ShapeDtypeStruct(
+            (), "float32"), c, i), x)
+    with pytest.raises(CallbackError, match=r"got float64\[5\]; called at .*test_callbacks.py.*, at index 2 of the "):
+        jit(f)(np.float32(0))
+
+
+@pytest.mark.parametrize("how", [jit, lambda f: jit(vmap(f))])
+def test_numbered_programs_give_what_they_gave(how):
+    def f(x):
+        def body(c, a):
+            y = pure_callback(lambda v, w: (np.float32(v + w), np.int32(w)), (ShapeDtypeStruct((), "float32"),
+                              ShapeDtypeStruct((), "int32")), c, a)
+            return y[0], y[1]
+        return lax.scan(body, x, np.arange(4, dtype="float32"), reverse=True)
+
+    total, rows = how(f)(X if how is not jit else X[1])
+    np.testing.assert_array_equal(total, X + 6 if how is not jit else 7)
+    np.testing.assert_array_equal(np.asarray(rows).reshape(-1, 4)[0], np.arange(4))

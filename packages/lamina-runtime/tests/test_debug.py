@@ -3,9 +3,9 @@ import linecache
 import numpy as np
 import pytest
 from lamina_batching import vmap
-from lamina_ir import config
+from lamina_ir import ShapeDtypeStruct, config
 from lamina_parallel import pmap
-from lamina_tracing import debug, jit, lax, pure_callback
+from lamina_tracing import debug, io_callback, jit, lax, pure_callback
 
 
 def line_of(text):
@@ -142,6 +142,49 @@ def test_the_turn_of_a_loop_is_named():
     assert "`log`" in text and "at index 4 of the while" in text
 
 
+def test_the_turn_is_named_on_several_devices():
+    x = np.array([20, 4.5], "float32")
+    for f in (pmap(descending), jit(pmap(descending)), pmap(jit(descending))):
+        text = report(f, x)
+        assert f"at index 3 of the scan at {__file__}:{line_of('the ' + 'scan')} (descending)" in text
+        assert "on device 1 " in text
+
+    def four(x):
+        return lax.while_loop(lambda c: lax.lt(c[0], 4), lambda c: (lax.add(c[0], 1), lax.log(c[1])), (0, x))
+
+    text = report(pmap(four), x)
+    assert "`log`" in text and "at index 3 of the while" in text and "on device 1 " in text
+    summed = pmap(lambda x: lax.fori_loop(0, 4, lambda i, c: lax.psum(lax.log(lax.sub(c, 5.0)), "i"), x), axis_name="i")
+    text = report(summed, x)
+    assert "at index 0 of the " in text and "on device 1 " in text
+    text = report(jit(lambda x: lax.scan(lambda c, _: (lax.sub(c, 10.0), pmap(descending)(c)), x, None, length=3)),
+                  np.array([20, 25], "float32"))
+    assert text.index("at index 1 of the scan") < text.index("at index 2 of the scan") and "on device 0 " in text
+    text = report(pmap(vmap(descending)), np.array([[20, 10], [10, 4.5]], "float32"))
+    assert "at index 1 of the batch of 2, at index 3 of the scan" in text and "on device 1 " in text
+
+
+def test_effects_are_not_had_again_for_a_report():
+    seen = []
+
+    def note(x):
+        seen.append(float(x))
+        return x
+
+    def effect(c, _):
+        debug.callback(note, c)
+        return lax.sub(c, 1.0), c
+
+    def value(c, _):
+        return lax.sub(io_callback(note, ShapeDtypeStruct((), "float32"), c), 1.0), c
+
+    for body, words in ((effect, "`log` produced a NaN"), (value, "effects with results, which would happen twice")):
+        seen.clear()
+        for f in (jit, lambda f: (lambda x: jit(lambda y: jit(f)(y))(x))):
+            assert words in report(f(lambda x: lax.log(lax.scan(body, x, None, length=3)[1])), 1.0)
+        assert seen == [1, 0, -1] * 2
+
+
 def test_the_place_in_the_batch_is_named():
     xs = np.array([10.0, 20.0, 4.5, 30.0], "float32")
     text = report(jit(vmap(descending)), xs)
@@ -178,7 +221,7 @@ def test_settings_that_came_late_still_give_the_place():
 
 
 def test_a_callbacks_error_names_the_line_that_calls_it():
-    from lamina_ir import CallbackError, ShapeDtypeStruct
+    from lamina_ir import CallbackError
 
     def wrong(x):
         raise ValueError("no good")
@@ -188,5 +231,5 @@ def test_a_callbacks_error_names_the_line_that_calls_it():
         return pure_callback(wrong, ShapeDtypeStruct((), "float32"), x)  # the call
 
     where = f"test_debug.py:{line_of('the ' + 'call')}"
-    with pytest.raises(CallbackError, match=f"no good.*raised in `wrong`, called by pure_callback at .*{where}"):
+    with pytest.raises(CallbackError, match=f"`wrong` raised ValueError: no good; called at .*{where}"):
         f(1.0).block_until_ready()

@@ -7,7 +7,7 @@ from . import _pickling  # noqa: F401  (tells `copyreg` how programs are pickled
 from ._version import __version__
 from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
 from .check import alpha_equal, check
-from .effects import calls_host, happens_once, has_ordered_effects, thread_order
+from .effects import calls_host, happens_once, has_ordered_effects, number_turns, thread_order
 from .errors import (CallbackError, ConcretizationError, DTypeError, ExecutionError, LaminaError, LeakedTracerError,
                      MissingRuleError, ProgramError, ShapeError, StaticArgumentError, TracerArrayError,
                      TracerBoolError, TracerIndexError, TracerIntegerError, UnboundAxisError, UnboundedLoopError)
@@ -29,8 +29,8 @@ __all__ = ["Atom", "AxisEnv", "CallbackError", "ClosedJaxpr", "ConcretizationErr
            "UnboundAxisError", "UnboundedLoopError", "UnnamedAxis", "Var", "__version__", "alpha_equal", "aval_of",
            "calls_host", "check", "config", "cse", "dce", "dtypes", "dumps", "eqn_axis_names", "eqn_effectful",
            "eqn_text", "errors", "evaluate", "evaluate_primitive", "evaluate_spmd", "fold_constants", "happens_once",
-           "has_ordered_effects", "inline_calls", "jaxpr_text", "loads", "parse", "partial_eval", "prims", "register_aval",
-           "register_param_type", "rewrite", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
+           "has_ordered_effects", "inline_calls", "jaxpr_text", "loads", "number_turns", "parse", "partial_eval", "prims",
+           "register_aval", "register_param_type", "rewrite", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
 
 if TYPE_CHECKING:
     from .parser import parse

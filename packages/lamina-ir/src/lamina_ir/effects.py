@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 
 from . import prims
+from ._stack_depth import roomy
 from .avals import shaped
 from .errors import MissingRuleError
 from .flow import CARRIED, HELD
-from .program import ClosedJaxpr, Eqn, Jaxpr, Var, eqn_effectful, subprograms
-from .wiring import Slot, Wired
+from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
+from .rewrite import map_subprograms
+from .wiring import Slot, Wired, with_signature
 
-__all__ = ["calls_host", "happens_once", "has_ordered_effects", "thread_order"]
+__all__ = ["calls_host", "happens_once", "has_ordered_effects", "number_turns", "thread_order"]
 
-_TOKEN = shaped((), np.dtype("int32"))
+_TOKEN = _INDEX = shaped((), np.dtype("int32"))
 _HOST = frozenset((prims.pure_callback_p, prims.io_callback_p, prims.debug_callback_p))
 
 
@@ -103,3 +105,95 @@ def _widened(e: Eqn, token: Any, after: Var) -> Eqn:
     programs = [(thread_order(p.program), [*p.ins, n], range(m + 1)) for p in w.wires]
     written = w.write([*w.operands(), Slot(group, _TOKEN)], [*w.results(), Slot(0 if flow.loops else 1)], programs)
     return written.eqn(e.primitive, [*e.invars, token], [*e.outvars, after], e.source)
+
+
+# --- turns --------------------------------------------------------------------------------------------------------
+Loops = tuple[tuple[str, Any], ...]  # op and line, of the outermost first
+
+
+@roomy()
+def number_turns(program: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with its loops counted for the callbacks in them, so that their errors say which turn they are of.
+
+    A callback in loops gets one int32 more for each, behind its operands (`HostFunction.loops`). Each loop with a callback in
+    it carries the number of its turn and those of the loops around it. Calls, branches and maps hand them on; where an op's
+    flow does not say how, the loops around it go unsaid.
+
+    Args:
+      program: the program.
+    Returns:
+      A program of the same arguments and results; the same one if no callback stands in a loop.
+    """
+    return _numbered(program, ())
+
+
+def _numbered(program: ClosedJaxpr, loops: Loops) -> ClosedJaxpr:
+    """The program with the turns of these loops as arguments, last."""
+    if not loops and not calls_host(program):
+        return program
+    return program.memo(("numbered", loops), lambda: _number(program, loops))
+
+
+def _number(program: ClosedJaxpr, loops: Loops) -> ClosedJaxpr:
+    jaxpr = program.jaxpr
+    turns = [Var(_INDEX) for _ in loops]
+    eqns: list[Eqn] = []
+    for e in jaxpr.eqns:
+        if e.primitive in _HOST:
+            eqns.append(_told(e, turns, loops) if loops else e)
+        elif any(map(calls_host, subprograms(e))):
+            eqns += _entered(e, turns, loops)
+        else:
+            eqns.append(e)
+    if not loops and all(e is old for e, old in zip(eqns, jaxpr.eqns)):
+        return program
+    return with_signature(program, [*jaxpr.invars, *turns], jaxpr.outvars, eqns)
+
+
+def _told(e: Eqn, turns: list[Var], loops: Loops) -> Eqn:
+    p, n = e.params, len(e.invars) - bool(e.params.get("threaded"))
+    mapped = (*p["mapped"], *[(False,) * len(p["batch"])] * len(turns)) if p["batch"] else ()
+    return Eqn(e.primitive, [*e.invars[:n], *turns, *e.invars[n:]], e.outvars,
+               {**p, "callback": p["callback"].inside(loops), "mapped": mapped}, e.source)
+
+
+def _entered(e: Eqn, turns: list[Var], loops: Loops) -> list[Eqn]:
+    """The equation, whose programs hold callbacks, with the turns handed to these: through a loop with what it carries, and
+    the number of its own turn with them, else with what it holds."""
+    flow = e.primitive.flow
+    group = None if flow is None else flow.group(CARRIED if flow.loops else HELD)
+    if flow is None or group is None or not (turns or flow.loops):
+        return [map_subprograms(e, number_turns)]
+    w = Wired.of(e)
+    n, m = len(e.invars), w.n_results
+    if not flow.loops:
+        before, held = [], turns
+        if flow.binds:  # each member is given its slice of as many copies
+            copied = shaped((e.params[flow.binds[1]],), _INDEX.dtype)
+            held = [Var(copied) for _ in turns]
+            before = [Eqn(prims.broadcast_in_dim_p, [t], [v], {"broadcast_dimensions": (), "shape": copied.shape})
+                      for t, v in zip(turns, held)]
+        programs = [(_numbered(p.program, loops), [*p.ins, *range(n, n + len(turns))], range(m)) for p in w.wires]
+        written = w.write([*w.operands(), *[Slot(group, _INDEX)] * len(turns)], w.results(), programs)
+        return [*before, written.eqn(e.primitive, [*e.invars, *held], e.outvars, e.source)]
+    k = len(turns) + 1
+    inner = (*loops, (e.primitive.name, e.source))
+    backwards = bool(flow.reverse and e.params[flow.reverse])
+    programs = []
+    for wire in w.wires:
+        program = _numbered(wire.program, inner)
+        if not wire.decides:
+            program = _counting(program, k, -1 if backwards else 1)
+        programs.append((program, [*wire.ins, *range(n, n + k)], range(1 if wire.decides else m + k)))
+    written = w.write([*w.operands(), *[Slot(group, _INDEX)] * k], [*w.results(), *[Slot(0)] * k], programs)
+    first = Literal(np.int32(e.params[flow.length] - 1 if backwards else 0), _INDEX)
+    return [written.eqn(e.primitive, [*e.invars, *turns, first], [*e.outvars, *[Var(_INDEX) for _ in range(k)]], e.source)]
+
+
+def _counting(body: ClosedJaxpr, k: int, step: int) -> ClosedJaxpr:
+    """A numbered body that hands its turns on, the last of them counted."""
+    jaxpr = body.jaxpr
+    *outer, own = jaxpr.invars[-k:]
+    after = Var(_INDEX)
+    count = Eqn(prims.add_p, [own, Literal(np.int32(step), _INDEX)], [after], {})
+    return with_signature(body, jaxpr.invars, [*jaxpr.outvars, *outer, after], [*jaxpr.eqns, count])

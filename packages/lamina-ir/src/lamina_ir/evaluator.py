@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from .primitive import Primitive
 from .printer import eqn_text
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names
 from .spmd import AxisEnv
+from .turns import by_device, entering
 
 __all__ = ["evaluate", "evaluate_primitive", "evaluate_spmd", "last_uses", "watching"]
 
@@ -179,7 +180,8 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
             # Ops that hold programs are handed the evaluator; they know their turns and branches themselves.
             held = (_run,) if prim.subprograms else ()
             try:
-                outs = _results(prim, prim.numpy(*held, *[read(a) for a in e.invars], **e.params))
+                with _around(prim, e.source):
+                    outs = _results(prim, prim.numpy(*held, *[read(a) for a in e.invars], **e.params))
             except _RAW as error:
                 raise _failed(e, error) from error
         if _watch.see is not None:
@@ -189,6 +191,14 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
         for v in dead:
             del env[v]
     return [read(a) for a in jaxpr.outvars]
+
+
+_NOTHING = nullcontext()
+
+
+def _around(prim: Primitive, source: Any) -> Any:
+    """A block in which an op runs; of a loop, turns are noted."""
+    return entering(prim.name, source) if prim.flow is not None and prim.flow.loops else _NOTHING
 
 
 def _names(value: Any) -> Iterable[Any]:
@@ -213,7 +223,8 @@ def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, A
         out = prim.numpy(AxisEnv(), *[[a] for a in arrays], **params)
         out = [o[0] for o in out] if prim.multiple else out[0]
     else:
-        out = prim.numpy(*((_run,) if prim.subprograms else ()), *arrays, **params)
+        with _around(prim, None):
+            out = prim.numpy(*((_run,) if prim.subprograms else ()), *arrays, **params)
     if prim.multiple:
         return [_settle(o, a, prim) for o, a in zip(out, out_avals)]
     return _settle(out, out_avals, prim)
@@ -257,7 +268,8 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
     for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: last_uses(jaxpr))):
         ins = [read(a) for a in e.invars]
         try:
-            outs = _spmd_eqn(e, axes, ins)
+            with _around(e.primitive, e.source):
+                outs = _spmd_eqn(e, axes, ins)
         except _RAW as error:
             raise _failed(e, error) from error
         if _watch.see is not None:
@@ -279,8 +291,7 @@ def _spmd_eqn(e: Eqn, axes: AxisEnv, ins: list[list[Any]]) -> Any:
     if held and eqn_axis_names(e):
         raise MissingRuleError(f"evaluate_spmd of `{prim.name}`: its program uses mapped axes, and it has no meaning on "
                                "many devices; give Primitive(spmd=...)")
-    rows = [_results(prim, prim.numpy(*held, *[xs[d] for xs in ins], **params)) for d in range(axes.size)]
-    return list(zip(*rows))
+    return by_device(axes.size, lambda d: _results(prim, prim.numpy(*held, *[xs[d] for xs in ins], **params)))
 
 
 def _run(program: ClosedJaxpr, operands: Sequence[Any], env: AxisEnv | None = None) -> list[Any]:

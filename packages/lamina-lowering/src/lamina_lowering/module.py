@@ -11,7 +11,7 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, prims, subprograms
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, number_turns, prims, subprograms
 from lamina_ir.extend import stack_depth
 
 from . import _jaxlib, hlo, session, tables
@@ -120,6 +120,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     >>> "stablehlo.sine" in lower(program).as_text()
     True
     """
+    closed_jaxpr = number_turns(closed_jaxpr)
     names, sizes = [n for n, _ in axis_env], [s for _, s in axis_env]
     if num_replicas is None:
         num_replicas = replica_count(closed_jaxpr)

@@ -43,7 +43,7 @@ class Options(NamedTuple):
     num_partitions: int = 1
     propagate: tuple[bool, ...] = ()   # per result: whether the partitioner may choose its sharding
     cheap: bool = False                # for programs of a few equations: compile in half the time
-    together: bool = False             # its devices wait for each other, so that none may stop in a callback
+    together: bool = False             # of several devices, none of which may stop in a callback
     overrides: tuple[tuple[str, Any], ...] = ()   # the user's settings of the compiler
 
 
@@ -81,7 +81,7 @@ class Loaded:
 
     __slots__ = ("executable", "key", "size", "failures", "holders")
 
-    def __init__(self, executable: Any, key: Any, size: int, failures: deque[BaseException] | None = None) -> None:
+    def __init__(self, executable: Any, key: Any, size: int, failures: host_errors.Failures | None = None) -> None:
         self.executable, self.key, self.size, self.failures = executable, key, size, failures
         self.holders: weakref.WeakKeyDictionary[ClosedJaxpr, set[Any]] = weakref.WeakKeyDictionary()
 
@@ -151,7 +151,7 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
         _jaxlib.provide(lowered.needs)
     if lowered.host_functions:  # it holds Python functions, so it is of this program and this process alone
         _count("misses")
-        failures: deque[BaseException] | None = deque(maxlen=64) if options.together else None
+        failures = host_errors.Failures() if options.together else None
         functions = [host_errors.guarded(f, failures) for f in lowered.host_functions]
         made = _compiled(lowered.module, devices, options, functions)
         return Loaded(made, object(), _BASE + _PER_CODE * len(lowered.bytecode()), failures)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Literal, config, dtypes, evaluate_primitive, prims, rewrite, trees
-from lamina_ir.extend import watching
+from lamina_ir.extend import Turn, running_device, running_turns, turns_text, watching
 from lamina_tracing import slots
 from lamina_tracing.extend import batch_position, eager_lines, user_source
 
@@ -88,16 +88,19 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
         error = FloatingPointError(told())
         error.told = told  # type: ignore[attr-defined]  # a batching row that runs knows the place of the batch only later
         raise error
+    if closed is not None:
+        closed = _quiet(closed)
     if mapped is not None:
-        mapped = _quiet(mapped)
+        mapped = {**mapped, "call_jaxpr": _quiet(mapped["call_jaxpr"])}
     flat = [_kept.copies.get(id(a), a) if type(a) is ArrayImpl and a.is_deleted() else a for a in flat]
     if closed is None or closed.jaxpr.axis_names and mapped is None:
         reason = "it ran inside of a mapped program"
     elif any(type(a) is ArrayImpl and a.is_deleted() for a in flat):
         reason = "its arguments were donated; leave donate_argnums out to find the operation"
-    elif mapped is not None and (mapped["call_jaxpr"].jaxpr.effectful or not all(map(_readable, flat))):
-        reason = ("it has effects with results, which would happen twice" if mapped["call_jaxpr"].jaxpr.effectful
-                  else "its arguments lie in several processes")
+    elif closed.jaxpr.effectful:
+        reason = "it has effects with results, which would happen twice"
+    elif mapped is not None and not all(map(_readable, flat)):
+        reason = "its arguments lie in several processes"
     else:
         found: list[_Found] = []
         line = user_source(2)
@@ -110,9 +113,8 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
             eqn, kind, values, where, device, steps, place = found[0]
             on = "" if device is None else f" on device {device} of the mapped axes"
             given = ", ".join(map(_range, values))
-            turns = "".join([f", at index {i} of the {loop}" + (f" at {at}" if at else "") for loop, i, at in reversed(steps)])
             raise FloatingPointError(f"`{eqn.primitive.name}` produced {kind} in its result {eqn.outvars[0].aval.long()}"
-                                     + (f" at {where}" if where else "") + (f", {place}" if place else "") + turns
+                                     + (f" at {where}" if where else "") + (f", {place}" if place else "") + turns_text(steps)
                                      + f", in `{name}`{on}; its operands were {given} ({setting} is on)")
         reason = "run op by op it is not there: the compiler orders operations differently"
     raise FloatingPointError(f"`{name}` produced {what} in a result {x.aval.long()} ({setting} is on); the operation is not "
@@ -133,14 +135,14 @@ def _range(x: Any) -> str:
 
 class _Found(NamedTuple):
     """A bad result: whose, what, from what; where in the user's code, on which device, in which turns of the loops around
-    (outermost first; each with the loop's kind and line), in which example of a batch."""
+    (outermost first), in which example of a batch."""
 
     eqn: Eqn
     kind: str
     operands: Sequence[Any]
     line: Any
     device: int | None = None
-    turns: tuple[tuple[str, int, Any], ...] = ()
+    turns: tuple[Turn, ...] = ()
     place: str = ""
 
 
@@ -149,26 +151,26 @@ def _readable(x: Any) -> bool:
     return type(x) is not ArrayImpl or x.is_fully_addressable
 
 
-def _quiet(params: dict[str, Any]) -> dict[str, Any]:
-    """The params of an `xla_pmap` without the effects that give nothing: they have been had."""
-    return {**params, "call_jaxpr": rewrite(params["call_jaxpr"],
-                                            lambda e: [] if e.primitive.effectful and not e.outvars else None)}
+def _quiet(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program without the effects that give nothing: they have been had."""
+    return rewrite(closed, lambda e: [] if e.primitive.effectful and not e.outvars else None)
 
 
 class _Stop(Exception):
     """A bad result has been found."""
 
 
-def _run_mapped(params: dict[str, Any], args: Sequence[Any], found: list[_Found], nans: bool, line: Any) -> None:
+def _run_mapped(params: dict[str, Any], args: Sequence[Any], found: list[_Found], nans: bool, line: Any,
+                turns: Sequence[Turn] = ()) -> None:
     """All devices of an `xla_pmap` in lockstep, by the ops' NumPy meanings, until one gives a bad result."""
     def see(eqn: Eqn, operands: Any, results: Any) -> None:
         for rows in results:
             for device, x in enumerate(rows):
                 kind = _bad_value(np.asarray(x), nans)
                 if kind:
-                    here = device if len(rows) > 1 else None
+                    here = device if len(rows) > 1 else running_device()
                     found.append(_Found(eqn, kind, [xs[device] for xs in operands], eqn.source or line, here,
-                                        place=_place(eqn, x, nans)))
+                                        (*turns, *running_turns()), _place(eqn, x, nans)))
                     raise _Stop
 
     try:
@@ -185,7 +187,7 @@ def _place(eqn: Eqn, x: Any, nans: bool) -> str:
 
 
 def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[_Found], nans: bool, line: Any,
-         turns: Sequence[tuple[str, int, Any]] = ()) -> list[Any]:
+         turns: Sequence[Turn] = ()) -> list[Any]:
     """The program's results; as soon as an op gives a bad one, it is put in `found` and the walk stops.
 
     `line` is where the program is called, for equations of our own functions, which have no line in it; `turns` says which
@@ -200,8 +202,6 @@ def _run(closed: ClosedJaxpr, args: Sequence[Any], found: list[_Found], nans: bo
 
     for eqn in jaxpr.eqns:
         prim = eqn.primitive
-        if prim.effectful and not eqn.outvars:
-            continue  # its effect has been had
         values = [read(a) for a in eqn.invars]
         inner = _inside(eqn, values, found, nans, eqn.source or line, turns)
         if found:
@@ -235,17 +235,15 @@ def _bad_value(value: np.ndarray, nans: bool) -> str | None:
 
 
 def _inside(eqn: Eqn, values: list[Any], found: list[_Found], nans: bool, line: Any,
-            turns: Sequence[tuple[str, int, Any]]) -> list[Any] | None:
+            turns: Sequence[Turn]) -> list[Any] | None:
     """The results of a call or of control flow, its programs run op by op; None for anything else."""
     name, params = eqn.primitive.name, eqn.params
 
     def run(program: ClosedJaxpr, args: Sequence[Any], turn: int | None = None) -> list[Any]:
-        return _run(program, args, found, nans, line, turns if turn is None else (*turns, (name, turn, line)))
+        return _run(program, args, found, nans, line, turns if turn is None else (*turns, Turn(name, turn, line)))
 
     if name == "xla_pmap":
-        params = _quiet(params)
-        if not params["call_jaxpr"].jaxpr.effectful:
-            _run_mapped(params, values, found, nans, line)
+        _run_mapped(params, values, found, nans, line, turns)
         return None
     if "call_jaxpr" in eqn.primitive.subprograms:
         return run(params["call_jaxpr"], values)

@@ -166,12 +166,10 @@ class Program:
         if args:
             safe_launch.check_constants("jit", self.name, args)
         args += [place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.closed.in_avals) if k]
-        if self.effectful:
-            outs = self._run_with_effects(args)
-        else:
-            outs = self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
         if self.loaded.failures is not None:
-            host_errors.settle(f"jit of `{self.name}`", self.loaded.failures, outs)
+            outs = self.loaded.failures.settled(f"jit of `{self.name}`", lambda: self._launch(args))
+        else:
+            outs = self._launch(args)
         if self.window is not None and outs:
             self.window.passed(outs[0])
         if self.placement.kind == "replicas":
@@ -183,8 +181,10 @@ class Program:
             debug.check_results(self.name, outs, self.closed, flat, eqns[0].primitive.name if alone else None)
         return outs
 
-    def _run_with_effects(self, args: list[Any]) -> list[Any]:
+    def _launch(self, args: list[Any]) -> list[Any]:
         order = self.order
+        if not self.effectful:
+            return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
         if order is None:
             found = self.executable.execute_sharded(args, with_tokens=True)
             outs = found.consume_with_handlers(self.handlers)
@@ -369,7 +369,7 @@ def failure(call: str, name: str, error: Exception) -> BaseException:
         if not isinstance(raised, Exception):
             return raised
         error.__cause__ = raised
-        return CallbackError(f"{call} of `{name}`: {host_errors.said(raised)}")
+        return CallbackError(f"{call} of `{name}`: {raised}")
     if "Disallowed" in str(error):
         return ExecutionError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it with "
                             "device_put before the call, or allow it with lamina.transfer_guard('allow')")

@@ -4,31 +4,75 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import OrderedDict, deque
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import CallbackError, ExecutionError
 
-__all__ = ["guarded", "original", "said", "settle", "translated"]
+__all__ = ["Failures", "guarded", "original", "translated"]
 
 _numbers = itertools.count(1)
 _raised: OrderedDict[int, BaseException] = OrderedDict()
 _MARK = re.compile(r" \[callback error (\d+)\]")
 
 
-def guarded(function: Callable[..., Any], failures: deque[BaseException] | None = None) -> Callable[..., Any]:
-    """`function`, its exceptions kept and numbered.
+class Failures:
+    """Exceptions of the callbacks of a program on several devices. The program goes on with zeros after one: a device that
+    stopped would leave the others waiting for it for ever, in this program or in the next that reads its results. So each
+    launch is waited for here, and raises what its callbacks did.
 
-    With `failures` they go there, and the program goes on with zeros: a device that stopped would leave the others
-    waiting for it for ever.
+    The host is not told which launch calls it. Where several threads launch the program at a time, each of their calls raises
+    if one of them failed meanwhile.
     """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = self._launches = 0
+        self._kept: list[tuple[int, BaseException]] = []  # number and exception, while somebody waits
+
+    def add(self, error: BaseException) -> None:
+        """A callback has raised."""
+        with self._lock:
+            self._count += 1
+            if len(self._kept) < _MOST_KEPT:
+                self._kept.append((self._count, error))
+
+    def settled(self, call: str, launch: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        """The results of `launch()`, computed. CallbackError, or an interrupt or exit as it is, if a callback raised."""
+        with self._lock:
+            since = self._count
+            self._launches += 1
+        try:
+            outs = launch()
+            for x in outs:
+                x.block_until_ready()
+        finally:
+            with self._lock:
+                failed = self._count > since
+                raised = next((e for n, e in self._kept if n > since), self._kept[-1][1]) if failed else None
+                self._launches -= 1
+                if not self._launches:
+                    self._kept.clear()
+        if raised is None:
+            return outs
+        if not isinstance(raised, Exception):
+            raise raised
+        raise CallbackError(f"{call}: {raised}") from (raised.__cause__ or raised)
+
+
+_MOST_KEPT = 64
+
+
+def guarded(function: Callable[..., Any], failures: Failures | None = None) -> Callable[..., Any]:
+    """`function`, its exceptions kept and numbered. With `failures` they go there, and the program goes on with zeros."""
     def call(*xs: Any) -> Any:
         try:
             return function(*xs)
         except BaseException as e:
             if failures is not None:
-                failures.append(e)
+                failures.add(e)
                 return function.blank()  # type: ignore[attr-defined]
             number = next(_numbers)
             _raised[number] = e
@@ -36,12 +80,6 @@ def guarded(function: Callable[..., Any], failures: deque[BaseException] | None 
                 _raised.popitem(last=False)
             raise CallbackError(f"{e} [callback error {number}]") from None
     return call
-
-
-def said(raised: BaseException) -> str:
-    """A callback's exception, and which call of it that was in the user's code."""
-    where = getattr(raised, "called_at", None) or getattr(raised.__cause__, "called_at", None)
-    return f"{raised}" + (f" (raised in {where})" if where else "")
 
 
 def original(error: BaseException) -> BaseException | None:
@@ -56,19 +94,8 @@ def translated(call: str, error: Exception) -> BaseException:
     raised = original(error)
     if raised is not None and not isinstance(raised, Exception):
         return raised
-    made = CallbackError(f"{call}: {said(raised)}") if raised is not None else ExecutionError(
+    made = CallbackError(f"{call}: {raised}") if raised is not None else ExecutionError(
         f"{call}: the program that computes it failed: {error}")
     made.__cause__ = error if raised is None else raised
     return made
 
-
-def settle(call: str, failures: deque[BaseException], outs: Sequence[Any]) -> None:
-    """Wait for the results of a program whose callbacks' exceptions go to `failures`, and raise the first of them."""
-    for x in outs:
-        x.block_until_ready()
-    if failures:
-        raised = failures.popleft()
-        failures.clear()
-        if not isinstance(raised, Exception):  # an interrupt or exit keeps its kind
-            raise raised
-        raise CallbackError(f"{call}: {said(raised)}") from raised

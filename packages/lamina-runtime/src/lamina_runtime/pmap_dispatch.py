@@ -17,7 +17,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, MapSpec, StagedMap, Tracer, boundary, duck_types, filter_traceback, now,
                                    translated)
 
-from . import (_jaxlib, backends, compiling, debug, dispatch, effects, execution, host_errors, safe_launch,
+from . import (_jaxlib, backends, compiling, debug, dispatch, effects, execution, safe_launch,
                shardings, stages)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
@@ -67,7 +67,7 @@ class PmapProgram:
         safe_launch.check_constants("pmap", name, low.const_args)
         self.const_args = [execution.place(c, everywhere) for c in low.const_args]
         self._const_shardings = [everywhere] * len(self.const_args)
-        options = compiling.Options(num_replicas=replicas, together=self.collective and bool(low.host_functions))
+        options = compiling.Options(num_replicas=replicas, together=replicas > 1 and bool(low.host_functions))
         self.loaded = execution.compile_logged(low, where, options, name, closed.in_avals)
         self.executable = self.loaded.executable
         self.handlers = [_jaxlib.result_handler(a, s, True) for a, s in zip(self.out_avals, self.out_shardings)]
@@ -77,17 +77,20 @@ class PmapProgram:
         """Run on flat arguments, wherever they are. The caller has seen to the window if `collective`."""
         args = list(self.const_args)
         args += [execution.place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.in_avals) if k]
-        failures = self.loaded.failures
-        if not self.effectful and failures is None:
+        if self.loaded.failures is not None:
+            return self.loaded.failures.settled(f"pmap of `{self.name}`", lambda: self._launch(args))
+        return self._launch(args)
+
+    def _launch(self, args: list[Any]) -> list[Any]:
+        if not self.effectful:
             return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
         found = self.executable.execute_sharded(args, with_tokens=True)
         outs = found.consume_with_handlers(self.handlers)
         receipt = found.consume_token()
-        if failures is None:
+        if self.loaded.failures is None:
             effects.launched(receipt)
         else:
             receipt.block_until_ready()
-            host_errors.settle(f"pmap of `{self.name}`", failures, outs)
         return outs
 
     def fast_path(self, flat: Sequence[Any], out_tree: Any) -> Any:

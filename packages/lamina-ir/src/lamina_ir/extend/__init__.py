@@ -4,8 +4,8 @@
   functions.
 - `extend.transformations`: for people who write transformations: tables of rules, nested programs rewritten and
   divided, what checkpoints keep.
-- `extend.runtimes`: for people who run programs: every equation watched, another backend for trees, room on the
-  stack.
+- `extend.runtimes`: for people who run programs: every equation watched, turns of loops, another backend for trees,
+  room on the stack.
 """
 from . import ops, runtimes, transformations
 from .ops import *

@@ -6,8 +6,8 @@
 from ..flow import CARRIED, CHOOSES, Flow, HELD, Operands, STACKED, carried, chooses, held, stacked
 from ..params import register_param_type
 from ..prims import register as register_primitive
-from ..prims.callbacks import HostFunction, register_host_function
+from ..prims.callbacks import HostCall, HostFunction, register_host_function
 from ..program import axis_names_of
 
-__all__ = ["CARRIED", "CHOOSES", "Flow", "HELD", "HostFunction", "Operands", "STACKED", "axis_names_of", "carried",
+__all__ = ["CARRIED", "CHOOSES", "Flow", "HELD", "HostCall", "HostFunction", "Operands", "STACKED", "axis_names_of", "carried",
            "chooses", "held", "register_host_function", "register_param_type", "register_primitive", "stacked"]

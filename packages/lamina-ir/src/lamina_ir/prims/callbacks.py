@@ -16,8 +16,9 @@ from ..avals import ShapedArray, shaped
 from ..errors import CallbackError, DTypeError, ShapeError
 from ..params import register_param_type
 from ..primitive import Primitive
+from ..turns import by_device, running_device, running_turns, turns_text
 
-__all__ = ["HostFunction", "debug_callback_p", "io_callback_p", "pure_callback_p", "register_host_function"]
+__all__ = ["HostCall", "HostFunction", "debug_callback_p", "io_callback_p", "pure_callback_p", "register_host_function"]
 
 _registered: dict[str, Callable[..., Any]] = {}
 _TOKEN = shaped((), np.dtype("int32"))
@@ -36,6 +37,12 @@ class HostFunction:
     Raises:
       CallbackError: it is called, and this process has no function of its name.
 
+    Attributes:
+      function: the function, or None.
+      source: the line that calls it, where that is known.
+      loops: the loops whose turns are its last operands: the name of the op and its line, of the outermost first (see
+        `number_turns`).
+
     >>> double = HostFunction.of(lambda x: (2 * x,), "double")
     >>> double(3)
     (6,)
@@ -46,17 +53,28 @@ class HostFunction:
     name: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "function", _registered.get(self.name))
+        self._know(_registered.get(self.name), None, ())
+
+    def _know(self, function: Any, source: Any, loops: tuple[tuple[str, Any], ...]) -> None:
+        for name, value in (("function", function), ("source", source), ("loops", loops)):
+            object.__setattr__(self, name, value)
 
     @staticmethod
-    def of(function: Callable[..., Any], name: str) -> HostFunction:
-        """A function of this process, called `name` in print and errors."""
+    def of(function: Callable[..., Any], name: str, source: Any = None) -> HostFunction:
+        """A function of this process, called `name` in print and errors, which name the line `source` too."""
         made = HostFunction(name)
-        object.__setattr__(made, "function", function)
+        made._know(function, source, ())
+        return made
+
+    def inside(self, loops: tuple[tuple[str, Any], ...]) -> HostFunction:
+        """The same function, given the turns of these loops behind its operands."""
+        made = HostFunction(self.name)
+        made._know(self.function, self.source, loops)  # type: ignore[attr-defined]
         return made
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, HostFunction) and self.name == other.name
+                and self.loops == other.loops  # type: ignore[attr-defined]
                 and self.function is other.function)  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
@@ -65,9 +83,13 @@ class HostFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         function = self.function  # type: ignore[attr-defined]
         if function is None:
-            raise CallbackError(f"callback `{self.name}`: the program was loaded, and this process has no host function "
-                                "of that name; give it to lamina_ir.extend.register_host_function before loading")
+            raise _unknown(self.name)
         return function(*args, **kwargs)
+
+
+def _unknown(name: str) -> CallbackError:
+    return CallbackError(f"callback `{name}`: the program was loaded, and this process has no host function of that name; "
+                         "give it to lamina_ir.extend.register_host_function before loading")
 
 
 def register_host_function(name: str, function: Callable[..., Any]) -> HostFunction:
@@ -119,27 +141,88 @@ def _infer(name: str) -> Callable[..., list[ShapedArray]]:
     return infer
 
 
-def _call(name: str, callback: HostFunction, args: Sequence[Any], dtypes: Any, shapes: Any, extra: Any) -> list[Any]:
-    """One call, its results checked."""
-    try:
-        out = callback(*args, **extra)
-    except CallbackError:
-        raise
-    except Exception as e:
-        raise CallbackError(f"{name}: the callback `{callback.name}` raised {type(e).__name__}: {e}") from e
-    if not shapes:
-        return []
-    if len(out) != len(shapes):
-        raise CallbackError(f"{name}: the callback `{callback.name}` must return {len(shapes)} results; got {len(out)}")
-    found = []
-    for i, (x, shape, dtype) in enumerate(zip(out, shapes, dtypes)):
-        a = np.asarray(x)
-        if a.shape != shape or (a.dtype != dtype and not _narrows(x, a.dtype, dtype)):
-            raise CallbackError(f"{name}: result {i} of the callback `{callback.name}` must be "
-                                f"{shaped(shape, dtype).long()}, as its result_shape_dtypes say; got "
-                                f"{a.dtype.name}{list(a.shape)}")
-        found.append(np.ascontiguousarray(a.astype(dtype, copy=False)).reshape(shape))
-    return found
+class HostCall:
+    """What the host does for one equation: one call, or one per position of the batch, results and errors checked.
+
+    Args:
+      name: of the op, for errors.
+      params: of the equation. Of an ordered call `threaded` is left to the caller.
+
+    >>> say = HostFunction.of(lambda x: (2 * x,), "double")
+    >>> call = HostCall("pure_callback", dict(callback=say, batch=(), mapped=(), result_dtypes=(np.dtype("int32"),),
+    ...                                         result_shapes=((),)))
+    >>> call([np.int32(3)])
+    (array(6, dtype=int32),)
+    """
+
+    __slots__ = ("name", "callback", "function", "batch", "mapped", "wanted", "indexed")
+
+    def __init__(self, name: str, params: dict[str, Any]) -> None:
+        self.name, self.callback, self.batch, self.mapped = name, params["callback"], params["batch"], params["mapped"]
+        self.function = self.callback.function
+        self.wanted = tuple(zip(params.get("result_shapes", ()), params.get("result_dtypes", ())))
+        self.indexed = params.get("indexed", False)
+
+    def __call__(self, args: Sequence[Any], turns: Any = (), device: int | None = None) -> tuple[np.ndarray, ...]:
+        """The results, which lead with the batch axes.
+
+        Args:
+          args: the operands without turns and order.
+          turns: of the loops that the callback was told of, outermost first.
+          device: its position in the mapped axes; None where there are none.
+        Raises:
+          CallbackError: the function raised, or gave something else than promised. It says which of the calls that was.
+        """
+        if not self.batch:
+            return self._once(args, (turns, device, ()))
+        outs = [np.empty((*self.batch, *shape), dtype) for shape, dtype in self.wanted]
+        for at in itertools.product(*map(range, self.batch)):
+            mine = [x[tuple(i for i, on in zip(at, flags) if on)] for x, flags in zip(args, self.mapped)]
+            for o, value in zip(outs, self._once(mine, (turns, device, at))):
+                o[at] = value
+        return tuple(outs)
+
+    def _once(self, args: Sequence[Any], at: tuple[Any, int | None, tuple[int, ...]]) -> tuple[np.ndarray, ...]:
+        try:
+            if self.indexed:
+                out = self.function(*args, batch_index=at[2], device_index=at[1] or 0)
+            else:
+                out = self.function(*args)
+        except CallbackError as e:  # it returned another tree, or a callback that it has called failed
+            raise self._error(str(e), at) from (e.__cause__ or e)
+        except Exception as e:
+            if self.function is None:
+                raise _unknown(self.callback.name) from None
+            raise self._error(f"{self.name}: the callback `{self.callback.name}` raised {type(e).__name__}: {e}", at) from e
+        if not self.wanted:
+            return ()
+        if len(out) != len(self.wanted):
+            raise self._error(f"{self.name}: the callback `{self.callback.name}` must return {len(self.wanted)} results; got "
+                              f"{len(out)}", at)
+        found = []
+        for i, (x, (shape, dtype)) in enumerate(zip(out, self.wanted)):
+            if type(x) is not np.ndarray or x.dtype != dtype or x.shape != shape or not x.flags.c_contiguous:
+                a = np.asarray(x)
+                if a.shape != shape or (a.dtype != dtype and not _narrows(x, a.dtype, dtype)):
+                    raise self._error(f"{self.name}: result {i} of the callback `{self.callback.name}` must be "
+                                      f"{shaped(shape, dtype).long()}, as its result_shape_dtypes say; got "
+                                      f"{a.dtype.name}{list(a.shape)}", at)
+                x = np.ascontiguousarray(a.astype(dtype, copy=False)).reshape(shape)
+            found.append(x)
+        return tuple(found)
+
+    def _error(self, text: str, at: tuple[Any, int | None, tuple[int, ...]]) -> CallbackError:
+        turns, device, index = at
+        source, loops = self.callback.source, self.callback.loops
+        words = [f"called at {source}"] if source else []
+        if index:
+            words.append("at " + ", ".join([f"index {i} of the batch of {n}" for i, n in zip(index, self.batch)]))
+        told = [(op, int(i), line) for (op, line), i in zip(loops, np.reshape(turns, -1))] if loops else running_turns()
+        if told:
+            words.append(turns_text(told).removeprefix(", "))
+        if device is not None:
+            words.append(f"on device {device} of the mapped axes")
+        return CallbackError(text + (f"; {', '.join(words)}" if words else ""))
 
 
 def _narrows(x: Any, got: np.dtype, wanted: np.dtype) -> bool:
@@ -149,36 +232,21 @@ def _narrows(x: Any, got: np.dtype, wanted: np.dtype) -> bool:
     return got.kind == wanted.kind and got.itemsize == 2 * wanted.itemsize
 
 
-def host_call(name: str, callback: HostFunction, args: Sequence[Any], *, batch: tuple[int, ...] = (),
-              mapped: tuple[Any, ...] = (), result_dtypes: tuple[Any, ...] = (), result_shapes: tuple[Any, ...] = (),
-              indexed: bool = False, device: int = 0) -> list[np.ndarray]:
-    """What the host does: one call, or one per position of the batch; results lead with the batch axes."""
-    if not batch:
-        extra = {"batch_index": (), "device_index": device} if indexed else {}
-        return _call(name, callback, args, result_dtypes, result_shapes, extra)
-    outs = [np.empty((*batch, *s), d) for s, d in zip(result_shapes, result_dtypes)]
-    for at in itertools.product(*map(range, batch)):
-        mine = [x[tuple(i for i, on in zip(at, flags) if on)] for x, flags in zip(args, mapped)]
-        extra = {"batch_index": at, "device_index": device} if indexed else {}
-        for o, value in zip(outs, _call(name, callback, mine, result_dtypes, result_shapes, extra)):
-            o[at] = value
-    return outs
-
-
 def _numpy(name: str) -> Callable[..., tuple[Any, ...]]:
-    def meaning(*args: Any, callback: HostFunction, threaded: bool = False, device: int = 0, ordered: bool = False,
-                vmap_method: Any = None, **params: Any) -> tuple[Any, ...]:
-        token = args[-1:] if threaded else ()
-        args = args[:-1] if threaded else args
-        return (*host_call(name, callback, args, device=device, **params), *token)
+    def meaning(*args: Any, **params: Any) -> tuple[Any, ...]:
+        token = args[-1:] if params.get("threaded") else ()
+        n = len(args) - len(token)
+        loops = len(params["callback"].loops)
+        return (*HostCall(name, params)(args[:n - loops], args[n - loops:n], running_device()), *token)
     return meaning
 
 
 def _spmd(name: str) -> Callable[..., Any]:
     """Every device calls, in order."""
+    call = _numpy(name)
+
     def meaning(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-        rows = [_numpy(name)(*[xs[d] for xs in args], device=d, **params) for d in range(env.size)]
-        return list(zip(*rows))
+        return by_device(env.size, lambda d: call(*[xs[d] for xs in args], **params))
     return meaning
 
 

@@ -11,6 +11,7 @@ from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, MissingRuleError, ProgramError, ShapeError
 from ..flow import Flow, carried, chooses, held, stacked
 from ..primitive import Primitive
+from ..turns import begins, by_device
 from ._operands import check_operands
 
 __all__ = ["cond_p", "platform_index_p", "platform_number", "scan_p", "while_p"]
@@ -59,8 +60,7 @@ def _cond_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]
     if any(b.jaxpr.axis_names for b in branches):
         raise ProgramError("cond: devices take different branches, and the branches communicate; the index must be the "
                            "same on all devices")
-    rows = [run(p, [xs[d] for xs in args[1:]]) for d, p in enumerate(picked)]
-    return list(zip(*rows))
+    return by_device(env.size, lambda d: run(picked[d], [xs[d] for xs in args[1:]]))
 
 
 cond_p = Primitive("cond", params=("branches",), family="control", infer=_cond_infer, numpy=_cond_numpy, spmd=_cond_spmd,
@@ -109,16 +109,17 @@ def _loop(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr
     n = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = args[:cond_nconsts], args[cond_nconsts:n], args[n:]
     count = 0
+    begins(0)
     while count != max_iters and truth(run(cond_jaxpr, (*cond_consts, *carry))[0]):
         carry = run(body_jaxpr, (*body_consts, *carry))
         count += 1
+        begins(count)
     return carry
 
 
 def _while_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
     if not (params["cond_jaxpr"].jaxpr.axis_names or params["body_jaxpr"].jaxpr.axis_names):
-        rows = [_while_numpy(run, *[xs[d] for xs in args], **params) for d in range(env.size)]
-        return list(zip(*rows))
+        return by_device(env.size, lambda d: _while_numpy(run, *[xs[d] for xs in args], **params))
 
     def truth(preds: Sequence[Any]) -> bool:
         if len({bool(p) for p in preds}) > 1:
@@ -161,6 +162,7 @@ def _steps(run: Any, cut: Any, stack: Any, args: Sequence[Any], jaxpr: Any, leng
     avals = jaxpr.out_avals[num_carry:]
     ys: list[list[Any]] = [[] for _ in avals]
     for i in reversed(range(length)) if reverse else range(length):
+        begins(i)
         outs = run(jaxpr, consts + carry + [cut(x, i) for x in xs])
         carry = list(outs[:num_carry])
         for rows, y in zip(ys, outs[num_carry:]):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lamina_ir import MissingRuleError, Primitive, ShapedArray, prims, shaped
+from lamina_ir.extend import HostCall
 
 from ..context import Context
 from ..tables import lowering_rules
@@ -23,18 +24,32 @@ def _layouts(avals: list[ShapedArray]) -> str:
     return "[" + ", ".join(f"dense<{list(range(a.ndim))[::-1] or ''}> : tensor<{a.ndim}xindex>" for a in avals) + "]"
 
 
-def _host(prim: Primitive, params: dict[str, Any], counted: bool,
+def _together(ctx: Context, numbers: list[Any], aval: ShapedArray) -> Any:
+    if len(numbers) == 1:
+        return numbers[0]
+    one = shaped((1,), _I32.dtype)
+    return ctx.op("stablehlo.concatenate", [ctx.reshape(x, one) for x in numbers], aval, dimension=0)
+
+
+def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool,
           outs: list[ShapedArray]) -> Callable[..., tuple[Any, ...]]:
-    """What jaxlib calls. It checks nothing of what it gets back, so the meaning's own checks are all there is.
+    """What jaxlib calls. It checks nothing of what it gets back, so `HostCall`'s own checks are all there is.
 
     Its `blank()` gives results of the right types, for a runtime that must go on after the function has raised.
     """
+    run, threaded = HostCall(prim.name, params), bool(params.get("threaded"))
+
     def call(*xs: Any) -> tuple[Any, ...]:
-        device = 0
-        if counted:
-            *rest, at = xs
-            xs, device = tuple(rest), int(at)
-        return tuple(prim.numpy(*xs, device=device, **params))
+        turns: Any = ()
+        device = None
+        if loops or counted:
+            *xs, turns = xs  # type: ignore[assignment]
+            if counted:
+                device = int(turns.reshape(-1)[-1])
+        if threaded:
+            *xs, token = xs  # type: ignore[assignment]
+            return *run(xs, turns, device), token
+        return run(xs, turns, device)
     call.blank = lambda: tuple(np.zeros(a.shape, a.dtype) for a in outs)  # type: ignore[attr-defined]
     return call
 
@@ -47,11 +62,17 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
                                    "target there")
         avals, outs = list(ctx.avals_in), ctx.avals_out
         operands = list(args)
-        counted = bool(params.get("indexed")) and ctx.axis_env.replicas > 1
+        # The turns of loops and the number of the device go last, as one array: each operand costs the host 2 us and more.
+        loops, counted = len(params["callback"].loops), ctx.axis_env.replicas > 1
+        last = len(args) - bool(params.get("threaded"))
+        numbers = operands[last - loops:last]
+        del operands[last - loops:last], avals[last - loops:last]
         if counted:
-            operands.append(ctx.convert(ctx.op("stablehlo.replica_id", (), _U32), _U32, _I32))
-            avals.append(_I32)
-        number = ctx.module.host_function(_host(prim, params, counted, list(outs)))
+            numbers.append(ctx.convert(ctx.op("stablehlo.replica_id", (), _U32), _U32, _I32))
+        if numbers:
+            avals.append(_I32 if len(numbers) == 1 else shaped((len(numbers),), _I32.dtype))
+            operands.append(_together(ctx, numbers, avals[-1]))
+        number = ctx.module.host_function(_host(prim, params, loops, counted, list(outs)))
         attrs = dict(call_target_name=target, api_version=ctx.i32(4), has_side_effect=prim.effectful,
                      backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(avals)),
                      result_layouts=ctx.attr(_layouts(outs)))

@@ -31,30 +31,18 @@ def _results(call: str, name: str, wanted: Any) -> tuple[tuple[Any, ...], tuple[
 
 def _host(call: str, name: str, callback: Callable[..., Any], tree: Any, out_tree: Any) -> HostFunction:
     """`callback` on flat arguments, its result flat and of the promised structure."""
-    where = user_source()
-
     def flat(*xs: Any) -> Sequence[Any]:
         args, kwargs = trees.tree_unflatten(tree, xs)
         line, now.source = now.source, None  # what the callback does has lines of its own
         try:
             leaves, found = trees.tree_flatten(callback(*args, **kwargs))
-        except Exception as error:
-            raise _at(error, call, name, where)
         finally:
             now.source = line
         if found != out_tree:
             raise CallbackError(f"{call}: the callback `{name}` must return the tree of result_shape_dtypes, {out_tree}; "
                                 f"got {found}")
         return leaves
-    return HostFunction.of(flat, name)
-
-
-def _at(error: Exception, call: str, name: str, where: Any) -> Exception:
-    """A callback's own error, with a note of the line that calls it."""
-    if where is not None:
-        error.__dict__.setdefault("called_at", f"`{name}`, called by {call} at {where}")
-        error.add_note(f"raised in {error.__dict__['called_at']}")
-    return error
+    return HostFunction.of(flat, name, user_source())
 
 
 def _prepared(call: str, callback: Any, result_shape_dtypes: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -151,22 +139,18 @@ def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs
         if isinstance(x, Tracer) and not x._trace.alive:
             raise CallbackError(f"{call} of `{name}`: {argument_path(tree, i)} is a traced value whose trace has ended")
 
-    where = user_source()
-
     def host(*xs: Any, **extra: Any) -> tuple[()]:
         rest = iter(xs)
         a, k = trees.tree_unflatten(tree, [next(rest) if v is None else v[0] for v in known])
         line, now.source = now.source, None
         try:
             callback(*a, **k, **extra)
-        except Exception as error:
-            raise _at(error, call, name, where)
         finally:
             now.source = line
         return ()
 
     bind(prims.debug_callback_p, *[x for x, v in zip(flat, known) if v is None], batch=(),
-         callback=HostFunction.of(host, name), indexed=indexed, mapped=(), ordered=bool(ordered), threaded=False)
+         callback=HostFunction.of(host, name, user_source()), indexed=indexed, mapped=(), ordered=bool(ordered), threaded=False)
 
 
 def debug_callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, indexed: bool = False,
