@@ -1,5 +1,9 @@
 """Rows that change: `define`, `hole` and `override` of every table reach every way to call, in both directions."""
+import os
+import subprocess
+import sys
 import threading
+from contextlib import ExitStack
 
 import lamina
 import lamina.numpy as jnp
@@ -223,7 +227,124 @@ def test_the_disk_cache_follows(tmp_path):
         assert list(tmp_path.rglob("*"))
 
 
+PROCESS = """
+import sys, numpy as np, lamina
+from lamina import lax
+from lamina_ir import prims
+from lamina_lowering.extend import lowering_rules
+from contextlib import nullcontext
+
+row = lambda ctx, x, **params: ctx.op("stablehlo.cosine", (x,), ctx.aval_out)
+with lowering_rules.override(prims.tanh_p, row) if sys.argv[1] == "cosine" else nullcontext():
+    f = lamina.jit(lambda x: lax.tanh(x) * 1)
+    print(float(f(np.float32(.5))), lamina.compilation_cache.stats().disk_hits)
+print(float(f(np.float32(.5))))
+"""
+
+
+def test_processes_that_share_a_disk_cache_have_their_own_rows(tmp_path):
+    def run(row):
+        found = subprocess.run([sys.executable, "-c", PROCESS, row], capture_output=True, text=True, check=True,
+                               env={**os.environ, "LAMINA_COMPILATION_CACHE_DIR": str(tmp_path)})
+        inside, hits, after = found.stdout.split()
+        assert float(after) == pytest.approx(np.tanh(.5), rel=1e-5)
+        return float(inside), int(hits)
+
+    tanh, cos = pytest.approx(np.tanh(.5), rel=1e-5), pytest.approx(np.cos(.5), rel=1e-5)
+    assert run("cosine") == (cos, 0)
+    assert run("plain") == (tanh, 1)  # stored by the first process, after its block
+    assert run("cosine") == (cos, 1)
+    assert run("plain") == (tanh, 1)
+
+
+# --- a change in the middle of a call --------------------------------------------------------------------------------
+class Slow:
+    """A static argument that lets something happen while jaxlib looks a call up: at the so many-th time it is hashed or
+    compared."""
+
+    def __init__(self):
+        self.left, self.happens = 0, None
+
+    def tick(self):
+        self.left -= 1
+        if self.left == 0:
+            in_a_thread(self.happens)
+
+    def __hash__(self):
+        self.tick()
+        return 7
+
+    def __eq__(self, other):
+        self.tick()
+        return True
+
+
+@pytest.mark.parametrize("moment", range(1, 6))
+def test_a_row_that_changes_between_jaxlibs_look_up_and_ours(moment):
+    """What is made with the new row must not be kept under the key that was taken before."""
+    f, slow, block = lamina.jit(lambda x, slow: lax.tanh(x) * 1, static_argnums=1), Slow(), ExitStack()
+    slow.left, slow.happens = moment, lambda: block.enter_context(lowering_rules.override(prims.tanh_p, cosine))
+    first = float(f(.5, slow))
+    slow.left = 0
+    assert min(abs(first - np.tanh(.5)), abs(first - np.cos(.5))) < 1e-5
+    in_a_thread(block.close)
+    for _ in range(3):
+        assert float(f(.5, slow)) == pytest.approx(np.tanh(.5), rel=1e-5)
+
+
+@pytest.mark.parametrize("moment", range(1, 6))
+def test_a_setting_that_changes_between_jaxlibs_look_up_and_ours(moment):
+    f, slow = lamina.jit(lambda x, slow: jnp.arange(3), static_argnums=1), Slow()
+    slow.left, slow.happens = moment, lambda: config.update("enable_x64", True)
+    try:
+        f(np.float32(.5), slow)
+        slow.left = 0
+    finally:
+        config.update("enable_x64", False)
+    for _ in range(3):
+        assert f(np.float32(.5), slow).dtype == np.int32
+
+
 # --- what stays -----------------------------------------------------------------------------------------------------
+def test_a_first_row_for_an_op_restages_nothing():
+    staged = []
+
+    def f(x):
+        staged.append(1)
+        return lamina.vmap(lamina.grad(lax.sin))(x)
+
+    jitted, mapped = lamina.jit(f), lamina.pmap(lambda x: f(x[None])[0])
+    jitted(X), mapped(X)
+    before = config.cache_key()
+    for table in every_table():
+        if table.home.startswith("lamina_"):
+            op = Primitive("newcomer_" + table.name.replace(" ", "_"), params=(), infer=lambda x: x, family="elementwise")
+            table.define(op, lambda *args, **params: None)
+    assert config.cache_key() == before
+    jitted(X), mapped(X)
+    assert len(staged) == 2
+
+
+def test_a_first_row_that_somebody_has_looked_for_counts():
+    op = Primitive("newcomer", params=(), infer=lambda x: x, family="elementwise", linear_in=(0,), elementwise=True,
+                   numpy=lambda x: 2 * x)
+    lowering_rules.define(op, lambda ctx, x: ctx.op("stablehlo.add", (x, x), ctx.aval_out))
+    f = lamina.jit(lambda x: bind(op, x))
+    same(f(X), lambda x: 2 * x, "the common row")
+    platform_rules("cpu").define(op, cosine)  # nobody has asked the platform's table, yet its row is another from now on
+    same(f(X), np.cos, "the platform's row")
+    push = lamina.jit(lambda x: lamina.jvp(lambda y: bind(op, y), (x,), (x,))[1])
+    same(push(X), np.cos, "by its facts")
+    jvp_rules.define(op, lambda primals, tangents: (bind(op, primals[0]), 7 * tangents[0]))
+    same(push(X), lambda x: 7 * x, "by its row")
+    for table in (transpose_rules, batching_rules):
+        stranger = Primitive("newcomer_" + table.name, params=(), infer=lambda x: x, family="elementwise")
+        before = config.cache_key()
+        assert stranger not in table
+        table.define(stranger, lambda *args, **params: None)
+        assert config.cache_key() != before
+
+
 def test_what_was_made_before_a_block_is_found_after_it():
     staged = []
 

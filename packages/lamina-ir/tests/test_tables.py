@@ -34,6 +34,7 @@ def test_a_hole_gives_its_reason(table):
 
 
 def test_item_assignment_defines_and_deletion_forgets(table):
+    table[prims.sin_p] = abs
     before = table.version
     table[prims.sin_p] = len
     assert table[prims.sin_p] is len and table.version != before
@@ -44,6 +45,24 @@ def test_item_assignment_defines_and_deletion_forgets(table):
                    lambda: table.setdefault(prims.sin_p, len)):
         with pytest.raises(TypeError, match="define, hole and override"):
             change()
+
+
+@pytest.mark.parametrize("change", [lambda t: t.define(prims.sin_p, len), lambda t: t.hole(prims.sin_p, "why")])
+@pytest.mark.parametrize("ask", [None, lambda t: t.get(prims.sin_p), lambda t: prims.sin_p in t,
+                                 lambda t: t.covers(prims.sin_p),
+                                 lambda t: pytest.raises(MissingRuleError, t.__getitem__, prims.sin_p)])
+def test_a_first_row_or_hole_is_a_change_once_somebody_has_asked(table, ask, change):
+    before = table.version, config.cache_key()
+    assert table.unasked(prims.sin_p)
+    if ask:
+        ask(table)
+        assert not table.unasked(prims.sin_p)
+    change(table)
+    assert ((table.version, config.cache_key()) == before) == (ask is None)
+    assert not table.unasked(prims.sin_p)
+    before = table.version
+    change(table)
+    assert table.version != before
 
 
 @pytest.mark.parametrize("before", ["row", "hole", "nothing", "fact"])
@@ -108,6 +127,7 @@ def test_define_and_hole_win_over_open_overrides(table, change):
 
 
 def test_a_change_beside_an_open_override_is_a_new_state_after_it(table):
+    table.define(prims.cos_p, abs)
     key = config.cache_key()
     with table.override(prims.sin_p, abs):
         table.define(prims.cos_p, len)

@@ -30,7 +30,8 @@ __all__ = ["Atom", "AxisEnv", "CallbackError", "ClosedJaxpr", "ConcretizationErr
            "calls_host", "check", "config", "cse", "dce", "dtypes", "dumps", "eqn_axis_names", "eqn_effectful",
            "eqn_text", "errors", "evaluate", "evaluate_primitive", "evaluate_spmd", "fold_constants", "happens_once",
            "has_ordered_effects", "inline_calls", "jaxpr_text", "loads", "number_turns", "parse", "partial_eval", "prims",
-           "register_aval", "register_param_type", "rewrite", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
+           "register_aval", "register_param_type", "rewrite", "shaped", "subprograms", "substitute", "thread_order", "trees",
+           "walk"]
 
 if TYPE_CHECKING:
     from .parser import parse

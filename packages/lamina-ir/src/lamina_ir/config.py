@@ -84,6 +84,10 @@ class Generation:
     It is part of `cache_key()`, so a program made under one number is not found under another. `RuleTable` and the slots
     set it; a number that comes back means that the rows of that number are in force again. Whoever changes what it stands
     for does so in a block `with generation.changing():`, one thread at a time.
+
+    Who watches is told another number, which never comes back. jaxlib needs that: it takes the key of a call first and calls
+    Python, which makes the program, later, perhaps after a change in another thread. What it then keeps is of the rows after
+    the change, under a key from before it, and must not be found when these are in force again.
     """
 
     name = "generation"
@@ -104,22 +108,22 @@ class Generation:
 
     def set(self, value: int) -> None:
         """Say that other rows are in force."""
-        with self._lock:  # watchers keep copies, so the last one told must be the last one set
+        with self._lock:
             self.value = value
             self.count()
-            for tell in self._watchers:
-                tell(self.value, False)
 
     def count(self) -> None:
-        """Note a change. Called in a block of `changing`."""
+        """Note a change, of rows or of a setting for all threads. Called in a block of `changing`."""
         self._changes += 1
         self._own.made += 1
         _new_epoch()
+        for tell in self._watchers:  # they keep copies, so the last one told must be the last change: hence the block
+            tell(self._changes, False)
 
     def watch(self, tell: Callable[[Any, bool], None]) -> None:
-        """Call `tell(value, False)` now and on every change."""
+        """Call `tell(number, False)` now and on every change, with a number that was never told before."""
         self._watchers.append(tell)
-        tell(self.value, False)
+        tell(self._changes, False)
 
     def elsewhere(self) -> int:
         """How many changes other threads have made: read before and after something is made of rows, it is the same if

@@ -2,7 +2,8 @@
 
 A compiler may reorder calls that do not depend on each other. `thread_order` makes each ordered call an operand of the
 next, so that any backend keeps them in the order of the text with nothing but data dependence. It is the last step
-before lowering: no transformation sees threaded programs.
+before lowering: no transformation sees threaded programs. So is `number_turns`, which tells callbacks in loops in which turn
+they are called.
 """
 from __future__ import annotations
 

@@ -139,6 +139,7 @@ class RuleTable(dict[Primitive, Row]):
         self._state = _State()
         self._open: dict[Primitive, list[_Override]] = {}  # the last one holds
         self._beneath: dict[Primitive, tuple[Row | None, str | None]] = {}  # row and hole without the overrides
+        self._asked: set[Primitive] = set()  # ops without a row that somebody has asked for one
         with generation.changing():
             _tables.add(self)
 
@@ -154,7 +155,8 @@ class RuleTable(dict[Primitive, Row]):
 
     # --- changes
     def define(self, op: Primitive, rule: Row) -> None:
-        """Add the row for `op`, for good: it replaces an earlier row or hole, and overrides that are open.
+        """Add the row for `op`, for good: it replaces an earlier row or hole, and overrides that are open. Programs are
+        staged anew, unless nobody has asked for a row of `op` before.
 
         Raises:
           TypeError: `op` is no Primitive, or `rule` cannot be called, or cannot be called with the params of `op`.
@@ -162,10 +164,12 @@ class RuleTable(dict[Primitive, Row]):
         self._check("define", op)
         self._check_row("define", op, rule)
         with generation.changing():
+            fresh = self.unasked(op)
             self._end_overrides(op)
             super().__setitem__(op, rule)
             self.holes.pop(op, None)
-            self._lasting()
+            if not fresh:
+                self._lasting()
 
     def hole(self, op: Primitive, reason: str) -> None:
         """Say that `op` has no rule here, and why. It wins over facts, rows, and overrides that are open.
@@ -177,10 +181,12 @@ class RuleTable(dict[Primitive, Row]):
         if not isinstance(reason, str) or not reason.strip():
             raise TypeError(f"table `{self.name}`: hole({op.name}): expected the reason, a sentence; got {reason!r:.60}")
         with generation.changing():
+            fresh = self.unasked(op)
             self._end_overrides(op)
             self.holes[op] = reason
             self._drop(op)
-            self._lasting()
+            if not fresh:
+                self._lasting()
 
     @contextmanager
     def override(self, op: Primitive, rule: Row) -> Iterator[None]:
@@ -198,7 +204,7 @@ class RuleTable(dict[Primitive, Row]):
         own = _Override(self, op, rule)
         with generation.changing():
             if op not in self._open:
-                self._beneath[op] = self.get(op), self.holes.get(op)
+                self._beneath[op] = dict.get(self, op), self.holes.get(op)
             self._open.setdefault(op, []).append(own)
             self._settle(op)
         try:
@@ -281,9 +287,22 @@ class RuleTable(dict[Primitive, Row]):
         """Whether `op` has a row, by its facts if not by `define`, or a written reason for not having one."""
         return op in self or op in self.holes
 
+    def unasked(self, op: Primitive) -> bool:
+        """Whether there is no row or hole for `op` and nobody has looked for one: a first one changes no program that is
+        remembered. A table whose rows others stand in for says so too."""
+        return not (dict.__contains__(self, op) or op in self.holes or op in self._open or op in self._asked)
+
+    def get(self, op: Any, default: Any = None) -> Any:
+        """The row, without that which facts say; `default` where there is none."""
+        row = dict.get(self, op)
+        if row is None and isinstance(op, Primitive):
+            self._asked.add(op)
+            row = dict.get(self, op)  # defined just now by another thread, which did not see that somebody asks
+        return default if row is None else row
+
     def __contains__(self, op: object) -> bool:
-        return dict.__contains__(self, op) or (self.default is not None and isinstance(op, Primitive)
-                                               and op not in self.holes and self.default(op) is not None)
+        return self.get(op) is not None or (self.default is not None and isinstance(op, Primitive)
+                                            and op not in self.holes and self.default(op) is not None)
 
     def __missing__(self, op: Primitive) -> Row:
         self._check("looking up a row", op)

@@ -20,6 +20,9 @@ class PlatformTable(RuleTable):
             return super().__missing__(op)
         return lowering_rules[op]
 
+    def unasked(self, op: Primitive) -> bool:
+        return super().unasked(op) and lowering_rules.unasked(op)
+
 
 _platforms: dict[str, PlatformTable] = {}  # grows by platform
 
