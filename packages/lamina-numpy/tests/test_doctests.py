@@ -13,6 +13,8 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 @pytest.mark.parametrize("name", ["lamina_numpy", *(m.name for m in pkgutil.walk_packages(
     lamina_numpy.__path__, "lamina_numpy."))])
 def test_examples_run(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(name), optionflags=FLAGS,
-                            extraglobs={"np": numpy})
+    module = importlib.import_module(name)
+    for shown in getattr(module, "__all__", ()):
+        getattr(module, shown)  # functions are made when they are asked for
+    found = doctest.testmod(module, optionflags=FLAGS, extraglobs={"np": numpy})
     assert not found.failed

@@ -1,10 +1,14 @@
 """The package's public names are exactly `__all__`, every one is documented, and NumPy's main namespace is covered."""
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
 import types
 
 import lamina_numpy as lnp
 import numpy as np
+import pytest
 
 # numpy's names with no counterpart: memory layout, text, files, dates, masked or object data, settings of errors
 NO_COUNTERPART = {
@@ -24,10 +28,38 @@ NO_COUNTERPART = {
 
 
 def test_all_names_the_public_members() -> None:
-    shown = {name for name, value in vars(lnp).items()
-             if not name.startswith("_") and not isinstance(value, types.ModuleType)}
+    shown = {name for name in dir(lnp)
+             if not name.startswith("_") and not isinstance(getattr(lnp, name), types.ModuleType)}
     assert shown | {"fft", "linalg", "__version__"} == set(lnp.__all__)
     assert len(lnp.__all__) == len(set(lnp.__all__))
+
+
+def test_a_name_that_is_absent_is_refused_as_any_module_does() -> None:
+    for module in (lnp, lnp.linalg, lnp.fft):
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'sinn'"):
+            module.sinn  # noqa: B018
+
+
+def test_functions_are_made_when_asked_for_and_once() -> None:
+    code = """
+import sys, threading
+import lamina_numpy as lnp
+assert "tan" not in vars(lnp) and {"tan", "unique", "fft"} <= {*dir(lnp)}
+assert not {"lamina_numpy.fft", "lamina_numpy._order.sets"} & {*sys.modules}
+got = []
+threads = [threading.Thread(target=lambda: got.append((lnp.tan, lnp.unique))) for _ in range(8)]
+[t.start() for t in threads], [t.join() for t in threads]
+assert len(set(got)) == 1 and (vars(lnp)["tan"], vars(lnp)["unique"]) == got[0]
+from lamina_numpy import *
+assert unique is got[0][1] and fft.fft is lnp.fft.fft and unique.__module__ == tan.__module__ == "lamina_numpy"
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_modules_that_are_loaded_later_are_shown_whole() -> None:
+    for name, names in lnp._LATER.items():
+        assert names.split() == [] or sorted(importlib.import_module(f"lamina_numpy.{name}").__all__) == sorted(names.split())
 
 
 def test_there_are_more_than_200_functions() -> None:

@@ -276,7 +276,7 @@ class RuleTable(dict[Primitive, Row]):
         if type(rule) is FunctionType and op.params and self.leads:
             code = rule.__code__
             own = code.co_varnames[code.co_posonlyargcount:min(code.co_argcount, len(self.leads))]
-            taken = sorted(set(own).intersection(op.params))
+            taken = [name for name in own if name in op.params]
             if taken:
                 raise TypeError(f"table `{self.name}`: {call}({op.name}): the row's own parameter `{taken[0]}` is also the "
                                 f"name of a param of `{op.name}`, which comes by keyword; write the row as "

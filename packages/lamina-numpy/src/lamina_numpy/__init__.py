@@ -2,11 +2,13 @@
 
 Modules here hold plain functions; under their public names stand the jitted ones: an eager call is one compiled call.
 """
+import typing as _typing
+
 import numpy as _np
 from lamina_tracing import Array as ndarray
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
-from . import _operators, fft, linalg
+from . import _operators
 from ._ground.publishing import publish as _publish
 from ._ground.conversion import array, asarray, astype, copy, from_dlpack, frombuffer, fromiter, fromstring
 from ._ground.scalar_types import (bfloat16, bool_, can_cast, cdouble, character, complex128, complex64, complex_,
@@ -25,8 +27,6 @@ from ._elementwise.ufuncs import (abs, absolute, acos, acosh, add, angle, arccos
 from ._elementwise.powers import float_power, pow, power
 from ._elementwise.division import divmod, floor_divide, fmod, mod, remainder
 from ._elementwise.rounding import around, ceil, fix, floor, modf, rint, round, trunc
-from ._elementwise.special import (copysign, fmax, fmin, frexp, gcd, heaviside, hypot, i0, lcm, ldexp, logaddexp,
-                                   logaddexp2, nan_to_num, signbit, sinc, spacing)
 from ._elementwise.logic import (allclose, array_equal, array_equiv, bitwise_and, bitwise_count, bitwise_invert,
                                  bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, equal,
                                  greater, greater_equal, invert, isclose, iscomplex, iscomplexobj, isfinite, isinf,
@@ -38,19 +38,14 @@ from ._shape.layout import (atleast_1d, atleast_2d, atleast_3d, broadcast_arrays
 from ._shape.joining import (append, array_split, block, column_stack, concat, concatenate, dsplit, dstack, hsplit,
                              hstack, split, stack, unstack, vsplit, vstack)
 from ._shape.tiling import resize, roll, tile
-from ._shape.bits import packbits, unpackbits
 from ._make.creation import (arange, empty, empty_like, eye, full, full_like, identity, ones, ones_like, tri, zeros,
                              zeros_like)
 from ._make.ranges import geomspace, linspace, logspace
-from ._make.grids import c_, fromfunction, index_exp, indices, meshgrid, mgrid, ogrid, r_, s_
-from ._make.files import array_repr, array_str, load, save, savez
 from ._reduce.reductions import (all, amax, amin, any, argmax, argmin, count_nonzero, max, min, nanargmax, nanargmin,
                                  prod, ptp, sum)
 from ._reduce.averages import average, mean, std, var
-from ._reduce.nan import nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
 from ._reduce.running import cumprod, cumsum, cumulative_prod, cumulative_sum, nancumprod, nancumsum
 from ._contract.products import cross, dot, inner, kron, matmul, matvec, outer, tensordot, vdot, vecdot, vecmat
-from ._contract.einsum import einsum, einsum_path
 from ._index.taking import put_along_axis, take, take_along_axis
 from ._index.searching import digitize, searchsorted
 from ._index.positions import argwhere, flatnonzero, ix_, nonzero, ravel_multi_index, unravel_index
@@ -59,18 +54,46 @@ from ._index.diagonals import (diag, diag_indices, diag_indices_from, diagflat, 
                                trace, tril, tril_indices, tril_indices_from, triu, triu_indices, triu_indices_from)
 from ._index.repeats import delete, insert, repeat, trim_zeros
 from ._order.sorting import argpartition, argsort, lexsort, partition, sort, sort_complex
-from ._order.sets import (intersect1d, isin, setdiff1d, setxor1d, union1d, unique, unique_all, unique_counts,
-                          unique_inverse, unique_values)
-from ._order.histograms import bincount, histogram, histogram2d, histogram_bin_edges, histogramdd
-from ._order.quantiles import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
-from ._along.covariance import corrcoef, cov
-from ._along.convolution import bartlett, blackman, convolve, correlate, hamming, hanning, kaiser
-from ._along.differences import diff, ediff1d, gradient, interp, trapezoid, unwrap
-from ._along.polynomials import (poly, polyadd, polyder, polydiv, polyfit, polyint, polymul, polysub, polyval, roots,
-                                 vander)
-from ._along.padding import pad
-from ._along.apply import apply_along_axis, apply_over_axes, frompyfunc, vectorize
 from ._version import __version__
+
+# What few programs use: module -> its names; it is loaded when one of them is asked for. Type checkers read them below.
+_LATER = {
+    "fft": "", "linalg": "",
+    "_along.apply": "apply_along_axis apply_over_axes frompyfunc vectorize",
+    "_along.convolution": "bartlett blackman convolve correlate hamming hanning kaiser",
+    "_along.covariance": "corrcoef cov",
+    "_along.differences": "diff ediff1d gradient interp trapezoid unwrap",
+    "_along.padding": "pad",
+    "_along.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots vander",
+    "_contract.einsum": "einsum einsum_path",
+    "_elementwise.special": "copysign fmax fmin frexp gcd heaviside hypot i0 lcm ldexp logaddexp logaddexp2 nan_to_num "
+                            "signbit sinc spacing",
+    "_make.files": "array_repr array_str load save savez",
+    "_make.grids": "c_ fromfunction index_exp indices meshgrid mgrid ogrid r_ s_",
+    "_order.histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
+    "_order.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "_order.sets": "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse "
+                   "unique_values",
+    "_reduce.nan": "nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+    "_shape.bits": "packbits unpackbits",
+}
+if _typing.TYPE_CHECKING:
+    from . import fft, linalg
+    from ._along.apply import *
+    from ._along.convolution import *
+    from ._along.covariance import *
+    from ._along.differences import *
+    from ._along.padding import *
+    from ._along.polynomials import *
+    from ._contract.einsum import *
+    from ._elementwise.special import *
+    from ._make.files import *
+    from ._make.grids import *
+    from ._order.histograms import *
+    from ._order.quantiles import *
+    from ._order.sets import *
+    from ._reduce.nan import *
+    from ._shape.bits import *
 
 e = _np.e
 euler_gamma = _np.euler_gamma
@@ -132,4 +155,4 @@ __all__ = [
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])
 _operators.install()
-_publish(globals())
+_publish(globals(), _LATER)

@@ -28,7 +28,7 @@ from lamina_tracing import (Array, checking_leaks, debug_infs, debug_nans, defau
                             log_compiles, make_jaxpr, named_call, named_scope, numpy_dtype_promotion,
                             numpy_rank_promotion, pure_callback, threefry_partitionable)
 
-from . import dtypes, lax, numpy, random, tree, tree_util
+from . import dtypes, lax, numpy, tree, tree_util
 from ._version import __version__
 
 float0 = dtypes.float0
@@ -51,9 +51,9 @@ __all__ = ["Array", "Device", "ShapeDtypeStruct", "Shard", "__version__", "ad_ch
            "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves", "tree_map", "tree_structure",
            "tree_unflatten", "tree_util", "typing", "value_and_grad", "vjp", "vmap", "xla_computation"]
 
-# Modules that few programs need, imported when asked for.
+# Modules that not every program needs, imported when asked for.
 _ON_DEMAND = frozenset(("ad_checkpoint", "compilation_cache", "custom_batching", "custom_derivatives", "debug",
-                        "distributed", "dlpack", "errors", "experimental", "flatten_util", "lib", "profiler",
+                        "distributed", "dlpack", "errors", "experimental", "flatten_util", "lib", "profiler", "random",
                         "sharding", "stages", "test_util", "tools", "typing"))
 
 del _runtime

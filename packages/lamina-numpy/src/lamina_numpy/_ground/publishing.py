@@ -1,15 +1,16 @@
 """How a plain function becomes public.
 
 Modules here hold plain Python functions that call one another; traced values run them as they are. `public` marks those
-that have a public name, and `publish`, in the `__init__` that shows them, puts a jitted twin (or a `face` around it) under
-the same name: an eager call is one compiled call. `core` is for what a function that first looks at its arguments on the
+that have a public name, and `publish`, in the `__init__` that shows them, has a jitted twin (or a `face` around it) stand
+under the same name: an eager call is one compiled call. `core` is for what a function that first looks at its arguments on the
 host hands the rest of the work to.
 """
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -73,7 +74,7 @@ def compiled(fun: Function) -> Any:
     if twin is None:
         static = _static[fun]
         twin = jit(fun, static_argnames=static, inline=True) if static else jit(fun, inline=True)
-        _twins[fun] = twin
+        twin = _twins.setdefault(fun, twin)  # another thread may have come first
     return twin
 
 
@@ -82,14 +83,42 @@ def published(fun: Function) -> Any:
     return _faces[fun] or compiled(fun)
 
 
-def publish(names: dict[str, Any]) -> None:
-    """Put in a namespace, in place of each plain function, what is shown of it; the rest only learn where they live."""
+def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Show, in a module with these globals, public functions as `published` gives them. Each is made when it is first asked
+    for, by the module's `__getattr__`: a program needs a few of them, and all take a third of the time of an import.
+
+    Args:
+      names: the module's globals.
+      later: module inside of it -> names, with spaces between, that are in it and are shown here; it is loaded when one of
+        them is asked for. "": it is shown itself.
+    """
+    waiting = {}
     for name, value in list(names.items()):
         if isinstance(value, FunctionType) and not name.startswith("_"):
             if value in _faces:
-                names[name] = published(value)
+                waiting[name] = names.pop(name)
             else:
                 _at_home(value)
+    homes = {name: module for module, listed in later.items() for name in listed.split() or (module,)}
+
+    def __getattr__(name: str) -> Any:
+        value = waiting.get(name)
+        if name in homes:
+            # the families that few programs use are loaded when asked for
+            value = import_module(f"{names['__name__']}.{homes[name]}")
+            value = value if name == homes[name] else getattr(value, name)
+        elif value is None:
+            raise AttributeError(f"module {names['__name__']!r} has no attribute {name!r}")
+        if isinstance(value, FunctionType):
+            if value in _faces:
+                value = published(value)
+            else:
+                _at_home(value)
+        names[name] = value
+        return value
+
+    names["__getattr__"] = __getattr__
+    names["__dir__"] = lambda: sorted({*names, *waiting, *homes})
 
 
 def _at_home(fun: Any) -> None:

@@ -1,9 +1,25 @@
-"""`lamina.numpy`: the functions of `lamina_numpy`, and `fft` and `linalg`."""
-# Before the star, whose `fft` and `linalg` are the room's modules: here a name is the module of its own dotted path.
-from . import fft as _fft
-from . import linalg as _linalg
-from lamina_numpy import *
+"""`lamina.numpy`: the functions of `lamina_numpy`, and `fft` and `linalg`. Each is fetched when it is first asked for."""
+import typing as _typing
+from importlib import import_module as _import_module
+
+import lamina_numpy as _home
 from lamina_numpy import __all__ as __all__
 
-fft = _fft  # type: ignore[misc]  # the star brought another module of this name
-linalg = _linalg  # type: ignore[misc]
+if _typing.TYPE_CHECKING:
+    from lamina_numpy import *
+
+    from . import fft as fft  # type: ignore[no-redef]  # the star brought another module of this name
+    from . import linalg as linalg  # type: ignore[no-redef]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name in ("fft", "linalg"):  # modules of the room too, but here a name is the module of its own dotted path
+        return _import_module(f"{__name__}.{name}")  # loaded when first asked for
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(_home, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
