@@ -1,10 +1,13 @@
 """Module building: arguments kept, constants, donation, shardings, determinism, nested functions, growth."""
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, MissingRuleError, Primitive, Var, prims, shaped
-from lamina_lowering import as_dot_graph, as_hlo_text, as_serialized_hlo_module_proto, lower, platform_rules
+from lamina_lowering import (as_dot_graph, as_hlo_text, as_serialized_hlo_module_proto, lower, lowering_rules,
+                             platform_rules)
 from lamina_lowering.testing import run_lowered
 
 F32 = np.dtype("float32")
@@ -248,6 +251,61 @@ def test_lowering_from_many_threads():
     wanted = lower(chain(50)).bytecode()
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(lambda _: lower(chain(50)).bytecode() == wanted, range(40)))
+
+
+@pytest.fixture
+def slow_op():
+    """An op, and how its row is set."""
+    def define(row):
+        op = Primitive("lowered_slowly", infer=lambda x: x, numpy=lambda x: x, elementwise=True)
+        lowering_rules.define(op, row)
+        x, y = Var(V3), Var(V3)
+        return ClosedJaxpr(Jaxpr([], [x], [Eqn(op, [x], [y], {})], [y]))
+    return define
+
+
+def sine(ctx, x):
+    return ctx.op("stablehlo.sine", (x,), ctx.aval_out)
+
+
+def test_rows_may_lower_other_programs_themselves(slow_op):
+    found = []
+
+    def row(ctx, x):
+        found.append(lower(chain(5)))
+        assert found[0].module.context is not ctx.session.context and "sine" in found[0].as_text()
+        return sine(ctx, x)
+
+    assert "sine" in lower(slow_op(row)).as_text()
+    assert found[0].bytecode() == lower(chain(5)).bytecode()
+
+
+def test_rows_may_wait_for_threads_that_lower(slow_op):
+    done = []
+
+    def row(ctx, x):
+        thread = threading.Thread(target=lambda: done.append(lower(chain(5)).bytecode()))
+        thread.start()
+        thread.join(60)
+        assert done and not thread.is_alive()
+        return sine(ctx, x)
+
+    assert "sine" in lower(slow_op(row)).as_text()
+    assert done == [lower(chain(5)).bytecode()]
+
+
+def test_rows_of_two_threads_run_at_the_same_time(slow_op):
+    from concurrent.futures import ThreadPoolExecutor
+    both = threading.Barrier(2)
+
+    def row(ctx, x):
+        both.wait(60)
+        return sine(ctx, x)
+
+    program = slow_op(row)
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.map(lambda _: lower(program).bytecode(), range(2))
+    assert one == two
 
 
 def test_context_is_replaced_when_old(monkeypatch):

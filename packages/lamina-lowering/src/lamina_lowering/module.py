@@ -61,8 +61,7 @@ class Lowered:
     def bytecode(self) -> bytes:
         """The module as MLIR bytecode: what the compiler is given, and the program's part of cache keys."""
         if self._bytecode is None:
-            with session.lock:
-                self._bytecode = _jaxlib.write_bytecode(self.module)
+            self._bytecode = _jaxlib.write_bytecode(self.module)
         return self._bytecode
 
     def source_map(self) -> dict[int, SourceLine]:
@@ -76,8 +75,7 @@ class Lowered:
             return hlo.as_hlo_text(self)
         if dialect != "stablehlo":
             raise ValueError(f"as_text: dialect must be 'stablehlo' or 'hlo'; got {dialect!r}")
-        with session.lock:
-            return self.module.operation.get_asm(enable_debug_info=debug_info)
+        return self.module.operation.get_asm(enable_debug_info=debug_info)
 
     def __repr__(self) -> str:
         types = ", ".join(a.short() for a in self.in_avals)
@@ -127,8 +125,8 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
         for size in sizes:
             num_replicas *= size
     env = AxisEnv(names, sizes, num_replicas)
-    with session.lock:
-        build = _Build(session.current(), platform, inline_limit, rules or tables.rows(platform))
+    with session.taken() as s:
+        build = _Build(s, platform, inline_limit, rules or tables.rows(platform))
         if not number:
             build.lines = None
         return build.main(closed_jaxpr, env, name, num_partitions, donated, in_shardings, out_shardings, keep_unused)

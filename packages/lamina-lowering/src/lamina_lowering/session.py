@@ -1,12 +1,16 @@
-"""One MLIR context with the types and attributes made in it, shared by lowerings until it has grown old.
+"""An MLIR context with the types and attributes made in it, for one lowering after the other until it has grown old.
 
 Types and constants live as long as their context, so a context is replaced after a thousand modules or when the
 constants written into it pass a few megabytes; modules made in it keep it alive for as long as they need it.
+
+A context belongs to one lowering at a time, and no lock is held meanwhile: rows of others run, which may lower something
+themselves or wait for a thread that does. Modules are written and printed without a lock too, as jaxlib does not let go of
+the interpreter while it does so.
 """
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,10 +20,9 @@ from lamina_ir import ShapedArray, ShapeError, dtypes
 from . import _jaxlib
 from .source_map import FILE
 
-__all__ = ["Session", "current", "lock"]
+__all__ = ["Session", "taken"]
 
-lock = threading.RLock()  # held while a module is built
-
+_MOST_FREE = 4
 _MODULES_PER_CONTEXT = 1000
 _CONSTANT_BYTES_PER_CONTEXT = 1 << 24
 
@@ -188,14 +191,21 @@ class Session:
         return made
 
 
-_current: Session | None = None
+_free: list[Session] = []  # in which nothing is being built; the latest last
 
 
-def current() -> Session:
-    """The session to build the next module in. Call with `lock` held."""
-    global _current
-    s = _current
-    if s is None or s.modules >= _MODULES_PER_CONTEXT or s.constant_bytes >= _CONSTANT_BYTES_PER_CONTEXT:
-        s = _current = Session()
+@contextmanager
+def taken() -> Iterator[Session]:
+    """A session to build one module in, which nobody else builds in meanwhile."""
+    try:
+        s = _free.pop()
+    except IndexError:
+        s = Session()
+    if s.modules >= _MODULES_PER_CONTEXT or s.constant_bytes >= _CONSTANT_BYTES_PER_CONTEXT:
+        s = Session()
     s.modules += 1
-    return s
+    try:
+        yield s
+    finally:
+        if len(_free) < _MOST_FREE:
+            _free.append(s)
