@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from lamina_batching import vmap
 from lamina_parallel import pmap
-from lamina_runtime import devices
-from lamina_runtime.shardings import index_map, mapped, replicated, single
+from lamina_runtime import device_put, devices
+from lamina_runtime.shardings import index_map, mapped, replicated, sharding_devices, single
 from lamina_tracing import jit, lax
 
 ALL = tuple(devices())
@@ -65,6 +66,32 @@ def test_a_constraint_decides_where_the_parts_of_a_partitioned_program_lie():
         lax.with_sharding_constraint(x[0], x.sharding)
     with pytest.raises(TypeError, match="expected shardings.*got int"):
         lax.with_sharding_constraint(x, 3)
+
+
+ORDERS = [ALL, ALL[::-1], (*ALL[1:], ALL[0]), tuple(ALL[i] for i in (3, 1, 4, 0, 5, 7, 2, 6))]
+
+
+@pytest.mark.parametrize("wanted", ORDERS, ids=["same", "back", "turned", "mixed"])
+@pytest.mark.parametrize("given", ORDERS, ids=["same", "back", "turned", "mixed"])
+def test_parts_lie_in_the_order_that_a_constraint_asks_for(given, wanted):
+    x = np.arange(96, dtype=np.float32).reshape(8, 12)
+    y = device_put(x, mapped(given, 2, ((0, 8),)))
+    for dims, copies in ((((0, 8),), 1), (((0, 2), (1, 4)), 1), (((1, 4), (0, 2)), 1), (((1, 2),), 4), ((), 1)):
+        sharding = mapped(wanted, 2, dims, copies)
+        held = jit(lambda v: lax.with_sharding_constraint(lax.mul(v, 2.0), sharding))(y)
+        np.testing.assert_array_equal(held, 2 * x)
+        where = dict(zip(sharding_devices(sharding), index_map(sharding, x.shape)))
+        for shard in held.addressable_shards:
+            np.testing.assert_array_equal(shard.data, 2 * x[where[shard.device]])
+    batch = jit(vmap(lambda v: lax.with_sharding_constraint(v, mapped(wanted, 1, ((0, 8),))), 1, 1))(y)
+    for shard in batch.addressable_shards:
+        np.testing.assert_array_equal(shard.data, x[wanted.index(shard.device)][None])
+
+
+def test_a_constraint_to_other_numbers_of_devices_is_refused():
+    y = device_put(np.zeros((8, 12), np.float32), mapped(ALL, 2, ((0, 8),)))
+    with pytest.raises(ValueError, match="of 4 devices; the program runs on 8"):
+        jit(lambda v: lax.with_sharding_constraint(v, mapped(ALL[:4], 2, ((0, 4),))))(y)
 
 
 def test_results_whose_tiles_the_compiler_gave_to_other_devices():

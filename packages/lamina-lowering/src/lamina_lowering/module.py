@@ -87,7 +87,8 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
           axis_env: Sequence[tuple[Hashable, int]] = (), num_replicas: int | None = None, num_partitions: int = 1,
           donated: Sequence[bool] = (), in_shardings: Sequence[str | None] | None = None,
           out_shardings: Sequence[str | None] | None = None, inline_limit: int | None = 64,
-          keep_unused: bool = False, rules: tables.Rows | None = None, number: bool = True) -> Lowered:
+          keep_unused: bool = False, rules: tables.Rows | None = None, number: bool = True,
+          partition_order: Sequence[int] | None = None) -> Lowered:
     """Lower a program to StableHLO.
 
     Args:
@@ -97,6 +98,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
       axis_env: (name, size) of the mapped axes around the program, outermost first; each replica is one position.
       num_replicas: replicas the module runs on; by default as many as `axis_env` and nested `xla_pmap`s need.
       num_partitions: partitions the compiler may split each replica into.
+      partition_order: which partition runs on each device, the devices in the order of their ids; None: in that order.
       donated: one bool per argument: whether its memory may be reused for a result.
       in_shardings, out_shardings: HLO sharding text per argument and result, as `{devices=[2,4]<=[8]}`, or None.
       inline_limit: constants of at most this many elements are written into the module, bigger ones become leading
@@ -127,6 +129,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     env = AxisEnv(names, sizes, num_replicas)
     with session.taken() as s:
         build = _Build(s, platform, inline_limit, rules or tables.rows(platform))
+        build.partition_order = partition_order
         if not number:
             build.lines = None
         return build.main(closed_jaxpr, env, name, num_partitions, donated, in_shardings, out_shardings, keep_unused)
@@ -198,6 +201,7 @@ class _Build:
         self.session = s
         self.platform = platform
         self.partitions = 1
+        self.partition_order: Sequence[int] | None = None
         self.inline_limit = inline_limit
         self.host_functions: list[Any] = []
         self.rules = rules

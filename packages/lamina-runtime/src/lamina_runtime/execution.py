@@ -120,6 +120,7 @@ class Program:
         wanted = wanted or (None,) * n_out
         texts = None if in_shardings is None else [_text(s) for s in in_shardings]
         partitions = len(devices) if kind == "partitions" else 1
+        order = sorted(range(partitions), key=lambda i: devices[i].id) if partitions > 1 else None
         self.effectful = closed.jaxpr.effectful
         # Ordered effects pass a token through the program, as one more operand and result, always the last; never donated.
         self.order = None
@@ -132,7 +133,8 @@ class Program:
             donated = (*donated, False) if donated else ()
         self.lowered = low = lower(thread_order(closed) if ordered else closed, name=name,
                                    platform=backends.lowering_platform(devices[0]), num_partitions=partitions,
-                                   donated=donated, in_shardings=texts, keep_unused=keep_unused, rules=rules,
+                                   partition_order=order, donated=donated, in_shardings=texts, keep_unused=keep_unused,
+                                   rules=rules,
                                    out_shardings=texts_of(wanted) if partitions > 1 else None)
         options = compiling.Options(low.num_replicas, partitions,
                                         tuple(s is None for s in wanted) if partitions > 1 else (),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from lamina_ir import prims, shaped
+from lamina_ir.extend import renumbered
 
 from ..context import Context
 from ..tables import lowering_rules, platform_rules
@@ -26,7 +27,8 @@ def sharding_constraint_lowering(ctx: Context, x: Any, *, sharding: str, unspeci
     """Where nothing is partitioned there is nothing to constrain."""
     if ctx.module.partitions == 1:
         return x
-    attrs = {"mhlo.sharding": sharding, "call_target_name": "Sharding"}
+    order = ctx.module.partition_order or range(ctx.module.partitions)
+    attrs = {"mhlo.sharding": renumbered(sharding, order), "call_target_name": "Sharding"}
     if unspecified_dims:
         attrs["backend_config"] = f"unspecified_dims=[{','.join(map(str, unspecified_dims))}]"
     return ctx.op("stablehlo.custom_call", (x,), ctx.aval_out, attributes=attrs)

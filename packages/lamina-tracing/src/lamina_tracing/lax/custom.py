@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina_ir import ShapeError, prims, trees
+from lamina_ir.extend import renumbered
 
 from ._common import bind, given_back, typeof
 
@@ -70,4 +71,9 @@ def _constrained(x: Any, sharding: Any) -> Any:
         if split != ndim:
             raise ShapeError(f"with_sharding_constraint: the sharding must be of arrays with {ndim} axes, as "
                              f"{typeof(x).long()}; got one for {split} axes: {tiles}")
-    return bind(prims.sharding_constraint_p, x, sharding=str(tiles), unspecified_dims=())
+    # The op counts devices by their ids: a program need not lie on them in the order of the sharding.
+    text = str(tiles)
+    if tiles.is_tiled():
+        ids = [d.id for d in sharding.devices_indices_map(typeof(x).shape)]
+        text = renumbered(text, [sorted(ids).index(i) for i in ids])
+    return bind(prims.sharding_constraint_p, x, sharding=text, unspecified_dims=())
