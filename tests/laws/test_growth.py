@@ -176,10 +176,59 @@ def test_calls_of_one_function_share_its_body(use):
     assert 1 <= small <= bodies and large <= bodies
 
 
-def test_calls_that_are_a_loop_make_modules_of_one_size():
+def rows_of(count):
+    def f(x, ws):
+        for k in range(count):
+            x = block(x, lax.index_in_dim(ws, k, keepdims=False))
+        return lax.reduce_sum(x, (0, 1))
+    return f
+
+
+def many_calls(use, count):
+    """The staged program of `count` calls under a transformation, each call with the same weights."""
     x = np.ones((3, 3), np.float32)
-    small, large = (lower(lamina.make_jaxpr(blocks(n))(x, x)).as_text().count("\n") for n in (20, 300))
+    return lamina.make_jaxpr(SHARING[use][0](blocks(count)))(x, x)
+
+
+@pytest.mark.parametrize("use", ["plain", "grad", "both", "jvp", "vmap", "vmap of grad"])
+def test_calls_that_are_loops_make_modules_of_one_size(use):
+    texts = [lower(many_calls(use, n)).as_text() for n in (60, 300)]
+    assert texts[0].count("\n") == texts[1].count("\n") and texts[0].count("stablehlo.while") in (1, 2)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, lambda f: lamina.grad(f, (0, 1))])
+def test_calls_that_take_rows_of_an_array_make_modules_of_one_size(transform):
+    x = np.ones((3, 3), np.float32)
+    small, large = (lower(lamina.make_jaxpr(transform(rows_of(n)))(x, np.ones((n, 3, 3), np.float32))).as_text().count("\n")
+                    for n in (60, 300))
     assert small == large
+
+
+@pytest.mark.parametrize("use", ["plain", "grad", "both", "jvp", "vmap", "vmap of grad"])
+def test_work_grows_with_the_number_of_calls(use):
+    many_calls(use, 10)
+    for work in (functools.partial(many_calls, use), lambda n: functools.partial(lower, many_calls(use, n))()):
+        small, large = calls(work, 30), calls(work, 300)
+        assert large <= small * 10 ** 1.1, f"{small} calls for 30, {large} for 300"
+    assert len(many_calls(use, 300).eqns) <= len(many_calls(use, 30).eqns) * 10
+
+
+@pytest.mark.parametrize("use", SHARING)
+def test_work_grows_with_the_depth_of_calls(use):
+    """Each function calls the one below it, twice where nothing is saved: 2**20 calls, and as many bodies as levels. A gradient
+    saves something in each call."""
+    twice = use in ("plain", "jvp", "vmap")
+
+    def deep(depth):
+        f = block
+        for _ in range(depth):
+            f = lamina.jit(lambda x, w, f=f: lax.mul(f(f(x, w) if twice else x, w), 0.5))
+        x = np.ones((3, 3), np.float32)
+        return lamina.make_jaxpr(SHARING[use][0](lambda x, w: lax.reduce_sum(f(x, w), (0, 1))))(x, x)
+    deep(3)
+    for work in (deep, lambda n: lower(deep(n))):
+        small, large = calls(work, 5), calls(work, 20)
+        assert large <= small * 4 ** 1.1, f"{small} calls for depth 5, {large} for depth 20"
 
 
 ROOMS = (lamina_ir, lamina_parallel, lamina_runtime, lamina_numpy, lamina)

@@ -78,6 +78,18 @@ def test_what_stands_between_the_calls_comes_along():
     assert [e.primitive.name for e in left[1].params["jaxpr"].eqns] == ["xla_call", "add"]
 
 
+def test_two_instructions_of_one_line():
+    """CPython names another instruction for a call once it has specialised it."""
+    one = next(start for start, end, _ in other_lines.__code__.co_lines() if end - start >= 4)
+
+    def write(emit, x, w):
+        for k in range(20):
+            x = called(emit, BODY, x, w, source=Source(other_lines.__code__, one + 2 * (k > 7)))
+        return x
+    (loop,) = same_values(program(write, M, M))
+    assert loop.params["length"] == 20
+
+
 def test_several_values_are_carried():
     def write(emit, x, y):
         for _ in range(20):
@@ -273,8 +285,9 @@ def over_two_groups(emit, x, w):
 
 
 def other_lines(emit, x, w):
+    starts = sorted({line: start for start, _, line in other_lines.__code__.co_lines()}.values())
     for k in range(20):
-        x = called(emit, BODY, x, w, source=Source(other_lines.__code__, 2 * k))
+        x = called(emit, BODY, x, w, source=Source(other_lines.__code__, starts[1 + k % 2]))
     return x
 
 

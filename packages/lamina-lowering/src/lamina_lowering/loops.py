@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_effectful, prims, shaped, subprograms
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Source, Var, eqn_effectful, prims, shaped, subprograms
 
 from .rows import I32, VIEWS, Row, put_together, rows_first, stacked_again, take_row
 
@@ -141,6 +141,7 @@ class _Rolling:
         self.made_at = {v: (i, k) for i, e in enumerate(eqns) for k, v in enumerate(e.outvars)}
         self.last_read = {v: i for i, e in enumerate(eqns) for v in e.invars if v.__class__ is not Literal}
         self.last_read.update((v, len(eqns)) for v in outvars if v.__class__ is not Literal)
+        self.lines: dict[tuple[int, int], int] = {}
         self.out: list[Eqn] = []
         self.done = 0  # equations before this one have been written
         self.loops: list[_Run] = []
@@ -206,7 +207,7 @@ class _Rolling:
         eqns, first = self.eqns, start + group * period
         for j, wanted in enumerate(slots):
             model, e = eqns[start + j], eqns[first + j]
-            if not _alike(model, e) or len(e.invars) != len(wanted):
+            if not _alike(model, e, self.lines) or len(e.invars) != len(wanted):
                 return False
             for w, atom in zip(wanted, e.invars):
                 if w[0] == _CARRIED and not group:
@@ -393,12 +394,25 @@ def _equations(e: Eqn) -> int:
     return sum([s.memo("lowering: equations", lambda s=s: sum(map(_equations, s.eqns))) for s in subprograms(e)]) or 1
 
 
-def _alike(a: Eqn, b: Eqn) -> bool:
+def _one_place(s: Source | None, t: Source | None, lines: dict[tuple[int, int], int]) -> bool:
+    """Whether two equations stand on one line. `lines` keeps lines by code object and instruction."""
+    if s is t:
+        return True
+    if s is None or t is None or s.scope != t.scope or s.part != t.part or s.code != t.code:
+        return False
+    if s.lasti == t.lasti:
+        return True
+    # CPython puts another instruction in the frame once it has specialised a call that it has seen eight times.
+    for x in (s, t):
+        if (id(x.code), x.lasti) not in lines:
+            lines[id(x.code), x.lasti] = x.line
+    return lines[id(s.code), s.lasti] == lines[id(t.code), t.lasti]
+
+
+def _alike(a: Eqn, b: Eqn, lines: dict[tuple[int, int], int]) -> bool:
     if a.primitive is not b.primitive or len(a.invars) != len(b.invars) or len(a.outvars) != len(b.outvars):
         return False
-    s, t = a.source, b.source
-    if s is not t and (s is None or t is None or (s.code, s.lasti, s.scope, s.part) != (
-            t.code, t.lasti, t.scope, t.part)):
+    if not _one_place(a.source, b.source, lines):
         return False
     if any(v.aval != w.aval for v, w in zip(a.outvars, b.outvars)):
         return False
