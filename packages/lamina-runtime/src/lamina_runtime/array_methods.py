@@ -108,6 +108,7 @@ def _dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device
     check_alive(self)
     if type(self._sharding) is not SingleDeviceSharding:
         raise BufferError(f"__dlpack__: {self.aval.long()} lies on several devices; take one of x.addressable_shards")
+    block_until_ready(self)  # what its program failed with is raised in our words, not jaxlib's
     # Of an object of its own: jaxlib ends the process when the one whose memory is shared is deleted or donated.
     return _jaxlib.to_dlpack(_copy_array(self) if copy else with_type(self, self.aval), stream)
 

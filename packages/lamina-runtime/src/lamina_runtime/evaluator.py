@@ -10,8 +10,8 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
-from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, pmap_dispatch, safe_launch,
-               transfer_guards, transfers, trees_cpp)
+from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, pmap_dispatch,
+               safe_launch, transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
@@ -29,25 +29,30 @@ class XlaEvaluator:
         self._with_params: dict[Any, Any] = {}
 
     def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if not params:
-            run = self._plain.get(prim)
+        try:  # costs nothing until something is raised
+            if not params:
+                run = self._plain.get(prim)
+                if run is None:
+                    run = self._plain[prim] = _op(prim, {})
+                return run(*args)
+            if prim.subprograms:
+                return self._call(prim, args, params)
+            key = (prim, *params.items())
+            try:
+                run = self._with_params.get(key)
+            except TypeError:  # a param that cannot be hashed
+                if prim.family == "callbacks":
+                    return effects.run_callback(prim, args, params)
+                return _op(prim, params)(*args)
             if run is None:
-                run = self._plain[prim] = _op(prim, {})
+                if prim.family == "callbacks":
+                    return effects.run_callback(prim, args, params)
+                run = self._remember(key, _op(prim, params))
             return run(*args)
-        if prim.subprograms:
-            return self._call(prim, args, params)
-        key = (prim, *params.items())
-        try:
-            run = self._with_params.get(key)
-        except TypeError:  # a param that cannot be hashed
-            if prim.family == "callbacks":
-                return effects.run_callback(prim, args, params)
-            return _op(prim, params)(*args)
-        if run is None:
-            if prim.family == "callbacks":
-                return effects.run_callback(prim, args, params)
-            run = self._remember(key, _op(prim, params))
-        return run(*args)
+        except _jaxlib.LAUNCH_ERRORS as e:
+            if host_errors.is_failed_launch(e):
+                raise execution.failure("evaluation", prim.name, e) from e
+            raise
 
     def clear(self) -> None:
         """Forget the call objects."""

@@ -11,10 +11,11 @@ from typing import Any
 
 from lamina_ir import CallbackError, ExecutionError
 
-__all__ = ["Failures", "guarded", "original", "translated"]
+__all__ = ["Failures", "guarded", "is_failed_launch", "original", "translated"]
 
 _numbers = itertools.count(1)
 _raised: OrderedDict[int, BaseException] = OrderedDict()
+_FAILED = re.compile(r"(RESOURCE_EXHAUSTED|INTERNAL|UNKNOWN|ABORTED|UNAVAILABLE|DEADLINE_EXCEEDED): ")
 _MARK = re.compile(r" \[callback error (\d+)\]")
 
 
@@ -80,6 +81,12 @@ def guarded(function: Callable[..., Any], failures: Failures | None = None) -> C
                 _raised.popitem(last=False)
             raise CallbackError(f"{e} [callback error {number}]") from None
     return call
+
+
+def is_failed_launch(error: Exception) -> bool:
+    """Whether jaxlib itself says that memory is short, or a program failed. On its path without Python it says so with a
+    ValueError, which nobody can translate where people hold its call object itself, as that of `jit`."""
+    return type(error).__name__ in ("JaxRuntimeError", "ValueError") and _FAILED.match(str(error)) is not None
 
 
 def original(error: BaseException) -> BaseException | None:

@@ -17,7 +17,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, MapSpec, StagedMap, Tracer, boundary, duck_types, filter_traceback, now,
                                    translated)
 
-from . import (_jaxlib, backends, compiling, debug, dispatch, effects, execution, safe_launch,
+from . import (_jaxlib, backends, compiling, debug, dispatch, effects, execution, host_errors, safe_launch,
                shardings, stages)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
@@ -247,6 +247,8 @@ def make_pmap(spec: MapSpec) -> Callable[..., Any]:
         try:
             out = call(*args, **kwargs)
         except Exception as e:
+            if host_errors.is_failed_launch(e):
+                raise execution.failure("pmap", spec.name, e) from e
             ours = translated(e, f"pmap of `{spec.name}`", args, kwargs)
             filter_traceback(ours)
             if ours is not e:

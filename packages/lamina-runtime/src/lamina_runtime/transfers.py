@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import DTypeError, ShapedArray, aval_of, dtypes, shaped, trees
+from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_tracing.extend import stands_for_array, Tracer
 
 from . import _jaxlib, arrays, backends, host_errors, shardings, transfer_guards
@@ -35,14 +35,20 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
       `x` with an `Array` at each leaf. Host memory is copied before this returns.
     Raises:
       TypeError: a leaf is no array or number.
+      ExecutionError: the memory of the device does not suffice.
 
     >>> device_put([1.0, 2])
     [Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True)]
     """
-    if transfer_guards.used:
-        with transfer_guards.marked("put", "device_put"):
-            return _put_tree(x, device, donate)
-    return _put_tree(x, device, donate)
+    try:
+        if transfer_guards.used:
+            with transfer_guards.marked("put", "device_put"):
+                return _put_tree(x, device, donate)
+        return _put_tree(x, device, donate)
+    except _jaxlib.LAUNCH_ERRORS as e:
+        if host_errors.is_failed_launch(e):
+            raise ExecutionError(f"device_put: the transfer failed: {e}") from e
+        raise
 
 
 def _put_tree(x: Any, device: Any, donate: bool) -> Any:
