@@ -187,6 +187,24 @@ def test_rows_of_an_array_and_sums_into_rows():
     assert len(left) < 40
 
 
+@pytest.mark.parametrize("padded", [(0, 0, 1), (1, 1, 0), (0, 0, 0)])
+def test_pads_that_are_no_rows(padded):
+    """Sums and slices that look like those of rows, but also spread or widen another axis, or an inner one."""
+    width = 2 + 2 * padded[0] + padded[2]
+    ws = shaped((20, width, 2), F32)
+
+    def write(emit, x, ws):
+        total = ws
+        for k in range(20):
+            x = called(emit, BODY, x, x)
+            piece = emit(prims.reshape_p, x, new_sizes=(1, 2, 2), dimensions=None)
+            piece = emit(prims.pad_p, piece, lit(0.0), padding_config=((k, 19 - k, 0), padded, (0, 0, 0)))
+            total = emit(prims.add_p, total, piece)
+        thin = emit(prims.pad_p, total, lit(0.0), padding_config=((-6, -32, 1), (0, 0, 0), (0, 0, 0)))
+        return [total, emit(prims.reshape_p, thin, new_sizes=(width, 2), dimensions=None), x]
+    assert len(scans(same_values(program(write, M, ws)))) == (padded == (0, 0, 0))
+
+
 def test_rows_along_another_axis():
     ws = shaped((2, 20, 2), F32)
 

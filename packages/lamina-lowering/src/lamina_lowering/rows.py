@@ -65,7 +65,8 @@ def _sliced(e: Eqn) -> Row | None:
     """The row that a slice takes, if its result has length one along one axis and is whole along the others."""
     if e.primitive is prims.slice_p:
         starts = e.params["start_indices"]
-    elif e.primitive is prims.pad_p and all(low <= 0 and high <= 0 for low, high, _ in e.params["padding_config"]):
+    elif e.primitive is prims.pad_p and all(
+            low <= 0 and high <= 0 and not inner for low, high, inner in e.params["padding_config"]):
         starts = [-low for low, _, _ in e.params["padding_config"]]  # what a sum into a row has become in its transpose
     else:
         return None
@@ -119,9 +120,11 @@ def _row_axis(e: Eqn) -> int | None:
     value, shape = e.invars[1], e.invars[0].aval.shape
     if value.__class__ is not Literal or value.val != 0:
         return None
-    axes = [a for a, (low, high, inner) in enumerate(e.params["padding_config"]) if low or high]
-    negative = any(low < 0 or high < 0 for low, high, _ in e.params["padding_config"])
-    return axes[0] if len(axes) == 1 and shape[axes[0]] == 1 and not negative else None
+    config = e.params["padding_config"]
+    if any(low < 0 or high < 0 or inner for low, high, inner in config):
+        return None
+    axes = [a for a, (low, high, _) in enumerate(config) if low or high]
+    return axes[0] if len(axes) == 1 and shape[axes[0]] == 1 else None
 
 
 def take_row(array: Any, axis: int, index: Any, to: Var, source: Any) -> list[Eqn]:
