@@ -5,7 +5,7 @@ from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Primitive, ProgramError, Var, ch
                        partial_eval, prims, shaped, thread_order, walk)
 from lamina_ir.extend import Flow, HostFunction, Operands, carried, chooses, held, keep, stacked
 from lamina_ir.testing.structured import repeat_p
-from lamina_ir.wiring import Wired, backward, forward, settle
+from lamina_ir.wiring import Wired, backward, forward
 
 F = shaped((3,), np.dtype("float32"))
 X, Y, Z = np.arange(3, dtype=np.float32), np.ones(3, np.float32), np.full(3, 2, np.float32)
@@ -89,7 +89,6 @@ def test_marks_go_round_until_they_settle():
     assert forward(Wired.of(e), [True, False, False], through)[1] == (True, False, False)
     needs = backward(Wired.of(e), [True, False, False], lambda wire, m: [m[0], m[0] | m[1], m[1] | m[2]])
     assert needs == ((True,) * 3, (True,) * 3)
-    assert settle((False, True), lambda c: (c[1], c[1])) == (True, True)
 
 
 def test_dead_carries_and_what_only_these_read_go():

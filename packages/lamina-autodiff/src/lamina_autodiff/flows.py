@@ -171,7 +171,7 @@ def _divided(w: Wired, on: Flags) -> tuple[Any, ...]:
     # Late is one tangent per moved operand, which goes in like its primal; the rest one per result that has a tangent.
     e = Eqn(w.prim, ins, outs, w.params)
     ahead, one, two = divide(e, [(p.known, p.linear) for p in parts], range(len(ins)), range(len(outs)),
-                             list(zip(a.moved, tangent_vars)), [(j, v) for j, v in enumerate(pushed) if v is not None])
+                             list(zip(a.moved, tangent_vars)), [(j, v) for j, v in enumerate(pushed) if v is not None], w)
     return ins, ahead, one, two, outs, tangent_vars, a.moved, pushed
 
 

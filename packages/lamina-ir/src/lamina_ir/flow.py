@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .errors import ProgramError
 
-__all__ = ["CARRIED", "CHOOSES", "HELD", "STACKED", "Flow", "Operands", "carried", "chooses", "held", "stacked"]
+__all__ = ["CARRIED", "CHOOSES", "HELD", "STACKED", "Flow", "Layout", "Operands", "carried", "chooses", "held", "stacked"]
 
 HELD, CARRIED, STACKED, CHOOSES = "held", "carried", "stacked", "chooses"
 
@@ -31,6 +31,25 @@ class Operands(NamedTuple):
     kind: str
     count: str | int | None = None  # type: ignore[assignment]  # tuple.count is not wanted here
     of: str = ""
+
+
+class Layout(NamedTuple):
+    """Where the operands of a flow stand, for one count of them.
+
+    Attributes:
+      groups: per operand, the number of its group.
+      kinds: per operand, its kind.
+      carry: the slice of operands that are carried.
+      chooser: the number of the operand that chooses a program, or None.
+      body, test: the numbers of the operands that go to the body, and to the test.
+    """
+
+    groups: tuple[int, ...]
+    kinds: tuple[str, ...]
+    carry: slice
+    chooser: int | None
+    body: tuple[int, ...]
+    test: tuple[int, ...]
 
 
 def held(count: str | int | None = None, of: str = "") -> Operands:
@@ -118,7 +137,7 @@ class Flow:
     """
 
     __slots__ = ("operands", "body", "test", "length", "reverse", "bound", "binds", "each", "results", "spent", "beside",
-                 "again", "rule", "whole", "programs")
+                 "again", "rule", "whole", "programs", "loops", "into", "_last", "_layouts")
 
     def __init__(self, *operands: Operands, body: str = "", test: str = "", length: str = "", reverse: str = "",
                  bound: str = "", binds: tuple[str, str] | None = None, each: Mapping[str, Any] | None = None,
@@ -129,15 +148,30 @@ class Flow:
         self.each, self.results, self.spent = dict(each or {}), dict(results or {}), dict(spent or {})
         self.beside, self.again, self.rule, self.whole = beside, again, rule, whole
         self.programs = tuple([p for p in (test, body, *beside) if p])
-
-    @property
-    def loops(self) -> bool:
-        return bool(self.length or self.test)
+        self.loops = bool(length or test)
+        groups = [(i, g) for i, g in enumerate(operands) if isinstance(g, Operands)]  # `declared` refuses others
+        # Param of a program -> the groups that go to it.
+        self.into = {p: [i for i, g in groups if g.kind != CHOOSES and g.of in ("", p)] for p in (body, test)}
+        self._last = {g.kind: i for i, g in groups if g.of in ("", body)}
+        self._layouts: dict[tuple[int, ...], Layout] = {}
 
     def group(self, kind: str) -> int | None:
         """The number of the last group of this kind that goes to the body; None if there is none."""
-        found = [i for i, g in enumerate(self.operands) if g.kind == kind and g.of in ("", self.body)]
-        return found[-1] if found else None
+        return self._last.get(kind)
+
+    def layout(self, sizes: tuple[int, ...]) -> Layout:
+        """Where the operands stand if the groups have these sizes; remembered, for the few counts that ops come in."""
+        found = self._layouts.get(sizes)
+        if found is None:
+            if len(self._layouts) > 256:
+                self._layouts.clear()
+            groups = tuple([i for i, s in enumerate(sizes) for _ in range(s)])
+            kinds = tuple([self.operands[i].kind for i in groups])
+            at = kinds.index(CARRIED) if CARRIED in kinds else 0
+            body, test = [tuple([i for i, g in enumerate(groups) if g in self.into[p]]) for p in (self.body, self.test)]
+            found = self._layouts[sizes] = Layout(groups, kinds, slice(at, at + kinds.count(CARRIED)),
+                                                  kinds.index(CHOOSES) if CHOOSES in kinds else None, body, test)
+        return found
 
     def kinds(self) -> dict[str, str]:
         """Param -> what it holds, as far as the flow says so (see `param_kinds`)."""

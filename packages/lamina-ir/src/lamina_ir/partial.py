@@ -166,7 +166,7 @@ def _split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     numbers, results = range(len(e.invars)), range(len(e.outvars))
     ahead, one, two = divide(e, pairs, [i for i in numbers if not late_ops[i]], [j for j in results if not late_outs[j]],
                              [(i, e.invars[i]) for i in numbers if late_ops[i] and i != w.chooser],
-                             [(j, e.outvars[j]) for j in results if late_outs[j]])
+                             [(j, e.outvars[j]) for j in results if late_outs[j]], w)
     ones = [x for x in (ahead and ahead.eqn(), one) if x is not None and x.outvars]
     return ones, [two] if two.outvars else []
 

@@ -205,7 +205,7 @@ class Divided(NamedTuple):
 
 
 def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequence[int], done: Sequence[int],
-           late: Sequence[tuple[int, Any]], rest: Sequence[tuple[int, Var]]) -> Divided:
+           late: Sequence[tuple[int, Any]], rest: Sequence[tuple[int, Var]], w: Wired | None = None) -> Divided:
     """An equation as two, from two programs for each of its own.
 
     Args:
@@ -216,6 +216,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
       late: for each further operand of the second equation the number of the operand of `e` that it goes in like (a tangent
         goes in like its primal), in order, and what it is.
       rest: for each of its results the number of the result of `e` that it comes out like, and its variable.
+      w: `e` laid open, if it is.
     Returns:
       `(ahead, one, two)`: the two equations, and, of a loop, the program for what does not change from turn to turn,
       computed once before it, or None.
@@ -231,73 +232,63 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     >>> two.outvars == call.outvars, len(two.invars)
     (True, 2)
     """
-    w = Wired.of(e)
-    loops, n = w.flow.loops, len(done)
+    w = Wired.of(e) if w is None else w
+    loops, n, held = w.flow.loops, len(done), w.flow.group(HELD)
     # place: operand of `e` -> its place in the first equation, which takes `args`, described by `ops`, invariants last.
     firsts = [first for first, _ in pairs]
     place = {i: k for k, i in enumerate(early)}
     ins = [[i for i in b.ins if i in place] for b in w.bodies]
     args = [e.invars[i] for i in early]
     ops = w.operands(early, same=False)
-    ahead, group = None, w.flow.group(HELD)
-    if loops and group is not None:
+    ahead = None
+    if loops and held is not None:
         # Residuals that are the same in all turns would be stacked for nothing.
         found = _ahead(firsts[0], [w.kinds[i] == HELD for i in ins[0]], firsts[0].jaxpr.outvars[n:])
         if found is not None:
             before, firsts[0], count = found
             ahead = Ahead(before, [e.invars[i] for i in ins[0] if w.kinds[i] == HELD], [Var(a) for a in before.out_avals])
-            ops += [Slot(group)] * count
+            ops += [Slot(held)] * count
             args += ahead.values
-    # `given`: what the second equation reads as it is: operands, invariants, results of the first. The number of each.
-    given: dict[int, tuple[Any, Slot]] = {}
-    n_args = len(args)
-    sources: list[list[int | None]] = []  # per program and residual: the number of what is given, or None
+    invariants = range(len(early), len(args))
+    # What the second equation reads: the operand that chooses, which goes to both; what it is given as it is, operands,
+    # invariants and results of the first; residuals in slots of their own; then what is late. `given` numbers the second kind.
+    read: list[Any] = [] if w.chooser is None else [e.invars[w.chooser]]
+    operands = [] if w.chooser is None else w.operands([w.chooser])
+    given: dict[int, int] = {}
+    group: int = w.flow.group(STACKED) if loops else held  # type: ignore[assignment]
+    sources: list[list[int | None]] = []  # per program and residual: its number in `given`, or None
+    fresh: list[list[Any]] = []  # per program: the other residuals
     for first, own in zip(firsts, ins):
         # at: residuals that somebody holds already: an operand (a carry is another in each turn), an invariant, or a result.
-        at = {v: place[i] for v, i in zip(first.jaxpr.invars, own) if w.kinds[i] != CARRIED}
-        at |= {v: len(early) + k for k, v in enumerate(first.jaxpr.invars[len(own):])}
+        inner, outs = first.jaxpr.invars, first.jaxpr.outvars
+        at = {v: place[i] for v, i in zip(inner, own) if w.kinds[i] != CARRIED}
+        at.update(zip(inner[len(own):], invariants))
         if len(pairs) == 1 and not w.flow.binds:  # what is a result too is not handed over twice
-            at |= {v: n_args + k for k, (v, j) in reversed(list(enumerate(zip(first.jaxpr.outvars, done))))
-                   if j >= w.n_carry and type(v) is Var and v not in at and type(e.outvars[j]) is Var}
-        found_at = [at.get(v) if type(v) is Var else None for v in first.jaxpr.outvars[n:]]
-        sources.append(found_at)
-        for k in found_at:
+            for k, j in enumerate(done):
+                if j >= w.n_carry and type(e.outvars[j]) is Var and type(outs[k]) is Var:
+                    at.setdefault(outs[k], len(args) + k)
+        numbers = [at.get(v) if type(v) is Var else None for v in outs[n:]]
+        for k in numbers:
             if k is not None and k not in given:
-                stack = Slot(w.flow.group(STACKED) if loops else w.flow.group(HELD))  # type: ignore[arg-type]
-                given[k] = ((args[k], ops[k]) if k < n_args else (e.outvars[done[k - n_args]], stack))
+                given[k] = len(read)
+                read.append(args[k] if k < len(args) else e.outvars[done[k - len(args)]])
+                operands.append(ops[k] if k < len(args) else Slot(group))
+        sources.append(numbers)
+        fresh.append([v for v, k in zip(outs[n:], numbers) if k is None])
     # All other residuals become results of the first equation, stacked in a loop: `types` are those of their slots.
-    own_avals = [[a for a, k in zip(first.out_avals[n:], ks) if k is None] for first, ks in zip(firsts, sources)]
-    types, places = slots(own_avals)
-    fresh = [Var(w.type_stacked(a)) for a in types]
-    made = []
-    for first, ks, mine, own in zip(firsts, sources, places, ins):
-        outs = first.jaxpr.outvars
-        values = [v for v, k in zip(outs[n:], ks) if k is None]
-        made.append((filled(first, outs[:n], types, mine, values), [*[place[i] for i in own], *range(len(early), n_args)],
-                     range(n + len(types))))
+    types, places = slots([[v.aval for v in values] for values in fresh])
+    between = [Var(w.type_stacked(a)) for a in types]
+    made = [(filled(first, first.jaxpr.outvars[:n], types, mine, values), [*[place[i] for i in own], *invariants],
+             range(n + len(types))) for first, values, mine, own in zip(firsts, fresh, places, ins)]
     one = w.write(ops, [*w.results(done), *[Slot(1)] * len(types)], made)
-    # the second equation: what is given, the slots, what is late; the operand that chooses goes to both
-    chooser = [] if w.chooser is None else [(e.invars[w.chooser], w.operands([w.chooser])[0])]
-    numbers = {k: i for i, k in enumerate(given, len(chooser))}
-    slot_kind = w.flow.group(STACKED if loops else HELD)
-    first_slot = len(chooser) + len(given)
-    operands = [*[s for _, s in chooser], *[_typed(s, w, args, k, firsts, early) for k, (_, s) in given.items()],
-                *[Slot(slot_kind, a) for a in types], *[Slot(w.groups[i], w.type_inside(i), i) for i, _ in late]]  # type: ignore[arg-type]
-    # Operands of the second equation: the chooser, what is given, the slots (from `first_slot`), what is late (from
-    # `at_late`).
-    at_late = first_slot + len(types)
+    at_slots, at_late = len(read), len(read) + len(types)
+    operands += [*[Slot(group, a) for a in types], *[Slot(w.groups[i], None, i) for i, _ in late]]
     seconds = []
-    for (_, second), ks, mine, b in zip(pairs, sources, places, w.bodies):
+    for (_, second), numbers, mine, b in zip(pairs, sources, places, w.bodies):
         stored = iter(mine)
-        takes = [first_slot + next(stored) if k is None else numbers[k] for k in ks]
+        takes = [at_slots + next(stored) if k is None else given[k] for k in numbers]
         takes += [at_late + m for m, (i, _) in enumerate(late) if i in b.ins]
         seconds.append((second, takes, range(len(rest))))
     two = w.write(operands, [Slot(int(j >= w.n_carry), None, j) for j, _ in rest], seconds)
-    read = [*[a for a, _ in chooser], *[a for a, _ in given.values()], *fresh, *[a for _, a in late]]
-    return Divided(ahead, one.eqn(e.primitive, args, [*[e.outvars[j] for j in done], *fresh], e.source),
-                   two.eqn(e.primitive, read, [v for _, v in rest], e.source))
-
-
-def _typed(slot: Slot, w: Wired, args: Sequence[Any], k: int, firsts: Sequence[ClosedJaxpr], early: Sequence[int]) -> Slot:
-    """With the type of what is given, for programs that do not read it."""
-    return slot._replace(aval=w.type_inside(early[k])) if k < len(early) else slot
+    return Divided(ahead, one.eqn(e.primitive, args, [*[e.outvars[j] for j in done], *between], e.source),
+                   two.eqn(e.primitive, [*read, *between, *[a for _, a in late]], [v for _, v in rest], e.source))

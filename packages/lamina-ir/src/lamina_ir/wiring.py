@@ -17,7 +17,7 @@ from .flow import CARRIED, CHOOSES, STACKED, Flow
 from .primitive import Primitive
 from .program import ClosedJaxpr, Eqn, Jaxpr, Var
 
-__all__ = ["Slot", "Wire", "Wired", "Written", "arrange", "backward", "forward", "settle", "with_signature"]
+__all__ = ["Slot", "Wire", "Wired", "Written", "arrange", "backward", "forward", "with_signature"]
 
 Marks = tuple[Any, ...]
 
@@ -91,7 +91,9 @@ class Wired:
       groups: per operand, the number of its group.
       kinds: per operand, its kind.
       wires: the programs: the test of a loop, if it has one, then the body or bodies.
-      carry: the slice of operands that are carried; the first results are theirs.
+      bodies: those without the test.
+      carry: the slice of operands that are carried; the first `n_carry` results are theirs.
+      chooser: the number of the operand that chooses a program, or None.
       n_results: how many results there are.
 
     >>> from lamina_ir import parse, prims
@@ -99,10 +101,11 @@ class Wired:
     >>> scan = dict(jaxpr=step, length=3, num_consts=1, num_carry=1, reverse=False, unroll=1)
     >>> w = Wired(prims.scan_p, scan, 3)
     >>> w.kinds, w.carry, w.n_results
-    (['held', 'carried', 'stacked'], slice(1, 2, None), 2)
+    (('held', 'carried', 'stacked'), slice(1, 2, None), 2)
     """
 
-    __slots__ = ("prim", "flow", "params", "groups", "kinds", "wires", "carry", "n_results", "_inner")
+    __slots__ = ("prim", "flow", "params", "groups", "kinds", "wires", "bodies", "carry", "n_carry", "chooser", "n_results",
+                 "_inner")
 
     def __init__(self, prim: Primitive, params: dict[str, Any], count: int) -> None:
         self.prim, self.params = prim, params
@@ -111,28 +114,20 @@ class Wired:
         flow = self.flow
         given: list[int | None] = [params[g.count] if isinstance(g.count, str) else g.count for g in flow.operands]
         rest = count - sum([s for s in given if s is not None])  # one group may leave its count open
-        sizes = [rest if s is None else s for s in given]
-        if any(s < 0 for s in sizes) or sum(sizes) != count:
+        sizes = tuple([rest if s is None else s for s in given])
+        if min(sizes) < 0 or sum(sizes) != count:
             raise self._misfit(f"its operands are {self._words(sizes)}, which are not the {count} it has")
-        self.groups = [i for i, s in enumerate(sizes) for _ in range(s)]
-        self.kinds = [flow.operands[i].kind for i in self.groups]
-        at = self.kinds.index(CARRIED) if CARRIED in self.kinds else 0
-        self.carry = slice(at, at + self.kinds.count(CARRIED))
+        self.groups, self.kinds, self.carry, self.chooser, ins, test_ins = flow.layout(sizes)
+        self.n_carry = self.carry.stop - self.carry.start
         bodies = params[flow.body]
-        bodies = [bodies] if isinstance(bodies, ClosedJaxpr) else list(bodies)
-        ins = self._ins(flow.body)
-        self.wires = [Wire(b, ins, False) for b in bodies]
+        self.bodies = self.wires = [Wire(b, ins, False) for b in ((bodies,) if isinstance(bodies, ClosedJaxpr) else bodies)]
         if flow.test:
-            self.wires.insert(0, Wire(params[flow.test], self._ins(flow.test), True))
-        self.n_results = len(bodies[0].jaxpr.outvars)
+            self.wires = [Wire(params[flow.test], test_ins, True), *self.bodies]
+        self.n_results = len(self.bodies[0].program.jaxpr.outvars)
 
     @classmethod
     def of(cls, e: Eqn) -> Wired:
         return cls(e.primitive, e.params, len(e.invars))
-
-    def _ins(self, param: str) -> tuple[int, ...]:
-        groups = self.flow.operands
-        return tuple([i for i, g in enumerate(self.groups) if groups[g].kind != CHOOSES and groups[g].of in ("", param)])
 
     def _words(self, sizes: Iterable[Any]) -> str:
         return ", ".join([f"{s} {g.kind}" for g, s in zip(self.flow.operands, sizes)])
@@ -142,7 +137,7 @@ class Wired:
 
     def check(self) -> None:
         """ProgramError unless the programs take and give what the flow says they do."""
-        n = self.carry.stop - self.carry.start
+        n = self.n_carry
         for wire in self.wires:
             name = self.flow.test if wire.decides else self.flow.body
             takes, gives = len(wire.program.jaxpr.invars), len(wire.program.jaxpr.outvars)
@@ -162,19 +157,6 @@ class Wired:
             value = self.params[param]
             if not isinstance(value, tuple) or len(value) not in (0, count):
                 raise self._misfit(f"{param} must be a tuple of {count} entries; got {value!r:.60}")
-
-    @property
-    def bodies(self) -> list[Wire]:
-        return self.wires[1:] if self.flow.test else self.wires
-
-    @property
-    def n_carry(self) -> int:
-        return self.carry.stop - self.carry.start
-
-    @property
-    def chooser(self) -> int | None:
-        """The number of the operand that chooses a program."""
-        return self.kinds.index(CHOOSES) if CHOOSES in self.kinds else None
 
     @property
     def stacks(self) -> bool:
@@ -219,15 +201,16 @@ class Wired:
         """
         flow = self.flow
         # The order of the equation: by group, and within one as given (sorting is stable).
-        ops = sorted(range(len(operands)), key=lambda i: operands[i].group)
-        outs = sorted(range(len(results)), key=lambda j: results[j].group)
+        groups = [s.group for s in operands]
+        ops = sorted(range(len(operands)), key=groups.__getitem__)
+        outs = sorted(range(len(results)), key=[s.group for s in results].__getitem__)
         made = []
         for wire, (program, takes, gives) in zip(self.wires, programs):
-            param = flow.test if wire.decides else flow.body
             # For `arrange`: a number is an argument that the program has, a type one that it is given and does not read.
+            into = flow.into[flow.test if wire.decides else flow.body]
             at = {i: k for k, i in enumerate(takes)}
             ins = [at[i] if i in at else operands[i].aval or self.type_inside(operands[i].like)  # type: ignore[arg-type]
-                   for i in ops if (g := flow.operands[operands[i].group]).kind != CHOOSES and g.of in ("", param)]
+                   for i in ops if groups[i] in into]
             out = {j: k for k, j in enumerate(gives)}
             made.append(arrange(program, ins, [0] if wire.decides else [out[j] for j in outs]))
         params = dict(self.params)
@@ -236,7 +219,7 @@ class Wired:
         params[flow.body] = made[0] if isinstance(params[flow.body], ClosedJaxpr) else tuple(made)
         for n, group in enumerate(flow.operands):
             if isinstance(group.count, str):
-                params[group.count] = sum([s.group == n for s in operands])
+                params[group.count] = groups.count(n)
         # Params with an entry per operand or result. A slot has the entry of what it is `like`, what was true of one run only
         # if it is that very operand; and nothing but entries of new ones is written as the default, if that is ().
         for names, slots, order in (({**flow.each, **flow.spent}, operands, ops), (flow.results, results, outs)):
@@ -264,15 +247,6 @@ class Wired:
 
 
 # --- marks --------------------------------------------------------------------------------------------------------
-def settle(carry: Marks, around: Callable[[Marks], Iterable[Any]]) -> Marks:
-    """The marks of a loop's carry once they have gone round as often as they can: the least fixpoint above `carry`."""
-    while True:
-        new = tuple([a | b for a, b in zip(carry, around(carry))])
-        if new == carry:
-            return carry
-        carry = new
-
-
 def _join(rows: Iterable[Iterable[Any]]) -> list[Any]:
     total: list[Any] = []
     for row in rows:
@@ -297,30 +271,22 @@ def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Seq
     >>> forward(w, [True, False, False], lambda wire, m: [m[0] | m[1], m[2]])  # the held operand reaches the carry
     ((True, True, False), (True, False))
     """
-    # current: marks of the operands. A turn sends them to its results, and those of its carry are the marks of the next turn.
-    current, span = list(marks), w.carry
-
-    def outs() -> list[Any]:
-        return _join([through(b, tuple([current[i] for i in b.ins])) for b in w.bodies])
-
-    found: list[Any] = []
-
-    def around(carry: Marks) -> list[Any]:
+    # current: marks of the operands. A turn sends them to its results, and those of its carry are the marks of the next turn:
+    # the least fixpoint above those that the carry starts with.
+    current, span, n = list(marks), w.carry, w.n_carry
+    while True:
+        found = _join([through(b, tuple([current[i] for i in b.ins])) for b in w.bodies])
+        carry = [a | b for a, b in zip(current[span], found)]
+        if carry == current[span]:
+            break
         current[span] = carry
-        found[:] = outs()
-        return found
-
-    if span.stop > span.start:
-        current[span] = settle(tuple(current[span]), around)
-    else:
-        found[:] = outs()
     if w.flow.test:
         test = w.wires[0]
         truth, = through(test, tuple([current[i] for i in test.ins]))
         if truth:
             current[span] = [m | truth for m in current[span]]  # the test says how often each carry was changed
             return tuple(current), tuple(current[span])
-    found[:w.n_carry] = current[span]  # without any turn a carry stays what it was
+    found[:n] = current[span]  # without any turn a carry stays what it was
     if w.chooser is not None and current[w.chooser]:
         found = [m | current[w.chooser] for m in found]
     return tuple(current), tuple(found)
@@ -348,23 +314,16 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
     wires = w.bodies if linear is not None else w.wires
 
     # current: marks of the results. What a turn needs of its carry the turn before has to give.
-    found: list[Any] = []
-
-    def needs() -> list[Any]:
-        found[:] = [False] * len(w.groups)
+    while True:
+        found: list[Any] = [False] * len(w.groups)
         for wire in wires:
             for i, m in zip(wire.ins, through(wire, (True,) if wire.decides else tuple(current))):
-                found[i] = found[i] | m if linear is None or linear[i] else False
-        return found
-
-    def around(carry: Marks) -> list[Any]:
+                if linear is None or linear[i]:
+                    found[i] = found[i] | m
+        carry = [a | b for a, b in zip(current, found[span])]
+        if carry == current[:n]:
+            break
         current[:n] = carry
-        return needs()[span]
-
-    if n:
-        current[:n] = settle(tuple(current[:n]), around)
-    else:
-        needs()
     found[span] = current[:n]
     if w.chooser is not None and linear is None:
         found[w.chooser] = True
