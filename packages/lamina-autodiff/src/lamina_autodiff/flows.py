@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, UnboundedLoopError, Var, dce, prims
+from lamina_ir import ClosedJaxpr, Eqn, UnboundedLoopError, Var, dce, dtypes, prims
 from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, stack_depth, with_signature
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
@@ -60,6 +60,11 @@ def _inside(w: Wired) -> Any:
     return bound_axes(AxisFrame(*[w.params[p] for p in w.flow.binds]))
 
 
+def _still(w: Wired, on: Flags) -> bool:
+    """Whether no result can have a tangent: no operand has one, or all results are integers and truth values."""
+    return not any(on) or not any([dtypes.is_inexact(v.aval.dtype) for v in w.bodies[0].program.jaxpr.outvars])
+
+
 def _unmoved(w: Wired, primals: Sequence[Any]) -> Any:
     outs = bind(w.prim, *primals, **w.unspent())
     return outs, [None] * len(outs)
@@ -92,7 +97,7 @@ def _tangent_slots(w: Wired, moved: Sequence[int]) -> list[Slot]:
 def flow_jvp(prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Any:
     """One equation whose programs have tangents beside their values."""
     w, on = Wired(prim, params, len(primals)), tuple([t is not None for t in tangents])
-    if not any(on):
+    if _still(w, on):
         return _unmoved(w, primals)
 
     def make() -> Any:
@@ -127,7 +132,7 @@ def flow_jvp(prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params:
 def flow_linearize(trace: Any, prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Any:
     """Two equations: what runs now and leaves residuals, and the linear part that reads them."""
     w, on = Wired(prim, params, len(primals)), tuple([t is not None for t in tangents])
-    if not any(on):
+    if _still(w, on):
         return _unmoved(w, primals)
     if w.flow.test:
         refuse_effects_twice(f"a {prim.name}_loop", *[b.program for b in w.wires])
@@ -280,28 +285,31 @@ def flow_transpose(prim: Any, cts: Sequence[Any], args: Sequence[Any], params: d
 
 def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: Flags) -> list[Any]:
     active = tuple([ct is not None for ct in cts])
-    lin_ins = [tuple([linear[i] for i in b.ins]) for b in w.bodies]
-    # x* = A' y*, by the transpose of each body. Branches must agree on what has a cotangent: what one needs, all give.
     operands = [i for i in w.bodies[0].ins if linear[i]]
-    wanted: Flags = ()
-    if len(w.bodies) > 1:
-        with stack_depth.roomy():
+    held = [i for i, on in enumerate(linear) if not on]
+
+    def make() -> Any:
+        # x* = A' y*, by the transpose of each body. Branches must agree on what has a cotangent: what one needs, all give.
+        wanted: Flags = ()
+        if len(w.bodies) > 1:
             ops, _ = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
-        wanted = tuple([bool(ops[i]) for i in operands])
-        if not any(wanted):
-            return [None] * len(args)
-    with _inside(w):
-        backs = [transpose_program(b.program, on, active, wanted) for b, on in zip(w.bodies, lin_ins)]
-    out_on = backs[0].active_out
-    # The cotangents that there are go in as held operands, behind the values that are known.
-    held = [i for i in range(len(args)) if not linear[i]]
-    at = {i: k for k, i in enumerate(held)}
-    given = [ct for ct in cts if ct is not None]
-    slots = [*w.operands(held, same=False), *[Slot(w.flow.group(HELD))] * len(given)]  # type: ignore[arg-type]
-    programs = [(p.program, [*[at[i] for i in b.ins if i in at], *range(len(held), len(slots))], range(sum(out_on)))
-                for p, b in zip(backs, w.bodies)]
-    written = w.write(slots, [Slot(1)] * sum(out_on), programs)
-    values = [*[args[i] for i in held], *given]
+            wanted = tuple([bool(ops[i]) for i in operands])
+            if not any(wanted):
+                return None, wanted
+        with _inside(w):
+            backs = [transpose_program(b.program, tuple([linear[i] for i in b.ins]), active, wanted) for b in w.bodies]
+        out_on = backs[0].active_out
+        # The cotangents that there are go in as held operands, behind the values that are known.
+        at = {i: k for k, i in enumerate(held)}
+        slots = [*w.operands(held, same=False), *[Slot(w.flow.group(HELD))] * sum(active)]  # type: ignore[arg-type]
+        programs = [(p.program, [*[at[i] for i in b.ins if i in at], *range(len(held), len(slots))], range(sum(out_on)))
+                    for p, b in zip(backs, w.bodies)]
+        return w.write(slots, [Slot(1)] * sum(out_on), programs), out_on
+
+    written, out_on = _remembered(w, ("transpose", linear, active), make)
+    if written is None:
+        return [None] * len(args)
+    values = [*[args[i] for i in held], *[ct for ct in cts if ct is not None]]
     found = iter(written.back(bind(w.prim, *[values[i] for i in written.operands], **written.params)))
     result: list[Any] = [None] * len(args)
     for i, on in zip(operands, out_on):

@@ -208,13 +208,14 @@ class LinearProgram:
         return kept
 
     def forward(self, tangents: Sequence[Any], replace: Callable[[Any], Any] | None = None) -> list[Any]:
-        """Push tangents (one per `ins`) through; None for zero results. `replace` maps the values held."""
+        """Push tangents (one per `ins`) through; None for zero results. `replace` maps the values that `rows` hold, which are
+        all needed then."""
         env: list[Any] = [None] * self.count
         for v, t in zip(self.ins, tangents):
             env[v.number] = t
         outer = now.source
         try:
-            for prim, args, params, out, line in self.needed():
+            for prim, args, params, out, line in self.needed() if replace is None else self.rows:
                 values = [env[a.number] if type(a) is LinearTracer else a if replace is None else replace(a) for a in args]
                 now.source = outer if line is None else line
                 result = bind(prim, *values, **params) if "pull" not in params else params["pull"].push(values)

@@ -137,7 +137,7 @@ class Flow:
     """
 
     __slots__ = ("operands", "body", "test", "length", "reverse", "bound", "binds", "each", "results", "spent", "beside",
-                 "again", "rule", "whole", "programs", "loops", "into", "_last", "_layouts")
+                 "again", "rule", "whole", "programs", "entries", "loops", "into", "_last", "_layouts")
 
     def __init__(self, *operands: Operands, body: str = "", test: str = "", length: str = "", reverse: str = "",
                  bound: str = "", binds: tuple[str, str] | None = None, each: Mapping[str, Any] | None = None,
@@ -148,6 +148,9 @@ class Flow:
         self.each, self.results, self.spent = dict(each or {}), dict(results or {}), dict(spent or {})
         self.beside, self.again, self.rule, self.whole = beside, again, rule, whole
         self.programs = tuple([p for p in (test, body, *beside) if p])
+        # Params with an entry per operand or result: (the param, the entry of a new one, whether it is per operand).
+        self.entries = [*[(p, new, True) for p, new in {**self.each, **self.spent}.items()],
+                        *[(p, new, False) for p, new in self.results.items()]]
         self.loops = bool(length or test)
         groups = [(i, g) for i, g in enumerate(operands) if isinstance(g, Operands)]  # `declared` refuses others
         # Param of a program -> the groups that go to it.

@@ -222,12 +222,11 @@ class Wired:
                 params[group.count] = groups.count(n)
         # Params with an entry per operand or result. A slot has the entry of what it is `like`, what was true of one run only
         # if it is that very operand; and nothing but entries of new ones is written as the default, if that is ().
-        for names, slots, order in (({**flow.each, **flow.spent}, operands, ops), (flow.results, results, outs)):
-            for name, new in names.items():
-                old, lasting = self.params[name], name not in flow.spent
-                found = tuple([old[s.like] if s.like is not None and old and (lasting or s.same) else new
-                               for s in (slots[i] for i in order)])
-                default = self.prim.defaults.get(name)
+        for name, new, of_operands in flow.entries:
+            old, default, lasting = self.params[name], self.prim.defaults.get(name), name not in flow.spent
+            if old or default != ():
+                order = [operands[i] for i in ops] if of_operands else [results[j] for j in outs]
+                found = tuple([old[s.like] if s.like is not None and old and (lasting or s.same) else new for s in order])
                 params[name] = () if default == () and all(v == new for v in found) else found
         return Written(params, ops, outs)
 
