@@ -13,7 +13,7 @@ import numpy as np
 
 from .avals import ShapedArray, shaped
 from .errors import ProgramError
-from .flow import CARRIED, CHOOSES, STACKED, Flow
+from .flow import STACKED, Flow
 from .primitive import Primitive
 from .program import ClosedJaxpr, Eqn, Jaxpr, Var
 
