@@ -62,7 +62,7 @@ def _inside(w: Wired) -> Any:
 
 def _still(w: Wired, on: Flags) -> bool:
     """Whether no result can have a tangent: no operand has one, or all results are integers and truth values."""
-    return not any(on) or not any([dtypes.is_inexact(v.aval.dtype) for v in w.bodies[0].program.jaxpr.outvars])
+    return not any(on) or not any(dtypes.is_inexact(v.aval.dtype) for v in w.bodies[0].program.jaxpr.outvars)
 
 
 def _unmoved(w: Wired, primals: Sequence[Any]) -> Any:
