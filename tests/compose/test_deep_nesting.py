@@ -6,6 +6,7 @@ import time
 import pytest
 
 import lamina as jax
+import lamina_ir as ir
 import lamina.numpy as jnp
 from lamina import lax
 
@@ -25,7 +26,10 @@ NESTINGS = {
 }
 USES = {"grad": lambda f: jax.make_jaxpr(jax.grad(f))(0.5),
         "vmap": lambda f: jax.make_jaxpr(jax.vmap(f))(jnp.ones(3)), "lower": lambda f: jax.jit(f).lower(0.5),
-        "print": lambda f: str(jax.make_jaxpr(f)(0.5))}
+        "print": lambda f: str(jax.make_jaxpr(f)(0.5)),
+        "dce": lambda f: ir.dce(jax.make_jaxpr(lambda x: (f(x), x))(0.5), [True, False]),
+        "partial_eval": lambda f: ir.partial_eval(jax.make_jaxpr(lambda x, y: f(x) * y)(0.5, 0.5), [True, False]),
+        "rewrite": lambda f: ir.fold_constants(ir.cse(ir.inline_calls(jax.make_jaxpr(f)(0.5))))}
 
 
 def nested(kind, depth):
@@ -37,11 +41,69 @@ def nested(kind, depth):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", NESTINGS)
-@pytest.mark.parametrize("use", ["grad", "vmap", "lower", "print"])
+@pytest.mark.parametrize("use", USES)
 def test_500_levels(kind, use):
     limit = sys.getrecursionlimit()
     USES[use](nested(kind, 500))
     assert sys.getrecursionlimit() == limit
+
+
+TWICE = {
+    "jit": lambda g: jax.jit(lambda x: g(g(x))),
+    "checkpoint": lambda g: jax.jit(jax.checkpoint(lambda x: g(g(x)))),
+    "scan": lambda g: jax.jit(lambda x: lax.scan(lambda c, _: (g(g(c)), None), x, None, length=1)[0]),
+    "cond": lambda g: jax.jit(lambda x: lax.cond(x > 0, g, lambda x: g(g(x)), x)),
+    "while": lambda g: jax.jit(lambda x: lax.while_loop(lambda c: c < 9, lambda c: g(g(c)), x, max_iters=1)),
+}
+TRANSFORMED = {
+    "jvp": lambda f: lambda x: jax.jvp(f, (x,), (x,)),
+    "linearize": lambda f: lambda x: jax.linearize(f, x)[1](x),
+    "vjp": lambda f: lambda x: jax.vjp(f, x)[1](x),
+    "grad": jax.grad,
+    "grad of grad": lambda f: jax.grad(jax.grad(f)),
+    "jvp of grad": lambda f: lambda x: jax.jvp(jax.grad(f), (x,), (x,)),
+    "vmap": lambda f: lambda x: jax.vmap(f)(jnp.stack([x, x])),
+    "checkpoint": lambda f: jax.grad(jax.checkpoint(f)),
+    "checkpoint that keeps all": lambda f: jax.grad(jax.checkpoint(f, policy=jax.checkpoint_policies.everything_saveable)),
+}
+
+
+def values_of(program):
+    """How many values a program writes down, each program inside once."""
+    seen, todo = {}, [program]
+    while todo:
+        p = todo.pop()
+        seen[id(p)] = p
+        todo += [s for e in p.jaxpr.eqns for s in ir.subprograms(e) if id(s) not in seen]
+    return sum(len(e.outvars) for p in seen.values() for e in p.jaxpr.eqns)
+
+
+@pytest.mark.parametrize("leaf", [jnp.sin, pytest.param(lambda x: x * x, marks=pytest.mark.slow)], ids=["sin", "mul"])
+@pytest.mark.parametrize("use", TRANSFORMED)
+@pytest.mark.parametrize("kind", TWICE)
+def test_twenty_levels_each_twice_in_the_next(kind, use, leaf):
+    f = leaf
+    for _ in range(20):  # a million places, and twenty programs
+        f = TWICE[kind](f)
+    program = jax.make_jaxpr(TRANSFORMED[use](f))(0.5)
+    assert values_of(program) < 100_000
+    assert values_of(ir.dce(program)[0]) < 100_000
+    for part in ir.partial_eval(program, [True])[:2] + ir.partial_eval(program, [False])[:2]:
+        assert values_of(part) < 100_000
+
+
+@pytest.mark.parametrize("use", ["vjp", "linearize", "checkpoint", "checkpoint that keeps all"])
+@pytest.mark.parametrize("kind", TWICE)
+def test_derivatives_of_what_is_computed_again(kind, use):
+    """Ten levels are enough for values to be computed again and not kept, and few enough to run."""
+    f, x, slope = jnp.sin, 0.5, 1.0
+    for _ in range(10):
+        f = TWICE[kind](f)
+    times = {"cond": 1}.get(kind, 1024)  # 0.5 is positive, and so is its sine: one branch all the way
+    for _ in range(times):
+        x, slope = math.sin(x), slope * math.cos(x)
+    got = ir.evaluate(jax.make_jaxpr(TRANSFORMED[use](f))(0.5), 0.5)[0]  # a compiler would write it all out
+    assert float(got) == pytest.approx(slope * (0.5 if use in ("vjp", "linearize") else 1), rel=1e-3)
 
 
 def test_500_levels_run():

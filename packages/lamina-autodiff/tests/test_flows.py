@@ -7,7 +7,7 @@ from lamina_autodiff.testing import check_grads
 from lamina_ir import walk
 from lamina_ir.testing.structured import repeat_p
 from lamina_tracing import jit, lax, make_jaxpr
-from lamina_tracing.extend import bind, stage, typeof
+from lamina_tracing.extend import bind, eval_jaxpr, stage, typeof
 
 A, B = np.linspace(-1, 1, 3, dtype=np.float32), np.linspace(0.5, 1, 3, dtype=np.float32)
 
@@ -130,5 +130,37 @@ def test_effort_grows_with_the_number_of_programs_not_with_depth_or_sharing():
     on = (True,)
     for depth in (2, 20):  # 2 ** 20 places, 20 programs
         assert jvp_program(nested(lax.sin, depth), on).active_out == on
-        linear = nested(lambda x: lax.mul(x, 2.0), depth)  # with residuals there would be one for each place
+        linear = nested(lambda x: lax.mul(x, 2.0), depth)
         assert linearize_program(linear, on).active_out == transpose_program(linear, on, on).active_out == on
+        back = make_jaxpr(lambda x: linear_transpose(lambda x: eval_jaxpr(linear, [x])[0], A)(x))(A)  # noqa: B023
+        assert len(back.eqns) < 5
+        assert len(linearize_program(nested(lax.sin, depth), on).known.out_avals) < 600  # one residual for each place: 2 ** 20
+
+
+def test_what_is_computed_again_instead_of_kept_by_the_million():
+    closed = nested(lambda x: lax.mul(lax.sin(x), x), 9)
+
+    def f(x):
+        return eval_jaxpr(closed, [x])[0]
+
+    def by_hand(x):
+        slope = np.ones_like(x)
+        for _ in range(2 ** 9):
+            x, slope = np.sin(x) * x, slope * (np.cos(x) * x + np.sin(x))
+        return slope
+
+    x = np.linspace(1.5, 2.5, 3, dtype=np.float32)
+    assert "remat" in {e.primitive.name for e in walk(linearize_program(closed, (True,)).known)}
+    close(grad(total(f))(x), by_hand(x))
+    close(jvp(f, (x,), (x,))[1], x * by_hand(x))
+    # A function that is called very often is not such a case: what it leaves is kept.
+    body = stage(lambda x: [lax.mul(lax.sin(x), lax.cos(x))], [typeof(A)])[0]
+    call = dict(body=body, num_consts=0, times=1)
+
+    def often(x):
+        for _ in range(200):
+            x = bind(repeat_p, x, **call)[0]
+        return [x]
+
+    two = linearize_program(stage(often, [typeof(A)])[0], (True,))
+    assert len(two.known.out_avals) > 400 and "remat" not in {e.primitive.name for e in walk(two.known)}

@@ -2,8 +2,8 @@
 import numpy as np
 import pytest
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Primitive, ProgramError, Var, check, dce, evaluate, parse,
-                       partial_eval, prims, shaped, thread_order, walk)
-from lamina_ir.extend import Flow, HostFunction, Operands, carried, chooses, held, keep, stacked
+                       partial_eval, prims, shaped, subprograms, thread_order, walk)
+from lamina_ir.extend import Flow, HostFunction, Operands, carried, chooses, held, keep, resume, stacked
 from lamina_ir.testing.structured import repeat_p
 from lamina_ir.wiring import Wired, backward, forward
 
@@ -172,3 +172,65 @@ def test_effort_grows_with_the_number_of_programs_not_with_depth_or_sharing():
             want = evaluate(program, X, Y)
             np.testing.assert_array_equal(sin, want[0])
             np.testing.assert_array_equal(evaluate(split.unknown, *residuals, Y)[0], want[1])
+
+
+def doubled(depth):
+    """(a, b) -> (sin a, b sin a) in a call, that twice in a call, and so on: what waits for b reads 2 ** depth values."""
+    body = parse("{ lambda ; a:f32[3] b:f32[3]. let c:f32[3] = sin a d:f32[3] = mul c b in (c, d) }")
+    for _ in range(depth):
+        ins, between, outs = [[Var(F), Var(F)] for _ in range(3)]
+        params = {**prims.xla_call_p.defaults, "call_jaxpr": body, "name": "f"}
+        body = ClosedJaxpr(Jaxpr([], ins, [Eqn(prims.xla_call_p, ins, between, params),
+                                           Eqn(prims.xla_call_p, between, outs, params)], outs))
+    return body
+
+
+def values_of(program):
+    """How many values a program writes down, each program inside once."""
+    seen, todo = {}, [program]
+    while todo:
+        p = todo.pop()
+        seen[id(p)] = p
+        todo += [s for e in p.jaxpr.eqns for s in subprograms(e) if id(s) not in seen]
+    return sum(len(e.outvars) for p in seen.values() for e in p.jaxpr.eqns)
+
+
+@pytest.mark.parametrize("policy", ["nothing", "everything"])
+def test_what_would_be_handed_over_by_the_million_is_computed_again(policy):
+    for depth in (10, 20):
+        program = doubled(depth)
+        split = partial_eval(program, [True, False])
+        assert split.out_known == [True, False] and len(split.residuals) < 600
+        kept = keep(program, prims.CheckpointPolicy(policy))
+        ins = [Var(F), Var(F)]
+        again = Eqn(prims.remat_p, ins, [Var(F), Var(F)], {**prims.remat_p.defaults, "call_jaxpr": program, "name": "f",
+                    "policy": prims.CheckpointPolicy(policy), "differentiated": False, "prevent_cse": True})
+        both = partial_eval(ClosedJaxpr(Jaxpr([], ins, [again], again.outvars)), [True, False])
+        for made in (split.known, split.unknown, kept.forward, kept.again, both.known, both.unknown):
+            check(made)
+            assert values_of(made) < 5000
+        if depth == 10:
+            want = evaluate(program, X, Y)
+            for two in (split, both):
+                n = sum(two.out_known)
+                first = evaluate(two.known, X)
+                found = iter(evaluate(two.unknown, *first[n:], Y))
+                done = iter(first)
+                for k, w in zip(two.out_known, want):
+                    np.testing.assert_array_equal(next(done if k else found), w)
+
+
+def test_kept_values_that_are_not_there_are_computed_after_all():
+    program = parse("{ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = cos b in (c,) }")
+    around = whole(program, 0, prim=prims.xla_call_p, **{**prims.xla_call_p.defaults, "call_jaxpr": program, "name": "f"})
+    for where in (program, around):
+        again = keep(where, prims.CheckpointPolicy("everything")).again
+        n = len(again.in_avals) - 1
+        for missing in range(n):
+            some = resume(again, [False, *[k == missing for k in range(n)]])
+            check(some)
+            used = dce(some)[1][1:]
+            assert not used[missing]
+            wrong = [np.full(3, np.nan, np.float32)] * n  # what is there is read, and only that
+            assert np.isnan(evaluate(some, X, *wrong)[0]).all() == any(used)
+        np.testing.assert_array_equal(evaluate(resume(again, [False] + [True] * n), X, *wrong)[0], evaluate(program, X)[0])

@@ -13,7 +13,8 @@ from .tables import transpose_rules
 
 __all__ = ["LINEAR", "UNKNOWN", "check_program", "not_linear", "why_not_linear"]
 
-LINEAR, UNKNOWN = object(), object()  # operands: depends on the arguments; does not, and its value is not known here
+# Operands: depends on the arguments; does not, and is not zero; does not, and may be zero.
+LINEAR, NONZERO, UNKNOWN = "linear", "nonzero", "unknown"
 
 _LINEAR_IN = {"div": (0,), "gather": (0,), "scatter": (0, 2)}  # linear, without being so jointly or bilinearly
 
@@ -23,7 +24,7 @@ def why_not_linear(prim: Any, operands: Sequence[Any]) -> str:
 
     Args:
       prim: the primitive.
-      operands: `LINEAR`, `UNKNOWN`, or values.
+      operands: `LINEAR`, `NONZERO`, `UNKNOWN`, or values.
     """
     linear = [i for i, a in enumerate(operands) if a is LINEAR]
     if prim not in transpose_rules or prim is prims.stop_gradient_p:
@@ -46,7 +47,9 @@ def why_not_linear(prim: Any, operands: Sequence[Any]) -> str:
 
 
 def _not_zero(x: Any) -> bool:
-    return x is not LINEAR and x is not UNKNOWN and not isinstance(x, Tracer) and bool(np.any(np.asarray(x) != 0))
+    if type(x) is str:
+        return x is NONZERO
+    return not isinstance(x, Tracer) and bool(np.any(np.asarray(x) != 0))
 
 
 def check_program(name: str, prim: Any, operands: Sequence[Any], params: dict[str, Any], source: Any) -> list[bool] | None:
@@ -60,9 +63,10 @@ def check_program(name: str, prim: Any, operands: Sequence[Any], params: dict[st
     w = Wired(prim, params, len(operands))
 
     def through(wire: Any, marks: Sequence[bool]) -> list[bool]:
-        values = [LINEAR if m else operands[i] if w.kinds[i] == HELD and operands[i] is not LINEAR else UNKNOWN
-                  for i, m in zip(wire.ins, marks)]
-        return [r is LINEAR for r in _walk(name, wire.program, values, source)]
+        values = tuple([LINEAR if m else NONZERO if w.kinds[i] == HELD and _not_zero(operands[i]) else UNKNOWN
+                        for i, m in zip(wire.ins, marks)])
+        # Remembered, as it stands in many places perhaps; what raises is not.
+        return wire.program.derived(("linear", values), lambda: _walk(name, wire.program, values, source))
 
     marks, found = forward(w, [x is LINEAR for x in operands], through)
     for k, i in enumerate(range(len(operands))[w.carry]):
@@ -72,8 +76,8 @@ def check_program(name: str, prim: Any, operands: Sequence[Any], params: dict[st
     return list(found)
 
 
-def _walk(name: str, closed: ClosedJaxpr, operands: Sequence[Any], source: Any) -> list[Any]:
-    """What the results of a program are: `LINEAR`, or `UNKNOWN`."""
+def _walk(name: str, closed: ClosedJaxpr, operands: Sequence[Any], source: Any) -> list[bool]:
+    """Which results of a program are `LINEAR`."""
     env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))
     env.update(zip(closed.jaxpr.invars, operands))
 
@@ -93,7 +97,7 @@ def _walk(name: str, closed: ClosedJaxpr, operands: Sequence[Any], source: Any) 
                 raise not_linear(name, e.primitive, [a.aval for a in e.invars], at, why)
             found_on = [True] * len(e.outvars)
         env.update((v, LINEAR if on else UNKNOWN) for v, on in zip(e.outvars, found_on))
-    return [LINEAR if value(v) is LINEAR else UNKNOWN for v in closed.jaxpr.outvars]
+    return [value(v) is LINEAR for v in closed.jaxpr.outvars]
 
 
 def not_linear(name: str, prim: Any, types: Sequence[Any], source: Any, why: str) -> TypeError:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import ClosedJaxpr, prims
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims
+from lamina_ir.extend import too_many
 from lamina_tracing.extend import StagingTrace, Tracer, bind, deeper, eval_jaxpr, now, stage
 
 from .jvp import instantiate, run_jvp
@@ -134,7 +135,7 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
     >>> len(two.known.out_avals), len(two.linear.in_avals)  # the residual is sin(a)
     (2, 2)
     """
-    def make() -> Linearized:
+    def split(closed: ClosedJaxpr) -> Linearized:
         avals = closed.in_avals
         kept: dict[str, Any] = {}
 
@@ -179,7 +180,20 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
         assert not outer
         return Linearized(known, program, flags)
 
+    def make() -> Linearized:
+        found = split(closed)
+        return split(_checkpointed(closed)) if too_many(closed, len(found.known.out_avals) - len(closed.out_avals)) else found
+
     return closed.derived(("linearize", active, wanted), make)
+
+
+def _checkpointed(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program as one call that keeps its operands alone."""
+    ins, outs = [Var(a) for a in closed.in_avals], [Var(a) for a in closed.out_avals]
+    body = ClosedJaxpr(closed.jaxpr, closed.consts)  # a program that held itself would wait for the collector
+    params = {**prims.remat_p.defaults, "call_jaxpr": body, "differentiated": False, "name": "again", "policy": None,
+              "prevent_cse": False}
+    return ClosedJaxpr(Jaxpr([], ins, [Eqn(prims.remat_p, ins, outs, params)], outs))
 
 
 def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], cts: Sequence[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ as residuals of a split do, stacked in a loop, in shared slots of branches.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .flow import HELD, STACKED
@@ -13,8 +13,8 @@ from .primitive import Primitive
 from .prims import control
 from .prims.custom import Offload, to_memory_p
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Var, eqn_effectful
-from .rewrite import rewrite
-from .stages import as_scan, filled, hoist, slots
+from .rewrite import map_subprograms, remember, rewrite
+from .stages import as_scan, filled, hoist, slots, too_many
 from .wiring import Slot, Wired
 
 __all__ = ["Kept", "keep", "resume", "saved_p"]
@@ -29,19 +29,19 @@ class Kept(NamedTuple):
     Attributes:
       forward: operands -> results, kept values.
       again: operands, kept values -> results; `saved` puts each kept value beside what it stands for.
-      values: per kept value, the numbers that `only` takes it by: several where branches share a slot for theirs.
     """
 
     forward: ClosedJaxpr
     again: ClosedJaxpr
-    values: Sequence[frozenset[int]] = ()
 
 
-def resume(program: ClosedJaxpr) -> Any:
+def resume(program: ClosedJaxpr, missing: Sequence[bool] = ()) -> ClosedJaxpr:
     """The program with kept values instead of those they stand for; dead code goes afterwards.
 
     Args:
       program: the `again` of `keep`, or a program made of it.
+      missing: for each operand, whether it is a kept value that is not there: what it stands for is computed after all.
+        Default: all are there.
     Returns:
       A program of the same operands and results without `saved` equations.
 
@@ -51,17 +51,40 @@ def resume(program: ClosedJaxpr) -> Any:
     >>> [e.primitive.name for e in again.jaxpr.eqns], [e.primitive.name for e in resume(again).jaxpr.eqns]
     (['sin', 'saved', 'cos'], ['sin', 'cos'])
     """
-    return rewrite(program, lambda e: ([], [e.invars[1]]) if e.primitive is saved_p else None)
+    seen: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr]] = {}
+
+    def resumed(program: ClosedJaxpr, missing: Sequence[bool]) -> ClosedJaxpr:
+        gone = {v for v, m in zip(program.jaxpr.invars, missing) if m}
+        key = id(program), tuple(missing) if gone else ()
+        if key not in seen:
+            seen[key] = program, rewrite(program, lambda e: change(e, gone), nested=False)
+        return seen[key][1]
+
+    def change(e: Eqn, gone: set[Any]) -> Any:
+        if e.primitive is saved_p:
+            return [], [e.invars[0 if e.invars[1] in gone else 1]]
+        if gone.isdisjoint(e.invars):
+            new = map_subprograms(e, whole)
+            return None if new is e else [new]
+        if e.primitive is to_memory_p:
+            gone.update(e.outvars)
+            return None
+        w = Wired.of(e)
+        bodies = [resumed(b.program, [e.invars[i] in gone for i in b.ins]) for b in w.bodies]
+        one = isinstance(e.params[w.flow.body], ClosedJaxpr)
+        return [e.replace(params={**e.params, w.flow.body: bodies[0] if one else tuple(bodies)})]
+
+    whole = remember(lambda program: resumed(program, ()))
+    return resumed(program, missing)
 
 
-def keep(program: ClosedJaxpr, policy: Callable[..., Any] | None, only: Collection[int] | None = None) -> Kept:
+def keep(program: ClosedJaxpr, policy: Callable[..., Any] | None) -> Kept:
     """What a program keeps under a policy, as a program that hands it out and one that takes it.
 
     Args:
       program: of the checkpointed function.
       policy: called with a primitive, its operands' types and its params; says whether its results are kept. An
         `Offload` says that they are, in another memory. None keeps nothing.
-      only: numbers (`Kept.values`) of the values to keep, of those the policy chooses; default: all.
     Returns:
       `(forward, again)`: operands -> results and kept values, and operands and kept values -> results.
 
@@ -73,7 +96,7 @@ def keep(program: ClosedJaxpr, policy: Callable[..., Any] | None, only: Collecti
     """
     if policy is None:
         return Kept(program, program)
-    return _Keeper(policy, only).program(rewrite(program, _without_constants))
+    return _Keeper(policy).program(rewrite(program, _without_constants))
 
 
 def _without_constants(e: Eqn) -> list[Eqn] | None:
@@ -91,79 +114,60 @@ class _Pair(NamedTuple):
     again: list[Eqn]
     out: list[Var]  # kept, bound in `forward`
     into: list[Var]  # the same, read in `again`
-    values: Sequence[frozenset[int]]
 
 
 class _Keeper:
-    def __init__(self, policy: Callable[..., Any], only: Collection[int] | None) -> None:
-        self.policy, self.only, self.count = policy, only, 0
-        # Programs that stand in many places, unless only some is kept: with what number theirs began, and how many they are.
-        self.seen: dict[int, tuple[ClosedJaxpr, Kept, int, int]] = {}
+    def __init__(self, policy: Callable[..., Any]) -> None:
+        self.policy = policy
+        self.seen: dict[int, tuple[ClosedJaxpr, Kept]] = {}  # programs that stand in many places are taken apart once
 
     def program(self, closed: ClosedJaxpr) -> Kept:
-        start = self.count
-        if id(closed) in self.seen:  # the same values, under numbers of their own in each place
-            _, found, first, total = self.seen[id(closed)]
-            self.count += total
-            return found._replace(values=[frozenset([n - first + start for n in v]) for v in found.values])
-        found = self.taken_apart(closed)
-        if self.only is None:
-            self.seen[id(closed)] = closed, found, start, self.count - start
-        return found
+        if id(closed) not in self.seen:
+            found = self.taken_apart(closed)
+            count = len(found.again.jaxpr.invars) - len(closed.jaxpr.invars)
+            self.seen[id(closed)] = closed, Kept(closed, closed) if too_many(closed, count) else found
+        return self.seen[id(closed)][1]
 
     def taken_apart(self, closed: ClosedJaxpr) -> Kept:
         jaxpr = closed.jaxpr
-        # first, second: equations of `forward` and of `again`. out, into: what the one hands out and the other takes,
-        # pairwise.
-        first: list[Eqn] = []
-        second: list[Eqn] = []
-        out: list[Var] = []
-        into: list[Var] = []
-        values: list[frozenset[int]] = []
+        total = _Pair([], [], [], [])
         for e in jaxpr.eqns:
-            pair = self.nested(e) or _Pair([e], [e], [], [], [])
-            out += pair.out
-            into += pair.into
-            values += pair.values
-            first += pair.forward
-            second += pair.again
+            pair = self.nested(e) or _Pair([e], [e], [], [])
+            total.forward.extend(pair.forward)
+            total.again.extend(pair.again)
+            total.out.extend(pair.out)
+            total.into.extend(pair.into)
             if e.primitive is control.platform_index_p:  # known when lowered, if it stands beside the branches it chooses
                 continue
             choice = self.policy(e.primitive, *[a.aval for a in e.invars], **e.params)
             if choice:
-                self.mark(choice, first, second, out, into, values)
+                self.mark(choice, total)
         ends = jaxpr.outvars
-        return Kept(ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, first, [*ends, *out]), closed.consts),
-                    ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, *into], second, ends), closed.consts), values)
+        return Kept(ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, total.forward, [*ends, *total.out]), closed.consts),
+                    ClosedJaxpr(Jaxpr(jaxpr.constvars, [*jaxpr.invars, *total.into], total.again, ends), closed.consts))
 
-    def mark(self, choice: Any, first: list[Eqn], second: list[Eqn], out: list[Var], into: list[Var],
-             values: list[frozenset[int]]) -> None:
+    def mark(self, choice: Any, total: _Pair) -> None:
         """Keep the results of the last equation."""
-        last = second[-1]
+        last = total.again[-1]
         outvars = list(last.outvars)
         uses: list[Eqn] = []
-        # `again` computes the result under another name, and `saved` binds the name that others read. Values are counted
-        # whether they are kept or not, so that `only` means the same values as when nothing was left out.
-        for i, v in enumerate(first[-1].outvars[:len(outvars)]):
+        # `again` computes the result under another name, and `saved` binds the name that others read.
+        for i, v in enumerate(total.forward[-1].outvars[:len(outvars)]):
             if isinstance(v, DropVar):
                 continue
-            self.count += 1
-            if self.only is not None and self.count - 1 not in self.only:
-                continue
             kept = Var(v.aval)
-            into.append(kept)
+            total.into.append(kept)
             if isinstance(choice, Offload):
                 away, back = Var(v.aval), Var(v.aval)
-                first.append(Eqn(to_memory_p, [v], [away], {"memory_kind": choice.dst}))
+                total.forward.append(Eqn(to_memory_p, [v], [away], {"memory_kind": choice.dst}))
                 uses.append(Eqn(to_memory_p, [kept], [back], {"memory_kind": choice.src}))
                 v, kept = away, back
-            out.append(v)
-            values.append(frozenset([self.count - 1]))
+            total.out.append(v)
             computed = Var(v.aval)
             uses.append(Eqn(saved_p, [computed, kept], [outvars[i]], {}))
             outvars[i] = computed
-        second[-1] = Eqn(last.primitive, last.invars, outvars, last.params, last.source)
-        second += uses
+        total.again[-1] = Eqn(last.primitive, last.invars, outvars, last.params, last.source)
+        total.again.extend(uses)
 
     def nested(self, e: Eqn) -> _Pair | None:
         """An equation with programs, whose kept values come out as residuals do; None when nothing inside is kept. A bounded
@@ -182,10 +186,6 @@ class _Keeper:
         types, places = slots([k.forward.out_avals[count:] for k in kept])
         if not types:
             return None
-        values = [frozenset[int]()] * len(types)
-        for k, mine in zip(kept, places):
-            for at, numbers in zip(mine, k.values):
-                values[at] |= numbers
         group = w.flow.group(STACKED if w.flow.loops else HELD)
         outs = range(count + len(types))
         forward, again = [], []
@@ -197,4 +197,4 @@ class _Keeper:
         first = w.write(w.operands(), [*w.results(), *[Slot(1)] * len(types)], forward)
         second = w.write([*w.operands(), *[Slot(group, a) for a in types]], w.results(), again)  # type: ignore[arg-type]
         return _Pair([first.eqn(stacking.primitive, stacking.invars, [*e.outvars, *out], e.source)],
-                     [second.eqn(stacking.primitive, [*stacking.invars, *into], e.outvars, e.source)], out, into, values)
+                     [second.eqn(stacking.primitive, [*stacking.invars, *into], e.outvars, e.source)], out, into)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import dtypes
+from ._stack_depth import roomy
 from .avals import ShapedArray
 from .checkpointing import keep, resume
 from .evaluator import evaluate_primitive
@@ -18,10 +19,10 @@ from .prims.control import platform_index_p
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful, subprograms
 from .rewrite import dce, map_subprograms, narrow, narrowed, remember
 from .rule import Rule
-from .stages import as_scan, divide, hoist
+from .stages import as_scan, divide, hoist, too_many
 from .wiring import Wire, Wired, forward
 
-__all__ = ["PartialEval", "fold_constants", "partial_eval", "stages"]
+__all__ = ["PartialEval", "fold_constants", "partial_eval"]
 
 
 class PartialEval(NamedTuple):
@@ -40,6 +41,7 @@ class PartialEval(NamedTuple):
     residuals: list[ShapedArray]
 
 
+@roomy()
 def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
                  instantiate: bool | Sequence[bool] = False) -> PartialEval:
     """The program in two stages: what the known inputs decide, and the rest.
@@ -66,9 +68,14 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     >>> split.unknown
     { lambda ; a:f32[] b:f32[]. let c:f32[] = mul a b in (c,) }
     """
+    if len(known) != len(program.jaxpr.invars):
+        raise ValueError(f"partial_eval: known must have {len(program.jaxpr.invars)} entries, one per input; got {len(known)}")
+    wanted = [instantiate] * len(program.jaxpr.outvars) if isinstance(instantiate, bool) else list(instantiate)
+    return _two_stages(program, known, wanted)
+
+
+def _two_stages(program: ClosedJaxpr, known: Sequence[bool], wanted: Sequence[bool]) -> PartialEval:
     jaxpr = program.jaxpr
-    if len(known) != len(jaxpr.invars):
-        raise ValueError(f"partial_eval: known must have {len(jaxpr.invars)} entries, one per input; got {len(known)}")
     # early: variables with a value in the first stage. An equation goes to `first`, to `second`, or a part of it to each.
     early: set[Any] = {v for v, k in zip(jaxpr.invars, known) if k} | set(jaxpr.constvars)
     first: list[Eqn] = []
@@ -92,7 +99,6 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
             first.append(one)
             early.update(one.outvars)
         second += twos
-    wanted = [instantiate] * len(jaxpr.outvars) if isinstance(instantiate, bool) else list(instantiate)
     out_known = [(type(a) is Literal or a in early) and not w for a, w in zip(jaxpr.outvars, wanted, strict=True)]
     late_outs = [a for a, k in zip(jaxpr.outvars, out_known) if not k]
     # Residuals are what the second stage reads of the first; dead code decides which of them it really needs.
@@ -111,10 +117,10 @@ def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
     return PartialEval(head, tail, out_known, [v.aval for v in residuals])
 
 
-def stages(program: ClosedJaxpr, known: Sequence[bool], instantiate: Sequence[bool] | bool = False) -> PartialEval:
+def _halves(program: ClosedJaxpr, known: Sequence[bool], wanted: Sequence[bool] = ()) -> PartialEval:
     """`partial_eval` of a nested program, remembered with it: each is split once for each use of it, however it is nested."""
-    instantiate = instantiate if isinstance(instantiate, bool) else tuple(instantiate)
-    return program.memo(("stages", tuple(known), instantiate), lambda: partial_eval(program, known, instantiate=instantiate))
+    wanted = tuple(wanted) or (False,) * len(program.jaxpr.outvars)
+    return program.memo(("halves", tuple(known), wanted), lambda: _two_stages(program, known, wanted))
 
 
 # --- equations with programs --------------------------------------------------------------------------------------
@@ -128,12 +134,12 @@ def _not(flags: Sequence[bool]) -> list[bool]:
 
 def _late(wire: Wire, marks: Sequence[bool]) -> list[bool]:
     """Which results of a program have to wait for the marked operands."""
-    return _not(stages(wire.program, _not(marks)).out_known)
+    return _not(_halves(wire.program, _not(marks)).out_known)
 
 
 def _known_part(program: ClosedJaxpr, known: Sequence[bool], wanted: Sequence[bool]) -> ClosedJaxpr:
     """What gives the wanted results, all of them known, from the known operands."""
-    head, n = stages(program, known, _not(wanted)).known, sum(wanted)
+    head, n = _halves(program, known, _not(wanted)).known, sum(wanted)
     return narrowed(head, [j < n for j in range(len(head.out_avals))], True)[0]
 
 
@@ -159,7 +165,9 @@ def _split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     # A carry is late if any turn makes it late. What is late in one branch is late in all: they give the same results.
     pairs = []
     for b in w.bodies:
-        s = stages(b.program, [not late_ops[i] for i in b.ins], late_outs)
+        s = _halves(b.program, [not late_ops[i] for i in b.ins], late_outs)
+        if too_many(b.program, len(s.residuals)):
+            return _split_again(e, w, known)
         pairs.append((s.known, s.unknown))
     if all(late_outs) and not any(first.eqns for first, _ in pairs):
         return [], [e]
@@ -172,9 +180,9 @@ def _split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
 
 
 def _split_again(e: Eqn, w: Wired, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
-    """A loop of an unknown number of turns. With a known test the first stage runs the loop of the known carries. The second
-    runs the loop that the others need, from the start: known carries among them are computed once more, since there is
-    nowhere to stack them. Where the test waits for the second stage, so does the loop."""
+    """Nothing is handed over: the first stage computes the known results, and the second what the others need, from the start.
+    So for a loop of an unknown number of turns, where there is nowhere to stack anything: known carries are computed once
+    more, and where the test waits for the second stage, so does the loop. And where there is too much to hand over."""
     late_ops, late_outs = forward(w, _not(known), _late)
     given = {id(a) for a, k in zip(e.invars, known) if k}
     ones: list[Eqn] = []
@@ -185,12 +193,12 @@ def _split_again(e: Eqn, w: Wired, known: list[bool]) -> tuple[list[Eqn], list[E
         for wire in w.wires:
             part = _known_part(wire.program, [not late_ops[i] for i in wire.ins], [True] if wire.decides else _not(late_outs))
             programs.append((part, [ops.index(i) for i in wire.ins if not late_ops[i]], range(len(outs))))
-        written = w.write(w.operands(ops), w.results(outs), programs)
+        written = w.write(w.operands(ops, same=False), w.results(outs), programs)
         one = written.eqn(e.primitive, [e.invars[i] for i in ops], [e.outvars[j] for j in outs], e.source)
         ones.append(narrow(one, [True] * len(outs)))
         if not any(late_outs):
             return ones, []
-        e = narrow(e, late_outs)
+        e = narrow(e.replace(params=w.unspent()), late_outs)
     ahead, e = hoist(e, [id(a) in given for a in e.invars])
     if ahead is not None:
         ones.append(ahead.eqn())
@@ -202,16 +210,13 @@ def _split_checkpoint(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     else it needs again, from the known operands."""
     flow = e.primitive.flow
     body, policy = e.params[flow.body], e.params[flow.again]  # type: ignore[union-attr]
-    # at_hand: which results, and which of the values the policy chose (behind `count`), the known operands decide.
+    # at_hand: which results, and which of the values the policy chose (behind `count`), the known operands decide. used: the
+    # operands, and behind `ins` the kept values, that the second call reads.
     count, ins = len(body.out_avals), len(known)
     kept = keep(body, policy)
-    at_hand = stages(kept.forward, known).out_known
-    if not all(at_hand[count:]):
-        kept = keep(body, policy, only={n for k, values in zip(at_hand[count:], kept.values, strict=True) if k for n in values})
-        at_hand = stages(kept.forward, known).out_known
+    at_hand = _halves(kept.forward, known).out_known
     done = at_hand[:count]
-    # used: the operands, and behind `ins` the kept values, that the second call reads.
-    again, used = dce(resume(kept.again), _not(done))
+    again, used = dce(resume(kept.again, [False] * ins + _not(at_hand[count:])), _not(done))
     wanted = [*done, *used[ins:]]
     if not any(wanted):
         return [], [e]
@@ -232,7 +237,7 @@ def _split_with_rule(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     operand, and where the rule is not known."""
     flow, w = e.primitive.flow, Wired.of(e)
     body, n = e.params[flow.body], w.groups.count(0)  # type: ignore[union-attr]
-    done = stages(body, known).out_known
+    done = _halves(body, known).out_known
     if not any(done):
         return [], [e]
     # The rule takes operands, then tangents of the inexact ones behind the first group (n of them). A tangent is known as
@@ -245,7 +250,7 @@ def _split_with_rule(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
         rule = given.program()
     except Exception:  # dropped when the program was printed or saved, or wrong: it will say so when it is used
         return [], [e]
-    if not all(f for f, d in zip(stages(rule, at_hand).out_known, [*done, *_pick(done, moved)]) if d):
+    if not all(f for f, d in zip(_halves(rule, at_hand).out_known, [*done, *_pick(done, moved)]) if d):
         return [], [e]
 
     def part(program: ClosedJaxpr, flags: Sequence[bool], ins: Sequence[bool]) -> ClosedJaxpr:
@@ -263,6 +268,7 @@ def _split_with_rule(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
 
 
 # --- constants ----------------------------------------------------------------------------------------------------
+@roomy()
 def fold_constants(program: ClosedJaxpr, *, limit: int = 1024) -> ClosedJaxpr:
     """The program with equations that depend on nothing but literals and constants replaced by their values.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._collector import uncollected
+from ._stack_depth import roomy
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
 from .rule import Rule
 from .wiring import Wired, backward
@@ -113,6 +114,7 @@ def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
                                  jaxpr.axis_names, jaxpr.effectful))
 
 
+@roomy()
 def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool = True) -> Any:
     """The program with equations replaced.
 
@@ -160,6 +162,7 @@ def _rewrite(program: Program, fn: Callable[[Eqn], Any], inner: remember | None)
 
 
 # --- dead code ----------------------------------------------------------------------------------------------------
+@roomy()
 def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
         instantiate: bool | Sequence[bool] = False) -> tuple[Any, list[bool]]:
     """Only what the used results need.
@@ -176,6 +179,11 @@ def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
     >>> dce(parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = sin a d:f32[] = cos b in (c, d) }"), [True, False])
     ({ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }, [True, False])
     """
+    return _live_part(program, used_outputs, instantiate)
+
+
+def _live_part(program: Program, used_outputs: Sequence[bool] | None,
+               instantiate: bool | Sequence[bool]) -> tuple[Any, list[bool]]:
     jaxpr = _open(program)
     used = [True] * len(jaxpr.outvars) if used_outputs is None else list(used_outputs)
     if len(used) != len(jaxpr.outvars):
@@ -217,7 +225,7 @@ def narrowed(body: ClosedJaxpr, used: Sequence[bool],
              instantiate: bool | Sequence[bool] = False) -> tuple[ClosedJaxpr, list[bool]]:
     """`dce` of a nested program, remembered with it."""
     def make() -> tuple[ClosedJaxpr | None, list[bool]]:
-        small, used_in = dce(body, used, instantiate=instantiate)
+        small, used_in = _live_part(body, used, instantiate)
         return None if small is body else small, used_in  # a program that held itself would wait for the collector
     key = "dce", tuple(used), instantiate if isinstance(instantiate, bool) else tuple(instantiate)
     small, used_in = body.memo(key, make)
@@ -267,6 +275,7 @@ def narrow(e: Eqn, used: Sequence[bool]) -> Eqn:
 
 
 # --- calls and common subexpressions ------------------------------------------------------------------------------
+@roomy()
 @uncollected
 def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: True) -> ClosedJaxpr:
     """The program with the bodies of its `xla_call` equations in their place, at every depth.
@@ -332,6 +341,7 @@ def _param_key(v: Any) -> Any:
     return kind, v
 
 
+@roomy()
 @uncollected
 def cse(program: Program) -> Any:
     """The program in which equal equations on equal operands are computed once. Equations with effects stay.

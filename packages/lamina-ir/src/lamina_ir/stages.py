@@ -8,6 +8,7 @@ the rest is stacked, one slice per turn; branches share slots, filled with anyth
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,11 +21,11 @@ from .prims import control
 from .prims.calls import xla_call_p
 from .prims.elementwise import convert_element_type_p
 from .prims.shape import broadcast_in_dim_p
-from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful
+from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
 from .rewrite import dce
 from .wiring import Slot, Wired, arrange, with_signature
 
-__all__ = ["Ahead", "Divided", "as_scan", "constant", "divide", "filled", "hoist", "slots"]
+__all__ = ["Ahead", "Divided", "as_scan", "constant", "divide", "filled", "hoist", "slots", "too_many"]
 
 
 def constant(value: float, aval: ShapedArray, eqns: list[Eqn]) -> Atom:
@@ -169,13 +170,16 @@ def slots(rows: Sequence[Sequence[ShapedArray]]) -> tuple[list[ShapedArray], lis
         return [a.strong() for a in rows[0]], [list(range(len(rows[0])))]
     types: list[ShapedArray] = []
     places = []
+    of_type: dict[ShapedArray, list[int]] = {}  # the slots of each type
     for row in rows:
-        free, mine = list(range(len(types))), []
-        for aval in row:
-            aval = aval.strong()
-            k = next((k for k in free if types[k] == aval), len(types))
-            types.append(aval) if k == len(types) else free.remove(k)
-            mine.append(k)
+        taken, mine = Counter[ShapedArray](), []
+        for aval in [a.strong() for a in row]:
+            own = of_type.setdefault(aval, [])
+            if taken[aval] == len(own):
+                own.append(len(types))
+                types.append(aval)
+            mine.append(own[taken[aval]])
+            taken[aval] += 1
         places.append(mine)
     return types, places
 
@@ -194,6 +198,44 @@ def filled(closed: ClosedJaxpr, outvars: Sequence[Any], types: Sequence[ShapedAr
     eqns = list(closed.jaxpr.eqns)
     more = [own[k] if k in own else constant(dtypes.is_inexact(a.dtype), a, eqns) for k, a in enumerate(types)]
     return with_signature(closed, closed.jaxpr.invars, [*outvars, *more], eqns)
+
+
+def too_many(program: ClosedJaxpr, count: int) -> bool:
+    """Whether a program would leave so many residuals that they are better computed again: it holds a program in several
+    places, which holds one in several places, and so on. Then the number of residuals doubles with each level, and the
+    number of operands does not. A function that is called often is no such case, only one that is nested so, over and over.
+
+    Args:
+      program: the program that is split.
+      count: how many residuals it would leave.
+    Returns:
+      A truth value.
+
+    >>> from lamina_ir import parse
+    >>> too_many(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), 1000)
+    False
+    """
+    if count <= 256:
+        return False
+    inner: dict[int, list[ClosedJaxpr]] = {}
+    todo = [program]
+    while todo:
+        p = todo.pop()
+        if id(p) not in inner:
+            inner[id(p)] = [s for e in p.jaxpr.eqns for s in subprograms(e)]
+            todo += inner[id(p)]
+    # levels: of a program, how many that stand in several places it lies in, one inside the other, itself among them. It is
+    # known once all the programs that hold it have been looked at.
+    places = Counter([id(s) for subs in inner.values() for s in subs])
+    left, levels, todo = Counter(places), Counter[int](), [program]
+    while todo:
+        p = todo.pop()
+        for s in inner[id(p)]:
+            levels[id(s)] = max(levels[id(s)], levels[id(p)] + (places[id(s)] > 1))
+            left[id(s)] -= 1
+            if not left[id(s)]:
+                todo.append(s)
+    return max(levels.values(), default=0) > 4
 
 
 class Divided(NamedTuple):
@@ -261,18 +303,18 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     for first, own in zip(firsts, ins):
         # at: residuals that somebody holds already: an operand (a carry is another in each turn), an invariant, or a result.
         inner, outs = first.jaxpr.invars, first.jaxpr.outvars
-        at = {v: place[i] for v, i in zip(inner, own) if w.kinds[i] != CARRIED}
+        at: dict[Any, int] = {v: place[i] for v, i in zip(inner, own) if w.kinds[i] != CARRIED}
         at.update(zip(inner[len(own):], invariants))
         if len(pairs) == 1 and not w.flow.binds:  # what is a result too is not handed over twice
-            for k, j in enumerate(done):
-                if j >= w.n_carry and type(e.outvars[j]) is Var and type(outs[k]) is Var:
-                    at.setdefault(outs[k], len(args) + k)
+            for k, (v, j) in enumerate(zip(outs, done)):
+                if j >= w.n_carry and type(e.outvars[j]) is Var and type(v) is Var:
+                    at.setdefault(v, len(args) + k)
         numbers = [at.get(v) if type(v) is Var else None for v in outs[n:]]
-        for k in numbers:
-            if k is not None and k not in given:
-                given[k] = len(read)
-                read.append(args[k] if k < len(args) else e.outvars[done[k - len(args)]])
-                operands.append(ops[k] if k < len(args) else Slot(group))
+        for m in numbers:
+            if m is not None and m not in given:
+                given[m] = len(read)
+                read.append(args[m] if m < len(args) else e.outvars[done[m - len(args)]])
+                operands.append(ops[m] if m < len(args) else Slot(group))
         sources.append(numbers)
         fresh.append([v for v, k in zip(outs[n:], numbers) if k is None])
     # All other residuals become results of the first equation, stacked in a loop: `types` are those of their slots.
