@@ -64,3 +64,25 @@ def test_shared_programs_are_looked_at_once():
         f = (lambda g: jit(lambda x: lax.add(g(x), g(x))))(jit(f))
     closed = make_jaxpr(f)(1.0)
     assert not pmap_dispatch._communicates(closed) and not execution.is_cheap(closed)
+
+
+@pytest.mark.parametrize("work", ["x = f(x)", "x = lax.mul(lax.sin(x), x)", "x = jit(lambda v: v + x)(x)", "np.asarray(f(x))",
+                                  "x = pmap(f)(x)"])
+def test_threads_of_the_background_do_not_abort_a_process_that_ends(work):
+    code = f"""
+import threading
+import numpy as np
+import lamina_runtime
+from lamina_parallel import pmap
+from lamina_tracing import jit, lax
+f, begun = jit(lambda v: lax.mul(lax.sin(v), v)), threading.Event()
+def go():
+    x = f(np.ones((1, 9), np.float32))
+    while True:
+        {work}
+        begun.set()
+threading.Thread(target=go, daemon=True).start()
+begun.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr

@@ -18,7 +18,7 @@ from lamina_ir import ShapeDtypeStruct, config, trees
 from lamina_tracing import jit, slots
 from lamina_tracing.extend import EVALUATION, JitSpec, Tracer, any_traced, boundary, call_staged, now
 
-from . import _jaxlib, compiling, debug, execution, layouts, safe_launch, stages
+from . import _jaxlib, compiling, debug, execution, layouts, leaving, safe_launch, stages
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
@@ -56,6 +56,8 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
 
     @boundary
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        if leaving.staying:
+            leaving.stay()
         if slots.dispatcher is not made_under:  # another one has moved in since
             return slots.dispatcher.jit(spec)(*args, **kwargs), None, True
         # From the cheapest way out to the dearest. The results: what the call gives, what lets jaxlib run the signature by

@@ -10,7 +10,7 @@ from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
-from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, pmap_dispatch,
+from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, leaving, pmap_dispatch,
                safe_launch, transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
@@ -134,6 +134,8 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
     programs: dict[Any, ClosedJaxpr] = {}
 
     def miss(*args: Any) -> tuple[Any, Any, bool]:
+        if leaving.staying:
+            leaving.stay()
         others = config.generation.elsewhere()
         avals = tuple([aval_of(a) for a in args])
         closed = programs.get(avals)
@@ -159,6 +161,8 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any]
 
 def _runner(closed: ClosedJaxpr, name: str) -> Any:
     def miss(*args: Any) -> tuple[Any, Any, bool]:
+        if leaving.staying:
+            leaving.stay()
         others = config.generation.elsewhere()
         outs, program = _run(closed, name, args)
         return (outs, program.fast_path(trees_cpp.REGISTRY.flatten(outs)[1]),

@@ -17,7 +17,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, MapSpec, StagedMap, Tracer, boundary, duck_types, filter_traceback, now,
                                    translated)
 
-from . import (_jaxlib, backends, compiling, debug, dispatch, effects, execution, host_errors, safe_launch,
+from . import (_jaxlib, backends, compiling, debug, dispatch, effects, execution, host_errors, leaving, safe_launch,
                shardings, stages)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
@@ -221,6 +221,8 @@ def make_pmap(spec: MapSpec) -> Callable[..., Any]:
     @boundary
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         nonlocal window
+        if leaving.staying:
+            leaving.stay()
         if slots.dispatcher is not made_under:  # another one has moved in since
             return slots.dispatcher.pmap(spec)(*args, **kwargs), None, True
         others = config.generation.elsewhere()
