@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Primitive, ProgramError, Var, check, dce, evaluate, parse,
                        partial_eval, prims, shaped, subprograms, thread_order, walk)
-from lamina_ir.extend import Flow, HostFunction, Operands, carried, chooses, held, keep, resume, stacked
+from lamina_ir.extend import Flow, HostFunction, Operands, carried, chooses, held, keep, resume, stacked, too_many
 from lamina_ir.testing.structured import repeat_p
 from lamina_ir.wiring import Wired, backward, forward
 
@@ -234,3 +234,10 @@ def test_kept_values_that_are_not_there_are_computed_after_all():
             wrong = [np.full(3, np.nan, np.float32)] * n  # what is there is read, and only that
             assert np.isnan(evaluate(some, X, *wrong)[0]).all() == any(used)
         np.testing.assert_array_equal(evaluate(resume(again, [False] + [True] * n), X, *wrong)[0], evaluate(program, X)[0])
+
+
+def test_effects_are_not_had_again():
+    program = doubled(10)
+    jaxpr = program.jaxpr
+    effectful = ClosedJaxpr(Jaxpr([], jaxpr.invars, jaxpr.eqns, jaxpr.outvars, effectful=True))
+    assert too_many(program, 1024) and not too_many(effectful, 1024)

@@ -215,7 +215,7 @@ def too_many(program: ClosedJaxpr, count: int) -> bool:
     >>> too_many(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), 1000)
     False
     """
-    if count <= 256:
+    if count <= 256 or program.jaxpr.effectful:  # an effect must not happen once more
         return False
     inner: dict[int, list[ClosedJaxpr]] = {}
     todo = [program]
