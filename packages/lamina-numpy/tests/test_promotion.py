@@ -233,3 +233,12 @@ def test_dtypes_that_are_not_to_be_had_are_told(call: Any) -> None:
     lambda: lnp.array([1.0], dtype=float), lambda: lnp.full(2, np.float64(1)), lambda: lnp.linalg.norm(np.ones(2))])
 def test_data_and_python_types_become_narrow_without_a_word(call: Any) -> None:
     assert call().dtype.itemsize == 4
+
+
+def test_a_dtype_that_was_asked_for_or_brought_along_is_not_weak() -> None:
+    weak = lnp.asarray(2j)
+    assert weak.weak_type and lnp.arange(2).__add__(1j).weak_type
+    for real in (weak.astype("float32"), lnp.asarray(weak, "float32"), lnp.array(weak, dtype="float32"),
+                 lnp.copysign(2.5, lnp.float32(-1))):
+        assert not real.weak_type and (real + lnp.float16(1)).dtype == "float32"
+    assert lnp.real(weak).weak_type and lnp.copysign(2.5, lnp.asarray(-1.0)).weak_type

@@ -139,7 +139,8 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """
     x, y = inexact_pair("copysign", x1, x2)
     need_real("copysign", x)
-    size = lax.abs(x)
+    t = typeof(x)
+    size = lax.abs(cast(x, t.dtype, t.weak_type and typeof(y).weak_type))
     return choose_by(signbit(y), lax.neg(size), size)
 
 

@@ -103,7 +103,8 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
         return x
     if dtypes.is_complex(a.dtype) and not dtypes.is_complex(dtype) and type(x) not in _PYTHON_SCALARS:
         x = lax.real(x) if dtype != dtypes.BOOL else lax.ne(x, literal(0, a.dtype))
-        if typeof(x).dtype == dtype:
+        a = typeof(x)
+        if a.dtype == dtype and a.weak_type == weak:
             return x
     if type(x) in _PYTHON_SCALARS:
         return np.asarray(x).astype(dtype)[()] if not weak else convert(x, dtype, weak)
