@@ -52,7 +52,7 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
     made_under = slots.dispatcher
     wanted = layouts.key_of(spec)
     overrides = compiling.overrides("jit", spec.compiler_options)
-    inline, ours = spec.inline, spec.fun if spec.inline and spec.ours else None
+    inline = spec.inline
 
     @boundary
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
@@ -64,10 +64,10 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
         # itself, and whether it must forget it, as the next call may not be like this one.
         if inline:
             if now.trace is not EVALUATION:  # each op of `lamina_numpy` comes by here while a program is staged
-                return ours(*args, **kwargs) if ours is not None else spec.inlined(args, kwargs), None, True
+                return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True
             for a in args:
                 if isinstance(a, Tracer):
-                    return ours(*args, **kwargs) if ours is not None else spec.inlined(args, kwargs), None, True
+                    return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True
         others = config.generation.elsewhere()
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):
