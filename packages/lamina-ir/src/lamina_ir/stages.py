@@ -201,9 +201,11 @@ def filled(closed: ClosedJaxpr, outvars: Sequence[Any], types: Sequence[ShapedAr
 
 
 def too_many(program: ClosedJaxpr, count: int) -> bool:
-    """Whether a program would leave so many residuals that they are better computed again: it holds a program in several
-    places, which holds one in several places, and so on. Then the number of residuals doubles with each level, and the
-    number of operands does not. A function that is called often is no such case, only one that is nested so, over and over.
+    """Whether a program would leave so many residuals that they are better computed again.
+
+    It holds a program in several places, which holds one in several places, and so on. Then the number of residuals doubles
+    with each level, and the number of operands does not. A function that is called often is no such case, only one that is
+    nested so, over and over.
 
     Args:
       program: the program that is split.
