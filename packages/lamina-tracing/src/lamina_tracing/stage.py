@@ -167,7 +167,7 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
             tell_staging()
             gc.disable()
             trace.about = about
-            # no comprehension: where one is inlined (Python 3.12, 3.13) an interrupt inside it can pass by every `finally`
+            # no comprehension: inlined (Python 3.12, 3.13), what a trace function raises inside it passes by every `finally`
             arguments = trace.arguments = list(map(trace.argument, in_avals))
             closed = trace.finish(arguments, fun(*arguments))
         finally:
