@@ -145,7 +145,7 @@ def test_our_transformation_and_target_know_them():
     (lambda: softsign(np.int32(1)), DTypeError, r"softsign: operand must be a float array; got int32\[\]"),
     (lambda: repeat(lambda v: v[:1], 2, X), ShapeError, r"result 0 of the body must be float32\[2,3\]"),
     (lambda: repeat(lambda v: v, -1, X), ShapeError, "times must be at least 0"),
-    (lambda: Primitive("r", params=("b",), infer=None, flow=Flow(carried(), body="b", length="n")), ProgramError,
+    (lambda: Primitive("r", params=("b",), infer=print, flow=Flow(carried(), body="b", length="n")), ProgramError,
      "Primitive 'r': flow: length must name one of the params b; got 'n'")])
 def test_bad_input(make, error, words):
     with pytest.raises(error, match=words):

@@ -48,7 +48,47 @@ def names(program):
 ])
 def test_an_ill_formed_flow_is_refused_where_the_op_is_defined(make, text):
     with pytest.raises(ProgramError, match=f"Primitive 'odd': flow: .*{text.split('flow: ')[-1]}"):
-        Primitive("odd", infer=None, params=("body",), flow=make())
+        Primitive("odd", infer=lambda *avals, body: avals, params=("body",), flow=make())
+
+
+@pytest.mark.parametrize("facts, text", [
+    (dict(name="two words"), "name: must be an identifier; got str: 'two words'"),
+    (dict(infer=None), "infer: must be a function; got NoneType: None"),
+    (dict(numpy=3), "numpy: must be a function or None; got int: 3"),
+    (dict(spmd="x"), "spmd: must be a function or None"),
+    (dict(params="body"), "params: must be a tuple of different identifiers; got str: 'body'"),
+    (dict(params=("n", "n")), "params: must be a tuple of different identifiers"),
+    (dict(linear_in=0), "linear_in: must be a tuple of different operand positions; got int: 0"),
+    (dict(linear_in=(0, -1)), "linear_in: must be a tuple"),
+    (dict(bilinear_in=(0,)), r"bilinear_in: must be two operand positions, or none; got tuple: \(0,\)"),
+    (dict(family=None), "family: must be a string"),
+    (dict(spec=3), "spec: must be a string"),
+    (dict(multiple=1), "multiple: must be a bool; got int: 1"),
+    (dict(effectful="no"), "effectful: must be a bool; got str: 'no'"),
+    (dict(elementwise=None), "elementwise: must be a bool"),
+    (dict(flow="carried"), "flow: must be a Flow or None; got str: 'carried'"),
+    (dict(kinds=["int"]), "kinds: must be a dict by param, or None"),
+    (dict(kinds={"m": "int"}), "kinds: must name params of the op, which are n; got 'm'"),
+    (dict(defaults={"m": 1}), "defaults: must name params of the op, which are n; got 'm'"),
+    (dict(axis_params=("axis",)), "axis_params: must name params of the op, which are n; got 'axis'"),
+])
+def test_an_ill_formed_fact_is_refused_where_the_op_is_defined(facts, text):
+    with pytest.raises(ProgramError, match=f"Primitive {facts.get('name', 'odd')!r}: {text}"):
+        Primitive(**{**dict(name="odd", infer=lambda x, n: x, params=("n",)), **facts})
+
+
+def test_a_program_in_a_param_that_no_flow_speaks_of_is_refused():
+    """Its effects, its mapped axes and its dead code would pass unseen."""
+    def use(value, **facts):
+        op = Primitive("odd", infer=lambda x, body: x, params=("body",), **facts)
+        ins, outs = [Var(F)], [Var(F)]
+        return Jaxpr([], ins, [Eqn(op, ins, outs, dict(body=value))], outs)
+
+    body = parse("{ lambda ; a:f32[3]. let in (a,) }")
+    for value in (body, (body, body)):
+        with pytest.raises(ProgramError, match=r"`odd` holds a program in its param `body`, and no flow says how"):
+            use(value)
+    assert not use(3).effectful and not use(body, flow=Flow(beside=("body",), whole="a monoid")).effectful
 
 
 @pytest.mark.parametrize("change, text", [

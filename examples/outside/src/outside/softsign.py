@@ -29,9 +29,14 @@ def _infer(x: ShapedArray) -> ShapedArray:
     return x
 
 
+@np.errstate(invalid="ignore")  # an infinity gives NaN, as the compiled op does; no op of the house warns
+def _numpy(x: np.ndarray) -> np.ndarray:
+    return (x / (1 + np.abs(x))).astype(x.dtype)
+
+
 # 1. What the op is: type rule, meaning on NumPy arrays, source. Registered, so that saved programs find it by name.
-softsign_p = Primitive("softsign", family="elementwise", elementwise=True, infer=_infer,
-                       numpy=lambda x: (x / (1 + np.abs(x))).astype(x.dtype), spec="Turian, Bergstra and Bengio (2009)")
+softsign_p = Primitive("softsign", family="elementwise", elementwise=True, infer=_infer, numpy=_numpy,
+                       spec="Turian, Bergstra and Bengio (2009)")
 register_primitive(softsign_p)
 
 # 2. Inputs on which every room is tried.

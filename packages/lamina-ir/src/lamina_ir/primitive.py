@@ -4,10 +4,56 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .errors import MissingRuleError
+from .errors import MissingRuleError, ProgramError
 from .flow import Flow
 
 __all__ = ["Primitive", "by_name", "register"]
+
+
+def _names(v: Any) -> bool:
+    return type(v) in (tuple, list) and all(map(_name, v)) and len(set(v)) == len(v)
+
+
+def _name(v: Any) -> bool:
+    return isinstance(v, str) and v.isidentifier()
+
+
+def _positions(v: Any) -> bool:
+    return type(v) in (tuple, list) and all(type(i) is int and i >= 0 for i in v) and len(set(v)) == len(v)
+
+
+def _two_positions(v: Any) -> bool:
+    return _positions(v) and len(v) in (0, 2)
+
+
+# fact -> how it must be in words, and whether it is so. What is left out is not looked at.
+_FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("an identifier", _name),
+    "infer": ("a function", callable),
+    **dict.fromkeys(("numpy", "spmd"), ("a function or None", callable)),
+    **dict.fromkeys(("params", "axis_params"), ("a tuple of different identifiers", _names)),
+    "linear_in": ("a tuple of different operand positions", _positions),
+    "bilinear_in": ("two operand positions, or none", _two_positions),
+    **dict.fromkeys(("family", "spec"), ("a string", lambda v: type(v) is str)),
+    **dict.fromkeys(("multiple", "elementwise", "effectful"), ("a bool", lambda v: type(v) is bool)),
+    "flow": ("a Flow or None", lambda v: isinstance(v, Flow)),
+    **dict.fromkeys(("defaults", "kinds"), ("a dict by param, or None", lambda v: type(v) is dict)),
+}
+
+
+def _refuse_ill_formed(facts: dict[str, Any], left_out: dict[str, Any]) -> None:
+    for field, v in facts.items():
+        if field == "self" or field in left_out and v is left_out[field]:
+            continue
+        words, fits = _FACTS[field]
+        if not fits(v):
+            raise ProgramError(f"Primitive {facts['name']!r}: {field}: must be {words}; got {type(v).__name__}: {v!r:.60}")
+    params = facts["params"]
+    for field in ("axis_params", "defaults", "kinds"):
+        for param in facts[field] or ():
+            if param not in params:
+                raise ProgramError(f"Primitive {facts['name']!r}: {field}: must name params of the op, which are "
+                                   f"{', '.join(params) or 'none'}; got {param!r}")
 
 
 class Primitive:
@@ -35,11 +81,13 @@ class Primitive:
       effectful: has a meaning beyond its results; never removed as dead code.
       axis_params: names of params that hold the name, or a tuple of names, of mapped axes (collectives).
       kinds: param -> what it holds, a key of `param_kinds.KINDS` such as `int` or `ints`, for `check` to compare with.
+    Raises:
+      ProgramError: a fact that cannot be one.
     """
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
                  "elementwise", "flow", "subprograms", "defaults", "effectful", "axis_params", "kinds", "may_read_axes", "spmd",
-                 "__weakref__")
+                 "unsaid", "__weakref__")
 
     def __init__(self, name: str, *, infer: Callable[..., Any], numpy: Callable[..., Any] | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
@@ -47,6 +95,7 @@ class Primitive:
                  flow: Flow | None = None, defaults: dict[str, Any] | None = None,
                  effectful: bool = False, axis_params: Sequence[str] = (),
                  kinds: dict[str, str] | None = None, spmd: Callable[..., Any] | None = None) -> None:
+        _refuse_ill_formed(locals(), Primitive.__init__.__kwdefaults__)  # type: ignore[arg-type]
         self.name = name
         self.params = tuple(params)
         self.infer = infer
@@ -66,6 +115,8 @@ class Primitive:
         if flow is not None:
             flow.declared(name, self.params)
             self.kinds = {**flow.kinds(), **self.kinds}
+        # Params in which a program may stand although no flow says how it runs: `Jaxpr` refuses that.
+        self.unsaid = () if flow else tuple([p for p in self.params if self.kinds.get(p, "program") in ("program", "programs")])
         self.spmd = spmd
         self.may_read_axes = bool(axis_params or flow)  # may refer to mapped axes: `bind` looks for them
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from . import config
 from .avals import ShapedArray
+from .errors import ProgramError
 from .primitive import Primitive
 
 __all__ = ["Atom", "ClosedJaxpr", "DropVar", "Eqn", "Jaxpr", "Literal", "Source", "Var", "axis_names_of", "eqn_axis_names",
@@ -181,7 +182,10 @@ class Jaxpr:
         self.outvars = list(outvars)
         if axis_names is None or effectful is None:
             # A thousand equations are of a few primitives, and mostly of plain ones: those are not looked at one by one.
-            special = [p for p in {e.primitive for e in self.eqns} if p.axis_params or p.subprograms or p.effectful]
+            used = {e.primitive for e in self.eqns}
+            special = [p for p in used if p.axis_params or p.subprograms or p.effectful]
+            if any(p.unsaid for p in used):
+                refuse_unsaid(self.eqns)
             if axis_names is None:
                 axis_names = free_axis_names(self.eqns) if special else frozenset()
             if effectful is None:
@@ -290,6 +294,18 @@ def _nested(p: Primitive, params: dict[str, Any]) -> list[ClosedJaxpr]:
         value = params[name]
         found.extend([value] if isinstance(value, ClosedJaxpr) else value if isinstance(value, (tuple, list)) else ())
     return found
+
+
+def refuse_unsaid(eqns: Sequence[Eqn]) -> None:
+    """ProgramError for an op that holds a program and has no flow: its effects, axes and types would pass unseen."""
+    for e in eqns:
+        for name in e.primitive.unsaid:
+            value = e.params.get(name)
+            if any(isinstance(v, ClosedJaxpr) for v in (value if isinstance(value, (tuple, list)) else (value,))):
+                op = e.primitive.name
+                raise ProgramError(f"`{op}` holds a program in its param `{name}`, and no flow says how its operands and "
+                                   f"results run through it; define it as Primitive({op!r}, flow=Flow(...)), or, where they "
+                                   f"do not, flow=Flow(beside=({name!r},), whole='why') (see docs/nested-programs.md)")
 
 
 def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:

@@ -30,3 +30,4 @@ ALL = tuple(getattr(family, name) for family in FAMILIES for name in family.__al
 for _p in ALL:
     register(_p)
     _p.kinds |= {n: _param_kinds.BUILT_IN[n] for n in _p.params if n in _param_kinds.BUILT_IN and n not in _p.axis_params}
+    _p.unsaid = ()  # ours have a flow where they hold programs
