@@ -11,6 +11,10 @@ import lamina.numpy as jnp
 from lamina import lax
 
 
+# Python 3.12.0 to 3.12.2 end at 750 calls that pass through C, whatever the limit is.
+DEPTH, MOST = (120, 400) if (3, 12) <= sys.version_info < (3, 12, 3) else (500, 1600)
+
+
 def with_own_rule(g):
     f = jax.custom_jvp(lambda x: jnp.sin(g(x)))
     f.defjvp(lambda primals, tangents: jax.jvp(lambda x: jnp.sin(g(x)), primals, tangents))
@@ -42,9 +46,9 @@ def nested(kind, depth):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", NESTINGS)
 @pytest.mark.parametrize("use", USES)
-def test_500_levels(kind, use):
+def test_hundreds_of_levels(kind, use):
     limit = sys.getrecursionlimit()
-    USES[use](nested(kind, 500))
+    USES[use](nested(kind, DEPTH))
     assert sys.getrecursionlimit() == limit
 
 
@@ -106,11 +110,11 @@ def test_derivatives_of_what_is_computed_again(kind, use):
     assert float(got) == pytest.approx(slope * (0.5 if use in ("vjp", "linearize") else 1), rel=1e-3)
 
 
-def test_500_levels_run():
+def test_hundreds_of_levels_run():
     x = 0.5
-    for _ in range(501):
+    for _ in range(DEPTH + 1):
         x = math.sin(x)
-    assert float(jax.jit(nested("jit", 500))(0.5)) == pytest.approx(x, rel=1e-4)
+    assert float(jax.jit(nested("jit", DEPTH))(0.5)) == pytest.approx(x, rel=1e-4)
 
 
 def test_time_of_nested_checkpoints_grows_with_the_depth():
@@ -128,6 +132,6 @@ def test_a_function_that_calls_itself_without_an_end():
     f = jax.jit(lambda x: f(x) + 1)
     limit = sys.getrecursionlimit()
     for use in (f, jax.make_jaxpr(f), jax.grad(f)):
-        with pytest.raises(RecursionError, match="more than 1600 levels deep: one that calls itself needs an end"):
+        with pytest.raises(RecursionError, match=f"more than {MOST} levels deep: one that calls itself needs an end"):
             use(1.0)
     assert sys.getrecursionlimit() == limit
