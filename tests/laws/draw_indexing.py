@@ -16,13 +16,13 @@ CLIP, FILL, PROMISE = GatherScatterMode
 FACTS = "indices_are_sorted", "unique_indices"
 
 
-def windows(d: Draw) -> tuple[Any, ...]:
-    """An operand's shape, indices, window sizes and who is who, for gather and scatter."""
+def windows(d: Draw, read: bool) -> tuple[Any, ...]:
+    """An operand's shape, indices, window sizes and who is who, for gather (which reads) and scatter."""
     shape = d.shape(1, 3)
     ndim = len(shape)
     paired = tuple(sorted(d.axes(ndim)[:1])) if d.int(0, 2) == 0 else ()
     others = [a for a in range(ndim) if a not in paired]
-    removed = tuple(sorted(a for a in others if d.flag()))
+    removed = tuple(sorted(a for a in others if d.flag() and (shape[a] or not read)))
     mapped = tuple(a for a in d.axes(ndim) if a not in paired)
     sizes = tuple(min(n, 1) if a in removed or a in paired else d.int(min(n, 1), n) for a, n in enumerate(shape))
     batch = list(d.shape(len(paired), 2 + len(paired)))
@@ -62,7 +62,7 @@ def indexing(d: Draw, prim: Primitive) -> Sample:
         if name == "dynamic_slice":
             return Sample(prim, (d.array(shape, dtype), *at), {"slice_sizes": sizes})
         return Sample(prim, (d.array(shape, dtype), d.array(sizes, dtype), *at), {})
-    shape, batch, sizes, window, removed, mapped, paired, at = windows(d)
+    shape, batch, sizes, window, removed, mapped, paired, at = windows(d, read=name == "gather")
     mode = d.pick((CLIP, FILL, PROMISE))
     indices = starts(d, shape, sizes, batch, mapped, mode is PROMISE)
     told = facts(shape, sizes, indices, mapped, paired) if d.flag() else dict.fromkeys(FACTS, False)

@@ -81,6 +81,7 @@ def test_modes_by_word():
     (GatherDimensionNumbers((1,), (), (0,)), (1, 3), "2 window axes remain, 1 are named"),
     (GatherDimensionNumbers((2,), (0,), (0,)), (1, 3), "ascending and in range"),
     (GatherDimensionNumbers((1,), (0,), (0,)), (2, 3), "slice size 1"),
+    (GatherDimensionNumbers((1,), (0,), (0,)), (0, 3), "slice size 1"),
     (GatherDimensionNumbers((1,), (0,), (0,)), (1, 4), "slice_sizes"),
     (GatherDimensionNumbers((1,), (), (0,), (1,), ()), (1, 1), "pairs of equal length"),
 ], ids=str)

@@ -183,7 +183,8 @@ def _gather_infer(x: ShapedArray, indices: ShapedArray, *, dimension_numbers: Ga
         raise ShapeError(f"gather: slice_sizes must give each axis of {x.long()} a size between 0 and its length; "
                          f"got {slice_sizes} [StableHLO gather C17]")
     removed = frozenset(collapsed + x_batch)
-    if any(slice_sizes[a] > 1 for a in removed):
+    # Where an empty axis collapses nothing is there to be read. A batching axis may be empty: then there are no windows.
+    if any(slice_sizes[a] > 1 for a in x_batch) or any(slice_sizes[a] != 1 for a in collapsed):
         raise ShapeError(f"gather: collapsed and batching axes must have slice size 1; got slice_sizes {slice_sizes} "
                          f"with {dimension_numbers} [StableHLO gather C10-C13]")
     window = iter([s for a, s in enumerate(slice_sizes) if a not in removed])
