@@ -1,10 +1,11 @@
 """Installs each built wheel with only its declared dependencies in a bare environment and runs its own tests there.
 
-usage: python tools/run_isolated.py [--jobs N] [package ...] [-- pytest arguments]
+usage: python tools/run_isolated.py [--jobs N] [--sample] [package ...] [-- pytest arguments]
 
 Third-party wheels are downloaded once into `.isolated/wheelhouse`; the environments are filled from there and from
 `dist/` with `--no-index`, so nothing undeclared can slip in. Rooms outside the machine wing must find no jaxlib. The
-distributions under `examples/`, which use the house from outside, are tried in the same way.
+distributions under `examples/`, which use the house from outside, are tried in the same way. `--sample` leaves out `slow`
+tests.
 """
 from __future__ import annotations
 
@@ -36,12 +37,27 @@ def project_of(package: str) -> dict[str, object]:
     return tomllib.loads((build_wheels.folder_of(package) / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def requirements(package: str) -> list[str]:
-    """Declared dependencies and the `test` group, our own packages left out."""
+def declared(package: str) -> list[str]:
+    """Dependencies and the `test` group."""
     project = project_of(package)
-    declared = list(project["project"].get("dependencies", ()))  # type: ignore[attr-defined]
-    declared += project.get("dependency-groups", {}).get("test", [])  # type: ignore[attr-defined]
-    return [line for line in declared if not re.match(r"lamina\b", line)]
+    found = list(project["project"].get("dependencies", ()))  # type: ignore[attr-defined]
+    return found + project.get("dependency-groups", {}).get("test", [])  # type: ignore[attr-defined]
+
+
+def requirements(package: str) -> list[str]:
+    """What a package declares, our own packages left out."""
+    return [line for line in declared(package) if not re.match(r"lamina\b", line)]
+
+
+def with_those_below(packages: list[str]) -> list[str]:
+    """These packages and all of ours that they stand on."""
+    found, todo = set(), list(packages)
+    while todo:
+        package = todo.pop()
+        if package not in found:
+            found.add(package)
+            todo += [name[0] for line in declared(package) if (name := re.match(r"lamina[\w-]*", line))]
+    return sorted(found)
 
 
 def pip(*arguments: str, python: Path | None = None) -> None:
@@ -93,15 +109,18 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("packages", nargs="*", help="default: all")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4))
+    parser.add_argument("--sample", action="store_true", help="leave out tests marked slow")
     argv = list(sys.argv[1:] if argv is None else argv)
     own, extra = (argv[:argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, [])
     options = parser.parse_args(own)
+    if options.sample:
+        extra = ["-m", "not slow", *extra]
     everything = [*build_wheels.packages(), *build_wheels.guests()]
     packages = options.packages or everything
     print("isolated: building the wheels", flush=True)
     if build_wheels.main(everything):
         return 1
-    house = fill_wheelhouse(everything if set(packages) & set(build_wheels.guests()) else packages)  # a guest needs all rooms
+    house = fill_wheelhouse(with_those_below(packages))
     failed = []
     with ThreadPoolExecutor(options.jobs) as pool:
         waiting = {pool.submit(try_package, package, house, extra): package for package in packages}

@@ -41,3 +41,8 @@ def test_requirements_leave_our_own_packages_out() -> None:
     assert any(name.startswith("jaxlib") for name in names)
     assert not any(name.startswith("lamina") for name in names)
     assert not any(name.startswith("jaxlib") for name in run_isolated.requirements("lamina-autodiff"))
+
+
+def test_one_package_alone_stands_on_those_below_it() -> None:
+    assert run_isolated.with_those_below(["lamina-tracing"]) == ["lamina-ir", "lamina-tracing"]
+    assert {"lamina", "lamina-ir", "outside"} <= set(run_isolated.with_those_below(["outside"]))  # its tests want the roof

@@ -104,6 +104,7 @@ def test_the_roof_holds_names_only(house: Path) -> None:
     assert "the roof only re-exports" in only_breach(house)
 
 
+@pytest.mark.slow
 def test_the_real_house_stands() -> None:
     assert check_walls.breaches(check_walls.ROOT) == []
 

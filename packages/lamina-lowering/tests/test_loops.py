@@ -330,6 +330,7 @@ def test_what_does_not_fit_stays(write):
     assert not any(e.primitive is prims.scan_p for e in same_values(closed))
 
 
+@pytest.mark.slow
 def test_random_programs_keep_their_meaning():
     bodies = [BODY, program(lambda emit, x, w: emit(prims.sub_p, mul(emit, w, x), x), M, M)]
     loops = 0

@@ -43,7 +43,8 @@ def test_nan_wins_wherever_it_stands(prim, axis):
 
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("prim", [prims.reduce_max_p, prims.reduce_min_p])
-@pytest.mark.parametrize("shape, axes", [((5000,), (0,)), ((3, 40, 50), (0, 2)), ((70, 64), (0, 1)), ((7, 700), (1,))])
+@pytest.mark.parametrize("shape, axes", [pytest.param((5000,), (0,), marks=pytest.mark.slow), ((3, 40, 50), (0, 2)),
+                                         pytest.param((70, 64), (0, 1), marks=pytest.mark.slow), ((7, 700), (1,))])
 def test_long_rows_are_reduced_in_lanes(prim, shape, axes):
     x = floats(*shape)
     check_lowering(prim, (x,), dict(axes=axes))

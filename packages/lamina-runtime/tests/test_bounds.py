@@ -38,6 +38,7 @@ def test_shapes_of_one_function(few):
     assert f(np.zeros(3, np.float32)).tolist() == [0.5] * 3  # one that went comes back
 
 
+@pytest.mark.slow
 def test_shapes_of_eager_ops(few):
     before = alive()
     for n in range(1, 41):

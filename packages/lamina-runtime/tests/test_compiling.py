@@ -70,7 +70,7 @@ def test_single_ops_are_stored_and_counted_too(tmp_path):
     assert run(tmp_path, program)[0] == (0, 1, 0, 0)
 
 
-@pytest.mark.parametrize("damage", [b"", b"rubbish", "cut", "bits"])
+@pytest.mark.parametrize("damage", [*(pytest.param(d, marks=pytest.mark.slow) for d in (b"", b"rubbish", "cut")), "bits"])
 def test_damaged_files_are_replaced(tmp_path, damage):
     run(tmp_path)
     path, = [p for p in tmp_path.rglob("*") if p.is_file()]
@@ -139,6 +139,7 @@ def test_statistics_switches_and_clearing(tmp_path):
         cc.set_max_bytes(-1)
 
 
+@pytest.mark.slow
 def test_many_processes_write_the_same_program_at_once(tmp_path):
     env = {**os.environ, "LAMINA_CACHE_DIR": str(tmp_path)}
     jobs = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, text=True)

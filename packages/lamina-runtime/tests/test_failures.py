@@ -29,6 +29,7 @@ for use in uses:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_short_memory_is_told_in_our_class_by_whatever_runs_python():
     found = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True).stdout.splitlines()

@@ -42,6 +42,7 @@ def test_programs_that_grow_without_measure_are_refused():
     assert jit(doubled(5))(1.0) < 1
 
 
+@pytest.mark.slow
 def test_what_is_let_through_compiles():
     program = """
 from lamina_tracing import jit, lax, make_jaxpr
