@@ -68,7 +68,7 @@ def calls_left(program):
 
 
 @pytest.mark.parametrize("use", TRANSFORMS)
-@pytest.mark.parametrize("f, w", [(held, W), (rows, WS), (collected, WS), (several, W)],
+@pytest.mark.parametrize("f, w", [(held, W), (rows, WS), pytest.param(collected, WS, marks=pytest.mark.slow), (several, W)],
                          ids=lambda v: getattr(v, "__name__", ""))
 def test_loops_give_what_the_program_means(f, w, use):
     program = lamina.make_jaxpr(TRANSFORMS[use](f))(X, w)

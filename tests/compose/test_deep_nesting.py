@@ -83,7 +83,7 @@ def values_of(program):
 
 
 @pytest.mark.parametrize("leaf", [jnp.sin, pytest.param(lambda x: x * x, marks=pytest.mark.slow)], ids=["sin", "mul"])
-@pytest.mark.parametrize("use", TRANSFORMED)
+@pytest.mark.parametrize("use", [u if u != "grad of grad" else pytest.param(u, marks=pytest.mark.slow) for u in TRANSFORMED])
 @pytest.mark.parametrize("kind", TWICE)
 def test_twenty_levels_each_twice_in_the_next(kind, use, leaf):
     f = leaf
@@ -97,7 +97,7 @@ def test_twenty_levels_each_twice_in_the_next(kind, use, leaf):
 
 
 @pytest.mark.parametrize("use", ["vjp", "linearize", "checkpoint", "checkpoint that keeps all"])
-@pytest.mark.parametrize("kind", TWICE)
+@pytest.mark.parametrize("kind", [k if k != "while" else pytest.param(k, marks=pytest.mark.slow) for k in TWICE])
 def test_derivatives_of_what_is_computed_again(kind, use):
     """Ten levels are enough for values to be computed again and not kept, and few enough to run."""
     f, x, slope = jnp.sin, 0.5, 1.0

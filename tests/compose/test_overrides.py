@@ -242,6 +242,7 @@ print(float(f(np.float32(.5))))
 """
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_disk_cache_have_their_own_rows(tmp_path):
     def run(row):
         found = subprocess.run([sys.executable, "-c", PROCESS, row], capture_output=True, text=True, check=True,

@@ -224,7 +224,7 @@ LEAKING = {
     "cond": lambda f: lambda x: lamina.lax.cond(True, f, lambda x: x, x)}
 
 
-@pytest.mark.parametrize("way", LEAKING)
+@pytest.mark.parametrize("way", [w if w in ("jit", "scan") else pytest.param(w, marks=pytest.mark.slow) for w in LEAKING])
 def test_leaks_name_the_line_the_value_was_made_at(way):
     kept = []
 

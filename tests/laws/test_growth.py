@@ -83,12 +83,12 @@ def assert_proportional(make):
     assert large <= small * (LARGE / SMALL) ** 1.15, f"{small} calls for {SMALL} equations, {large} for {LARGE}"
 
 
-@pytest.mark.parametrize("name", STAGED)
+@pytest.mark.parametrize("name", [n if n == "grad" else pytest.param(n, marks=pytest.mark.slow) for n in STAGED])
 def test_transformations_grow_with_the_program(name):
     assert_proportional(STAGED[name])
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [n if n in ("dce", "dumps") else pytest.param(n, marks=pytest.mark.slow) for n in PROGRAMS])
 def test_program_tools_grow_with_the_program(name):
     assert_proportional(lambda n: functools.partial(PROGRAMS[name], chain(n)))
 
@@ -261,6 +261,7 @@ def visit(shapes):
         lamina.make_jaxpr(lamina.grad(lambda a: lax.reduce_sum(lax.sin(a) * 2.0, (0,))))(x)
 
 
+@pytest.mark.slow
 def test_many_shapes_keep_memory_flat():
     visit(range(1, 9_000 if MANY > 5_000 else 1_000))  # fills what is bounded
     gc.collect()
