@@ -72,6 +72,10 @@ class LinearTrace(Trace):
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         return call.run(*args)
 
+    def end(self) -> None:
+        super().end()
+        self.rows = []  # the program has them; they name variables, which know their trace: a circle
+
     def variable(self, aval: ShapedArray) -> LinearTracer:
         number = self.count
         self.count = number + 1

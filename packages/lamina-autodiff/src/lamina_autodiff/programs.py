@@ -202,8 +202,8 @@ def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], 
     trace = LinearTrace(now.depth + 1)
     with deeper(trace):
         ins = [trace.variable(a) if on else next(rest) for a, on in zip(closed.in_avals, linear)]
-        outs = eval_jaxpr(closed, ins)
-    return LinearProgram(trace, [v for v, on in zip(ins, linear) if on], outs).backward(cts)
+        program = LinearProgram(trace, [v for v, on in zip(ins, linear) if on], eval_jaxpr(closed, ins))
+    return program.backward(cts)
 
 
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tuple[bool, ...],

@@ -76,14 +76,16 @@ class Trace:
             for tell in on_end:
                 tell(self)
             self.alive = False
-        self.hand_to(self._refuse)
-
-    def _refuse(self, prim: Primitive, args: Any, params: Any) -> Any:
-        leaked = next((a for a in args if isinstance(a, Tracer) and a._trace is self), None)
-        raise leak_error(leaked, f"`{prim.name}`")
+        self.hand_to(_refuse)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(level={self.level})"
+
+
+def _refuse(prim: Primitive, args: Any, params: Any) -> Any:
+    """The handler of a trace that has ended. No method of it: a trace that held one would wait for the collector."""
+    leaked = next((a for a in args if isinstance(a, Tracer) and not a._trace.alive), None)
+    raise leak_error(leaked, f"`{prim.name}`")
 
 
 def leak_error(tracer: Any, use: str) -> errors.LeakedTracerError:

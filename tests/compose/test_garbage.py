@@ -1,0 +1,48 @@
+"""A call that is over leaves nothing for the cyclic collector: its traces, programs and the arrays they hold go at once."""
+import gc
+
+import pytest
+
+import lamina
+import lamina.numpy as jnp
+from lamina import lax
+
+_x = jnp.arange(4.)
+
+
+def _f(x):
+    return jnp.sum(jnp.sin(x) * x)
+
+
+def _loop(x):
+    return jnp.sum(lax.scan(lambda c, row: (c * jnp.sin(row), c + row), x[0], x)[1])
+
+
+@pytest.mark.parametrize("call", [
+    lambda: lamina.make_jaxpr(lambda x: _f(x))(_x),
+    lambda: lamina.eval_shape(lambda x: _f(x), _x),
+    lambda: lamina.jvp(lambda x: _f(x), (_x,), (_x,)),
+    lambda: lamina.vmap(lambda x: jnp.sin(x))(_x),
+    lambda: lamina.vjp(lambda x: _f(x), _x)[1](jnp.float32(1)),
+    lambda: lamina.linearize(lambda x: _f(x), _x)[1](_x),
+    lambda: lamina.linear_transpose(lambda x: 2 * x, _x)(_x),
+    lambda: lamina.grad(lambda x: _f(x))(_x),
+    lambda: lamina.jacrev(lambda x: jnp.sin(x))(_x),
+    lambda: lamina.hessian(lambda x: _f(x))(_x),
+    lambda: lamina.make_jaxpr(lamina.grad(lambda x: _loop(x)))(_x),
+    lambda: lamina.make_jaxpr(lamina.grad(lambda x: lax.cond(x[0] > 0, _f, lambda x: x[1], x)))(_x),
+    lambda: lamina.make_jaxpr(lamina.vmap(lamina.grad(lambda x: lamina.jit(lambda x: jnp.sin(x) * x)(x))))(_x),
+], ids=["make_jaxpr", "eval_shape", "jvp", "vmap", "vjp", "linearize", "linear_transpose", "grad", "jacrev", "hessian",
+        "grad of scan", "grad of cond", "vmap of grad of jit"])
+def test_a_call_leaves_no_circles(call):
+    for _ in range(2):  # what is remembered of it is made by now
+        call()
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        call()
+        assert gc.collect() == 0
+    finally:
+        if enabled:
+            gc.enable()
