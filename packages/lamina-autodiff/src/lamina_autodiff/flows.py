@@ -14,15 +14,13 @@ summed on the way, as one more carry.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, UnboundedLoopError, Var, dce, dtypes, prims
-from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, stack_depth, with_signature
+from lamina_ir import ClosedJaxpr, Eqn, Literal, UnboundedLoopError, Var, dce, dtypes, prims
+from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, in_stretches, stack_depth, with_signature
 from lamina_tracing import lax
-from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
+from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage
 
 from .dependence import active_results, needs, reaches, refuse_effects_twice
 from .jvp import instantiate
@@ -34,7 +32,6 @@ from .tables import jvp_rules, transpose_rules
 __all__ = ["flow_jvp", "flow_linearize", "flow_row", "flow_transpose"]
 
 Flags = tuple[bool, ...]
-_INT = typeof(np.int32(0))
 
 
 def _remembered(w: Wired, what: Any, make: Callable[[], Any]) -> Any:
@@ -138,13 +135,13 @@ def flow_linearize(trace: Any, prim: Any, primals: Sequence[Any], tangents: Sequ
         refuse_effects_twice(f"a {prim.name}_loop", *[b.program for b in w.wires])
         if not w.flow.bound or params[w.flow.bound] is None:  # the whole loop over again: it can be pushed, not pulled back
             return bind(prim, *primals, **w.unspent()), flow_jvp(prim, primals, tangents, params)[1]
-        return _bounded_linearize(w, primals, tangents, on)
     if w.flow.loops and not w.stacks:
-        scan, order = _remembered(w, "scan", lambda: _as_scan(w))
-        return flow_linearize(trace, prims.scan_p, [primals[i] for i in order], [tangents[i] for i in order], scan)
+        scan, takes = _remembered(w, "stretches", lambda: _as_scan(w, in_stretches if w.flow.test else as_scan))
+        outs, pushed = flow_linearize(trace, prims.scan_p, [i.val if type(i) is Literal else primals[i] for i in takes],
+                                      [None if type(i) is Literal else tangents[i] for i in takes], scan)
+        return outs[:w.n_results], pushed[:w.n_results]  # behind them there may be a number of turns
     ins, ahead, one, two, outs, tangent_vars, moved, pushed = _remembered(w, ("linearize", on), lambda: _divided(w, on))
-    # env: values of the variables of the two equations. `one` runs now; `two`, on tangents, is recorded where they are
-    # variables.
+    # env: values of the variables of the two equations. `one` runs now; `two`, on tangents, which are variables, is recorded.
     env = dict(zip(ins, primals))
     if ahead is not None:
         env.update(zip(ahead.values, eval_jaxpr(ahead.program, [env[v] for v in ahead.args])))
@@ -153,15 +150,15 @@ def flow_linearize(trace: Any, prim: Any, primals: Sequence[Any], tangents: Sequ
     if all(v is None for v in pushed):
         return found, [None] * len(found)
     env.update(zip(tangent_vars, [instantiate(tangents[i], primals[i]) for i in moved]))
-    env.update(zip(two.outvars, bind(prim, *[env[v] for v in two.invars], **two.params)))
+    env.update(zip(two.outvars, trace.linear.write(prim, [env[v] for v in two.invars], two.params)))
     return found, [None if v is None else env[v] for v in pushed]
 
 
-def _as_scan(w: Wired) -> tuple[dict[str, Any], list[int]]:
-    """Params of the scan that is this loop, and the order in which it takes the operands."""
+def _as_scan(w: Wired, loop: Callable[[Eqn], Any] = as_scan) -> tuple[dict[str, Any], list[Any]]:
+    """Params of the scan that is this loop, and what it takes: numbers of operands, or literals."""
     ins = [Var(w.type_inside(i)) for i in range(len(w.groups))]
-    e = as_scan(Eqn(w.prim, ins, [Var(a) for a in w.bodies[0].program.out_avals], w.params))
-    return e.params, [ins.index(v) for v in e.invars]  # type: ignore[union-attr, arg-type]
+    e = loop(Eqn(w.prim, ins, [Var(a) for a in w.bodies[0].program.out_avals], w.params))
+    return e.params, [v if type(v) is Literal else ins.index(v) for v in e.invars]
 
 
 def _divided(w: Wired, on: Flags) -> tuple[Any, ...]:
@@ -178,94 +175,6 @@ def _divided(w: Wired, on: Flags) -> tuple[Any, ...]:
     ahead, one, two = divide(e, [(p.known, p.linear) for p in parts], range(len(ins)), range(len(outs)),
                              list(zip(a.moved, tangent_vars)), [(j, v) for j, v in enumerate(pushed) if v is not None], w)
     return ins, ahead, one, two, outs, tangent_vars, a.moved, pushed
-
-
-def _staged(fun: Any, avals: Sequence[Any]) -> ClosedJaxpr:
-    closed, outer = stage(fun, list(avals))
-    assert not outer
-    return closed
-
-
-def _bounded_linearize(w: Wired, primals: Sequence[Any], tangents: Sequence[Any], on: Flags) -> Any:
-    """A loop of at most `limit` turns, with memory for about the square root of that many carries.
-
-    It runs in `passes` stretches of `many` turns, and keeps the carry that each begins with. The linear part works a stretch
-    out again, as a scan of idle steps, from its first carry; nothing is worked out more than twice, and at any time
-    passes + many carries are held, least where both are near the root.
-    """
-    # `fixed` are held, by test or body; each stretch takes them, the number of turns so far, and the carry.
-    limit = w.params[w.flow.bound]
-    a = _active(w, on)
-    carry = range(len(on))[w.carry]
-    fixed = [i for i in range(len(on)) if i not in carry]
-    if limit == 0:
-        return list(primals[w.carry]), list(tangents[w.carry])
-    if not any(a.wanted):
-        return _unmoved(w, primals)
-    many = math.isqrt(limit - 1) + 1
-    loop, linear, moved, passes = _remembered(w, ("bounded", on), lambda: (*_stretches(w, a, fixed, carry, limit, many),
-                                                                          -(-limit // many)))
-    start = [*[primals[i] for i in fixed], np.int32(0), *[primals[i] for i in carry]]
-    common = {"length": passes, "reverse": False, "unroll": 1}
-    k = len(carry)
-    # Turn and carry after the last stretch (1 + k results), then both as each stretch began with them, stacked.
-    outs = bind(prims.scan_p, *start, jaxpr=loop, num_consts=len(fixed), num_carry=1 + k, **common)
-    # Forward again over the stretches. The n tangents of what is held come first in `moved`, and are held, too.
-    given = [instantiate(tangents[i], primals[i]) for i in moved]
-    n = sum([i not in carry for i in moved])
-    pushed = iter(bind(prims.scan_p, *start[:len(fixed)], *given, *outs[1 + k:], jaxpr=linear, num_consts=len(fixed) + n,
-                       num_carry=len(moved) - n, **common))
-    return outs[1:1 + k], [next(pushed) if c else None for c in a.wanted]
-
-
-def _stretches(w: Wired, a: _Active, fixed: Sequence[int], carry: Sequence[int], limit: int, many: int) -> Any:
-    """(one stretch: fixed, turn, carry -> turn, carry, and both as they were; its linear part: fixed, tangents of what is
-    fixed and carried, turn, carry -> tangents of the carry; which operands have tangents)."""
-    test, body = w.wires
-    numbers = [*fixed, -1, *carry]  # with the number of turns made before the rest of the carry
-    # at: operand -> its place among the arguments `xs` of the programs below.
-    at = {i: k for k, i in enumerate(numbers)}
-    avals = [_INT if i < 0 else w.type_inside(i) for i in numbers]
-    n = len(fixed)
-
-    def more(*xs: Any) -> list[Any]:
-        truth, = eval_jaxpr(test.program, [xs[at[i]] for i in test.ins])
-        # `limit` is that of all stretches together; a stretch has `many` for a bound of its own.
-        return [lax.bitwise_and(truth, lax.lt(xs[n], np.int32(limit)))]
-
-    def turn(*xs: Any) -> list[Any]:
-        return [lax.add(xs[n], np.int32(1)), *eval_jaxpr(body.program, [xs[at[i]] for i in body.ins])]
-
-    params = {"cond_jaxpr": _staged(more, avals), "body_jaxpr": _staged(turn, avals), "cond_nconsts": n,
-              "body_nconsts": n, "max_iters": many}
-
-    def stretch(*xs: Any) -> list[Any]:
-        # The test and the body hold the same: `fixed` goes in twice.
-        return [*bind(prims.while_p, *xs[:n], *xs, **params), *xs[n:]]
-
-    moved = [i for i in a.moved if i not in carry] + [i for i in carry if a.ops[i]]
-    k = len(moved)
-    flags = {i: j for j, i in enumerate(moved)}
-
-    def again(*xs: Any) -> list[Any]:
-        values, dx = [*xs[:n], *xs[n + k:]], xs[n:n + k]
-        counted = Wired(prims.while_p, params, n + len(values))
-        scan, order = _as_scan(counted)
-        primals = [*values[:n], *values]
-        tangents = [None] * n + [dx[flags[i]] if i in flags else None for i in numbers]
-        _, douts = flow_linearize(None, prims.scan_p, [primals[i] for i in order], [tangents[i] for i in order], scan)
-        return [d for d, i in zip(douts[1:], carry) if a.ops[i]]  # the counter comes first, and has none
-
-    def linear(*xs: Any) -> list[Any]:
-        """Once the test is false nothing changes any more, tangents neither."""
-        go, = more(*xs[:n], *xs[n + k:])
-        return list(bind(prims.cond_p, lax.convert_element_type(go, np.dtype("int32")), *xs, branches=(same, whole)))
-
-    everything = [*avals[:n], *[w.type_inside(i).strong() for i in moved], *avals[n:]]
-    first = n + sum([i not in carry for i in moved])
-    same = _staged(lambda *xs: list(xs[first:n + k]), everything)
-    whole = _staged(again, everything)
-    return _staged(stretch, avals), _staged(linear, everything), moved
 
 
 # --- transposed ---------------------------------------------------------------------------------------------------
@@ -397,7 +306,7 @@ def _backward_body(w: Wired, linear: Flags, need: Sequence[Any], active: Sequenc
         ct = {i: instantiate(back[i], w.type_inside(i)) for i in [*sums, *states, *cuts]}
         return [*[lax.add(t, ct[i]) for t, i in zip(parts[1], sums)], *[ct[i] for i in [*states, *cuts]]]
 
-    return _staged(run, [a for group in groups for a in group])
+    return stage(run, [a for group in groups for a in group])[0]
 
 
 def _run_ahead(w: Wired, args: Sequence[Any], late: Sequence[int], held: Sequence[int]) -> list[Any]:

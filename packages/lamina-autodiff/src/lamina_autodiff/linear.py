@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import Primitive, ShapedArray, Source, dce, prims
+from lamina_ir import Primitive, ShapedArray, Source, prims
+from lamina_ir.extend import stack_depth
 from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, staged_source, typeof,
                                    user_source)
 
-from .dependence import reached_results, reaches
+from .dependence import reached_results
 from .jvp import JVPTrace, instantiate, run_jvp
 from .linearity import LINEAR, check_program, not_linear, why_not_linear
 from .rows import Split
@@ -22,7 +23,7 @@ from .tables import jvp_rules, transpose_rules
 
 __all__ = ["LinearProgram", "LinearTrace", "LinearTracer", "is_linear", "linearize_flat", "record_linear"]
 
-_add_p, _xla_call_p = prims.add_p, prims.xla_call_p
+_add_p = prims.add_p
 
 
 class LinearTracer(Tracer):
@@ -89,12 +90,13 @@ class LinearTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if prim.subprograms:
-            split = _split_call(self, args, params) if prim is _xla_call_p else _split(self, prim, args, params)
+            split = _split(self, prim, args, params)
             if split is not None:
                 return split
-        return self._write(prim, args, params)
+        return self.write(prim, args, params)
 
-    def _write(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def write(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Record an op as it is."""
         out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
         if prim.multiple:
             outs = tuple([self.variable(a) for a in out])
@@ -114,40 +116,19 @@ def _line() -> Source | None:
     return line if isinstance(line, Source) else None
 
 
-def _split_call(trace: LinearTrace, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """A call some of whose results do not depend on linear variables: those are computed, the others recorded. None
-    when all depend."""
-    closed = params["call_jaxpr"]
-    linear = tuple([type(a) is LinearTracer for a in args])
-
-    def find() -> Any:
-        depends = reaches(closed, linear)
-        return None if all(depends) else (depends, dce(closed, [not d for d in depends]), dce(closed, depends))
-
-    found = closed.memo(("split", linear), find)
-    if found is None:
-        return None
-    depends, (known, used), (rest, read) = found
-    # Two calls read what one did: neither may give its operands up.
-    params = {**params, "donated_invars": ()}
-    values = iter(bind(_xla_call_p, *[a for a, u in zip(args, used) if u], **{**params, "call_jaxpr": known}))
-    variables = iter(trace.row(_xla_call_p, [a for a, u in zip(args, read) if u], {**params, "call_jaxpr": rest},
-                               rest.out_avals) if any(depends) else ())
-    return tuple([next(variables) if d else next(values) for d in depends])
-
-
 def _split(trace: LinearTrace, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Control flow that works on values and, beside them, on linear variables, as in the rule of a `custom_jvp` which
-    calls `jvp`: linearized where the variables are zero. What they do not reach is computed, the rest, linear in them
-    as it is, recorded. None when they reach all results.
+    """An op with programs that works on values and, beside them, on linear variables, as in the rule of a `custom_jvp`
+    which calls `jvp`: linearized where the variables are zero. What they do not reach is computed, the rest, linear in
+    them as it is, recorded. None when they reach all results.
     """
     row = jvp_rules[prim] if prim in jvp_rules else None
     linear = tuple([type(a) is LinearTracer for a in args])
-    reached = None if type(row) is not Split else reached_results(prim, params, linear)
+    with stack_depth.roomy():  # to look into programs nested in one another
+        reached = None if type(row) is not Split else reached_results(prim, params, linear)
     if reached is None or all(reached):
         return None
     zeros = [instantiate(None, a.aval) if on else a for a, on in zip(args, linear)]
-    trace.hand_to(trace._write)  # what the row binds on linear variables is linear
+    trace.hand_to(trace.write)  # what the row binds on linear variables is linear
     try:
         outs, tangents = row.linearize(  # type: ignore[union-attr]
             JVPTrace(trace.level, trace), zeros, [a if on else None for a, on in zip(args, linear)], **params)
@@ -181,18 +162,8 @@ class CheckedLinearTrace(LinearTrace):
 class LinearProgram:
     """A recorded linear map from `ins` to `outs` (None: a zero result; another value: itself zero-mapped)."""
 
-    def __init__(self, trace: LinearTrace, ins: Sequence[LinearTracer], outs: Sequence[Any]) -> None:
-        self.rows = trace.rows
-        self.count = trace.count
-        self.ins = ins
-        self.outs = outs
-
-    @classmethod
-    def of(cls, rows: list[Any], count: int, ins: Sequence[LinearTracer], outs: Sequence[Any]) -> LinearProgram:
-        """A program of rows that name `count` variables."""
-        program = cls.__new__(cls)
-        program.rows, program.count, program.ins, program.outs = rows, count, ins, outs
-        return program
+    def __init__(self, rows: list[Any], count: int, ins: Sequence[LinearTracer], outs: Sequence[Any]) -> None:
+        self.rows, self.count, self.ins, self.outs = rows, count, ins, outs  # the rows name `count` variables
 
     def needed(self) -> list[Any]:
         """The rows that results depend on, in order."""
@@ -303,7 +274,7 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
         # once.
         ins = [trace.variable(typeof(p).strong()) if a else None for p, a in zip(primals, active)]
         out, dout = run_jvp(fun, primals, ins, trace)
-        return out, LinearProgram(trace, [v for v in ins if v is not None], dout)
+        return out, LinearProgram(trace.rows, trace.count, [v for v in ins if v is not None], dout)
 
 
 def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str | None = None) -> LinearProgram:
@@ -316,4 +287,4 @@ def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray
             if name is not None and not isinstance(o, Tracer) and np.any(np.asarray(o) != 0):
                 raise TypeError(f"linear_transpose: `{name}` is not linear: result {i} is a constant that is not zero, "
                                 f"{typeof(o).long()}")
-        return LinearProgram(trace, ins, outs)
+        return LinearProgram(trace.rows, trace.count, ins, outs)

@@ -97,7 +97,7 @@ class _Form:
         """The linear function that holds these values."""
         rows = [(prim, [values[a.number] if type(a) is _Hole else a for a in args], params, out, line)
                 for prim, args, params, out, line in self.rows]
-        return LinearFunction(self.name, LinearProgram.of(rows, self.count, self.ins, self.outs), self.apply, self)
+        return LinearFunction(self.name, LinearProgram(rows, self.count, self.ins, self.outs), self.apply, self)
 
     def applied(self, values: list[Any], *given: Any) -> Any:
         """The linear function that holds these values, at `given`."""

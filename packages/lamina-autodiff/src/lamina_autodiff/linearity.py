@@ -25,10 +25,13 @@ def why_not_linear(prim: Any, operands: Sequence[Any]) -> str:
     Args:
       prim: the primitive.
       operands: `LINEAR`, `NONZERO`, `UNKNOWN`, or values.
+    Raises:
+      MissingRuleError: it is linear, and has no transpose row.
     """
     linear = [i for i, a in enumerate(operands) if a is LINEAR]
-    if prim not in transpose_rules or prim is prims.stop_gradient_p:
+    if prim is prims.stop_gradient_p or prim not in transpose_rules and not (prim.linear_in or prim.bilinear_in):
         return "this op is not linear"
+    transpose_rules[prim]  # says which row is missing, of an op that is
     if prim.bilinear_in:
         if len(linear) > 1:
             return "both operands depend on the arguments, and the op is linear in one only while the other is held"

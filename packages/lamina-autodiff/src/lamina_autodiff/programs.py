@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims
-from lamina_ir.extend import too_many
+from lamina_ir import ClosedJaxpr, prims
+from lamina_ir.extend import checkpointed, too_many
 from lamina_tracing.extend import StagingTrace, Tracer, bind, deeper, eval_jaxpr, now, stage
 
 from .jvp import instantiate, run_jvp
@@ -182,18 +182,10 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
 
     def make() -> Linearized:
         found = split(closed)
-        return split(_checkpointed(closed)) if too_many(closed, len(found.known.out_avals) - len(closed.out_avals)) else found
+        count = len(found.known.out_avals) - len(closed.out_avals)
+        return split(checkpointed(closed, "again")) if too_many(closed, count) else found
 
     return closed.derived(("linearize", active, wanted), make)
-
-
-def _checkpointed(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program as one call that keeps its operands alone."""
-    ins, outs = [Var(a) for a in closed.in_avals], [Var(a) for a in closed.out_avals]
-    body = ClosedJaxpr(closed.jaxpr, closed.consts)  # a program that held itself would wait for the collector
-    params = {**prims.remat_p.defaults, "call_jaxpr": body, "differentiated": False, "name": "again", "policy": None,
-              "prevent_cse": False}
-    return ClosedJaxpr(Jaxpr([], ins, [Eqn(prims.remat_p, ins, outs, params)], outs))
 
 
 def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -202,7 +194,8 @@ def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], 
     trace = LinearTrace(now.depth + 1)
     with deeper(trace):
         ins = [trace.variable(a) if on else next(rest) for a, on in zip(closed.in_avals, linear)]
-        program = LinearProgram(trace, [v for v, on in zip(ins, linear) if on], eval_jaxpr(closed, ins))
+        outs = eval_jaxpr(closed, ins)
+        program = LinearProgram(trace.rows, trace.count, [v for v, on in zip(ins, linear) if on], outs)
     return program.backward(cts)
 
 

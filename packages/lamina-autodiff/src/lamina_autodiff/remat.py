@@ -79,7 +79,7 @@ def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomp
     assert not outer
     linear, used = _dce(program if policy is None else resume(program))
     # What the policy chose and no derivative reads is not handed out.
-    known = _dce(kept.forward, [True] * count + used[:n], instantiate=True)[0]
+    known = closed if policy is None else _dce(kept.forward, [True] * count + used[:n], instantiate=True)[0]
     return Recomputed(known, linear, sum(used[:n]), (*[True] * sum(used[:n]), *used[n:]), tuple(flags))
 
 

@@ -7,6 +7,7 @@ they are called.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,11 +102,18 @@ def _widened(e: Eqn, token: Any, after: Var) -> Eqn:
                f"its flow has no operands that are {'carried' if flow.loops else 'held'}")
         raise MissingRuleError(f"ordered effects inside of `{e.primitive.name}` are not defined: {why}; use ordered=False "
                                "(see docs/nested-programs.md)")
+    return _handed(e, group, [token], [after], thread_order)
+
+
+def _handed(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var], change: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
+    """The equation with further int32 operands, of this group, and results. `change` makes programs with as many more
+    arguments, last, and results; a test has one result all the same."""
     w = Wired.of(e)
-    n, m = len(e.invars), w.n_results
-    programs = [(thread_order(p.program), [*p.ins, n], range(m + 1)) for p in w.wires]
-    written = w.write([*w.operands(), Slot(group, _TOKEN)], [*w.results(), Slot(0 if flow.loops else 1)], programs)
-    return written.eqn(e.primitive, [*e.invars, token], [*e.outvars, after], e.source)
+    more = range(len(e.invars), len(e.invars) + len(given))
+    programs = [(change(p.program), [*p.ins, *more], range(1 if p.decides else w.n_results + len(back))) for p in w.wires]
+    written = w.write([*w.operands(), *[Slot(group, _INDEX)] * len(given)],
+                      [*w.results(), *[Slot(int(not w.flow.loops))] * len(back)], programs)
+    return written.eqn(e.primitive, [*e.invars, *given], [*e.outvars, *back], e.source)
 
 
 # --- turns --------------------------------------------------------------------------------------------------------
@@ -165,8 +173,6 @@ def _entered(e: Eqn, turns: list[Var], loops: Loops) -> list[Eqn]:
     group = None if flow is None else flow.group(CARRIED if flow.loops else HELD)
     if flow is None or group is None or not (turns or flow.loops):
         return [map_subprograms(e, number_turns)]
-    w = Wired.of(e)
-    n, m = len(e.invars), w.n_results
     if not flow.loops:
         before, held = [], turns
         if flow.binds:  # each member is given its slice of as many copies
@@ -174,21 +180,18 @@ def _entered(e: Eqn, turns: list[Var], loops: Loops) -> list[Eqn]:
             held = [Var(copied) for _ in turns]
             before = [Eqn(prims.broadcast_in_dim_p, [t], [v], {"broadcast_dimensions": (), "shape": copied.shape})
                       for t, v in zip(turns, held)]
-        programs = [(_numbered(p.program, loops), [*p.ins, *range(n, n + len(turns))], range(m)) for p in w.wires]
-        written = w.write([*w.operands(), *[Slot(group, _INDEX)] * len(turns)], w.results(), programs)
-        return [*before, written.eqn(e.primitive, [*e.invars, *held], e.outvars, e.source)]
-    k = len(turns) + 1
+        return [*before, _handed(e, group, held, [], lambda program: _numbered(program, loops))]
     inner = (*loops, (e.primitive.name, e.source))
     backwards = bool(flow.reverse and e.params[flow.reverse])
-    programs = []
-    for wire in w.wires:
-        program = _numbered(wire.program, inner)
-        if not wire.decides:
-            program = _counting(program, k, -1 if backwards else 1)
-        programs.append((program, [*wire.ins, *range(n, n + k)], range(1 if wire.decides else m + k)))
-    written = w.write([*w.operands(), *[Slot(group, _INDEX)] * k], [*w.results(), *[Slot(0)] * k], programs)
     first = Literal(np.int32(e.params[flow.length] - 1 if backwards else 0), _INDEX)
-    return [written.eqn(e.primitive, [*e.invars, *turns, first], [*e.outvars, *[Var(_INDEX) for _ in range(k)]], e.source)]
+    back = [Var(_INDEX) for _ in (*turns, first)]
+
+    def counted(program: ClosedJaxpr) -> ClosedJaxpr:
+        numbered = _numbered(program, inner)
+        decides = flow.test and program is e.params[flow.test]
+        return numbered if decides else _counting(numbered, len(back), -1 if backwards else 1)
+
+    return [_handed(e, group, [*turns, first], back, counted)]
 
 
 def _counting(body: ClosedJaxpr, k: int, step: int) -> ClosedJaxpr:

@@ -189,7 +189,10 @@ class Flow:
         def fail(field: str, text: str) -> ProgramError:
             return ProgramError(f"Primitive {op!r}: flow: {field} {text} (see docs/nested-programs.md)")
 
-        # First that what is named exists, for each field that names a param; then that the parts make an op together.
+        for i, g in enumerate(self.operands):
+            if not isinstance(g, Operands) or g.kind not in (HELD, CARRIED, STACKED, CHOOSES):
+                raise fail(f"operands[{i}]", f"must be held(...), carried(...), stacked(...) or chooses(); got {g!r}")
+        # That what is named exists, for each field that names a param; then that the parts make an op together.
         own = ("body", "test", "length", "reverse", "bound", "again", "rule")
         named = {**{field: getattr(self, field) for field in own}, **{f"beside[{i}]": p for i, p in enumerate(self.beside)},
                  **{f"each[{p!r}]": p for p in (*self.each, *self.spent)}, **{f"results[{p!r}]": p for p in self.results},
@@ -207,8 +210,6 @@ class Flow:
         if not self.body:
             raise fail("body", "must name the param of the program that gives the results")
         for i, g in enumerate(self.operands):
-            if not isinstance(g, Operands) or g.kind not in (HELD, CARRIED, STACKED, CHOOSES):
-                raise fail(f"operands[{i}]", f"must be held(...), carried(...), stacked(...) or chooses(); got {g!r}")
             if g.of not in ("", self.body, self.test):
                 raise fail(f"operands[{i}].of", f"must be the body or the test; got {g.of!r}")
         kinds = [g.kind for g in self.operands]

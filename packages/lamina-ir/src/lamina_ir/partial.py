@@ -183,19 +183,12 @@ def _split_again(e: Eqn, w: Wired, known: list[bool]) -> tuple[list[Eqn], list[E
     """Nothing is handed over: the first stage computes the known results, and the second what the others need, from the start.
     So for a loop of an unknown number of turns, where there is nowhere to stack anything: known carries are computed once
     more, and where the test waits for the second stage, so does the loop. And where there is too much to hand over."""
-    late_ops, late_outs = forward(w, _not(known), _late)
+    late_outs = forward(w, _not(known), _late)[1]
     given = {id(a) for a, k in zip(e.invars, known) if k}
     ones: list[Eqn] = []
-    if not all(late_outs):
-        ops = [i for i, late in enumerate(late_ops) if not late]
-        outs = [j for j, late in enumerate(late_outs) if not late]
-        programs = []
-        for wire in w.wires:
-            part = _known_part(wire.program, [not late_ops[i] for i in wire.ins], [True] if wire.decides else _not(late_outs))
-            programs.append((part, [ops.index(i) for i in wire.ins if not late_ops[i]], range(len(outs))))
-        written = w.write(w.operands(ops, same=False), w.results(outs), programs)
-        one = written.eqn(e.primitive, [e.invars[i] for i in ops], [e.outvars[j] for j in outs], e.source)
-        ones.append(narrow(one, [True] * len(outs)))
+    one = narrow(e.replace(params=w.unspent()), _not(late_outs))
+    if not all(late_outs) and all(type(a) is Literal or id(a) in given for a in one.invars):
+        ones.append(one)
         if not any(late_outs):
             return ones, []
         e = narrow(e.replace(params=w.unspent()), late_outs)

@@ -8,6 +8,7 @@ the rest is stacked, one slice per turn; branches share slots, filled with anyth
 """
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,17 +16,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import dtypes
+from ._stack_depth import roomy
 from .avals import ShapedArray, shaped
 from .flow import CARRIED, HELD, STACKED
 from .prims import control
 from .prims.calls import xla_call_p
-from .prims.elementwise import convert_element_type_p
+from .prims.custom import remat_p
+from .prims.elementwise import add_p, and_p, convert_element_type_p, lt_p
 from .prims.shape import broadcast_in_dim_p
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
 from .rewrite import dce
-from .wiring import Slot, Wired, arrange, with_signature
+from .wiring import Slot, Wire, Wired, arrange, with_signature
 
-__all__ = ["Ahead", "Divided", "as_scan", "constant", "divide", "filled", "hoist", "slots", "too_many"]
+__all__ = ["Ahead", "Divided", "as_scan", "checkpointed", "constant", "divide", "filled", "hoist", "in_stretches", "slots",
+           "too_many"]
+
+_INT = shaped((), np.dtype("int32"))
 
 
 def constant(value: float, aval: ShapedArray, eqns: list[Eqn]) -> Atom:
@@ -131,35 +137,100 @@ def as_scan(e: Eqn) -> Eqn | None:
     length = e.params[w.flow.length or w.flow.bound] if w.flow.length or w.flow.bound else None
     if length is None:
         return None
-    # A scan takes its groups in this order, whatever that of the op. takes: operand numbers, or their places in the body.
-    kinds = [HELD, CARRIED, STACKED]
-    order = sorted(range(len(w.kinds)), key=lambda i: kinds.index(w.kinds[i]))
-    step = _idle_step(w) if w.flow.test else w.bodies[0].program
-    takes = order if w.flow.test else [w.bodies[0].ins.index(i) for i in order]
-    params = {"jaxpr": arrange(step, takes, range(w.n_results)), "length": length, "num_consts": w.kinds.count(HELD),
-              "num_carry": w.n_carry, "reverse": bool(w.flow.reverse and e.params[w.flow.reverse]), "unroll": 1}
-    return Eqn(control.scan_p, [e.invars[i] for i in order], e.outvars, params, e.source)
+    step = _guarded(w, _of_all(w, w.bodies[0])) if w.flow.test else _of_all(w, w.bodies[0])
+    return _scan(w, step, length, e.invars, e.outvars, e.source)
 
 
-def _idle_step(w: Wired) -> ClosedJaxpr:
-    """All operands -> the carry after one turn, or as it was where the test is false."""
-    test, body = w.wires
-    carry = range(len(w.kinds))[w.carry]
+def in_stretches(e: Eqn) -> Eqn:
+    """A loop with a bound as a scan of stretches, each a checkpointed scan of idle steps.
+
+    There are about as many stretches as steps in one, the root of the bound, so that its reverse derivative has memory for
+    that many carries: those that each stretch begins with, and those in the one that is worked out again. No step is worked out
+    more than twice, and stretches behind the end of the loop are skipped.
+
+    Args:
+      e: an equation of an op whose flow is a loop with a `test` and a `bound`.
+    Returns:
+      The equation of a scan with the same results, and behind them the number of turns.
+
+    >>> from lamina_ir import parse
+    >>> test = "{ lambda ; c:f32[]. let d:bool[] = lt c 9.0:f32[] in (d,) }"
+    >>> body = "{ lambda ; e:f32[]. let f:f32[] = mul e 2.0:f32[] in (f,) }"
+    >>> loop = f"while[ cond_jaxpr={test} body_jaxpr={body} cond_nconsts=0 body_nconsts=0 max_iters=10 ] a"
+    >>> closed = parse("{ lambda ; a:f32[]. let b:f32[] = %s in (b,) }" % loop)
+    >>> in_stretches(closed.jaxpr.eqns[0]).params["length"]  # of four turns each
+    3
+    """
+    w = Wired.of(e)
+    limit = e.params[w.flow.bound]
+    many = math.isqrt(max(limit - 1, 0)) + 1
+    zero, turns = Literal(np.int32(0), _INT), Var(_INT)
+    # All programs take the operands, then the turn: `one` makes one, and `more` many.
+    body = _of_all(w, w.bodies[0]).jaxpr
+    turn, after = Var(_INT), Var(_INT)
+    count = Eqn(add_p, [turn, Literal(np.int32(1), _INT)], [after], {})
+    one = _guarded(w, ClosedJaxpr(Jaxpr(body.constvars, [*body.invars, turn], [*body.eqns, count], [*body.outvars, after]),
+                                  w.bodies[0].program.consts), limit)
+    ins, outs = [Var(a) for a in one.in_avals], [Var(a) for a in one.out_avals]
+    more = checkpointed(ClosedJaxpr(Jaxpr([], ins, [_scan(w, one, many, ins, outs, e.source)], outs)), w.prim.name)
+    return _scan(w, _guarded(w, more, limit), -(-limit // many), [*e.invars, zero], [*e.outvars, turns], e.source)
+
+
+def checkpointed(body: ClosedJaxpr, name: str) -> ClosedJaxpr:
+    """The program as one call that keeps its operands alone.
+
+    Args:
+      body: the program.
+      name: of the call.
+    Returns:
+      A program with one equation.
+
+    >>> from lamina_ir import parse
+    >>> checkpointed(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), "again").jaxpr.eqns[0].primitive.name
+    'remat'
+    """
+    ins, outs = [Var(a) for a in body.in_avals], [Var(a) for a in body.out_avals]
+    body = ClosedJaxpr(body.jaxpr, body.consts)  # what is remembered with `body` may hold the call: a circle, without a copy
+    params = {"call_jaxpr": body, "differentiated": False, "name": name, "policy": None, "prevent_cse": False}
+    return ClosedJaxpr(Jaxpr([], ins, [Eqn(remat_p, ins, outs, params)], outs))
+
+
+def _of_all(w: Wired, wire: Wire) -> ClosedJaxpr:
+    """A program in a loop that takes all operands of the loop."""
+    return arrange(wire.program, [wire.ins.index(i) if i in wire.ins else w.type_inside(i) for i in range(len(w.kinds))],
+                   range(len(wire.program.jaxpr.outvars)))
+
+
+def _scan(w: Wired, step: ClosedJaxpr, length: int, invars: Sequence[Any], outvars: Sequence[Any], source: Any) -> Eqn:
+    """The scan of a step that takes all operands of a loop, and perhaps a turn, which it carries last."""
+    kinds = [*w.kinds, *[CARRIED] * (len(step.jaxpr.invars) - len(w.kinds))]
+    order = sorted(range(len(kinds)), key=lambda i: (HELD, CARRIED, STACKED).index(kinds[i]))  # that of a scan's groups
+    params = {"jaxpr": arrange(step, order, range(len(step.jaxpr.outvars))), "length": length, "num_consts": kinds.count(HELD),
+              "num_carry": kinds.count(CARRIED), "reverse": bool(w.flow.reverse and w.params[w.flow.reverse]), "unroll": 1}
+    return Eqn(control.scan_p, [invars[i] for i in order], outvars, params, source)
+
+
+def _guarded(w: Wired, step: ClosedJaxpr, limit: int | None = None) -> ClosedJaxpr:
+    """What `step`, of all operands of a loop, makes of what it carries, or that as it was where the test is false. Behind the
+    operands may stand a turn, carried too: then the test is false from turn `limit` on."""
+    test, n = w.wires[0], len(w.kinds)
 
     def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:
-        ins = [Var(w.type_inside(i)) for i in range(len(w.kinds))]
-        truth, index = Var(test.program.out_avals[0]), Var(shaped((), np.dtype("int32")))
-        outs = [Var(ins[i].aval) for i in carry]
-        mine = [Var(ins[i].aval) for i in body.ins]
-        stay = ClosedJaxpr(Jaxpr([], mine, [], [mine[body.ins.index(i)] for i in carry]))
+        inner = test.program.jaxpr
+        own = dict(zip(test.ins, inner.invars))  # the test stands in the step as it is, with its variables
+        ins, mine = [own.get(i) or Var(a) for i, a in enumerate(step.in_avals)], [Var(a) for a in step.in_avals]
+        truth, eqns, index, outs = inner.outvars[0], list(inner.eqns), Var(_INT), [Var(a) for a in step.out_avals]
+        if limit is not None:
+            early, both = Var(truth.aval), Var(truth.aval)
+            eqns += [Eqn(lt_p, [ins[n], Literal(np.int32(limit), _INT)], [early], {}), Eqn(and_p, [truth, early], [both], {})]
+            truth = both
         # The truth of the test is the number of the branch: 0 stays, 1 is a turn.
-        eqns = [Eqn(xla_call_p, [ins[i] for i in test.ins], [truth],
-                    {"call_jaxpr": test.program, "name": "condition", **xla_call_p.defaults}),
-                Eqn(convert_element_type_p, [truth], [index], {"new_dtype": np.dtype("int32"), "weak_type": False}),
-                Eqn(control.cond_p, [index, *[ins[i] for i in body.ins]], outs, {"branches": (stay, body.program)})]
-        return test.program, ClosedJaxpr(Jaxpr([], ins, eqns, outs))  # the test, too: the key has its `id` alone
+        stay = ClosedJaxpr(Jaxpr([], mine, [], [*mine[w.carry], *mine[n:]]))
+        eqns += [Eqn(convert_element_type_p, [truth], [index], {"new_dtype": _INT.dtype, "weak_type": False}),
+                 Eqn(control.cond_p, [index, *ins], outs, {"branches": (stay, step)})]
+        return test.program, ClosedJaxpr(Jaxpr(inner.constvars, ins, eqns, outs), test.program.consts)
 
-    return body.program.memo(("idle step", id(test.program), body.ins, test.ins), make)[1]
+    return step.memo(("guarded", id(test.program), test.ins, limit), make)[1]  # the key has an `id` alone: the test is kept
 
 
 # --- two equations ------------------------------------------------------------------------------------------------
@@ -200,6 +271,7 @@ def filled(closed: ClosedJaxpr, outvars: Sequence[Any], types: Sequence[ShapedAr
     return with_signature(closed, closed.jaxpr.invars, [*outvars, *more], eqns)
 
 
+@roomy()
 def too_many(program: ClosedJaxpr, count: int) -> bool:
     """Whether a program would leave so many residuals that they are better computed again.
 
@@ -219,25 +291,23 @@ def too_many(program: ClosedJaxpr, count: int) -> bool:
     """
     if count <= 256 or program.jaxpr.effectful:  # an effect must not happen once more
         return False
-    inner: dict[int, list[ClosedJaxpr]] = {}
-    todo = [program]
-    while todo:
-        p = todo.pop()
-        if id(p) not in inner:
-            inner[id(p)] = [s for e in p.jaxpr.eqns for s in subprograms(e)]
-            todo += inner[id(p)]
-    # levels: of a program, how many that stand in several places it lies in, one inside the other, itself among them. It is
-    # known once all the programs that hold it have been looked at.
-    places = Counter([id(s) for subs in inner.values() for s in subs])
-    left, levels, todo = Counter(places), Counter[int](), [program]
-    while todo:
-        p = todo.pop()
-        for s in inner[id(p)]:
-            levels[id(s)] = max(levels[id(s)], levels[id(p)] + (places[id(s)] > 1))
-            left[id(s)] -= 1
-            if not left[id(s)]:
-                todo.append(s)
-    return max(levels.values(), default=0) > 4
+    # places: how often each program stands in others. levels: of a program, how many that stand in several places lie in it,
+    # one inside the other.
+    places, levels = Counter[int](), dict[int, int]()
+
+    def count_places(p: ClosedJaxpr) -> None:
+        for s in [s for e in p.jaxpr.eqns for s in subprograms(e)]:
+            places[id(s)] += 1
+            if places[id(s)] == 1:
+                count_places(s)
+
+    def depth(p: ClosedJaxpr) -> int:
+        if id(p) not in levels:
+            levels[id(p)] = max([depth(s) + (places[id(s)] > 1) for e in p.jaxpr.eqns for s in subprograms(e)], default=0)
+        return levels[id(p)]
+
+    count_places(program)
+    return depth(program) > 4
 
 
 class Divided(NamedTuple):
