@@ -92,9 +92,9 @@ def test_numbers_in_params_print_as_python_numbers():
 def test_long_chains_print_in_linear_time():
     def seconds(n):
         program = chain(n)
-        start = time.perf_counter()
+        start = time.process_time()
         jaxpr_text(program)
-        return time.perf_counter() - start
+        return time.process_time() - start
     assert min(seconds(16000) for _ in range(3)) < 40 * min(seconds(1000) for _ in range(3))
 
 

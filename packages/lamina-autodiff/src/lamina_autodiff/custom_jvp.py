@@ -11,6 +11,7 @@ from .custom_rules import (SymbolicZero, check_type, differential, in_progress, 
                            zero_tangent)
 from .jvp import add_tangents, instantiate
 from .custom_function import RuledCall, RuledFunction, refuse_late_closures
+from .rows import spread
 
 __all__ = ["custom_jvp"]
 
@@ -117,8 +118,7 @@ class _Call(RuledCall):
         active = [differential(a) is not None for a in avals]
 
         def both(*flat: Any) -> list[Any]:
-            rest = iter(flat[len(avals):])
-            outs, found = inner.rule(flat[:len(avals)], [next(rest) if on else None for on in active])
+            outs, found = inner.rule(flat[:len(avals)], spread(flat[len(avals):], active))
             inner.check_outputs(outs, out_avals)
             return outs + [instantiate(t, o) for o, t in zip(outs, found) if differential(typeof(o)) is not None]
 

@@ -13,6 +13,7 @@ from .custom_rules import SymbolicZero, check_type, differential, in_progress, r
 from .jvp import instantiate
 from .custom_function import RuledCall, RuledFunction, refuse_late_closures
 from .pullback import Pullback, pullback_p
+from .rows import nonzero, spread
 
 __all__ = ["CustomVJPPrimal", "custom_vjp"]
 
@@ -144,13 +145,12 @@ class _Call(RuledCall):
         pull = Pullback(self, res_tree, residuals, [typeof(p).strong() for p in primals], active,
                      [typeof(o).strong() for o in outs])
         held = pull.operands
-        given = [t for t in tangents if t is not None]
+        given = nonzero(tangents)
         if trace.linear is None:
             found = pull.push([*held, *given])
         else:
             found = trace.linear.row(pullback_p, (*held, *given), {"pull": pull}, pull.out_avals)
-        rest = iter(found)
-        return trace.join(outs, [next(rest) if on else None for on in pull.out_active])
+        return trace.join(outs, spread(found, pull.out_active))
 
     def _stage(self, avals: Sequence[ShapedArray]) -> Any:
         f = self.f
@@ -170,8 +170,7 @@ class _Call(RuledCall):
             return outs + residuals
 
         def backward(*flat: Any) -> list[Any]:
-            rest = iter(flat[len(kept["avals"]):])
-            cts = [next(rest) if on else None for on in on_out]
+            cts = spread(flat[len(kept["avals"]):], on_out)
             back = inner.backward(kept["tree"], flat[:len(kept["avals"])], cts, [a.strong() for a in out_avals],
                                   [a.strong() for a in avals])
             return [instantiate(b, a) if b is not None else zeros_of(a) for b, a, on in zip(back, avals, on_in) if on]

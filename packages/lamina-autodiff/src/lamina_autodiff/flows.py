@@ -26,7 +26,7 @@ from .dependence import active_results, needs, reaches, refuse_effects_twice
 from .jvp import instantiate
 from .linear import is_linear
 from .programs import jvp_program, linearize_program, pull_back, transpose_program
-from .rows import Split, row_of_facts
+from .rows import Split, nonzero, row_of_facts, spread
 from .tables import jvp_rules, transpose_rules
 
 __all__ = ["flow_jvp", "flow_linearize", "flow_row", "flow_transpose"]
@@ -98,19 +98,19 @@ def flow_jvp(prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params:
         return _unmoved(w, primals)
 
     def make() -> Any:
-        # Of the new equation: operands are the n primals, then the tangents of `moved`; results the m, then their tangents.
+        # Of the new equation: operands are the n primals, then the tangents of `moved`; results the m, then those of `pushed`.
         n, m = len(on), w.n_results
         a = _active(w, on)
         with _inside(w):
             pushes = [jvp_program(b.program, a.of(b.ins), a.wanted) for b in w.bodies]
         out_on = pushes[0].active_out
-        moved = [j for j, o in enumerate(out_on) if o]
+        pushed = [j for j, o in enumerate(out_on) if o]
         at = {i: n + k for k, i in enumerate(a.moved)}
         programs: list[tuple[ClosedJaxpr, Sequence[int], Sequence[int]]] = [
             (b.program, b.ins, [0]) for b in w.wires if b.decides]  # a test reads values alone
-        programs += [(p.program, [*b.ins, *[at[i] for i in b.ins if i in at]], range(m + len(moved)))
+        programs += [(p.program, [*b.ins, *[at[i] for i in b.ins if i in at]], range(m + len(pushed)))
                      for p, b in zip(pushes, w.bodies)]
-        results = [*w.results(), *[Slot(int(j >= w.n_carry), None, j) for j in moved]]
+        results = [*w.results(), *[Slot(int(j >= w.n_carry), None, j) for j in pushed]]
         written = w.write([*w.operands(same=False), *_tangent_slots(w, a.moved)], results, programs)
         if w.flow.test:
             # Where the loop stands, for the error of one that is reversed and has no bound.
@@ -121,8 +121,7 @@ def flow_jvp(prim: Any, primals: Sequence[Any], tangents: Sequence[Any], params:
     written, moved, out_on = _remembered(w, ("jvp", on), make)
     given = [*primals, *[instantiate(tangents[i], primals[i]) for i in moved]]
     outs = written.back(bind(prim, *[given[i] for i in written.operands], **written.params))
-    rest = iter(outs[len(out_on):])
-    return outs[:len(out_on)], [next(rest) if o else None for o in out_on]
+    return outs[:len(out_on)], spread(outs[len(out_on):], out_on)
 
 
 # --- linearized ---------------------------------------------------------------------------------------------------
@@ -143,8 +142,8 @@ def flow_linearize(trace: Any, prim: Any, primals: Sequence[Any], tangents: Sequ
     ins, ahead, one, two, outs, tangent_vars, moved, pushed = _remembered(w, ("linearize", on), lambda: _divided(w, on))
     # env: values of the variables of the two equations. `one` runs now; `two`, on tangents, which are variables, is recorded.
     env = dict(zip(ins, primals))
-    if ahead is not None:
-        env.update(zip(ahead.values, eval_jaxpr(ahead.program, [env[v] for v in ahead.args])))
+    for call in ahead:
+        env.update(zip(call.outvars, eval_jaxpr(call.params["call_jaxpr"], [env[v] for v in call.invars])))
     env.update(zip(one.outvars, bind(prim, *[env[v] for v in one.invars], **one.params)))
     found = [env[v] for v in outs]
     if all(v is None for v in pushed):
@@ -218,12 +217,10 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
     written, out_on = _remembered(w, ("transpose", linear, active), make)
     if written is None:
         return [None] * len(args)
-    values = [*[args[i] for i in held], *[ct for ct in cts if ct is not None]]
-    found = iter(written.back(bind(w.prim, *[values[i] for i in written.operands], **written.params)))
-    result: list[Any] = [None] * len(args)
-    for i, on in zip(operands, out_on):
-        result[i] = next(found) if on else None
-    return result
+    values = [*[args[i] for i in held], *nonzero(cts)]
+    found = written.back(bind(w.prim, *[values[i] for i in written.operands], **written.params))
+    back = dict(zip(operands, spread(found, out_on)))
+    return [back.get(i) for i in range(len(args))]
 
 
 def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Flags) -> list[Any]:

@@ -13,6 +13,7 @@ from lamina_tracing.extend import StagingTrace, Tracer, bind, deeper, eval_jaxpr
 
 from .jvp import instantiate, run_jvp
 from .linear import LinearProgram, LinearTrace, LinearTracer, linearize_flat
+from .rows import nonzero, spread
 
 __all__ = ["Linearized", "Pushforward", "Transposed", "jvp_program", "linearize_program", "pull_back",
            "transpose_program"]
@@ -105,12 +106,10 @@ def jvp_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tuple[boo
         flags: list[bool] = []
 
         def run(*args: Any) -> list[Any]:
-            rest = iter(args[n:])
-            tangents = [next(rest) if a else None for a in active]
-            out, dout = run_jvp(lambda *xs: eval_jaxpr(closed, xs), args[:n], tangents)
+            out, dout = run_jvp(lambda *xs: eval_jaxpr(closed, xs), args[:n], spread(args[n:], active))
             dout = _wanted(dout, out, wanted)
             flags[:] = [t is not None for t in dout]
-            return out + [t for t in dout if t is not None]
+            return out + nonzero(dout)
 
         program, outer = stage(run, avals + [a.strong() for a, on in zip(avals, active) if on])
         assert not outer
@@ -224,11 +223,10 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
         flags: list[bool] = []
 
         def run(*args: Any) -> list[Any]:
-            cts = iter(args[len(held):])
-            back = pull_back(closed, linear, args[:len(held)], [next(cts) if on else None for on in active])
+            back = pull_back(closed, linear, args[:len(held)], spread(args[len(held):], active))
             back = _wanted(back, [a for a, on in zip(avals, linear) if on], wanted)
             flags[:] = [b is not None for b in back]
-            return [b for b in back if b is not None]
+            return nonzero(back)
 
         ct_avals = [a.strong() for a, on in zip(closed.out_avals, active) if on]
         program, outer = stage(run, held + ct_avals)

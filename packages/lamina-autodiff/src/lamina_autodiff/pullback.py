@@ -10,6 +10,7 @@ from lamina_tracing.extend import Tracer, eval_jaxpr, now, rule_lines, stage, st
 from .checks import zeros_of
 from .jvp import instantiate
 from .programs import transpose_program
+from .rows import spread
 from .tables import transpose_rules
 
 __all__ = ["Pullback", "forward_of", "pullback_p"]
@@ -30,9 +31,9 @@ class Pullback:
 
     def back(self, held: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         """Cotangents of the active arguments."""
-        some, plain, rest = iter(held), iter(self.plain), iter(cts)
+        some, plain = iter(held), iter(self.plain)
         residuals = [next(some) if on else next(plain) for on in self.traced]
-        full = [next(rest) if on else None for on in self.out_active]
+        full = spread(cts, self.out_active)
         line, now.source = now.source, rule_lines("backward")
         try:
             found = self.call.backward(self.res_tree, residuals, full, self.all_out, self.in_avals)

@@ -16,6 +16,7 @@ from .dependence import refuse_effects_twice
 from .pullback import pullback_p
 from .jvp import instantiate, run_jvp
 from .linear import LinearTracer, linearize_flat
+from .rows import nonzero, spread
 from .tables import jvp_rules
 
 __all__ = ["Recomputed", "checkpoint", "checkpoint_name", "recompute_program", "run_program"]
@@ -176,9 +177,8 @@ class _Concrete(CustomCall):
         outs = self.run(*primals)
         refuse_closures("checkpoint (concrete=True)", self.spec.name, trace, outs)
         pull = _Again(self, primals, active, outs)
-        found = iter(trace.linear.row(pullback_p, (*pull.operands, *[t for t in tangents if t is not None]), {"pull": pull},
-                                      pull.out_avals))
-        return trace.join(outs, [next(found) if on else None for on in pull.out_active])
+        found = trace.linear.row(pullback_p, (*pull.operands, *nonzero(tangents)), {"pull": pull}, pull.out_avals)
+        return trace.join(outs, spread(found, pull.out_active))
 
 
 class _Again:
@@ -203,16 +203,14 @@ class _Again:
             _, program = linearize_flat(self.call.run, primals, self.active)
         finally:
             now.source = line
-        rest = iter(given)
-        return program.backward([next(rest) if on else None for on in self.out_active], free=True)
+        return program.backward(spread(given, self.out_active), free=True)
 
     def push(self, args: Sequence[Any]) -> list[Any]:
         """Tangents of the inexact results."""
         n = len(self.operands)
-        rest = iter(args[n:])
         line, now.source = now.source, rule_lines()
         try:
-            outs, found = run_jvp(self.call.run, args[:n], [next(rest) if on else None for on in self.active])
+            outs, found = run_jvp(self.call.run, args[:n], spread(args[n:], self.active))
         finally:
             now.source = line
         return [instantiate(t, o) for o, t, on in zip(outs, found, self.out_active) if on]

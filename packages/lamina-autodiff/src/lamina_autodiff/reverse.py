@@ -16,6 +16,7 @@ from .checks import (as_weak_as, check_input, check_scalar_output, chosen_argume
 from .forward import _flat_function
 from .linear_function import LinearFunction
 from .linear import LinearProgram, linearize_flat, record_linear
+from .rows import spread
 
 __all__ = ["grad", "linear_transpose", "value_and_grad", "vjp"]
 
@@ -45,12 +46,8 @@ def _pull(fun: Callable[..., Any] | None, program: LinearProgram, avals: Sequenc
 
 def _pulled(program: LinearProgram, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
             free: bool) -> list[Any]:
-    found = iter(program.backward(cts, free=free))
-    result = []
-    for a, on in zip(avals, active):
-        ct = next(found) if on else None
-        result.append(zeros_of(a) if ct is None else as_weak_as(ct, a) if a.weak_type else ct)
-    return result
+    return [zeros_of(a) if ct is None else as_weak_as(ct, a) if a.weak_type else ct
+            for a, ct in zip(avals, spread(program.backward(cts, free=free), active))]
 
 
 @dataclasses.dataclass(eq=False)

@@ -6,14 +6,14 @@ which results have a tangent at all (dependence.py), and how its linear part is 
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lamina_ir import Primitive, ShapedArray, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
-__all__ = ["PUSHING", "Slopes", "Split", "instantiate", "row_of_facts", "widen"]
+__all__ = ["PUSHING", "Slopes", "Split", "instantiate", "nonzero", "row_of_facts", "spread", "widen"]
 
 _add_p, _sub_p, _mul_p, _neg_p = prims.add_p, prims.sub_p, prims.mul_p, prims.neg_p
 
@@ -185,6 +185,17 @@ def widen(t: Any, ans: Any) -> Any:
     """A rank-0 operand's tangent, broadcast to the result it contributes to."""
     shape = typeof(ans).shape
     return t if typeof(t).shape == shape else lax.broadcast_in_dim(t, shape, ())
+
+
+def nonzero(tangents: Iterable[Any]) -> list[Any]:
+    """Those that there are; None is zero."""
+    return [t for t in tangents if t is not None]
+
+
+def spread(found: Iterable[Any], on: Iterable[bool]) -> list[Any]:
+    """One entry per flag: the next one found where it is set, else None, zero."""
+    rest = iter(found)
+    return [next(rest) if o else None for o in on]
 
 
 def instantiate(t: Any, primal: Any) -> Any:

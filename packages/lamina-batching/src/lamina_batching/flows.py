@@ -156,13 +156,13 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
         inner = {**dict(zip(test.ins, truth.in_avals)), **dict(zip(body.ins, batched.in_avals))}
 
         def step(*xs: Any) -> list[Any]:
-            # now: operand -> its value in this turn; -1 is which examples go on. Turns run for all; `_select` keeps what is
-            # done.
-            now = dict(zip([*held, -1, *carry], xs))
-            operands = [now[i] for i in body.ins]
-            new = eval_jaxpr(batched, _shielded(batched, now[-1], operands, flags) if bounded else operands)
-            kept = dict(zip(carry, [_select(now[-1], a, now[i]) for a, i in zip(new, carry)]))
-            return [*eval_jaxpr(truth, [kept.get(i, now[i]) for i in test.ins]), *kept.values()]
+            # before: operand -> its value as the turn begins; -1 is which examples go on. Turns run for all; `_select` keeps
+            # what is done.
+            before = dict(zip([*held, -1, *carry], xs))
+            operands = [before[i] for i in body.ins]
+            new = eval_jaxpr(batched, _shielded(batched, before[-1], operands, flags) if bounded else operands)
+            after = dict(zip(carry, [_select(before[-1], a, before[i]) for a, i in zip(new, carry)]))
+            return [*eval_jaxpr(truth, [after.get(i, before[i]) for i in test.ins]), *after.values()]
 
         pred = truth.out_avals[0]
         goes_on = stage(lambda go: [lax.reduce_or(go, (0,))], [pred])[0]

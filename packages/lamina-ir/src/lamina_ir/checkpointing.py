@@ -104,7 +104,7 @@ def _without_constants(e: Eqn) -> list[Eqn] | None:
     if e.primitive.flow is None or not e.primitive.flow.length:
         return None
     ahead, e = hoist(e)
-    return None if ahead is None else [ahead.eqn(), e]
+    return [*ahead, e] if ahead else None
 
 
 class _Pair(NamedTuple):

@@ -175,8 +175,7 @@ def _split(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
     ahead, one, two = divide(e, pairs, [i for i in numbers if not late_ops[i]], [j for j in results if not late_outs[j]],
                              [(i, e.invars[i]) for i in numbers if late_ops[i] and i != w.chooser],
                              [(j, e.outvars[j]) for j in results if late_outs[j]], w)
-    ones = [x for x in (ahead and ahead.eqn(), one) if x is not None and x.outvars]
-    return ones, [two] if two.outvars else []
+    return [*ahead, one] if one.outvars else ahead, [two] if two.outvars else []
 
 
 def _split_again(e: Eqn, w: Wired, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
@@ -193,9 +192,7 @@ def _split_again(e: Eqn, w: Wired, known: list[bool]) -> tuple[list[Eqn], list[E
             return ones, []
         e = narrow(e.replace(params=w.unspent()), late_outs)
     ahead, e = hoist(e, [id(a) in given for a in e.invars])
-    if ahead is not None:
-        ones.append(ahead.eqn())
-    return ones, [narrow(e, [type(v) is not DropVar for v in e.outvars])]
+    return ones + ahead, [narrow(e, [type(v) is not DropVar for v in e.outvars])]
 
 
 def _split_checkpoint(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:

@@ -28,7 +28,7 @@ from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_e
 from .rewrite import dce
 from .wiring import Slot, Wire, Wired, arrange, with_signature
 
-__all__ = ["Ahead", "Divided", "as_scan", "checkpointed", "constant", "divide", "filled", "hoist", "in_stretches", "slots",
+__all__ = ["Divided", "as_scan", "checkpointed", "constant", "divide", "filled", "hoist", "in_stretches", "slots",
            "too_many"]
 
 _INT = shaped((), np.dtype("int32"))
@@ -45,16 +45,10 @@ def constant(value: float, aval: ShapedArray, eqns: list[Eqn]) -> Atom:
 
 
 # --- what a loop computes anew in each turn -----------------------------------------------------------------------
-class Ahead(NamedTuple):
-    """A loop's invariants. `program`, of the operands `args`, gives `values`, before the loop."""
-
-    program: ClosedJaxpr
-    args: list[Any]
-    values: list[Var]
-
-    def eqn(self) -> Eqn:
-        return Eqn(xla_call_p, self.args, self.values,
-                   {"call_jaxpr": self.program, "name": "loop_constants", **xla_call_p.defaults})
+def _constants(program: ClosedJaxpr, args: Sequence[Any]) -> Eqn:
+    """What a loop's body computes from what is the same in each turn, as a call before the loop."""
+    return Eqn(xla_call_p, args, [Var(a) for a in program.out_avals],
+               {"call_jaxpr": program, "name": "loop_constants", **xla_call_p.defaults})
 
 
 def _ahead(body: ClosedJaxpr, fixed: Sequence[bool],
@@ -92,23 +86,23 @@ def _ahead(body: ClosedJaxpr, fixed: Sequence[bool],
     return before, rest, len(values)
 
 
-def hoist(e: Eqn, known: Sequence[bool] | None = None) -> tuple[Ahead | None, Eqn]:
-    """A loop, and ahead of it what its body computes from held operands alone (of those that are `known`)."""
+def hoist(e: Eqn, known: Sequence[bool] | None = None) -> tuple[list[Eqn], Eqn]:
+    """A loop, and equations to go ahead of it, for what its body computes from held operands alone (those that are `known`)."""
     w = Wired.of(e)
     group, body = w.flow.group(HELD), w.bodies[0]
     if group is None or not w.flow.loops or eqn_effectful(e):
-        return None, e
+        return [], e
     fixed = tuple([w.kinds[i] == HELD and (known is None or known[i]) for i in body.ins])
     found = body.program.memo(("ahead", fixed), lambda: _ahead(body.program, fixed, None))
     if found is None:
-        return None, e
+        return [], e
     before, rest, count = found
-    ahead = Ahead(before, [e.invars[i] for i, f in zip(body.ins, fixed) if f], [Var(a) for a in before.out_avals])
+    ahead = _constants(before, [e.invars[i] for i, f in zip(body.ins, fixed) if f])
     n = len(e.invars)
     outs = list(range(w.n_results))
     programs = [(p.program, p.ins, outs) for p in w.wires[:-1]] + [(rest, [*body.ins, *range(n, n + count)], outs)]
     written = w.write([*w.operands(), *[Slot(group)] * count], w.results(), programs)
-    return ahead, written.eqn(e.primitive, [*e.invars, *ahead.values], e.outvars, e.source)
+    return [ahead], written.eqn(e.primitive, [*e.invars, *ahead.outvars], e.outvars, e.source)
 
 
 # --- loops that cannot stack --------------------------------------------------------------------------------------
@@ -144,9 +138,9 @@ def as_scan(e: Eqn) -> Eqn | None:
 def in_stretches(e: Eqn) -> Eqn:
     """A loop with a bound as a scan of stretches, each a checkpointed scan of idle steps.
 
-    There are about as many stretches as steps in one, the root of the bound, so that its reverse derivative has memory for
-    that many carries: those that each stretch begins with, and those in the one that is worked out again. No step is worked out
-    more than twice, and stretches behind the end of the loop are skipped.
+    There are about as many stretches as steps in one, the root of the bound, so that its reverse derivative has memory
+    for that many carries: those that each stretch begins with, and those in the one that is worked out again. No step is
+    worked out more than twice, and stretches behind the end of the loop are skipped.
 
     Args:
       e: an equation of an op whose flow is a loop with a `test` and a `bound`.
@@ -313,7 +307,7 @@ def too_many(program: ClosedJaxpr, count: int) -> bool:
 class Divided(NamedTuple):
     """Two equations for one. `one`, and `ahead` before it, bind the results that are done and what `two` reads of them."""
 
-    ahead: Ahead | None
+    ahead: list[Eqn]
     one: Eqn
     two: Eqn
 
@@ -332,8 +326,8 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
       rest: for each of its results the number of the result of `e` that it comes out like, and its variable.
       w: `e` laid open, if it is.
     Returns:
-      `(ahead, one, two)`: the two equations, and, of a loop, the program for what does not change from turn to turn,
-      computed once before it, or None.
+      `(ahead, one, two)`: the two equations, and, of a loop with something that does not change from turn to turn, the call
+      before it that computes this.
 
     The residual of `sin(a) * b`, split before the product, is `sin(a)`:
 
@@ -354,15 +348,15 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     ins = [[i for i in b.ins if i in place] for b in w.bodies]
     args = [e.invars[i] for i in early]
     ops = w.operands(early, same=False)
-    ahead = None
+    ahead = []
     if loops and held is not None:
         # Residuals that are the same in all turns would be stacked for nothing.
         found = _ahead(firsts[0], [w.kinds[i] == HELD for i in ins[0]], firsts[0].jaxpr.outvars[n:])
         if found is not None:
             before, firsts[0], count = found
-            ahead = Ahead(before, [e.invars[i] for i in ins[0] if w.kinds[i] == HELD], [Var(a) for a in before.out_avals])
+            ahead = [_constants(before, [e.invars[i] for i in ins[0] if w.kinds[i] == HELD])]
             ops += [Slot(held)] * count
-            args += ahead.values
+            args += ahead[0].outvars
     invariants = range(len(early), len(args))
     # What the second equation reads: the operand that chooses, which goes to both; what it is given as it is, operands,
     # invariants and results of the first; residuals in slots of their own; then what is late. `given` numbers the second kind.

@@ -12,6 +12,7 @@ from ..jvp_rules.custom import _repeat
 from ..linear import is_linear, record_linear
 from ..programs import transpose_program
 from ..remat import run_program
+from ..rows import nonzero, spread
 from ..tables import transpose_rules
 
 __all__: list[str] = []
@@ -23,9 +24,8 @@ def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, param
     held = [a for a in args if not is_linear(a)]
     if "rule" in params:
         params["rule"] = _transposed_rule(params["rule"], call_jaxpr, linear, cts, back.active_out)
-    outs = iter(run_program(prim, back.program, [*held, *[ct for ct in cts if ct is not None]], **params))
-    found = iter([next(outs) if on else None for on in back.active_out])
-    result = [next(found) if on else None for on in linear]
+    outs = run_program(prim, back.program, [*held, *nonzero(cts)], **params)
+    result = spread(spread(outs, back.active_out), linear)
     return result[0] if len(args) == 1 else result
 
 
@@ -52,7 +52,7 @@ def _transposed_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequen
         n = len(linear) - sum(linear)
         held, flags = iter(args[:n]), iter(batched[:n])
         fixed = [None if is_lin else (next(held), next(flags)) for is_lin in linear]
-        given = iter([x if b else _repeat(x, size) for x, b in zip(args[n:], batched[n:])])
+        given = [x if b else _repeat(x, size) for x, b in zip(args[n:], batched[n:])]
         avals = [a.strong() for a, is_lin in zip(closed.in_avals, linear) if is_lin]
         out_batched: list[bool] = []
 
@@ -63,7 +63,7 @@ def _transposed_rule(rule: Any, closed: Any, linear: Sequence[bool], cts: Sequen
             return [o if b else _repeat(o, size) for o, b in zip(outs, out_batched)]
 
         wide = [shaped((size, *a.shape), a.dtype) for a in avals]
-        back = record_linear(run, wide).backward([next(given) if a else None for a in on])
+        back = record_linear(run, wide).backward(spread(given, on))
         kept = [zeros_of(w) if b is None else b for b, w, a in zip(back, wide, active) if a]
         return kept, [True] * len(kept)
 
@@ -92,8 +92,7 @@ def _body_transpose(prim: Any) -> Any:
 
 
 def _barrier_back(cts: list[Any]) -> list[Any]:
-    rest = iter(bind(prims.optimization_barrier_p, *[ct for ct in cts if ct is not None]))
-    return [None if ct is None else next(rest) for ct in cts]
+    return spread(bind(prims.optimization_barrier_p, *nonzero(cts)), [ct is not None for ct in cts])
 
 
 transpose_rules.define(prims.custom_jvp_call_p, _body_transpose(prims.custom_jvp_call_p))
