@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp, vjp
 from lamina_ir import MissingRuleError
-from lamina_tracing import lax
+from lamina_tracing import lax, make_jaxpr
 
 
 @pytest.mark.parametrize(("f", "at", "wanted"), [
@@ -25,6 +25,23 @@ def test_rank_0_operand_gets_the_sum():
         out, pull = vjp(lambda s, op=op: op(s, x), np.float32(2))
         (ct,) = pull(np.ones(3, np.float32))
         assert ct.shape == () and float(ct) == wanted
+
+
+def test_the_derivative_of_a_quotient_divides_once():
+    x, y = np.array([1, 2, 3], np.float32), np.array([2, -4, 0.5], np.float32)
+
+    def divisions(f):
+        return sum(e.primitive.name == "div" for e in make_jaxpr(f)(x, y).jaxpr.eqns)
+
+    assert divisions(lambda x, y: jvp(lax.div, (x, y), (y, x))) == 2  # the quotient itself is one of them
+    assert divisions(lambda x, y: vjp(lax.div, x, y)[1](x)) == 2
+    _, pull = vjp(lax.div, x, y)
+    for got, wanted in zip(pull(x), (x / y, -x * x / (y * y))):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    for tangents in ((y, x), (y, 0 * x), (0 * y, x)):
+        np.testing.assert_allclose(jvp(lax.div, (x, y), tangents)[1], tangents[0] / y - x / y**2 * tangents[1], rtol=1e-6)
+    out, pull = vjp(lax.div, np.float32(6), y)
+    np.testing.assert_allclose(pull(np.ones_like(out))[0], (1 / y).sum(), rtol=1e-6)
 
 
 def test_complex_cotangents_are_not_conjugated():

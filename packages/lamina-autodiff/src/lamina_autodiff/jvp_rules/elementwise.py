@@ -160,14 +160,18 @@ def sign_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def div_jvp(primals: Any, tangents: Any) -> Any:
-    """d(x / y) = dx / y - (x / y) / y dy."""
+    """For q = x / y: dq = dx / y - q / y dy, and where both move (dx - q dy) / y.
+
+    That is one division for both, backwards too: the cotangent of y is -q times that of x. Where y alone moves the slope
+    is one value to keep, and q and y would be two.
+    """
     (x, y), (tx, ty) = primals, tangents
     ans = lax.div(x, y)
-    by_x = None if tx is None else lax.div(tx, y)
-    by_y = None if ty is None else lax.mul(ty, lax.neg(lax.div(ans, y)))
-    if by_x is None or by_y is None:
-        return ans, by_y if by_x is None else by_x
-    return ans, lax.add(by_x, by_y)
+    if ty is None:
+        return ans, None if tx is None else lax.div(tx, y)
+    if tx is None:
+        return ans, lax.mul(ty, lax.neg(lax.div(ans, y)))
+    return ans, lax.div(lax.sub(tx, lax.mul(ty, ans)), y)
 
 
 def rem_jvp(primals: Any, tangents: Any) -> Any:
