@@ -1,4 +1,4 @@
-"""Forked children: they read arrays, are refused the rest in words, and end."""
+"""Forked children: they compute with NumPy, say so, are refused devices in words, and end."""
 import os
 import subprocess
 import sys
@@ -40,12 +40,25 @@ def run(child, want, first=True, leave="os._exit(status)"):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-REFUSED = ["f(x)", "f(np.arange(5.))", "f(np.arange(7.))", "jit(lambda x: lax.neg(x))(x)", "lax.neg(x)", "g(rows)",
-           "compiled(x)", "pmap(lambda v: lax.neg(v))(np.arange(8.))", "rt.device_put(np.ones(3))",
-           "rt.device_put(x, rt.devices()[1])", "f.lower(np.ones(3)).compile()", "lax.add(x, 1)"]
+COMPUTED = {"f(x)": "used(np.asarray(x))", "f(np.arange(5.))": "np.arange(5.) * np.sin(np.arange(5.))",
+            "f(np.arange(7.))": "np.arange(7.) * np.sin(np.arange(7.))", "jit(lambda x: lax.neg(x))(x)": "-np.asarray(x)",
+            "lax.neg(x)": "-np.asarray(x)", "g(rows)": "[224.] * 8", "pmap(lambda v: lax.neg(v))(np.arange(8.))":
+            "-np.arange(8.)", "lax.add(x, 1)": "np.asarray(x) + 1", "rt.device_put(np.ones(3))": "np.ones(3)",
+            "list(x)": "np.asarray(x)", "jit(lambda x: lax.dot(x, x))(np.ones((300, 300)))": "np.full((300, 300), 300.)"}
+REFUSED = ["compiled(x)", "f.lower(np.ones(3)).compile()", "rt.device_put_sharded([x, x], rt.devices()[:2])"]
 
 
-def test_work_in_a_child_is_refused_not_hung():
+def test_a_child_computes_with_numpy_and_says_so():
+    run(f"""import warnings
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for text, want in {COMPUTED!r}.items():
+                assert np.allclose(np.asarray(eval(text)), eval(want), atol=1e-6), text
+        told = [w for w in told if w.category is RuntimeWarning]
+        assert len(told) == 1 and "NumPy" in str(told[0].message) and "spawn" in str(told[0].message), told""", 0)
+
+
+def test_devices_in_a_child_are_refused_not_waited_for():
     run(f"""for text in {REFUSED!r}:
             try:
                 eval(text)
@@ -62,7 +75,8 @@ def test_a_child_reads_arrays():
 
 def test_a_child_ends_like_any_process():
     run("np.asarray(x)", 0, leave="sys.exit(status)")
-    run("f(x)", 3, leave="sys.exit(status)")
+    run("f(x)", 0, leave="sys.exit(status)")
+    run("compiled(x)", 3, leave="sys.exit(status)")
 
 
 def test_a_child_of_a_process_that_has_only_imported_us_works():

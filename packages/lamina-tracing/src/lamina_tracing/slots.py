@@ -30,8 +30,9 @@ from .jit_spec import JitSpec
 from .trace import EVALUATION, on_staging
 from .tracer import Tracer
 
-__all__ = ["Dispatcher", "Evaluator", "MapSpec", "Operators", "StagedMap", "basis_map", "device_put", "dispatcher",
-           "evaluator", "on_staging", "operators", "set_basis_map", "set_dispatcher", "set_evaluator"]
+__all__ = ["Dispatcher", "Evaluator", "MapSpec", "NumPyEvaluator", "Operators", "StagedMap", "basis_map", "device_put",
+           "dispatcher", "evaluator", "on_staging", "operators", "set_basis_map", "set_dispatcher", "set_evaluator",
+           "use_numpy"]
 
 
 class Evaluator(Protocol):
@@ -197,11 +198,25 @@ def set_dispatcher(new: Dispatcher) -> None:
     Raises:
       TypeError: it lacks one of them.
     """
-    global dispatcher
+    global dispatcher, _portable
     _check_filling("dispatcher", new, "jit", "pmap")
     with config.generation.changing():
-        dispatcher = new
+        dispatcher, _portable = new, _portable or new
         new_generation()
+
+
+_portable: Dispatcher | None = None
+
+
+def use_numpy(by: Evaluator | None = None) -> None:
+    """Evaluate and dispatch as without a runtime from now on: ops and programs by their NumPy meanings.
+
+    Args:
+      by: the evaluator; default: a `NumPyEvaluator`.
+    """
+    assert _portable is not None
+    set_evaluator(NumPyEvaluator() if by is None else by)
+    set_dispatcher(_portable)
 
 
 def device_put(x: Any, device: Any) -> Any:
