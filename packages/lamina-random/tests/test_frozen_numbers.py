@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 
 import lamina_random as random
-from lamina_ir import config
+from lamina_ir import config, dtypes
 
 KEY = np.array([0, 42], np.uint32)
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
 WEIGHTS = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
 LOGITS = np.array([0.1, 0.2, 0.7], np.float32)
+SHAPES = np.array([0.3, 1, 30, 2.5], np.float32)
 
 # (draw, first three numbers of the classic stream, of the partitionable one)
 ROWS = [
@@ -91,6 +92,45 @@ ROWS = [
      [0.72871733, 0.41637182, 1.8540338], [2.2265885, 3.9277124, 0.38947535]),
     (lambda: random.double_sided_maxwell(KEY, 1.0, 2.0, (9,)),
      [3.4401038, -0.46682847, 2.3037732], [-1.7620435, -0.35137796, 5.4440427]),
+    # By rejection, and in small dtypes: JAX 0.10.2's numbers.
+    (lambda: random.gamma(KEY, SHAPES),
+     [0.0036995292, 0.95811385, 25.12611], [0.43624744, 0.33158407, 35.993221]),
+    (lambda: random.loggamma(KEY, SHAPES),
+     [-5.5995498, -0.042788655, 3.2239075], [-0.82954562, -1.1038738, 3.5833306]),
+    (lambda: random.beta(KEY, SHAPES, 2.0),
+     [0.0045110281, 0.098043755, 0.99284631], [0.15331332, 0.084156655, 0.97727782]),
+    (lambda: random.chisquare(KEY, SHAPES),
+     [0.00047095097, 0.056070086, 23.094864], [0.13176222, 1.0126549, 38.476696]),
+    (lambda: random.t(KEY, SHAPES),
+     [3.0955257, 0.86879092, 1.8231183], [1.692692, -31.686203, 1.470391]),
+    (lambda: random.f(KEY, SHAPES, 3.0),
+     [0.039677285, 2.6178036, 0.96333212], [0.0021910679, 0.0024225195, 0.59033227]),
+    (lambda: random.dirichlet(KEY, SHAPES),
+     [0.00013222058, 0.03424285, 0.89800352], [0.011382737, 0.0086518191, 0.93914884]),
+    (lambda: random.generalized_normal(KEY, 1.5, (4,)),
+     [0.39584532, -1.4283743, 0.47341144], [-0.87823755, -0.20616245, 1.160471]),
+    (lambda: random.ball(KEY, 3, 2, (2,)),
+     [0.33328885, 0.22969273, -0.034676541], [0.32340229, 0.061338749, 0.018243387]),
+    (lambda: random.gamma(KEY, 2.0, (2, 3)),
+     [1.3926742, 4.324059, 0.28820914], [3.6725166, 1.0923854, 3.5018392]),
+    (lambda: random.poisson(KEY, np.float32([1, 9, 30, 1000])),
+     [0, 6, 26], [1, 6, 24]),
+    (lambda: random.binomial(KEY, np.float32([5, 40, 200, 1000]), np.float32([0.3, 0.1, 0.4, 0.9])),
+     [2, 5, 75], [1, 6, 73]),
+    (lambda: random.randint(KEY, (4,), -100, 100, "int8"),
+     [95, -66, 37], [-56, 14, -29]),
+    (lambda: random.logistic(KEY, (4,), "bfloat16"),
+     [0.21875, -4.125, -1.140625], [0.54296875, 1.6875, 3.4375]),
+    (lambda: random.cauchy(KEY, (4,), "bfloat16"),
+     [0.18554688, -14.125, -1.015625], [0.45898438, 1.859375, 9.75]),
+    (lambda: random.normal(KEY, (4,), "bfloat16"),
+     [0.14257812, -2.109375, -0.69140625], [0.34375, 1.015625, 1.890625]),
+    (lambda: random.gamma(KEY, SHAPES, dtype="float16"),
+     [0.019302368, 1.2333984, 16.703125], [0.0023384094, 0.20532227, 42.125]),
+    (lambda: random.logistic(KEY, (4,), "float16"),
+     [0.84326172, -4.2070312, 0.05859375], [-2.4941406, -1.4472656, 3.6875]),
+    (lambda: random.cauchy(KEY, (4,), "float16"),
+     [0.72509766, -20.265625, 0.047576904], [-4.0390625, -1.4580078, 12.851562]),
 ]
 
 
@@ -102,11 +142,25 @@ def test_numbers_stay_the_same(row, partitionable):
         found = np.asarray(draw())
     wanted = np.array(own if partitionable else classic)
     found = found.ravel()[:3]
-    if found.dtype.kind in "fc":
-        tolerance = 2e-3 if found.dtype == np.float16 else 2e-6
+    if not dtypes.is_integer(found.dtype) and not dtypes.is_bool(found.dtype):
+        tolerance = {"float16": 2e-3, "bfloat16": 1e-2}.get(found.dtype.name, 2e-6)
         np.testing.assert_allclose(found.astype(wanted.dtype), wanted, rtol=tolerance, atol=tolerance)
     else:
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("partitionable, wanted", [(False, 2.503430741575886), (True, 2.2980183424083127)])
+def test_gamma_of_64_bits_stays_the_same(partitionable, wanted):
+    with config.enable_x64(True), config.threefry_partitionable(partitionable):
+        np.testing.assert_allclose(random.gamma(KEY, 2.0), wanted, rtol=1e-14)
+
+
+def test_counts_in_64_bit_mode_stay_the_same():
+    with config.enable_x64(True):
+        # Poisson numbers are drawn in 32 bits in either mode, binomial ones in the dtype of their parameters.
+        np.testing.assert_array_equal(random.poisson(KEY, np.float64(30), (1000,))[:3], [40, 31, 37])
+        np.testing.assert_array_equal(random.binomial(KEY, 200, 0.3, (1000,))[:3], [63, 62, 54])
+        np.testing.assert_array_equal(random.binomial(KEY, np.float32(200), np.float32(0.3), (1000,))[:3], [72, 61, 69])
 
 
 def test_first_words_of_the_published_test_vectors():

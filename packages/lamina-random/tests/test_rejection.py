@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad
 from lamina_batching import vmap
-from lamina_ir import ShapeError
+from lamina_ir import ShapeError, config
+from lamina_random import _lanes
 from lamina_tracing import lax
 
 KEY, N = random.PRNGKey(3), 4000
@@ -43,7 +44,8 @@ def test_binomial_has_its_mean_and_variance(n, p):
 
 
 def test_odd_parameters():
-    np.testing.assert_array_equal(np.isnan(random.gamma(KEY, np.float32([-1, np.nan, 1]))), [True, True, False])
+    np.testing.assert_array_equal(np.isnan(random.gamma(KEY, np.float32([-1, np.nan, 1, -0.5, np.inf]))),
+                                  [True, True, False, True, False])
     assert random.gamma(KEY, np.float32(0)) == 0
     np.testing.assert_array_equal(random.poisson(KEY, np.float32([0, -1, np.nan])), [0, -1, -1])
     drawn = random.binomial(KEY, np.float32([5, 5, -1, 0]), np.float32([0, 1, 0.5, 0.5]))
@@ -64,6 +66,21 @@ def test_each_key_draws_as_it_does_alone():
     for draw in (lambda k: random.gamma(k, 2.0), lambda k: random.poisson(k, 20.0),
                  lambda k: random.binomial(k, 90, 0.5)):
         np.testing.assert_allclose(vmap(draw)(keys), [draw(k) for k in keys], rtol=1e-6)
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_a_lane_draws_as_its_key_does(part):
+    with config.threefry_partitionable(part):
+        keys = random.split(KEY, 5)
+        lanes = _lanes.lane_keys(KEY, (5,), part)
+        for count in (2, 3):
+            np.testing.assert_array_equal(np.swapaxes(np.asarray(_lanes.lane_split(lanes, count, part)), 1, 2),
+                                          np.stack([np.asarray(random.split(k, count)) for k in keys], 1))
+        for dtype in ("float16", "float32", "bfloat16"):
+            np.testing.assert_array_equal(_lanes.lane_unit(lanes, np.dtype(dtype), part),
+                                          [random.uniform(k, (), dtype) for k in keys])
+        np.testing.assert_allclose(_lanes.lane_normal(lanes, np.dtype("float32"), part),
+                                   [random.normal(k) for k in keys], rtol=1e-6)
 
 
 def test_normal_vectors():

@@ -15,7 +15,7 @@ from lamina_tracing.extend import requested_dtype
 
 from ._arguments import as_shape, key_words
 
-__all__ = ["bits", "draw_bits", "raw_words"]
+__all__ = ["bits", "draw_bits", "raw_words", "word_of"]
 
 _U32 = np.dtype("uint32")
 _UINTS = {8: np.dtype("uint8"), 16: np.dtype("uint16"), 32: _U32, 64: np.dtype("uint64")}
@@ -97,6 +97,15 @@ def draw_bits(call: str, key: Any, width: int, shape: tuple[int, ...], partition
     words = raw_words(call, key, -(-size // per))
     pieces = lax.reshape(lax.bitcast_convert_type(words, kind), (words.shape[0] * per,))
     return lax.reshape(lax.slice(pieces, (0,), (size,)), shape)
+
+
+def word_of(keys: tuple[Any, Any], width: int, partitionable: bool) -> Any:
+    """One number of `width` bits from each key, given as arrays of first and of second words: `bits(key)` of each."""
+    zero, kind = np.uint32(0), _UINTS[width]
+    y0, y1 = lax.threefry2x32(*keys, zero, np.uint32(width == 64 and not partitionable))
+    if width == 64:
+        return _joined(y0, y1)
+    return lax.convert_element_type(lax.bitwise_xor(y0, y1) if partitionable else y0, kind)
 
 
 def _joined(high: Any, low: Any) -> Any:

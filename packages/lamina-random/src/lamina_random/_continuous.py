@@ -141,9 +141,9 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
     k1, k2 = halves(key, 2, part)
     y = lax.square(normal_core("wald", k1, shape, dtype, part))
     u = unit_core("wald", k2, shape, dtype, part)
-    half, my = scalar(0.5, dtype), lax.mul(mean, y)
-    root = lax.sqrt(lax.add(lax.mul(scalar(4, dtype), my), lax.square(my)))
-    x = lax.add(mean, lax.mul(lax.mul(half, mean), lax.sub(my, root)))
+    half, my, mmy = scalar(0.5, dtype), lax.mul(mean, y), lax.mul(lax.square(mean), y)
+    root = lax.sqrt(lax.add(lax.mul(scalar(4, dtype), my), lax.mul(mmy, y)))
+    x = lax.sub(lax.add(mean, lax.mul(half, mmy)), lax.mul(lax.mul(half, mean), root))
     return lax.select(lax.le(u, lax.div(mean, lax.add(mean, x))), x, lax.div(lax.square(mean), x))
 
 

@@ -13,35 +13,36 @@ from ._arguments import as_float, common_shape, to_shape
 from ._keys import halves
 from ._normal import unit_core
 
-__all__ = ["accepted", "full", "open_unit", "with_parameters"]
+__all__ = ["accepted", "any_left", "full", "with_parameters"]
 
 _part = config.threefry_partitionable
 
 
-def accepted(key: Any, first: Any, propose: Callable[[Any], tuple[Any, Any]], done: Any, part: bool) -> Any:
-    """Values of `propose(key) -> (values, whether accepted)`, each the first accepted one; `first` where `done`."""
+def accepted(call: str, key: Any, first: Any, propose: Callable[[Any, Any], tuple[Any, Any]], done: Any,
+             shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    """Values of `propose(u, v) -> (values, whether accepted)`, u in [-1/2, 1/2) and v in [0, 1); `first` where `done`.
+
+    All elements propose until each has accepted; an element keeps what it accepted last.
+    """
     def body(state: Any) -> Any:
         key, value, done = state
-        key, sub = halves(key, 2, part)
-        new, good = propose(sub)
-        return key, lax.select(done, value, new), lax.bitwise_or(done, good)
+        key, ku, kv = halves(key, 3, part)
+        u = lax.sub(unit_core(call, ku, shape, dtype, part), 0.5)
+        new, good = propose(u, unit_core(call, kv, shape, dtype, part))
+        return key, lax.select(good, new, value), lax.bitwise_or(done, good)
 
-    def unfinished(state: Any) -> Any:
-        flags = lax.bitwise_not(state[2])
-        return lax.reduce_or(flags, tuple(range(len(typeof(flags).shape))))
+    return lax.while_loop(lambda state: any_left(state[2]), body, (key, first, done))[1]
 
-    return lax.while_loop(unfinished, body, (key, first, done))[1]
+
+def any_left(done: Any) -> Any:
+    """Whether some element is not done."""
+    return lax.bitwise_not(lax.reduce_and(done, tuple(range(len(typeof(done).shape)))))
 
 
 def full(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """`x` as an array of this dtype and shape."""
     x = to_shape(x, shape, dtype)
     return x if typeof(x).shape == shape else lax.broadcast_in_dim(x, shape, ())
-
-
-def open_unit(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    """Numbers in (0, 1]."""
-    return lax.sub(1.0, unit_core(call, key, shape, dtype, part))
 
 
 def with_parameters(name: str, core: Callable[..., Any], count: int) -> Callable[..., Any]:

@@ -12,49 +12,61 @@ from lamina_tracing.extend import scalar, typeof
 from ._arguments import as_float, as_shape
 from ._continuous import exponential
 from ._discrete import rademacher
-from ._draws import accepted, full, with_parameters
+from ._draws import any_left, full, with_parameters
 from ._keys import halves
-from ._normal import normal_core, unit_core
+from ._lanes import lane_keys, lane_normal, lane_split, lane_unit, where_keys
+from ._normal import normal_core
 
 __all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t"]
 
 _part = config.threefry_partitionable
 
 
-def _log_draw(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    """Logarithms of draws. Marsaglia and Tsang's cubed normals for a >= 1; below, a draw for a + 1 times u^(1/a)."""
-    # d = a - 1/3, c = 1 / (3 sqrt d): d (1 + c x)^3 for a normal x, accepted if log u < x^2 / 2 + d (1 - v + log v). All in
-    # logarithms, since draws for small a lie below the smallest number.
-    boost = lax.lt(a, 1.0)
-    d = lax.sub(lax.select(boost, lax.add(a, 1.0), a), 1 / 3)
-    c = lax.div(1 / 3, lax.sqrt(d))
-    loop, last = halves(key, 2, part)
+def _draw(key: Any, a: Any, logs: bool, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    """Gamma numbers or their logarithms: Marsaglia and Tsang's cubed normals; for a < 1, a draw for a + 1 times u^(1/a).
 
-    def propose(key: Any) -> tuple[Any, Any]:
-        kx, ku = halves(key, 2, part)
-        x = normal_core("gamma", kx, shape, dtype, part)
-        u = lax.sub(1.0, unit_core("gamma", ku, shape, dtype, part))
-        root = lax.add(lax.mul(c, x), 1.0)
+    Each element has a key of its own. What is no parameter gives NaN and is not waited for.
+    """
+    keys, last = lane_split(lane_keys(key, shape, part), 2, part)
+    u = lane_unit(last, dtype, part)
+    boost, zero = lax.lt(a, 1.0), lax.eq(a, 0.0)
+    power = lax.mul(lax.log1p(lax.neg(u)), lax.div(1.0, a)) if logs else lax.pow(lax.sub(1.0, u), lax.div(1.0, a))
+    power = lax.select(boost, power, lax.full_like(a, 0 if logs else 1))
+    power = lax.select(zero, lax.full_like(a, -np.inf if logs else 0), power)  # also where u is 0
+    known = lax.ge(a, 0.0)  # asked of a: just below 0 a + 1 would do
+    a = lax.select(known, lax.select(boost, lax.add(a, 1.0), a), lax.full_like(a, np.nan))
+    # d = a - 1/3, c = 1 / (3 sqrt d): d (1 + c x)^3 for a normal x, accepted if log u < x^2 / 2 + d (1 - v + log v),
+    # v the cube, for which u < 1 - 0.0331 x^4 suffices. A normal for which 1 + c x is not positive is drawn again.
+    d = lax.sub(a, 1 / 3)
+    c = lax.mul(lax.rsqrt(d), 1 / 3)
+    log_d = lax.log(d)
+
+    def body(state: Any) -> Any:
+        keys, old_x, old_u, again, value, done = state
+        following, key_x, key_u = lane_split(keys, 3, part)
+        keys, key_x, key_u = (where_keys(again, *pair) for pair in ((keys, following), (old_x, key_x), (old_u, key_u)))
+        key_x, now = lane_split(key_x, 2, part)
+        x, u = lane_normal(now, dtype, part), lane_unit(key_u, dtype, part)
+        root = lax.add(lax.mul(x, c), 1.0)
         up = lax.gt(root, 0.0)
-        log_v = lax.mul(3.0, lax.log(lax.select(up, root, lax.full_like(root, 1))))
-        limit = lax.add(lax.mul(0.5, lax.square(x)), lax.mul(d, lax.add(lax.sub(1.0, lax.exp(log_v)), log_v)))
-        return log_v, lax.bitwise_and(up, lax.lt(lax.log(u), limit))
+        v, square = lax.mul(lax.mul(root, root), root), lax.mul(x, x)
+        log_v = lax.log(v)
+        quick = lax.lt(u, lax.sub(1.0, lax.mul(0.0331, lax.mul(square, square))))
+        limit = lax.add(lax.mul(square, 0.5), lax.mul(d, lax.add(lax.sub(1.0, v), log_v)))
+        good = lax.bitwise_and(up, lax.bitwise_or(quick, lax.lt(lax.log(u), limit)))
+        new = lax.add(lax.add(log_d, log_v), power) if logs else lax.mul(lax.mul(d, v), power)
+        return keys, key_x, key_u, lax.bitwise_not(up), lax.select(done, value, new), lax.bitwise_or(done, good)
 
-    bad = lax.bitwise_not(lax.gt(a, 0.0))
-    log_v = accepted(loop, lax.full_like(a, 0), propose, bad, part)
-    u = lax.sub(1.0, unit_core("gamma", last, shape, dtype, part))
-    extra = lax.select(boost, lax.div(lax.log(u), a), lax.full_like(a, 0))
-    out = lax.add(lax.add(lax.log(d), log_v), extra)
-    nothing = lax.select(lax.eq(a, 0.0), lax.full_like(a, -np.inf), lax.full_like(a, np.nan))
-    return lax.select(bad, nothing, out)
+    start = keys, keys, keys, lax.full_like(a, False, np.bool_), a, lax.bitwise_not(known)
+    return lax.while_loop(lambda state: any_left(state[-1]), body, start)[-2]
 
 
 def _log_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    return _log_draw(key, a, shape, dtype, part)
+    return _draw(key, a, True, shape, dtype, part)
 
 
 def _plain_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    return lax.exp(_log_draw(key, a, shape, dtype, part))
+    return _draw(key, a, False, shape, dtype, part)
 
 
 _log_core = custom_jvp(_log_gamma, nondiff_argnums=(2, 3, 4))
@@ -83,19 +95,16 @@ _log_core.defjvp(_log_jvp)
 _gamma_core.defjvp(_gamma_jvp)
 
 
-def _log_sum(x: Any, y: Any) -> Any:
-    top = lax.max(x, y)
-    return lax.add(top, lax.log(lax.add(lax.exp(lax.sub(x, top)), lax.exp(lax.sub(y, top)))))
-
-
 def _beta(key: Any, a: Any, b: Any, shape: Any, dtype: Any, part: bool) -> Any:
     ka, kb = halves(key, 2, part)
     x, y = _log_core(ka, a, shape, dtype, part), _log_core(kb, b, shape, dtype, part)
-    return lax.exp(lax.sub(x, _log_sum(x, y)))
+    top = lax.max(x, y)
+    x, y = lax.exp(lax.sub(x, top)), lax.exp(lax.sub(y, top))
+    return lax.div(x, lax.add(x, y))
 
 
 def _chisquare(key: Any, df: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    return lax.mul(2.0, _gamma_core(key, lax.mul(0.5, df), shape, dtype, part))
+    return lax.mul(2.0, lax.exp(_log_core(key, lax.mul(0.5, df), shape, dtype, part)))
 
 
 def _t(key: Any, df: Any, shape: Any, dtype: Any, part: bool) -> Any:
@@ -106,7 +115,7 @@ def _t(key: Any, df: Any, shape: Any, dtype: Any, part: bool) -> Any:
 
 
 def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    kn, kd = halves(key, 2, part)
+    kd, kn = halves(key, 2, part)
     return lax.div(lax.div(_chisquare(kn, dfnum, shape, dtype, part), dfnum),
                    lax.div(_chisquare(kd, dfden, shape, dtype, part), dfden))
 
@@ -349,7 +358,14 @@ def ball(key: ArrayLike, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTy
     """
     shape, dtype = as_shape("ball", shape), as_float("ball", dtype)
     kx, ke = halves(key, 2, _part.value)
-    x = generalized_normal(kx, p, (*shape, d), dtype)
-    total = lax.add(lax.reduce_sum(lax.pow(lax.abs(x), scalar(p, dtype)), (len(shape),)), exponential(ke, shape, dtype))
-    size = lax.pow(total, scalar(1 / p, dtype))
-    return lax.div(x, lax.broadcast_in_dim(size, (*shape, d), tuple(range(len(shape)))))
+    return _onto_ball(generalized_normal(kx, p, (*shape, d), dtype), exponential(ke, shape, dtype), p)
+
+
+def _onto_ball_core(x: Any, extra: Any, p: float) -> Any:
+    aval = typeof(x)
+    kept, dtype = tuple(range(aval.ndim - 1)), aval.dtype
+    total = lax.add(lax.reduce_sum(lax.pow(lax.abs(x), scalar(p, dtype)), (aval.ndim - 1,)), extra)
+    return lax.div(x, lax.broadcast_in_dim(lax.pow(total, scalar(1 / p, dtype)), aval.shape, kept))
+
+
+_onto_ball = jit(_onto_ball_core, static_argnums=(2,), inline=True)

@@ -13,7 +13,8 @@ from ._arguments import as_float, as_shape, common_shape, to_shape
 from ._bits import draw_bits
 from ._keys import halves
 
-__all__ = ["normal", "normal_core", "truncated_normal", "uniform", "uniform_core"]
+__all__ = ["normal", "normal_core", "normal_of", "truncated_normal", "uniform", "uniform_core", "unit_core", "unit_of",
+           "unit_width"]
 
 _part = config.threefry_partitionable
 
@@ -48,11 +49,20 @@ def uniform(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
 
 def unit_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
     """Numbers in [0, 1)."""
+    return unit_of(draw_bits(call, key, unit_width(dtype), shape, partitionable), dtype)
+
+
+def unit_width(dtype: np.dtype) -> int:
+    """How many random bits a number in [0, 1) takes."""
     info = dtypes.finfo(dtype)
+    return 8 if info.nmant < 8 else info.bits
+
+
+def unit_of(random: Any, dtype: np.dtype) -> Any:
+    """Numbers in [0, 1) from `unit_width(dtype)` random bits each."""
+    info, drawn = dtypes.finfo(dtype), unit_width(dtype)
     width, mantissa = info.bits, info.nmant
-    drawn = 8 if mantissa < 8 else width
     kind = np.dtype(f"uint{width}")
-    random = draw_bits(call, key, drawn, shape, partitionable)
     if drawn != width:
         random = lax.convert_element_type(random, kind)
     one = np.ones((), dtype).view(kind)[()]
@@ -64,7 +74,10 @@ def uniform_core(call: str, key: Any, minval: Any, maxval: Any, shape: tuple[int
                  partitionable: bool) -> Any:
     """`max(minval, unit (maxval - minval) + minval)`: rounding must not go below the lower end."""
     low, high = to_shape(minval, shape, dtype), to_shape(maxval, shape, dtype)
-    unit = unit_core(call, key, shape, dtype, partitionable)
+    return _stretched(unit_core(call, key, shape, dtype, partitionable), low, high)
+
+
+def _stretched(unit: Any, low: Any, high: Any) -> Any:
     return lax.max(low, lax.add(lax.mul(unit, lax.sub(high, low)), low))
 
 
@@ -95,9 +108,13 @@ def normal_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, pa
         real = dtypes.real_of(dtype)
         parts = [normal_core(call, half, shape, real, partitionable) for half in halves(key, 2, partitionable)]
         return lax.div(lax.complex(*parts), scalar(math.sqrt(2), dtype))
+    return normal_of(unit_core(call, key, shape, dtype, partitionable), dtype)
+
+
+def normal_of(unit: Any, dtype: np.dtype) -> Any:
+    """Normal numbers from numbers in [0, 1)."""
     low = np.nextafter(np.asarray(-1, dtype), np.asarray(0, dtype), dtype=dtype)[()]
-    u = uniform_core(call, key, low, scalar(1, dtype), shape, dtype, partitionable)
-    return lax.mul(scalar(math.sqrt(2), dtype), lax.erf_inv(u))
+    return lax.mul(scalar(math.sqrt(2), dtype), lax.erf_inv(_stretched(unit, low, scalar(1, dtype))))
 
 
 def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: ShapeLike | None = None,
