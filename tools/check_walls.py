@@ -27,8 +27,8 @@ JAXLIB_DOORS = {"lamina_lowering/_jaxlib.py", "lamina_runtime/_jaxlib.py"}
 MACHINE_ROOMS = ("lamina-lowering", "lamina-runtime")
 ROOF = "lamina"
 # names with an underscore that are public between rooms: tracers are arrays to their users, so their own attributes must
-# not hide those of arrays; jaxlib asks shardings for the last
-UNDERSCORED = ("_trace", "_var", "_to_xla_hlo_sharding")
+# not hide those of arrays; jaxlib asks shardings for the third; Python gives the last to every NamedTuple
+UNDERSCORED = ("_trace", "_var", "_to_xla_hlo_sharding", "_fields")
 # public modules that no root lists: the roof shows them under other names
 NAMESPACES = ("lamina_numpy.flatten_util", "lamina_tracing.lax.factorizations")
 
@@ -41,8 +41,8 @@ def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
                 yield node.lineno, alias.name, ()
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             yield node.lineno, node.module, tuple(alias.name for alias in node.names)
-        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in ("import_module",
-                                                                                     "importlib.import_module"):
+        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in (
+                "import_module", "importlib.import_module", "__import__"):
             name = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
             if isinstance(name, ast.Constant) and not str(name.value).startswith(".") and (
                     name is node.args[0] or "." in str(name.value)):
@@ -123,12 +123,28 @@ def private_breaches(root: Path, folder: Path) -> Iterator[str]:
             private = [name for name in (*inner, *names) if name.startswith("_") and not name.startswith("__")]
             if private:
                 yield f"{path.relative_to(root)}:{line}: reaches for {top}'s private {', '.join(private)}"
+        for line, top, name in attributes_of_rooms(path):
+            if top != own and not name.startswith("__") and not public(root, top, [], (name,)) and (
+                    f"{top}.{name}" not in {".".join(n.split(".")[:2]) for n in NAMESPACES}):
+                yield f"{path.relative_to(root)}:{line}: reaches into {top}: {name} is no name of its root, extend or testing"
+
+
+def attributes_of_rooms(path: Path) -> Iterator[tuple[int, str, str]]:
+    """(line, room, name) of each `room.name` in a file, where the room is imported as a whole."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    rooms = {alias.asname or alias.name.split(".")[0]: alias.name.split(".")[0] for node in ast.walk(tree)
+             if isinstance(node, ast.Import) for alias in node.names
+             if re.fullmatch(r"lamina(_\w+)?", alias.name if alias.asname else alias.name.split(".")[0])}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in rooms:
+            yield node.lineno, rooms[node.value.id], node.attr
 
 
 def attribute_breaches(root: Path, folders: list[Path]) -> Iterator[str]:
     """Touches of a private attribute, `x._name`, that other rooms define and this one does not."""
     homes: dict[str, set[str]] = {}
     touches: list[tuple[str, Path, int, str]] = []
+    asked: set[ast.AST] = set()  # names in calls of `getattr`, which make nothing; a call is walked before what is in it
     for folder in folders:
         for path in sorted((folder / "src").rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -137,13 +153,17 @@ def attribute_breaches(root: Path, folders: list[Path]) -> Iterator[str]:
                     made = [node.name]
                 elif isinstance(node, ast.Import | ast.ImportFrom):
                     made = [alias.asname or alias.name for alias in node.names]
-                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in asked:
                     made = [node.value]  # a slot, or the name in a call of `setattr`
                 elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     made = [node.id]
                 elif isinstance(node, ast.Attribute):
                     made = [node.attr] if isinstance(node.ctx, ast.Store) else []
                     touches.append((folder.name, path, node.lineno, node.attr))
+                elif (isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr") and len(node.args) > 1
+                      and isinstance(node.args[1], ast.Constant)):
+                    touches.append((folder.name, path, node.lineno, str(node.args[1].value)))
+                    asked.add(node.args[1])
                 for name in made:
                     if name.startswith("_") and not name.startswith("__"):
                         homes.setdefault(name, set()).add(folder.name)

@@ -113,6 +113,9 @@ def test_the_real_house_stands() -> None:
     ("from lamina_ir.program import Var\n", "reaches into lamina_ir: program.Var is no name"),
     ("from lamina_ir import program\n", "reaches into lamina_ir: program is no name"),
     ("import lamina_ir.program\n", "reaches into lamina_ir: program is no name"),
+    ("import lamina_ir\nx = lamina_ir.shaped, lamina_ir.extend.y, lamina_ir.program.Var\n", "lamina_ir: program is no name"),
+    ("import lamina_ir as ir\nx = ir.shaped, ir.testing, ir.program.Var\n", "reaches into lamina_ir: program is no name"),
+    ("x = __import__('lamina_ir.program')\n", "reaches into lamina_ir: program is no name"),
     ("from lamina_ir.prims.fft import FftType\n", "reaches into lamina_ir: prims.fft.FftType is no name")])
 def test_rooms_are_entered_through_their_doors(house: Path, source: str, words: str) -> None:
     room(house, "lamina-ir").write_text("import numpy\n__all__ = ['prims', 'shaped']\n")
@@ -126,11 +129,12 @@ def test_rooms_are_entered_through_their_doors(house: Path, source: str, words: 
     assert words in only_breach(house)
 
 
-def test_private_attributes_of_other_rooms_are_left_alone(house: Path) -> None:
+@pytest.mark.parametrize("touch", ["x._memo", "getattr(x, '_memo', None)", "hasattr(x, '_memo')"])
+def test_private_attributes_of_other_rooms_are_left_alone(house: Path, touch: str) -> None:
     text = "class A:\n    def f(self):\n        self._memo = {}\n        self._own = 1\n"
     room(house, "lamina-ir").write_text("import numpy\n" + text)
     with room(house, "lamina-numpy").open("a") as file:
-        file.write("def g(x):\n    x._own = 2\n    return x._own, x._other, x.__dict__, x._memo\n")
+        file.write("def g(x):\n    x._own = 2\n    return x._own, getattr(x, '_own'), x._other, x.__dict__, " + touch + "\n")
     assert "touches the private attribute _memo of lamina-ir" in only_breach(house)
 
 

@@ -68,6 +68,9 @@ def test_static_arguments_and_trees():
     out = f({"x": X}, 3)
     np.testing.assert_allclose(out["a"], X * 3, rtol=1e-6)
     assert out["b"].shape == (8,)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"pmap of `<lambda>`: static argument 1 must be hashable; got list"):
+            f({"x": X}, [3])
 
 
 def test_fewer_devices_and_one():

@@ -48,9 +48,13 @@ def translated(error: BaseException, call: str | None = None, args: Sequence[Any
     if found is None:
         return error
     kind, text = found[1].rpartition(".")[2], found[2].split("\n")[0]
-    at = _calling(error.__traceback__)
-    node = None if at is None else _call_node(at)
-    callee, argument = ("a compiled call", "a static argument") if node is None else _described(node, at.tb_frame, kind)
+    if call is not None:
+        alike = [k for k, a in [*enumerate(args), *(kwargs or {}).items()] if type(a).__name__ == kind]
+        callee, argument = call, f"static argument {alike[0]!r}" if len(alike) == 1 else "a static argument"
+    else:
+        at = _calling(error.__traceback__)
+        node = None if at is None else _call_node(at)
+        callee, argument = ("a compiled call", "a static argument") if node is None else _described(node, at.tb_frame, kind)
     if text.startswith("Traced<"):
         aval = re.search(r"\(([\w.]+\[[^\]]*\])", text)
         made = StaticArgumentError(
@@ -131,7 +135,6 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
 def _callee(node: ast.Call, frame: FrameType) -> tuple[str, Any]:
     """(the call in the words of other errors, which of its arguments are static: None if that is not known)."""
     spec: Any = getattr(_value(node.func, frame), "spec", None)
-    spec = getattr(spec, "_jit", spec)  # a mapped function's spec holds the one of its arguments
     statics = getattr(spec, "statics", None)
     return f"`{ast.unparse(node.func)}`" if statics is None else f"{statics.call} of `{spec.name}`", statics
 
