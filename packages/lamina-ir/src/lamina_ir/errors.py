@@ -46,7 +46,7 @@ class ProgramError(LaminaError, ValueError):
 
 
 class UnboundAxisError(LaminaError, NameError):
-    """An axis name that no enclosing `vmap`, `pmap` or `xmap` has bound."""
+    """An axis name that no enclosing `vmap` or `pmap` has bound."""
 
 
 class CallbackError(LaminaError, RuntimeError):

@@ -41,7 +41,7 @@ class AxisEnv:
             if self.names[i] is name or self.names[i] == name:
                 return i
         raise UnboundAxisError(f"axis name {name!r} is not bound here; the mapped axes are "
-                               f"{list(self.names) or 'none'}. Bind it with vmap, pmap or xmap")
+                               f"{list(self.names) or 'none'}. Bind it with vmap or pmap")
 
     def axis_size(self, names: Any) -> int:
         """Product of the sizes of a name or a tuple of names."""

@@ -57,7 +57,7 @@ class AxisEnv:
             if self.names[i] == name:
                 return i
         bound = ", ".join(map(repr, self.names)) or "none"
-        raise UnboundAxisError(f"lower: axis name {name!r} is not bound by an enclosing pmap or xmap; bound: {bound}")
+        raise UnboundAxisError(f"lower: axis name {name!r} is not bound by an enclosing pmap; bound: {bound}")
 
     def size(self, name: Hashable) -> int:
         return self.sizes[self.position(name)]

@@ -200,7 +200,7 @@ def axis_frame(name: Hashable) -> AxisFrame:
         if frame.name == name:
             return frame
     bound = ", ".join(repr(f.name) for f in now.axes) or "none"
-    raise errors.UnboundAxisError(f"axis name {name!r} is not bound; bound here: {bound}. Give it to vmap, pmap or xmap as "
+    raise errors.UnboundAxisError(f"axis name {name!r} is not bound; bound here: {bound}. Give it to vmap or pmap as "
                                   "axis_name, or to make_jaxpr in axis_env")
 
 

@@ -110,8 +110,6 @@ def gather_lowering(ctx: Any, x: Any, indices: Any, *, dimension_numbers: Any, f
     limits = _limits(x_aval, slice_sizes, index_map, i_aval.dtype)
     if mode is CLIP and i_aval.dtype.kind == "u" and index_map:
         indices = _clamped(ctx, indices, i_aval, limits)
-    if any(n == 0 for n in x_aval.shape):  # nothing to read: every window lies outside
-        return ctx.const(gather_fill(out.dtype, fill_value if mode is FILL_OR_DROP else 0), out)
     text = _axes_text("gather", offset_dims=offset, collapsed_slice_dims=collapsed, operand_batching_dims=x_batch,
                       start_indices_batching_dims=i_batch, start_index_map=index_map,
                       index_vector_dim=len(i_aval.shape) - 1)

@@ -1,4 +1,4 @@
-"""Communication across mapped axes. One meaning under `vmap(axis_name)`, `pmap` and `xmap`; see docs/collectives.md."""
+"""Communication across mapped axes. One meaning under `vmap(axis_name)` and `pmap`; see docs/collectives.md."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
@@ -69,7 +69,7 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
 
     Args:
       x: array or tree of arrays. A Python number is multiplied by the axis size at once: `psum(1, name)` is the size.
-      axis_name: name, or several, of axes bound by `vmap`, `pmap` or `xmap`. Integers among them are axes of `x` itself.
+      axis_name: name, or several, of axes bound by `vmap` or `pmap`. Integers among them are axes of `x` itself.
       axis_index_groups: lists of indices that split the axis into groups, each summed by itself.
     Returns:
       Array(s) of the shape and dtype of `x` (int32 for booleans).
