@@ -17,7 +17,7 @@ from .checkpointing import keep, resume
 from .evaluator import evaluate_primitive
 from .prims.control import platform_index_p
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful, subprograms
-from .rewrite import dce, map_subprograms, narrow, narrowed, remember
+from .rewrite import dce, narrow, narrowed, remember, rewritten
 from .rule import Rule
 from .stages import as_scan, divide, hoist, too_many
 from .wiring import Wire, Wired, forward
@@ -281,36 +281,25 @@ def fold_constants(program: ClosedJaxpr, *, limit: int = 1024) -> ClosedJaxpr:
 
 
 def _fold(program: ClosedJaxpr, limit: int, inner: remember) -> ClosedJaxpr:
-    jaxpr = program.jaxpr
-    # values: of variables that are known. folded: those that an equation bound, which is gone. extra: arrays among them that
-    # are still read, and become constants; scalars become literals.
-    values: dict[Any, Any] = dict(zip(jaxpr.constvars, program.consts))
-    folded: set[Var] = set()
-    eqns: list[Eqn] = []
-    for e in jaxpr.eqns:
-        if all(type(a) is Literal or a in values for a in e.invars):
-            found = _value_of(e, values, limit)
-            if found is not None:
-                values.update(zip(e.outvars, found))
-                folded.update(e.outvars)
-                continue
-        eqns.append(map_subprograms(e, inner))
-    extra: dict[Var, None] = {}
+    # values: of variables that are known. folded: those that an equation bound, which is gone: scalars become literals, arrays
+    # constants.
+    values: dict[Any, Any] = dict(zip(program.jaxpr.constvars, program.consts))
+    folded: list[Var] = []
 
-    def read(a: Atom) -> Atom:
-        if a not in folded:
-            return a
-        if a.aval.shape == ():
-            return Literal(np.asarray(values[a])[()], a.aval)
-        assert isinstance(a, Var)
-        extra[a] = None
-        return a
+    def fold(e: Eqn) -> Any:
+        found = _value_of(e, values, limit) if all(type(a) is Literal or a in values for a in e.invars) else None
+        if found is None:
+            return None
+        values.update(zip(e.outvars, found))
+        folded.extend(e.outvars)
+        return [], [v if v.aval.shape else Literal(np.asarray(x)[()], v.aval) for v, x in zip(e.outvars, found)]
 
-    eqns = [Eqn(e.primitive, [read(a) for a in e.invars], e.outvars, e.params, e.source) for e in eqns]
-    outs = [read(a) for a in jaxpr.outvars]
-    whole = ClosedJaxpr(Jaxpr([*jaxpr.constvars, *extra], jaxpr.invars, eqns, outs),
-                        [*program.consts, *(values[v] for v in extra)])
-    return dce(whole, instantiate=True)[0] if folded else whole
+    whole = rewritten(program, fold, inner)
+    if not folded:
+        return whole
+    jaxpr, extra = whole.jaxpr, [v for v in folded if v.aval.shape]
+    return dce(ClosedJaxpr(Jaxpr([*jaxpr.constvars, *extra], jaxpr.invars, jaxpr.eqns, jaxpr.outvars),
+                           [*program.consts, *[values[v] for v in extra]]), instantiate=True)[0]
 
 
 def _by_platform(e: Eqn) -> bool:

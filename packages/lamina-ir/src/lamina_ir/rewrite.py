@@ -15,7 +15,8 @@ from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_e
 from .rule import Rule
 from .wiring import Wired, backward
 
-__all__ = ["cse", "dce", "inline_calls", "map_subprograms", "narrow", "narrowed", "remember", "rewrite", "substitute", "walk"]
+__all__ = ["cse", "dce", "inline_calls", "map_subprograms", "narrow", "narrowed", "remember", "rewrite", "rewritten",
+           "substitute", "walk"]
 
 Program = Jaxpr | ClosedJaxpr
 
@@ -131,13 +132,14 @@ def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool = True) 
     { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
     """
     def change(program: Program) -> Any:
-        return _rewrite(program, fn, inner)
+        return rewritten(program, fn, inner)
 
     inner = remember(change)
-    return change(program) if nested else _rewrite(program, fn, None)
+    return change(program) if nested else rewritten(program, fn, None)
 
 
-def _rewrite(program: Program, fn: Callable[[Eqn], Any], inner: remember | None) -> Any:
+def rewritten(program: Program, fn: Callable[[Eqn], Any], inner: remember | None) -> Any:
+    """One program with equations replaced, those nested in it by `inner`; the program itself where nothing is."""
     jaxpr = _open(program)
     env: dict[Any, Any] = {}
     eqns: list[Eqn] = []
@@ -361,32 +363,21 @@ def cse(program: Program) -> Any:
 
 
 def _share(program: Program, inner: remember) -> Any:
-    # seen: primitive, operands as they are read after sharing, and params -> the equation that computed it first.
+    # seen: primitive, operands as they are read after sharing, and params -> the equation that computed it last.
     seen: dict[Any, Eqn] = {}
-    jaxpr = _open(program)
-    env: dict[Any, Any] = {}
-    eqns: list[Eqn] = []
-    for e in jaxpr.eqns:
-        e = map_subprograms(e, inner)
-        invars = [a if type(a) is Literal else env.get(a, a) for a in e.invars]
-        first = None
-        if not eqn_effectful(e):
-            try:
-                key = (e.primitive, tuple(map(_key, invars)), tuple((k, _param_key(v)) for k, v in e.params.items()))
-                first = seen.get(key)
-            except TypeError:  # a param that cannot be hashed
-                key = None
-        else:
-            key = None
+
+    def shared(e: Eqn) -> Any:
+        if eqn_effectful(e):
+            return None
+        try:
+            key = (e.primitive, tuple(map(_key, e.invars)), tuple((k, _param_key(v)) for k, v in e.params.items()))
+            first = seen.get(key)
+        except TypeError:  # a param that cannot be hashed
+            return None
         # Results that the first one dropped have no name to read them by.
         if first is not None and not any(isinstance(v, DropVar) for v in first.outvars):
-            env.update(zip(e.outvars, first.outvars))
-            continue
-        new = Eqn(e.primitive, invars, e.outvars, e.params, e.source)
-        if key is not None:
-            seen[key] = new
-        eqns.append(new)
-    outs = [a if type(a) is Literal else env.get(a, a) for a in jaxpr.outvars]
-    return _close(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, outs))
+            return [], first.outvars
+        seen[key] = e
+        return None
 
-
+    return rewritten(program, shared, inner)
