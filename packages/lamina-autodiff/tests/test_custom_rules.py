@@ -21,7 +21,9 @@ from lamina_autodiff import (
     vjp,
 )
 from lamina_autodiff.testing import check_grads, check_jvp, check_vjp
+from lamina_ir import MissingRuleError, Primitive
 from lamina_tracing import checking_leaks, jit, lax, make_jaxpr
+from lamina_tracing.extend import bind
 
 
 def close(a, b):
@@ -300,6 +302,12 @@ def test_rules_are_staged_once_per_signature():
 def test_linear_transpose_names_what_is_not_linear(fun, words):
     with pytest.raises(TypeError, match=f"is not linear: {words}" if "at" in words else words):
         linear_transpose(fun, 1.0)
+
+
+def test_linear_transpose_of_a_linear_op_names_the_row_that_is_missing():
+    halve_p = Primitive("halve", infer=lambda x: x, numpy=lambda x: x / 2, linear_in=(0,))
+    with pytest.raises(MissingRuleError, match="transpose of `halve` has no rule.*transpose_rules.*adding-an-op"):
+        linear_transpose(lambda x: bind(halve_p, x), 1.0)
 
 
 def test_calls_whose_results_do_not_all_depend_on_the_tangents():

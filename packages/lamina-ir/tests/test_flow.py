@@ -41,6 +41,7 @@ def names(program):
     (lambda: Flow(stacked(), body="body", test="body"), "there can be no `length` and no stacked operands"),
     (lambda: Flow(held(), body="body", bound="body"), "bound is for loops with a `test`"),
     (lambda: Flow(Operands("kept"), body="body"), r"operands\[0\] must be held\(...\), carried\(...\), stacked\(...\) or choo"),
+    (lambda: Flow("x", body="body"), r"operands\[0\] must be held.* or chooses\(\); got 'x'"),
     (lambda: Flow(held(1), body="body", beside=("solve",)), r"beside\[0\] must name one of the params"),
     (lambda: Flow(chooses(), chooses(), held(), body="body"), "may hold one group that is chooses; got 2"),
     (lambda: Flow(beside=("body",)), "says in `whole` why"),

@@ -19,6 +19,7 @@ from .errors import MissingRuleError
 from .flow import CARRIED, HELD
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
 from .rewrite import map_subprograms
+from .stages import counting
 from .wiring import Slot, Wired, with_signature
 
 __all__ = ["calls_host", "happens_once", "has_ordered_effects", "number_turns", "thread_order"]
@@ -189,15 +190,6 @@ def _entered(e: Eqn, turns: list[Var], loops: Loops) -> list[Eqn]:
     def counted(program: ClosedJaxpr) -> ClosedJaxpr:
         numbered = _numbered(program, inner)
         decides = flow.test and program is e.params[flow.test]
-        return numbered if decides else _counting(numbered, len(back), -1 if backwards else 1)
+        return numbered if decides else counting(numbered, len(back), -1 if backwards else 1)
 
     return [_handed(e, group, [*turns, first], back, counted)]
-
-
-def _counting(body: ClosedJaxpr, k: int, step: int) -> ClosedJaxpr:
-    """A numbered body that hands its turns on, the last of them counted."""
-    jaxpr = body.jaxpr
-    *outer, own = jaxpr.invars[-k:]
-    after = Var(_INDEX)
-    count = Eqn(prims.add_p, [own, Literal(np.int32(step), _INDEX)], [after], {})
-    return with_signature(body, jaxpr.invars, [*jaxpr.outvars, *outer, after], [*jaxpr.eqns, count])

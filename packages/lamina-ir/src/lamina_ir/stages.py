@@ -28,7 +28,7 @@ from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_e
 from .rewrite import dce
 from .wiring import Slot, Wire, Wired, arrange, with_signature
 
-__all__ = ["Divided", "as_scan", "checkpointed", "constant", "divide", "filled", "hoist", "in_stretches", "slots",
+__all__ = ["Divided", "as_scan", "checkpointed", "constant", "counting", "divide", "filled", "hoist", "in_stretches", "slots",
            "too_many"]
 
 _INT = shaped((), np.dtype("int32"))
@@ -160,14 +160,20 @@ def in_stretches(e: Eqn) -> Eqn:
     many = math.isqrt(max(limit - 1, 0)) + 1
     zero, turns = Literal(np.int32(0), _INT), Var(_INT)
     # All programs take the operands, then the turn: `one` makes one, and `more` many.
-    body = _of_all(w, w.bodies[0]).jaxpr
-    turn, after = Var(_INT), Var(_INT)
-    count = Eqn(add_p, [turn, Literal(np.int32(1), _INT)], [after], {})
-    one = _guarded(w, ClosedJaxpr(Jaxpr(body.constvars, [*body.invars, turn], [*body.eqns, count], [*body.outvars, after]),
-                                  w.bodies[0].program.consts), limit)
+    body = _of_all(w, w.bodies[0])
+    one = _guarded(w, counting(with_signature(body, [*body.jaxpr.invars, Var(_INT)], body.jaxpr.outvars), 1, 1), limit)
     ins, outs = [Var(a) for a in one.in_avals], [Var(a) for a in one.out_avals]
     more = checkpointed(ClosedJaxpr(Jaxpr([], ins, [_scan(w, one, many, ins, outs, e.source)], outs)), w.prim.name)
     return _scan(w, _guarded(w, more, limit), -(-limit // many), [*e.invars, zero], [*e.outvars, turns], e.source)
+
+
+def counting(body: ClosedJaxpr, k: int, step: int) -> ClosedJaxpr:
+    """A body whose last `k` arguments are turns, which hands them on, the last of them counted."""
+    jaxpr = body.jaxpr
+    *outer, own = jaxpr.invars[-k:]
+    after = Var(_INT)
+    count = Eqn(add_p, [own, Literal(np.int32(step), _INT)], [after], {})
+    return with_signature(body, jaxpr.invars, [*jaxpr.outvars, *outer, after], [*jaxpr.eqns, count])
 
 
 def checkpointed(body: ClosedJaxpr, name: str) -> ClosedJaxpr:

@@ -317,7 +317,8 @@ class RuleTable(dict[Primitive, Row]):
             if row is not None:
                 super().__setitem__(op, row)
                 return row
-        raise MissingRuleError(f"{self.name} of `{op.name}` has no rule; add a row to {self.home}/{op.family}.py "
+        file = f"/{op.family}.py" if op.family else ""
+        raise MissingRuleError(f"{self.name} of `{op.name}` has no rule; add a row to {self.home}{file} "
                                "(see docs/adding-an-op.md)")
 
     def __hash__(self) -> int:  # type: ignore[override]
