@@ -5,7 +5,7 @@ import weakref
 import numpy as np
 import pytest
 
-from lamina_ir import (AxisEnv, DTypeError, Eqn, ExecutionError, Jaxpr, MissingRuleError, Primitive, ShapeError,
+from lamina_ir import (DTypeError, Eqn, ExecutionError, Jaxpr, MissingRuleError, Primitive, ShapeError,
                        UnboundAxisError, Var, aval_of, config, evaluate, evaluate_primitive, evaluate_spmd, parse, prims)
 from lamina_ir.testing import samples
 from lamina_ir.testing.programs import NOTEBOOK, chain
@@ -35,7 +35,7 @@ def test_collectives_have_exactly_the_inferred_types_on_every_device(row):
 
 @pytest.mark.parametrize("row", [r for r in SHARED if r.args], ids=lambda row: row.id)
 def test_collectives_outside_mapped_axes_are_unbound(row):
-    with pytest.raises(UnboundAxisError, match="is not bound here"):
+    with pytest.raises(UnboundAxisError, match="is not bound; bound here: none"):
         evaluate_primitive(row.prim, row.args, row.params)
 
 
@@ -111,16 +111,6 @@ def test_collectives(op, want):
         np.testing.assert_array_equal(g, w)
 
 
-def test_nested_axes_number_devices_row_by_row():
-    env = AxisEnv([("i", 2), ("j", 3)])
-    assert env.groups("i") == [[0, 3], [1, 4], [2, 5]] and env.indices(("j", "i")) == [0, 2, 4, 1, 3, 5]
-    assert env.axis_size(("i", "j")) == 6
-    with pytest.raises(ShapeError, match="exactly once"):
-        env.groups("j", ((0, 1), (1, 2)))
-    inner = env.extend("i", 2)
-    assert inner.groups("i")[0] == [0, 1]
-
-
 NESTED = parse("""{ lambda ; a:f32[2,3]. let
     b:f32[2,3] = xla_pmap[
       axis_name=i axis_size=2 backend=None
@@ -163,7 +153,7 @@ def test_mapped_axes_and_unmapped_operands_and_results():
                                         scatter_dimension=0, tiled=True), "multiple of the axis size 4"),
     (lambda: prims.all_to_all_p.infer(aval_of(np.ones(5)), axis_index_groups=None, axis_name="i", axis_size=4,
                                       concat_axis=0, split_axis=0, tiled=False), "must have the axis size 4"),
-    (lambda: prims.ppermute_p.infer(aval_of(1.0), axis_name="i", perm=((0, 1), (0, 2))), "each source may stand once"),
+    (lambda: prims.ppermute_p.infer(aval_of(1.0), axis_name="i", perm=((0, 1), (0, 2))), "each source in perm"),
     (lambda: prims.all_gather_p.infer(aval_of(1.0), all_gather_dimension=1, axis_index_groups=None, axis_name="i",
                                       axis_size=4, tiled=False), "expected 0 <= all_gather_dimension < 1")])
 def test_type_errors_of_calls_and_collectives(call, words):

@@ -123,7 +123,7 @@ def test_pbroadcast_gives_the_values_of_one(source):
     wanted = np.zeros_like(X)
     wanted[source] = X.sum(0)
     np.testing.assert_allclose(back, wanted, rtol=1e-5, atol=1e-5)
-    with pytest.raises(ValueError, match="pbroadcast: source must be an index in 0..3"):
+    with pytest.raises(ValueError, match="pbroadcast: source must be one of the indices 0..3"):
         vmap(lambda x: lax.pbroadcast(x, "i", N), axis_name="i")(X)
 
 

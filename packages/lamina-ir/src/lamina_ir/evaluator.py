@@ -174,7 +174,7 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
         prim = e.primitive
         if prim.axis_params:
             # One device and no mapped axis: any name is unbound, and `groups` says so; none at all is a sum over one member.
-            AxisEnv().groups(tuple(n for p in prim.axis_params for n in _names(e.params[p])))
+            AxisEnv().groups(tuple(eqn_axis_names(e)))
             outs = [out[0] for out in _results(prim, prim.numpy(AxisEnv(), *[[read(a)] for a in e.invars], **e.params))]
         else:
             # Ops that hold programs are handed the evaluator; they know their turns and branches themselves.
@@ -199,10 +199,6 @@ _NOTHING = nullcontext()
 def _around(prim: Primitive, source: Any) -> Any:
     """A block in which an op runs; of a loop, turns are noted."""
     return entering(prim.name, source) if prim.flow is not None and prim.flow.loops else _NOTHING
-
-
-def _names(value: Any) -> Iterable[Any]:
-    return [n for n in (value if type(value) is tuple else (value,)) if type(n) is not int]
 
 
 def _results(prim: Primitive, out: Any) -> Any:
@@ -248,7 +244,7 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
     """
     # env holds a list per variable, an array for each device. Each equation runs on all devices before the next one does, so a
     # collective finds every member's operand; arguments that are the same everywhere are one array.
-    axes = axis_env if isinstance(axis_env, AxisEnv) else AxisEnv(axis_env)
+    axes = AxisEnv(zip(axis_env.names, axis_env.sizes) if isinstance(axis_env, AxisEnv) else axis_env)
     program = _closed("evaluate_spmd", program)
     jaxpr, n = program.jaxpr, axes.size
     _check_size(program, n)

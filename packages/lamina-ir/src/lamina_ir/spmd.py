@@ -1,87 +1,318 @@
-"""`AxisEnv`: the mapped axes around a program, and which devices a collective over some of them puts together.
+"""`AxisEnv`: the mapped axes around a program, and which participants a collective over some of them puts together.
 
-Devices are numbered row by row over the axes, outermost axis first.
+Participants (replicas, partitions, examples) are numbered row by row over the axes, outermost axis first, then the copies.
+Beside it stand the only checks of axis names, of groups and of permutations; whoever takes them from a user, a row or a
+program asks here.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .errors import ShapeError, UnboundAxisError
 
-__all__ = ["AxisEnv"]
+__all__ = ["AxisEnv", "axis_names", "checked_axis_name", "checked_groups", "checked_index", "checked_permutation",
+           "split_axes", "unbound_axis"]
+
+Groups = tuple[tuple[int, ...], ...]
 
 
 class AxisEnv:
     """Names and sizes of the mapped axes around a program, outermost first. An inner name hides an equal outer one.
 
+    Args:
+      axes: (name, size) pairs.
+      participants: how many there are; a multiple of the product of the sizes. What no axis accounts for are copies,
+        innermost in the numbering. None: as many as the axes need.
+    Attributes:
+      names, sizes: of the axes.
+      size: the product of the sizes.
+      participants: that times `copies`.
+      copies: how many participants stand at one place on all axes.
+
     >>> env = AxisEnv([("i", 2), ("j", 3)])
     >>> env.size, env.groups("j"), env.groups(("j", "i"))
     (6, [[0, 1, 2], [3, 4, 5]], [[0, 3, 1, 4, 2, 5]])
+    >>> AxisEnv([("i", 2)], 4).groups("i")
+    [[0, 2], [1, 3]]
     """
 
-    __slots__ = ("names", "sizes", "size", "_groups")
+    __slots__ = ("names", "sizes", "size", "participants", "copies", "_given", "_groups")
 
-    def __init__(self, axes: Iterable[tuple[Any, int]] = ()) -> None:
+    def __init__(self, axes: Iterable[tuple[Any, int]] = (), participants: int | None = None) -> None:
         axes = list(axes)
         self.names = tuple(n for n, _ in axes)
         self.sizes = tuple(s for _, s in axes)
-        self.size = int(np.prod(self.sizes, dtype=np.int64))
+        self.size = math.prod(self.sizes)
+        self.participants = self.size if participants is None else participants
+        if self.size == 0 or self.participants < 1 or self.participants % self.size:
+            raise ShapeError(f"{self.participants} participants cannot be laid out over the axes {dict(axes)}; their number "
+                             f"must be a multiple of {self.size}")
+        self.copies = self.participants // self.size
+        self._given = participants
         self._groups: dict[Any, list[list[int]]] = {}
 
-    def extend(self, name: Any, size: int) -> AxisEnv:
-        """With one more axis inside."""
-        return AxisEnv([*zip(self.names, self.sizes), (name, size)])
+    def key(self) -> tuple[Any, ...]:
+        """Equal for environments that mean the same."""
+        return self.names, self.sizes, self.participants
 
-    def position(self, name: Any) -> int:
+    def extend(self, name: Hashable, size: int) -> AxisEnv:
+        """With one more axis inside: laid over the copies, where the number of participants was given."""
+        return AxisEnv([*zip(self.names, self.sizes), (name, size)], self._given)
+
+    def position(self, name: Hashable) -> int:
         """Which axis `name` is; UnboundAxisError when there is none."""
         for i in range(len(self.names) - 1, -1, -1):
             if self.names[i] is name or self.names[i] == name:
                 return i
-        raise UnboundAxisError(f"axis name {name!r} is not bound here; the mapped axes are "
-                               f"{list(self.names) or 'none'}. Bind it with vmap or pmap")
+        raise unbound_axis(name, self.names)
 
     def axis_size(self, names: Any) -> int:
         """Product of the sizes of a name or a tuple of names."""
-        return int(np.prod([self.sizes[self.position(n)] for n in _tuple(names)], dtype=np.int64))
+        return math.prod(self.sizes[self.position(n)] for n in _tuple(names))
 
-    def groups(self, names: Any, axis_index_groups: Sequence[Sequence[int]] | None = None) -> list[list[int]]:
-        """Devices that differ only along the named axes, each group in the order of its index along them.
+    def stride(self, name: Hashable) -> int:
+        """How far apart in number two neighbours on the axis are."""
+        return self.copies * math.prod(self.sizes[self.position(name) + 1:])
+
+    def groups(self, names: Any, index_groups: Sequence[Sequence[int]] | None = None) -> list[list[int]]:
+        """Participants that differ only along the named axes, each group in the order of its index along them.
 
         Args:
           names: a name or a tuple of names; the first is the slowest in the order.
-          axis_index_groups: indices along the named axes that belong together; default: all.
+          index_groups: indices along the named axes that belong together, in groups of any sizes; default: all.
+        Returns:
+          A list of lists.
+        Raises:
+          UnboundAxisError, ShapeError: a name is not bound, or stands twice; `index_groups` does not split the indices.
         """
-        key = (_tuple(names), None if axis_index_groups is None else tuple(map(tuple, axis_index_groups)))
+        key = (_tuple(names), None if index_groups is None else tuple(map(tuple, index_groups)))
         found = self._groups.get(key)
         if found is None:
             found = self._groups[key] = self._make_groups(*key)
         return found
 
-    def _make_groups(self, names: tuple[Any, ...], subgroups: Any) -> list[list[int]]:
-        inside = [self.position(n) for n in names]
-        if len(set(inside)) != len(inside):
-            raise ShapeError(f"a collective names an axis twice: {names}")
-        outside = [i for i in range(len(self.sizes)) if i not in inside]
-        width = int(np.prod([self.sizes[i] for i in inside], dtype=np.int64))
-        ids = np.arange(self.size).reshape(self.sizes).transpose(outside + inside).reshape(-1, width)
-        rows = [list(map(int, row)) for row in ids]
-        if subgroups is None:
-            return rows
-        if sorted(i for g in subgroups for i in g) != list(range(width)):
-            raise ShapeError(f"axis_index_groups {subgroups} must hold each index in [0, {width}) exactly once")
-        return [[row[i] for i in g] for row in rows for g in subgroups]
+    def _make_groups(self, names: tuple[Any, ...], index_groups: Any) -> list[list[int]]:
+        inside = [self.position(n) for n in axis_names("a collective", names)]
+        sizes = (*self.sizes, self.copies)
+        outside = [i for i in range(len(sizes)) if i not in inside]
+        width = math.prod(sizes[i] for i in inside)
+        rows = np.arange(self.participants).reshape(sizes).transpose(outside + inside).reshape(-1, width).tolist()
+        index_groups = checked_groups("a collective", width, index_groups, names)
+        return rows if index_groups is None else [[row[i] for i in g] for row in rows for g in index_groups]
 
     def indices(self, names: Any) -> list[int]:
-        """Each device's index along the named axes."""
-        out = [0] * self.size
+        """Each participant's index along the named axes."""
+        out = [0] * self.participants
         for group in self.groups(names):
-            for i, device in enumerate(group):
-                out[device] = i
+            for i, participant in enumerate(group):
+                out[participant] = i
         return out
 
 
 def _tuple(names: Any) -> tuple[Any, ...]:
     return names if type(names) is tuple else (names,)
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+# Any hashable value names a mapped axis except integers and booleans: among the axes of a reduction an integer is an axis of
+# the operand itself, and Python takes a boolean for 0 or 1.
+_INTEGERS = (int, np.integer)
+_BOOLEANS = (bool, np.bool_)
+
+
+def checked_axis_name(call: str, name: Hashable) -> Hashable:
+    """A name for a mapped axis, if it can be one.
+
+    Args:
+      call: who maps it, for the message.
+      name: the name.
+    Returns:
+      `name`.
+    Raises:
+      TypeError: it is an integer, a boolean, or not hashable.
+
+    >>> checked_axis_name("vmap", ("a", 3))
+    ('a', 3)
+    """
+    if isinstance(name, _INTEGERS + _BOOLEANS):
+        raise TypeError(f"{call}: axis_name: {name!r} cannot name a mapped axis: an integer says which axis of an array is "
+                        "meant, and a collective could not tell the two apart. Use a string")
+    try:
+        hash(name)
+    except TypeError:
+        raise TypeError(f"{call}: axis_name: {name!r} cannot name a mapped axis: names are hashable. Use a string") from None
+    return name
+
+
+def split_axes(call: str, axes: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """The names, and the positions, among the axes of a reduction.
+
+    Args:
+      call: whose axes they are, for the message.
+      axes: a name or position, or a tuple or list of them.
+    Returns:
+      The names of mapped axes, and the integers, which say axes of the operand.
+    Raises:
+      TypeError: something is a boolean or not hashable.
+      ShapeError: a name stands twice.
+
+    >>> split_axes("psum", ("i", 0))
+    (('i',), (0,))
+    """
+    given = axes if type(axes) is tuple else tuple(axes) if isinstance(axes, list) else (axes,)
+    names = tuple([a for a in given if not isinstance(a, _INTEGERS)])
+    for a in given:
+        if isinstance(a, _BOOLEANS):
+            raise TypeError(f"{call}: expected names of mapped axes, or integers, for axes of the operand; got {a!r} in "
+                            f"{axes!r}")
+    try:
+        twice = len(set(names)) < len(names)
+    except TypeError:
+        raise TypeError(f"{call}: names of mapped axes are hashable; got {axes!r}") from None
+    if twice:
+        raise ShapeError(f"{call}: a mapped axis may be named once; got {axes!r}")
+    return names, tuple([int(a) for a in given if isinstance(a, _INTEGERS)])
+
+
+def axis_names(call: str, names: Any) -> tuple[Any, ...]:
+    """The axes that a name, or several, mean.
+
+    Args:
+      call: whose axes they are, for the message.
+      names: a name, or a tuple or list of names.
+    Returns:
+      A tuple of names.
+    Raises:
+      TypeError: something is no name.
+      ShapeError: a name stands twice.
+
+    >>> axis_names("all_gather", "i"), axis_names("all_gather", ["i", "j"])
+    (('i',), ('i', 'j'))
+    """
+    found, positions = split_axes(call, names)
+    if positions:
+        raise TypeError(f"{call}: expected names of mapped axes; got the integer {positions[0]} in {names!r}, which names none")
+    return found
+
+
+def unbound_axis(name: Hashable, bound: Iterable[Hashable]) -> UnboundAxisError:
+    """The error that says that a name is not bound.
+
+    Args:
+      name: the name.
+      bound: the names that are.
+    Returns:
+      An exception to raise.
+
+    >>> print(unbound_axis("j", ["i"]))
+    axis name 'j' is not bound; bound here: 'i'. Give it to vmap or pmap as axis_name, or to make_jaxpr in axis_env
+    """
+    return UnboundAxisError(f"axis name {name!r} is not bound; bound here: {', '.join(map(repr, bound)) or 'none'}. Give it to "
+                            "vmap or pmap as axis_name, or to make_jaxpr in axis_env")
+
+
+# --- groups and permutations --------------------------------------------------------------------------------------
+def _indices(size: int | None, axis: Any) -> str:
+    """The indices of an axis, in words."""
+    names = _tuple(axis)
+    which = f"axis {names[0]!r}" if len(names) == 1 else f"axes {names}"
+    return f"indices of the {which}" if size is None else f"indices 0..{size - 1} of the {which}, of size {size}"
+
+
+def _integers(call: str, what: str, rows: Any, size: int | None, axis: Any) -> Groups:
+    """Rows of integers, given as lists, tuples or an array."""
+    try:
+        found = tuple([tuple([i.__index__() for i in row]) for row in rows])
+        if not any(isinstance(i, _BOOLEANS) for row in rows for i in row):
+            return found
+    except (AttributeError, TypeError):
+        pass
+    raise TypeError(f"{call}: {what}: expected rows of {_indices(size, axis)}; got {rows!r}")
+
+
+def checked_groups(call: str, size: int | None, groups: Any, axis: Any, equal: bool = False,
+                   what: str = "axis_index_groups") -> Groups | None:
+    """`axis_index_groups`, if they split an axis.
+
+    Args:
+      call: whose groups they are, for the message.
+      size: how many indices there are; None: that is not known, and the groups themselves tell.
+      groups: lists, tuples or arrays of indices; None: no groups.
+      axis: the name, or the tuple of names, of the axis.
+      equal: whether they must be of one size.
+      what: the argument's name.
+    Returns:
+      A tuple of tuples of integers, or None.
+    Raises:
+      TypeError: they are no rows of integers.
+      ShapeError: they do not hold each index once, or differ in size where they must not.
+
+    >>> checked_groups("psum", 4, [[0, 2], [1, 3]], "i")
+    ((0, 2), (1, 3))
+    """
+    if groups is None:
+        return None
+    found = _integers(call, what, groups, size, axis)
+    given = sorted([i for g in found for i in g])
+    if not all(found) or given != list(range(len(given) if size is None else size)):
+        raise ShapeError(f"{call}: {what} must hold all {_indices(size, axis)}, exactly once; got "
+                         f"{list(map(list, found))}")
+    if equal and len({len(g) for g in found}) > 1:
+        raise ShapeError(f"{call}: {what} must split the {_indices(size, axis)}, into groups of one size; got "
+                         f"{list(map(list, found))}. psum, pmean, pmax and pmin take groups of different sizes")
+    return found
+
+
+def checked_permutation(call: str, size: int | None, perm: Any, axis: Any) -> Groups:
+    """(source, destination) pairs, if they name members of an axis, each once.
+
+    Args:
+      call: whose they are, for the message.
+      size: how many members there are; None: that is not known.
+      perm: pairs of indices: lists, tuples or an array.
+      axis: the name, or the tuple of names, of the axis.
+    Returns:
+      A tuple of pairs of integers.
+    Raises:
+      TypeError: they are no rows of integers.
+      ShapeError: an index is out of range, or stands twice as source or as destination.
+
+    >>> checked_permutation("ppermute", 3, [(0, 1), (1, 2)], "i")
+    ((0, 1), (1, 2))
+    """
+    found = _integers(call, "perm", perm, size, axis)
+    if any(len(pair) != 2 for pair in found):
+        raise ShapeError(f"{call}: perm must hold (source, destination) pairs of {_indices(size, axis)}; got {perm!r}")
+    for word, ends in zip(("source", "destination"), zip(*found)):
+        if len(set(ends)) < len(ends) or not all(0 <= i and (size is None or i < size) for i in ends):
+            raise ShapeError(f"{call}: each {word} in perm must be another of the {_indices(size, axis)}; got perm "
+                             f"{list(found)} [StableHLO collective_permute C2, C3]")
+    return found
+
+
+def checked_index(call: str, size: int, index: Any, axis: Any, what: str = "index") -> int:
+    """The index of a member of an axis.
+
+    Args:
+      call: whose it is, for the message.
+      size: how many members there are.
+      index: an integer.
+      axis: the name, or the tuple of names, of the axis.
+      what: the argument's name.
+    Returns:
+      An integer.
+    Raises:
+      TypeError: it is no integer.
+      ShapeError: it is out of range.
+
+    >>> checked_index("pbroadcast", 3, 2, "i", "source")
+    2
+    """
+    (found,), = _integers(call, what, [[index]], size, axis)
+    if not 0 <= found < size:
+        raise ShapeError(f"{call}: {what} must be one of the {_indices(size, axis)}; got {index!r}")
+    return found

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, ShapeError, dtypes, shaped
+from lamina_ir import AxisEnv, ClosedJaxpr, Eqn, Jaxpr, Literal, ShapedArray, ShapeError, dtypes, shaped
 
-from .axes import AxisEnv
 from .source_map import scoped_name
 
 __all__ = ["Context", "Region"]
@@ -49,7 +48,7 @@ class Context:
     Attributes:
       eqn: the equation being lowered.
       platform: `cpu`, `cuda`, `rocm` or `tpu`.
-      axis_env: the mapped axes in force: `names`, `sizes`, `size(name)`, `groups(names)`.
+      axis_env: the mapped axes in force: `names`, `sizes`, `axis_size(name)`, `groups(names)`.
 
     >>> from lamina_ir import parse, prims
     >>> from lamina_lowering import lower, lowering_rules
@@ -302,20 +301,31 @@ class Context:
         return self.op("stablehlo.select", (pred, on_true, on_false), aval)
 
     # --- axes -----------------------------------------------------------------------------------------------------
-    def replica_groups(self, axes: Sequence[Hashable], index_groups: Any = None) -> Any:
-        """The replica groups of a collective over `axes`, one row per group."""
-        return self.session.matrix(self.axis_env.groups(axes, index_groups))
+    def collective_attrs(self, name: str, rows: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """What says who takes part in a collective: attributes for `op`.
+
+        Args:
+          name: the operation, as `stablehlo.all_reduce`.
+          rows: the groups, as `axis_env.groups` gives them; of a `collective_permute` the (source, destination) pairs.
+        """
+        width = max(map(len, rows), default=0)  # groups may differ in size; what a row lacks is -1
+        matrix = self.matrix([[*row, *[-1] * (width - len(row))] for row in rows])
+        return {"source_target_pairs" if name == "stablehlo.collective_permute" else "replica_groups": matrix}
+
+    def participant(self) -> Value:
+        """This participant's number, as in the groups: uint32[]."""
+        return self.op("stablehlo.replica_id", (), _U32)
 
     def axis_index(self, name: Hashable) -> Value:
-        """Where this replica stands on a mapped axis: int32[]."""
+        """Where this participant stands on a mapped axis: int32[]."""
         env = self.axis_env
-        size, stride = env.size(name), env.stride(name)
+        size, stride = env.axis_size((name,)), env.stride(name)
         if size == 1:
             return self.const(0, _I32)
-        index = self.op("stablehlo.replica_id", (), _U32)
+        index = self.participant()
         if stride != 1:
             index = self.op("stablehlo.divide", (index, self.const(stride, _U32)), _U32)
-        if size * stride != env.replicas:
+        if size * stride != env.participants:
             index = self.op("stablehlo.remainder", (index, self.const(size, _U32)), _U32)
         return self.convert(index, _U32, _I32)
 

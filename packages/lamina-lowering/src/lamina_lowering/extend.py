@@ -16,7 +16,7 @@ one value, or a sequence of values for ops with several results. `ctx` is a `Con
   `ctx.reshape(v, aval_out)`, `ctx.compare(x, y, "LT", aval_in)`, `ctx.select(p, t, f, aval)`
 * nested programs: `ctx.subcall(closed, operands, name)` (a function, emitted once), `ctx.inline(closed, operands)`;
   both give a list of values
-* mapped axes: `ctx.axis_env` (their names, sizes and groups), `ctx.replica_groups(axes, index_groups)`, `ctx.axis_index(name)`
+* mapped axes: `ctx.axis_env` (their names, sizes and groups), `ctx.collective_attrs(name, groups)`, `ctx.axis_index(name)`
 
 Rows of ops marked `elementwise` always get operands of the result's shape: the core broadcasts rank-0 operands first,
 and `ctx.avals_in` shows the broadcast types. So most of them are one line:

@@ -11,11 +11,10 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, number_turns, prims, subprograms
+from lamina_ir import AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, number_turns, prims, subprograms
 from lamina_ir.extend import stack_depth
 
 from . import _jaxlib, hlo, session, tables
-from .axes import AxisEnv
 from .combine import together
 from .context import Context
 from .loops import WRITES, rolled
@@ -112,7 +111,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
       UnboundAxisError: a collective names an axis that is not in force.
 
     >>> import numpy as np
-    >>> from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
+    >>> from lamina_ir import AxisEnv, ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
     >>> x, y = Var(shaped((3,), np.dtype("float32"))), Var(shaped((3,), np.dtype("float32")))
     >>> program = ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.sin_p, [x], [y], {})], [y]))
     >>> lower(program, name="f")
@@ -121,12 +120,8 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     True
     """
     closed_jaxpr = number_turns(closed_jaxpr)
-    names, sizes = [n for n, _ in axis_env], [s for _, s in axis_env]
-    if num_replicas is None:
-        num_replicas = replica_count(closed_jaxpr)
-        for size in sizes:
-            num_replicas *= size
-    env = AxisEnv(names, sizes, num_replicas)
+    env = AxisEnv(axis_env)
+    env = AxisEnv(axis_env, env.size * replica_count(closed_jaxpr) if num_replicas is None else num_replicas)
     with session.taken() as s:
         build = _Build(s, platform, inline_limit, rules or tables.rows(platform))
         build.partition_order = partition_order
@@ -385,11 +380,11 @@ class _Build:
         self._function("main", closed, env, list(big), in_avals, kept, attributes)
         module = self.module.operation.attributes
         module["sym_name"] = s.attr(_identifier(name))
-        module["mhlo.num_replicas"] = s.i32(env.replicas)
+        module["mhlo.num_replicas"] = s.i32(env.participants)
         module["mhlo.num_partitions"] = s.i32(partitions)
         return Lowered(module=self.module, name=name, platform=self.platform, kept_args=kept,
                        const_args=[c for c, _ in big.values()],
-                       in_avals=in_avals, out_avals=out_avals, donation=donation, num_replicas=env.replicas,
+                       in_avals=in_avals, out_avals=out_avals, donation=donation, num_replicas=env.participants,
                        num_partitions=partitions, host_functions=self.host_functions, needs=frozenset(self.needs),
                        lines=self.lines, size=self.size)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from lamina_ir import Primitive, errors
-from lamina_ir.extend import axis_names_of, stack_depth
+from lamina_ir.extend import axis_names_of, checked_axis_name, stack_depth, unbound_axis
 
 from .blame import ill_formed
 from .tracer import Tracer, stands_for_array, typeof
@@ -118,7 +118,7 @@ class AxisFrame(NamedTuple):
     """A mapped axis in scope.
 
     Attributes:
-      name: its name, anything hashable but an integer.
+      name: its name, anything hashable but an integer or a boolean.
       size: how many members it has.
       trace: the trace that maps it; None under `pmap`, where its program is staged.
       differs: tells whether a traced value may differ between its members (None: it cannot tell).
@@ -199,9 +199,7 @@ def axis_frame(name: Hashable) -> AxisFrame:
     for frame in reversed(now.axes):
         if frame.name == name:
             return frame
-    bound = ", ".join(repr(f.name) for f in now.axes) or "none"
-    raise errors.UnboundAxisError(f"axis name {name!r} is not bound; bound here: {bound}. Give it to vmap or pmap as "
-                                  "axis_name, or to make_jaxpr in axis_env")
+    raise unbound_axis(name, [f.name for f in now.axes])
 
 
 on_staging: list[Callable[[bool], None]] = []
@@ -226,7 +224,7 @@ class bound_axes:
     Args:
       *frames: the axes, outermost first.
     Raises:
-      TypeError: one is named by an integer.
+      TypeError: one is named by an integer, a boolean, or what is not hashable.
 
     >>> with bound_axes(AxisFrame("i", 4), AxisFrame("j", 2)):
     ...     [frame.name for frame in now.axes]
@@ -237,9 +235,7 @@ class bound_axes:
 
     def __init__(self, *frames: AxisFrame) -> None:
         for f in frames:
-            if isinstance(f.name, int):  # and booleans, which Python takes for 0 and 1
-                raise TypeError(f"axis_name: {f.name!r} cannot name a mapped axis: an integer says which axis of an array "
-                                "is meant, and a collective could not tell the two apart. Use a string")
+            checked_axis_name("a map", f.name)
         self._frames = frames
 
     def __enter__(self) -> None:

@@ -1,4 +1,5 @@
-"""For people who add ops: names and kinds of params, how an op that holds programs is wired, host functions.
+"""For people who add ops: names and kinds of params, how an op that holds programs is wired, axes of collectives, host
+functions.
 
 `HELD`, `CARRIED`, `STACKED` and `CHOOSES` are the kinds of operands that `Operands` describes and `held`, `carried`,
 `stacked` and `chooses` make.
@@ -8,6 +9,10 @@ from ..params import register_param_type
 from ..prims import register as register_primitive
 from ..prims.callbacks import HostCall, HostFunction, register_host_function
 from ..program import axis_names_of
+from ..spmd import (axis_names, checked_axis_name, checked_groups, checked_index, checked_permutation, split_axes,
+                    unbound_axis)
 
-__all__ = ["CARRIED", "CHOOSES", "Flow", "HELD", "HostCall", "HostFunction", "Operands", "STACKED", "axis_names_of", "carried",
-           "chooses", "held", "register_host_function", "register_param_type", "register_primitive", "stacked"]
+__all__ = ["CARRIED", "CHOOSES", "Flow", "HELD", "HostCall", "HostFunction", "Operands", "STACKED", "axis_names",
+           "axis_names_of", "carried", "checked_axis_name", "checked_groups", "checked_index", "checked_permutation", "chooses",
+           "held", "register_host_function", "register_param_type", "register_primitive", "split_axes", "stacked",
+           "unbound_axis"]

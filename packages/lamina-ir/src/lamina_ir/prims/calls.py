@@ -9,7 +9,7 @@ from ..avals import ShapedArray, shaped
 from ..errors import ShapeError
 from ..flow import Flow, held
 from ..primitive import Primitive
-from ..spmd import AxisEnv
+from ..spmd import AxisEnv, checked_axis_name
 from ._operands import check_operands, run_param
 
 __all__ = ["xla_call_p", "xla_pmap_p"]
@@ -37,8 +37,9 @@ def unmapped(aval: ShapedArray, axis: int | None, size: int, what: str) -> Shape
     return shaped(aval.shape[:axis] + aval.shape[axis + 1:], aval.dtype, aval.weak_type)
 
 
-def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_size: int, in_axes: tuple[int | None, ...],
+def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size: int, in_axes: tuple[int | None, ...],
                 out_axes: tuple[int | None, ...], **_: Any) -> list[ShapedArray]:
+    checked_axis_name("xla_pmap", axis_name)
     if len(in_axes) != len(avals):
         raise ShapeError(f"xla_pmap: in_axes {in_axes} must have one entry per operand; got {len(avals)} operands")
     parts = tuple(unmapped(a, axis, axis_size, f"operand {i}") for i, (a, axis) in enumerate(zip(avals, in_axes)))

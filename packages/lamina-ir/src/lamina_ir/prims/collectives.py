@@ -15,6 +15,7 @@ from .. import dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
+from ..spmd import axis_names, checked_groups, checked_permutation, split_axes
 
 __all__ = ["all_gather_p", "all_to_all_p", "axis_index_p", "pmax_p", "pmin_p", "ppermute_p", "psum_p",
            "psum_scatter_p"]
@@ -40,7 +41,8 @@ def _along(name: str, x: ShapedArray, axis: int, param: str, limit: int | None =
 # --- reductions over devices: psum, pmax, pmin --------------------------------------------------------------------
 def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
     def infer(*avals: ShapedArray, axes: tuple[Any, ...], axis_index_groups: Any = None) -> list[ShapedArray]:
-        local = [a for a in axes if type(a) is int]
+        names, local = split_axes(name, axes)
+        checked_groups(name, None, axis_index_groups, names)
         if len(set(local)) < len(local):
             raise ShapeError(f"{name}: axes must be different axes of the operand; got {axes}")
         outs = []
@@ -58,8 +60,7 @@ def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
 
 def _reduce_numpy(ufunc: np.ufunc) -> Callable[..., Any]:
     def meaning(env: Any, *operands: list[Any], axes: tuple[Any, ...], axis_index_groups: Any = None) -> Any:
-        local = tuple(a for a in axes if type(a) is int)
-        names = tuple(a for a in axes if type(a) is not int)
+        names, local = split_axes("a collective", axes)
         results = []
         for xs in operands:
             xs = [_total(x, ufunc, local) for x in xs] if local else list(xs)
@@ -83,7 +84,15 @@ pmin_p = _reduction("pmin", np.minimum)
 
 
 # --- all_gather, psum_scatter, all_to_all -------------------------------------------------------------------------
-def _checked_groups(name: str, env: Any, p: dict[str, Any]) -> list[list[int]]:
+def _fit(name: str, axis_name: Any, axis_size: int, axis_index_groups: Any) -> None:
+    """What can be told of the groups without the axes around."""
+    names = axis_names(name, axis_name)
+    groups = checked_groups(name, None, axis_index_groups, names, equal=True)
+    if groups is not None and any(len(g) != axis_size for g in groups):
+        raise ShapeError(f"{name}: axis_size {axis_size} must be the size of each group; got axis_index_groups {groups}")
+
+
+def _device_groups(name: str, env: Any, p: dict[str, Any]) -> list[list[int]]:
     groups = env.groups(p["axis_name"], p["axis_index_groups"])
     if any(len(g) != p["axis_size"] for g in groups):
         raise ShapeError(f"{name}: axis_size {p['axis_size']} must be the size of each group of devices; got groups of "
@@ -92,8 +101,9 @@ def _checked_groups(name: str, env: Any, p: dict[str, Any]) -> list[list[int]]:
 
 
 def _all_gather_infer(x: ShapedArray, *, all_gather_dimension: int, axis_size: int, tiled: bool,
-                      **_: Any) -> ShapedArray:
+                      **groups: Any) -> ShapedArray:
     d, shape = all_gather_dimension, x.shape
+    _fit("all_gather", axis_size=axis_size, **groups)
     _along("all_gather", x, d, "all_gather_dimension", len(shape) + (not tiled))
     shape = shape[:d] + (shape[d] * axis_size,) + shape[d + 1:] if tiled else shape[:d] + (axis_size,) + shape[d:]
     return shaped(shape, x.dtype, x.weak_type)
@@ -102,7 +112,7 @@ def _all_gather_infer(x: ShapedArray, *, all_gather_dimension: int, axis_size: i
 def _all_gather(env: Any, xs: list[Any], *, all_gather_dimension: int, tiled: bool, **p: Any) -> list[Any]:
     out = list(xs)
     join = np.concatenate if tiled else np.stack
-    for group in _checked_groups("all_gather", env, p):
+    for group in _device_groups("all_gather", env, p):
         whole = join([xs[d] for d in group], all_gather_dimension)
         for d in group:
             out[d] = whole
@@ -110,8 +120,9 @@ def _all_gather(env: Any, xs: list[Any], *, all_gather_dimension: int, tiled: bo
 
 
 def _psum_scatter_infer(x: ShapedArray, *, axis_size: int, scatter_dimension: int, tiled: bool,
-                        **_: Any) -> ShapedArray:
+                        **groups: Any) -> ShapedArray:
     d, shape = scatter_dimension, x.shape
+    _fit("psum_scatter", axis_size=axis_size, **groups)
     _along("psum_scatter", x, d, "scatter_dimension")
     if not dtypes.is_number(x.dtype):
         raise DTypeError(f"psum_scatter: expected numbers; got {x.long()}. Convert it first")
@@ -125,7 +136,7 @@ def _psum_scatter_infer(x: ShapedArray, *, axis_size: int, scatter_dimension: in
 
 def _psum_scatter(env: Any, xs: list[Any], *, scatter_dimension: int, tiled: bool, **p: Any) -> list[Any]:
     out = list(xs)
-    for group in _checked_groups("psum_scatter", env, p):
+    for group in _device_groups("psum_scatter", env, p):
         total = _total(np.stack([xs[d] for d in group]), np.add)
         parts = np.split(total, len(group), scatter_dimension)
         for d, part in zip(group, parts):
@@ -134,7 +145,8 @@ def _psum_scatter(env: Any, xs: list[Any], *, scatter_dimension: int, tiled: boo
 
 
 def _all_to_all_infer(x: ShapedArray, *, axis_size: int, concat_axis: int, split_axis: int, tiled: bool,
-                      **_: Any) -> ShapedArray:
+                      **groups: Any) -> ShapedArray:
+    _fit("all_to_all", axis_size=axis_size, **groups)
     _along("all_to_all", x, split_axis, "split_axis")
     _along("all_to_all", x, concat_axis, "concat_axis")
     shape = list(x.shape)
@@ -152,7 +164,7 @@ def _all_to_all_infer(x: ShapedArray, *, axis_size: int, concat_axis: int, split
 
 def _all_to_all(env: Any, xs: list[Any], *, concat_axis: int, split_axis: int, tiled: bool, **p: Any) -> list[Any]:
     out = list(xs)
-    for group in _checked_groups("all_to_all", env, p):
+    for group in _device_groups("all_to_all", env, p):
         parts = [np.split(xs[d], len(group), split_axis) for d in group]
         for i, d in enumerate(group):
             mine = [p[i] for p in parts]
@@ -174,26 +186,26 @@ all_to_all_p = Primitive("all_to_all", params=(*_GROUPED, "concat_axis", "split_
 
 # --- ppermute, axis_index -----------------------------------------------------------------------------------------
 def _ppermute_infer(x: ShapedArray, *, axis_name: Any, perm: tuple[tuple[int, int], ...]) -> ShapedArray:
-    for what, ends in (("source", [s for s, _ in perm]), ("destination", [d for _, d in perm])):
-        if len(set(ends)) != len(ends):
-            raise ShapeError(f"ppermute: each {what} may stand once in perm; got {perm} "
-                             "[StableHLO collective_permute C2, C3]")
+    checked_permutation("ppermute", None, perm, axis_names("ppermute", axis_name))
     return x
 
 
 def _ppermute(env: Any, xs: list[Any], *, axis_name: Any, perm: tuple[tuple[int, int], ...]) -> list[Any]:
     out = [np.zeros_like(x) for x in xs]
+    checked_permutation("ppermute", env.axis_size(axis_name), perm, axis_name)
     for group in env.groups(axis_name):
         for source, destination in perm:
-            if not (0 <= source < len(group) and 0 <= destination < len(group)):
-                raise ShapeError(f"ppermute: perm {perm} must hold indices in [0, {len(group)}), the size of axis "
-                                 f"{axis_name!r}")
             out[group[destination]] = xs[group[source]]
     return out
+
+
+def _axis_index_infer(*, axis_name: Any) -> ShapedArray:
+    axis_names("axis_index", axis_name)
+    return shaped((), _I32)
 
 
 ppermute_p = Primitive("ppermute", params=("axis_name", "perm"), family="collectives", infer=_ppermute_infer,
                        numpy=_ppermute, linear_in=(0,), axis_params=("axis_name",), spec="collective_permute")
 axis_index_p = Primitive("axis_index", params=("axis_name",), family="collectives", axis_params=("axis_name",),
-                         infer=lambda *, axis_name: shaped((), _I32), spec="replica_id, partition_id",
+                         infer=_axis_index_infer, spec="replica_id, partition_id",
                          numpy=lambda env, *, axis_name: [np.asarray(i, _I32) for i in env.indices(axis_name)])

@@ -63,12 +63,12 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
         avals, outs = list(ctx.avals_in), ctx.avals_out
         operands = list(args)
         # The turns of loops and the number of the device go last, as one array: each operand costs the host 2 us and more.
-        loops, counted = len(params["callback"].loops), ctx.axis_env.replicas > 1
+        loops, counted = len(params["callback"].loops), ctx.axis_env.participants > 1
         last = len(args) - bool(params.get("threaded"))
         numbers = operands[last - loops:last]
         del operands[last - loops:last], avals[last - loops:last]
         if counted:
-            numbers.append(ctx.convert(ctx.op("stablehlo.replica_id", (), _U32), _U32, _I32))
+            numbers.append(ctx.convert(ctx.participant(), _U32, _I32))
         if numbers:
             avals.append(_I32 if len(numbers) == 1 else shaped((len(numbers),), _I32.dtype))
             operands.append(_together(ctx, numbers, avals[-1]))

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import DTypeError, ShapedArray, ShapeError, dtypes, prims, shaped
+from lamina_ir import DTypeError, ShapedArray, dtypes, prims, shaped
+from lamina_ir.extend import axis_names, checked_permutation, split_axes
 
 from ..context import Context
 from ..tables import lowering_rules
@@ -22,14 +23,14 @@ _JOINED_BYTES = 1 << 20  # larger operands are worth a meeting of their own, and
 _WIDE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 
-def _names(axis_name: Any) -> tuple[Hashable, ...]:
-    return tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
+def _groups(ctx: Context, axis_name: Any, index_groups: Any = None) -> tuple[list[list[int]], int]:
+    """The groups, and their size where it is one."""
+    groups = ctx.axis_env.groups(axis_names(ctx.eqn.primitive.name, axis_name), index_groups)
+    return groups, max(map(len, groups))
 
 
-def _split_axes(axes: Any) -> tuple[tuple[Hashable, ...], tuple[int, ...]]:
-    """Axis names, and positions of ordinary axes."""
-    axes = _names(axes)
-    return (tuple(a for a in axes if not isinstance(a, int)), tuple(a for a in axes if isinstance(a, int)))
+def _collective(ctx: Context, name: str, xs: Sequence[Any], outs: Sequence[ShapedArray], rows: Any, **attrs: Any) -> Any:
+    return ctx.op(name, xs, *outs, attributes=ctx.collective_attrs(name, rows), **attrs)
 
 
 def _sum_in(dtype: np.dtype) -> np.dtype:
@@ -39,7 +40,7 @@ def _sum_in(dtype: np.dtype) -> np.dtype:
 
 def _reduce_local(ctx: Context, x: Any, aval: ShapedArray, op: str, identity: Any,
                   positions: Sequence[int]) -> tuple[Any, ShapedArray]:
-    positions = sorted(p % aval.ndim for p in positions)
+    positions = sorted(positions)
     out = shaped(tuple(n for i, n in enumerate(aval.shape) if i not in positions), aval.dtype)
     start = ctx.const(identity, shaped((), aval.dtype))
     return ctx.op("stablehlo.reduce", (x, start), out, regions=[ctx.reducer_region(op, aval)],
@@ -61,8 +62,8 @@ def _highest(dtype: np.dtype) -> Any:
 def _all_reduce(op: str, bool_op: str, identity: Any, wide: Any) -> Any:
     """A row for psum, pmax, pmin: `op` over the groups, computed in the dtype `wide(dtype)` of the result."""
     def rule(ctx: Context, *xs: Any, axes: Any, axis_index_groups: Any = None) -> list[Any]:
-        names, positions = _split_axes(axes)
-        groups = ctx.axis_env.groups(names, axis_index_groups) if names else None
+        names, positions = split_axes(ctx.eqn.primitive.name, axes)
+        groups, most = _groups(ctx, names, axis_index_groups)
         ready: list[tuple[Any, ShapedArray]] = []
         for x, aval, out in zip(xs, ctx.avals_in, ctx.avals_out, strict=True):
             work = shaped(aval.shape, wide(out.dtype))
@@ -74,13 +75,13 @@ def _all_reduce(op: str, bool_op: str, identity: Any, wide: Any) -> Any:
                 emit = bool_op if work.dtype == dtypes.BOOL else op
                 x, work = _reduce_local(ctx, x, work, emit, identity(work.dtype), positions)
             ready.append((x, work))
-        if groups is not None and groups.shape[1] > 1:
+        if most > 1:
             ready = _together(ctx, ready, groups, op, bool_op)
         return [ctx.convert(x, work, out) for (x, work), out in zip(ready, ctx.avals_out)]
     return rule
 
 
-def _together(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups: np.ndarray, op: str,
+def _together(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups: list[list[int]], op: str,
               bool_op: str) -> list[tuple[Any, ShapedArray]]:
     """One all_reduce per dtype for all operands: the replicas then meet once, not once per operand. XLA's CPU backend
     meets once per buffer all the same, so there small operands are joined into one buffer (six arrays of 50 kB in all
@@ -92,8 +93,8 @@ def _together(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups:
         kinds.setdefault(work.dtype, []).append(i)
     for dtype, members in kinds.items():
         def reduce(xs: Sequence[Any], avals: Sequence[ShapedArray], dtype: np.dtype = dtype) -> Any:
-            return ctx.op("stablehlo.all_reduce", xs, *avals, replica_groups=ctx.matrix(groups),
-                          regions=[ctx.reducer_region(bool_op if dtype == dtypes.BOOL else op, avals[0])])
+            region = ctx.reducer_region(bool_op if dtype == dtypes.BOOL else op, avals[0])
+            return _collective(ctx, "stablehlo.all_reduce", xs, avals, groups, regions=[region])
 
         joined = [i for i in members if operands[i][1].size * dtype.itemsize <= _JOINED_BYTES]
         if ctx.platform != "cpu" or len(joined) < 2:
@@ -120,31 +121,31 @@ def _together(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups:
 def gather_over(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names: Sequence[Hashable], dimension: int,
                 tiled: bool = False, index_groups: Any = None) -> Any:
     """Everyone's `x` along `dimension`: a new one, or (`tiled`) joined along an old one."""
-    groups = ctx.axis_env.groups(names, index_groups)
+    groups, n = _groups(ctx, tuple(names), index_groups)
     if not tiled:
         aval = shaped((*aval.shape[:dimension], 1, *aval.shape[dimension:]), aval.dtype)
         x = ctx.reshape(x, aval)
-    if groups.shape[1] == 1:
+    if n == 1:
         return x
-    return ctx.op("stablehlo.all_gather", (x,), out, all_gather_dim=dimension, replica_groups=ctx.matrix(groups))
+    return _collective(ctx, "stablehlo.all_gather", (x,), (out,), groups, all_gather_dim=dimension)
 
 
 def all_gather_lowering(ctx: Context, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_index_groups: Any,
                         tiled: bool, **_: Any) -> Any:
-    return gather_over(ctx, x, ctx.aval_in, ctx.aval_out, _names(axis_name), all_gather_dimension, tiled,
+    return gather_over(ctx, x, ctx.aval_in, ctx.aval_out, axis_names("all_gather", axis_name), all_gather_dimension, tiled,
                        axis_index_groups)
 
 
 def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_groups: Any, scatter_dimension: int,
                           tiled: bool, **_: Any) -> Any:
-    groups = ctx.axis_env.groups(_names(axis_name), axis_index_groups)
-    aval, out, n, d = ctx.aval_in, ctx.aval_out, groups.shape[1], scatter_dimension
+    groups, n = _groups(ctx, axis_name, axis_index_groups)
+    aval, out, d = ctx.aval_in, ctx.aval_out, scatter_dimension
     dtype = _sum_in(out.dtype)
     x = ctx.convert(x, aval, shaped(aval.shape, dtype))
     piece = shaped((*aval.shape[:d], aval.shape[d] // n, *aval.shape[d + 1:]), dtype)
     if n > 1:
-        x = ctx.op("stablehlo.reduce_scatter", (x,), piece, scatter_dimension=d, replica_groups=ctx.matrix(groups),
-                   regions=[ctx.reducer_region("stablehlo.or" if dtype == dtypes.BOOL else "stablehlo.add", piece)])
+        x = _collective(ctx, "stablehlo.reduce_scatter", (x,), (piece,), groups, scatter_dimension=d, regions=[
+            ctx.reducer_region("stablehlo.or" if dtype == dtypes.BOOL else "stablehlo.add", piece)])
     if not tiled:
         piece = shaped((*aval.shape[:d], *aval.shape[d + 1:]), dtype)
         x = ctx.reshape(x, piece)
@@ -154,8 +155,8 @@ def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_gr
 def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_groups: Any, split_axis: int,
                         concat_axis: int, tiled: bool, **_: Any) -> Any:
     """Untiled, an axis of length 1 at the place of the new one is what the pieces are joined along."""
-    groups = ctx.axis_env.groups(_names(axis_name), axis_index_groups)
-    n, aval, out = groups.shape[1], ctx.aval_in, ctx.aval_out
+    groups, n = _groups(ctx, axis_name, axis_index_groups)
+    aval, out = ctx.aval_in, ctx.aval_out
     shape = list(aval.shape)
     if not tiled:
         if concat_axis <= split_axis:
@@ -168,33 +169,29 @@ def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_grou
     if n > 1:
         shape[split_axis] //= n
         shape[concat_axis] *= n
-        x = ctx.op("stablehlo.all_to_all", (x,), shaped(tuple(shape), aval.dtype), split_dimension=split_axis,
-                   concat_dimension=concat_axis, split_count=n, replica_groups=ctx.matrix(groups))
+        x = _collective(ctx, "stablehlo.all_to_all", (x,), (shaped(tuple(shape), aval.dtype),), groups, split_count=n,
+                        split_dimension=split_axis, concat_dimension=concat_axis)
     return x if tiled else ctx.reshape(x, out)
 
 
 def ppermute_lowering(ctx: Context, x: Any, *, axis_name: Any, perm: Any) -> Any:
     """Who receives nothing gets zeros, as the operation defines."""
-    rows = ctx.axis_env.groups(_names(axis_name))
-    perm = list(perm)
-    if len({s for s, _ in perm}) != len(perm) or len({d for _, d in perm}) != len(perm):
-        raise ShapeError(f"ppermute: sources and destinations must each be unique; got perm={perm}")
-    if any(not 0 <= i < rows.shape[1] for pair in perm for i in pair):
-        raise ShapeError(f"ppermute: perm must hold indices in [0, {rows.shape[1]}) of axis {axis_name!r}; got {perm}")
+    groups, n = _groups(ctx, axis_name)
+    perm = checked_permutation("ppermute", n, perm, axis_name)
     if not perm:
         return ctx.const(0, ctx.aval_out)
-    if rows.shape[1] == 1:
+    if n == 1:
         return x
-    pairs = [(row[s], row[d]) for row in rows for s, d in perm]  # in each group, replicas for positions on the axis
-    return ctx.op("stablehlo.collective_permute", (x,), ctx.aval_out, source_target_pairs=ctx.matrix(pairs))
+    pairs = [(group[s], group[d]) for group in groups for s, d in perm]  # in each group, participants for indices
+    return _collective(ctx, "stablehlo.collective_permute", (x,), (ctx.aval_out,), pairs)
 
 
 def axis_index_lowering(ctx: Context, *, axis_name: Any) -> Any:
-    names = _names(axis_name)
+    names = axis_names("axis_index", axis_name)
     # The first name is the slowest, as in the order of groups.
     index = ctx.axis_index(names[0])
     for name in names[1:]:
-        index = ctx.op("stablehlo.multiply", (index, ctx.const(ctx.axis_env.size(name), _I32)), _I32)
+        index = ctx.op("stablehlo.multiply", (index, ctx.const(ctx.axis_env.axis_size((name,)), _I32)), _I32)
         index = ctx.op("stablehlo.add", (index, ctx.axis_index(name)), _I32)
     return index
 

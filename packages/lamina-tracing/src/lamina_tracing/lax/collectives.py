@@ -1,26 +1,26 @@
 """Communication across mapped axes. One meaning under `vmap(axis_name)` and `pmap`; see docs/collectives.md."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from lamina_ir import ShapeError, prims, trees
-from lamina_ir.dtypes import is_bool
+import numpy as np
+from lamina_ir import prims, trees
+from lamina_ir.dtypes import is_bool, is_integer
+from lamina_ir.extend import axis_names, checked_groups, checked_index, checked_permutation, split_axes
 
 from ..trace import axis_frame, bind
 from ..tracer import typeof
 from . import conversions, elementwise, reductions
-from ._common import check_axes, given_back
+from ._common import check_axes, check_axis, given_back
+from .indexing import dynamic_index_in_dim
 
 __all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute",
            "pshuffle", "psum", "psum_scatter", "pswapaxes"]
 
 AxisName = Hashable
 _NUMBERS = (bool, int, float, complex)
-
-
-def _names(axis_name: AxisName | Sequence[AxisName]) -> tuple[Any, ...]:
-    return axis_name if isinstance(axis_name, tuple) else tuple(axis_name) if isinstance(axis_name, list) else (axis_name,)
 
 
 def axis_size(axis_name: AxisName | Sequence[AxisName]) -> int:
@@ -30,37 +30,45 @@ def axis_size(axis_name: AxisName | Sequence[AxisName]) -> int:
       UnboundAxisError: no enclosing map has bound the name.
     """
     n = 1
-    for name in _names(axis_name):
+    for name in axis_names("axis_size", axis_name):
         n *= axis_frame(name).size
     return n
 
 
-def _group_size(call: str, names: tuple[Any, ...], groups: Any) -> int:
+class _Members(NamedTuple):
+    """Who takes part in a collective."""
+
+    names: tuple[Any, ...]
+    groups: tuple[tuple[int, ...], ...] | None
+    size: int | None  # of the own group; None: that depends on who asks
+
+    def number(self) -> Any:
+        """The size of the own group."""
+        if self.size is not None:
+            return self.size
+        sizes = {i: len(g) for g in self.groups or () for i in g}
+        table = np.array([sizes[i] for i in range(len(sizes))], np.int32)
+        return dynamic_index_in_dim(table, axis_index(self.names), 0, False)
+
+
+def _members(call: str, names: tuple[Any, ...], groups: Any, equal: bool = False) -> _Members:
     size = axis_size(names)
+    groups = checked_groups(call, size, groups, names, equal)
     if groups is None:
-        return size
-    flat = sorted(i for g in groups for i in g)
-    if flat != list(range(size)) or len({len(g) for g in groups}) != 1:
-        raise ShapeError(f"{call}: axis_index_groups must split the indices 0..{size - 1} into groups of one size; "
-                         f"got {groups}")
-    return len(groups[0])
-
-
-def _frozen(groups: Any) -> Any:
-    return None if groups is None else tuple(tuple(g) for g in groups)
+        return _Members(names, None, size)
+    sizes = {len(g) for g in groups}
+    return _Members(names, groups, sizes.pop() if len(sizes) == 1 else None)
 
 
 def _reduce(call: str, prim: Any, local: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
-    names = _names(axis_name)
-    _group_size(call, names, groups) if groups is not None else [axis_frame(n) for n in names if type(n) is not int]
+    names, positional = split_axes(call, axis_name)
+    members = _members(call, names, groups)
     leaves, tree = trees.tree_flatten(x)
-    positional = tuple(n for n in names if type(n) is int)
     if positional:
         leaves = [local(v, check_axes(call, positional, typeof(v).ndim)) for v in leaves]
-        names = tuple(n for n in names if type(n) is not int)
     leaves = [given_back(v) for v in leaves]
     if names and leaves:
-        leaves = list(bind(prim, *leaves, axes=names, axis_index_groups=_frozen(groups)))
+        leaves = list(bind(prim, *leaves, axes=names, axis_index_groups=members.groups))
     return trees.tree_unflatten(tree, leaves)
 
 
@@ -70,7 +78,8 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
     Args:
       x: array or tree of arrays. A Python number is multiplied by the axis size at once: `psum(1, name)` is the size.
       axis_name: name, or several, of axes bound by `vmap` or `pmap`. Integers among them are axes of `x` itself.
-      axis_index_groups: lists of indices that split the axis into groups, each summed by itself.
+      axis_index_groups: lists of indices that split the axis (of several names: their product) into groups, of one size or
+        of several, each summed by itself.
     Returns:
       Array(s) of the shape and dtype of `x` (int32 for booleans).
     Raises:
@@ -85,9 +94,10 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
         b:f32[] = psum[axes=('i',) axis_index_groups=None] a
       in (b,) }
     """
-    names = _names(axis_name)
-    if isinstance(x, _NUMBERS) and not any(type(n) is int for n in names):
-        return x * _group_size("psum", names, axis_index_groups)
+    names, positional = split_axes("psum", axis_name)
+    if isinstance(x, _NUMBERS) and not positional:
+        members = _members("psum", names, axis_index_groups)
+        return x * members.size if members.size is not None else elementwise.mul(_as(members.number(), x * 1), x * 1)
     leaves, tree = trees.tree_flatten(x)
     leaves = [conversions.convert_element_type(v, "int32") if is_bool(typeof(v).dtype) else v for v in leaves]
     return _reduce("psum", prims.psum_p, reductions.reduce_sum, trees.tree_unflatten(tree, leaves), axis_name,
@@ -102,18 +112,24 @@ def pmean(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups
     Returns:
       Array(s) of the shape of `x`, float32 for integers and booleans.
     """
-    n = _group_size("pmean", _names(axis_name), axis_index_groups)
-    total = psum(x, axis_name, axis_index_groups=axis_index_groups)
+    names, positional = split_axes("pmean", axis_name)
+    members = _members("pmean", names, axis_index_groups)
 
-    def divide(v: Any) -> Any:
-        if isinstance(v, _NUMBERS):
-            return v / n
+    def mean(v: Any, total: Any) -> Any:
+        if isinstance(v, _NUMBERS) and not positional:
+            return v / 1  # the same everywhere
         aval = typeof(v)
-        if aval.dtype.kind in "iub" and aval.dtype.name[:2] != "bf":
-            v = conversions.convert_element_type(v, "float32")
-        return elementwise.div(v, n)
+        if is_integer(aval.dtype) or is_bool(aval.dtype):
+            total = conversions.convert_element_type(total, "float32")
+        n = members.number() * math.prod(aval.shape[a] for a in positional)
+        return elementwise.div(total, n if isinstance(n, int) else _as(n, total))
 
-    return trees.tree_map(divide, total)
+    return trees.tree_map(mean, x, psum(x, axis_name, axis_index_groups=axis_index_groups))
+
+
+def _as(n: Any, x: Any) -> Any:
+    """An integer as the dtype of `x`."""
+    return conversions.convert_element_type(n, typeof(x).dtype)
 
 
 def pmax(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
@@ -141,15 +157,27 @@ def pmin(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
 def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Any:
     """This participant's index along a mapped axis: int32, rank 0. Several names count row-major."""
     total = None
-    for name in _names(axis_name):
+    for name in axis_names("axis_index", axis_name):
         size = axis_frame(name).size
-        index = bind(prims.axis_index_p, axis_name=name)
+        index = bind(prims.axis_index_p, axis_name=_param((name,)))
         total = index if total is None else elementwise.add(elementwise.mul(total, size), index)
     return total
 
 
-def _one(axis_name: Any) -> Any:
-    return axis_name[0] if isinstance(axis_name, (tuple, list)) and len(axis_name) == 1 else axis_name
+def _param(names: tuple[Any, ...]) -> Any:
+    """Names as the param `axis_name`: a single one stands for itself, unless it is a tuple."""
+    return names[0] if len(names) == 1 and not isinstance(names[0], tuple) else names
+
+
+def _exchange(call: str, prim: Any, x: Any, axis_name: Any, groups: Any, of: Callable[[int], dict[str, Any]],
+              **params: Any) -> Any:
+    """An op whose groups are of one size on each leaf; `of(ndim)` are the params that say axes of the operand."""
+    names, groups, size = _members(call, axis_names(call, axis_name), groups, equal=True)
+
+    def one(v: Any) -> Any:
+        return bind(prim, v, axis_index_groups=groups, axis_name=_param(names), axis_size=size, **of(typeof(v).ndim), **params)
+
+    return trees.tree_map(one, x)
 
 
 def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False) -> Any:
@@ -166,16 +194,8 @@ def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, ax
 
     Derivative: linear; its transpose is `psum_scatter`.
     """
-    size = _group_size("all_gather", _names(axis_name), axis_index_groups)
-
-    def gather(v: Any) -> Any:
-        ndim = typeof(v).ndim + (not tiled)
-        if not -ndim <= axis < ndim:
-            raise ShapeError(f"all_gather: axis {axis} is out of range for a result with {ndim} axes")
-        return bind(prims.all_gather_p, v, all_gather_dimension=axis % ndim, axis_index_groups=_frozen(axis_index_groups),
-                    axis_name=_one(axis_name), axis_size=size, tiled=tiled)
-
-    return trees.tree_map(gather, x)
+    return _exchange("all_gather", prims.all_gather_p, x, axis_name, axis_index_groups, tiled=tiled,
+                     of=lambda ndim: {"all_gather_dimension": check_axis("all_gather", axis, ndim + (not tiled))})
 
 
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
@@ -194,10 +214,8 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axi
 
     Derivative: linear; its transpose is `all_gather`.
     """
-    size = _group_size("psum_scatter", _names(axis_name), axis_index_groups)
-    return trees.tree_map(lambda v: bind(prims.psum_scatter_p, v, axis_index_groups=_frozen(axis_index_groups),
-                                         axis_name=_one(axis_name), axis_size=size,
-                                         scatter_dimension=scatter_dimension % typeof(v).ndim, tiled=tiled), x)
+    return _exchange("psum_scatter", prims.psum_scatter_p, x, axis_name, axis_index_groups, tiled=tiled,
+                     of=lambda ndim: {"scatter_dimension": check_axis("psum_scatter", scatter_dimension, ndim)})
 
 
 def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
@@ -216,11 +234,9 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
 
     Derivative: linear; its transpose is `all_to_all` with the two axes exchanged.
     """
-    size = _group_size("all_to_all", _names(axis_name), axis_index_groups)
-    return trees.tree_map(lambda v: bind(prims.all_to_all_p, v, axis_index_groups=_frozen(axis_index_groups),
-                                         axis_name=_one(axis_name), axis_size=size,
-                                         concat_axis=concat_axis % typeof(v).ndim,
-                                         split_axis=split_axis % typeof(v).ndim, tiled=tiled), x)
+    return _exchange("all_to_all", prims.all_to_all_p, x, axis_name, axis_index_groups, tiled=tiled,
+                     of=lambda ndim: {"split_axis": check_axis("all_to_all", split_axis, ndim),
+                                      "concat_axis": check_axis("all_to_all", concat_axis, ndim)})
 
 
 def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
@@ -235,13 +251,9 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
     Raises:
       ShapeError: an index is out of range, or occurs twice as source or as destination.
     """
-    n = axis_size(axis_name)
-    pairs = tuple((int(a), int(b)) for a, b in perm)
-    for side, word in ((0, "source"), (1, "destination")):
-        found = [p[side] for p in pairs]
-        if len(set(found)) != len(found) or any(not 0 <= i < n for i in found):
-            raise ShapeError(f"ppermute: each {word} must be a different index in 0..{n - 1}; got perm {pairs}")
-    return trees.tree_map(lambda v: bind(prims.ppermute_p, v, axis_name=_one(axis_name), perm=pairs), x)
+    names = axis_names("ppermute", axis_name)
+    pairs = checked_permutation("ppermute", axis_size(names), perm, names)
+    return trees.tree_map(lambda v: bind(prims.ppermute_p, v, axis_name=_param(names), perm=pairs), x)
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
@@ -260,18 +272,16 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     Derivative: linear; in the transpose the source gets the sum of all cotangents.
     Source: `psum` of the values of one participant and zeros of the others.
     """
-    n = axis_size(axis_name)
-    source = source.__index__()
-    if not 0 <= source < n:
-        raise ShapeError(f"pbroadcast: source must be an index in 0..{n - 1} of axis {axis_name!r}; got {source}")
-    mine = elementwise.eq(axis_index(axis_name), source)
+    names = axis_names("pbroadcast", axis_name)
+    source = checked_index("pbroadcast", axis_size(names), source, names, "source")
+    mine = elementwise.eq(axis_index(names), source)
 
     def send(v: Any) -> Any:
         if isinstance(v, _NUMBERS):  # the same everywhere
             return v
         if is_bool(typeof(v).dtype):
-            return pmax(elementwise.bitwise_and(v, mine), axis_name)
-        return psum(elementwise.select(mine, v, 0), axis_name)
+            return pmax(elementwise.bitwise_and(v, mine), names)
+        return psum(elementwise.select(mine, v, 0), names)
 
     return trees.tree_map(send, x)
 
@@ -286,9 +296,10 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     Raises:
       ShapeError: `perm` is no permutation.
     """
-    if sorted(perm) != list(range(axis_size(axis_name))):
-        raise ShapeError(f"pshuffle: perm must be a permutation of the axis' indices; got {list(perm)}")
-    return ppermute(x, axis_name, [(source, i) for i, source in enumerate(perm)])
+    names = axis_names("pshuffle", axis_name)
+    size = axis_size(names)
+    sources = checked_groups("pshuffle", size, [perm], names, what="perm")[0]  # type: ignore[index]
+    return ppermute(x, axis_name, [(source, i) for i, source in enumerate(sources)])
 
 
 def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any = None) -> Any:
