@@ -22,7 +22,7 @@ def leaked():
 
 BAD = {
     "in_axes structure": (lambda: jax.vmap(lambda x, y: x, in_axes=(0, 0, 0))(X, X), ValueError, "in_axes must have one entry"),
-    "in_axes prefix": (lambda: jax.vmap(lambda d: d, in_axes=({"a": 0},))({"b": X}), ValueError, "in_axes must be a prefix"),
+    "in_axes prefix": (lambda: jax.vmap(lambda d: d, in_axes=({"a": 0},))({"b": X}), ValueError, "in_axes.0. must be a prefix"),
     "sizes": (lambda: jax.vmap(jnp.add)(X, X[:2]), ValueError, "inconsistent sizes of the mapped axis"),
     "rank 0": (lambda: jax.vmap(jnp.add)(X, 1.0), ValueError, "rank 0"),
     "pmap rows": (lambda: jax.pmap(lambda x: x)(np.ones(9)), ValueError, "requires 9 .* only 8"),

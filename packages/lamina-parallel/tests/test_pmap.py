@@ -88,13 +88,13 @@ def test_closed_over_tracer_is_shared():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: pmap(lambda x, y: x)(X, X[:3]), "inconsistent sizes.*args\\[0\\].*args\\[1\\]"),
+    (lambda: pmap(lambda x, y: x)(X, X[:3]), "inconsistent sizes.*y.*expected 4, as x"),
     (lambda: pmap(lambda x: x, in_axes=(0, 0))(X), "in_axes must have one entry per positional argument"),
     (lambda: pmap(lambda x: x, in_axes=None)(X), "at least one in_axes"),
     (lambda: pmap(lambda x: x)(np.float32(1)), "rank 0"),
     (lambda: pmap(lambda x: x, in_axes=5)(X), "out of range"),
     (lambda: pmap(lambda x: x, out_axes=7)(X), "out_axes 7 is out of range"),
-    (lambda: pmap(lambda x: x, in_axes=({"a": 0},))(X), "in_axes must be a prefix"),
+    (lambda: pmap(lambda x: x, in_axes=({"a": 0},))(X), "in_axes.0. must be a prefix"),
     (lambda: pmap(lambda x: x, devices=[]), "devices must not be empty"),
 ])
 def test_value_errors(call, words):
@@ -103,7 +103,7 @@ def test_value_errors(call, words):
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: pmap(lambda x: x)("a"), "args\\[0\\]"), (lambda: pmap(lambda x: x, in_axes="a")(X), "in_axes"),
+    (lambda: pmap(lambda x: x)("a"), "x: expected"), (lambda: pmap(lambda x: x, in_axes="a")(X), "in_axes"),
     (lambda: pmap(lambda x: "a")(X), "returned str"), (lambda: pmap(3), "expected a function"),
     (lambda: pmap(lambda x: x)(np.array(["a"])), "dtype")])
 def test_type_errors(call, words):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .errors import ShapeError, UnboundAxisError
+from .params import UnnamedAxis
 
 __all__ = ["AxisEnv", "axis_names", "checked_axis_name", "checked_groups", "checked_index", "checked_permutation",
            "split_axes", "unbound_axis"]
@@ -211,7 +212,8 @@ def unbound_axis(name: Hashable, bound: Iterable[Hashable]) -> UnboundAxisError:
     >>> print(unbound_axis("j", ["i"]))
     axis name 'j' is not bound; bound here: 'i'. Give it to vmap or pmap as axis_name, or to make_jaxpr in axis_env
     """
-    return UnboundAxisError(f"axis name {name!r} is not bound; bound here: {', '.join(map(repr, bound)) or 'none'}. Give it to "
+    words = ["an axis without a name" if isinstance(n, UnnamedAxis) else repr(n) for n in bound]
+    return UnboundAxisError(f"axis name {name!r} is not bound; bound here: {', '.join(words) or 'none'}. Give it to "
                             "vmap or pmap as axis_name, or to make_jaxpr in axis_env")
 
 

@@ -8,12 +8,12 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
-from lamina_batching.extend import axis_specs, mapped_size
+from lamina_batching.extend import MappedAxes
 from lamina_ir import ClosedJaxpr, ProgramError, UnnamedAxis, config, prims, shaped, trees
 from lamina_ir.extend import varying
 from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, StagedMap, StagingTracer, any_traced,
-                                   argument_path, bind, boundary, bound_axes, explain_miss, flat_results, now, stage,
+                                   argument_name, bind, boundary, bound_axes, explain_miss, flat_results, now, stage,
                                    staging_logged, stands_for_array, typeof)
 
 __all__ = ["PmapSpec", "StagedPmap", "pmap"]
@@ -89,32 +89,36 @@ class PmapSpec:
         self.name = self._jit.name
         self.statics = self._jit.statics
         self.axis_name: Hashable = UnnamedAxis() if axis_name is None else axis_name
-        self.in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
-        self.out_axes = out_axes
-        self.devices = None if devices is None else tuple(devices)
-        if self.devices is not None and not self.devices:
-            raise ValueError("pmap: devices must not be empty; leave it out to use all local devices")
+        self.axes = axes = MappedAxes("pmap", fun, in_axes, out_axes, axis_size, self.statics.nums, 1)
+        self.devices = None if devices is None else self._listed(devices)
         self.backend = backend
-        self.axis_size = axis_size
         self.donate_argnums = self._jit.donate_argnums
-        if not (in_axes is None or isinstance(in_axes, (int, tuple, list, dict)) or hasattr(in_axes, "__index__")):
-            raise TypeError(f"pmap of `{self.name}`: in_axes must be an int, None, or a tuple of them per argument; got "
-                            f"{in_axes!r}")
         # Found again by another pmap of the same function: an axis without a name is one that no program mentions.
         self.programs: dict[Any, StagedPmap] = {}
         try:
-            options = (axis_name, _hashable(self.in_axes), _hashable(out_axes), self.statics.nums, axis_size,
+            options = (axis_name, _hashable(axes.in_axes), _hashable(out_axes), self.statics.nums, axes.axis_size,
                        self.donate_argnums)
             self.programs = _programs.of(self._jit.known_as).setdefault(options, self.programs)
         except TypeError:  # axes of an odd kind, which staging refuses
             pass
 
+    def _listed(self, devices: Any) -> tuple[Any, ...]:
+        call = f"pmap of `{self.name}`"
+        if isinstance(devices, str) or not hasattr(devices, "__iter__"):
+            raise TypeError(f"{call}: devices must be a list of devices, as lamina.devices() gives; got "
+                            f"{type(devices).__name__}: {devices!r}. One device goes into a list, a platform into backend=")
+        found = tuple(devices)
+        if not found:
+            raise ValueError(f"{call}: devices must not be empty; leave it out to use all local devices")
+        return found
+
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         """(flat dynamic arguments, their tree, key of the static ones)."""
         missing = [n for n in self.statics.nums if n >= len(args)]
         if missing:
-            raise ValueError(f"pmap of `{self.name}`: static_broadcasted_argnums {sorted(self.statics.nums)} need at least "
-                             f"{max(missing) + 1} positional arguments; got {len(args)}")
+            names = ", ".join([f"`{argument_name(self.fun, n)}`" for n in sorted(missing)])
+            raise ValueError(f"pmap of `{self.name}`: static_broadcasted_argnums {sorted(self.statics.nums)} are given by "
+                             f"position: {names} must stand among the positional arguments; got {len(args)} of these")
         return self._jit.split(args, kwargs)
 
     def stage(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any,
@@ -146,24 +150,18 @@ class PmapSpec:
         try:
             return typeof(x)
         except TypeError as e:
-            raise TypeError(f"pmap of `{self.name}`: {argument_path(tree, i)}: {e}; mark Python values with "
+            raise TypeError(f"pmap of `{self.name}`: {self.axes.argument(tree, i)}: {e}; mark Python values with "
                             "static_broadcasted_argnums") from None
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
                static: Any) -> StagedPmap:
-        # Static arguments have no axis; in_axes may count them or stop before those that follow the last mapped one.
-        spec = self.in_axes
-        if isinstance(spec, tuple):
-            mapped = 1 + max((i for i in range(len(args)) if i not in self.statics.nums), default=-1)
-            if not mapped <= len(spec) <= len(args):
-                raise ValueError(f"pmap of `{self.name}`: in_axes must have one entry per positional argument; got "
-                                 f"{len(spec)} entries {spec!r} for {len(args)} arguments")
-            spec = tuple(a for i, a in enumerate(spec) if i not in self.statics.nums)
-        axes = axis_specs("pmap", self.name, "in_axes", (spec, 0), tree, "arguments")
-        size = mapped_size("pmap", self.name, flat, axes, tree, self.axis_size)
+        self.axes.check_count(args, kwargs)
+        axes = self.axes.of_arguments(flat, tree)
+        size = self.axes.size(flat, axes, tree)
         if size == 0:
-            raise ValueError(f"pmap of `{self.name}`: the mapped axis has size 0, so no device has anything to compute; "
-                             "give every argument at least one row")
+            i = next(i for i, axis in enumerate(axes) if axis is not None)
+            raise ValueError(f"pmap of `{self.name}`: {self.axes.argument(tree, i)}, {avals[i].long()}, has size 0 along axis "
+                             f"{axes[i]}, the mapped one, so no device has anything to compute; expected at least one row")
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
                  for a, axis in zip(avals, axes)]
         out_tree = None
@@ -197,13 +195,8 @@ class PmapSpec:
         # unmapped.
         with bound_axes(AxisFrame(self.axis_name, size, None, differs)):
             closed, outer = stage(run, parts, ("pmap", self.fun, tree, self.statics.nums))
-        targets = axis_specs("pmap", self.name, "out_axes", self.out_axes, out_tree, "results")
-        for i, (aval, to) in enumerate(zip(closed.out_avals, targets)):
-            if to is not None:
-                if not -aval.ndim - 1 <= to <= aval.ndim:
-                    raise ValueError(f"pmap of `{self.name}`: out_axes {to} is out of range for result {i}, "
-                                     f"{aval.long()} per device")
-                targets[i] = to % (aval.ndim + 1)
+        targets = [to if to is None else self.axes.place(out_tree, i, aval, to) for i, (aval, to) in enumerate(
+            zip(closed.out_avals, self.axes.of_results(closed.out_avals, out_tree)))]
         ins = (None,) * len(outer) + tuple(axes)
         # On one device nothing differs; without collectives and shared results nobody relies on what is the same.
         if size > 1 and (self.axis_name in closed.jaxpr.axis_names or None in targets):
@@ -233,6 +226,17 @@ class PmapSpec:
                     devices=self.devices, donated_invars=staged.donated,
                     global_arg_shapes=(None,) * len(staged.in_axes), global_axis_size=None, in_axes=staged.in_axes,
                     name=self.name, out_axes=staged.out_axes)
+
+    def rows(self, staged: StagedMap, tree: Any) -> str:
+        """What says how many rows there are, in words: the first argument that is mapped, or `axis_size`."""
+        start = len(staged.outer)
+        for i, axis in enumerate(staged.in_axes[start:]):
+            if axis is not None:
+                shape = list(staged.closed.in_avals[start + i].shape)
+                shape.insert(axis, staged.size)
+                whole = shaped(tuple(shape), staged.closed.in_avals[start + i].dtype)
+                return f"{self.axes.argument(tree, i)}, {whole.long()}, has {staged.size} rows along axis {axis}"
+        return f"axis_size is {staged.size}"
 
     def call(self, staged: StagedMap, flat: Sequence[Any]) -> Any:
         """Apply a staged program as one `xla_pmap`, through whatever transformations its arguments are in."""

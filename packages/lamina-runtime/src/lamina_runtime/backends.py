@@ -254,11 +254,12 @@ def default_device() -> Any:
 def check_devices(call: str, given: Sequence[Any]) -> tuple[Any, ...]:
     """`given` as a tuple of distinct devices of one client."""
     found = tuple(given)
-    for d in found:
+    for i, d in enumerate(found):
         if not isinstance(d, _jaxlib.Device):
-            raise TypeError(f"{call}: expected devices, as lamina.devices() gives; got {type(d).__name__}: {d!r}")
+            raise TypeError(f"{call}: devices[{i}] must be a device, as lamina.devices() gives; got {type(d).__name__}: {d!r}")
     if len(set(found)) != len(found):
-        raise ValueError(f"{call}: a device is named twice in {list(found)}")
+        i, d = next((i, d) for i, d in enumerate(found) if d in found[:i])
+        raise ValueError(f"{call}: devices[{i}] is {d}, which is named twice: devices[{found.index(d)}] is the same device")
     if len({id(d.client) for d in found}) > 1:
         raise ValueError(f"{call}: devices of several platforms cannot run one program; got {list(found)}")
     return found

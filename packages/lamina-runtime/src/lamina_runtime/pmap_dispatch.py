@@ -108,18 +108,32 @@ class PmapProgram:
                                   [True] * len(self.out_avals), kept, [None] * len(ins), self.const_args)
 
 
+def _too_few(sentence: str, rows: str, each: int) -> ValueError:
+    """More rows than devices: how many rows there are in the user's words, and how many devices the maps inside take for
+    each."""
+    inside = "" if each == 1 else f", times {each} of the maps inside"
+    error = ValueError(f"{sentence}: {rows}{inside}, one for each device. lamina.parallel.padded maps any number of rows, in "
+                       "rounds")
+    error.too_few = sentence, each  # type: ignore[attr-defined]
+    return error
+
+
 def _choose(name: str, replicas: int, axis_size: int, devices: tuple[Any, ...] | None,
             backend: str | None) -> tuple[Any, ...]:
     if devices is not None:
         found = backends.check_devices(f"pmap of `{name}`", devices)
-        if len(found) < replicas or (len(found) > replicas and replicas == axis_size):
-            raise ValueError(f"pmap of `{name}`: compiling computation that requires {replicas} logical devices, but "
-                             f"devices names {len(found)} (num_replicas={replicas}, num_partitions=1)")
+        sentence = (f"pmap of `{name}`: compiling computation that requires {replicas} logical devices, but devices names "
+                    f"{len(found)} (num_replicas={replicas}, num_partitions=1)")
+        if len(found) < replicas:
+            raise _too_few(sentence, f"the mapped axis has {axis_size} rows", replicas // axis_size)
+        if len(found) > replicas and replicas == axis_size:
+            raise ValueError(f"{sentence}: the mapped axis has {axis_size} rows, one for each device. Name as many devices")
         return found[:replicas]
     every = backends.local_devices(backend=backend)
     if len(every) < replicas:
-        raise ValueError(f"pmap of `{name}`: compiling computation that requires {replicas} logical devices, but only "
-                         f"{len(every)} XLA devices are available (num_replicas={replicas}, num_partitions=1)")
+        raise _too_few(f"pmap of `{name}`: compiling computation that requires {replicas} logical devices, but only "
+                       f"{len(every)} XLA devices are available (num_replicas={replicas}, num_partitions=1)",
+                       f"the mapped axis has {axis_size} rows", replicas // axis_size)
     return tuple(every[:replicas])
 
 
@@ -230,8 +244,14 @@ def make_pmap(spec: MapSpec) -> Callable[..., Any]:
         staged = spec.stage(args, kwargs, flat, tree, static)
         if spec.traced(staged, flat) or staged.closed.jaxpr.axis_names - {spec.axis_name}:
             return spec.call(staged, flat), None, True
-        program = _program(staged.closed, spec.name, spec.axis_name, staged.size, staged.in_axes, staged.out_axes,
-                           spec.devices, spec.backend, staged.donated)
+        try:
+            program = _program(staged.closed, spec.name, spec.axis_name, staged.size, staged.in_axes, staged.out_axes,
+                               spec.devices, spec.backend, staged.donated)
+        except ValueError as e:
+            if not hasattr(e, "too_few"):
+                raise
+            sentence, each = e.too_few
+            raise _too_few(sentence, spec.rows(staged, tree), each) from None
         if program.collective:
             window = program.window
         outs = _launch(program, flat, staged.donated)
@@ -251,7 +271,7 @@ def make_pmap(spec: MapSpec) -> Callable[..., Any]:
         except Exception as e:
             if host_errors.is_failed_launch(e):
                 raise execution.failure("pmap", spec.name, e) from e
-            ours = translated(e, f"pmap of `{spec.name}`", args, kwargs)
+            ours = translated(e, f"pmap of `{spec.name}`", args, kwargs, spec.statics)
             filter_traceback(ours)
             if ours is not e:
                 raise ours from None

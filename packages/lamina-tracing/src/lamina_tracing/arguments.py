@@ -4,7 +4,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from types import FunctionType
 from typing import Any
@@ -15,8 +15,8 @@ from lamina_ir.dtypes import as_dtype, canonical
 from .lines import is_own_file, warn_user
 from .tracer import stands_for_array, Tracer, typeof
 
-__all__ = ["Statics", "argument_path", "as_tuple", "called_as", "duck_types", "flat_arguments", "flat_results", "flat_types",
-           "function_name", "parameter_names", "requested_dtype", "unsorted_argument"]
+__all__ = ["Statics", "argument_name", "argument_path", "as_tuple", "called_as", "duck_types", "flat_arguments", "flat_results",
+           "flat_types", "function_name", "parameter_names", "requested_dtype", "result_path", "unsorted_argument"]
 
 
 def function_name(fun: Any) -> str:
@@ -148,12 +148,13 @@ class Statics:
     def __init__(self, call: str, fun: Callable[..., Any], argnums: Any, argnames: Any) -> None:
         self.call = call
         self.fun = fun
-        nums = as_tuple(call, "static_argnums", argnums, int)
+        what = "static_argnums" if call in ("jit", "make_jaxpr", "eval_shape") else "static_broadcasted_argnums"
+        nums = as_tuple(call, what, argnums, int)
         names = as_tuple(call, "static_argnames", argnames, str)
         _check_names(call, fun, "static_argnames", names)
         if nums or names:
             count = _positional_count(fun)
-            nums = tuple(self._front("static_argnums", n, count) for n in nums)
+            nums = tuple(self._front(what, n, count) for n in nums)
             positional, known, _, _ = _parameters(fun) or ((), (), False, False)
             limit = len(positional)
             if argnames is None:
@@ -166,8 +167,9 @@ class Statics:
 
     def _front(self, what: str, n: int, count: int | None) -> int:
         if count is not None and not -count <= n < count:
+            names = ", ".join((_parameters(self.fun) or ((),))[0])
             raise ValueError(f"{self.call}: {what} {n} is out of range: `{function_name(self.fun)}` takes {count} "
-                             "positional arguments")
+                             f"positional arguments" + (f" ({names})" if names else ""))
         return n + count if n < 0 and count is not None else n
 
     def donated(self, argnums: Any, argnames: Any) -> frozenset[int]:
@@ -182,8 +184,15 @@ class Statics:
             nums += tuple(known.index(n) for n in names if n in known)
         both = self.nums.intersection(nums)
         if both:
-            raise ValueError(f"{self.call}: argument {min(both)} is both static and donated; choose one")
+            raise ValueError(f"{self.call}: {self.described(min(both))} is both static and donated; choose one")
         return frozenset(nums)
+
+    def described(self, where: int | str) -> str:
+        """The words for an argument: `argument 1 ('n')`."""
+        known = _parameters(self.fun)
+        if isinstance(where, str) or known is None or where >= len(known[0]):
+            return f"argument {where!r}"
+        return f"argument {where} ({known[0][where]!r})"
 
     def position(self, name: str) -> int:
         known = parameter_names(self.fun) or ()
@@ -201,14 +210,14 @@ class Statics:
                 rest[name] = value
         for where, value in static:
             if isinstance(value, Tracer):
-                raise StaticArgumentError(f"{self.call} of `{function_name(self.fun)}`: static argument {where!r} is a "
+                raise StaticArgumentError(f"{self.call} of `{function_name(self.fun)}`: static {self.described(where)} is a "
                                           f"traced value {value.aval.long()}; a static argument must be a known Python "
                                           "value")
             try:
                 hash(value)
             except TypeError as e:
                 raise ValueError(
-                    f"{self.call} of `{function_name(self.fun)}`: static argument {where!r} must be hashable; got "
+                    f"{self.call} of `{function_name(self.fun)}`: static {self.described(where)} must be hashable; got "
                     f"{type(value).__name__}: {value!r:.60}. Use a tuple for a list, or make the argument dynamic") from e
         return dynamic, rest, tuple((w, type(v), v) for w, v in sorted(static, key=lambda p: str(p[0])))
 
@@ -251,23 +260,70 @@ def _argument(path: Sequence[Any]) -> str:
     return ("args" if path and getattr(path[0], "idx", None) == 0 else "kwargs") + trees.keystr(path[1:])
 
 
-def argument_path(tree: Any, leaf: int) -> str:
+def _path(tree: Any, leaf: int) -> tuple[Any, ...]:
+    marked = trees.tree_unflatten(tree, list(range(tree.num_leaves)))
+    return next((path for path, at in trees.tree_flatten_with_path(marked)[0] if at == leaf), ())
+
+
+def argument_path(tree: Any, leaf: int, fun: Any = None, static: Collection[int] = ()) -> str:
     """The user's words for a flat argument.
 
     Args:
       tree: the structure of `(args, kwargs)`.
       leaf: the number of the argument.
+      fun: the function, whose names of its parameters are used; None: they are told by their positions.
+      static: positions of arguments that are not in the tree.
     Returns:
-      Text such as `args[0]['w']` or `kwargs['x']`.
+      Text such as `params['w']`; without a function `args[0]['w']` or `kwargs['x']`.
 
-    >>> argument_path(trees.tree_structure((({"w": 0},), {"x": 0})), 0)
-    "args[0]['w']"
+    >>> tree = trees.tree_structure((({"w": 0},), {"x": 0}))
+    >>> argument_path(tree, 0), argument_path(tree, 1)
+    ("args[0]['w']", "kwargs['x']")
+    >>> argument_path(tree, 0, lambda n, params, x: x, static=[0])
+    "params['w']"
     """
-    marked = trees.tree_unflatten(tree, list(range(tree.num_leaves)))
-    for path, at in trees.tree_flatten_with_path(marked)[0]:
-        if at == leaf:
-            return _argument(path)
-    return f"argument {leaf}"
+    path = _path(tree, leaf)
+    if not path:
+        return f"argument {leaf}"
+    if fun is None:
+        return _argument(path)
+    at = getattr(path[1], "idx", None)
+    if at is None:  # by keyword
+        return f"{path[1].key}{trees.keystr(path[2:])}"
+    for n in sorted(static):
+        at += n <= at
+    return argument_name(fun, at) + trees.keystr(path[2:])
+
+
+def argument_name(fun: Any, position: int) -> str:
+    """What a function calls the argument at a position.
+
+    Args:
+      fun: the function.
+      position: counted from the front.
+    Returns:
+      A name; where there is none to be had, text such as `args[2]`.
+
+    >>> argument_name(lambda x, *more: x, 0), argument_name(lambda x, *more: x, 2)
+    ('x', 'args[2]')
+    """
+    known = _parameters(fun)
+    return known[0][position] if known is not None and position < len(known[0]) else f"args[{position}]"
+
+
+def result_path(tree: Any, leaf: int) -> str:
+    """The user's words for a flat result.
+
+    Args:
+      tree: the structure of what the function returned.
+      leaf: the number of the result.
+    Returns:
+      Text such as `output['loss']`.
+
+    >>> result_path(trees.tree_structure((0, {"loss": 0})), 1)
+    "output[1]['loss']"
+    """
+    return f"output{trees.keystr(_path(tree, leaf))}"
 
 
 def flat_types(call: str, name: str, flat: Sequence[Any], tree: Any, library: Sequence[str] | None = None
@@ -400,8 +456,6 @@ def flat_results(call: str, name: str, out: Any) -> tuple[list[Any], Any]:
         try:
             aval_of(x)
         except TypeError:
-            marked = trees.tree_unflatten(tree, list(range(len(flat))))
-            path = next(p for p, at in trees.tree_flatten_with_path(marked)[0] if at == i)
-            raise TypeError(f"{call} of `{name}`: the function returned {type(x).__name__} at output{trees.keystr(path)}; "
+            raise TypeError(f"{call} of `{name}`: the function returned {type(x).__name__} at {result_path(tree, i)}; "
                             "expected arrays, numbers and trees of them") from None
     return flat, tree

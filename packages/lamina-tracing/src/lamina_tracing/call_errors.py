@@ -16,7 +16,7 @@ from typing import Any
 
 from lamina_ir import StaticArgumentError
 
-from .arguments import parameter_names, unsorted_argument
+from .arguments import unsorted_argument
 from .lines import is_own_file
 
 __all__ = ["translated"]
@@ -26,13 +26,14 @@ _FOREIGN = re.compile(r"Non-hashable static arguments.*?hash an object of type <
 
 
 def translated(error: BaseException, call: str | None = None, args: Sequence[Any] = (),
-               kwargs: dict[str, Any] | None = None) -> BaseException:
+               kwargs: dict[str, Any] | None = None, statics: Any = None) -> BaseException:
     """The error itself, or ours in the place of a backend's about a static argument or the keys of a dict.
 
     Args:
       error: what was raised.
       call: what was called, as "pmap of `f`"; None: it is read off the calling line.
       args, kwargs: its arguments, where `call` is known.
+      statics: which of them are static, where that is known.
     Returns:
       An exception to raise.
 
@@ -49,8 +50,11 @@ def translated(error: BaseException, call: str | None = None, args: Sequence[Any
         return error
     kind, text = found[1].rpartition(".")[2], found[2].split("\n")[0]
     if call is not None:
-        alike = [k for k, a in [*enumerate(args), *(kwargs or {}).items()] if type(a).__name__ == kind]
-        callee, argument = call, f"static argument {alike[0]!r}" if len(alike) == 1 else "a static argument"
+        alike = [k for k, a in [*enumerate(args), *(kwargs or {}).items()] if type(a).__name__ == kind
+                 and (statics is None or k in statics.nums or k in statics.names)]
+        callee, argument = call, "a static argument"
+        if len(alike) == 1:
+            argument = f"static argument {alike[0]!r}" if statics is None else f"static {statics.described(alike[0])}"
     else:
         at = _calling(error.__traceback__)
         node = None if at is None else _call_node(at)
@@ -145,14 +149,10 @@ def _described(node: ast.Call, frame: FrameType, kind: str) -> tuple[str, str]:
     given: dict[Any, ast.expr] = {**dict(enumerate(node.args)), **{k.arg: k.value for k in node.keywords if k.arg}}
     if any(isinstance(a, ast.Starred) for a in node.args):
         given = {k: v for k, v in given.items() if isinstance(k, str)}
-    names = () if statics is None else parameter_names(statics.fun) or ()
     if statics is not None:
         given = {k: v for k, v in given.items() if k in statics.nums or k in statics.names}
     alike = [k for k, v in given.items() if type(_value(v, frame)).__name__ == kind]
     which = alike[0] if len(alike) == 1 else next(iter(given)) if statics is not None and len(given) == 1 else None
-    argument = "a static argument"
-    if isinstance(which, str):
-        argument = f"static argument {which!r}"
-    elif which is not None:
-        argument = f"static argument {which}" + (f" ({names[which]!r})" if which < len(names) else "")
-    return callee, argument
+    if which is None:
+        return callee, "a static argument"
+    return callee, f"static argument {which!r}" if statics is None else f"static {statics.described(which)}"

@@ -166,6 +166,9 @@ class MapSpec(Protocol):
     def stage(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> StagedMap:
         """The program for arguments of these types, staged now or remembered."""
 
+    def rows(self, staged: StagedMap, tree: Any) -> str:
+        """What says how many rows there are, in words, for errors: `x, float32[9,2], has 9 rows along axis 0`."""
+
     def traced(self, staged: StagedMap, flat: Sequence[Any]) -> bool:
         """Whether a call is part of an enclosing transformation rather than to be run now."""
 

@@ -1,0 +1,258 @@
+"""`MappedAxes`: which axes of a call's arguments and results are mapped, and errors that name them as the user does."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from lamina_ir import shaped, trees
+from lamina_ir.extend import explain_mismatch
+from lamina_tracing.extend import argument_name, argument_path, function_name, result_path, typeof
+
+__all__ = ["MappedAxes"]
+
+_MOST = 4  # arguments that an error lists for each size
+
+
+class MappedAxes:
+    """The axes that a map was given, checked, and what they say about a call.
+
+    Args:
+      call: what is being done, as "vmap".
+      fun: the function.
+      in_axes: which axis of each positional argument is mapped: an integer, None, or a tuple of trees of them.
+      out_axes: where the mapped axis goes in each result: a tree of integers and None.
+      axis_size: of the mapped axis, where the caller says it.
+      static: positions of arguments that are Python values; `in_axes` may count them.
+      least: the smallest size there can be.
+    Raises:
+      TypeError: an entry is neither an integer nor None; the message says where it stands, and for which argument.
+      ValueError: `axis_size` is too small.
+
+    >>> import numpy as np
+    >>> axes = MappedAxes("vmap", lambda x, w: x * w, (-1, None), 0)
+    >>> args = (np.zeros((2, 3)), 2.0)
+    >>> tree = trees.tree_structure((args, {}))
+    >>> found = axes.of_arguments(args, tree)
+    >>> axes.size(args, found, tree), found
+    (3, [1, None])
+    """
+
+    def __init__(self, call: str, fun: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | None = None,
+                 static: Collection[int] = (), least: int = 0) -> None:
+        self.call, self.fun, self.static = call, fun, static
+        self.lead = f"{call} of `{function_name(fun)}`"
+        self.in_axes = tuple(in_axes) if isinstance(in_axes, (list, tuple)) else in_axes
+        self.out_axes = out_axes
+        if type(in_axes) is not int:
+            if not (in_axes is None or isinstance(self.in_axes, tuple) or _is_integer(in_axes)):
+                hint = f". For one argument that is a dict, write ({in_axes!r},)" if isinstance(in_axes, dict) else ""
+                raise TypeError(f"{self.lead}: in_axes must be an int, None, or a tuple of them with one entry per positional "
+                                f"argument; got {in_axes!r}{hint}")
+            self._check("in_axes", self.in_axes)
+        if type(out_axes) is not int:
+            self._check("out_axes", out_axes)
+        if axis_size is not None:
+            if not _is_integer(axis_size):
+                raise TypeError(f"{self.lead}: axis_size must be an int; got {type(axis_size).__name__}: {axis_size!r}")
+            axis_size = axis_size.__index__()
+            if axis_size < least:
+                raise ValueError(f"{self.lead}: axis_size must be at least {least}; got {axis_size}")
+        self.axis_size = axis_size
+
+    def _check(self, what: str, spec: Any) -> None:
+        for path, x in trees.tree_leaves_with_path(spec, is_leaf=_is_none):
+            if x is not None and not _is_integer(x):
+                mine = what == "in_axes" and isinstance(spec, tuple)
+                names = f" (for argument `{argument_name(self.fun, path[0].idx)}`)" if mine else ""
+                raise TypeError(f"{self.lead}: {what}{trees.keystr(path)}{names} must be an int or None; got "
+                                f"{type(x).__name__}: {x!r}")
+
+    # --- arguments ----------------------------------------------------------------------------------------------------
+    def argument(self, tree: Any, i: int) -> str:
+        """What the user calls a flat argument: `params['w'][0]`.
+
+        Args:
+          tree: the structure of `(args, kwargs)`, without those that are static.
+          i: the number of the argument.
+        """
+        return argument_path(tree, i, self.fun, self.static)
+
+    def check_count(self, args: Sequence[Any], kwargs: Any = ()) -> None:
+        """ValueError where a tuple of in_axes has not an entry for each of a call's positional arguments."""
+        spec = self.in_axes
+        if not isinstance(spec, tuple) or len(spec) == len(args):
+            return
+        # Static ones have no axis: entries may stop before those that follow the last mapped one.
+        mapped = 1 + max((i for i in range(len(args)) if i not in self.static), default=-1)
+        if mapped <= len(spec) <= len(args):
+            return
+        names = ", ".join([argument_name(self.fun, i) for i in range(len(args))])
+        more = f". Keyword arguments ({', '.join(kwargs)}) have none: they are mapped over axis 0" if kwargs else ""
+        raise ValueError(f"{self.lead}: in_axes must have one entry per positional argument; got {len(spec)} entries {spec!r} "
+                         f"for {len(args)} arguments ({names}){more}")
+
+    def of_arguments(self, flat: Sequence[Any], tree: Any) -> list[int | None]:
+        """For each flat argument the axis that is mapped.
+
+        Args:
+          flat: the arguments, without those that are static.
+          tree: the structure of `(args, kwargs)`.
+        Returns:
+          A list of integers, as they were given, and None.
+        Raises:
+          ValueError: in_axes is no prefix of the arguments.
+        """
+        spec = self.in_axes
+        if isinstance(spec, tuple) and self.static:
+            spec = tuple([a for i, a in enumerate(spec) if i not in self.static])
+        described = None
+        try:
+            found = trees.broadcast_prefix((spec, 0), trees.tree_unflatten(tree, [0] * len(flat)), is_leaf=_is_none)
+        except ValueError:
+            described = trees.tree_unflatten(tree, [_Shown(x) for x in flat])[0]
+        if described is None:
+            return [None if x is None else x.__index__() for x in found]
+        places = [i for i in range(len(described) + len(self.static)) if i not in self.static]
+        for k, entry, argument in zip(places, spec, described):
+            text = explain_mismatch(trees.tree_structure(entry, is_leaf=_is_none), argument)
+            if text is not None:
+                raise ValueError(f"{self.lead}: in_axes[{k}] must be a prefix of argument "
+                                 f"`{argument_name(self.fun, k)}`, which {text}; got {entry!r} for {argument!r:.300}")
+        raise ValueError(f"{self.lead}: in_axes must be a prefix of the arguments; got {spec!r} for {described!r:.300}")
+
+    def size(self, flat: Sequence[Any], axes: list[int | None], tree: Any) -> int:
+        """The size of the mapped axis.
+
+        Args:
+          flat: the arguments, without those that are static.
+          axes: for each of them the axis that is mapped, or None. Negative ones are counted from the front in place.
+          tree: the structure of `(args, kwargs)`.
+        Returns:
+          An integer.
+        Raises:
+          TypeError: an argument that is mapped is no array.
+          ValueError: the arguments disagree, lack the axis, or none is mapped.
+        """
+        size = self.axis_size
+        agree = True
+        for i, (x, axis) in enumerate(zip(flat, axes)):
+            if axis is None:  # whatever it is, the function gets it as it came
+                continue
+            try:
+                shape = typeof(x).shape
+            except TypeError as e:
+                raise TypeError(f"{self.lead}: {self.argument(tree, i)}: {e}. An argument that is no array must not be "
+                                "mapped: give None in its place in in_axes") from None
+            if not -len(shape) <= axis < len(shape):
+                raise self._no_such_axis(self.argument(tree, i), x, axis)
+            if axis < 0:
+                axis = axes[i] = axis + len(shape)
+            if size is None:
+                size = shape[axis]
+            elif size != shape[axis]:
+                agree = False
+        if size is None:
+            got = ", ".join([f"{self.argument(tree, i)} {_Shown(x)!r}" for i, x in enumerate(flat[:_MOST])])
+            raise ValueError(f"{self.lead}: at least one in_axes entry must not be None, or axis_size must be given; got "
+                             + (f"in_axes {self.in_axes!r} for {got}{_more(len(flat))}" if flat else "no arrays"))
+        if not agree:
+            raise self._sizes_differ(flat, axes, tree)
+        return size
+
+    def _no_such_axis(self, where: str, x: Any, axis: int) -> ValueError:
+        aval = typeof(x)
+        if aval.ndim:
+            return ValueError(f"{self.lead}: in_axes {axis} is out of range for {where}, {aval.long()}; expected "
+                              f"{-aval.ndim} <= axis < {aval.ndim}")
+        listed = where.endswith("]") and isinstance(x, (bool, int, float, complex))
+        hint = f". If {where[:where.rindex('[')]} is meant as one array, make it one first" if listed else ""
+        return ValueError(f"{self.lead}: {where} has rank 0 ({aval.long()}) but in_axes asks to map its axis {axis}; use None "
+                          f"for arguments that are not mapped{hint}")
+
+    def _sizes_differ(self, flat: Sequence[Any], axes: Sequence[int | None], tree: Any) -> ValueError:
+        held: dict[int, list[int]] = {}
+        for i, axis in enumerate(axes):
+            if axis is not None:
+                held.setdefault(typeof(flat[i]).shape[axis], []).append(i)
+        # What most arguments have is what was meant, where the caller does not say.
+        wanted = self.axis_size if self.axis_size is not None else max(held, key=lambda n: len(held[n]))
+        wrong, odd = next((n, i) for n, found in held.items() for i in found[:1] if n != wanted)
+
+        def told(i: int) -> str:
+            return f"{self.argument(tree, i)} {typeof(flat[i]).long()} axis {axes[i]}"
+
+        sizes = "; ".join([f"{n}: {', '.join(map(told, found[:_MOST]))}{_more(len(found))}" for n, found in held.items()])
+        like = "axis_size" if self.axis_size is not None else self.argument(tree, held[wanted][0])
+        return ValueError(f"{self.lead}: inconsistent sizes of the mapped axis: {self.argument(tree, odd)}, "
+                          f"{typeof(flat[odd]).long()}, has {wrong} along axis {axes[odd]}; expected {wanted}, as {like} "
+                          f"{'says' if self.axis_size is not None else 'has'}. All sizes: {sizes}")
+
+    # --- results ------------------------------------------------------------------------------------------------------
+    def of_results(self, outs: Sequence[Any], tree: Any) -> list[int | None]:
+        """For each flat result where the mapped axis goes.
+
+        Args:
+          outs: the results, or their types.
+          tree: their structure.
+        Returns:
+          A list of integers, as they were given, and None.
+        Raises:
+          ValueError: out_axes is no prefix of the results.
+        """
+        spec = self.out_axes
+        if type(spec) is int:
+            return [spec] * len(outs)
+        try:
+            found = trees.broadcast_prefix(spec, trees.tree_unflatten(tree, [0] * len(outs)), is_leaf=_is_none)
+        except ValueError:
+            described = trees.tree_unflatten(tree, [_Shown(x) for x in outs])
+            text = explain_mismatch(trees.tree_structure(spec, is_leaf=_is_none), described) or "has another structure"
+            raise ValueError(f"{self.lead}: out_axes must be a prefix of the function's result, which {text}; got {spec!r} for "
+                             f"{described!r:.300}") from None
+        return [None if x is None else x.__index__() for x in found]
+
+    def place(self, tree: Any, i: int, aval: Any, to: int, at: int | None = None) -> int:
+        """Where the mapped axis goes in a result, counted from the front.
+
+        Args:
+          tree: the structure of the results.
+          i: the number of the result.
+          aval: its type.
+          to: where `out_axes` says.
+          at: where the type has the mapped axis already; None: it is one member's.
+        Returns:
+          An integer.
+        Raises:
+          ValueError: it has no such place.
+        """
+        ndim = aval.ndim + (at is None)
+        if not -ndim <= to < ndim:
+            member = aval if at is None else shaped(aval.shape[:at] + aval.shape[at + 1:], aval.dtype)
+            raise ValueError(f"{self.lead}: out_axes {to} is out of range for {result_path(tree, i)}, {member.long()} per "
+                             f"{'device' if self.call == 'pmap' else 'example'}; expected {-ndim} <= axis < {ndim}")
+        return to % ndim
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
+def _is_integer(x: Any) -> bool:
+    return hasattr(x, "__index__") and not isinstance(x, bool) and not getattr(x, "shape", ())
+
+
+def _more(n: int) -> str:
+    return f" and {n - _MOST} more" if n > _MOST else ""
+
+
+class _Shown:
+    """A leaf, for print: its type where it is an array."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        try:
+            return (self.value if hasattr(self.value, "long") else typeof(self.value)).long()
+        except TypeError:
+            return type(self.value).__name__
