@@ -20,19 +20,21 @@ from .disk_cache import cache_dir
 from .effects import effects_barrier
 from .evaluator import clear_caches
 from .safe_launch import WINDOW
+from .transfer_counts import TransferCounts, transfer_counts
 from .transfer_guards import (transfer_guard, transfer_guard_device_to_device, transfer_guard_device_to_host,
                               transfer_guard_host_to_device)
 from .transfers import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
                         from_dlpack)
 
-__all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Shard", "Sharding", "SingleDeviceSharding", "WINDOW",
+__all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Shard", "Sharding", "SingleDeviceSharding",
+           "TransferCounts", "WINDOW",
            "__version__", "block_until_ready", "cache_dir", "cache_stats", "clear_caches", "clear_memory",
            "compilation_cache", "default_backend", "default_device", "device_count", "device_get", "device_put",
            "device_put_replicated", "device_put_sharded", "devices", "distributed", "effects_barrier", "from_dlpack",
            "get_backend", "host_count", "host_id", "host_ids", "live_arrays", "local_device_count", "local_devices",
-           "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages", "transfer_guard",
-           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
-           "xla_computation"]
+           "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages", "transfer_counts",
+           "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+           "transfer_guard_host_to_device", "xla_computation"]
 
 for _file in (__file__, lower.__code__.co_filename):
     hide_frames_of(_file.rsplit("/", 1)[0] + "/")

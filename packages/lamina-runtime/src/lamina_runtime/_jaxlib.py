@@ -242,10 +242,17 @@ def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
     return xc.array_result_handler(aval, sharding, committed)
 
 
-def copy_to_device_list(arrays: Sequence[Any], lists: Sequence[Any], shardings: Sequence[Any], copy: bool) -> list[Any]:
-    """Copies between devices, shard by shard; without `copy` a buffer already in place is shared."""
-    how = xc.ArrayCopySemantics.ALWAYS_COPY if copy else xc.ArrayCopySemantics.REUSE_INPUT
-    return _jax.batched_copy_array_to_devices_with_sharding(arrays, lists, shardings, [how] * len(arrays))
+def copy_to_device_list(arrays: Sequence[Any], lists: Sequence[Any], shardings: Sequence[Any],
+                        copy: bool | Sequence[bool]) -> list[Any]:
+    """Copies between devices, shard by shard; without `copy` (of all, or of each) a buffer already in place is shared."""
+    if isinstance(copy, bool):
+        how = [_ALWAYS if copy else _SHARED] * len(arrays)
+    else:
+        how = [_ALWAYS if c else _SHARED for c in copy]
+    return _jax.batched_copy_array_to_devices_with_sharding(arrays, lists, shardings, how)
+
+
+_ALWAYS, _SHARED = xc.ArrayCopySemantics.ALWAYS_COPY, xc.ArrayCopySemantics.REUSE_INPUT
 
 
 def from_dlpack(capsule: Any, device: Any) -> Any:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapedArray, register_aval, shaped
 
-from . import _jaxlib, backends, shardings
+from . import _jaxlib, backends, on_device, shardings
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .safe_launch import forget_readers
-from .arrays import (_restore, addressable_shards, block_until_ready, check_alive, host_value, pieces, put, row_of,
+from .arrays import (_restore, addressable_shards, block_until_ready, check_alive, host_value, piece_of, put, row_of,
                      text_of, with_type)
 
 __all__ = ["METHODS", "OperatorTarget"]
@@ -58,15 +58,19 @@ def _len(self: Any) -> int:
 
 
 def _iter(self: Any) -> Iterator[Any]:
-    """The rows, each on the device that holds it."""
+    """The rows, each on the device that holds it; on the first device where rows are split themselves."""
     shape = self.aval.shape
     if not shape:
         raise TypeError(f"iteration over a rank-0 array {self.aval.long()}")
     sharding = self._sharding
-    if sharding.mapped_dims and shape[0] and row_of(self, 0) is not None:
-        return (row_of(self, i) for i in range(shape[0]))
-    aval = shaped(shape[1:], self.aval.dtype, self.aval.weak_type)
     one = type(sharding) is SingleDeviceSharding
+    if not one and shape[0]:
+        if row_of(self, 0) is not None:
+            return (row_of(self, i) for i in range(shape[0]))
+        rows = on_device.rows_of(self)
+        if rows is not None:
+            return iter(rows)
+    aval = shaped(shape[1:], self.aval.dtype, self.aval.weak_type)
     device = sharding._device if one else backends.default_device()
     committed = one and self._committed
     return (put(row, device, committed, aval) for row in host_value(self))
@@ -182,7 +186,7 @@ METHODS: dict[str, Any] = {
     "is_fully_addressable": property(lambda self: self._sharding._internal_device_list.is_fully_addressable),
     "is_fully_replicated": property(lambda self: shardings.is_replicated(self._sharding)),
     "_value": property(host_value),
-    "addressable_data": lambda self, index: pieces(self)[index],
+    "addressable_data": piece_of,
     "__array__": _array,
     "__bool__": _bool,
     "__int__": lambda self: int(_scalar(self, "int()")),

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapedArray, aval_of, shaped
 
-from . import _jaxlib, backends, host_errors, shardings
+from . import _jaxlib, backends, host_errors, on_device, safe_launch, shardings, transfer_counts
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
-__all__ = ["Array", "Shard", "addressable_shards", "block_until_ready", "check_alive", "host_value", "pieces", "put",
+__all__ = ["Array", "Shard", "addressable_shards", "block_until_ready", "check_alive", "host_value", "piece_of", "put",
            "put_pieces", "row_of", "text_of", "with_type"]
 
 Array = ArrayImpl
@@ -29,12 +29,16 @@ def put(x: Any, device: Any, committed: bool, aval: ShapedArray | None = None) -
     """A host value on one device. The memory is copied before this returns."""
     if aval is None:
         aval = aval_of(x)
+    transfer_counts.put(1, aval.size * aval.dtype.itemsize)
     return _device_put(aval, shardings.single(device), [x], [device], committed, False, _COPY)
 
 
 def put_pieces(aval: ShapedArray, sharding: Any, pieces: Sequence[Any], devices: Sequence[Any],
                committed: bool = True) -> Any:
-    """One array from the host pieces (or single-device arrays) of its devices, in order."""
+    """One array from the host pieces (or single-device arrays) of its devices, in order. They have its rank."""
+    sent = [p.nbytes for p in pieces if type(p) is not ArrayImpl]
+    if sent:
+        transfer_counts.put(len(sent), sum(sent))
     if sharding.partly_copied or 0 in aval.shape:
         # Copying during the call, jaxlib fails ("bad_function_call") where two pieces share memory.
         pieces = [np.array(p) if isinstance(p, np.ndarray) else p for p in pieces]
@@ -47,24 +51,18 @@ def with_type(x: Any, aval: ShapedArray, sharding: Any = None) -> Any:
     return x._rewrap_with_aval_and_sharding(aval, sharding or x._sharding)
 
 
-def pieces(x: Any) -> list[Any]:
-    """The parts of an array, in order of its devices, each typed and placed as an array of its own."""
+def piece_of(x: Any, at: int) -> Any:
+    """The part on one device (by its place among those of this process), as an array of its own: the same memory, so that
+    they go together when one is deleted or donated."""
     sharding = x._sharding
     if type(sharding) is SingleDeviceSharding:
-        return [x]
+        return (x,)[at]
+    check_alive(x)
     aval = shaped(sharding.shard_shape(x.aval.shape), x.aval.dtype, x.aval.weak_type)
-    return [_typed_piece(p, aval, d) for p, d in zip(x._arrays, sharding._internal_device_list.addressable_device_list)]
-
-
-def _typed_piece(piece: Any, aval: ShapedArray, device: Any) -> Any:
-    """A part of an array with the shape its holder says. A program's result parts lack the mapped dimensions, which are
-    of length one, and the parts of arrays put from the host have them; the bytes are the same."""
-    where = shardings.single(device)
-    typed = piece._rewrap_with_aval_and_sharding(aval, where)
-    value, _ = typed._single_device_array_to_np_array_did_copy()
-    if value.shape == aval.shape:
-        return typed
-    return put_pieces(aval, where, [value.reshape(aval.shape)], [device])
+    device = sharding._internal_device_list.addressable_device_list[at]
+    piece = with_type(x._arrays[at], aval, shardings.single(device))
+    safe_launch.share_memory(x, piece)
+    return piece
 
 
 def row_of(x: Any, index: int) -> Any:
@@ -85,9 +83,9 @@ def row_of(x: Any, index: int) -> Any:
     if len(addressable) != sharding.num_devices:
         return None
     aval = shaped(shape[1:], x.aval.dtype, x.aval.weak_type)
+    held = shaped((1, *shape[1:]), x.aval.dtype, x.aval.weak_type)
     try:
-        row = _typed_piece(x._arrays[at], aval, device)
-        return _jaxlib.result_handler(aval, row._sharding, False)([row])
+        return on_device.reshaped(x._arrays[at], held, aval, device, False)
     except _jaxlib.LAUNCH_ERRORS as e:
         raise _read_failure(f"[{index}]", x, e)
 
@@ -124,8 +122,7 @@ def host_value(x: Any) -> np.ndarray:
         value, copied = _read(x, x._sharding, aval)
     except (BufferError, *_jaxlib.LAUNCH_ERRORS) as e:
         raise _read_failure("np.asarray", x, e)
-    if value.shape != aval.shape:
-        value = value.reshape(aval.shape)
+    transfer_counts.got(1, value.nbytes)
     value.flags.writeable = False
     if copied:
         x._npy_value = value
@@ -158,8 +155,7 @@ def _gather(x: Any, sharding: Any, aval: ShapedArray) -> np.ndarray:
         return np.concatenate([parts[at] for at in sharding.holders])
     out = np.empty(aval.shape, aval.dtype)
     for where, part in zip(shardings.index_map(sharding, aval.shape), parts):
-        hole = out[where]
-        hole[...] = part.reshape(hole.shape)
+        out[where] = part
     return out
 
 
@@ -203,7 +199,7 @@ class Shard:
 
     @property
     def data(self) -> Any:
-        return pieces(self._holder)[self._at]
+        return piece_of(self._holder, self._at)
 
     def __repr__(self) -> str:
         return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data!r})"

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, prims, walk
+from lamina_ir.extend import renumbered
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
 from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, leaving, pmap_dispatch,
-               safe_launch, transfer_guards, transfers, trees_cpp)
+               safe_launch, shardings, transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
@@ -47,7 +48,7 @@ class XlaEvaluator:
             if run is None:
                 if prim.family == "callbacks":
                     return effects.run_callback(prim, args, params)
-                run = self._remember(key, _op(prim, params))
+                run = self._remember(key, (_laid_out if prim is prims.sharding_constraint_p else _op)(prim, params))
             return run(*args)
         except _jaxlib.LAUNCH_ERRORS as e:
             if host_errors.is_failed_launch(e):
@@ -147,6 +148,21 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
         return (tuple(outs) if prim.multiple else outs[0]), program.fast_path(tree), others != config.generation.elsewhere()
 
     return _object(prim.name, miss)
+
+
+def _laid_out(prim: Primitive, params: dict[str, Any]) -> Any:
+    """A constraint on an array over several devices moves it: in a program of nothing else the compiler would leave it."""
+    run, text = _op(prim, params), params["sharding"]
+
+    def move(x: Any) -> Any:
+        if type(x) is not _jaxlib.ArrayImpl or x._sharding.num_devices == 1 or params["unspecified_dims"]:
+            return run(x)
+        devices = shardings.sharding_devices(x._sharding)
+        by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)  # the op counts them so
+        tiles = _jaxlib.HloSharding.from_string(renumbered(text, by_id))
+        return transfers.device_put(x, shardings.gspmd(devices, tiles))
+
+    return move
 
 
 def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any], Any]:

@@ -10,6 +10,7 @@ child of a process that has only imported us is like any other.
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from typing import Any, NoReturn
 
@@ -17,7 +18,7 @@ import numpy as np
 from lamina_tracing import slots
 from lamina_tracing.extend import HostArray
 
-from . import _jaxlib, array_methods, arrays, backends, compiling, effects, safe_launch
+from . import _jaxlib, array_methods, arrays, backends, compiling, effects, on_device, safe_launch, transfer_counts
 
 __all__ = ["install"]
 
@@ -73,6 +74,8 @@ def _in_child() -> None:
     compiling.compile = safe_launch.check_usable = _refuse
     arrays._device_put = _on_host
     array_methods.row_of = lambda x, index: None
+    on_device.moved = lambda x, sharding: None
+    transfer_counts._lock = threading.Lock()  # another thread may have held it
     effects._orders.clear()
     effects._pending.clear()
     slots.use_numpy(_Told())

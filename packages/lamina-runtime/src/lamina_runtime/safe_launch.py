@@ -8,6 +8,7 @@ Later versions, and GPUs, need none.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from . import _jaxlib
 from ._jaxlib import ArrayImpl
 
 __all__ = ["Giving", "HELD", "WINDOW", "Window", "check_constants", "check_donation", "check_usable", "forget_readers",
-           "read_by", "window_of"]
+           "read_by", "share_memory", "window_of"]
 
 WINDOW = 8
 HELD = 1 << 22
@@ -147,13 +148,30 @@ def read_by(constants: Iterable[Any], call: Any) -> None:
                 c._readers.append(call)
 
 
+def share_memory(x: Any, y: Any) -> None:
+    """Two arrays read the same memory, at least on one device. When one is deleted or donated the other goes as well: jaxlib
+    looks at an array's first device only, and a launch with a part that is gone ends the process."""
+    with _giving_lock:
+        known = [r for a in (x, y) for r in a._readers or () if r() is not None]
+        x._readers = y._readers = both = [*known, weakref.ref(x), weakref.ref(y)]
+        for r in known:
+            a = r()
+            if type(a) is ArrayImpl:
+                a._readers = both
+
+
 def forget_readers(x: Any) -> None:
-    """An array is about to go: the call objects that read it ask Python the next time, which says so."""
-    for reader in x._readers or ():
-        call = reader()
-        if call is not None:
-            call._clear_cache()
-    x._readers = None
+    """An array is about to go: the call objects that read it ask Python the next time, which says so, and arrays over the same
+    memory go as well."""
+    readers, x._readers = x._readers or (), None
+    for reader in readers:
+        found = reader()
+        if type(found) is ArrayImpl:
+            if found is not x:
+                found._readers = None
+                _jaxlib.delete(found)
+        elif found is not None:
+            found._clear_cache()
 
 
 def check_constants(call: str, name: str, constants: Iterable[Any]) -> None:

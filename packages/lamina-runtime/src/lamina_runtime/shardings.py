@@ -18,8 +18,8 @@ import numpy as np
 from . import _jaxlib, backends
 from ._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
 
-__all__ = ["device_list", "gspmd", "index_map", "is_replicated", "mapped", "plan", "replicated", "single",
-           "sharding_devices"]
+__all__ = ["check_fits", "device_list", "gspmd", "index_map", "interned", "is_replicated", "mapped", "plan", "replicated",
+           "sharding_devices", "single"]
 
 Index = tuple[slice, ...]
 _REPLICATED = HloSharding.replicate()
@@ -35,6 +35,7 @@ def single(device: Any) -> Any:
     if found is None:
         found = SingleDeviceSharding(device)
         found.on_host = device.platform == "cpu"
+        found.ways = {}
         found = _singles.setdefault(device, found)
     return found
 
@@ -58,7 +59,8 @@ def gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
             _gspmds.clear()
         found = GSPMDSharding(device_list(devices), tiles)
         found.on_host = devices[0].platform == "cpu"
-        found.plans = {}
+        found.plans = {}  # how host arrays of a shape are split
+        found.ways = {}  # how arrays of a placement and shape come here, see on_device
         found.mapped_dims = _split_dims(tiles)
         found.partly_copied = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
         found.holders = _holders(tiles)
@@ -67,12 +69,7 @@ def gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
 
 
 def _split_dims(tiles: Any) -> tuple[int, ...]:
-    if not tiles.is_tiled():
-        return ()
-    counts = list(tiles.tile_assignment_dimensions())
-    if tiles.replicate_on_last_tile_dim():
-        counts.pop()
-    return tuple(d for d, n in enumerate(counts) if n > 1)
+    return tuple(d for d, n in enumerate(_counts(tiles)) if n > 1) if tiles.is_tiled() else ()
 
 
 def _holders(tiles: Any) -> tuple[int, ...]:
@@ -157,6 +154,40 @@ def index_map(sharding: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
     return _slices(sharding._hlo_sharding, ndim, shape)
 
 
+def check_fits(call: str, shape: tuple[int, ...], sharding: Any) -> None:
+    """ValueError for a placement that splits other dimensions than an array of this shape has, or unevenly."""
+    if is_replicated(sharding) or not sharding._hlo_sharding.is_tiled():
+        return
+    counts = _counts(sharding._hlo_sharding)
+    if len(counts) != len(shape):
+        raise ValueError(f"{call}: {sharding} places arrays of {len(counts)} dimensions, in {_by(counts)} parts; got an array "
+                         f"of {len(shape)} dimensions, of shape {shape}. Reshape it, or place it by a sharding of its rank")
+    for d, (n, k) in enumerate(zip(shape, counts)):
+        if n % k:
+            raise ValueError(f"{call}: dimension {d} of an array of shape {shape} has length {n}, which cannot be split over "
+                             f"{k} devices evenly: {sharding} cuts it into {k} parts. Pad it to a multiple of {k}, or split "
+                             "another dimension")
+
+
+def interned(sharding: Any) -> Any:
+    """Our own object for a placement that a user made of jaxlib's class."""
+    if "ways" in sharding.__dict__:
+        return sharding
+    if type(sharding) is SingleDeviceSharding:
+        return single(sharding._device)
+    return gspmd(sharding_devices(sharding), sharding._hlo_sharding)
+
+
+def _counts(tiles: Any) -> list[int]:
+    """In how many parts each dimension is cut."""
+    counts = list(tiles.tile_assignment_dimensions())
+    return counts[:-1] if tiles.replicate_on_last_tile_dim() else counts
+
+
+def _by(counts: list[int]) -> str:
+    return " x ".join(map(str, counts))
+
+
 def plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[Index, ...] | None]:
     """How to split a host array of this shape: the devices of this process, and the part for each (None: all of it)."""
     try:
@@ -167,11 +198,7 @@ def plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[Index,
     where = list(sharding._internal_device_list.addressable_device_list)
     parts = None
     if not is_replicated(sharding):
-        counts = sharding._hlo_sharding.tile_assignment_dimensions()
-        for axis, (n, k) in enumerate(zip(shape, counts)):
-            if n % k:
-                raise ValueError(f"device_put: axis {axis} of an array of shape {shape} has length {n}, which cannot "
-                                 f"be split over {k} devices evenly")
+        check_fits("device_put", shape, sharding)
         at = dict(zip(sharding_devices(sharding), index_map(sharding, shape)))
         parts = tuple(at[d] for d in where)
     if len(sharding.plans) > 256:

@@ -8,7 +8,7 @@ import numpy as np
 from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_tracing.extend import stands_for_array, Tracer
 
-from . import _jaxlib, arrays, backends, host_errors, shardings, transfer_guards
+from . import _jaxlib, arrays, backends, host_errors, on_device, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
@@ -100,6 +100,7 @@ def spread(x: Any, aval: ShapedArray, sharding: Any) -> Any:
     """A host value placed by a sharding, committed."""
     if type(sharding) is SingleDeviceSharding:
         return arrays.put(x, sharding._device, True, aval)
+    sharding = shardings.interned(sharding)
     host = np.asarray(x, aval.dtype)
     where, parts = shardings.plan(sharding, aval.shape)
     if parts is None:
@@ -110,10 +111,11 @@ def spread(x: Any, aval: ShapedArray, sharding: Any) -> Any:
 
 
 def _move(x: Any, target: Any) -> Any:
-    """An array placed elsewhere; itself when it is there and committed already."""
+    """An array placed elsewhere; itself when it is there and committed already. Between devices of one platform it does not
+    pass through the host."""
     arrays.check_alive(x)
     aval, old = x.aval, x._sharding
-    sharding = shardings.single(target) if isinstance(target, _jaxlib.Device) else target
+    sharding = shardings.single(target) if isinstance(target, _jaxlib.Device) else shardings.interned(target)
     if old is sharding or old == sharding:
         if x._committed:
             return x
@@ -122,12 +124,9 @@ def _move(x: Any, target: Any) -> Any:
     if type(old) is SingleDeviceSharding and type(sharding) is SingleDeviceSharding:
         if old._device.client is sharding._device.client:
             return arrays.put_pieces(aval, sharding, [x], [sharding._device])
-    elif shardings.is_replicated(old) and shardings.is_replicated(sharding) and sharding.is_fully_addressable:
-        source = dict(zip(shardings.sharding_devices(old), arrays.pieces(x)))
-        where = shardings.sharding_devices(sharding)
-        first = next(iter(source.values()))
-        return arrays.put_pieces(aval, sharding, [source.get(d, first) for d in where], where)
-    return spread(arrays.host_value(x), aval, sharding)
+    shardings.check_fits("device_put", aval.shape, sharding)
+    out = on_device.moved(x, sharding)
+    return spread(arrays.host_value(x), aval, sharding) if out is None else out
 
 
 def _device_tuple(call: str, given: Any) -> tuple[Any, ...]:
@@ -177,8 +176,16 @@ def _stack(call: str, rows: Sequence[Any], where: tuple[Any, ...]) -> Any:
             raise ValueError(f"{call}: the shards must have one shape and dtype; shard 0 has {avals[0].long()}, "
                              f"shard {i} has {a.long()}")
     one = avals[0]
+    row = shaped((1, *one.shape), one.dtype, one.weak_type)
     aval = shaped((len(rows), *one.shape), one.dtype, one.weak_type)
-    pieces = [np.array(r, one.dtype)[None] for r in rows]  # copies: no two may share memory, see arrays.put_pieces
+    done: dict[int, Any] = {}  # the rows may be one array many times
+    for x in rows:
+        if type(x) is ArrayImpl and id(x) not in done and x._sharding._internal_device_list[0].client is where[0].client:
+            arrays.check_alive(x)
+            one_place = _move(x, where[0]) if x._sharding.num_devices > 1 else x
+            done[id(x)] = on_device.reshaped(one_place, x.aval, row, one_place._sharding._device, True)
+    # Copies of what is on the host: no two may share memory, see arrays.put_pieces.
+    pieces = [done[id(x)] if id(x) in done else np.array(x, one.dtype)[None] for x in rows]
     return arrays.put_pieces(aval, shardings.mapped(where, len(aval.shape), ((0, len(rows)),)), pieces, where)
 
 

@@ -1,0 +1,189 @@
+"""Arrays change their placement on the devices, bit for bit as the host would have it."""
+import copy
+
+import numpy as np
+import pytest
+from lamina_parallel import pmap
+from lamina_runtime import (GSPMDSharding, TransferCounts, device_put, device_put_replicated, device_put_sharded, devices,
+                            transfer_counts)
+from lamina_runtime.shardings import device_list, mapped, replicated, single
+from lamina_runtime.transfers import spread
+from lamina_tracing import jit, lax
+
+ALL = tuple(devices())
+SHAPE = (24, 8)
+HOST = np.arange(192, dtype=np.float32).reshape(SHAPE)
+BACK, FOUR, THREE, TWO = ALL[::-1], (ALL[5], ALL[2], ALL[7], ALL[0]), (ALL[4], ALL[1], ALL[2]), (ALL[6], ALL[1])
+PLACES = {
+    "rows": mapped(ALL, 2, ((0, 8),)), "columns": mapped(ALL, 2, ((1, 8),)), "rows backwards": mapped(BACK, 2, ((0, 8),)),
+    "four": mapped(FOUR, 2, ((0, 4),)), "three": mapped(THREE, 2, ((0, 3),)), "two columns": mapped(TWO, 2, ((1, 2),)),
+    "grid": mapped(ALL, 2, ((1, 2), (0, 4))), "copies": mapped(FOUR, 2, ((0, 2),), 2), "one": single(ALL[3]),
+    "everywhere": replicated(BACK), "everywhere on three": replicated(THREE)}
+
+
+def unmoved(before):
+    assert not any(transfer_counts() - before), transfer_counts() - before
+
+
+def test_any_placement_to_any_other():
+    for a in PLACES.values():
+        x = device_put(HOST, a)
+        for name, b in PLACES.items():
+            before = transfer_counts()
+            y = device_put(x, b)
+            unmoved(before)
+            assert y.sharding is b and y.committed, (a, name)
+            np.testing.assert_array_equal(y, HOST)
+            for mine, hosts in zip(y.addressable_shards, spread(HOST, y.aval, b).addressable_shards):
+                assert mine.device == hosts.device
+                np.testing.assert_array_equal(mine.data, hosts.data)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "float16", "bfloat16", "complex64"])
+def test_every_dtype(dtype):
+    host = np.asarray(jit(lambda x: lax.convert_element_type(x, dtype))(HOST % 3))
+    y = device_put(device_put(device_put(host, PLACES["rows"]), PLACES["three"]), PLACES["columns"])
+    assert y.dtype == host.dtype
+    np.testing.assert_array_equal(np.asarray(y), host)
+
+
+def test_empty_arrays_and_scalars():
+    x = device_put(np.zeros((8, 0), np.float32), PLACES["rows"])
+    assert device_put(x, ALL[2]).shape == (8, 0)
+    s = device_put(device_put(np.float32(3), replicated(ALL)), replicated(THREE))
+    assert float(s) == 3
+
+
+def test_what_moved_is_in_memory_of_its_own():
+    for a in PLACES.values():
+        for b in PLACES.values():
+            x = device_put(HOST, a)
+            y = device_put(x, b)
+            if y is not x:
+                x.delete()
+                np.testing.assert_array_equal(y, HOST)
+
+
+def test_donated_arrays_go():
+    x = device_put(HOST, PLACES["rows"])
+    y = device_put(x, PLACES["everywhere"], donate=True)
+    assert x.is_deleted()
+    np.testing.assert_array_equal(y, HOST)
+
+
+def test_rows_and_parts_of_a_mapped_array():
+    y = pmap(lambda x: lax.mul(x, x))(HOST[:8])
+    before = transfer_counts()
+    rows = [*y, y.addressable_shards[3].data, y.addressable_data(5)]
+    again = device_put_sharded(rows[:8], ALL)
+    many = device_put_replicated(rows[2], ALL)
+    twice = device_put_replicated(y, TWO)
+    copy.copy(y)
+    unmoved(before)
+    for i in range(8):
+        assert rows[i].shape == (8,) == memoryview(rows[i]).shape and rows[i].devices() == {ALL[i]} and not rows[i].committed
+        np.testing.assert_array_equal(rows[i], HOST[i] ** 2)
+    np.testing.assert_array_equal(rows[8], HOST[3:4] ** 2)
+    np.testing.assert_array_equal(again, HOST[:8] ** 2)
+    np.testing.assert_array_equal(many, np.stack([HOST[2] ** 2] * 8))
+    np.testing.assert_array_equal(twice, np.stack([HOST[:8] ** 2] * 2))
+
+
+def test_iteration_over_rows_that_are_split():
+    for name in ("columns", "grid", "everywhere", "three"):
+        x = device_put(HOST, PLACES[name])
+        before = transfer_counts()
+        rows = list(x)
+        unmoved(before)
+        np.testing.assert_array_equal(np.stack(rows), HOST)
+    many = device_put(np.arange(800, dtype=np.int32), mapped(ALL, 1, ((0, 8),)))
+    assert [int(v) for v in many] == list(range(800))
+
+
+def test_a_part_goes_with_its_array():
+    """On several devices jaxlib sees only whether the first part is there, and ends the process over another."""
+    double = pmap(lambda x: lax.add(x, x))
+    for at in (0, 3, 7):
+        y = double(HOST[:8])
+        part = y.addressable_data(at)
+        other = y.addressable_shards[(at + 1) % 8].data
+        np.testing.assert_array_equal(double(y)[at], HOST[at] * 4)
+        part.delete()
+        assert y.is_deleted() and other.is_deleted()
+        with pytest.raises(RuntimeError, match="deleted or donated"):
+            double(y)
+    y = double(HOST[:8])
+    jit(lambda v: lax.add(v, v), donate_argnums=0)(y.addressable_data(5))
+    with pytest.raises(RuntimeError, match="deleted or donated"):
+        double(y)
+    z = double(HOST[:8])
+    part = z.addressable_data(2)
+    pmap(lambda x: lax.add(x, x), donate_argnums=0)(z)
+    assert part.is_deleted()
+    row, kept = (w := double(HOST[:8])).addressable_data(1), list(w)
+    w.delete()
+    assert row.is_deleted()
+    np.testing.assert_array_equal(kept[1], HOST[1] * 2)
+
+
+def test_a_deleted_array_is_named():
+    x = device_put(HOST, PLACES["rows"])
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted or donated"):
+        device_put(x, PLACES["columns"])
+
+
+@pytest.mark.parametrize("value, place, words", [
+    (HOST[:7], "rows", r"dimension 0 .* length 7.*8 devices.*8 parts"),
+    (HOST[0], "rows", r"2 dimensions.*8 x 1 parts.*1 dim"),
+    (np.float32(1), "columns", r"2 dimensions.*0 dim"),
+    (HOST[None], "grid", "2 dimensions.*4 x 2 parts.*3 dim")])
+def test_placements_that_do_not_fit(value, place, words):
+    for x in (value, device_put(value), device_put(value, replicated(ALL))):
+        with pytest.raises(ValueError, match=words):
+            device_put(x, PLACES[place])
+
+
+def test_placements_of_jaxlibs_class():
+    own = GSPMDSharding(device_list(ALL), PLACES["rows"]._hlo_sharding)
+    x = device_put(HOST, own)
+    assert x.sharding == PLACES["rows"]
+    np.testing.assert_array_equal(device_put(device_put(HOST, PLACES["columns"]), own), HOST)
+
+
+def test_constraints_keep_the_order_of_devices():
+    for order in (ALL, BACK, FOUR, TWO):
+        n = len(order)
+        places = [replicated(order), mapped(order, 2, ((0, n),)), mapped(order, 2, ((1, n),))]
+        places += [mapped(order, 2, ((1, 2), (0, n // 2))), mapped(order, 2, ((1, 2),), n // 2)] if n > 2 else []
+        for a in places:
+            x = device_put(HOST, a)
+            for b in places:
+                before = transfer_counts()
+                found = [jit(lambda v: lax.add(lax.with_sharding_constraint(v, b), v))(x), lax.with_sharding_constraint(x, b),
+                         jit(lambda v: lax.with_sharding_constraint(lax.add(v, v), b))(x)]
+                unmoved(before)
+                for y, want in zip(found, (2 * HOST, HOST, 2 * HOST)):
+                    np.testing.assert_array_equal(y, want)
+                for y in found[1:]:
+                    assert y.sharding == b
+                    for mine, hosts in zip(y.addressable_shards, device_put(np.asarray(y), b).addressable_shards):
+                        np.testing.assert_array_equal(mine.data, hosts.data)
+
+
+def test_transfers_are_counted():
+    before = transfer_counts()
+    x = device_put(HOST, PLACES["four"])
+    np.asarray(x), np.asarray(x)  # the second time it is known
+    assert transfer_counts() - before == TransferCounts(1, HOST.nbytes, 4, HOST.nbytes)
+    before = transfer_counts()
+    float(device_put(1.0))
+    assert transfer_counts() - before == TransferCounts(1, 4, 1, 4)
+
+
+def test_plans_are_remembered():
+    x = device_put(HOST, PLACES["rows"])
+    device_put(x, PLACES["columns"])
+    known = dict(PLACES["columns"].ways)
+    device_put(x, PLACES["columns"])
+    assert known and PLACES["columns"].ways == known
