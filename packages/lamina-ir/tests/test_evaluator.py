@@ -153,11 +153,17 @@ def test_mapped_axes_and_unmapped_operands_and_results():
                                         scatter_dimension=0, tiled=True), "multiple of the axis size 4"),
     (lambda: prims.all_to_all_p.infer(aval_of(np.ones(5)), axis_index_groups=None, axis_name="i", axis_size=4,
                                       concat_axis=0, split_axis=0, tiled=False), "must have the axis size 4"),
+    (lambda: prims.pmax_p.infer(aval_of(1j), axes=("i",), axis_index_groups=None), "pmax: complex numbers have no order"),
+    (lambda: prims.psum_p.infer(aval_of(1.0), axes=("i", True), axis_index_groups=None), "psum: expected names .* got True"),
+    (lambda: prims.psum_p.infer(aval_of(1.0), axes=("i",), axis_index_groups=((0, 2),)), "psum: axis_index_groups must hold"),
+    (lambda: prims.all_gather_p.infer(aval_of(1.0), all_gather_dimension=0, axis_index_groups=((0,), (1,)), axis_name="i",
+                                      axis_size=2, tiled=False), "axis_size 2 must be the size of each group"),
+    (lambda: prims.axis_index_p.infer(axis_name=0), "axis_index: expected names"),
     (lambda: prims.ppermute_p.infer(aval_of(1.0), axis_name="i", perm=((0, 1), (0, 2))), "each source in perm"),
     (lambda: prims.all_gather_p.infer(aval_of(1.0), all_gather_dimension=1, axis_index_groups=None, axis_name="i",
                                       axis_size=4, tiled=False), "expected 0 <= all_gather_dimension < 1")])
 def test_type_errors_of_calls_and_collectives(call, words):
-    with pytest.raises(ShapeError, match=words):
+    with pytest.raises((ShapeError, DTypeError, TypeError), match=words):
         call()
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_ir import (ClosedJaxpr, DTypeError, Eqn, Jaxpr, Literal, ShapeError, UnboundAxisError, Var, dtypes,
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ShapeError, UnboundAxisError, Var, dtypes,
                        prims, shaped)
 from lamina_lowering import lower
 from lamina_lowering.testing import run_lowered
@@ -66,9 +66,16 @@ def test_pmax_and_pmin():
     assert psum(b, ("i",), [("i", 2)], prim=prims.pmin_p).tolist() == [[False, False]] * 2
 
 
-def test_pmax_of_complex_numbers():
-    with pytest.raises(DTypeError, match="no order"):
-        psum(np.zeros((2, 3), np.complex64), ("i",), [("i", 2)], prim=prims.pmax_p)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn"])
+def test_extremes_keep_nan_and_every_other_value(dtype):
+    x = np.array([[np.nan, 1, -np.inf, 0, 448], [2, -np.nan, -448, -1, 2], [-3, 0.5, np.inf, -2, -7]])
+    if dtype == "float8_e4m3fn":
+        x[np.isinf(x)] = 440
+    x = x.astype(dtypes.as_dtype(dtype))
+    for prim, wanted in ((prims.pmax_p, np.max(x.astype(float), 0)), (prims.pmin_p, np.min(x.astype(float), 0))):
+        got = psum(x, ("i",), [("i", 3)], prim=prim)
+        assert got.dtype == x.dtype
+        np.testing.assert_array_equal(got.astype(float), np.stack([wanted] * 3))
 
 
 def test_psum_over_groups_of_an_axis():

@@ -67,7 +67,7 @@ def test_groups_are_summed_apart():
     groups = [[0, 1], [2, 3]]
     out = pmap(lambda x: psum(x, "i", axis_index_groups=groups), axis_name="i")(X)
     np.testing.assert_allclose(np.asarray(out)[0], X[0] + X[1], rtol=1e-6)
-    with pytest.raises(ValueError, match="axis_index_groups"):
+    with pytest.raises(ValueError, match="axis_index_groups must hold all indices 0..3 of the axis 'i'"):
         vmap(lambda x: psum(x, "i", axis_index_groups=[[0, 1], [2]]), axis_name="i")(X)
 
 
@@ -215,9 +215,3 @@ def test_a_permutation_over_several_names_keeps_the_sign_of_zero_and_works_on_fl
     f = vmap(vmap(lambda x: ppermute(x, ("i", "j"), [(0, 3), (3, 0)]), axis_name="j"), axis_name="i")
     assert np.signbit(np.asarray(f(x))).tolist() == [[True, False], [False, True]]
     assert np.asarray(f(x != 0)).tolist() == [[False, False], [False, False]]
-
-
-def test_groups_over_several_names_are_refused_for_examples():
-    with pytest.raises(NotImplementedError, match="axis_index_groups over several names"):
-        vmap(vmap(lambda x: psum(x, ("i", "j"), axis_index_groups=[[0, 1], [2, 3]]), axis_name="j"),
-             axis_name="i")(X.reshape(2, 2, -1))

@@ -1,4 +1,4 @@
-"""Named axes across devices: collectives, `pmap`, and their rows in the tables of the rooms below. No backend needed."""
+"""Named axes across devices: `pmap`, its rows in the tables of the rooms below, and the collectives. No backend needed."""
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pmax, pmean, pmin, ppermute, pshuffle,
                                 psum, psum_scatter, pswapaxes)

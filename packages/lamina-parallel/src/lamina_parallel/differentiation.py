@@ -1,8 +1,4 @@
-"""Rows of the collectives and of `xla_pmap` in the tables of differentiation.
-
-A mapped function takes all participants' inputs to all participants' outputs; the rows differentiate that function, so
-`psum` transposes to `psum`, `all_gather` to `psum_scatter`, and back.
-"""
+"""Rows of `xla_pmap` in the tables of differentiation."""
 from __future__ import annotations
 
 from typing import Any
@@ -15,70 +11,6 @@ from lamina_tracing.extend import AxisFrame, bind, bound_axes, scalar, typeof
 __all__: list[str] = []
 
 
-# --- collectives --------------------------------------------------------------------------------------------------
-def psum_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> Any:
-    outs = bind(prims.psum_p, *primals, **params)
-    active = [t for t in tangents if t is not None]
-    sums = iter(bind(prims.psum_p, *active, **params) if active else ())
-    return outs, [None if t is None else next(sums) for t in tangents]
-
-
-def psum_transpose(cts: list[Any], *args: Any, **params: Any) -> Any:
-    sums = iter(bind(prims.psum_p, *[ct for ct in cts if ct is not None], **params))
-    back = [None if ct is None else next(sums) for ct in cts]
-    return back[0] if len(args) == 1 else back
-
-
-def _extremum_jvp(prim: Any) -> Any:
-    def rule(primals: list[Any], tangents: list[Any], *, axes: Any, axis_index_groups: Any) -> Any:
-        """The tangents of the participants that hold the extremum, shared equally among ties."""
-        params = dict(axes=axes, axis_index_groups=axis_index_groups)
-        outs = bind(prim, *primals, **params)
-        douts: list[Any] = []
-        for x, t, ans in zip(primals, tangents, outs):
-            if t is None:
-                douts.append(None)
-                continue
-            # dm = sum over members that hold m of dx / how many do.
-            held = lax.convert_element_type(lax.eq(x, ans), typeof(x).dtype)
-            count, = bind(prims.psum_p, held, **params)
-            share, = bind(prims.psum_p, lax.mul(t, lax.div(held, count)), **params)
-            douts.append(share)
-        return outs, douts
-    return rule
-
-
-def all_gather_transpose(ct: Any, x: Any, *, all_gather_dimension: int, **params: Any) -> Any:
-    return bind(prims.psum_scatter_p, ct, scatter_dimension=all_gather_dimension, **params)
-
-
-def psum_scatter_transpose(ct: Any, x: Any, *, scatter_dimension: int, **params: Any) -> Any:
-    return bind(prims.all_gather_p, ct, all_gather_dimension=scatter_dimension, **params)
-
-
-def all_to_all_transpose(ct: Any, x: Any, *, concat_axis: int, split_axis: int, **params: Any) -> Any:
-    return bind(prims.all_to_all_p, ct, concat_axis=split_axis, split_axis=concat_axis, **params)
-
-
-def ppermute_transpose(ct: Any, x: Any, *, axis_name: Any, perm: Any) -> Any:
-    return bind(prims.ppermute_p, ct, axis_name=axis_name, perm=tuple((b, a) for a, b in perm))
-
-
-jvp_rules.define(prims.psum_p, psum_jvp)
-jvp_rules.define(prims.pmax_p, _extremum_jvp(prims.pmax_p))
-jvp_rules.define(prims.pmin_p, _extremum_jvp(prims.pmin_p))
-jvp_rules.define(prims.axis_index_p, lambda primals, tangents, **params: (bind(prims.axis_index_p, **params), None))
-transpose_rules.define(prims.psum_p, psum_transpose)
-transpose_rules.hole(prims.pmax_p, "it is not linear")
-transpose_rules.hole(prims.pmin_p, "it is not linear")
-transpose_rules.hole(prims.axis_index_p, "it has no operand")
-transpose_rules.define(prims.all_gather_p, all_gather_transpose)
-transpose_rules.define(prims.psum_scatter_p, psum_scatter_transpose)
-transpose_rules.define(prims.all_to_all_p, all_to_all_transpose)
-transpose_rules.define(prims.ppermute_p, ppermute_transpose)
-
-
-# --- xla_pmap -----------------------------------------------------------------------------------------------------
 def _call(args: Any, call_jaxpr: Any, in_axes: Any, out_axes: Any, params: dict[str, Any]) -> Any:
     n = len(args)
     return bind(prims.xla_pmap_p, *args, **{**params, "call_jaxpr": call_jaxpr, "in_axes": tuple(in_axes),

@@ -1,11 +1,292 @@
-"""Collectives and `xla_pmap`: their rows come with lamina_parallel."""
+"""Batching rows of the collectives. Over other names than the batch's own a collective is applied to the batch; over the
+batch's name the examples are members, and it becomes array work.
+
+Over several names, the batch's among them, members count row-major, the first name slowest. `rest` are the other names.
+"""
 from __future__ import annotations
 
-from lamina_ir import prims
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import numpy as np
+from lamina_ir import prims
+from lamina_ir.extend import axis_names, split_axes
+from lamina_ir.prims import highest, lowest
+from lamina_tracing import lax
+from lamina_tracing.extend import bind, scalar, typeof
+
+from ..extend import BatchAxis, materialise, move_to
 from ..tables import batching_rules
 
 __all__: list[str] = []
 
-for _prim in (*(p for p in prims.ALL if p.family == "collectives"), prims.xla_pmap_p):
-    batching_rules.hole(_prim, "its row comes with lamina_parallel; import that too")
+Names = tuple[Any, ...]
+
+
+def _mine(axis: BatchAxis, names: Names) -> bool:
+    return axis.name is not None and axis.name in names
+
+
+def _param(names: Names) -> Any:
+    """Names as the param `axis_name`: a single one stands for itself, unless it is a tuple."""
+    return names[0] if len(names) == 1 and not isinstance(names[0], tuple) else names
+
+
+def _take(x: Any, rows: Any) -> Any:
+    """Elements of axis 0 by number: `rows` are constants or a traced array, of any shape."""
+    s, at = typeof(x).shape, typeof(rows).shape
+    if isinstance(rows, np.ndarray) and np.array_equal(rows, np.arange(s[0])):
+        return x
+    dims = prims.GatherDimensionNumbers(tuple(range(len(at), len(at) + len(s) - 1)), (0,), (0,))
+    return lax.gather(x, lax.reshape(rows, (*at, 1)), dims, (1, *s[1:]), mode=prims.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def _merge(x: Any, at: int, n: int = 2) -> Any:
+    """The `n` axes from `at` on as one."""
+    s = typeof(x).shape
+    return lax.reshape(x, (*s[:at], math.prod(s[at:at + n]), *s[at + n:]))
+
+
+def _divide(x: Any, at: int, *sizes: int) -> Any:
+    """Axis `at`, a multiple of the product of the sizes, as one axis for each and, last, what is left."""
+    s = typeof(x).shape
+    return lax.reshape(x, (*s[:at], *sizes, s[at] // math.prod(sizes), *s[at + 1:]))
+
+
+# --- groups -------------------------------------------------------------------------------------------------------
+class _Groups(NamedTuple):
+    """Groups of members, from where an example stands. Tables have a row for each index along `rest` and a column for each
+    example; `here` takes the row of this participant."""
+
+    groups: tuple[tuple[int, ...], ...]
+    rest: Names
+    members: np.ndarray  # the member that an example is
+
+    @staticmethod
+    def of(axis: BatchAxis, names: Names, groups: Any) -> _Groups:
+        at, sizes = names.index(axis.name), [lax.axis_size(n) for n in names]
+        members = np.moveaxis(np.arange(math.prod(sizes)).reshape(sizes), at, -1).reshape(-1, axis.size)
+        return _Groups(groups, names[:at] + names[at + 1:], members)
+
+    def table(self, entry: Callable[[int, int], Any]) -> Any:
+        """`entry(group, position in it)` of each example here: constants, where no other name is meant."""
+        of = {m: entry(g, k) for g, group in enumerate(self.groups) for k, m in enumerate(group)}
+        rows = np.array([[of[m] for m in row] for row in self.members.tolist()], np.int32)
+        return lax.dynamic_index_in_dim(rows, lax.axis_index(self.rest), 0, False) if self.rest else rows[0]
+
+    def all_members(self, x: Any) -> tuple[Any, Callable[[int], int]]:
+        """Everybody's rows of `x`, and where a member's is among them."""
+        if self.rest:
+            n = len(self.members)
+            x = _merge(bind(prims.all_gather_p, x, all_gather_dimension=0, axis_index_groups=None, axis_name=_param(self.rest),
+                            axis_size=n, tiled=False), 0)
+        where = np.argsort(self.members.reshape(-1))
+        return x, lambda member: int(where[member])
+
+
+def _totals(g: _Groups, prim: Any, total: Any, xs: list[Any]) -> list[Any]:
+    """What each group gives, stacked at axis 0, of operands with the batch at axis 0."""
+    if not g.rest:
+        if len({len(group) for group in g.groups}) == 1:
+            return [total(_divide(_take(x, np.concatenate(g.groups)), 0, len(g.groups)), 1) for x in xs]
+        return [lax.concatenate([lax.expand_dims(total(_take(x, np.array(group)), 0), (0,)) for group in g.groups], 0)
+                for x in xs]
+    mine = g.table(lambda group, _: group)
+    parts = []
+    for x in xs:  # what is here of each group, then what is elsewhere
+        shape = (len(g.groups), *typeof(x).shape)
+        inside = lax.eq(lax.broadcasted_iota(np.dtype("int32"), shape, 0), lax.broadcast_in_dim(mine, shape, (1,)))
+        nothing = scalar(_NOTHING[prim](typeof(x).dtype), typeof(x).dtype)
+        parts.append(total(lax.select(inside, lax.broadcast_in_dim(x, shape, tuple(range(1, len(shape)))),
+                                      lax.broadcast_in_dim(nothing, shape, ())), 1))
+    return list(bind(prim, *parts, axes=g.rest, axis_index_groups=None))
+
+
+# --- reductions ---------------------------------------------------------------------------------------------------
+_NOTHING = {prims.psum_p: lambda dtype: 0, prims.pmax_p: lowest, prims.pmin_p: highest}
+
+
+def _reduction(prim: Any, total: Callable[[Any, Any], Any], repeated: Callable[[Any, int], Any]) -> None:
+    def rule(axis: BatchAxis, args: Any, dims: Any, *, axes: Any, axis_index_groups: Any) -> Any:
+        names, positions = split_axes(prim.name, axes)
+        if positions:  # axes of the operand itself, which is reduced first
+            where = [positions if d is None else tuple(p + (p >= d) for p in positions) for d in dims]
+            args = [total(x, at) for x, at in zip(args, where)]
+            dims = [d if d is None else d - sum(p < d for p in at) for d, at in zip(dims, where)]
+        if not _mine(axis, names):
+            return (bind(prim, *args, axes=names, axis_index_groups=axis_index_groups) if names else args), dims
+        if axis_index_groups is not None:
+            g = _Groups.of(axis, names, axis_index_groups)
+            xs = [materialise(x, d, axis.size) for x, d in zip(args, dims)]
+            totals = _totals(g, prim, lambda x, at: total(x, (at,)), xs)
+            mine = g.table(lambda group, _: group)
+            return [_take(t, mine) for t in totals], [0] * len(args)
+        # Reduce along the batch; what all share is reduced as that many copies of it.
+        outs = [repeated(x, axis.size) if d is None else total(x, (d,)) for x, d in zip(args, dims)]
+        rest = tuple(n for n in names if n != axis.name)
+        return (bind(prim, *outs, axes=rest, axis_index_groups=None) if rest else outs), [None] * len(outs)
+
+    batching_rules.define(prim, rule)
+
+
+_reduction(prims.psum_p, lax.reduce_sum, lambda x, n: lax.mul(x, scalar(n, typeof(x).dtype)))
+_reduction(prims.pmax_p, lax.reduce_max, lambda x, n: x)
+_reduction(prims.pmin_p, lax.reduce_min, lambda x, n: x)
+
+
+# --- all_gather, psum_scatter, all_to_all, ppermute ---------------------------------------------------------------
+def _exchange(prim: Any, shifted: tuple[str, ...], own: Callable[..., Any], several: Callable[..., Any],
+              grouped: Callable[..., Any] | None = None) -> None:
+    """A row for an op with one operand, the batch at axis 0. `shifted` are the params that say axes of the operand.
+    `own(x, size, **params)` does the work over the batch's name alone, `several(axis, along, x, names, **params)` over several
+    names by `along(name, x, **params)`, the op over one of them, and `grouped(g, x, **params)` in groups."""
+    def outside(params: dict[str, Any]) -> dict[str, Any]:
+        return {k: v + 1 if k in shifted else v for k, v in params.items()}
+
+    def rule(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any, **params: Any) -> Any:
+        x, names = materialise(args[0], dims[0], axis.size), axis_names(prim.name, axis_name)
+        if not _mine(axis, names):
+            return bind(prim, x, axis_name=axis_name, **outside(params)), 0
+        if params.get("axis_index_groups") is not None:
+            return grouped(_Groups.of(axis, names, params["axis_index_groups"]), x, **params), 0  # type: ignore[misc]
+        if len(names) == 1:
+            return own(x, axis.size, **params)
+
+        def along(name: Any, x: Any, **params: Any) -> Any:
+            """The op over one of the names alone, on a batch at axis 0 and to one."""
+            if name == axis.name:
+                out, d = own(x, axis.size, **params)
+                return materialise(out, d, axis.size)
+            return bind(prim, x, axis_name=_param((name,)), axis_index_groups=None, axis_size=lax.axis_size((name,)),
+                        **outside(params))
+
+        return several(axis, along, x, names, **params), 0
+
+    batching_rules.define(prim, rule)
+
+
+def _own_all_gather(x: Any, size: int, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
+    whole = move_to(x, 0, all_gather_dimension)  # no batch any more: all members hold the whole
+    return (_merge(whole, all_gather_dimension) if tiled else whole), None
+
+
+def _several_all_gather(axis: BatchAxis, along: Any, x: Any, names: Names, *, all_gather_dimension: int, tiled: bool,
+                        **_: Any) -> Any:
+    for name in reversed(names):
+        x = along(name, x, all_gather_dimension=all_gather_dimension, tiled=False)
+    return _merge(x, all_gather_dimension + 1, len(names) + tiled)
+
+
+def _grouped_all_gather(g: _Groups, x: Any, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
+    everybody, at = g.all_members(x)
+    x = _take(everybody, g.table(lambda group, _: [at(m) for m in g.groups[group]]))
+    x = move_to(x, 1, all_gather_dimension + 1)
+    return _merge(x, all_gather_dimension + 1) if tiled else x
+
+
+def _own_psum_scatter(x: Any, size: int, *, scatter_dimension: int, tiled: bool, **_: Any) -> Any:
+    total = lax.reduce_sum(x, (0,))
+    return (_divide(total, scatter_dimension, size) if tiled else total), scatter_dimension
+
+
+def _several_psum_scatter(axis: BatchAxis, along: Any, x: Any, names: Names, *, scatter_dimension: int, tiled: bool,
+                          **_: Any) -> Any:
+    x = _divide(x, scatter_dimension + 1, *[lax.axis_size((n,)) for n in names])
+    for name in names:
+        x = along(name, x, scatter_dimension=scatter_dimension, tiled=False)
+    return x if tiled else lax.squeeze(x, (scatter_dimension + 1,))
+
+
+def _grouped_psum_scatter(g: _Groups, x: Any, *, scatter_dimension: int, tiled: bool, axis_size: int, **_: Any) -> Any:
+    total, = _totals(g, prims.psum_p, lambda x, at: lax.reduce_sum(x, (at,)), [x])
+    total = move_to(_divide(total, scatter_dimension + 1, axis_size), scatter_dimension + 1, 1)
+    x = _take(_merge(total, 0), g.table(lambda group, k: group * axis_size + k))
+    return x if tiled else lax.squeeze(x, (scatter_dimension + 1,))
+
+
+def _own_all_to_all(x: Any, size: int, *, concat_axis: int, split_axis: int, tiled: bool, **_: Any) -> Any:
+    if tiled:
+        x = move_to(_divide(x, split_axis + 1, size), split_axis + 1, 0)  # [to, from, ...]
+        return _merge(move_to(x, 1, concat_axis + 1), concat_axis + 1), 0
+    # [from, ..., to, ...]: `to` becomes the batch, `from` goes to concat_axis
+    return move_to(move_to(x, split_axis + 1, 0), 1, concat_axis + 1), 0
+
+
+def _several_all_to_all(axis: BatchAxis, along: Any, x: Any, names: Names, *, concat_axis: int, split_axis: int, tiled: bool,
+                        **_: Any) -> Any:
+    split, concat = split_axis + 1, concat_axis + 1
+    x = _divide(x, split, *[lax.axis_size((n,)) for n in names])
+    for i, name in enumerate(names):  # each in its place: where the receiver's index stood stands the sender's
+        x = along(name, x, split_axis=split_axis + i, concat_axis=split_axis + i, tiled=False)
+    x = _merge(x, split, len(names))  # [..., senders, what is left of the axis, ...]
+    if tiled:
+        return _merge(move_to(x, split, concat), concat)
+    return move_to(lax.squeeze(x, (split + 1,)), split, concat)
+
+
+def _grouped_all_to_all(g: _Groups, x: Any, *, concat_axis: int, split_axis: int, tiled: bool, axis_size: int, **_: Any) -> Any:
+    everybody, at = g.all_members(_divide(x, split_axis + 1, axis_size))
+    parts = _merge(move_to(everybody, split_axis + 1, 1), 0)  # of each member, part after part
+    x = _take(parts, g.table(lambda group, k: [at(m) * axis_size + k for m in g.groups[group]]))
+    if tiled:
+        return _merge(move_to(x, 1, concat_axis + 1), concat_axis + 1)
+    return move_to(lax.squeeze(x, (split_axis + 2,)), 1, concat_axis + 1)
+
+
+def _own_ppermute(x: Any, size: int, *, perm: Any) -> Any:
+    # Row b of the result is row a of x for each pair (a, b), and zero where nothing is sent to b.
+    source = np.zeros(size, np.int32)
+    reached = np.zeros(size, bool)
+    for a, b in perm:
+        source[b], reached[b] = a, True
+    moved = _take(x, source)
+    if reached.all():
+        return moved, 0
+    shape = typeof(moved).shape
+    return lax.select(lax.broadcast_in_dim(reached, shape, (0,)), moved, lax.full_like(moved, 0)), 0
+
+
+def _several_ppermute(axis: BatchAxis, along: Any, x: Any, names: Names, *, perm: Any) -> Any:
+    at = names.index(axis.name)
+    rest = names[:at] + names[at + 1:]
+    sizes = [lax.axis_size((n,)) for n in names]
+    steps: dict[tuple[int, int], list[tuple[int, int]]] = {}  # from example to example: from member to member of the rest
+    for pair in perm:
+        (mine, left), (yours, there) = [_apart(i, sizes, at) for i in pair]
+        steps.setdefault((mine, yours), []).append((left, there))
+    rows = [lax.full_like(lax.slice_in_dim(x, 0, 1, 1, 0), 0) for _ in range(axis.size)]
+    here = lax.axis_index(rest)
+    for (mine, yours), pairs in steps.items():
+        moved = bind(prims.ppermute_p, lax.slice_in_dim(x, mine, mine + 1, 1, 0), perm=tuple(pairs), axis_name=_param(rest))
+        reached = np.zeros(math.prod(sizes) // axis.size, bool)
+        reached[[there for _, there in pairs]] = True
+        rows[yours] = lax.select(lax.dynamic_index_in_dim(reached, here, 0, keepdims=False), moved, rows[yours])
+    return lax.concatenate(rows, 0)
+
+
+def _apart(member: int, sizes: list[int], at: int) -> tuple[int, int]:
+    """A member's index along axis `at`, and along the others together."""
+    where = list(np.unravel_index(member, sizes))
+    mine, left = where.pop(at), [n for i, n in enumerate(sizes) if i != at]
+    return int(mine), int(np.ravel_multi_index(where, left))
+
+
+_exchange(prims.all_gather_p, ("all_gather_dimension",), _own_all_gather, _several_all_gather, _grouped_all_gather)
+_exchange(prims.psum_scatter_p, ("scatter_dimension",), _own_psum_scatter, _several_psum_scatter, _grouped_psum_scatter)
+_exchange(prims.all_to_all_p, ("concat_axis", "split_axis"), _own_all_to_all, _several_all_to_all, _grouped_all_to_all)
+_exchange(prims.ppermute_p, (), _own_ppermute, _several_ppermute)
+
+
+# --- axis_index ---------------------------------------------------------------------------------------------------
+def axis_index_batching(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any) -> Any:
+    own = lax.iota(np.dtype("int32"), axis.size)
+    total: Any = None
+    for name in axis_names("axis_index", axis_name):
+        index = own if name == axis.name else bind(prims.axis_index_p, axis_name=_param((name,)))
+        total = index if total is None else lax.add(lax.mul(total, np.int32(lax.axis_size((name,)))), index)
+    return total, 0
+
+
+batching_rules.define(prims.axis_index_p, axis_index_batching)
+batching_rules.hole(prims.xla_pmap_p, "its row comes with lamina_parallel; import that too")

@@ -49,6 +49,9 @@ def _reduce_infer(name: str, numbers: bool) -> Callable[..., list[ShapedArray]]:
         for i, x in enumerate(avals):
             if numbers and not dtypes.is_number(x.dtype):
                 raise DTypeError(f"{name}: expected numbers; got operand {i} of type {x.long()}. Convert it first")
+            if not numbers and dtypes.is_complex(x.dtype):
+                raise DTypeError(f"{name}: complex numbers have no order; got operand {i} of type {x.long()}. Use the real and "
+                                 "imaginary parts")
             if local:
                 for a in local:
                     _along(name, x, a, "axes")

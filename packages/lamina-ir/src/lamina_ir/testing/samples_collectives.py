@@ -48,3 +48,18 @@ sample(prims.ppermute_p, floats(2), axis_name="i", perm=((0, 1), (1, 2), (2, 3),
 sample(prims.ppermute_p, floats(2), axis_name="i", perm=((0, 3), (2, 0)))
 sample(prims.axis_index_p, axis_name="i")
 sample(prims.axis_index_p, axis_name=("i", "j"))
+# Over both axes: groups of different sizes, and of one.
+_UNEVEN = ((0, 3, 5), (1,), (6, 2, 4, 7))
+_PAIRS = ((0, 3), (5, 1), (6, 2), (4, 7))
+sample(prims.psum_p, floats(2), ints(), axes=("i", "j"), axis_index_groups=_UNEVEN)
+sample(prims.pmax_p, distinct(2, 3), axes=("j", 1, "i"), axis_index_groups=_UNEVEN)
+sample(prims.pmin_p, distinct(2), axes=("i",), axis_index_groups=((3, 0, 2), (1,)))
+sample(prims.all_gather_p, floats(2, 3), all_gather_dimension=1, axis_index_groups=_PAIRS, axis_name=("j", "i"),
+       axis_size=2, tiled=True)
+sample(prims.psum_scatter_p, floats(2, 3), axis_index_groups=_PAIRS, axis_name=("j", "i"), axis_size=2,
+       scatter_dimension=0, tiled=False)
+sample(prims.all_to_all_p, floats(3, 4), axis_index_groups=_PAIRS, axis_name=("i", "j"), axis_size=2, concat_axis=0,
+       split_axis=1, tiled=True)
+sample(prims.all_to_all_p, floats(8, 3), axis_index_groups=None, axis_name=("j", "i"), axis_size=8, concat_axis=1,
+       split_axis=0, tiled=False)
+sample(prims.ppermute_p, floats(2), axis_name=("j", "i"), perm=((0, 5), (5, 2), (3, 3)))

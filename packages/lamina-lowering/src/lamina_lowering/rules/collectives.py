@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import DTypeError, ShapedArray, dtypes, prims, shaped
+from lamina_ir import ShapedArray, dtypes, prims, shaped
 from lamina_ir.extend import axis_names, checked_permutation, split_axes
+from lamina_ir.prims import highest, lowest
 
 from ..context import Context
 from ..tables import lowering_rules
@@ -47,37 +48,51 @@ def _reduce_local(ctx: Context, x: Any, aval: ShapedArray, op: str, identity: An
                   dimensions=ctx.i64s(positions)), out
 
 
-def _lowest(dtype: np.dtype) -> Any:
-    if dtype == dtypes.BOOL:
-        return False
-    return -np.inf if dtypes.is_float(dtype) else dtypes.iinfo(dtype).min
+def _flipped(ctx: Context, bits: Any, aval: ShapedArray) -> Any:
+    """Bits of a float as an integer of its rank, or back: below zero all bits but the sign are turned."""
+    shift, low = aval.dtype.itemsize * 8 - 1, int(dtypes.iinfo(aval.dtype).max)
+    sign = ctx.op("stablehlo.shift_right_arithmetic", (bits, ctx.const(shift, aval)), aval)
+    turned = ctx.op("stablehlo.and", (sign, ctx.const(low, aval)), aval)
+    return ctx.op("stablehlo.xor", (bits, turned), aval)
 
 
-def _highest(dtype: np.dtype) -> Any:
-    if dtype == dtypes.BOOL:
-        return True
-    return np.inf if dtypes.is_float(dtype) else dtypes.iinfo(dtype).max
+def _ranked(ctx: Context, x: Any, aval: ShapedArray, nan: int) -> tuple[Any, ShapedArray]:
+    """Floats as integers in the same order, with NaN as `nan`, which wins: an extreme over replicas loses NaN otherwise."""
+    ints = shaped(aval.shape, np.dtype(f"int{aval.dtype.itemsize * 8}"))
+    bits = _flipped(ctx, ctx.op("stablehlo.bitcast_convert", (x,), ints), ints)
+    return ctx.select(ctx.compare(x, x, "NE", aval), ctx.const(nan, ints), bits, ints), ints
 
 
-def _all_reduce(op: str, bool_op: str, identity: Any, wide: Any) -> Any:
-    """A row for psum, pmax, pmin: `op` over the groups, computed in the dtype `wide(dtype)` of the result."""
+def _unranked(ctx: Context, x: Any, ints: ShapedArray, dtype: np.dtype, nan: int) -> tuple[Any, ShapedArray]:
+    aval = shaped(ints.shape, dtype)
+    value = ctx.op("stablehlo.bitcast_convert", (_flipped(ctx, x, ints),), aval)
+    return ctx.select(ctx.compare(x, ctx.const(nan, ints), "EQ", ints), ctx.const(np.nan, aval), value, aval), aval
+
+
+def _all_reduce(op: str, bool_op: str, identity: Any, winner: Any = None) -> Any:
+    """A row for psum, pmax, pmin: `op` over the groups, in float32 for narrower floats. With `winner(dtype)`, the value that
+    wins, floats are compared as integers."""
     def rule(ctx: Context, *xs: Any, axes: Any, axis_index_groups: Any = None) -> list[Any]:
         names, positions = split_axes(ctx.eqn.primitive.name, axes)
         groups, most = _groups(ctx, names, axis_index_groups)
         ready: list[tuple[Any, ShapedArray]] = []
         for x, aval, out in zip(xs, ctx.avals_in, ctx.avals_out, strict=True):
-            work = shaped(aval.shape, wide(out.dtype))
-            if dtypes.is_complex(work.dtype) and op != "stablehlo.add":
-                raise DTypeError(f"{ctx.eqn.primitive.name}: complex numbers have no order across replicas; got "
-                                 f"{aval.long()}. Use the real and imaginary parts")
+            work = shaped(aval.shape, _sum_in(out.dtype))
             x = ctx.convert(x, aval, work)
+            if winner is not None and dtypes.is_float(work.dtype):
+                x, work = _ranked(ctx, x, work, winner(np.dtype(f"int{work.dtype.itemsize * 8}")))
             if positions:
                 emit = bool_op if work.dtype == dtypes.BOOL else op
                 x, work = _reduce_local(ctx, x, work, emit, identity(work.dtype), positions)
             ready.append((x, work))
         if most > 1:
             ready = _together(ctx, ready, groups, op, bool_op)
-        return [ctx.convert(x, work, out) for (x, work), out in zip(ready, ctx.avals_out)]
+        outs = []
+        for (x, work), out in zip(ready, ctx.avals_out):
+            if winner is not None and dtypes.is_float(out.dtype):
+                x, work = _unranked(ctx, x, work, _sum_in(out.dtype), winner(work.dtype))
+            outs.append(ctx.convert(x, work, out))
+        return outs
     return rule
 
 
@@ -196,13 +211,9 @@ def axis_index_lowering(ctx: Context, *, axis_name: Any) -> Any:
     return index
 
 
-def _same(dtype: np.dtype) -> np.dtype:
-    return dtype
-
-
-lowering_rules.define(prims.psum_p, _all_reduce("stablehlo.add", "stablehlo.or", lambda d: 0, _sum_in))
-lowering_rules.define(prims.pmax_p, _all_reduce("stablehlo.maximum", "stablehlo.or", _lowest, _same))
-lowering_rules.define(prims.pmin_p, _all_reduce("stablehlo.minimum", "stablehlo.and", _highest, _same))
+lowering_rules.define(prims.psum_p, _all_reduce("stablehlo.add", "stablehlo.or", lambda d: 0))
+lowering_rules.define(prims.pmax_p, _all_reduce("stablehlo.maximum", "stablehlo.or", lowest, highest))
+lowering_rules.define(prims.pmin_p, _all_reduce("stablehlo.minimum", "stablehlo.and", highest, lowest))
 lowering_rules.define(prims.all_gather_p, all_gather_lowering)
 lowering_rules.define(prims.psum_scatter_p, psum_scatter_lowering)
 lowering_rules.define(prims.all_to_all_p, all_to_all_lowering)
