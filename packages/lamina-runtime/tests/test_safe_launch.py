@@ -1,18 +1,25 @@
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
 from lamina_ir import ShapeError
 from lamina_parallel import pmap
-from lamina_runtime import device_put, devices, safe_launch
+from lamina_runtime import device_put, devices, live_arrays, safe_launch
 from lamina_tracing import jit, lax
 
 
 class Fake:
     nbytes = 4
+    _sharding = None
 
     def __init__(self, deleted=False):
         self.deleted = deleted
+
+    def _rewrap_with_aval_and_sharding(self, aval, sharding):
+        assert aval is safe_launch.IN_FLIGHT
+        return self
 
     def is_deleted(self):
         return self.deleted
@@ -23,20 +30,55 @@ def test_window_waits_for_the_oldest(monkeypatch):
     monkeypatch.setattr(safe_launch, "_wait", waited.append)
     w, outs = safe_launch.Window(), [Fake() for _ in range(20)]
     for o in outs:
-        w.passed(o)
+        w.passed([o])
     assert waited == outs[:20 - safe_launch.WINDOW]
     w.drain()
     assert waited == outs
 
 
-def test_window_holds_few_large_results(monkeypatch):
+def test_window_holds_the_smallest_result_and_no_large_ones(monkeypatch):
     waited = []
     monkeypatch.setattr(safe_launch, "_wait", waited.append)
-    w, outs = safe_launch.Window(), [Fake() for _ in range(20)]
-    for o in outs:
-        o.nbytes = safe_launch.HELD + 1
-        w.passed(o)
-    assert waited == outs[:-1]
+    w, outs, large = safe_launch.Window(), [Fake() for _ in range(20)], [Fake() for _ in range(20)]
+    for o, more in zip(outs, large):
+        more.nbytes = safe_launch.HELD // 4
+        w.passed([more, o])
+    assert waited == outs[:17]  # three and a little are in flight
+    w.drain()
+    waited.clear()
+    for o, more in zip(outs, large):
+        more.nbytes = safe_launch.HELD
+        w.passed([o, more])
+    w.passed([])
+    assert waited == outs
+
+
+def test_window_keeps_nobodys_array():
+    f = pmap(lambda x: lax.psum(x, "i"), axis_name="i")
+    x = pmap(lambda x: x)(np.ones((8, 2), np.float32))
+    before = {id(a) for a in live_arrays()}
+    outs = [f(x) for _ in range(safe_launch.WINDOW)]
+    refs = [weakref.ref(o) for o in outs]
+    del outs
+    gc.collect()
+    assert not any(r() is not None for r in refs)
+    assert not [a for a in live_arrays() if id(a) not in before]
+
+
+@pytest.mark.parametrize("loss", [False, True])
+def test_a_loop_needs_the_memory_of_one_that_waits(loss):
+    n = safe_launch.HELD // 8  # large, as eight of these together are
+    if loss:
+        f = pmap(lambda p, x: (lax.pmean(lax.add(p, x), "i"), lax.psum(lax.slice(x, (0,), (1,)), "i")), axis_name="i")
+    else:
+        f = pmap(lambda p, x: (lax.pmean(lax.add(p, x), "i"),), axis_name="i")
+    x = pmap(lambda i: lax.broadcast_in_dim(i, (n,), ()))(np.arange(8, dtype=np.float32))
+    p, client = x, devices()[0].client
+    safe_launch.window_of(client).drain()
+    for _ in range(6):
+        p = f(p, x)[0]
+        alive = [a.aval for a in client.live_arrays()]
+        assert p.is_ready() and safe_launch.IN_FLIGHT not in alive and sum(t.shape == (8, n) for t in alive) <= 2
 
 
 def test_no_window_where_none_is_needed(monkeypatch):
@@ -57,7 +99,7 @@ def test_window_holds_when_results_are_donated_onward(monkeypatch):
     gap, worst = 0, 0
     for _ in range(100):
         before, new = len(waited), Fake()
-        w.passed(new)
+        w.passed([new])
         gap = 0 if len(waited) > before else gap + 1
         worst = max(worst, gap)
         new.deleted = True

@@ -14,7 +14,7 @@ from typing import Any
 
 from lamina_ir import config
 
-from . import _gpu, _jaxlib
+from . import _gpu, _jaxlib, safe_launch
 
 __all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
            "devices", "generation", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays",
@@ -140,7 +140,7 @@ def get_backend(platform: str | None = None) -> Any:
 
 def live_arrays(platform: str | None = None) -> list[Any]:
     """The arrays of a platform that are alive."""
-    return [x for x in client(platform).live_arrays() if x.aval is not None]
+    return [x for x in client(platform).live_arrays() if x.aval is not None and x.aval is not safe_launch.IN_FLIGHT]
 
 
 def setup_tpu(tpu_driver_version: Any = None) -> None:

@@ -172,8 +172,8 @@ class Program:
             outs = self.loaded.failures.settled(f"jit of `{self.name}`", lambda: self._launch(args))
         else:
             outs = self._launch(args)
-        if self.window is not None and outs:
-            self.window.passed(outs[0])
+        if self.window is not None:
+            self.window.passed(outs)
         if self.placement.kind == "replicas":
             outs = [_first_copy(o) for o in outs]
         if config.debug_nans.value or config.debug_infs.value:

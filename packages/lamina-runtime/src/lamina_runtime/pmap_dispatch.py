@@ -222,8 +222,8 @@ def run_xla_pmap(args: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]
                        params["in_axes"], params["out_axes"], params["devices"], params["backend"],
                        (False,) * len(args))
     outs = _launch(program, args, ())
-    if program.collective and program.window is not None and outs:
-        program.window.passed(outs[0])
+    if program.collective and program.window is not None:
+        program.window.passed(outs)
     return tuple(outs)
 
 
@@ -306,14 +306,7 @@ def _donating(spec: MapSpec, call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _passed(window: Any, out: Any) -> None:
-    if type(out) is not ArrayImpl:
-        leaves = REGISTRY.flatten(out)[0]
-        if not leaves:
-            return
-        out = leaves[0]
-        if type(out) is not ArrayImpl:
-            return
-    window.passed(out)
+    window.passed([out] if type(out) is ArrayImpl else [x for x in REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
 
 
 class LoweredPmap:
@@ -344,8 +337,8 @@ class CompiledPmap:
         flat = stages.checked_arguments("pmap", low._spec, low.in_tree, low._program.in_avals, args, kwargs)
         safe_launch.check_usable("pmap", low._spec.name, flat)
         outs = _launch(low._program, flat, low._staged.donated)
-        if low._program.collective and low._program.window is not None and outs:
-            low._program.window.passed(outs[0])
+        if low._program.collective and low._program.window is not None:
+            low._program.window.passed(outs)
         return trees.tree_unflatten(low._staged.out_tree, outs)
 
     def cost_analysis(self) -> dict[str, float]:

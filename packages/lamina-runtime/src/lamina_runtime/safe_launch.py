@@ -13,21 +13,26 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+from lamina_ir import ShapedArray
+
 from . import _jaxlib
 from ._jaxlib import ArrayImpl
 
-__all__ = ["Giving", "HELD", "WINDOW", "Window", "check_constants", "check_donation", "check_usable", "forget_readers",
-           "read_by", "share_memory", "window_of"]
+__all__ = ["Giving", "HELD", "IN_FLIGHT", "WINDOW", "Window", "check_constants", "check_donation", "check_usable",
+           "forget_readers", "read_by", "share_memory", "window_of"]
 
 WINDOW = 8
 HELD = 1 << 22
+IN_FLIGHT = ShapedArray((), np.dtype("float32"))  # the type of a window's own arrays, which nobody shall be shown
 
 
 class Window:
-    """Results of the latest launches on one client; `passed(out)` waits for the oldest when there are too many.
+    """What the latest launches on one client are waited for by; `passed(outs)` waits for the oldest when there are too many.
 
-    Waiting for a result takes holding it, and large ones shall not live longer for that: results of more than `HELD` bytes
-    together are too many, except for the newest. Their programs take longer than a launch, so nothing stands still.
+    That is another array over the memory of a launch's smallest result, so nobody's array lives longer for it. Memory does, of
+    results in flight: they are at most `HELD` bytes together, and a launch with more is waited for at once. It takes longer
+    than launching the next, so nothing stands still, and a loop needs no more memory than one that waits at each step.
 
     A result that was donated onward can no longer be waited for. After `WINDOW` of those in a row the newest result is
     waited for instead, which bounds the programs in flight to twice the window.
@@ -40,19 +45,28 @@ class Window:
         self._lost = 0
         self._held = 0  # near enough, where threads meet
 
-    def passed(self, out: Any) -> None:
-        """A program was launched; `out` is one of its results."""
-        pending, size = self._pending, out.nbytes
-        pending.append((out, size))
-        self._held += size
-        if len(pending) <= WINDOW and self._held <= HELD:
+    def passed(self, outs: Sequence[Any]) -> None:
+        """A program was launched; `outs` are its results."""
+        if len(outs) == 1:
+            least = outs[0]
+            size = least.nbytes
+        elif outs:
+            sizes = [x.nbytes for x in outs]
+            least, size = outs[sizes.index(min(sizes))], sum(sizes)
+        else:
             return
+        if size > HELD:
+            self._settle(least)
+            return
+        pending = self._pending
+        pending.append((least._rewrap_with_aval_and_sharding(IN_FLIGHT, least._sharding), size))
+        self._held += size
         while len(pending) > WINDOW or (self._held > HELD and len(pending) > 1):
-            self._wait_for_oldest(out)
+            self._wait_for_oldest(least)
         if len(pending) <= 1:
             self._held = size
 
-    def _wait_for_oldest(self, out: Any) -> None:
+    def _wait_for_oldest(self, newest: Any) -> None:
         try:
             oldest, size = self._pending.popleft()
         except IndexError:  # another thread took it
@@ -62,10 +76,14 @@ class Window:
             self._lost += 1
             if self._lost < WINDOW:
                 return
-            oldest = out
+            oldest = newest
         self._lost = 0
+        self._settle(oldest)
+
+    @staticmethod
+    def _settle(x: Any) -> None:
         try:
-            _wait(oldest)
+            _wait(x)
         except _jaxlib.LAUNCH_ERRORS:
             pass  # its own error reaches whoever reads it
 
