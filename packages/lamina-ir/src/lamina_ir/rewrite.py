@@ -116,15 +116,15 @@ def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
 
 
 @roomy()
-def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool = True) -> Any:
+def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool | Callable[[Eqn], bool] = True) -> Any:
     """The program with equations replaced.
 
     Args:
       program: where to replace.
       fn: equation -> None (keep it), a list of equations that bind the same outvars, or `(equations, atoms)` where the
         atoms take the place of the outvars. Its operands are already replaced ones.
-      nested: whether to rewrite nested programs too (before the equation they are in). Programs of custom rules are
-        rewritten when they are made.
+      nested: whether to rewrite nested programs too (before the equation they are in), or a function that says so of an
+        equation with programs. Programs of custom rules are rewritten when they are made.
 
     >>> from lamina_ir import parse
     >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = copy a c:f32[] = sin b in (c,) }")
@@ -132,20 +132,24 @@ def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool = True) 
     { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
     """
     def change(program: Program) -> Any:
-        return rewritten(program, fn, inner)
+        return rewritten(program, fn, inner, nested if callable(nested) else None)
 
     inner = remember(change)
     return change(program) if nested else rewritten(program, fn, None)
 
 
-def rewritten(program: Program, fn: Callable[[Eqn], Any], inner: remember | None) -> Any:
-    """One program with equations replaced, those nested in it by `inner`; the program itself where nothing is."""
+def rewritten(program: Program, fn: Callable[[Eqn], Any], inner: remember | None,
+              into: Callable[[Eqn], bool] | None = None) -> Any:
+    """One program with equations replaced, those nested in it (and where `into` says so) by `inner`; the program itself where
+    nothing is."""
     jaxpr = _open(program)
     env: dict[Any, Any] = {}
     eqns: list[Eqn] = []
     same = True
     for old in jaxpr.eqns:
-        e = old if inner is None else map_subprograms(old, inner)
+        e = old
+        if inner is not None and old.primitive.subprograms and (into is None or into(old)):
+            e = map_subprograms(old, inner)
         if env:
             e = Eqn(e.primitive, [_read(env, a) for a in e.invars], e.outvars, e.params, e.source)
         new = fn(e)

@@ -5,9 +5,10 @@ from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, p
 
 from . import batching, differentiation, extend
 from ._version import __version__
+from .padded import padded
 from .pmap import pmap
 
-__all__ = ["__version__", "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "pmap", "pmax", "pmean",
+__all__ = ["__version__", "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "padded", "pmap", "pmax", "pmean",
            "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes"]
 
 del batching, differentiation

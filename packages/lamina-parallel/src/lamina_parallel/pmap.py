@@ -70,6 +70,7 @@ class PmapSpec:
       axis_size: of the mapped axis, where no argument says it.
       donate_argnums: positions of arguments whose memory may be reused.
       global_arg_shapes: not used.
+      call: who makes it, for messages.
     Raises:
       TypeError: `fun` cannot be called, or `in_axes` is of the wrong kind.
       ValueError: `devices` is empty, or a position is no argument of the function.
@@ -83,13 +84,16 @@ class PmapSpec:
 
     def __init__(self, fun: Callable[..., Any], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
                  static_broadcasted_argnums: Any = (), devices: Sequence[Any] | None = None, backend: str | None = None,
-                 axis_size: int | None = None, donate_argnums: Any = (), global_arg_shapes: Any = None) -> None:
-        self._jit = JitSpec(fun, static_argnums=static_broadcasted_argnums, donate_argnums=donate_argnums, call="pmap")
+                 axis_size: int | None = None, donate_argnums: Any = (), global_arg_shapes: Any = None,
+                 call: str = "pmap") -> None:
+        self._jit = JitSpec(fun, static_argnums=static_broadcasted_argnums, donate_argnums=donate_argnums, call=call)
         self.fun = fun
         self.name = self._jit.name
+        self.call_name, self.known_as = call, self._jit.known_as
+        self.lead = f"{call} of `{self.name}`"
         self.statics = self._jit.statics
         self.axis_name: Hashable = UnnamedAxis() if axis_name is None else axis_name
-        self.axes = axes = MappedAxes("pmap", fun, in_axes, out_axes, axis_size, self.statics.nums, 1)
+        self.axes = axes = MappedAxes(call, fun, in_axes, out_axes, axis_size, self.statics.nums, 1)
         self.devices = None if devices is None else self._listed(devices)
         self.backend = backend
         self.donate_argnums = self._jit.donate_argnums
@@ -103,13 +107,12 @@ class PmapSpec:
             pass
 
     def _listed(self, devices: Any) -> tuple[Any, ...]:
-        call = f"pmap of `{self.name}`"
         if isinstance(devices, str) or not hasattr(devices, "__iter__"):
-            raise TypeError(f"{call}: devices must be a list of devices, as lamina.devices() gives; got "
+            raise TypeError(f"{self.lead}: devices must be a list of devices, as lamina.devices() gives; got "
                             f"{type(devices).__name__}: {devices!r}. One device goes into a list, a platform into backend=")
         found = tuple(devices)
         if not found:
-            raise ValueError(f"{call}: devices must not be empty; leave it out to use all local devices")
+            raise ValueError(f"{self.lead}: devices must not be empty; leave it out to use all local devices")
         return found
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
@@ -117,7 +120,7 @@ class PmapSpec:
         missing = [n for n in self.statics.nums if n >= len(args)]
         if missing:
             names = ", ".join([f"`{argument_name(self.fun, n)}`" for n in sorted(missing)])
-            raise ValueError(f"pmap of `{self.name}`: static_broadcasted_argnums {sorted(self.statics.nums)} are given by "
+            raise ValueError(f"{self.lead}: static_broadcasted_argnums {sorted(self.statics.nums)} are given by "
                              f"position: {names} must stand among the positional arguments; got {len(args)} of these")
         return self._jit.split(args, kwargs)
 
@@ -134,9 +137,9 @@ class PmapSpec:
             self._jit.retire_if_changed()
             others = config.generation.elsewhere()
             if config.explain_cache_misses.value:
-                explain_miss("pmap", self.name, self.fun, key, self.programs)
+                explain_miss(self.call_name, self.name, self.fun, key, self.programs)
             if config.log_compiles.value:
-                with staging_logged("pmap", self.name):
+                with staging_logged(self.call_name, self.name):
                     found = self._stage(args, kwargs, avals, flat, tree, static)
             else:
                 found = self._stage(args, kwargs, avals, flat, tree, static)
@@ -146,22 +149,28 @@ class PmapSpec:
                 self.programs[key] = found
         return found
 
-    def _type(self, x: Any, i: int, tree: Any) -> Any:
-        try:
-            return typeof(x)
-        except TypeError as e:
-            raise TypeError(f"pmap of `{self.name}`: {self.axes.argument(tree, i)}: {e}; mark Python values with "
-                            "static_broadcasted_argnums") from None
-
-    def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
-               static: Any) -> StagedPmap:
+    def extent(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any],
+               tree: Any) -> tuple[list[int | None], int]:
+        """For each flat argument the axis that is mapped, and its size."""
         self.axes.check_count(args, kwargs)
         axes = self.axes.of_arguments(flat, tree)
         size = self.axes.size(flat, axes, tree)
         if size == 0:
             i = next(i for i, axis in enumerate(axes) if axis is not None)
-            raise ValueError(f"pmap of `{self.name}`: {self.axes.argument(tree, i)}, {avals[i].long()}, has size 0 along axis "
+            raise ValueError(f"{self.lead}: {self.axes.argument(tree, i)}, {typeof(flat[i]).long()}, has size 0 along axis "
                              f"{axes[i]}, the mapped one, so no device has anything to compute; expected at least one row")
+        return axes, size
+
+    def _type(self, x: Any, i: int, tree: Any) -> Any:
+        try:
+            return typeof(x)
+        except TypeError as e:
+            raise TypeError(f"{self.lead}: {self.axes.argument(tree, i)}: {e}; mark Python values with "
+                            "static_broadcasted_argnums") from None
+
+    def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
+               static: Any) -> StagedPmap:
+        axes, size = self.extent(args, kwargs, flat, tree)
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
                  for a, axis in zip(avals, axes)]
         out_tree = None
@@ -188,13 +197,13 @@ class PmapSpec:
             a, k = trees.tree_unflatten(tree, tracers)
             if static:
                 a, k = self.statics.join(a, k, static)
-            leaves, out_tree = flat_results("pmap", self.name, self.fun(*a, **k))
+            leaves, out_tree = flat_results(self.call_name, self.name, self.fun(*a, **k))
             return leaves
 
         # The body is one device's: operands without the mapped axis. What it closes over (`outer`) leads its operands,
         # unmapped.
         with bound_axes(AxisFrame(self.axis_name, size, None, differs)):
-            closed, outer = stage(run, parts, ("pmap", self.fun, tree, self.statics.nums))
+            closed, outer = stage(run, parts, (self.call_name, self.fun, tree, self.statics.nums))
         targets = [to if to is None else self.axes.place(out_tree, i, aval, to) for i, (aval, to) in enumerate(
             zip(closed.out_avals, self.axes.of_results(closed.out_avals, out_tree)))]
         ins = (None,) * len(outer) + tuple(axes)
@@ -213,10 +222,10 @@ class PmapSpec:
             found = varying(closed, [mine if axis is not None else frozenset() for axis in in_axes],
                             mine | {f.name for f in now.axes})
         except ProgramError as e:
-            raise ValueError(f"pmap of `{self.name}`: {e}") from None
+            raise ValueError(f"{self.lead}: {e}") from None
         for i, (axis, marks) in enumerate(zip(out_axes, found)):
             if axis is None and self.axis_name in marks:
-                raise ValueError(f"pmap of `{self.name}`: out_axes is None for result {i}, but it may differ between the "
+                raise ValueError(f"{self.lead}: out_axes is None for result {i}, but it may differ between the "
                                  "devices of the mapped axis. Make it the same on all of them, with lax.psum, pmean, pmax or "
                                  "all_gather over the axis, or give it an axis in out_axes and take a row")
 

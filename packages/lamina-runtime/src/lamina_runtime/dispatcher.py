@@ -7,7 +7,7 @@ from typing import Any
 from lamina_tracing import slots
 from lamina_tracing.extend import JitSpec, MapSpec
 
-from . import dispatch, pmap_dispatch
+from . import backends, dispatch, pmap_dispatch
 
 __all__ = ["XlaDispatcher", "install"]
 
@@ -20,6 +20,9 @@ class XlaDispatcher:
 
     def pmap(self, spec: MapSpec) -> Callable[..., Any]:
         return pmap_dispatch.make_pmap(spec)
+
+    def device_count(self, backend: str | None) -> int | None:
+        return len(backends.local_devices(backend=backend))
 
 
 def install() -> None:

@@ -28,6 +28,9 @@ class PortableDispatcher:
     def pmap(self, spec: slots.MapSpec) -> Callable[..., Any]:
         return spec.portable()
 
+    def device_count(self, backend: str | None) -> int | None:
+        return None
+
 
 def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
     fun = spec.fun

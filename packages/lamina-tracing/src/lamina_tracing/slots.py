@@ -188,6 +188,9 @@ class Dispatcher(Protocol):
     def pmap(self, spec: MapSpec) -> Callable[..., Any]:
         """A callable for a function that is mapped over devices."""
 
+    def device_count(self, backend: str | None) -> int | None:
+        """How many devices a map can have; None: as many as it asks for."""
+
 
 dispatcher: Dispatcher  # the default is set by jitting.py, which defines it
 

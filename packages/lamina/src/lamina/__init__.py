@@ -42,19 +42,20 @@ __all__ = ["Array", "Device", "ShapeDtypeStruct", "Shard", "__version__", "ad_ch
            "default_matmul_precision", "device_count", "device_get", "device_put", "device_put_replicated",
            "device_put_sharded", "devices", "disable_jit", "disable_x64", "distributed", "dlpack", "dtypes",
            "effects_barrier", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental",
-           "explain_cache_misses", "flatten_util", "float0", "grad", "hessian", "host_count", "host_id", "host_ids",
-           "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "lib", "linear_transpose", "linearize", "live_arrays",
-           "local_device_count", "local_devices", "log_compiles", "make_jaxpr", "named_call", "named_scope", "numpy",
-           "numpy_dtype_promotion", "numpy_rank_promotion", "pmap", "process_count", "process_index", "process_indices",
-           "profiler", "pure_callback", "random", "remat", "sharding", "stages", "test_util", "threefry_partitionable",
-           "tools", "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-           "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves", "tree_map", "tree_structure",
-           "tree_unflatten", "tree_util", "typing", "value_and_grad", "vjp", "vmap", "xla_computation"]
+           "explain_cache_misses", "flatten_util", "float0", "grad", "hessian", "host_count", "host_id",
+           "host_ids", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "lib", "linear_transpose", "linearize",
+           "live_arrays", "local_device_count", "local_devices", "log_compiles", "make_jaxpr", "named_call",
+           "named_scope", "numpy", "numpy_dtype_promotion", "numpy_rank_promotion", "parallel", "pmap",
+           "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random", "remat",
+           "sharding", "stages", "test_util", "threefry_partitionable", "tools", "transfer_guard",
+           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
+           "tree", "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tree_util",
+           "typing", "value_and_grad", "vjp", "vmap", "xla_computation"]
 
 # Modules that not every program needs, imported when asked for.
 _ON_DEMAND = frozenset(("ad_checkpoint", "compilation_cache", "custom_batching", "custom_derivatives", "debug",
-                        "distributed", "dlpack", "errors", "experimental", "flatten_util", "lib", "profiler", "random",
-                        "sharding", "stages", "test_util", "tools", "typing"))
+                        "distributed", "dlpack", "errors", "experimental", "flatten_util", "lib", "parallel",
+                        "profiler", "random", "sharding", "stages", "test_util", "tools", "typing"))
 
 del _runtime
 

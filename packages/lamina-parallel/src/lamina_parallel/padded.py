@@ -1,0 +1,261 @@
+"""`padded`: any number of rows over the devices, each of which has several, in rounds.
+
+Rows are laid out in places, `rounds` for each device, in order, so that each device's rows lie together. Places that no row
+fills are at the end, and repeat the last row. docs/rows-in-rounds.md says what a place does and why nothing leaks out of it.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_batching import vmap
+from lamina_batching.extend import move_to
+from lamina_ir import (ClosedJaxpr, Eqn, MissingRuleError, UnnamedAxis, Var, config, eqn_axis_names, inline_calls, prims,
+                       rewrite, shaped, subprograms, trees)
+from lamina_ir.extend import with_signature
+from lamina_tracing import jit, lax, slots
+from lamina_tracing.extend import (EVALUATION, PerFunction, Tracer, boundary, eval_jaxpr, jaxpr_as_fun, now, stands_for_array,
+                                   typeof)
+
+from .pmap import PmapSpec, StagedPmap, pmap
+from .rounds import Places, like, over_places, repeated
+
+__all__ = ["padded"]
+
+_rounds = PerFunction()  # what runs a staged program in rounds
+_MOST = 256  # of these, for a function
+
+
+@boundary
+def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
+           static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
+           backend: str | None = None, axis_size: int | None = None) -> Callable[..., Any]:
+    """Parallel map of any number of rows: `pmap`, with several rows for each device where there are more rows than devices.
+
+    Results and derivatives are those of `vmap`, and collectives are over all rows and nothing else. A function without
+    collectives is run for one row at a time on each device; with collectives, a device's rows are batched.
+
+    Args:
+      fun: function of one row: arrays and trees of them. Left out, `padded` is a decorator with options.
+      axis_name: a name for the axis, for collectives such as `lax.psum`.
+      in_axes: which axis of each positional argument to map (None: every row gets the whole), a prefix of the arguments.
+        Keyword arguments are mapped over axis 0.
+      out_axes: where the mapped axis goes in each result; None: it is the same for all rows.
+      static_broadcasted_argnums: positions of arguments that are Python values, part of the program.
+      devices: the devices to use, in order. Default: all of `local_devices()`; within another map over devices none but the
+        one that is there.
+      backend: platform name.
+      axis_size: how many rows there are, where no argument says it.
+    Returns:
+      A function of whole arguments. Its program is compiled once for a number of rounds; with an `axis_name`, whose size
+      the function may ask for, once for a number of rows.
+    Raises:
+      ValueError: axes or sizes that do not fit, or a function that calls the host and has collectives, where rows do not
+        fill the devices; names the arguments.
+      TypeError: an argument is no array.
+
+    >>> import numpy as np
+    >>> padded(lambda x: x / lax.psum(x, "i"), "i")(np.arange(5.0))
+    Array([0. , 0.1, 0.2, 0.3, 0.4], dtype=float32)
+    """
+    options = dict(in_axes=in_axes, out_axes=out_axes, static_broadcasted_argnums=static_broadcasted_argnums, devices=devices,
+                   backend=backend, axis_size=axis_size)
+    if fun is None:
+        return functools.partial(padded, axis_name=axis_name, **options)
+    if not callable(fun):
+        raise TypeError(f"padded: expected a function; got {type(fun).__name__}")
+    spec = PmapSpec(fun, axis_name, call="padded", **options)
+    known = _rounds.of(spec.known_as)
+
+    direct: dict[int, Callable[..., Any]] = {}
+
+    @boundary
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        flat, tree, static = spec.split(args, kwargs)
+        flat = [x.__jax_array__() if stands_for_array(x) else x for x in flat]
+        axes, rows = spec.extent(args, kwargs, flat, tree)
+        alone = any(frame.trace is None for frame in now.axes)  # each member of a map over devices has one
+        found = 1 if alone else len(spec.devices) if spec.devices is not None else slots.dispatcher.device_count(backend)
+        devices = rows if found is None else min(found, rows)
+        if devices == rows and not alone:  # a device for each
+            if rows not in direct:
+                direct[rows] = slots.dispatcher.pmap(spec if spec.devices is None else PmapSpec(
+                    fun, axis_name, call="padded", **{**options, "devices": spec.devices[:rows]}))
+            return direct[rows](*args, **kwargs)
+        staged = spec.stage(args, kwargs, flat if axis_name is not None else _shortened(flat, axes, rows), tree, static)
+        places = Places(spec.axis_name, rows, devices, -(-rows // devices))
+        key = (staged.closed, devices, places.rounds, rows if axis_name is not None else None, staged.in_axes, staged.out_axes,
+               spec.devices, backend, alone, config.cache_key())
+        run = known.get(key)
+        if run is None:
+            run = _program(spec, staged, places, alone)
+            if not staged.outer:
+                if len(known) >= _MOST:
+                    known.clear()
+                known[key] = run
+        operands = [x if axis is None else _laid_out(x, axis, places)
+                    for x, axis in zip([*staged.outer, *flat], staged.in_axes)]
+        outs = run(places, operands)
+        return trees.tree_unflatten(staged.out_tree, [_rows(o, axis, rows) for o, axis in zip(outs, staged.out_axes)])
+
+    functools.update_wrapper(mapped, fun, updated=())
+    mapped.spec = spec  # type: ignore[attr-defined]
+    return mapped
+
+
+def _shortened(flat: Sequence[Any], axes: Sequence[int | None], rows: int) -> list[Any]:
+    """Arguments of two rows: where nobody can ask for their number, all numbers of them share a program."""
+    found = []
+    for x, axis in zip(flat, axes):
+        if axis is not None:
+            aval = typeof(x)
+            shape = (*aval.shape[:axis], min(rows, 2), *aval.shape[axis + 1:])
+            x = Tracer(EVALUATION, shaped(shape, aval.dtype, aval.weak_type))
+        found.append(x)
+    return found
+
+
+# --- rows to places and back ------------------------------------------------------------------------------------------
+def _laid_out(x: Any, axis: int, places: Places) -> Any:
+    """An operand with the axis of rows as two: devices and rounds. The last row is repeated, and has no derivative there."""
+    if type(x) is np.ndarray:  # on the host there is nothing to compile
+        last = x[(slice(None),) * axis + (slice(places.rows - 1, None),)]
+        whole = np.concatenate([x, *[last] * places.empty], axis)
+        return whole.reshape(*x.shape[:axis], places.devices, places.rounds, *x.shape[axis + 1:])
+    return _lay_out(x, axis, places.devices, places.rounds)
+
+
+@functools.partial(jit, static_argnums=(1, 2, 3), inline=True)
+def _lay_out(x: Any, axis: int, devices: int, rounds: int) -> Any:
+    shape = typeof(x).shape
+    rows, count = shape[axis], devices * rounds
+    if rows < count:
+        last = lax.stop_gradient(lax.slice_in_dim(x, rows - 1, rows, 1, axis))
+        x = lax.concatenate([x, repeated(last, axis, count - rows)], axis)
+    return lax.reshape(x, (*shape[:axis], devices, rounds, *shape[axis + 1:]))
+
+
+@functools.partial(jit, static_argnums=(1, 2), inline=True)
+def _rows(x: Any, axis: int | None, rows: int) -> Any:
+    """A result without the places that no row fills."""
+    if axis is None:
+        return lax.index_in_dim(lax.index_in_dim(x, 0, 0, False), 0, 0, False)  # as all agree
+    shape = typeof(x).shape
+    x = lax.reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2:]))
+    return lax.slice_in_dim(x, 0, rows, 1, axis)
+
+
+# --- what runs the places ---------------------------------------------------------------------------------------------
+def _program(spec: PmapSpec, staged: StagedPmap, places: Places,
+             alone: bool) -> Callable[[Places, Sequence[Any]], Sequence[Any]]:
+    """A function of operands in places to results in places, both with an axis of devices and one of rounds behind it."""
+    closed, name = staged.closed, spec.axis_name
+    if type(name) is not UnnamedAxis and name in closed.jaxpr.axis_names:
+        closed = inline_calls(closed, lambda e: name in eqn_axis_names(e))
+    outs = [0 if to is None else to for to in staged.out_axes]
+    ins = staged.in_axes
+    asks = _asks(closed, name)
+    if asks is None and alone:
+        batched = vmap(jaxpr_as_fun(closed), in_axes=ins, out_axes=outs, axis_name=name, axis_size=places.rounds)
+        mapped = _over_devices(spec, batched, ins, outs, None, None)
+        return lambda places, operands: mapped(*operands)
+    if asks is None:
+        if places.empty and closed.jaxpr.effectful:
+            raise ValueError(f"{spec.lead}: the function has collectives and effects, and its {places.rows} rows leave "
+                             f"{places.empty} of {places.devices} x {places.rounds} places empty, which would have the "
+                             f"effects too. Use a multiple of {places.devices} rows")
+        one = over_places(closed, places)
+        batched = vmap(jaxpr_as_fun(one), in_axes=ins, out_axes=outs, axis_name=places.parts[1], axis_size=places.rounds)
+        mapped = _over_devices(spec, batched, ins, outs, places, places.parts[0])
+        return lambda places, operands: mapped(*operands)
+    body = _asking(closed, name) if asks else closed
+    # With a name there is a program for each number of rows; without, one for all that take as many rounds.
+    full = alone or (not places.empty and type(name) is not UnnamedAxis)
+
+    def rounds(real: Any, row: Any, *operands: Any) -> list[Any]:
+        slices = [move_to(x, axis, 0) for x, axis in zip(operands, ins) if axis is not None]
+
+        def turn(_: Any, xs: Any) -> Any:
+            is_real, mine, parts = xs[0], xs[1], iter(xs[2:])
+            given = [x if axis is None else next(parts) for x, axis in zip(operands, ins)]
+            given += [mine] if asks else []
+
+            def work() -> list[Any]:
+                return eval_jaxpr(body, given)
+
+            def rest() -> list[Any]:
+                return [like(lax.full(a.shape, 0, a.dtype), a) for a in closed.out_avals]
+
+            return (), work() if full else lax.cond(is_real, work, rest)
+
+        _, found = lax.scan(turn, (), [real, row, *slices])
+        return [move_to(x, 0, to) for x, to in zip(found, outs)]
+
+    mapped = _over_devices(spec, rounds, (0, 0, *ins), outs, None if alone else places, None)
+
+    def run(places: Places, operands: Sequence[Any]) -> Sequence[Any]:
+        number = np.arange(places.count, dtype=np.int32)
+        row = np.minimum(number, places.rows - 1).reshape(places.devices, places.rounds)
+        return mapped(row == number.reshape(row.shape), row, *operands)
+
+    return run
+
+
+def _over_devices(spec: PmapSpec, fun: Callable[..., Any], ins: Sequence[int | None], outs: Sequence[int],
+                  places: Places | None, axis_name: Hashable | None) -> Callable[..., Any]:
+    """The function of one device's places, mapped over the devices; without places, run on the one that is there."""
+    fun.__name__ = spec.name
+    if places is not None:
+        devices = None if spec.devices is None else spec.devices[:places.devices]
+        return pmap(fun, axis_name, in_axes=tuple(ins), out_axes=list(outs), devices=devices, backend=spec.backend,
+                    axis_size=places.devices)
+
+    def alone(*operands: Any) -> list[Any]:
+        found = fun(*[x if axis is None else lax.index_in_dim(x, 0, axis, False) for x, axis in zip(operands, ins)])
+        return [lax.expand_dims(x, (to,)) for x, to in zip(found, outs)]
+
+    return jit(alone)
+
+
+def _asks(closed: ClosedJaxpr, name: Hashable) -> bool | None:
+    """Whether the program asks for the number of its row, in its own equations; None where it has other collectives over the
+    axis, or may have."""
+    if type(name) is UnnamedAxis:
+        return False
+    asks = False
+    for e in closed.jaxpr.eqns:
+        if e.primitive is prims.axis_index_p and e.params["axis_name"] == name:
+            asks = True
+        elif name in eqn_axis_names(e):
+            return None
+    return None if _in_rules(closed, name) else asks
+
+
+def _in_rules(closed: ClosedJaxpr, name: Hashable) -> bool:
+    """Whether a derivative may have collectives over the axis though the program has none."""
+    todo, seen = [closed], {closed}
+    for program in todo:
+        for e in program.jaxpr.eqns:
+            fresh = [s for s in subprograms(e) if s not in seen]
+            seen.update(fresh)
+            todo += fresh
+            for value in e.params.values() if e.primitive.subprograms else ():
+                try:
+                    if type(value) is prims.Rule and name in value.program().jaxpr.axis_names:
+                        return True
+                except (AttributeError, MissingRuleError):  # a Python function
+                    return True
+    return False
+
+
+def _asking(closed: ClosedJaxpr, name: Hashable) -> ClosedJaxpr:
+    """The program with the number of its row as a last operand."""
+    row = Var(shaped((), np.dtype("int32")))
+
+    def asked(e: Eqn) -> Any:
+        return ([], [row]) if e.primitive is prims.axis_index_p and e.params["axis_name"] == name else None
+
+    found = rewrite(closed, asked, nested=False)
+    return with_signature(found, [*closed.jaxpr.invars, row], found.jaxpr.outvars)
