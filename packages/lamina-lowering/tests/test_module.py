@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, MissingRuleError, Primitive, Var, prims, shaped
+from lamina_ir.extend import Placement, Tiles
 from lamina_lowering import (as_dot_graph, as_hlo_text, as_serialized_hlo_module_proto, lower, lowering_rules,
                              platform_rules)
 from lamina_lowering.testing import run_lowered
@@ -168,18 +169,18 @@ def test_donation_pairs_by_type():
     x, y, z = Var(V3), Var(S), Var(V3)
     a, b = Var(V3), Var(V3)
     closed = ClosedJaxpr(Jaxpr([], [x, y, z], [Eqn(ADD, [x, y], [a], {}), Eqn(ADD, [a, z], [b], {})], [b]))
-    lowered = lower(closed, donated=(True, True, True))
+    lowered = lower(closed, placement=Placement(donated=(True, True, True)))
     assert lowered.donation == ((0, 0), (1, None), (2, None))
     text = lowered.as_text()
     assert text.count("tf.aliasing_output = 0") == 1 and text.count("jax.buffer_donor = true") == 2
 
 
 def test_shardings_are_written_on_arguments_and_results():
-    lowered = lower(chain(4, shaped((8,), F32)), num_partitions=8, in_shardings=["{devices=[8]<=[8]}"],
-                    out_shardings=["{replicated}"])
+    lowered = lower(chain(4, shaped((8,), F32)), placement=Placement(
+        tuple(range(8)), partitions=8, ins=(Tiles((8,)),), outs=(Tiles(),)))
     text = lowered.as_text()
     assert 'mhlo.sharding = "{devices=[8]<=[8]}"' in text and 'mhlo.sharding = "{replicated}"' in text
-    assert "mhlo.num_partitions = 8" in text and lowered.num_partitions == 8
+    assert "mhlo.num_partitions = 8" in text and lowered.placement.partitions == 8
 
 
 def test_missing_row_names_its_place():

@@ -172,16 +172,19 @@ def pmap_program(in_axes=(0, None), out_axes=(0, 1, None), size=4):
     return ClosedJaxpr(Jaxpr([], ins, [Eqn(prims.xla_pmap_p, ins, outs, params)], outs))
 
 
-@pytest.mark.parametrize("env", [[], [("outer", 2)]])
-def test_pmap_inside_a_program(env):
-    lowered = lower(pmap_program(), axis_env=env)
-    n = lowered.num_replicas
-    assert n == (8 if env else 4)
+def test_a_map_by_itself_is_split_over_its_rows():
+    lowered = lower(pmap_program())
+    assert lowered.placement.grid == (1, 4) and lowered.shardy and "sdy.manual_computation" in lowered.as_text()
     x, y = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([1., 2., 3.], np.float32)
-    for a, b, c in run_lowered(lowered, np.stack([x] * n), np.stack([y] * n)):
-        assert np.array_equal(a, x + y)
-        assert np.array_equal(b, (x + y).T)
-        assert np.array_equal(c, x.sum(0))
+    a, b, c = run_lowered(lowered, x, y)
+    assert np.array_equal(a, x + y)
+    assert np.array_equal(b, (x + y).T)
+    assert np.array_equal(c, x.sum(0))
+
+
+def test_a_map_within_one_replica():
+    with pytest.raises(ShapeError, match="leave out axis_env"):
+        lower(pmap_program(), axis_env=[("outer", 2)])
 
 
 def test_pmap_inside_a_program_cannot_choose_devices():

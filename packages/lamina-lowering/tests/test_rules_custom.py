@@ -1,6 +1,7 @@
 """Recomputing calls stand apart from the first computation; names and rules leave no trace."""
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, parse, prims
 from lamina_ir.testing.samples import samples_of
+from lamina_ir.extend import Placement
 from lamina_lowering import lower
 from lamina_lowering.testing import one_op
 from lamina_ir import aval_of
@@ -48,7 +49,8 @@ def test_memory_is_named_where_there_is_more_than_one():
 
 def test_sharding_is_said_where_the_module_is_partitioned():
     def told(row, partitions):
-        return lower(one_op(row.prim, [aval_of(a) for a in row.args], row.params), num_partitions=partitions).as_text()
+        return lower(one_op(row.prim, [aval_of(a) for a in row.args], row.params), placement=Placement(
+            tuple(range(partitions)), partitions=partitions)).as_text()
 
     plain, partly, _ = samples_of(prims.sharding_constraint_p)
     assert "Sharding" not in told(plain, 1)

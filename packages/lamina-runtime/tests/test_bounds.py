@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from lamina_parallel import pmap
-from lamina_runtime import cache_stats, compiling, devices, dispatch, evaluator, pmap_dispatch
+from lamina_runtime import cache_stats, compiling, devices, dispatch, evaluator
 from lamina_tracing import jit, lax, pure_callback
 
 
@@ -23,7 +23,7 @@ def few(monkeypatch):
 
 
 def test_jaxlibs_call_caches_are_bounded_alike():
-    for cache in (dispatch._cache, evaluator._cache, pmap_dispatch._cache):
+    for cache in (dispatch._cache, evaluator._cache):
         assert cache.capacity() == compiling.MOST_PROGRAMS == 1024
 
 
@@ -54,7 +54,7 @@ def test_shapes_of_a_mapped_function(few):
     for n in range(1, 21):
         f(np.zeros((2, n), np.float32))
     assert compiling.resident()[0] == 8
-    pmap_dispatch._cache.clear()
+    dispatch._cache.clear()
     assert alive() - before <= 8
 
 

@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 import pytest
-from lamina_runtime import compiling, execution, pmap_dispatch
+from lamina_runtime import compiling, execution
 from lamina_tracing import jit, lax, make_jaxpr
 
 
@@ -47,7 +47,7 @@ def test_what_is_let_through_compiles():
     program = """
 from lamina_tracing import jit, lax, make_jaxpr
 import lamina_runtime
-from lamina_runtime import compiling, execution, pmap_dispatch
+from lamina_runtime import compiling, execution
 f = lax.sin
 for _ in range(compiling.MOST_NESTED - 28):
     f = (lambda g: lambda x: lax.while_loop(lambda c: lax.lt(c, 3.0), lambda c: lax.add(g(c), 4.0), x))(f)
@@ -64,7 +64,7 @@ def test_shared_programs_are_looked_at_once():
     for _ in range(40):
         f = (lambda g: jit(lambda x: lax.add(g(x), g(x))))(jit(f))
     closed = make_jaxpr(f)(1.0)
-    assert not pmap_dispatch._communicates(closed) and not execution.is_cheap(closed)
+    assert not execution._names_collectives(closed) and not execution.is_cheap(closed)
 
 
 @pytest.mark.parametrize("work", ["x = f(x)", "x = lax.mul(lax.sin(x), x)", "x = jit(lambda v: v + x)(x)", "np.asarray(f(x))",

@@ -42,6 +42,7 @@ class AxisEnv:
     """
 
     __slots__ = ("names", "sizes", "size", "participants", "copies", "_given", "_groups")
+    spare: Sequence[int] = ()  # participants that stand at no place on the axes, where somebody laid out more than they need
 
     def __init__(self, axes: Iterable[tuple[Any, int]] = (), participants: int | None = None) -> None:
         axes = list(axes)

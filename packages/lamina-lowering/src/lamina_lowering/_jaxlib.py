@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["dot_graph", "hlo_computation", "ir", "load_mlir", "new_context", "write_bytecode"]
+__all__ = ["add_shardy", "dot_graph", "hlo_computation", "ir", "load_mlir", "new_context", "write_bytecode"]
 
 ir: Any = None  # jaxlib.mlir.ir, once loaded
 
@@ -49,7 +49,7 @@ def _skip_builders() -> None:
     if not hasattr(known, "dialect_search_modules") or not hasattr(known, "_check_dialect_module_loaded"):
         return
     here = __name__ + "_no_builders"
-    names = [f"{here}.{dialect}" for dialect in ("builtin", "func", "stablehlo", "chlo")]
+    names = [f"{here}.{dialect}" for dialect in ("builtin", "func", "stablehlo", "chlo", "sdy")]
     places = known.dialect_search_modules
     sys.modules.update((name, ModuleType(name)) for name in names)
     try:
@@ -74,6 +74,11 @@ def new_context() -> Any:
     context.get_dialect_descriptor("func")  # loads it; `context.dialects["func"]` would import its Python builders
     context.enable_multithreading(False)
     return context
+
+
+def add_shardy(context: Any) -> None:
+    """Let a context know the dialect of manual regions."""
+    _load("mlir._mlir_libs._sdy").register_dialect(context)
 
 
 def write_bytecode(module: Any) -> bytes:
@@ -125,33 +130,39 @@ def register_kernels(kernels: Any) -> None:
         _load("xla_client").register_custom_call_target(name, capsule, platform="cpu", api_version=1)
 
 
-def run_on_cpu(program: Any, per_replica: list[list[Any]], avals: list[Any],
-               host_functions: list[Any]) -> list[list[Any]]:
-    """Compile and run; `per_replica[r]` holds replica r's arguments, and the results are listed the same way."""
+def run_on_cpu(program: Any, grid: tuple[int, int], shardy: bool, per_device: list[list[Any]], avals: list[Any],
+               host_functions: list[Any], results: int) -> tuple[list[list[Any]], list[str] | None]:
+    """Compile and run; `per_device[d]` holds device d's part of each argument, and those of the results are listed the same
+    way, with the text of the tiles of each where the compiler chose them."""
     xc = _load("xla_client")
-    replicas = len(per_replica)
-    client = cpu_client(8 if replicas > 1 else 1)
-    devices = client.local_devices()[:replicas]
+    n = len(per_device)
+    client = cpu_client(8 if n > 1 else 1)
+    devices = client.local_devices()[:n]
     device_list = xc.DeviceList(tuple(devices))
     options = xc.CompileOptions()
-    options.num_replicas, options.num_partitions = replicas, 1
-    options.device_assignment = xc.DeviceAssignment.create(np.arange(replicas, dtype=np.int32).reshape(replicas, 1))
-    options.executable_build_options.num_replicas = replicas
+    options.num_replicas, options.num_partitions = grid
+    options.device_assignment = xc.DeviceAssignment.create(np.arange(n, dtype=np.int32).reshape(grid))
+    build = options.executable_build_options
+    build.num_replicas, build.num_partitions = grid
+    if grid[1] > 1:
+        build.use_spmd_partitioning, build.use_shardy_partitioner = True, shardy
+        build.allow_spmd_sharding_propagation_to_output = [True] * results
     more = (host_functions,) if host_functions else ()
     executable = client.compile_and_load(program, device_list, options, *more)
     xc.GSPMDSharding.memory_kind = None
     xc.GSPMDSharding._to_xla_hlo_sharding = lambda self, ndim: self._hlo_sharding
-    # One array per argument: replica r's piece is row r of it, split over the devices.
+    # One array per argument: device d's part is row d of it, split over the devices.
     arrays = []
     for i, aval in enumerate(avals):
-        pieces = [np.asarray(args[i], aval.dtype) for args in per_replica]
-        whole = type(aval)((replicas, *aval.shape), aval.dtype) if replicas > 1 else aval
-        spec = xc.HloSharding.iota_tile([replicas] + [1] * len(aval.shape)) if replicas > 1 else \
-            xc.HloSharding.replicate()
-        if replicas > 1:
+        pieces = [np.asarray(args[i], aval.dtype) for args in per_device]
+        whole = type(aval)((n, *pieces[0].shape), aval.dtype) if n > 1 else aval
+        spec = xc.HloSharding.iota_tile([n] + [1] * len(aval.shape)) if n > 1 else xc.HloSharding.replicate()
+        if n > 1:
             pieces = [p[None] for p in pieces]
         sharding = xc.GSPMDSharding(device_list, spec)
         arrays.append(_load("_jax").batched_device_put(whole, sharding, pieces, devices, committed=True, force_copy=True,
                                               enable_x64=True))
     outs = executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
-    return [[out[r]._single_device_array_to_np_array_did_copy()[0] for out in outs] for r in range(replicas)]
+    found = executable.get_output_shardings() if grid[1] > 1 else None
+    tiles = None if found is None else [str(xc.HloSharding.from_proto(p)) for p in found]
+    return [[out[d]._single_device_array_to_np_array_did_copy()[0] for out in outs] for d in range(n)], tiles

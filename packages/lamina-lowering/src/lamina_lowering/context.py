@@ -20,6 +20,7 @@ Value = Any  # jaxlib.mlir.ir.Value
 Body = Callable[..., Any]
 
 _I32 = shaped((), np.dtype("int32"))
+_GLOBAL_IDS = frozenset(("stablehlo.all_reduce", "stablehlo.all_gather", "stablehlo.reduce_scatter"))
 _U32 = shaped((), np.dtype("uint32"))
 
 
@@ -308,21 +309,39 @@ class Context:
           name: the operation, as `stablehlo.all_reduce`.
           rows: the groups, as `axis_env.groups` gives them; of a `collective_permute` the (source, destination) pairs.
         """
+        pairs = name == "stablehlo.collective_permute"
+        spare = self.axis_env.spare
+        if spare and not pairs:  # every device is in one of the groups
+            rows = [*rows, spare]
         width = max(map(len, rows), default=0)  # groups may differ in size; what a row lacks is -1
         matrix = self.matrix([[*row, *[-1] * (width - len(row))] for row in rows])
-        return {"source_target_pairs" if name == "stablehlo.collective_permute" else "replica_groups": matrix}
+        attrs = {"source_target_pairs" if pairs else "replica_groups": matrix}
+        if self.module.mesh is not None:  # in a region devices meet across partitions
+            attrs["channel_handle"] = self.attr(f"#stablehlo.channel_handle<handle = {self.module.channel()}, type = 1>")
+            if name in _GLOBAL_IDS:
+                attrs["use_global_device_ids"] = self.session.unit
+        return attrs
 
     def participant(self) -> Value:
         """This participant's number, as in the groups: uint32[]."""
-        return self.op("stablehlo.replica_id", (), _U32)
+        return self.op("stablehlo.replica_id" if self.module.mesh is None else "stablehlo.partition_id", (), _U32)
 
     def axis_index(self, name: Hashable) -> Value:
         """Where this participant stands on a mapped axis: int32[]."""
         env = self.axis_env
-        size, stride = env.axis_size((name,)), env.stride(name)
+        size = env.axis_size((name,))
         if size == 1:
             return self.const(0, _I32)
         index = self.participant()
+        if self.module.mesh is not None:
+            known = env.indices((name,))
+            if known == list(range(len(known))):
+                return self.convert(index, _U32, _I32)
+            table, one = shaped((len(known),), _I32.dtype), shaped((1,), _I32.dtype)
+            own = self.op("stablehlo.dynamic_slice", (self.const(np.array(known, np.int32), table), index), one,
+                          slice_sizes=self.i64s((1,)))
+            return self.reshape(own, _I32)
+        stride = env.stride(name)
         if stride != 1:
             index = self.op("stablehlo.divide", (index, self.const(stride, _U32)), _U32)
         if size * stride != env.participants:

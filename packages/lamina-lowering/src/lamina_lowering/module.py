@@ -7,20 +7,23 @@ leading arguments, so programs that differ in such data share one executable.
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from lamina_ir import AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, eqn_effectful, number_turns, prims, subprograms
-from lamina_ir.extend import stack_depth
+from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, eqn_effectful, number_turns, prims,
+                       subprograms)
+from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, split_by_maps, stack_depth
 
 from . import _jaxlib, hlo, session, tables
 from .combine import together
 from .context import Context
 from .loops import WRITES, rolled
+from .regions import Mesh, MeshEnv, member_view
 from .source_map import Body, SourceLine, resolve
 
-__all__ = ["Lowered", "lower", "replica_count"]
+__all__ = ["Lowered", "lower"]
 
 
 class Lowered:
@@ -35,7 +38,8 @@ class Lowered:
       in_avals: types of everything `main` takes, constants first.
       out_avals: types of its results.
       donation: `(position in main's arguments, result it is written into or None)` of each donated argument.
-      num_replicas, num_partitions: what it must be compiled for.
+      placement: what it must be compiled for.
+      shardy: whether the compiler has to split it by Shardy's rules, as it does where maps stand inside.
       needs: names of kernel libraries that must be registered before it is compiled and run: `lapack`.
       host_functions: the Python functions the module calls, by number; the compiler must be given them.
       lines: what `source_map` reads; None for a single op, which has no more than its call's line.
@@ -43,16 +47,16 @@ class Lowered:
     """
 
     __slots__ = ("module", "name", "platform", "kept_args", "const_args", "in_avals", "out_avals", "donation",
-                 "num_replicas", "num_partitions", "needs", "host_functions", "lines", "size", "_bytecode", "__weakref__")
+                 "placement", "shardy", "needs", "host_functions", "lines", "size", "_bytecode", "__weakref__")
 
     def __init__(self, *, module: Any, name: str, platform: str, kept_args: tuple[bool, ...], const_args: list[Any],
                  in_avals: list[ShapedArray], out_avals: list[ShapedArray], donation: tuple[tuple[int, int | None], ...],
-                 num_replicas: int, num_partitions: int, needs: frozenset[str], host_functions: list[Any],
+                 placement: Placement, shardy: bool, needs: frozenset[str], host_functions: list[Any],
                  lines: list[Body] | None, size: Size) -> None:
         self.module, self.name, self.platform = module, name, platform
         self.kept_args, self.const_args = kept_args, const_args
         self.in_avals, self.out_avals, self.donation = in_avals, out_avals, donation
-        self.num_replicas, self.num_partitions = num_replicas, num_partitions
+        self.placement, self.shardy = placement, shardy
         self.needs, self.host_functions = needs, host_functions
         self.lines, self.size = lines, size
         self._bytecode: bytes | None = None
@@ -82,24 +86,19 @@ class Lowered:
 
 
 @stack_depth.roomy()
-def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu",
-          axis_env: Sequence[tuple[Hashable, int]] = (), num_replicas: int | None = None, num_partitions: int = 1,
-          donated: Sequence[bool] = (), in_shardings: Sequence[str | None] | None = None,
-          out_shardings: Sequence[str | None] | None = None, inline_limit: int | None = 64,
-          keep_unused: bool = False, rules: tables.Rows | None = None, number: bool = True,
-          partition_order: Sequence[int] | None = None) -> Lowered:
+def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu", placement: Placement | None = None,
+          axis_env: Sequence[tuple[Hashable, int]] = (), inline_limit: int | None = 64, keep_unused: bool = False,
+          rules: tables.Rows | None = None, number: bool = True, partition_order: Sequence[int] | None = None) -> Lowered:
     """Lower a program to StableHLO.
 
     Args:
       closed_jaxpr: the program.
       name: name of the module.
       platform: whose rows to use: `cpu`, `cuda`, `rocm` or `tpu`.
+      placement: how it lies on devices. By default each position of the axes in `axis_env` is a replica, and the maps
+        inside are split over as many partitions as they need.
       axis_env: (name, size) of the mapped axes around the program, outermost first; each replica is one position.
-      num_replicas: replicas the module runs on; by default as many as `axis_env` and nested `xla_pmap`s need.
-      num_partitions: partitions the compiler may split each replica into.
       partition_order: which partition runs on each device, the devices in the order of their ids; None: in that order.
-      donated: one bool per argument: whether its memory may be reused for a result.
-      in_shardings, out_shardings: HLO sharding text per argument and result, as `{devices=[2,4]<=[8]}`, or None.
       inline_limit: constants of at most this many elements are written into the module, bigger ones become leading
         arguments; None writes all of them into it.
       keep_unused: keep arguments nobody reads.
@@ -109,9 +108,10 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     Raises:
       MissingRuleError: an op has no lowering on this platform.
       UnboundAxisError: a collective names an axis that is not in force.
+      ShapeError: the maps inside need more devices than the placement has.
 
     >>> import numpy as np
-    >>> from lamina_ir import AxisEnv, ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
+    >>> from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
     >>> x, y = Var(shaped((3,), np.dtype("float32"))), Var(shaped((3,), np.dtype("float32")))
     >>> program = ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.sin_p, [x], [y], {})], [y]))
     >>> lower(program, name="f")
@@ -120,33 +120,34 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     True
     """
     closed_jaxpr = number_turns(closed_jaxpr)
-    env = AxisEnv(axis_env)
-    env = AxisEnv(axis_env, env.size * replica_count(closed_jaxpr) if num_replicas is None else num_replicas)
+    if placement is None:
+        placement = _usual(closed_jaxpr, axis_env)
+    env, grid = AxisEnv(axis_env, placement.replicas), None
+    if placement.members:
+        e = lone_map(closed_jaxpr)
+        if e is None or e.params["axis_size"] != placement.replicas:
+            raise ShapeError(f"lower: a placement of {placement.replicas} members is of a program that is one map over "
+                             f"{placement.replicas} rows; got {closed_jaxpr.jaxpr}")
+        env = AxisEnv([(e.params["axis_name"], e.params["axis_size"])])
+        closed_jaxpr = member_view(e, closed_jaxpr)
+    elif placement.partitions > 1 and devices_needed(closed_jaxpr) > 1:
+        if placement.replicas > 1:
+            raise ShapeError("lower: maps inside of a program of one replica cannot be lowered, as one device cannot hold them "
+                             "all: leave out axis_env, or the map")
+        grid = Grid.of(closed_jaxpr, placement.partitions)
+        env = MeshEnv(grid, tuple(range(len(grid.sizes))))
     with session.taken() as s:
-        build = _Build(s, platform, inline_limit, rules or tables.rows(platform))
+        build = _Build(s, platform, inline_limit, rules or tables.rows(platform), placement, grid)
         build.partition_order = partition_order
         if not number:
             build.lines = None
-        return build.main(closed_jaxpr, env, name, num_partitions, donated, in_shardings, out_shardings, keep_unused)
+        return build.main(closed_jaxpr, env, name, keep_unused)
 
 
-@stack_depth.roomy()
-def replica_count(closed_jaxpr: ClosedJaxpr) -> int:
-    """Replicas that the `xla_pmap`s nested in a program need."""
-    found: dict[ClosedJaxpr, int] = {}  # a program may be called in many places
-
-    def count(closed: ClosedJaxpr) -> int:
-        most = found.get(closed)
-        if most is None:
-            most = 1
-            for eqn in closed.jaxpr.eqns:
-                if eqn.primitive.subprograms:
-                    here = eqn.params["axis_size"] if eqn.primitive.name == "xla_pmap" else 1
-                    most = max(most, here * max([count(sub) for sub in subprograms(eqn)], default=1))
-            found[closed] = most
-        return most
-
-    return count(closed_jaxpr)
+def _usual(closed: ClosedJaxpr, axis_env: Sequence[tuple[Hashable, int]]) -> Placement:
+    replicas, partitions = math.prod([n for _, n in axis_env]), devices_needed(closed)
+    ins = split_by_maps(closed, Grid.of(closed, partitions)) if partitions > 1 else ()
+    return Placement(tuple(range(replicas * partitions)), replicas, partitions, ins=ins)
 
 
 _FEW = 3
@@ -191,18 +192,24 @@ class Size:
 class _Build:
     """One module under construction: its functions so far, its names, and what was found out about its programs."""
 
-    def __init__(self, s: session.Session, platform: str, inline_limit: int | None,
-                 rules: tables.Rows) -> None:
+    def __init__(self, s: session.Session, platform: str, inline_limit: int | None, rules: tables.Rows,
+                 placement: Placement, grid: Grid | None) -> None:
         self.session = s
         self.platform = platform
-        self.partitions = 1
+        self.placement = placement
+        self.partitions = placement.partitions
         self.partition_order: Sequence[int] | None = None
         self.inline_limit = inline_limit
         self.host_functions: list[Any] = []
         self.rules = rules
         self.module = s.ir.Module.create(s.loc)
         self.ip = s.ir.InsertionPoint(self.module.body)
+        self.mesh: Mesh | None = None
+        if grid is not None:
+            s.know_shardy()
+            self.mesh = Mesh(self, grid)
         self.needs: set[str] = set()
+        self.channels = 0
         self.size = Size()
         self._functions: dict[Any, tuple[Any, list[Any], list[int], Size]] = {}
         self._symbols: dict[str, int] = {"main": 1}
@@ -347,11 +354,9 @@ class _Build:
         loc = s.loc if self.lines is None else s.located[ctx.named(name), ctx.number]
         return list(ctx.create("func.call", outs, args, {"callee": callee}, None, 0, loc, ctx.ip).results)
 
-    def main(self, closed: ClosedJaxpr, env: AxisEnv, name: str, partitions: int, donated: Sequence[bool],
-             in_shardings: Sequence[str | None] | None, out_shardings: Sequence[str | None] | None,
-             keep_unused: bool) -> Lowered:
-        s, jaxpr = self.session, closed.jaxpr
-        self._main, self.partitions = closed, partitions
+    def main(self, closed: ClosedJaxpr, env: AxisEnv, name: str, keep_unused: bool) -> Lowered:
+        s, jaxpr, placement = self.session, closed.jaxpr, self.placement
+        self._main = closed
         eqns, needed = self.live(jaxpr)
         if len(eqns) == 1 and not eqns[0].primitive.subprograms and not (eqns[0].source and eqns[0].source.scope):
             self.lines = None  # an op by itself, eager or jitted: one module for all of them
@@ -360,33 +365,47 @@ class _Build:
         big = self.big(closed)
         in_avals = [aval for _, aval in big.values()] + [v.aval for v, k in zip(jaxpr.invars, kept, strict=True) if k]
         out_avals = closed.out_avals
-        arg_attrs: list[dict[str, Any]] = [{} for _ in in_avals]
-        in_text = [None] * len(jaxpr.invars) if in_shardings is None else in_shardings
-        texts = [None if in_shardings is None else "{replicated}"] * len(big) + [
-            t for t, k in zip(in_text, kept, strict=True) if k]
-        for attrs, text in zip(arg_attrs, texts, strict=True):
-            if text is not None:
-                attrs["mhlo.sharding"] = s.attr(text)
-        wanted = [i for i, d in enumerate([d for d, k in zip(donated, kept, strict=True) if k], len(big))
-                  if d] if donated else []
-        donation = _pair_donated(wanted, in_avals, out_avals, texts, out_shardings)
+        # A partitioned module says of every argument how it lies: the compiler would split one that is not spoken of as it
+        # likes, and jaxlib 0.10.2 ends the process when it is then given whole.
+        split = self.partitions > 1
+        given = placement.ins if split and placement.ins else (None,) * len(jaxpr.invars)
+        ins = [Tiles() if t is None and split and (placement.ins or self.mesh) else t for t in (
+            *[None] * len(big), *[t for t, k in zip(given, kept, strict=True) if k])]
+        outs = placement.outs if split and placement.outs else (None,) * len(out_avals)
+        arg_attrs = [self._lies(t, a) for t, a in zip(ins, in_avals, strict=True)]
+        wanted = [i for i, d in enumerate([d for d, k in zip(placement.donated, kept, strict=True) if k], len(big))
+                  if d] if placement.donated else []
+        donation = _pair_donated(wanted, in_avals, out_avals, ins, outs)
         for i, k in donation:
             arg_attrs[i].update({"jax.buffer_donor": s.attr(True)} if k is None else {"tf.aliasing_output": s.i32(k)})
         attributes = {"sym_visibility": s.attr("public")}
         if any(arg_attrs):
             attributes["arg_attrs"] = self._dicts(arg_attrs)
-        if out_shardings is not None and any(out_shardings):
-            attributes["res_attrs"] = self._dicts([{"mhlo.sharding": s.attr(t)} if t else {} for t in out_shardings])
+        if any(t is not None for t in outs):
+            attributes["res_attrs"] = self._dicts([self._lies(t, a) for t, a in zip(outs, out_avals, strict=True)])
         self._function("main", closed, env, list(big), in_avals, kept, attributes)
         module = self.module.operation.attributes
         module["sym_name"] = s.attr(_identifier(name))
-        module["mhlo.num_replicas"] = s.i32(env.participants)
-        module["mhlo.num_partitions"] = s.i32(partitions)
+        module["mhlo.num_replicas"] = s.i32(placement.replicas)
+        module["mhlo.num_partitions"] = s.i32(placement.partitions)
         return Lowered(module=self.module, name=name, platform=self.platform, kept_args=kept,
                        const_args=[c for c, _ in big.values()],
-                       in_avals=in_avals, out_avals=out_avals, donation=donation, num_replicas=env.participants,
-                       num_partitions=partitions, host_functions=self.host_functions, needs=frozenset(self.needs),
+                       in_avals=in_avals, out_avals=out_avals, donation=donation, placement=placement,
+                       shardy=self.mesh is not None, host_functions=self.host_functions, needs=frozenset(self.needs),
                        lines=self.lines, size=self.size)
+
+    def _lies(self, tiles: Tiles | None, aval: ShapedArray) -> dict[str, Any]:
+        """The attributes that say how an argument or result lies."""
+        if tiles is None:
+            return {}
+        if self.mesh is not None:
+            return {"sdy.sharding": self.mesh.sharding(tiles, aval.ndim)}
+        return {"mhlo.sharding": self.session.attr(tiles.text())}
+
+    def channel(self) -> int:
+        """A number for the next collective within a region."""
+        self.channels += 1
+        return self.channels
 
     def _dicts(self, dicts: list[dict[str, Any]]) -> Any:
         ir, context = self.session.ir, self.session.context
@@ -394,16 +413,16 @@ class _Build:
 
 
 def _pair_donated(wanted: list[int], in_avals: list[ShapedArray], out_avals: list[ShapedArray],
-                  in_texts: Sequence[str | None],
-                  out_texts: Sequence[str | None] | None) -> tuple[tuple[int, int | None], ...]:
+                  ins: Sequence[Tiles | None],
+                  outs: Sequence[Tiles | None]) -> tuple[tuple[int, int | None], ...]:
     """Each donated argument with a result of its shape, dtype and sharding that no other one took, or None."""
     free: dict[Any, list[int]] = {}
     for k, aval in enumerate(out_avals):
-        free.setdefault((aval.shape, aval.dtype, out_texts[k] if out_texts else None), []).append(k)
+        free.setdefault((aval.shape, aval.dtype, outs[k]), []).append(k)
     pairs: list[tuple[int, int | None]] = []
     for i in wanted:
         aval = in_avals[i]
         # In order of both, so that a step that returns what it takes writes each part of its state in place.
-        places = free.get((aval.shape, aval.dtype, in_texts[i]))
+        places = free.get((aval.shape, aval.dtype, ins[i]))
         pairs.append((i, places.pop(0) if places else None))
     return tuple(pairs)

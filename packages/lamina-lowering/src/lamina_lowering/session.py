@@ -107,11 +107,19 @@ class Session:
         self.located = _Located(self)
         self.types = _Types(self)
         self.parsed = _Parsed(self.context)
+        self._shardy = False
+        self.unit = ir.UnitAttr.get(self.context)
         self._elements: dict[np.dtype, Any] = {}
         self._attrs: dict[Any, Any] = {}
         self._constants: dict[Any, Any] = {}
         self.modules = 0
         self.constant_bytes = 0
+
+    def know_shardy(self) -> None:
+        """Let the context read and hold the `sdy` dialect."""
+        if not self._shardy:
+            _jaxlib.add_shardy(self.context)
+            self._shardy = True
 
     def element(self, dtype: np.dtype) -> Any:
         """The element type of a dtype."""

@@ -19,7 +19,7 @@ from lamina_tracing import jit, lax, slots
 from lamina_tracing.extend import (EVALUATION, PerFunction, Tracer, boundary, eval_jaxpr, jaxpr_as_fun, now, stands_for_array,
                                    typeof)
 
-from .pmap import PmapSpec, StagedPmap, pmap
+from .pmap import PmapSpec, pmap
 from .rounds import Places, like, over_places, repeated
 
 __all__ = ["padded"]
@@ -84,21 +84,23 @@ def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = N
                 direct[rows] = slots.dispatcher.pmap(spec if spec.devices is None else PmapSpec(
                     fun, axis_name, call="padded", **{**options, "devices": spec.devices[:rows]}))
             return direct[rows](*args, **kwargs)
-        staged = spec.stage(args, kwargs, flat if axis_name is not None else _shortened(flat, axes, rows), tree, static)
+        given = flat if axis_name is not None else _shortened(flat, axes, rows)
+        staged = spec.stage_call(args, kwargs, given, tree, static)
+        params = staged.closed.jaxpr.eqns[0].params
         places = Places(spec.axis_name, rows, devices, -(-rows // devices))
-        key = (staged.closed, devices, places.rounds, rows if axis_name is not None else None, staged.in_axes, staged.out_axes,
-               spec.devices, backend, alone, config.cache_key())
+        key = (params["call_jaxpr"], devices, places.rounds, rows if axis_name is not None else None, params["in_axes"],
+               params["out_axes"], spec.devices, backend, alone, config.cache_key())
         run = known.get(key)
         if run is None:
-            run = _program(spec, staged, places, alone)
+            run = _program(spec, params, places, alone)
             if not staged.outer:
                 if len(known) >= _MOST:
                     known.clear()
                 known[key] = run
         operands = [x if axis is None else _laid_out(x, axis, places)
-                    for x, axis in zip([*staged.outer, *flat], staged.in_axes)]
+                    for x, axis in zip([*staged.outer, *flat], params["in_axes"])]
         outs = run(places, operands)
-        return trees.tree_unflatten(staged.out_tree, [_rows(o, axis, rows) for o, axis in zip(outs, staged.out_axes)])
+        return trees.tree_unflatten(staged.out_tree, [_rows(o, axis, rows) for o, axis in zip(outs, params["out_axes"])])
 
     functools.update_wrapper(mapped, fun, updated=())
     mapped.spec = spec  # type: ignore[attr-defined]
@@ -148,14 +150,14 @@ def _rows(x: Any, axis: int | None, rows: int) -> Any:
 
 
 # --- what runs the places ---------------------------------------------------------------------------------------------
-def _program(spec: PmapSpec, staged: StagedPmap, places: Places,
+def _program(spec: PmapSpec, params: dict[str, Any], places: Places,
              alone: bool) -> Callable[[Places, Sequence[Any]], Sequence[Any]]:
     """A function of operands in places to results in places, both with an axis of devices and one of rounds behind it."""
-    closed, name = staged.closed, spec.axis_name
+    closed, name = params["call_jaxpr"], spec.axis_name
     if type(name) is not UnnamedAxis and name in closed.jaxpr.axis_names:
         closed = inline_calls(closed, lambda e: name in eqn_axis_names(e))
-    outs = [0 if to is None else to for to in staged.out_axes]
-    ins = staged.in_axes
+    outs = [0 if to is None else to for to in params["out_axes"]]
+    ins = params["in_axes"]
     asks = _asks(closed, name)
     if asks is None and alone:
         batched = vmap(jaxpr_as_fun(closed), in_axes=ins, out_axes=outs, axis_name=name, axis_size=places.rounds)

@@ -6,46 +6,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from lamina_batching.extend import MappedAxes
-from lamina_ir import ClosedJaxpr, ProgramError, UnnamedAxis, config, prims, shaped, trees
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, UnnamedAxis, Var, config, prims, shaped, trees
 from lamina_ir.extend import varying
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, StagedMap, StagingTracer, any_traced,
-                                   argument_name, bind, boundary, bound_axes, explain_miss, flat_results, now, stage,
+from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, StagingTracer, Tracer, argument_name,
+                                   bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, stage,
                                    staging_logged, stands_for_array, typeof)
 
-__all__ = ["PmapSpec", "StagedPmap", "pmap"]
-
-
-class StagedPmap(NamedTuple):
-    """One signature's program for one device, and how its operands are mapped.
-
-    Attributes:
-      closed: takes the values in `outer` and then the flat arguments' parts.
-      outer: values of enclosing traces, shared by all devices.
-      size: of the mapped axis.
-      in_axes: for each operand, those in `outer` included, which axis of it is mapped; None: it is shared.
-      out_axes: for each flat result, where the mapped axis goes; None: it is the same on all devices.
-      out_tree: the structure of the result.
-      donated: for each operand, whether its buffer is given up.
-
-    >>> import numpy as np
-    >>> spec = PmapSpec(lambda x: x * 2, "i", out_axes=1)
-    >>> args = (np.ones((3, 2), np.float32),)
-    >>> staged = spec.stage(args, {}, *spec.split(args, {}))
-    >>> staged.size, staged.in_axes, staged.out_axes
-    (3, (0,), (1,))
-    """
-
-    closed: ClosedJaxpr
-    outer: list[Any]
-    size: int
-    in_axes: tuple[int | None, ...]
-    out_axes: tuple[int | None, ...]
-    out_tree: Any
-    donated: tuple[bool, ...]
+__all__ = ["PmapSpec", "pmap"]
 
 
 _programs = PerFunction()
@@ -78,9 +49,12 @@ class PmapSpec:
     >>> import numpy as np
     >>> spec = PmapSpec(lambda x: x * 2, "i")
     >>> args = (np.arange(3.0, dtype=np.float32),)
-    >>> print(spec.stage(args, {}, *spec.split(args, {})).closed)
+    >>> print(spec.stage_call(args, {}, *spec.split(args, {})).closed.eqns[0].params["call_jaxpr"])
     { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
     """
+
+    device = in_shardings = out_shardings = compiler_options = None
+    inline = keep_unused = ours = False
 
     def __init__(self, fun: Callable[..., Any], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
                  static_broadcasted_argnums: Any = (), devices: Sequence[Any] | None = None, backend: str | None = None,
@@ -89,7 +63,7 @@ class PmapSpec:
         self._jit = JitSpec(fun, static_argnums=static_broadcasted_argnums, donate_argnums=donate_argnums, call=call)
         self.fun = fun
         self.name = self._jit.name
-        self.call_name, self.known_as = call, self._jit.known_as
+        self.call, self.known_as = call, self._jit.known_as
         self.lead = f"{call} of `{self.name}`"
         self.statics = self._jit.statics
         self.axis_name: Hashable = UnnamedAxis() if axis_name is None else axis_name
@@ -98,11 +72,13 @@ class PmapSpec:
         self.backend = backend
         self.donate_argnums = self._jit.donate_argnums
         # Found again by another pmap of the same function: an axis without a name is one that no program mentions.
-        self.programs: dict[Any, StagedPmap] = {}
+        self.programs: dict[Any, Staged] = {}
+        self.known_by: Any = id(self)
         try:
             options = (axis_name, _hashable(axes.in_axes), _hashable(out_axes), self.statics.nums, axes.axis_size,
                        self.donate_argnums)
-            self.programs = _programs.of(self._jit.known_as).setdefault(options, self.programs)
+            self.programs = _programs.of(self.known_as).setdefault(options, self.programs)
+            self.known_by = (*options, self.devices, backend)
         except TypeError:  # axes of an odd kind, which staging refuses
             pass
 
@@ -124,9 +100,15 @@ class PmapSpec:
                              f"position: {names} must stand among the positional arguments; got {len(args)} of these")
         return self._jit.split(args, kwargs)
 
-    def stage(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any,
-              static: Any) -> StagedPmap:
-        """The program for arguments of these types, staged now or remembered."""
+    def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
+        """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
+        flat, tree, static = self.split(args, kwargs)
+        types = [Tracer(EVALUATION, a) for a in duck_types(self.call, self.name, flat, tree)]
+        return self.stage_call(args, kwargs, types, tree, static), tree
+
+    def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> Staged:
+        """The program for arguments of these types, staged now or remembered: a single map. It takes the values in `outer`,
+        which all devices share, and then the arguments."""
         for i, x in enumerate(flat):
             if stands_for_array(x):
                 flat[i] = x.__jax_array__()
@@ -137,9 +119,9 @@ class PmapSpec:
             self._jit.retire_if_changed()
             others = config.generation.elsewhere()
             if config.explain_cache_misses.value:
-                explain_miss(self.call_name, self.name, self.fun, key, self.programs)
+                explain_miss(self.call, self.name, self.fun, key, self.programs)
             if config.log_compiles.value:
-                with staging_logged(self.call_name, self.name):
+                with staging_logged(self.call, self.name):
                     found = self._stage(args, kwargs, avals, flat, tree, static)
             else:
                 found = self._stage(args, kwargs, avals, flat, tree, static)
@@ -169,7 +151,7 @@ class PmapSpec:
                             "static_broadcasted_argnums") from None
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
-               static: Any) -> StagedPmap:
+               static: Any) -> Staged:
         axes, size = self.extent(args, kwargs, flat, tree)
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
                  for a, axis in zip(avals, axes)]
@@ -197,22 +179,28 @@ class PmapSpec:
             a, k = trees.tree_unflatten(tree, tracers)
             if static:
                 a, k = self.statics.join(a, k, static)
-            leaves, out_tree = flat_results(self.call_name, self.name, self.fun(*a, **k))
+            leaves, out_tree = flat_results(self.call, self.name, self.fun(*a, **k))
             return leaves
 
         # The body is one device's: operands without the mapped axis. What it closes over (`outer`) leads its operands,
         # unmapped.
         with bound_axes(AxisFrame(self.axis_name, size, None, differs)):
-            closed, outer = stage(run, parts, (self.call_name, self.fun, tree, self.statics.nums))
+            closed, outer = stage(run, parts, (self.call, self.fun, tree, self.statics.nums))
         targets = [to if to is None else self.axes.place(out_tree, i, aval, to) for i, (aval, to) in enumerate(
             zip(closed.out_avals, self.axes.of_results(closed.out_avals, out_tree)))]
         ins = (None,) * len(outer) + tuple(axes)
         # On one device nothing differs; without collectives and shared results nobody relies on what is the same.
         if size > 1 and (self.axis_name in closed.jaxpr.axis_names or None in targets):
             self._check_differences(closed, ins, targets)
-        donated = self._jit.donated(args, kwargs) or (False,) * len(flat)
-        return StagedPmap(closed, outer, size, ins, tuple(targets), out_tree,
-                          (False,) * len(outer) + donated)
+        n = len(ins)
+        donated = (False,) * len(outer) + (self.donated(args, kwargs) or (False,) * len(flat))
+        params = dict(axis_name=self.axis_name, axis_size=size, backend=self.backend, call_jaxpr=closed, devices=self.devices,
+                      donated_invars=donated, global_arg_shapes=(None,) * n, global_axis_size=None, in_axes=ins,
+                      name=self.name, out_axes=tuple(targets))
+        whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
+        results = [Var(a) for a in prims.xla_pmap_p.infer(*[v.aval for v in whole], **params)]
+        program = Jaxpr([], whole, [Eqn(prims.xla_pmap_p, whole, results, params)], results)
+        return Staged(ClosedJaxpr(program), outer, out_tree)
 
     def _check_differences(self, closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None]) -> None:
         """ValueError where a result that claims to be the same on all devices may differ between them, or where devices
@@ -229,32 +217,31 @@ class PmapSpec:
                                  "devices of the mapped axis. Make it the same on all of them, with lax.psum, pmean, pmax or "
                                  "all_gather over the axis, or give it an axis in out_axes and take a row")
 
-    def params(self, staged: StagedMap) -> dict[str, Any]:
-        """The params of the `xla_pmap` that applies a staged program."""
-        return dict(axis_name=self.axis_name, axis_size=staged.size, backend=self.backend, call_jaxpr=staged.closed,
-                    devices=self.devices, donated_invars=staged.donated,
-                    global_arg_shapes=(None,) * len(staged.in_axes), global_axis_size=None, in_axes=staged.in_axes,
-                    name=self.name, out_axes=staged.out_axes)
+    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+        """For each flat dynamic argument, whether the caller gives up its buffer; (): none."""
+        return self._jit.donated(args, kwargs)
 
-    def rows(self, staged: StagedMap, tree: Any) -> str:
+    def rows(self, staged: Staged, tree: Any) -> str:
         """What says how many rows there are, in words: the first argument that is mapped, or `axis_size`."""
-        start = len(staged.outer)
-        for i, axis in enumerate(staged.in_axes[start:]):
+        e, start = staged.closed.jaxpr.eqns[0], len(staged.outer)
+        for i, (v, axis) in enumerate(zip(e.invars[start:], e.params["in_axes"][start:])):
             if axis is not None:
-                shape = list(staged.closed.in_avals[start + i].shape)
-                shape.insert(axis, staged.size)
-                whole = shaped(tuple(shape), staged.closed.in_avals[start + i].dtype)
-                return f"{self.axes.argument(tree, i)}, {whole.long()}, has {staged.size} rows along axis {axis}"
-        return f"axis_size is {staged.size}"
+                return f"{self.axes.argument(tree, i)}, {v.aval.long()}, has {v.aval.shape[axis]} rows along axis {axis}"
+        return f"axis_size is {e.params['axis_size']}"
 
-    def call(self, staged: StagedMap, flat: Sequence[Any]) -> Any:
+    def call_staged(self, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
         """Apply a staged program as one `xla_pmap`, through whatever transformations its arguments are in."""
-        outs = bind(prims.xla_pmap_p, *staged.outer, *flat, **self.params(staged))
+        outs = bind(prims.xla_pmap_p, *staged.outer, *flat, **staged.closed.jaxpr.eqns[0].params)
         return trees.tree_unflatten(staged.out_tree, outs)
 
-    def traced(self, staged: StagedMap, flat: Sequence[Any]) -> bool:
-        """Whether a call is part of an enclosing transformation rather than to be run now."""
-        return now.trace is not EVALUATION or bool(staged.outer) or any_traced(flat)
+    def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A map is never part of a program without being a map."""
+        flat, tree, static = self.split(args, kwargs)
+        return self.call_staged(self.stage_call(args, kwargs, flat, tree, static), flat)
+
+    def called_by(self, dispatcher: Any) -> Callable[..., Any]:
+        """The callable that a dispatcher makes of it."""
+        return dispatcher.pmap(self)
 
     def portable(self) -> Callable[..., Any]:
         """The callable of the default dispatcher: the evaluator runs the mapped call."""
@@ -268,8 +255,7 @@ class PmapSpec:
                 if forward is None or forward[0] is not slots.dispatcher:
                     forward = slots.dispatcher, slots.dispatcher.pmap(self)
                 return forward[1](*args, **kwargs)
-            flat, tree, static = self.split(args, kwargs)
-            return self.call(self.stage(args, kwargs, flat, tree, static), flat)
+            return self.inlined(args, kwargs)
 
         functools.update_wrapper(mapped, self.fun, updated=())
         mapped.spec = self  # type: ignore[attr-defined]

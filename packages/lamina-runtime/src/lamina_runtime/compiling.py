@@ -44,6 +44,7 @@ class Options(NamedTuple):
     propagate: tuple[bool, ...] = ()   # per result: whether the partitioner may choose its sharding
     cheap: bool = False                # for programs of a few equations: compile in half the time
     together: bool = False             # of several devices, none of which may stop in a callback
+    shardy: bool = False               # split by Shardy's rules: maps stand inside
     overrides: tuple[tuple[str, Any], ...] = ()   # the user's settings of the compiler
 
 
@@ -229,7 +230,7 @@ def _settings(options: Options, ids: tuple[int, ...]) -> Any:
     b.num_replicas, b.num_partitions = r, p
     if p > 1:
         b.use_spmd_partitioning = True
-        b.use_shardy_partitioner = False
+        b.use_shardy_partitioner = options.shardy
         if options.propagate:
             b.allow_spmd_sharding_propagation_to_output = list(options.propagate)
     chosen = (_jaxlib.cheap_overrides() if options.cheap else []) + list(options.overrides)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from lamina_ir import trees
+from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, split_by_maps
 from lamina_lowering import lower
 from lamina_lowering import xla_computation as _computation
 from lamina_tracing import make_jaxpr
@@ -23,8 +24,8 @@ def _is_parts(x: Any) -> bool:
     return x is None or (isinstance(x, tuple) and all(isinstance(n, int) or n is None for n in x) and bool(x))
 
 
-def _shardings(what: str, parts: Any, tree: Any) -> tuple[list[str | None] | None, int]:
-    """(sharding text of each leaf, number of partitions): a leaf is None (replicated) or the parts along each axis."""
+def _shardings(what: str, parts: Any, tree: Any) -> tuple[list[Tiles] | None, int]:
+    """(how each leaf lies, number of partitions): a leaf is None (held whole) or the parts along each axis."""
     if parts is None:
         return None, 1
     full = trees.tree_unflatten(tree, [0] * tree.num_leaves)
@@ -38,16 +39,16 @@ def _shardings(what: str, parts: Any, tree: Any) -> tuple[list[str | None] | Non
             raise TypeError(f"xla_computation: {what} must hold None and tuples of ints; got {p!r}")
     counts = [1 if p is None else math.prod(n or 1 for n in p) for p in flat]
     most = max(counts, default=1)
-    texts: list[str | None] = []
+    tiles: list[Tiles] = []
     for p, count in zip(flat, counts):
         if count == 1:
-            texts.append("{replicated}")
+            tiles.append(Tiles())
         elif count != most:
             raise ValueError(f"xla_computation: {what}: everything that is split must be split into the same number of "
                              f"parts; got {count} and {most}")
         else:
-            texts.append(f"{{devices=[{','.join(str(n or 1) for n in p)}]<=[{count}]}}")
-    return texts, most
+            tiles.append(Tiles(tuple([n or 1 for n in p])))
+    return tiles, most
 
 
 def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
@@ -93,9 +94,14 @@ def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int]
         ins, in_count = _shardings("in_parts", None if in_parts is None else (in_parts, None), tree)
         outs, out_count = _shardings("out_parts", out_parts, trees.tree_structure(shapes))
         platform = backends.lowering_platform(backends.client(backend).local_devices()[0])
-        lowered = lower(closed, name=f"xla_computation_{name}", platform=platform, axis_env=tuple(axis_env or ()),
-                        num_partitions=max(in_count, out_count), donated=spec.donated(args, kwargs), in_shardings=ins,
-                        out_shardings=outs, inline_limit=None, keep_unused=True, number=False)
+        replicas, split = math.prod([n for _, n in axis_env or ()]), max(in_count, out_count)
+        partitions = max(split, devices_needed(closed))
+        if split == 1 and partitions > 1:
+            ins = list(split_by_maps(closed, Grid.of(closed, partitions)))
+        place = Placement(tuple(range(replicas * partitions)), replicas, partitions, ins=tuple(ins or ()),
+                          outs=tuple(outs or ()), donated=spec.donated(args, kwargs))
+        lowered = lower(closed, name=f"xla_computation_{name}", platform=platform, placement=place,
+                        axis_env=tuple(axis_env or ()), inline_limit=None, keep_unused=True, number=False)
         as_tuple = len(closed.in_avals) > _MANY if tuple_args is None else bool(tuple_args)
         made = _computation(lowered, tuple_args=as_tuple, return_tuple=True)
         return (made, shapes) if return_shape else made

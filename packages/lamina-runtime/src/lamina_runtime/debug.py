@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Literal, config, dtypes, evaluate_primitive, prims, rewrite, trees
-from lamina_ir.extend import Turn, running_device, running_turns, turns_text, watching
+from lamina_ir.extend import Turn, lone_map, running_device, running_turns, turns_text, watching
 from lamina_tracing import slots
 from lamina_tracing.extend import batch_position, eager_lines, user_source
 
@@ -288,11 +288,12 @@ def _after_call(call: Any, args: Any, kwargs: Any, out: Any) -> None:
         check_results(name, leaves, prim=name)
         return
     flat, tree, static = spec.split(args, kwargs)
-    if hasattr(spec, "axis_name"):
-        staged = spec.stage(args, kwargs, flat, tree, static)
-        check_results(name, leaves, staged.closed, flat, mapped=spec.params(staged))
+    closed = spec.stage_call(args, kwargs, flat, tree, static).closed
+    e = lone_map(closed)
+    if e is None:
+        check_results(name, leaves, closed, flat)
     else:
-        check_results(name, leaves, spec.stage(flat, tree, static).closed, flat)
+        check_results(name, leaves, e.params["call_jaxpr"], flat, mapped=e.params)
 
 
 def _watch(value: Any, is_local: bool) -> None:

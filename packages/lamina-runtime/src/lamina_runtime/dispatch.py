@@ -1,8 +1,11 @@
-"""`jit` on jaxlib's C++ call object: the object people hold is that object, so a repeated call runs no Python.
+"""`jit` and `pmap` on jaxlib's C++ call object: the object people hold is that object, so a repeated call runs no Python.
 
 jaxlib knows a call's signature (types, placements, static values, settings) and hands an unknown one to `miss`, which
 stages, lowers, compiles, runs, and leaves behind what the next call needs. Traced arguments, and calls made while
-another function is staged, come to `miss` each time and become an `xla_call`.
+another function is staged, come to `miss` each time and become an `xla_call` or `xla_pmap`.
+
+Where launches of programs with collectives have to be counted (`safe_launch`), the object people hold always asks Python,
+which asks a second object that does know the signature, and counts.
 """
 from __future__ import annotations
 
@@ -14,15 +17,16 @@ from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any
 
-from lamina_ir import ShapeDtypeStruct, config, trees
+from lamina_ir import config, trees
 from lamina_tracing import jit, slots
-from lamina_tracing.extend import EVALUATION, JitSpec, Tracer, any_traced, boundary, call_staged, now
+from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, Tracer, any_traced, boundary, filter_traceback, now,
+                                   translated)
 
-from . import _jaxlib, compiling, debug, execution, layouts, leaving, safe_launch, stages
+from . import _jaxlib, compiling, debug, execution, host_errors, layouts, leaving, placing, safe_launch, stages
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
-__all__ = ["call_object", "called_giving", "fallback", "install", "make_jit"]
+__all__ = ["call_object", "fallback", "install", "make_call"]
 
 _cache = _jaxlib.PjitFunctionCache(capacity=compiling.MOST_PROGRAMS)
 staging_state = _jaxlib.new_state("staging", None)
@@ -43,26 +47,73 @@ def call_object(name: str, fun: Callable[..., Any] | None, miss: Callable[..., A
     return _jaxlib.pjit(name, fun, miss, list(static_argnums), list(static_argnames), key, REGISTRY, fallback, cache)
 
 
-def make_jit(spec: JitSpec) -> Callable[..., Any]:
-    """The callable of a `jit`."""
-    statics = spec.statics
+def make_call(spec: CallSpec) -> Callable[..., Any]:
+    """The callable of a `jit` or a `pmap`."""
     if spec.device is not None and spec.backend is not None:
         raise ValueError(f"jit of `{spec.name}`: give device or backend, not both; got device={spec.device!r}, "
                          f"backend={spec.backend!r}")
-    made_under = slots.dispatcher
-    wanted = layouts.key_of(spec)
-    overrides = compiling.overrides("jit", spec.compiler_options)
-    inline = spec.inline
+    misses = _Misses(spec)
+    call = misses.object("held", misses.held)
+    misses.reader = weakref.ref(call)
+    _dress(call, spec)
+    held = call if isinstance(spec, JitSpec) else _explaining(spec, call, misses)
+    return _Donating(spec, held) if spec.donate_argnums else held
+
+
+class _Misses:
+    """What a call object of `spec` asks for signatures it does not know. It holds no call object that people hold, so that
+    these go when they are let go."""
+
+    __slots__ = ("spec", "made_under", "wanted", "overrides", "window", "counted", "reader")
+
+    def __init__(self, spec: CallSpec) -> None:
+        self.spec = spec
+        self.made_under = slots.dispatcher
+        self.wanted = layouts.key_of(spec)
+        self.overrides = compiling.overrides(spec.call, spec.compiler_options)
+        self.window: Any = None   # set once a program whose launches are counted has been seen
+        self.counted: Any = None  # the call object that runs those
+        self.reader: Any = None
+
+    def object(self, which: str, miss: Any) -> Any:
+        """A call object that asks `miss`."""
+        spec, statics = self.spec, self.spec.statics
+        key = (self.made_under, which, spec.call, spec.known_by, statics.nums, statics.names, self.wanted, self.overrides)
+        fun = _referable(spec.known_as) if isinstance(spec, JitSpec) else self.plain
+        return call_object(spec.name, fun, miss, key, sorted(statics.nums), sorted(statics.names))
+
+    def plain(self, *args: Any, **kwargs: Any) -> Any:
+        """What jaxlib calls while jit is disabled: a map is a map all the same."""
+        return self.held(*args, **kwargs)[0]
 
     @boundary
-    def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+    def held(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        """For the object people hold."""
+        if self.counted is None:
+            result, fast, forget = self._answer(args, kwargs)
+            if self.window is None:
+                return result, fast, forget
+            self.counted = self.object("counted", self.known)
+            return result, None, forget
+        out = self.counted(*args, **kwargs)
+        if now.trace is EVALUATION:
+            _passed(self.window, out)
+        return out, None, False
+
+    @boundary
+    def known(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        """For the object behind it that runs what is counted."""
+        return self._answer(args, kwargs)
+
+    def _answer(self, args: Any, kwargs: Any) -> tuple[Any, Any, bool]:
+        """What the call gives, what lets jaxlib run the signature by itself, and whether it must forget it, as the next call
+        may not be like this one. From the cheapest way out to the dearest."""
+        spec, kind = self.spec, self.spec.call
         if leaving.staying:
             leaving.stay()
-        if slots.dispatcher is not made_under:  # another one has moved in since
-            return slots.dispatcher.jit(spec)(*args, **kwargs), None, True
-        # From the cheapest way out to the dearest. The results: what the call gives, what lets jaxlib run the signature by
-        # itself, and whether it must forget it, as the next call may not be like this one.
-        if inline:
+        if slots.dispatcher is not self.made_under:  # another one has moved in since
+            return spec.called_by(slots.dispatcher)(*args, **kwargs), None, True
+        if spec.inline:
             if now.trace is not EVALUATION:  # each op of `lamina_numpy` comes by here while a program is staged
                 return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True
             for a in args:
@@ -72,44 +123,76 @@ def make_jit(spec: JitSpec) -> Callable[..., Any]:
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):
             return spec.inlined(args, kwargs), None, True
-        staged = spec.stage(flat, tree, static)
+        staged = spec.stage_call(args, kwargs, flat, tree, static)
         donated = spec.donated(args, kwargs)
-        layout = None if wanted is None else layouts.layout_of(spec, staged, tree)
+        layout = None if self.wanted is None else layouts.layout_of(spec, staged, tree)
         if (now.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names
                 or any_traced(flat)):
-            if overrides:
+            if self.overrides:
                 raise ValueError(f"jit of `{spec.name}`: compiler_options are for whole programs; this call is part of another "
                                  "one. Give them to the outermost jit")
             if layout is not None:
                 return layouts.call_inside(spec, staged, layout, flat, donated), None, True
-            return call_staged(spec, staged, flat, donated), None, True
-        safe_launch.check_usable("jit", spec.name, flat)
-        if layout is None:
-            place = execution.placement_of("jit", spec.name, flat, staged.closed, spec.device, spec.backend)
-        else:
-            given, flat = flat, layout.placed(spec, flat)
-            place = layout.placement(spec, flat, staged)
+            return spec.call_staged(staged, flat, donated), None, True
+        safe_launch.check_usable(kind, spec.name, flat)
+        given = flat
+        if layout is not None:
+            flat = layout.placed(spec, flat)
         try:
-            program = execution.program_for(staged.closed, spec.name, place, flat, donated, spec.keep_unused, layout,
-                                            overrides)
+            place = placing.placement_of(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend, layout)
+        except ValueError as e:
+            if isinstance(spec, JitSpec) or not hasattr(e, "too_few"):
+                raise
+            sentence, each = e.too_few
+            raise placing.too_few(sentence, spec.rows(staged, tree), each) from None
+        try:
+            program = execution.program_for(kind, staged.closed, spec.name, place, spec.keep_unused, self.overrides)
+            if donated:
+                safe_launch.check_donation(kind, spec.name, flat, donated)
             outs = program.run(flat)
         except _jaxlib.JaxRuntimeError as e:
-            raise execution.failure("jit", spec.name, e) from e
+            raise execution.failure(kind, spec.name, e) from e
         result = trees.tree_unflatten(staged.out_tree, outs)
         if layout is not None and any(x is not y for x, y in zip(flat, given)):
             return result, None, False  # jaxlib cannot move arguments between devices by itself
         if program.const_args:
-            safe_launch.read_by(program.const_args, reader)
-        return result, program.fast_path(staged.out_tree), others != config.generation.elsewhere()
+            safe_launch.read_by(program.const_args, self.reader)
+        if program.window is not None:
+            self.window = program.window
+        return result, program.fast_path(flat, staged.out_tree), others != config.generation.elsewhere()
 
-    key = (made_under, spec.call, spec.device, spec.backend, spec.inline, spec.keep_unused, spec.donate_argnums, statics.nums,
-           statics.names, wanted, overrides)
-    call = call_object(spec.name, _referable(spec.known_as), miss, key, sorted(statics.nums), sorted(statics.names))
-    reader = weakref.ref(call)
-    _dress(call, spec)
-    if not spec.donate_argnums:
-        return call
-    return _Donating(spec, call)
+
+def _passed(window: Any, out: Any) -> None:
+    window.passed([out] if type(out) is ArrayImpl else [x for x in REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
+
+
+def _explaining(spec: CallSpec, call: Any, misses: _Misses) -> Callable[..., Any]:
+    """`call`, whose own errors, about what it is given and about launches, are told in our words: a launch on many devices
+    takes so long that a Python function around it is not noticed."""
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            counted = misses.counted
+            if counted is None:
+                return call(*args, **kwargs)
+            out = counted(*args, **kwargs)
+            if now.trace is EVALUATION:
+                _passed(misses.window, out)
+            return out
+        except Exception as e:
+            if host_errors.is_failed_launch(e):
+                raise execution.failure(spec.call, spec.name, e) from e
+            ours = translated(e, f"{spec.call} of `{spec.name}`", args, kwargs, spec.statics)
+            filter_traceback(ours)
+            if ours is not e:
+                raise ours from None
+            raise
+
+    functools.update_wrapper(mapped, spec.fun, updated=())
+    mapped.spec = spec  # type: ignore[attr-defined]
+    for name in stages.ATTRIBUTES:
+        setattr(mapped, name, getattr(call, name))
+    mapped._cache_size = lambda: call._cache_size()  # type: ignore[attr-defined]
+    return mapped
 
 
 def _referable(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,7 +207,7 @@ def _referable(fun: Callable[..., Any]) -> Callable[..., Any]:
 class _Donating:
     """`call`, with the given-up arguments checked before and deleted after, so that every other path notices."""
 
-    def __init__(self, spec: JitSpec, call: Any) -> None:
+    def __init__(self, spec: CallSpec, call: Any) -> None:
         functools.update_wrapper(self, spec.fun, updated=())
         self.spec, self._call = spec, call
         for name in stages.ATTRIBUTES:
@@ -143,8 +226,8 @@ class _Donating:
             flat = trees.tree_leaves((args, kwargs))
             if len({*map(id, flat)}) != len(flat):
                 gone = {*map(id, given)}
-                safe_launch.check_donation("jit", spec.name, flat, [id(x) in gone for x in flat])
-        return called_giving("jit", spec.name, call, given, args, kwargs)
+                safe_launch.check_donation(spec.call, spec.name, flat, [id(x) in gone for x in flat])
+        return _called_giving(spec.call, spec.name, call, given, args, kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -156,7 +239,7 @@ class _Donating:
         return repr(self._call)
 
 
-def called_giving(kind: str, name: str, call: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> Any:
+def _called_giving(kind: str, name: str, call: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> Any:
     """`call(*args, **kwargs)`, after which the arrays in `given` are deleted."""
     given = [x for x in given if type(x) is ArrayImpl]
     with safe_launch.Giving(kind, name, given):
@@ -172,7 +255,7 @@ def called_giving(kind: str, name: str, call: Callable[..., Any], given: Sequenc
     return out
 
 
-def _dress(call: Any, spec: JitSpec) -> None:
+def _dress(call: Any, spec: CallSpec) -> None:
     """Name, docstring and the attributes `lower`, `trace`, `eval_shape`, `clear_cache`."""
     for name in functools.WRAPPER_ASSIGNMENTS:
         try:
@@ -184,9 +267,7 @@ def _dress(call: Any, spec: JitSpec) -> None:
 
 
 def _eval_shape(call: Any, *args: Any, **kwargs: Any) -> Any:
-    staged, _ = stages.stage_types(call.spec, args, kwargs)
-    return trees.tree_unflatten(staged.out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-                                                  for a in staged.closed.out_avals])
+    return stages.trace(call.spec, args, kwargs).out_info
 
 
 def _pickled(call: Any) -> Any:
@@ -207,6 +288,11 @@ def _follow(option: config.Option | config.Generation) -> None:
     option.watch(_jaxlib.watch_into(known))
 
 
+def _text_of(call: Any) -> str:
+    jitted = isinstance(getattr(call, "spec", None), JitSpec | None)
+    return f"<{'jitted' if jitted else 'mapped'} {getattr(call, '__name__', 'function')}>"
+
+
 def install() -> None:
     """Give the call object its methods, and keep jaxlib's settings equal to ours."""
     kind = _jaxlib.PjitFunction
@@ -215,7 +301,7 @@ def install() -> None:
     kind.eval_shape = boundary(_eval_shape)
     kind.clear_cache = lambda self: (self._clear_cache(), self.spec.programs.clear())[0]
     copyreg.pickle(kind, _pickled)  # before jaxlib's own, which would pickle `miss`
-    kind.__repr__ = lambda self: f"<jitted {getattr(self, '__name__', 'function')}>"
+    kind.__repr__ = _text_of
     slots.on_staging.append(_on_staging)
     config.disable_jit.watch(_jaxlib.watch_into(_jaxlib.disable_jit_state))
     config.watch_keyed(_follow)

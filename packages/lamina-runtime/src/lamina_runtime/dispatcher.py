@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from lamina_tracing import slots
-from lamina_tracing.extend import JitSpec, MapSpec
+from lamina_tracing.extend import CallSpec
 
-from . import backends, dispatch, pmap_dispatch
+from . import backends, dispatch
 
 __all__ = ["XlaDispatcher", "install"]
 
@@ -15,11 +15,11 @@ __all__ = ["XlaDispatcher", "install"]
 class XlaDispatcher:
     """What makes the callables of `jit` and `pmap`."""
 
-    def jit(self, spec: JitSpec) -> Callable[..., Any]:
-        return dispatch.make_jit(spec)
+    def jit(self, spec: CallSpec) -> Callable[..., Any]:
+        return dispatch.make_call(spec)
 
-    def pmap(self, spec: MapSpec) -> Callable[..., Any]:
-        return pmap_dispatch.make_pmap(spec)
+    def pmap(self, spec: CallSpec) -> Callable[..., Any]:
+        return dispatch.make_call(spec)
 
     def device_count(self, backend: str | None) -> int | None:
         return len(backends.local_devices(backend=backend))

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, prims, walk
-from lamina_ir.extend import renumbered
+from lamina_ir.extend import Tiles
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
-from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, leaving, pmap_dispatch,
+from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, leaving, placing,
                safe_launch, shardings, transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
@@ -79,7 +79,12 @@ class XlaEvaluator:
                 args = [transfers.device_put(a, backends.device_of(where)) for a in args]
             return tuple(self.program(params["call_jaxpr"], args, params["name"]))
         if prim.name == "xla_pmap":
-            return pmap_dispatch.run_xla_pmap(args, params)
+            body = params["call_jaxpr"]
+            avals = tuple([aval_of(a) for a in args])
+            params = {**params, "donated_invars": (False,) * len(args)}
+            key = ("map", avals, *(v for k, v in params.items() if k != "call_jaxpr"))
+            whole = body.memo(key, lambda: _one_equation(prim, params, avals))
+            return tuple(self.program(whole, args, params["name"]))
         sub = params[prim.subprograms[0]]
         if not isinstance(sub, ClosedJaxpr):
             sub = sub[0]
@@ -145,7 +150,7 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
             closed = programs[avals] = _one_equation(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
         tree = trees_cpp.REGISTRY.flatten(tuple(outs))[1] if prim.multiple else _leaf
-        return (tuple(outs) if prim.multiple else outs[0]), program.fast_path(tree), others != config.generation.elsewhere()
+        return (tuple(outs) if prim.multiple else outs[0]), _fast(program, args, tree), others != config.generation.elsewhere()
 
     return _object(prim.name, miss)
 
@@ -159,20 +164,24 @@ def _laid_out(prim: Primitive, params: dict[str, Any]) -> Any:
             return run(x)
         devices = shardings.sharding_devices(x._sharding)
         by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)  # the op counts them so
-        tiles = _jaxlib.HloSharding.from_string(renumbered(text, by_id))
-        return transfers.device_put(x, shardings.gspmd(devices, tiles))
+        return transfers.device_put(x, shardings.tiled(devices, Tiles.parse(text).renumbered(by_id)))
 
     return move
 
 
 def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any], Any]:
     safe_launch.check_usable("evaluation", name, args)
-    place = execution.placement_of("evaluation", name, args, closed)
     try:
-        program = execution.program_for(closed, name, place, args)
+        place = placing.placement_of("evaluation", name, closed, args)
+        program = execution.program_for("evaluation", closed, name, place)
         return program.run(args), program
     except _jaxlib.JaxRuntimeError as e:
         raise execution.failure("evaluation", name, e) from e
+
+
+def _fast(program: Any, args: Sequence[Any], tree: Any) -> Any:
+    """Launches that are counted pass through Python."""
+    return program.fast_path(args, tree) if program.window is None else None
 
 
 def _runner(closed: ClosedJaxpr, name: str) -> Any:
@@ -181,7 +190,7 @@ def _runner(closed: ClosedJaxpr, name: str) -> Any:
             leaving.stay()
         others = config.generation.elsewhere()
         outs, program = _run(closed, name, args)
-        return (outs, program.fast_path(trees_cpp.REGISTRY.flatten(outs)[1]),
+        return (outs, _fast(program, args, trees_cpp.REGISTRY.flatten(outs)[1]),
                 others != config.generation.elsewhere())
 
     return _object(name, miss)

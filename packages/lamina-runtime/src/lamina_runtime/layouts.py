@@ -10,10 +10,11 @@ from typing import Any
 
 from lamina_ir import ShapedArray, trees
 from lamina_tracing import lax
-from lamina_tracing.extend import JitSpec, Staged, argument_path, call_staged
+from lamina_tracing.extend import CallSpec, Staged, argument_path
 
 from . import _jaxlib, execution, shardings
 from ._jaxlib import ArrayImpl
+from .placing import device_names
 
 __all__ = ["Layout", "call_inside", "key_of", "layout_of"]
 
@@ -26,7 +27,7 @@ class Layout:
     def __init__(self, ins: tuple[Any, ...], outs: tuple[Any, ...], devices: tuple[Any, ...] | None, in_tree: Any) -> None:
         self.ins, self.outs, self.devices, self.in_tree = ins, outs, devices, in_tree
 
-    def placed(self, spec: JitSpec, flat: Sequence[Any]) -> list[Any]:
+    def placed(self, spec: CallSpec, flat: Sequence[Any]) -> list[Any]:
         """The arguments where they have to be. ValueError for one that is committed to another place."""
         out = []
         for i, (x, wanted) in enumerate(zip(flat, self.ins)):
@@ -38,29 +39,12 @@ class Layout:
             out.append(x)
         return out
 
-    def placement(self, spec: JitSpec, flat: Sequence[Any], staged: Staged) -> execution.Placement:
-        """Where the call runs. ValueError when its arguments are committed to other devices than its placements name."""
-        found = execution.placement_of("jit", spec.name, flat, staged.closed, spec.device, spec.backend)
-        if self.devices is None:
-            return found
-        if found.kind == "replicas":
-            raise ValueError(f"jit of `{spec.name}`: in_shardings and out_shardings cannot be given with a pmap inside, "
-                             "which decides where its rows lie. Leave them out")
-        if found.committed and found.devices != self.devices:
-            raise ValueError(f"jit of `{spec.name}`: in_shardings and out_shardings name {_names(self.devices)}; the call's "
-                             f"other arguments, or device=, say {_names(found.devices)}. Give one set of devices")
-        return execution.Placement((self.devices, True, "one" if len(self.devices) == 1 else "partitions"))
-
-
-def _names(where: Sequence[Any]) -> str:
-    return "[" + ", ".join(map(str, where)) + "]"
-
 
 def _is_leaf(x: Any) -> bool:
     return x is None or isinstance(x, _jaxlib.Sharding)
 
 
-def key_of(spec: JitSpec) -> Any:
+def key_of(spec: CallSpec) -> Any:
     """What the placements of a `jit` are found again by; None when it has none. TypeError for anything but placements."""
     if spec.in_shardings is None and spec.out_shardings is None:
         return None
@@ -75,7 +59,7 @@ def key_of(spec: JitSpec) -> Any:
     return tuple(key)
 
 
-def layout_of(spec: JitSpec, staged: Staged, tree: Any) -> Layout | None:
+def layout_of(spec: CallSpec, staged: Staged, tree: Any) -> Layout | None:
     """The placements of one signature; None for a `jit` without. ValueError where they do not fit it."""
     key = key_of(spec)
     if key is None:
@@ -83,7 +67,7 @@ def layout_of(spec: JitSpec, staged: Staged, tree: Any) -> Layout | None:
     return staged.closed.memo(("layout", key), lambda: _layout(spec, staged, tree))
 
 
-def _layout(spec: JitSpec, staged: Staged, tree: Any) -> Layout:
+def _layout(spec: CallSpec, staged: Staged, tree: Any) -> Layout:
     args, kwargs = trees.tree_unflatten(tree, staged.closed.in_avals[len(staged.outer):])
     if kwargs and spec.in_shardings is not None:
         raise ValueError(f"jit of `{spec.name}`: in_shardings are for positional arguments; got {sorted(kwargs)} by keyword")
@@ -94,11 +78,11 @@ def _layout(spec: JitSpec, staged: Staged, tree: Any) -> Layout:
     for s in named:
         if shardings.sharding_devices(s) != devices:
             raise ValueError(f"jit of `{spec.name}`: in_shardings and out_shardings must name the same devices in one order; "
-                             f"got {_names(devices or ())} and {_names(shardings.sharding_devices(s))}")
+                             f"got {device_names(devices or ())} and {device_names(shardings.sharding_devices(s))}")
     return Layout(ins, outs, devices, tree)
 
 
-def _flat(spec: JitSpec, what: str, wanted: Any, avals: Any) -> tuple[Any, ...]:
+def _flat(spec: CallSpec, what: str, wanted: Any, avals: Any) -> tuple[Any, ...]:
     """A placement or None for each leaf of a tree of types."""
     leaves = trees.tree_leaves(avals)
     if _is_leaf(wanted):
@@ -116,7 +100,7 @@ def _flat(spec: JitSpec, what: str, wanted: Any, avals: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _check_fit(spec: JitSpec, what: str, sharding: Any, aval: ShapedArray) -> None:
+def _check_fit(spec: CallSpec, what: str, sharding: Any, aval: ShapedArray) -> None:
     if sharding is None or shardings.is_replicated(sharding):
         return
     counts = sharding._hlo_sharding.tile_assignment_dimensions()
@@ -129,10 +113,10 @@ def _check_fit(spec: JitSpec, what: str, sharding: Any, aval: ShapedArray) -> No
                              "evenly")
 
 
-def call_inside(spec: JitSpec, staged: Staged, layout: Layout, flat: Sequence[Any], donated: tuple[bool, ...]) -> Any:
+def call_inside(spec: CallSpec, staged: Staged, layout: Layout, flat: Sequence[Any], donated: tuple[bool, ...]) -> Any:
     """A call inside another program: its arguments and results are told where to lie, which counts if that program runs
     on several devices."""
-    out = call_staged(spec, staged, _told(flat, layout.ins), donated)
+    out = spec.call_staged(staged, _told(flat, layout.ins), donated)
     return trees.tree_unflatten(staged.out_tree, _told(trees.tree_leaves(out), layout.outs))
 
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from lamina_ir.extend import Tiles
+
 from . import _jaxlib, backends
 from ._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
 
 __all__ = ["check_fits", "device_list", "gspmd", "index_map", "interned", "is_replicated", "mapped", "plan", "replicated",
-           "sharding_devices", "single"]
+           "sharding_devices", "single", "tiled"]
 
 Index = tuple[slice, ...]
 _REPLICATED = HloSharding.replicate()
@@ -64,6 +66,7 @@ def gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
         found.mapped_dims = _split_dims(tiles)
         found.partly_copied = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
         found.holders = _holders(tiles)
+        found.tiles = Tiles.parse(str(tiles)) if tiles.is_tiled() else Tiles()
         found = _gspmds.setdefault(key, found)
     return found
 
@@ -116,6 +119,26 @@ def replicated(devices: tuple[Any, ...]) -> Any:
     if len(devices) == 1:
         return single(devices[0])
     return gspmd(devices, _REPLICATED)
+
+
+def tiled(devices: tuple[Any, ...], tiles: Tiles) -> Any:
+    """What a `Placement` says of one array, as jaxlib's sharding."""
+    if tiles.whole or len(devices) == 1:
+        return replicated(devices)
+    return gspmd(devices, _hlo_tiles(tiles))
+
+
+@lru_cache(maxsize=1024)
+def _hlo_tiles(tiles: Tiles) -> Any:
+    counts = [*tiles.counts, tiles.copies] if tiles.copies > 1 else list(tiles.counts)
+    kinds = [_jaxlib.xc.OpSharding.Type.REPLICATED] if tiles.copies > 1 else []
+    if not tiles.order:
+        return HloSharding.iota_tile(counts, subgroup_types=kinds)
+    proto = _jaxlib.xc.OpSharding()
+    proto.type = _jaxlib.xc.OpSharding.Type.OTHER
+    proto.tile_assignment_dimensions, proto.tile_assignment_devices = counts, list(tiles.order)
+    proto.replicate_on_last_tile_dim = tiles.copies > 1
+    return HloSharding.from_proto(proto)
 
 
 def sharding_devices(sharding: Any) -> tuple[Any, ...]:
@@ -258,6 +281,7 @@ def _install() -> None:
     many.num_devices = property(lambda self: len(self._internal_device_list))
     many.mapped_dims = one.mapped_dims = many.holders = one.holders = ()
     many.partly_copied = one.partly_copied = False
+    one.tiles = Tiles()
     many.on_host = one.on_host = False
     for kind in (one, many):
         kind.memory_kind = None

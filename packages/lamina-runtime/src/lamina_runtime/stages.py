@@ -1,36 +1,26 @@
-"""A jitted function's steps, one by one: `f.trace(...)`, `f.lower(...)`, `.compile()`, and the numbers behind them."""
+"""The steps of a jitted or mapped function, one by one: `f.trace(...)`, `f.lower(...)`, `.compile()`, and the numbers behind
+them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
 from lamina_ir import ShapeDtypeStruct, ShapedArray, trees
-from lamina_ir.extend import explain_mismatch
+from lamina_ir.extend import Placement, explain_mismatch
 from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import rows
 from lamina_lowering import xla_computation as _computation
-from lamina_tracing.extend import JitSpec, MapSpec, Staged, Tracer, argument_path, duck_types, flat_types
+from lamina_tracing.extend import CallSpec, Staged, Tracer, argument_path, flat_types
 
-from . import _jaxlib, backends, compiling, execution, layouts, safe_launch
+from . import _jaxlib, backends, compiling, execution, layouts, placing, safe_launch
 
-__all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped", "checked_arguments", "lower", "stage_types",
-           "trace"]
+__all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped", "checked_arguments", "lower", "trace"]
 
-_PLAIN = frozenset((_jaxlib.ArrayImpl, np.ndarray, int, float, bool, complex))
 ATTRIBUTES = ("lower", "trace", "eval_shape", "clear_cache")
 
 
-def stage_types(spec: JitSpec, args: Any, kwargs: Any) -> tuple[Staged, Any]:
-    """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
-    flat, tree, static = spec.split(args, kwargs)
-    if any(isinstance(x, ShapeDtypeStruct) or type(x) not in _PLAIN and hasattr(x, "shape") for x in flat):
-        return spec.stage_avals(duck_types(spec.call, spec.name, flat, tree), tree, static), tree
-    return spec.stage(flat, tree, static), tree
-
-
-def checked_arguments(call: str, spec: JitSpec | MapSpec, in_tree: Any, in_avals: Sequence[Any], args: Any,
+def checked_arguments(call: str, spec: CallSpec, in_tree: Any, in_avals: Sequence[Any], args: Any,
                       kwargs: Any) -> list[Any]:
     """The flat arguments of a compiled call. TypeError when their tree or types are not those it was compiled for."""
     flat, tree = trees.tree_flatten((args, kwargs))
@@ -83,7 +73,7 @@ class Wrapped(Protocol):
 class _Stage:
     """What every step of one call knows: its argument and result types."""
 
-    _spec: JitSpec
+    _spec: CallSpec
     _staged: Staged
     _in_tree: Any
     _donated: tuple[bool, ...]
@@ -125,7 +115,7 @@ class _Stage:
 class Traced(_Stage):
     """A staged call: `.jaxpr` is its program, `.lower()` the next step."""
 
-    def __init__(self, spec: JitSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...]) -> None:
+    def __init__(self, spec: CallSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...]) -> None:
         self._spec = spec
         self._staged = staged
         self._in_tree = in_tree
@@ -153,19 +143,15 @@ class Lowered(_Stage):
     Its program and lowering rows are those of the moment it was made: what is defined or overridden later does not reach it.
     """
 
-    def __init__(self, spec: JitSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...],
+    def __init__(self, spec: CallSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...],
                  platform: str | None) -> None:
         self._spec, self._staged, self._in_tree, self._donated = spec, staged, in_tree, donated
-        if platform is None:
-            platform = backends.lowering_platform(backends.client(spec.backend).local_devices()[0])
-        self._layout = layout = layouts.layout_of(spec, staged, in_tree)
-        partitions = len(layout.devices) if layout is not None and layout.devices is not None else 1
-        ins, outs = (layout.ins, layout.outs) if layout is not None and partitions > 1 else (None, None)
-        self._rules = rows(platform)
-        self._lowered = _lower(staged.closed, name=spec.name, platform=platform, donated=donated, rules=self._rules,
-                               keep_unused=spec.keep_unused, num_partitions=partitions,
-                               in_shardings=None if ins is None else execution.texts_of(ins),
-                               out_shardings=None if outs is None else execution.texts_of(outs))
+        self._layout = layouts.layout_of(spec, staged, in_tree)
+        self._place = _placement(self, staged.closed.in_avals)
+        own = backends.lowering_platform(self._place.devices[0])
+        self._rules = rows(platform or own)
+        self._lowered = _lower(staged.closed, name=spec.name, platform=platform or own, placement=self._place,
+                               rules=self._rules, keep_unused=spec.keep_unused)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text; `dialect` is 'stablehlo' or 'hlo'. With `debug_info` StableHLO shows names of scopes."""
@@ -209,13 +195,12 @@ class Compiled(_Stage):
         self._lowered, self._layout = lowered, lowered._layout
         self._spec, self._staged, self._in_tree, self._donated = (lowered._spec, lowered._staged, lowered._in_tree,
                                                                   lowered._donated)
-        spec, closed = lowered._spec, lowered._staged.closed
+        spec = lowered._spec
+        self._place = lowered._place
         compiling.overrides("compile", compiler_options)
         self._overrides = compiling.overrides(spec.call, {**(spec.compiler_options or {}), **(compiler_options or {})})
-        self._place = self._placement(())
         try:
-            self._program = execution.program_for(closed, spec.name, self._place, closed.in_avals, lowered._donated,
-                                                  spec.keep_unused, self._layout, self._overrides, lowered._rules)
+            self._program = self._program_at(self._place)
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure(spec.call, spec.name, e) from e
 
@@ -230,20 +215,18 @@ class Compiled(_Stage):
         safe_launch.check_usable(spec.call, spec.name, flat)
         if self._layout is not None:
             flat = self._layout.placed(spec, flat)
-        place = self._placement(flat)
-        program = self._program
-        if place != self._place:
-            program = execution.program_for(staged.closed, spec.name, place, flat, self._donated,
-                                            spec.keep_unused, self._layout, self._overrides, self._lowered._rules)
+        if any(self._donated):
+            safe_launch.check_donation(spec.call, spec.name, flat, self._donated)
+        place = _placement(self, flat)
+        program = self._program if place == self._place else self._program_at(place)
         return trees.tree_unflatten(staged.out_tree, program.run(flat))
 
     call = __call__
 
-    def _placement(self, flat: Sequence[Any]) -> execution.Placement:
-        spec, staged = self._spec, self._staged
-        if self._layout is not None:
-            return self._layout.placement(spec, flat, staged)
-        return execution.placement_of(spec.call, spec.name, flat, staged.closed, spec.device, spec.backend)
+    def _program_at(self, place: Placement) -> execution.Program:
+        spec = self._spec
+        return execution.program_for(spec.call, self._staged.closed, spec.name, place, spec.keep_unused, self._overrides,
+                                     self._lowered._rules)
 
     @property
     def input_shardings(self) -> Any:
@@ -287,16 +270,22 @@ class Compiled(_Stage):
         return self._program.executable
 
 
-def trace(spec: JitSpec, args: Any, kwargs: Any) -> Traced:
+def _placement(step: Any, flat: Sequence[Any]) -> Placement:
+    """Where a step's call would run with these arguments, or types."""
+    spec = step._spec
+    return placing.placement_of(spec.call, spec.name, step._staged.closed, flat, step._donated, spec.device, spec.backend,
+                                step._layout)
+
+
+def trace(spec: CallSpec, args: Any, kwargs: Any) -> Traced:
     """The staged call. Arguments may be anything with shape and dtype."""
-    staged, tree = stage_types(spec, args, kwargs)
+    staged, tree = spec.stage_types(args, kwargs)
     if staged.outer:
         raise ValueError(f"{spec.call} of `{spec.name}`: the function uses values of an enclosing transformation, so "
                          "it cannot be lowered by itself; pass them as arguments")
     return Traced(spec, staged, tree, spec.donated(args, kwargs))
 
 
-def lower(spec: JitSpec, args: Any, kwargs: Any) -> Lowered:
+def lower(spec: CallSpec, args: Any, kwargs: Any) -> Lowered:
     """The lowered call."""
     return trace(spec, args, kwargs).lower()
-

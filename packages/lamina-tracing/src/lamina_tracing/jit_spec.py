@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Any, NamedTuple
 
-from lamina_ir import ClosedJaxpr, config, prims, trees
+import numpy as np
+
+from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, config, prims, trees
 
 from . import explain
-from .arguments import Statics, called_as, flat_arguments, flat_results, flat_types, function_name, parameter_names
+from .arguments import Statics, called_as, duck_types, flat_arguments, flat_results, flat_types, function_name, parameter_names
+from .array import concrete_types
 from .methods import StandIn, stand_in
 from .per_function import PerFunction
 from .lines import forget_source, is_own_file, user_source
@@ -18,7 +21,7 @@ from .stage import eval_jaxpr, stage
 from .trace import bind, now
 from .tracer import Tracer
 
-__all__ = ["JitSpec", "Staged", "any_traced", "call_staged"]
+__all__ = ["JitSpec", "Staged", "any_traced"]
 
 
 class Staged(NamedTuple):
@@ -40,6 +43,7 @@ class Staged(NamedTuple):
 
 
 _programs = PerFunction()
+_PLAIN = frozenset((np.ndarray, int, float, bool, complex))
 _MOST_PROGRAMS = 1024  # per function; beyond that the oldest half is forgotten
 
 
@@ -129,6 +133,15 @@ class JitSpec:
         staged = self.stage(flat, tree, static)
         return trees.tree_unflatten(staged.out_tree, eval_jaxpr(staged.closed, [*staged.outer, *flat]))
 
+    @property
+    def known_by(self) -> Any:
+        """What tells two specs of one function apart, beside their static arguments and shardings."""
+        return self.device, self.backend, self.inline, self.keep_unused, self.donate_argnums
+
+    def called_by(self, dispatcher: Any) -> Callable[..., Any]:
+        """The callable that a dispatcher makes of it."""
+        return dispatcher.jit(self)
+
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         """(flat dynamic arguments, their tree, key of the static ones)."""
         if self.statics.any:
@@ -137,6 +150,34 @@ class JitSpec:
             return flat, tree, static
         flat, tree = flat_arguments(self.call, self.name, args, kwargs)
         return flat, tree, ()
+
+    def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any], tree: Any, static: Any) -> Staged:
+        """The program for a call, staged now or remembered; `flat`, `tree` and `static` are from `split`."""
+        return self.stage(flat, tree, static)
+
+    def rows(self, staged: Staged, tree: Any) -> str:
+        """What is mapped, in words: nothing is."""
+        return "no argument is mapped"
+
+    def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
+        """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
+        flat, tree, static = self.split(args, kwargs)
+        known = _PLAIN.union(concrete_types)
+        if any(isinstance(x, ShapeDtypeStruct) or type(x) not in known and hasattr(x, "shape") for x in flat):
+            return self.stage_avals(duck_types(self.call, self.name, flat, tree), tree, static), tree
+        return self.stage(flat, tree, static), tree
+
+    def call_staged(self, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+        """Apply a staged program as one `xla_call`, through whatever transformations its arguments are in.
+
+        >>> spec = JitSpec(lambda x: {"twice": x + x})
+        >>> flat, tree, static = spec.split((np.float32(3),), {})
+        >>> spec.call_staged(spec.stage(flat, tree, static), flat)
+        {'twice': Array(6., dtype=float32)}
+        """
+        outs = bind(prims.xla_call_p, *staged.outer, *flat, call_jaxpr=staged.closed, name=self.name, donated_invars=donated,
+                    inline=self.inline, device=self.device, backend=self.backend)
+        return trees.tree_unflatten(staged.out_tree, outs)
 
     def stage(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
         """The program for arguments of these types, staged now or remembered."""
@@ -218,25 +259,3 @@ def any_traced(flat: Iterable[Any]) -> bool:
     False
     """
     return any(isinstance(x, Tracer) for x in flat)
-
-
-def call_staged(spec: JitSpec, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
-    """Apply a staged program as one `xla_call`, through whatever transformations its arguments are in.
-
-    Args:
-      spec: what was jitted.
-      staged: its program for these arguments' types.
-      flat: its flat arguments.
-      donated: for each of them whether its buffer is given up; default: none.
-    Returns:
-      The function's result, a tree.
-
-    >>> spec = JitSpec(lambda x: {"twice": x + x})
-    >>> flat, tree, static = spec.split((np.float32(3),), {})
-    >>> call_staged(spec, spec.stage(flat, tree, static), flat)
-    {'twice': Array(6., dtype=float32)}
-    """
-    params = dict(call_jaxpr=staged.closed, name=spec.name, donated_invars=donated, inline=spec.inline,
-                  device=spec.device, backend=spec.backend)
-    outs = bind(prims.xla_call_p, *staged.outer, *flat, **params)
-    return trees.tree_unflatten(staged.out_tree, outs)

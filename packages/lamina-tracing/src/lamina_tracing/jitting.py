@@ -12,7 +12,7 @@ from typing import Any
 from lamina_ir import config, trees
 
 from . import slots
-from .jit_spec import JitSpec, any_traced, call_staged
+from .jit_spec import JitSpec, any_traced
 from .trace import EVALUATION, now
 from .tracebacks import boundary
 
@@ -25,7 +25,7 @@ class PortableDispatcher:
     def jit(self, spec: JitSpec) -> Callable[..., Any]:
         return _portable_jit(spec)
 
-    def pmap(self, spec: slots.MapSpec) -> Callable[..., Any]:
+    def pmap(self, spec: Any) -> Callable[..., Any]:
         return spec.portable()
 
     def device_count(self, backend: str | None) -> int | None:
@@ -55,7 +55,7 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
         if (now.trace is EVALUATION and not staged.outer and not staged.closed.jaxpr.axis_names
                 and not any_traced(flat)):
             return trees.tree_unflatten(staged.out_tree, slots.evaluator.program(staged.closed, flat))
-        return call_staged(spec, staged, flat)
+        return spec.call_staged(staged, flat)
 
     functools.update_wrapper(jitted, fun, updated=())
     jitted.spec = spec  # type: ignore[attr-defined]

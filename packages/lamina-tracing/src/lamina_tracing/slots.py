@@ -15,7 +15,7 @@ caches outside Python.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
@@ -26,11 +26,11 @@ from lamina_ir.extend import new_generation
 
 from .arguments import Statics
 from .array import HostArray
-from .jit_spec import JitSpec
+from .jit_spec import Staged
 from .trace import EVALUATION, on_staging
 from .tracer import Tracer
 
-__all__ = ["Dispatcher", "Evaluator", "MapSpec", "NumPyEvaluator", "Operators", "StagedMap", "basis_map", "device_put",
+__all__ = ["CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "basis_map", "device_put",
            "dispatcher", "evaluator", "on_staging", "operators", "set_basis_map", "set_dispatcher", "set_evaluator",
            "use_numpy"]
 
@@ -109,83 +109,82 @@ def set_evaluator(new: Evaluator) -> None:
 set_evaluator(NumPyEvaluator())
 
 
-class StagedMap(Protocol):
-    """One signature of a mapped function: its program for one device, and how its operands are mapped.
-
-    `closed` takes the values in `outer` (shared by all devices) and then the flat arguments' parts; `in_axes` and `donated`
-    cover both. `out_axes` is flat.
-
-    >>> def donates(staged: StagedMap) -> bool:
-    ...     return any(staged.donated)
-    """
-
-    @property
-    def closed(self) -> ClosedJaxpr: ...
-    @property
-    def outer(self) -> list[Any]: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def in_axes(self) -> tuple[int | None, ...]: ...
-    @property
-    def out_axes(self) -> tuple[int | None, ...]: ...
-    @property
-    def out_tree(self) -> Any: ...
-    @property
-    def donated(self) -> tuple[bool, ...]: ...
-
-
-class MapSpec(Protocol):
-    """A function and how it is mapped, as `pmap` hands it to the dispatcher.
+class CallSpec(Protocol):
+    """A function and how it is called: what a dispatcher's `jit` and `pmap` make a callable of. `JitSpec` is one.
 
     Attributes:
+      call: who made it: `jit`, `pmap`.
       fun, name: the user's function, and what errors call it.
+      known_as, known_by: what its programs are remembered under, and what tells specs of one function apart.
       statics: which of its arguments are Python values.
-      axis_name: of the mapped axis.
-      devices, backend: where to run, or None.
+      device, backend: where to run, or None.
       donate_argnums: positions of arguments whose memory may be reused.
+      inline: a call while another function is traced becomes part of that, as `inlined` gives it; `ours`: of our own rooms.
+      keep_unused: pass arguments the program does not read to the device all the same.
+      in_shardings, out_shardings: where arguments and results lie, trees of shardings and None.
+      compiler_options: name -> value, or None.
 
     >>> class Portable:
-    ...     def jit(self, spec):
+    ...     def jit(self, spec: CallSpec):
     ...         return spec.fun
-    ...     def pmap(self, spec: MapSpec):
+    ...     def pmap(self, spec: CallSpec):
     ...         return spec.portable()
     """
 
+    call: str
     fun: Callable[..., Any]
     name: str
+    known_as: Any
     statics: Statics
-    axis_name: Hashable
-    devices: tuple[Any, ...] | None
+    device: Any
     backend: str | None
     donate_argnums: frozenset[int]
+    inline: bool
+    keep_unused: bool
+    in_shardings: Any
+    out_shardings: Any
+    compiler_options: dict[str, Any] | None
+
+    @property
+    def known_by(self) -> Any: ...
+    @property
+    def ours(self) -> bool: ...
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         """(flat dynamic arguments, their tree, key of the static ones)."""
 
-    def stage(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> StagedMap:
-        """The program for arguments of these types, staged now or remembered."""
+    def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> Staged:
+        """The program for arguments of these types, staged now or remembered. It takes the values in `outer`, then `flat`."""
 
-    def rows(self, staged: StagedMap, tree: Any) -> str:
-        """What says how many rows there are, in words, for errors: `x, float32[9,2], has 9 rows along axis 0`."""
+    def rows(self, staged: Staged, tree: Any) -> str:
+        """Of a map, what says how many rows there are, for errors: `x, float32[9,2], has 9 rows along axis 0`."""
 
-    def traced(self, staged: StagedMap, flat: Sequence[Any]) -> bool:
-        """Whether a call is part of an enclosing transformation rather than to be run now."""
+    def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
+        """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
 
-    def call(self, staged: StagedMap, flat: Sequence[Any]) -> Any:
-        """Apply a staged program as one `xla_pmap`, through whatever transformations its arguments are in."""
+    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+        """For each flat dynamic argument, whether the caller gives up its buffer; (): none."""
+
+    def call_staged(self, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+        """Apply a staged program as one equation, through whatever transformations its arguments are in."""
+
+    def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The call as a part of what is being traced."""
 
     def portable(self) -> Callable[..., Any]:
-        """The callable of a dispatcher without devices: the evaluator runs the mapped call."""
+        """The callable of a dispatcher without devices: the evaluator runs the call."""
+
+    def called_by(self, dispatcher: Any) -> Callable[..., Any]:
+        """The callable that a dispatcher makes of it."""
 
 
 class Dispatcher(Protocol):
     """Turns a staged callable into a fast repeated call."""
 
-    def jit(self, spec: JitSpec) -> Callable[..., Any]:
+    def jit(self, spec: Any) -> Callable[..., Any]:
         """A callable for a function that is jitted."""
 
-    def pmap(self, spec: MapSpec) -> Callable[..., Any]:
+    def pmap(self, spec: Any) -> Callable[..., Any]:
         """A callable for a function that is mapped over devices."""
 
     def device_count(self, backend: str | None) -> int | None:

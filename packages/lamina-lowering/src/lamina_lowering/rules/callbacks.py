@@ -63,7 +63,7 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
         avals, outs = list(ctx.avals_in), ctx.avals_out
         operands = list(args)
         # The turns of loops and the number of the device go last, as one array: each operand costs the host 2 us and more.
-        loops, counted = len(params["callback"].loops), ctx.axis_env.participants > 1
+        loops, counted = len(params["callback"].loops), bool(ctx.axis_env.names)
         last = len(args) - bool(params.get("threaded"))
         numbers = operands[last - loops:last]
         del operands[last - loops:last], avals[last - loops:last]

@@ -142,7 +142,46 @@ def gather_over(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names
         x = ctx.reshape(x, aval)
     if n == 1:
         return x
+    if ctx.axis_env.spare:
+        return ctx.op("stablehlo.concatenate", _each_members(ctx, x, aval, groups), out, dimension=dimension)
     return _collective(ctx, "stablehlo.all_gather", (x,), (out,), groups, all_gather_dim=dimension)
+
+
+def _each_members(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -> list[Any]:
+    """The `x` of each member of this participant's group, where there are participants in no group: the operations that
+    exchange parts want groups of one size that hold everybody, so everybody's `x` is gathered and the group's are taken."""
+    every = ctx.module.partitions
+    one, all_of = shaped((1, *aval.shape), aval.dtype), shaped((every, *aval.shape), aval.dtype)
+    whole = ctx.op("stablehlo.all_gather", (ctx.reshape(x, one),), all_of, all_gather_dim=0,
+                   attributes={**ctx.collective_attrs("stablehlo.all_gather", [[*range(every)]]),
+                               "replica_groups": ctx.matrix([[*range(every)]])})
+    mine: dict[int, list[int]] = {device: group for group in groups for device in group}
+    zero = ctx.const(0, _I32)
+    found = []
+    for k in range(len(groups[0])):
+        places = np.array([mine[device][k] if device in mine else device for device in range(every)], np.int32)
+        at = _of_participant(ctx, places)
+        row = ctx.op("stablehlo.dynamic_slice", (whole, at, *[zero] * aval.ndim), one, slice_sizes=ctx.i64s(one.shape))
+        found.append(ctx.reshape(row, aval))
+    return found
+
+
+def _of_participant(ctx: Context, table: np.ndarray) -> Any:
+    """This participant's entry of a table: int32[]."""
+    one = shaped((1,), _I32.dtype)
+    own = ctx.op("stablehlo.dynamic_slice", (ctx.const(table, shaped(table.shape, _I32.dtype)), ctx.participant()), one,
+                 slice_sizes=ctx.i64s((1,)))
+    return ctx.reshape(own, _I32)
+
+
+def _own_part(ctx: Context, x: Any, aval: ShapedArray, axis: int, groups: list[list[int]], part: ShapedArray) -> Any:
+    """The part along an axis that has this participant's number in its group."""
+    number = {device: k for group in groups for k, device in enumerate(group)}
+    starts = [number.get(d, 0) * part.shape[axis] for d in range(ctx.module.partitions)]
+    at = _of_participant(ctx, np.array(starts, np.int32))
+    zero = ctx.const(0, _I32)
+    return ctx.op("stablehlo.dynamic_slice", (x, *[at if a == axis else zero for a in range(aval.ndim)]), part,
+                  slice_sizes=ctx.i64s(part.shape))
 
 
 def all_gather_lowering(ctx: Context, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_index_groups: Any,
@@ -158,7 +197,11 @@ def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_gr
     dtype = _sum_in(out.dtype)
     x = ctx.convert(x, aval, shaped(aval.shape, dtype))
     piece = shaped((*aval.shape[:d], aval.shape[d] // n, *aval.shape[d + 1:]), dtype)
-    if n > 1:
+    if n > 1 and ctx.axis_env.spare:
+        held = shaped(aval.shape, dtype)
+        (x, held), = _together(ctx, [(x, held)], groups, "stablehlo.add", "stablehlo.or")
+        x = _own_part(ctx, x, held, d, groups, piece)
+    elif n > 1:
         x = _collective(ctx, "stablehlo.reduce_scatter", (x,), (piece,), groups, scatter_dimension=d, regions=[
             ctx.reducer_region("stablehlo.or" if dtype == dtypes.BOOL else "stablehlo.add", piece)])
     if not tiled:
@@ -181,7 +224,13 @@ def all_to_all_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_grou
         shape.insert(concat_axis, 1)
         aval = shaped(tuple(shape), aval.dtype)
         x = ctx.reshape(x, aval)
-    if n > 1:
+    if n > 1 and ctx.axis_env.spare:
+        shape[split_axis] //= n
+        own = shaped(tuple(shape), aval.dtype)
+        parts = [_own_part(ctx, y, aval, split_axis, groups, own) for y in _each_members(ctx, x, aval, groups)]
+        shape[concat_axis] *= n
+        x = ctx.op("stablehlo.concatenate", parts, shaped(tuple(shape), aval.dtype), dimension=concat_axis)
+    elif n > 1:
         shape[split_axis] //= n
         shape[concat_axis] *= n
         x = _collective(ctx, "stablehlo.all_to_all", (x,), (shaped(tuple(shape), aval.dtype),), groups, split_count=n,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lamina_ir import prims, shaped
-from lamina_ir.extend import renumbered
+from lamina_ir.extend import Tiles
 
 from ..context import Context
 from ..tables import lowering_rules, platform_rules
@@ -24,11 +24,17 @@ def _call(ctx: Context, *args: Any, call_jaxpr: Any, name: str = "call", **_: An
 
 
 def sharding_constraint_lowering(ctx: Context, x: Any, *, sharding: str, unspecified_dims: tuple[int, ...]) -> Any:
-    """Where nothing is partitioned there is nothing to constrain."""
-    if ctx.module.partitions == 1:
+    """Where nothing is partitioned there is nothing to constrain, nor within a map that has taken all devices."""
+    build = ctx.module
+    if build.partitions == 1:
         return x
-    order = ctx.module.partition_order or range(ctx.module.partitions)
-    attrs = {"mhlo.sharding": renumbered(sharding, order), "call_target_name": "Sharding"}
+    tiles = Tiles.parse(sharding).renumbered(build.partition_order or range(build.partitions))
+    if build.mesh is not None:
+        if not getattr(ctx.axis_env, "free", None):
+            return x
+        return ctx.op("sdy.sharding_constraint", (x,), ctx.aval_out, attributes={
+            "sharding": build.mesh.sharding(tiles, ctx.aval_out.ndim, unspecified_dims)})
+    attrs = {"mhlo.sharding": tiles.text(), "call_target_name": "Sharding"}
     if unspecified_dims:
         attrs["backend_config"] = f"unspecified_dims=[{','.join(map(str, unspecified_dims))}]"
     return ctx.op("stablehlo.custom_call", (x,), ctx.aval_out, attributes=attrs)

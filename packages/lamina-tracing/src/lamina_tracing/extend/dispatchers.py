@@ -5,13 +5,12 @@
 from ..arguments import (argument_name, argument_path, duck_types, flat_arguments, flat_results, flat_types, parameter_names,
                          result_path)
 from ..explain import explain_miss, logger, staging_logged, told
-from ..jit_spec import JitSpec, Staged, any_traced, call_staged
+from ..jit_spec import JitSpec, Staged, any_traced
 from ..lines import hide_frames_of, user_source, warn_user
-from ..slots import MapSpec, StagedMap
+from ..slots import CallSpec
 from ..call_errors import translated
 from ..tracebacks import boundary, filter_traceback
 
-__all__ = ["JitSpec", "MapSpec", "Staged", "StagedMap", "any_traced", "argument_name", "argument_path", "boundary",
-           "call_staged", "duck_types", "explain_miss", "filter_traceback", "flat_arguments", "flat_results", "flat_types",
-           "hide_frames_of", "logger", "parameter_names", "result_path", "staging_logged", "told", "translated", "user_source",
-           "warn_user"]
+__all__ = ["CallSpec", "JitSpec", "Staged", "any_traced", "argument_name", "argument_path", "boundary", "duck_types",
+           "explain_miss", "filter_traceback", "flat_arguments", "flat_results", "flat_types", "hide_frames_of", "logger",
+           "parameter_names", "result_path", "staging_logged", "told", "translated", "user_source", "warn_user"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina_ir import ShapeError, prims, trees
-from lamina_ir.extend import renumbered
+from lamina_ir.extend import Tiles
 
 from ._common import bind, given_back, typeof
 
@@ -75,5 +75,5 @@ def _constrained(x: Any, sharding: Any) -> Any:
     text = str(tiles)
     if tiles.is_tiled():
         ids = [d.id for d in sharding.devices_indices_map(typeof(x).shape)]
-        text = renumbered(text, [sorted(ids).index(i) for i in ids])
+        text = Tiles.parse(text).renumbered([sorted(ids).index(i) for i in ids]).text()
     return bind(prims.sharding_constraint_p, x, sharding=text, unspecified_dims=())

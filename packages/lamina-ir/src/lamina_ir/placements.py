@@ -1,0 +1,379 @@
+"""`Placement`: how a program lies on devices, in one immutable value; `Tiles`, how one array does; `Grid`, how maps do.
+
+Devices are counted from 0 in the order of the placement, row by row over (replicas, partitions). What a device *is*, the
+runtime knows.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _stack_depth, prims
+from .errors import ShapeError
+from .program import ClosedJaxpr, Eqn, Literal, subprograms
+
+__all__ = ["Grid", "Placement", "Tiles", "devices_needed", "lone_map", "split_by_maps"]
+
+
+# --- one array ----------------------------------------------------------------------------------------------------
+class Tiles(NamedTuple):
+    """How one array lies on `n` devices: in how many equal parts each dimension is split, and who holds which.
+
+    Attributes:
+      counts: parts along each dimension; () for an array of any rank that every device holds whole.
+      copies: how many devices hold each part.
+      order: for each part, row by row, and for each of its copies, the device; (): in order.
+
+    >>> Tiles((4, 1), copies=2).text()
+    '{devices=[4,1,2]<=[8] last_tile_dim_replicate}'
+    >>> Tiles.parse("{devices=[2,2]3,2,1,0}")
+    Tiles(counts=(2, 2), copies=1, order=(3, 2, 1, 0))
+    """
+
+    counts: tuple[int, ...] = ()
+    copies: int = 1
+    order: tuple[int, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether every device holds all of the array."""
+        return math.prod(self.counts) == 1
+
+    @property
+    def devices(self) -> int:
+        return math.prod(self.counts) * self.copies
+
+    def positions(self) -> np.ndarray:
+        """The devices, `[*counts, copies]`."""
+        order = np.arange(self.devices) if not self.order else np.array(self.order)
+        return order.reshape((*self.counts, self.copies))
+
+    def renumbered(self, numbers: Sequence[int]) -> Tiles:
+        """The same parts on devices called by other numbers: `numbers[d]` is the new one of device `d`.
+
+        Raises:
+          ShapeError: these are not as many devices.
+
+        >>> Tiles((4,)).renumbered([3, 2, 1, 0])
+        Tiles(counts=(4,), copies=1, order=(3, 2, 1, 0))
+        """
+        if self.whole:
+            return self
+        if self.devices != len(numbers):
+            raise ShapeError(f"sharding_constraint: the sharding {self.text()} is of {self.devices} devices; the program runs "
+                             f"on {len(numbers)}. Name the devices of the program")
+        return tiles_of(self.counts, self.copies, [numbers[d] for d in self.positions().reshape(-1)])
+
+    def text(self) -> str:
+        """XLA's text: `{devices=[4,2]<=[8]}`, `{replicated}`."""
+        if self.whole:
+            return "{replicated}"
+        dims = [*self.counts, self.copies] if self.copies > 1 else self.counts
+        order = ",".join(map(str, self.order)) if self.order else f"<=[{self.devices}]"
+        last = " last_tile_dim_replicate" if self.copies > 1 else ""
+        return f"{{devices=[{','.join(map(str, dims))}]{order}{last}}}"
+
+    @staticmethod
+    def parse(text: str) -> Tiles:
+        """Read XLA's text. ValueError for what is no assignment of equal parts."""
+        found = _TILES.fullmatch(text)
+        if found is None:
+            if text == "{replicated}":
+                return Tiles()
+            raise ValueError(f"expected a tile assignment, as {{devices=[4,2]<=[8]}} or {{replicated}}; got {text!r}")
+        counts = _ints(found[1])
+        if found[4]:
+            order = _ints(found[4])
+        else:
+            shape = _ints(found[2])
+            iota = np.arange(math.prod(shape)).reshape(shape)
+            order = (iota.transpose(_ints(found[3])) if found[3] else iota).reshape(-1).tolist()
+        copies = counts.pop() if found[5] else 1
+        return tiles_of(counts, copies, order)
+
+
+_TILES = re.compile(r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))"
+                    r"( last_tile_dim_replicate| last_tile_dims=\{replicated\})?\}")
+
+
+def _ints(text: str) -> list[int]:
+    return [int(n) for n in text.split(",")]
+
+
+def tiles_of(counts: Sequence[int], copies: int = 1, order: Sequence[int] = ()) -> Tiles:
+    """`Tiles` in their one form: no order where it is the usual one, no counts where nothing is split."""
+    if math.prod(counts) == 1:
+        return Tiles()
+    usual = list(order) == list(range(len(order)))
+    return Tiles(tuple(counts), copies, () if usual else tuple(int(d) for d in order))
+
+
+# --- a program ----------------------------------------------------------------------------------------------------
+class Placement(NamedTuple):
+    """How a program lies on devices.
+
+    Attributes:
+      devices: one for each (replica, partition), row by row: the runtime's, or any other values that tell them apart.
+      replicas: copies of the program that run side by side, each in its own view of the arguments.
+      partitions: parts into which each copy is split, over arguments seen whole.
+      members: the program is a single map and each replica runs one member of it, on its rows of the arguments.
+      ins: how each argument lies; None: as the runtime likes.
+      outs: how each result has to lie; None: as the compiler likes.
+      donated: for each argument, whether its memory may be reused for results; (): none.
+      committed: whether results have to stay where they are.
+
+    >>> Placement(devices=(0, 1), partitions=2, ins=(Tiles((2,)),)).grid
+    (1, 2)
+    """
+
+    devices: tuple[Any, ...] = (0,)
+    replicas: int = 1
+    partitions: int = 1
+    members: bool = False
+    ins: tuple[Tiles | None, ...] = ()
+    outs: tuple[Tiles | None, ...] = ()
+    donated: tuple[bool, ...] = ()
+    committed: bool = False
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.replicas, self.partitions
+
+
+# --- maps on a grid -----------------------------------------------------------------------------------------------
+def devices_needed(closed: ClosedJaxpr) -> int:
+    """How many devices the maps in a program take, those inside of one another together.
+
+    Args:
+      closed: the program.
+    Returns:
+      Their number; 1 for a program without maps.
+
+    >>> from lamina_ir import parse
+    >>> devices_needed(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
+    1
+    """
+    return math.prod(_nest(closed))
+
+
+def _nest(closed: ClosedJaxpr) -> tuple[int, ...]:
+    """The sizes of the maps inside of one another that take the most devices, outermost first."""
+    return closed.memo("nest", lambda: _widest(closed))
+
+
+def _widest(closed: ClosedJaxpr) -> tuple[int, ...]:
+    # Programs may share programs, and stand deeper than the stack is: each is looked at once, after those inside of it.
+    nests: dict[ClosedJaxpr, tuple[int, ...]] = {}
+    todo = [closed]
+    while todo:
+        program = todo[-1]
+        inside = [(e, s) for e in program.jaxpr.eqns if e.primitive.subprograms for s in subprograms(e)]
+        waiting = [s for _, s in inside if s not in nests]
+        if waiting:
+            todo += waiting
+            continue
+        todo.pop()
+        found: tuple[int, ...] = ()
+        for e, s in inside:
+            nest = (e.params["axis_size"], *nests[s]) if e.primitive is prims.xla_pmap_p else nests[s]
+            if math.prod(nest) > math.prod(found):
+                found = nest
+        nests[program] = found
+    return nests[closed]
+
+
+class Grid:
+    """Devices as a mesh whose axes are so fine that each map, and each argument, takes some of them whole.
+
+    Args:
+      devices: how many.
+      nest: sizes of maps inside of one another, outermost first, whose product had better divide that.
+
+    Attributes:
+      sizes: of the axes; devices are numbered row by row over them.
+
+    >>> grid = Grid(8, (4,))
+    >>> grid.sizes, grid.take((0, 1, 2), 4), grid.take((0, 1, 2), 3)
+    ((2, 2, 2), (0, 1), (0, 1))
+    >>> grid.spelled(Tiles((2, 4)))
+    ((0,), (1, 2))
+    """
+
+    __slots__ = ("devices", "sizes")
+
+    def __init__(self, devices: int, nest: Sequence[int] = ()) -> None:
+        self.devices = devices
+        sizes: list[int] = []
+        left = devices
+        for n in nest:
+            if left % n:
+                sizes, left = [], devices
+                break
+            sizes += _primes(n)
+            left //= n
+        self.sizes = (*sizes, *_primes(left))
+
+    @staticmethod
+    def of(closed: ClosedJaxpr, devices: int) -> Grid:
+        """The grid for a program's maps."""
+        return closed.memo(("grid", devices), lambda: Grid(devices, _nest(closed)))
+
+    def width(self, axes: Sequence[int]) -> int:
+        """How many devices some axes span."""
+        return math.prod([self.sizes[a] for a in axes])
+
+    def take(self, free: Sequence[int], size: int) -> tuple[int, ...]:
+        """Of the axes that are `free`, those for a map of `size`: the first ones that span just so many devices, or, where
+        none do, the fewest first ones that span more: the rest of them is given rows to spare."""
+        span = 1
+        for k, axis in enumerate(free):
+            if span >= size:
+                return tuple(free[:k])
+            span *= self.sizes[axis]
+        return tuple(free)
+
+    def spelled(self, tiles: Tiles) -> tuple[tuple[int, ...], ...] | None:
+        """For each dimension the axes it is split over, slowest first; None if that cannot be said in these axes."""
+        if tiles.whole:
+            return ((),) * len(tiles.counts)
+        if tiles.devices != self.devices:
+            return None
+        order = tiles.positions().reshape(-1)
+        strides = {math.prod(self.sizes[a + 1:]): a for a in range(len(self.sizes))}
+        axes: list[int] = []  # fastest first: a step of so many places is a step along one axis
+        step = 1
+        while step < self.devices:
+            axis = strides.pop(int(order[step] - order[0]), None)
+            if axis is None:
+                return None
+            axes.append(axis)
+            step *= self.sizes[axis]
+            if self.devices % step:
+                return None
+        axes.reverse()
+        if not np.array_equal(np.arange(self.devices).reshape(self.sizes).transpose(axes).reshape(-1), order):
+            return None
+        found, at = [], 0
+        for count in tiles.counts:
+            mine: list[int] = []
+            while self.width(mine) < count:
+                mine.append(axes[at])
+                at += 1
+            if self.width(mine) != count:
+                return None
+            found.append(tuple(mine))
+        return tuple(found)
+
+    def tiles(self, dims: Sequence[Sequence[int]]) -> Tiles:
+        """What `spelled` spells."""
+        over = [a for axes in dims for a in axes]
+        rest = [a for a in range(len(self.sizes)) if a not in over]
+        order = np.arange(self.devices).reshape(self.sizes).transpose([*over, *rest]).reshape(-1)
+        return tiles_of([self.width(axes) for axes in dims], self.width(rest), order.tolist())
+
+
+def _primes(n: int) -> list[int]:
+    found, p = [], 2
+    while n > 1:
+        while n % p == 0:
+            found.append(p)
+            n //= p
+        p += 1
+    return found
+
+
+def lone_map(closed: ClosedJaxpr) -> Eqn | None:
+    """The map that is all of a program, or None where there is more, or a map within the map.
+
+    Its operands are the program's arguments, each once, or shared by all members; its results are the program's.
+
+    Args:
+      closed: the program.
+    Returns:
+      The equation, or None.
+
+    >>> from lamina_ir import parse
+    >>> lone_map(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")) is None
+    True
+    """
+    return closed.memo("lone map", lambda: _lone_map(closed))
+
+
+def _lone_map(closed: ClosedJaxpr) -> Eqn | None:
+    jaxpr = closed.jaxpr
+    if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive is not prims.xla_pmap_p:
+        return None
+    e = jaxpr.eqns[0]
+    if devices_needed(e.params["call_jaxpr"]) > 1 or not {*jaxpr.outvars} <= {*e.outvars}:
+        return None
+    given = {*jaxpr.invars}
+    seen = set()
+    for v, axis in zip(e.invars, e.params["in_axes"]):
+        if isinstance(v, Literal) or v not in given:
+            if axis is not None:
+                return None
+        elif v in seen:
+            return None
+        seen.add(v)
+    return e
+
+
+# --- where a program's maps want its arguments --------------------------------------------------------------------
+Wish = tuple[tuple[int, ...], ...]  # per dimension, the axes of the grid
+
+
+def split_by_maps(closed: ClosedJaxpr, grid: Grid) -> tuple[Tiles, ...]:
+    """How the arguments of a program with maps inside had better lie.
+
+    As the first map that takes them, or what is computed from them element by element, holds them; whole on every
+    device where none does.
+
+    Args:
+      closed: the program.
+      grid: of its devices.
+    Returns:
+      One for each argument.
+
+    >>> from lamina_ir import parse
+    >>> split_by_maps(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), Grid(8))
+    (Tiles(counts=(), copies=1, order=()),)
+    """
+    def make() -> tuple[Tiles, ...]:
+        with _stack_depth.roomy():
+            wishes = _wishes(closed, grid, tuple(range(len(grid.sizes))))
+        return tuple([Tiles() if w is None else grid.tiles(w) for w in wishes])
+
+    return closed.memo(("split", grid.devices), make)
+
+
+def _wishes(closed: ClosedJaxpr, grid: Grid, free: tuple[int, ...]) -> list[Wish | None]:
+    jaxpr = closed.jaxpr
+    wanted: dict[Any, Wish] = {}
+    for e in reversed(jaxpr.eqns):  # the first to ask is heard last, and overrules
+        p = e.primitive
+        if p is prims.xla_pmap_p:
+            body, size = e.params["call_jaxpr"], e.params["axis_size"]
+            taken = grid.take(free, size)
+            exact = grid.width(taken) == size
+            inner = _wishes(body, grid, tuple(a for a in free if a not in taken))
+            for v, axis, w in zip(e.invars, e.params["in_axes"], inner):
+                rank = len(v.aval.shape) - (axis is not None)
+                dims = list(w or ((),) * rank)
+                if axis is not None:
+                    dims.insert(axis, taken if exact else ())
+                if any(dims) and not isinstance(v, Literal):
+                    wanted[v] = tuple(dims)
+        elif p is prims.xla_call_p:
+            for v, w in zip(e.invars, _wishes(e.params["call_jaxpr"], grid, free)):
+                if w is not None and not isinstance(v, Literal):
+                    wanted[v] = w
+        elif p.elementwise:
+            asked = next((wanted[o] for o in e.outvars if o in wanted), None)
+            if asked is not None:
+                shape = e.outvars[0].aval.shape
+                wanted.update((v, asked) for v in e.invars if not isinstance(v, Literal) and v.aval.shape == shape)
+    return [wanted.get(v) for v in jaxpr.invars]

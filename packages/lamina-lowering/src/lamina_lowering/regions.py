@@ -1,0 +1,251 @@
+"""Maps inside of a partitioned module: each is a *manual region* (Shardy's `sdy.manual_computation`), in which a device sees
+its own row. Around it, and between regions, the compiler splits the program as it does any other.
+
+The devices are a mesh whose axes are as fine as the maps need (`lamina_ir.extend.Grid`). A map takes some of the axes that
+are free where it stands; a map inside of it takes from those that are left. The last one takes all that are left: devices
+along those do the same work, so that the compiler finds nothing to split, and the module holds the collectives the program
+names and no others.
+
+    axes of the mesh      2  2  2     devices 0 1 2 3 4 5 6 7
+    pmap of 4             ----        members 0 0 1 1 2 2 3 3     (two copies)
+    pmap of 2 in a        --
+      pmap of 4              ----     (i, j)  00 01 02 03 10 11 12 13
+    pmap of 3             ----        members 0 0 1 1 2 2 - -     (`-`: gets the last row again, and nobody reads what it makes)
+"""
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lamina_ir import AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, Var, eqn_effectful, prims, shaped
+from lamina_ir.extend import Grid, Tiles, devices_needed
+
+__all__ = ["Mesh", "MeshEnv", "map_over", "member_view"]
+
+
+class MeshEnv(AxisEnv):
+    """Mapped axes inside of a region: members are numbered as the devices are, and there may be devices that are none.
+
+    Attributes:
+      grid: the mesh.
+      free: its axes that no map around has taken.
+      spare: devices that run no member of the maps around.
+    """
+
+    __slots__ = ("grid", "taken", "free", "spare", "_places")
+
+    def __init__(self, grid: Grid, free: tuple[int, ...], axes: Sequence[tuple[Hashable, int]] = (),
+                 taken: tuple[tuple[int, ...], ...] = ()) -> None:
+        self.grid, self.free, self.taken = grid, free, taken
+        over = [a for axes_of_one in taken for a in axes_of_one]
+        rest = [a for a in range(len(grid.sizes)) if a not in over]
+        every = np.arange(grid.devices).reshape(grid.sizes).transpose([*over, *rest])
+        every = every.reshape([*map(grid.width, taken), -1])
+        places = every[tuple(slice(n) for _, n in axes)]
+        super().__init__(axes, participants=places.size)
+        self._places = places.reshape(-1)
+        self.spare = sorted({*range(grid.devices)} - {*self._places.tolist()})
+
+    def key(self) -> tuple[Any, ...]:
+        return "mesh", self.names, self.sizes, self.taken, self.free, self.grid.sizes
+
+    def inside(self, name: Hashable, size: int, taken: tuple[int, ...], free: tuple[int, ...]) -> MeshEnv:
+        """With one more map inside."""
+        return MeshEnv(self.grid, free, [*zip(self.names, self.sizes), (name, size)], (*self.taken, taken))
+
+    def groups(self, names: Any, index_groups: Any = None) -> list[list[int]]:
+        """Groups of devices; `spare` ones are in none."""
+        return [[int(self._places[i]) for i in row] for row in super().groups(names, index_groups)]
+
+    def indices(self, names: Any) -> list[int]:
+        """Each device's index along the named axes; 0 for one that is no member."""
+        out = [0] * self.grid.devices
+        for group in self.groups(names):
+            for i, place in enumerate(group):
+                out[place] = i
+        return out
+
+
+class Mesh:
+    """The mesh of one module, and how shardings over it are written."""
+
+    def __init__(self, build: Any, grid: Grid) -> None:
+        self.build, self.grid = build, grid
+        self._others: dict[tuple[Any, ...], str] = {}
+        self._declare("mesh", grid.sizes, ())
+
+    def _declare(self, name: str, sizes: Sequence[int], order: Sequence[int]) -> str:
+        s = self.build.session
+        axes = ", ".join(f'"{_axis(a)}"={n}' for a, n in enumerate(sizes))
+        ids = f", device_ids=[{', '.join(map(str, order))}]" if order else ""
+        s.ir.Operation.create("sdy.mesh", None, None, {"sym_name": s.attr(name), "mesh": s.parsed[f"#sdy.mesh<[{axes}]{ids}>"]},
+                              None, 0, s.loc, self.build.ip)
+        return name
+
+    def sharding(self, tiles: Tiles, rank: int, open_dims: Sequence[int] = ()) -> Any:
+        """The attribute for an array of so many axes. Tiles in an order of devices that the mesh has no words for get a mesh
+        of their own."""
+        return self.build.session.parsed[f"#sdy.sharding{self._written(tiles, rank, open_dims)}"]
+
+    def _written(self, tiles: Tiles, rank: int, open_dims: Sequence[int] = ()) -> str:
+        spelled, name = self.grid.spelled(tiles), "mesh"
+        if tiles.whole:
+            spelled = ((),) * rank
+        elif spelled is None:
+            sizes = (*tiles.counts, tiles.copies)
+            name = self._others.get((sizes, tiles.order)) or self._others.setdefault((sizes, tiles.order), self._declare(
+                f"mesh{len(self._others) + 1}", sizes, tiles.order))
+            spelled = tuple((d,) if n > 1 else () for d, n in enumerate(tiles.counts))
+        return dims_text(name, spelled, open_dims)
+
+    def per_value(self, dims: Sequence[Any], open_dims: bool) -> Any:
+        """The attribute for several values, each given by the axes that split its dimensions."""
+        texts = [dims_text("mesh", d, [i for i, axes in enumerate(d) if not axes] if open_dims else ()) for d in dims]
+        return self.build.session.parsed[f"#sdy.sharding_per_value<[{', '.join(texts)}]>"]
+
+    def axes(self, axes: Sequence[int]) -> Any:
+        """The attribute that names the axes a region takes."""
+        return self.build.session.parsed["#sdy<manual_axes{" + ", ".join(f'"{_axis(a)}"' for a in axes) + "}>"]
+
+
+def _axis(number: int) -> str:
+    return f"d{number}"
+
+
+def dims_text(mesh: str, dims: Sequence[Sequence[int]], open_dims: Sequence[int] = ()) -> str:
+    """`<@mesh, [{"d0","d1"}, {}]>`; a dimension in `open_dims` may be split further by the compiler."""
+    parts = []
+    for i, axes in enumerate(dims):
+        words = [f'"{_axis(a)}"' for a in axes] + (["?"] if i in open_dims else [])
+        parts.append("{" + ", ".join(words) + "}")
+    return f"<@{mesh}, [{', '.join(parts)}]>"
+
+
+# --- a map within a program ---------------------------------------------------------------------------------------
+def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
+             in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str) -> list[Any]:
+    """The results of a map over whole arrays: a manual region, or on one device the body itself."""
+    build, around = ctx.module, ctx.axis_env
+    if build.mesh is None:
+        return _alone(ctx, args, axis_name, axis_size, body, in_axes, out_axes, name)
+    grid, mesh = build.mesh.grid, build.mesh
+    free = around.free
+    taken = grid.take(free, axis_size)
+    width = grid.width(taken)
+    left = tuple(a for a in free if a not in taken)
+    if width < axis_size:
+        raise ShapeError(f"pmap of `{name}`: axis {axis_name!r} of size {axis_size} does not fit the {width} devices that are "
+                         "left for it")
+    if width > axis_size and body.jaxpr.effectful:
+        raise ValueError(f"pmap of `{name}`: inside a compiled program over {grid.devices} devices the {axis_size} rows do not "
+                         "fill its share of them, and the effects of the others' work would be seen. Call it by itself, or map "
+                         f"{width} rows")
+    last = devices_needed(body) == 1  # no map inside
+    env = around.inside(axis_name, axis_size, taken, () if last else left)
+    manual = (*taken, *left) if last else taken
+
+    # Operands: those of the map, with rows to spare; then large constants of the body, which stand outside of it.
+    avals = list(ctx.avals_in)
+    values, dims, local = [], [], []
+    for x, aval, axis in zip(args, avals, in_axes, strict=True):
+        if axis is not None and width > axis_size:
+            x, aval = _filled(ctx, x, aval, axis, width)
+        values.append(x)
+        dims.append(_split_at(aval.ndim, axis, taken))
+        local.append(aval if axis is None else shaped((*aval.shape[:axis], 1, *aval.shape[axis + 1:]), aval.dtype))
+    big = build.big(body)
+    for number, (_, aval) in big.items():
+        values.append(ctx.big[number])
+        dims.append(_split_at(aval.ndim, None, taken))
+        local.append(aval)
+    results = [o if axis is None else shaped((*o.shape[:axis], width, *o.shape[axis:]), o.dtype)
+               for o, axis in zip(body.out_avals, out_axes, strict=True)]
+    out_dims = [_split_at(o.ndim, axis, taken) for o, axis in zip(results, out_axes)]
+
+    def emit(ctx: Any, *held: Any) -> list[Any]:
+        outer, outer_big = ctx.axis_env, ctx.big
+        ctx.axis_env, ctx.big = env, dict(zip(big, held[len(args):]))
+        try:
+            own = [x if axis is None else ctx.reshape(x, part)
+                   for x, axis, part in zip(held, in_axes, body.in_avals, strict=False)]
+            made = ctx.inline(body, own, name=name) if last else ctx.body(body, own, name)
+            return [y if axis is None else ctx.reshape(y, shaped((*o.shape[:axis], 1, *o.shape[axis:]), o.dtype))
+                    for y, o, axis in zip(made, body.out_avals, out_axes)]
+        finally:
+            ctx.axis_env, ctx.big = outer, outer_big
+
+    made = ctx.op("sdy.manual_computation", values, *results, regions=[ctx.region(local, emit, "sdy.return")],
+                  attributes={"in_shardings": mesh.per_value(dims, not last),
+                              "out_shardings": mesh.per_value(out_dims, not last), "manual_axes": mesh.axes(sorted(manual))})
+    made = made if len(results) != 1 else (made,)
+    return [y if axis is None or width == axis_size else _cut(ctx, y, o, out)
+            for y, o, out, axis in zip(made, results, ctx.avals_out, out_axes)]
+
+
+def _split_at(rank: int, axis: int | None, taken: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(taken if d == axis else () for d in range(rank))
+
+
+def _filled(ctx: Any, x: Any, aval: ShapedArray, axis: int, width: int) -> tuple[Any, ShapedArray]:
+    """`x` with its last row again and again, until there are `width`."""
+    shape, n = aval.shape, aval.shape[axis]
+    one = shaped((*shape[:axis], 1, *shape[axis + 1:]), aval.dtype)
+    more = shaped((*shape[:axis], width - n, *shape[axis + 1:]), aval.dtype)
+    out = shaped((*shape[:axis], width, *shape[axis + 1:]), aval.dtype)
+    start = [n - 1 if d == axis else 0 for d in range(len(shape))]
+    row = ctx.op("stablehlo.slice", (x,), one, start_indices=ctx.i64s(start), limit_indices=ctx.i64s(shape),
+                 strides=ctx.i64s([1] * len(shape)))
+    row = ctx.op("stablehlo.broadcast_in_dim", (row,), more, broadcast_dimensions=ctx.i64s(range(len(shape))))
+    return ctx.op("stablehlo.concatenate", (x, row), out, dimension=axis), out
+
+
+def _cut(ctx: Any, y: Any, aval: ShapedArray, out: ShapedArray) -> Any:
+    return ctx.op("stablehlo.slice", (y,), out, start_indices=ctx.i64s([0] * aval.ndim), limit_indices=ctx.i64s(out.shape),
+                  strides=ctx.i64s([1] * aval.ndim))
+
+
+def _alone(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
+           in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str) -> list[Any]:
+    """A map of one row."""
+    if axis_size != 1:
+        raise ShapeError(f"pmap of `{name}`: axis {axis_name!r} of size {axis_size} is to run on one device")
+    own = [x if axis is None else ctx.reshape(x, part) for x, axis, part in zip(args, in_axes, body.in_avals, strict=True)]
+    made = ctx.inline(body, own, ctx.axis_env.extend(axis_name, 1), name)
+    return [y if axis is None else ctx.reshape(y, out) for y, axis, out in zip(made, out_axes, ctx.avals_out)]
+
+
+# --- a map by itself ----------------------------------------------------------------------------------------------
+def member_view(e: Eqn, closed: ClosedJaxpr) -> ClosedJaxpr:
+    """What each device of a lone map runs: the body, on rows that still have the mapped axis, of length one."""
+    body, params = e.params["call_jaxpr"].jaxpr, e.params
+    inner: dict[Any, Any] = {}
+    eqns: list[Eqn] = []
+    invars = {}
+    for v, own, axis in zip(e.invars, body.invars, params["in_axes"]):
+        if v in closed.jaxpr.invars:
+            if axis is None:
+                invars[v] = own
+                continue
+            invars[v] = Var(shaped((*own.aval.shape[:axis], 1, *own.aval.shape[axis:]), own.aval.dtype, own.aval.weak_type))
+            eqns.append(_reshape(invars[v], own))
+        else:
+            inner[own] = v
+    eqns += [q.replace(invars=[inner.get(v, v) for v in q.invars]) for q in body.eqns] if inner else body.eqns
+    outs: dict[Any, Any] = {}
+    for o, own, axis in zip(e.outvars, body.outvars, params["out_axes"]):
+        own = inner.get(own, own) if type(own) is Var else own
+        if axis is not None:
+            held = Var(shaped((*own.aval.shape[:axis], 1, *own.aval.shape[axis:]), own.aval.dtype, own.aval.weak_type))
+            eqns.append(_reshape(own, held))
+            own = held
+        outs[o] = own
+    outer = closed.jaxpr
+    return ClosedJaxpr(Jaxpr([*outer.constvars, *body.constvars], [invars.get(v) or Var(v.aval) for v in outer.invars], eqns,
+                             [outs[v] for v in outer.outvars], body.axis_names, any(map(eqn_effectful, eqns))),
+                       [*closed.consts, *e.params["call_jaxpr"].consts])
+
+
+def _reshape(source: Any, target: Var) -> Eqn:
+    return Eqn(prims.reshape_p, (source,), (target,), {"dimensions": None, "new_sizes": target.aval.shape})

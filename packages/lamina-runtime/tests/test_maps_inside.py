@@ -1,0 +1,210 @@
+"""Maps inside of programs: rows stay on their devices, and the compiled module holds the collectives that are named."""
+import re
+
+import numpy as np
+import pytest
+from lamina_autodiff import checkpoint, grad, jvp, linearize, vjp
+from lamina_batching import vmap
+from lamina_ir import trees
+from lamina_parallel import pmap, psum
+from lamina_runtime import device_put, devices, effects_barrier, transfer_counts
+from lamina_tracing import debug, jit, lax
+
+pytestmark = pytest.mark.devices
+RNG = np.random.RandomState(0)
+X = RNG.randn(8, 4).astype(np.float32)
+Y = RNG.randn(8, 3, 4).astype(np.float32)
+ROWS = pmap(lambda x: x)(X).sharding
+NAMES = re.compile(r"= .*?(all-reduce|all-gather|all-to-all|collective-permute|collective-broadcast|reduce-scatter)\(")
+
+
+def row(x):
+    return lax.add(lax.sin(x), lax.mul(psum(x, "i"), 0.25))
+
+
+def host(x):
+    """The same on the whole array."""
+    return np.sin(x) + x.sum(0) * 0.25
+
+
+f = pmap(row, axis_name="i")
+
+
+def collectives(fn, *args):
+    return set(NAMES.findall(jit(fn).lower(*args).compile().as_text()))
+
+
+def total(x):
+    return lax.reduce_sum(lax.mul(x, x), tuple(range(x.ndim)))
+
+
+def three_times(step, x):
+    return lax.scan(lambda c, _: (lax.mul(step(c), 0.5), None), x, None, length=3)[0]
+
+
+def thrice(step, x):
+    for _ in range(3):
+        x = step(x) * 0.5
+    return x
+
+
+WORK = {
+    "before and behind": (lambda x: lax.add(f(lax.mul(x, x)), 1.0), lambda x: host(x * x) + 1),
+    "twice": (lambda x: f(f(x)), lambda x: host(host(x))),
+    "in scan": (lambda x: three_times(f, x), lambda x: thrice(host, x)),
+    "in fori_loop": (lambda x: lax.fori_loop(0, 3, lambda _, c: lax.mul(f(c), 0.5), x), lambda x: thrice(host, x)),
+    "in while_loop": (lambda x: lax.while_loop(lambda c: lax.lt(c[0], 3), lambda c: (lax.add(c[0], 1), lax.mul(f(c[1]), 0.5)),
+                                               (0, x))[1], lambda x: thrice(host, x)),
+    "in cond": (lambda x: lax.cond(lax.gt(x[0, 0], -9.0), f, lambda x: x, x), host),
+    "scan inside": (lambda x: pmap(lambda r: three_times(row, r), axis_name="i")(x), lambda x: thrice(host, x)),
+    "jit inside": (lambda x: pmap(jit(row), axis_name="i")(x), host),
+    "checkpoint": (lambda x: checkpoint(f)(x), host),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_rows_stay(name):
+    work, plain = WORK[name]
+    x = device_put(X, ROWS)
+    for given in (x, X):
+        out = jit(work)(given)
+        np.testing.assert_allclose(out, plain(X), rtol=1e-5, atol=1e-5)
+        assert out.sharding == ROWS
+    assert collectives(work, x) == {"all-reduce"}
+    again, before = jit(work), transfer_counts()
+    for _ in range(3):
+        x = again(x)
+    assert transfer_counts() == before and x.sharding == ROWS
+
+
+DERIVED = {
+    "jvp": lambda g: lambda x: jvp(g, (x,), (x,))[1],
+    "vjp": lambda g: lambda x: vjp(g, x)[1](x)[0],
+    "linearize": lambda g: lambda x: linearize(g, x)[1](x),
+    "grad": lambda g: grad(lambda x: total(g(x))),
+    "grad of a checkpoint": lambda g: grad(lambda x: total(checkpoint(g)(x))),
+    "grad of a scan": lambda g: grad(lambda x: total(three_times(g, x))),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_derivatives_stay_in_rows(name):
+    make = DERIVED[name]
+    x = device_put(X, ROWS)
+    wanted = make(lambda x: vmap(row, axis_name="i")(x))(X)
+    out = jit(make(f))(x)
+    np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
+    assert out.sharding == ROWS and collectives(make(f), x) == {"all-reduce"}
+
+
+def test_batches():
+    out = jit(vmap(f))(np.moveaxis(Y, 1, 0))
+    np.testing.assert_allclose(out, np.moveaxis(host(Y), 1, 0), rtol=1e-5)
+    assert out.sharding.mapped_dims == (1,)
+    out = jit(pmap(vmap(row), axis_name="i"))(Y)
+    np.testing.assert_allclose(out, host(Y), rtol=1e-5)
+
+
+def test_a_jit_that_is_one_map_is_that_map():
+    low = jit(f).lower(X)
+    assert "num_replicas = 8" in low.as_text() and "sdy" not in low.as_text()
+    assert jit(f)(X).sharding == ROWS
+
+
+def test_maps_in_one_another_lie_over_both_axes():
+    z = RNG.randn(2, 4, 3).astype(np.float32)
+    g = pmap(pmap(lambda x: lax.add(x, lax.add(psum(x, "i"), lax.mul(psum(x, "j"), 2.0))), axis_name="j"), axis_name="i")
+    wanted = z + z.sum(0) + 2 * z.sum(1, keepdims=True)
+    for call in (g, jit(g), jit(lambda z: lax.mul(g(z), 1.0))):
+        out = call(z)
+        np.testing.assert_allclose(out, wanted, rtol=1e-5)
+        assert out.sharding.mapped_dims == (0, 1)
+        np.testing.assert_allclose(call(call(z)), call(np.asarray(call(z))), rtol=1e-4)
+
+    def work(r):  # around the inner map
+        return lax.mul(pmap(lambda s: lax.add(s, psum(s, ("i", "j"))), axis_name="j")(lax.mul(r, 2.0)), psum(r, "i"))
+
+    out = pmap(work, axis_name="i")(z)
+    np.testing.assert_allclose(out, (2 * z + 2 * z.sum((0, 1))) * z.sum(0), rtol=1e-5)
+    assert out.sharding.mapped_dims == (0, 1)
+
+
+def test_axes_of_maps_in_one_another():
+    t = RNG.randn(3, 4, 2).astype(np.float32)
+    g = pmap(pmap(lambda r, s: lax.add(lax.add(r, lax.convert_element_type(lax.axis_index("i"), "float32")), s),
+                  axis_name="j", in_axes=(1, None), out_axes=1), axis_name="i", in_axes=(2, None), out_axes=2)
+    for call in (g, jit(g)):
+        np.testing.assert_allclose(call(t, 3.0), t + np.arange(2) + 3, rtol=1e-6)
+
+
+def everything(r):
+    return {"sum": psum(r, "i"), "max": lax.pmax(r, "i"), "min": lax.pmin(r, "i"), "gather": lax.all_gather(r, "i"),
+            "tiled": lax.all_gather(r, "i", axis=1, tiled=True), "scatter": lax.psum_scatter(r, "i"),
+            "exchange": lax.all_to_all(r, "i", 0, 1), "joined": lax.all_to_all(r, "i", 0, 1, tiled=True),
+            "sent": lax.ppermute(r, "i", [(0, 1)]), "where": lax.axis_index("i")}
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_maps_of_any_size_beside_one_of_all_devices(n):
+    a = RNG.randint(-9, 9, (n, n, 2)).astype(np.int32)
+    each = everything if n > 1 else lambda r: psum(r, "i")
+    wanted = vmap(each, axis_name="i")(a)
+    out, rest = jit(lambda a, x: (pmap(each, axis_name="i")(a), f(x)))(a, X)
+    trees.tree_map(np.testing.assert_array_equal, out, wanted)
+    np.testing.assert_allclose(rest, host(X), rtol=1e-5)
+
+
+def test_three_and_five():
+    a, b = RNG.randn(3, 4).astype(np.float32), RNG.randn(5, 4).astype(np.float32)
+    out = jit(lambda a, b: (pmap(row, axis_name="i")(a), pmap(row, axis_name="i")(b)))(a, b)
+    np.testing.assert_allclose(out[0], host(a), rtol=1e-5)
+    np.testing.assert_allclose(out[1], host(b), rtol=1e-5)
+    assert len(out[1].devices()) == 5
+    on_three, on_five = pmap(lambda x: x)(a), pmap(lambda x: x)(b)
+    out = jit(lambda a, b: (pmap(row, axis_name="i")(a), pmap(row, axis_name="i")(b)))(on_three, on_five)
+    np.testing.assert_allclose(out[0], host(a), rtol=1e-5)
+    with pytest.raises(ValueError, match="effects of the others' work"):
+        jit(lambda a, x: (pmap(lambda r: debug.print("{}", r), axis_name="i")(a), f(x)))(a, X)
+
+
+def test_devices_in_any_order():
+    backwards = pmap(lambda x: x, devices=devices()[::-1])(X)
+    out = jit(lambda x: lax.mul(f(x), 2.0))(backwards)
+    np.testing.assert_allclose(out, 2 * host(X), rtol=1e-5)
+    assert out.sharding == backwards.sharding
+    both = jit(lambda x, y: lax.add(f(x), y))(backwards, device_put(X, ROWS))
+    np.testing.assert_allclose(both, host(X) + X, rtol=1e-5)
+    flipped = jit(lambda x: f(lax.rev(x, (0,))))(device_put(X, ROWS))
+    np.testing.assert_allclose(flipped, host(X[::-1]), rtol=1e-5)
+    again = jit(lambda x: lax.add(f(x), 1.0))(lax.rev(device_put(X, ROWS), (0,)))
+    np.testing.assert_allclose(again, host(X[::-1]) + 1, rtol=1e-5)
+
+
+def test_what_a_map_closes_over():
+    big = RNG.randn(4, 100).astype(np.float32)
+
+    def g(x):
+        return lax.add(pmap(lambda r: lax.dot(r, big))(x), big[:1])
+
+    np.testing.assert_allclose(jit(g)(X), X @ big + big[:1], rtol=1e-4, atol=1e-5)
+    deep = jit(lambda x: lax.add(jit(g)(x), jit(g)(lax.mul(x, 2.0))))
+    np.testing.assert_allclose(deep(X), 3 * X @ big + 2 * big[:1], rtol=1e-4, atol=1e-4)
+
+
+def test_donated_rows():
+    x = pmap(lambda x: x)(X)
+    step = jit(lambda x: lax.mul(f(x), 0.5), donate_argnums=0)
+    np.testing.assert_allclose(step(x), host(X) / 2, rtol=1e-5)
+    assert x.is_deleted()
+
+
+def test_callbacks_run_on_every_member():
+    def g(x):
+        debug.callback(lambda v: seen.append(float(v)), x[0])
+        return lax.mul(x, 2.0)
+
+    seen = []
+    out = jit(lambda x: lax.add(pmap(g)(x), 1.0))(X)
+    np.testing.assert_allclose(out, X * 2 + 1, rtol=1e-6)
+    effects_barrier()
+    np.testing.assert_allclose(sorted(seen), sorted(X[:, 0]), rtol=1e-6)
