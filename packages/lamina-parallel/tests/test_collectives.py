@@ -155,8 +155,8 @@ def test_integers_are_axes_of_the_operand(mapper):
 @pytest.mark.parametrize("mapper", [vmap, pmap])
 @pytest.mark.parametrize("name", [0, 3, True])
 def test_integers_name_no_mapped_axis(mapper, name):
-    with pytest.raises(TypeError, match=f"axis_name: {name} cannot name a mapped axis"):
-        mapper(lambda v: v, axis_name=name)(np.ones(3))
+    with pytest.raises(TypeError, match=f"{mapper.__name__} of `<lambda>`: axis_name: {name} cannot name a mapped axis"):
+        mapper(lambda v: v, axis_name=name)
 
 
 @pytest.mark.parametrize("groups", [[[0, 1], [2, 3]], [[2, 0], [1, 3]], [[3], [1], [0], [2]], [[1, 0, 3, 2]]])
@@ -215,3 +215,72 @@ def test_a_permutation_over_several_names_keeps_the_sign_of_zero_and_works_on_fl
     f = vmap(vmap(lambda x: ppermute(x, ("i", "j"), [(0, 3), (3, 0)]), axis_name="j"), axis_name="i")
     assert np.signbit(np.asarray(f(x))).tolist() == [[True, False], [False, True]]
     assert np.asarray(f(x != 0)).tolist() == [[False, False], [False, False]]
+
+
+@pytest.mark.parametrize("name", [("a", 3), ("i",), 1.5, frozenset([1]), b"x", "a b", int, object()])
+@pytest.mark.parametrize("mapper", [vmap, pmap, lambda f, **kw: jit(pmap(f, **kw)), lambda f, **kw: jit(vmap(f, **kw))])
+def test_any_other_hashable_value_names_an_axis(mapper, name):
+    def all_of_them(v):
+        whole = all_gather(v, (name,))
+        several = psum(v, (name,)) + ppermute(v, [name], [(0, 1)]) + axis_index((name,)) + lax.reduce_sum(whole, (0,))
+        return several + psum_scatter(whole, (name,)) + lax.all_to_all(whole, (name,), 0, 0)[0]
+    f, x = mapper(all_of_them, axis_name=name), np.array([1.0, 2.0], np.float32)
+    np.testing.assert_array_equal(f(x), [3 + 0 + 0 + 3 + 2 + 1, 3 + 1 + 1 + 3 + 4 + 2])
+    back, = vjp(f, x)[1](np.array([1.0, 10.0], np.float32))
+    np.testing.assert_array_equal(back, [11 + 10 + 11 + 2 + 1, 11 + 0 + 11 + 20 + 10])
+
+
+@pytest.mark.parametrize("mapper", [vmap, pmap])
+def test_positions_of_extremes(mapper):
+    x = np.array([[np.nan, 1, 5, -1], [2, 3, 5, -1], [4, 7, 1, -2], [1, 7, 5, -2]], np.float32)
+    largest, smallest = mapper(lambda v: (lax.pargmax({"a": v}, "i"), lax.pargmin(v, ("i",))), axis_name="i")(x)
+    assert largest["a"][1].tolist() == [0, 2, 0, 0] and smallest[3].tolist() == [0, 0, 2, 2]
+    assert largest["a"].dtype == smallest.dtype == np.int32
+    both = mapper(vmap(lambda v: lax.pargmax(v, ("i", "j")), axis_name="j"), axis_name="i")(x)
+    assert np.asarray(both).tolist() == [[0] * 4] * 4
+
+
+@pytest.mark.parametrize("mapper", [vmap, pmap])
+def test_means_are_over_the_own_group_and_the_operands_axes(mapper):
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    uneven = [[0, 3, 1], [2]]
+    got = mapper(lambda v: lax.pmean((v, v.astype(np.int32), True), "i", axis_index_groups=np.array(uneven, object)),
+                 axis_name="i", out_axes=(0, 0, None))(x)
+    wanted = np.stack([x[[0, 1, 3]].mean(0)] * 2 + [x[2]] + [x[[0, 1, 3]].mean(0)])
+    np.testing.assert_allclose(got[0], wanted, rtol=1e-6)
+    np.testing.assert_allclose(got[1], wanted, rtol=1e-6)
+    assert got[1].dtype == np.float32 and got[2] == 1
+    sizes = mapper(lambda v: psum((1), "i", axis_index_groups=uneven) + 0 * v[0], axis_name="i")(x)
+    assert np.asarray(sizes).tolist() == [3, 3, 1, 3]
+    for axis in (0, -1):
+        np.testing.assert_allclose(mapper(lambda v: lax.pmean(v, (axis, "i")), axis_name="i")(x), [x.mean()] * 4)
+    for call in (lambda v: all_gather(v, "i", axis_index_groups=uneven),
+                 lambda v: psum_scatter(v, "i", axis_index_groups=uneven),
+                 lambda v: lax.all_to_all(v, "i", 0, 0, axis_index_groups=uneven)):
+        with pytest.raises(ValueError, match="groups of one size.*psum, pmean, pmax and pmin take"):
+            mapper(call, axis_name="i")(x)
+
+
+@pytest.mark.parametrize("mapper", [vmap, pmap])
+def test_axes_of_the_operand_out_of_range(mapper):
+    x = np.ones((4, 4, 4), np.float32)
+    for call in (lambda v: psum_scatter(v, "i", scatter_dimension=2), lambda v: lax.all_to_all(v, "i", 2, 0),
+                 lambda v: lax.all_to_all(v, "i", 0, -3), lambda v: all_gather(v, "i", axis=3),
+                 lambda v: lax.pmean(v, (2, "i")),
+                 lambda v: psum_scatter(v[0, 0], "i"), lambda v: lax.pswapaxes(v, "i", 5), lambda v: lax.pmax(v, (2,))):
+        with pytest.raises(ValueError, match="axis|axes"):
+            mapper(call, axis_name="i")(x)
+    np.testing.assert_array_equal(mapper(lambda v: psum_scatter(v, "i", scatter_dimension=-1), axis_name="i")(x), 4 * x[:, 0])
+
+
+@pytest.mark.parametrize("outer", [vmap, pmap])
+@pytest.mark.parametrize("inner", [vmap, pmap])
+@pytest.mark.parametrize("groups", [None, [[0, 1, 2], [3]], [[0, 1], [2, 3]]])
+def test_equal_extremes_share_equally_whichever_names_are_vmapped(outer, inner, groups):
+    f = outer(inner(lambda v: pmax(v, ("i", "j"), axis_index_groups=groups), axis_name="j"), axis_name="i")
+    x, t = np.array([[7, 7], [7, 1]], np.float32), np.array([[6, 60], [600, 6000]], np.float32)
+    wanted = np.array({None: [222] * 4, 3: [222] * 3 + [6000], 2: [33, 33, 600, 600]}[groups and len(groups[0])])
+    np.testing.assert_array_equal(np.asarray(jvp(f, (x,), (t,))[1]).reshape(-1), wanted)
+    back, = vjp(f, x)[1](np.ones((2, 2), np.float32))
+    spread = {None: [4 / 3] * 3 + [0], 3: [1] * 4, 2: [1, 1, 2, 0]}[groups and len(groups[0])]
+    np.testing.assert_allclose(np.asarray(back).reshape(-1), spread, rtol=1e-6)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from lamina_ir import trees
+from lamina_ir.extend import checked_axis_name
 from lamina_tracing.extend import boundary, flat_arguments, function_name, result_path, typeof
 
 from .axes import MappedAxes
@@ -32,7 +33,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
       A function of whole batches.
     Raises:
       ValueError: in_axes or out_axes do not fit, or sizes differ; names the arguments.
-      TypeError: a mapped argument is no array.
+      TypeError: a mapped argument is no array; `axis_name` is an integer, a boolean or not hashable.
 
     >>> import numpy as np
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(np.arange(3.0), 2.0)
@@ -41,6 +42,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     if not callable(fun):
         raise TypeError(f"vmap: expected a function; got {type(fun).__name__}")
     name = function_name(fun)
+    checked_axis_name(f"vmap of `{name}`", axis_name)
     spec = MappedAxes("vmap", fun, in_axes, out_axes, axis_size)
     one_for_all = type(in_axes) is int
 

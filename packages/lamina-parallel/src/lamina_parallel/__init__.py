@@ -1,15 +1,16 @@
 """Named axes across devices: `pmap`, its rows in the tables of the rooms below, and the collectives. No backend needed."""
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
-from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pmax, pmean, pmin, ppermute, pshuffle,
-                                psum, psum_scatter, pswapaxes)
+from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pargmax, pargmin, pbroadcast, pdot, pmax, pmean,
+                                pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)
 
 from . import batching, differentiation, extend
 from ._version import __version__
 from .padded import padded
 from .pmap import pmap
 
-__all__ = ["__version__", "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "padded", "pmap", "pmax", "pmean",
-           "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes"]
+__all__ = ["__version__", "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "padded", "pargmax", "pargmin",
+           "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes",
+           "xeinsum"]
 
 del batching, differentiation
 

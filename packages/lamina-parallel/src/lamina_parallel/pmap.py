@@ -10,7 +10,7 @@ from typing import Any
 
 from lamina_batching.extend import MappedAxes
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, UnnamedAxis, Var, config, prims, shaped, trees
-from lamina_ir.extend import varying
+from lamina_ir.extend import checked_axis_name, varying
 from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, StagingTracer, Tracer, argument_name,
                                    bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, stage,
@@ -66,7 +66,8 @@ class PmapSpec:
         self.call, self.known_as = call, self._jit.known_as
         self.lead = f"{call} of `{self.name}`"
         self.statics = self._jit.statics
-        self.axis_name: Hashable = UnnamedAxis() if axis_name is None else axis_name
+        self.axis_name: Hashable = (
+            UnnamedAxis() if axis_name is None else checked_axis_name(self.lead, axis_name))
         self.axes = axes = MappedAxes(call, fun, in_axes, out_axes, axis_size, self.statics.nums, 1)
         self.devices = None if devices is None else self._listed(devices)
         self.backend = backend

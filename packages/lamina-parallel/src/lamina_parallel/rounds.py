@@ -197,7 +197,8 @@ class _Call:
         """The index of this place's row along all names."""
         total: Any = np.int32(0)
         for n in self.names:
-            mine, size = (self.places.row(), self.places.rows) if n == self.places.name else (lax.axis_index(n), self.others[n])
+            rows = n == self.places.name
+            mine, size = (self.places.row(), self.places.rows) if rows else (lax.axis_index((n,)), self.others[n])
             total = lax.add(lax.mul(total, np.int32(size)), mine)
         return total
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, config, prims, trees
+from lamina_ir.extend import checked_axis_name
 
 from .arguments import Statics, duck_types, flat_results, function_name
 from .stage import stage
@@ -95,7 +96,7 @@ def _frames(axis_env: Any) -> tuple[AxisFrame, ...]:
     if not all(isinstance(p, (tuple, list)) and len(p) == 2 and isinstance(p[1], int) and p[1] > 0 for p in pairs):
         raise ValueError(f"axis_env: expected a sequence of (axis name, size) pairs with sizes of at least 1, as "
                          f"[('i', 4)]; got {axis_env!r}")
-    names = [name for name, _ in pairs]
+    names = [checked_axis_name("axis_env", name) for name, _ in pairs]
     if len(set(names)) != len(names):
         raise ValueError(f"axis_env: each axis name may be given once; got {axis_env!r}")
     return tuple(AxisFrame(name, size) for name, size in pairs)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import prims
 from lamina_ir.extend import axis_names, split_axes
-from lamina_ir.prims import highest, lowest
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
@@ -85,54 +84,71 @@ class _Groups(NamedTuple):
         return x, lambda member: int(where[member])
 
 
-def _totals(g: _Groups, prim: Any, total: Any, xs: list[Any]) -> list[Any]:
-    """What each group gives, stacked at axis 0, of operands with the batch at axis 0."""
-    if not g.rest:
-        if len({len(group) for group in g.groups}) == 1:
-            return [total(_divide(_take(x, np.concatenate(g.groups)), 0, len(g.groups)), 1) for x in xs]
-        return [lax.concatenate([lax.expand_dims(total(_take(x, np.array(group)), 0), (0,)) for group in g.groups], 0)
-                for x in xs]
-    mine = g.table(lambda group, _: group)
-    parts = []
-    for x in xs:  # what is here of each group, then what is elsewhere
-        shape = (len(g.groups), *typeof(x).shape)
-        inside = lax.eq(lax.broadcasted_iota(np.dtype("int32"), shape, 0), lax.broadcast_in_dim(mine, shape, (1,)))
-        nothing = scalar(_NOTHING[prim](typeof(x).dtype), typeof(x).dtype)
-        parts.append(total(lax.select(inside, lax.broadcast_in_dim(x, shape, tuple(range(1, len(shape)))),
-                                      lax.broadcast_in_dim(nothing, shape, ())), 1))
-    return list(bind(prim, *parts, axes=g.rest, axis_index_groups=None))
-
-
 # --- reductions ---------------------------------------------------------------------------------------------------
-_NOTHING = {prims.psum_p: lambda dtype: 0, prims.pmax_p: lowest, prims.pmin_p: highest}
+# Equal extremes share a derivative equally, so an extreme is taken in one step, never of extremes: over the batch, the other
+# names and axes of the operand (`positions`) together. Sums are taken where they are, then over the other names.
+_TOTAL: dict[Any, Callable[[Any, Any], Any]] = {prims.psum_p: lax.reduce_sum, prims.pmax_p: lax.reduce_max,
+                                                prims.pmin_p: lax.reduce_min}
 
 
-def _reduction(prim: Any, total: Callable[[Any, Any], Any], repeated: Callable[[Any, int], Any]) -> None:
+def _totals(g: _Groups, prim: Any, x: Any, positions: tuple[int, ...] = ()) -> Any:
+    """What each group gives, stacked at axis 0, of an operand with the batch at axis 0; `positions` count without it."""
+    total, beyond = _TOTAL[prim], lambda n: tuple(p + n for p in positions)
+    if g.rest and prim is prims.psum_p:  # what is here of each group, then what is elsewhere
+        x = total(x, beyond(1)) if positions else x
+        shape = (len(g.groups), *typeof(x).shape)
+        inside = lax.eq(lax.broadcasted_iota(np.dtype("int32"), shape, 0),
+                        lax.broadcast_in_dim(g.table(lambda group, _: group), shape, (1,)))
+        each = lax.broadcast_in_dim(x, shape, tuple(range(1, len(shape))))
+        return bind(prim, total(lax.select(inside, each, lax.full_like(each, 0)), (1,)), axes=g.rest, axis_index_groups=None)[0]
+    everybody, at = g.all_members(x)
+    rows = [np.array([at(m) for m in group]) for group in g.groups]
+    if len({len(r) for r in rows}) == 1:
+        return total(_divide(_take(everybody, np.concatenate(rows)), 0, len(rows)), (1, *beyond(2)))
+    return lax.concatenate([lax.expand_dims(total(_take(everybody, r), (0, *beyond(1))), (0,)) for r in rows], 0)
+
+
+def _reduction(prim: Any, repeated: Callable[[Any, int], Any]) -> None:
+    total = _TOTAL[prim]
+
+    def reduced(xs: list[Any], names: Names, positions: tuple[int, ...], groups: Any = None) -> list[Any]:
+        if positions and (prim is prims.psum_p or not names):
+            xs, positions = [total(x, positions) for x in xs], ()
+        return list(bind(prim, *xs, axes=(*names, *positions), axis_index_groups=groups)) if names and xs else xs
+
+    def apart(args: Any, dims: Any, names: Names, positions: tuple[int, ...], batched: tuple[int, ...],
+              groups: Any = None) -> list[Any]:
+        """What all share over `positions`, the others over `batched`, which count with the batch at axis 0."""
+        alike = iter(reduced([x for x, d in zip(args, dims) if d is None], names, positions, groups))
+        outs = iter(reduced([move_to(x, d, 0) for x, d in zip(args, dims) if d is not None], names, batched, groups))
+        return [next(alike if d is None else outs) for d in dims]
+
     def rule(axis: BatchAxis, args: Any, dims: Any, *, axes: Any, axis_index_groups: Any) -> Any:
         names, positions = split_axes(prim.name, axes)
-        if positions:  # axes of the operand itself, which is reduced first
-            where = [positions if d is None else tuple(p + (p >= d) for p in positions) for d in dims]
-            args = [total(x, at) for x, at in zip(args, where)]
-            dims = [d if d is None else d - sum(p < d for p in at) for d, at in zip(dims, where)]
         if not _mine(axis, names):
-            return (bind(prim, *args, axes=names, axis_index_groups=axis_index_groups) if names else args), dims
+            if not positions:
+                return bind(prim, *args, axes=names, axis_index_groups=axis_index_groups), dims
+            outs = apart(args, dims, names, positions, tuple(p + 1 for p in positions), axis_index_groups)
+            return outs, [None if d is None else 0 for d in dims]
         if axis_index_groups is not None:
             g = _Groups.of(axis, names, axis_index_groups)
-            xs = [materialise(x, d, axis.size) for x, d in zip(args, dims)]
-            totals = _totals(g, prim, lambda x, at: total(x, (at,)), xs)
             mine = g.table(lambda group, _: group)
-            return [_take(t, mine) for t in totals], [0] * len(args)
-        # Reduce along the batch; what all share is reduced as that many copies of it.
-        outs = [repeated(x, axis.size) if d is None else total(x, (d,)) for x, d in zip(args, dims)]
+            outs = [_take(_totals(g, prim, materialise(x, d, axis.size), positions), mine) for x, d in zip(args, dims)]
+            return outs, [0] * len(args)
         rest = tuple(n for n in names if n != axis.name)
-        return (bind(prim, *outs, axes=rest, axis_index_groups=None) if rest else outs), [None] * len(outs)
+        args = [repeated(x, axis.size) if d is None else x for x, d in zip(args, dims)]  # as that many copies of it
+        if not positions and (prim is prims.psum_p or not rest):  # the batch may lie anywhere
+            outs = reduced([x if d is None else total(x, (d,)) for x, d in zip(args, dims)], rest, ())
+        else:
+            outs = apart(args, dims, rest, positions, (0, *(p + 1 for p in positions)))
+        return outs, [None] * len(args)
 
     batching_rules.define(prim, rule)
 
 
-_reduction(prims.psum_p, lax.reduce_sum, lambda x, n: lax.mul(x, scalar(n, typeof(x).dtype)))
-_reduction(prims.pmax_p, lax.reduce_max, lambda x, n: x)
-_reduction(prims.pmin_p, lax.reduce_min, lambda x, n: x)
+_reduction(prims.psum_p, lambda x, n: lax.mul(x, scalar(n, typeof(x).dtype)))
+_reduction(prims.pmax_p, lambda x, n: x)
+_reduction(prims.pmin_p, lambda x, n: x)
 
 
 # --- all_gather, psum_scatter, all_to_all, ppermute ---------------------------------------------------------------
@@ -199,8 +215,7 @@ def _several_psum_scatter(axis: BatchAxis, along: Any, x: Any, names: Names, *, 
 
 
 def _grouped_psum_scatter(g: _Groups, x: Any, *, scatter_dimension: int, tiled: bool, axis_size: int, **_: Any) -> Any:
-    total, = _totals(g, prims.psum_p, lambda x, at: lax.reduce_sum(x, (at,)), [x])
-    total = move_to(_divide(total, scatter_dimension + 1, axis_size), scatter_dimension + 1, 1)
+    total = move_to(_divide(_totals(g, prims.psum_p, x), scatter_dimension + 1, axis_size), scatter_dimension + 1, 1)
     x = _take(_merge(total, 0), g.table(lambda group, k: group * axis_size + k))
     return x if tiled else lax.squeeze(x, (scatter_dimension + 1,))
 

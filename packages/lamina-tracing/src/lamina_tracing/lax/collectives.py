@@ -15,9 +15,10 @@ from ..tracer import typeof
 from . import conversions, elementwise, reductions
 from ._common import check_axes, check_axis, given_back
 from .indexing import dynamic_index_in_dim
+from .shape import broadcast
 
-__all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin", "ppermute",
-           "pshuffle", "psum", "psum_scatter", "pswapaxes"]
+__all__ = ["all_gather", "all_to_all", "axis_index", "axis_size", "pargmax", "pargmin", "pbroadcast", "pmax", "pmean", "pmin",
+           "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes"]
 
 AxisName = Hashable
 _NUMBERS = (bool, int, float, complex)
@@ -152,6 +153,50 @@ def pmin(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
       Array(s) of the shape and dtype of `x`.
     """
     return _reduce("pmin", prims.pmin_p, reductions.reduce_min, x, axis_name, axis_index_groups)
+
+
+def _first(call: str, extreme: Callable[..., Any], x: Any, axis_name: Any) -> Any:
+    names = axis_names(call, axis_name)
+    here, n = axis_index(names), np.int32(axis_size(names))
+
+    def one(v: Any) -> Any:
+        shape = typeof(v).shape
+        wins = elementwise.bitwise_or(elementwise.eq(v, extreme(v, names)), elementwise.ne(v, v))  # NaN is every extreme
+        return pmin(elementwise.select(wins, broadcast(here, shape), broadcast(n, shape)), names)
+
+    return trees.tree_map(one, x)
+
+
+def pargmax(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
+    """Index of the participant that holds the largest value, element by element; of equal ones the lowest index.
+
+    Args:
+      x: array or tree of arrays of ordered numbers; NaN is the largest.
+      axis_name: name, or several, of mapped axes; several count row-major.
+    Returns:
+      int32 array(s) of the shape of `x`.
+    Raises:
+      UnboundAxisError: a name is not bound.
+
+    Derivative: zero. Source: `pmax`, then `pmin` of the indices that attain it.
+    """
+    return _first("pargmax", pmax, x, axis_name)
+
+
+def pargmin(x: Any, axis_name: AxisName | Sequence[AxisName]) -> Any:
+    """Index of the participant that holds the smallest value, element by element; of equal ones the lowest index.
+
+    Args:
+      x: array or tree of arrays of ordered numbers; NaN is the smallest.
+      axis_name: name, or several, of mapped axes; several count row-major.
+    Returns:
+      int32 array(s) of the shape of `x`.
+    Raises:
+      UnboundAxisError: a name is not bound.
+
+    Derivative: zero. Source: `pmin`, then `pmin` of the indices that attain it.
+    """
+    return _first("pargmin", pmin, x, axis_name)
 
 
 def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Any:
