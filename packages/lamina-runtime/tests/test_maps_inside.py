@@ -208,3 +208,19 @@ def test_callbacks_run_on_every_member():
     np.testing.assert_allclose(out, X * 2 + 1, rtol=1e-6)
     effects_barrier()
     np.testing.assert_allclose(sorted(seen), sorted(X[:, 0]), rtol=1e-6)
+
+
+def test_a_cleared_call_stages_again():
+    staged = []
+
+    def g(x):
+        staged.append(x)
+        return psum(x, "i")
+
+    call = pmap(g, axis_name="i")
+    for _ in range(4):
+        call(X)
+    assert len(staged) == 1
+    call.clear_cache()
+    call(X)
+    assert len(staged) == 2

@@ -54,7 +54,7 @@ def make_call(spec: CallSpec) -> Callable[..., Any]:
                          f"backend={spec.backend!r}")
     misses = _Misses(spec)
     call = misses.object("held", misses.held)
-    misses.reader = weakref.ref(call)
+    call.misses = misses
     _dress(call, spec)
     held = call if isinstance(spec, JitSpec) else _explaining(spec, call, misses)
     return _Donating(spec, held) if spec.donate_argnums else held
@@ -64,7 +64,7 @@ class _Misses:
     """What a call object of `spec` asks for signatures it does not know. It holds no call object that people hold, so that
     these go when they are let go."""
 
-    __slots__ = ("spec", "made_under", "wanted", "overrides", "window", "counted", "reader")
+    __slots__ = ("spec", "made_under", "wanted", "overrides", "window", "counted", "readers")
 
     def __init__(self, spec: CallSpec) -> None:
         self.spec = spec
@@ -73,14 +73,24 @@ class _Misses:
         self.overrides = compiling.overrides(spec.call, spec.compiler_options)
         self.window: Any = None   # set once a program whose launches are counted has been seen
         self.counted: Any = None  # the call object that runs those
-        self.reader: Any = None
+        self.readers: list[Any] = []  # weak references to the call objects
 
     def object(self, which: str, miss: Any) -> Any:
         """A call object that asks `miss`."""
         spec, statics = self.spec, self.spec.statics
         key = (self.made_under, which, spec.call, spec.known_by, statics.nums, statics.names, self.wanted, self.overrides)
         fun = _referable(spec.known_as) if isinstance(spec, JitSpec) else self.plain
-        return call_object(spec.name, fun, miss, key, sorted(statics.nums), sorted(statics.names))
+        call = call_object(spec.name, fun, miss, key, sorted(statics.nums), sorted(statics.names))
+        self.readers.append(weakref.ref(call))
+        return call
+
+    def forget(self) -> None:
+        """Let the call objects ask again, and stage again."""
+        for reader in self.readers:
+            call = reader()
+            if call is not None:
+                call._clear_cache()
+        self.spec.programs.clear()
 
     def plain(self, *args: Any, **kwargs: Any) -> Any:
         """What jaxlib calls while jit is disabled: a map is a map all the same."""
@@ -156,7 +166,8 @@ class _Misses:
         if layout is not None and any(x is not y for x, y in zip(flat, given)):
             return result, None, False  # jaxlib cannot move arguments between devices by itself
         if program.const_args:
-            safe_launch.read_by(program.const_args, self.reader)
+            for reader in self.readers:
+                safe_launch.read_by(program.const_args, reader)
         if program.window is not None:
             self.window = program.window
         return result, program.fast_path(flat, staged.out_tree), others != config.generation.elsewhere()
@@ -299,7 +310,7 @@ def install() -> None:
     kind.lower = boundary(lambda self, *args, **kwargs: stages.lower(self.spec, args, kwargs))
     kind.trace = boundary(lambda self, *args, **kwargs: stages.trace(self.spec, args, kwargs))
     kind.eval_shape = boundary(_eval_shape)
-    kind.clear_cache = lambda self: (self._clear_cache(), self.spec.programs.clear())[0]
+    kind.clear_cache = lambda self: self.misses.forget()
     copyreg.pickle(kind, _pickled)  # before jaxlib's own, which would pickle `miss`
     kind.__repr__ = _text_of
     slots.on_staging.append(_on_staging)

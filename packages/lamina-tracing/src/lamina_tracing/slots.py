@@ -116,6 +116,7 @@ class CallSpec(Protocol):
       call: who made it: `jit`, `pmap`.
       fun, name: the user's function, and what errors call it.
       known_as, known_by: what its programs are remembered under, and what tells specs of one function apart.
+      programs: those of its signatures so far, to be cleared.
       statics: which of its arguments are Python values.
       device, backend: where to run, or None.
       donate_argnums: positions of arguments whose memory may be reused.
@@ -135,6 +136,7 @@ class CallSpec(Protocol):
     fun: Callable[..., Any]
     name: str
     known_as: Any
+    programs: dict[Any, Staged]
     statics: Statics
     device: Any
     backend: str | None
