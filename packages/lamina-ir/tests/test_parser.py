@@ -2,10 +2,10 @@
 import numpy as np
 import pytest
 
-from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, Var, alpha_equal, aval_of, check, dtypes,
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ProgramError, Var, alpha_equal, check, dtypes,
                        jaxpr_text, parse, prims, shaped)
 from lamina_ir.testing import samples
-from lamina_ir.testing.programs import NOTEBOOK, chain, f32
+from lamina_ir.testing.programs import NOTEBOOK, chain, f32, program_of
 
 
 @pytest.mark.parametrize("name", NOTEBOOK)
@@ -15,13 +15,6 @@ def test_notebook_programs_parse_back(name):
     assert alpha_equal(program, again)
     assert jaxpr_text(again) == text
     check(again)
-
-
-def program_of(row):
-    ins = [Var(aval_of(a)) for a in row.args]
-    out = row.prim.infer(*[v.aval for v in ins], **row.params)
-    outs = [Var(o) for o in (out if row.prim.multiple else [out])]
-    return ClosedJaxpr(Jaxpr([], ins, [Eqn(row.prim, ins, outs, row.params)], outs))
 
 
 ROWS = [row for prim in prims.ALL for row in samples.samples_of(prim)]

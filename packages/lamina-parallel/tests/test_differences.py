@@ -5,7 +5,7 @@ import pytest
 from lamina_autodiff import checkpoint, grad, linear_transpose, vjp
 from lamina_batching import vmap
 from lamina_parallel import pmap
-from lamina_tracing import jit, lax
+from lamina_tracing import jit, lax, make_jaxpr
 
 X = np.arange(1.0, 5.0, dtype=np.float32)
 GROUPS = [[0, 1], [2, 3]]
@@ -38,7 +38,7 @@ def test_results_that_are_the_same_everywhere(f):
                                lambda v: lax.cond(lax.gt(v, np.float32(2)), lambda: 1.0, lambda: 2.0)])
 @pytest.mark.parametrize("outer", [lambda f: f, jit])
 def test_results_that_may_differ_are_no_single_copy(f, outer):
-    with pytest.raises(ValueError, match="out_axes is None for result 0, but it may differ"):
+    with pytest.raises(ValueError, match="out_axes is None for the result, but it may differ"):
         outer(over_i(f, out_axes=None))(X)
 
 
@@ -118,6 +118,27 @@ def test_gradients_by_what_is_shared_are_summed(mapper):
 
 
 @pytest.mark.parametrize("mapper", [vmap, pmap])
-def test_where_it_is_not_known_what_is_shared_nothing_is_guessed(mapper):
-    with pytest.raises(NotImplementedError, match="flat argument 0 .* 'i' cannot be told here. Leave reduce_axes out"):
-        mapper(jit(gradient), axis_name="i", in_axes=(None, 0))(W, X)
+def test_a_jitted_gradient_knows_what_is_shared_by_types(mapper):
+    for got, want in zip(mapper(jit(gradient), axis_name="i", in_axes=(None, 0))(W, X), ([BY_W.sum()] * 4, BY_X)):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_of_unknown_origin_anything_may_differ():
+    by_w = make_jaxpr(lambda w, x: gradient(w, x)[0], axis_env=[("i", 4)])(W, W)
+    assert [a.over for a in by_w.in_avals] == [{"i"}] * 2 and by_w.out_avals[0].over == {"i"}
+    assert "psum" not in str(by_w)
+
+
+def test_a_result_that_may_differ_is_named_with_the_line_that_makes_it():
+    def f(v):
+        total = lax.psum(v, "i")
+        each = lax.mul(v, total)
+        return {"loss": total, "rows": (total, each)}
+
+    with pytest.raises(ValueError, match=r"result\['rows'\]\[1\], but it may differ .* mul at .*test_differences.py:\d+ \(f\)"):
+        over_i(f, out_axes=None)(X)
+    with pytest.raises(ValueError, match="result, but .*: it is an argument that is mapped"):
+        over_i(lambda v: v, out_axes=None)(X)
+    with pytest.raises(ValueError, match="out_axes is None for the result"):  # an axis that nobody can name, too
+        pmap(lambda v: v, out_axes=None)(X)
+    assert pmap(lambda v, w: w, in_axes=(0, None), out_axes=None)(X, W) == W

@@ -29,9 +29,6 @@ class JVPTracer(Tracer):
         self.primal = primal
         self.tangent = tangent
 
-    def _beneath(self) -> Any:
-        return self.primal
-
     def _number(self) -> Any:
         return known_value(self.primal) if self._trace.alive else None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lamina_ir import LeakedTracerError, config, dtypes, shaped, trees
 from lamina_tracing import lax
-from lamina_tracing.extend import (EVALUATION, boundary, differs_over, duck_types, function_name, now, source_of_function,
+from lamina_tracing.extend import (EVALUATION, boundary, duck_types, function_name, now, source_of_function,
                                    stage, typeof)
 
 from .checks import (as_weak_as, check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
@@ -101,27 +101,19 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     """
     avals, active, tree, out, program, out_tree, aux_tree, n = _linearized("vjp", fun, primals, has_aux)
     out_avals, name = [typeof(o) for o in out[:n]], function_name(fun)
-    shared = _shared("vjp", fun, primals, reduce_axes)
+    shared = _shared(avals, reduce_axes)
 
     f_vjp = LinearFunction(f"vjp of {name}", program, _Pull(fun, name, tree, avals, active, out_tree, out_avals, shared))
     value = trees.tree_unflatten(out_tree, out[:n])
     return (value, f_vjp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_vjp)
 
 
-def _shared(call: str, fun: Any, primals: Any, axes: Sequence[Hashable]) -> list[tuple[Hashable, ...]]:
+def _shared(avals: Sequence[Any], axes: Sequence[Hashable]) -> list[tuple[Hashable, ...]]:
     """For each flat primal those of the axes over which it is broadcast: over which it does not differ. A primal that differs
     has a cotangent of its own at each member."""
-    found = []
-    for i, x in enumerate(trees.tree_leaves(primals) if axes else ()):
-        differs = {name: differs_over(x, name) for name in axes}
-        for name, told in differs.items():
-            if told is None:
-                raise NotImplementedError(
-                    f"{call} of `{function_name(fun)}`: reduce_axes: whether flat argument {i} is the same on all members of "
-                    f"the mapped axis {name!r} cannot be told here. Leave reduce_axes out, and sum the gradients of what is "
-                    "the same everywhere with lax.psum")
-        found.append(tuple([name for name in axes if not differs[name]]))
-    return found
+    for name in axes:
+        lax.axis_size(name)  # it must be bound
+    return [tuple([name for name in axes if name not in a.over]) for a in (avals if axes else ())]
 
 
 def _reduced(cts: Sequence[Any], shared: Sequence[tuple[Hashable, ...]]) -> Sequence[Any]:
@@ -155,7 +147,6 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
     @boundary
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         nums = chosen_arguments(call, fun, argnums, args)
-        shared = _shared(call, fun, [args[i] for i in nums], reduce_axes)
 
         def chosen(*xs: Any) -> Any:
             if len(nums) == len(args) == 1:
@@ -168,6 +159,7 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
         chosen.__name__ = function_name(fun)
         avals, active, tree, out, program, out_tree, aux_tree, n = _linearized(call, chosen, [args[i] for i in nums],
                                                                                has_aux)
+        shared = _shared(avals, reduce_axes)
         for a in avals:
             check_input(call, fun, a, holomorphic, allow_int)
         check_scalar_output(call, fun, out[:n], out_tree, holomorphic)
@@ -245,7 +237,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
                         f"dtypes, or all integers; got {', '.join(a.long() for a in avals)} -> "
                         f"{', '.join(a.long() for a in out_avals)}")
     integers = None in kinds
-    shared = _shared("linear_transpose", fun, primals, reduce_axes)
+    shared = _shared(avals, reduce_axes)
 
     @boundary
     def transposed(ct: Any) -> Any:

@@ -212,6 +212,6 @@ def instantiate(t: Any, primal: Any) -> Any:
     """
     if t is not None:
         return t
-    aval = primal if type(primal) is ShapedArray else typeof(primal)
+    aval = primal if isinstance(primal, ShapedArray) else typeof(primal)
     zero = scalar(0, aval.dtype)
     return lax.broadcast_in_dim(zero, aval.shape, ()) if aval.shape else zero

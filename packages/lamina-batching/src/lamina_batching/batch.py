@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr, Primitive, Source, config, shaped
+from lamina_ir.extend import typed_program
 from lamina_tracing import lax
 from lamina_tracing.extend import (AxisFrame, BatchedSource, Trace, Tracer, bound_axes, deeper, deepest, eager_lines,
                                    eval_jaxpr, now, stage, staged_source, typeof)
@@ -40,11 +41,11 @@ class BatchTracer(Tracer):
         full = val.aval if isinstance(val, Tracer) else typeof(val)
         shape = full.shape
         self.aval = shaped(shape[:dim] + shape[dim + 1:], full.dtype, full.weak_type)
+        over = trace.over  # type: ignore[attr-defined]
+        if over or full.over:
+            self.aval = self.aval.differing(full.over | over)
         self.val = val
         self.dim = dim
-
-    def _beneath(self) -> Any:
-        return self.val
 
 
 class BatchTrace(Trace):
@@ -53,6 +54,8 @@ class BatchTrace(Trace):
     def __init__(self, level: int, axis: BatchAxis) -> None:
         self.level = level
         self.axis = axis
+        # What carries the batch differs over the axis, if others can name it.
+        self.over: frozenset[Any] = frozenset() if axis.name is None else frozenset((axis.name,))
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
         return call.batch(self, args, self.heeds_rules(args))
@@ -218,10 +221,15 @@ def batch_program(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...
             flags[:] = [w or d is not None for d, w in zip(dims, wanted)]
             return [materialise(o, d, axis.size) if on else o for o, d, on in zip(outs, dims, flags)]
 
-        avals = [shaped((axis.size, *a.shape), a.dtype, a.weak_type) if b else a
-                 for a, b in zip(closed.in_avals, batched)]
+        # Whole batches differ over the axes further out only.
+        mine, further = frozenset([axis.name]), frozenset([f.name for f in now.axes]) - {axis.name}
+        overs = [a.over - mine for a in closed.in_avals]
+        avals = [(shaped((axis.size, *a.shape), a.dtype, a.weak_type) if b else a).differing(over)
+                 for a, b, over in zip(closed.in_avals, batched, overs)]
         program, outer = stage(run, avals)
         assert not outer
+        if now.axes:
+            program = typed_program(program, overs, further)
         return Batched(program, tuple(flags))
 
     return closed.derived(("vmap", axis, batched, all_out), make)

@@ -1,4 +1,5 @@
-"""Abstract values: what is known of a value while a program is traced: shape, dtype, and whether its dtype is weak."""
+"""Abstract values: what is known of a value while a program is traced: shape, dtype, whether its dtype is weak, and over which
+mapped axes it may differ."""
 from __future__ import annotations
 
 import math
@@ -11,20 +12,28 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from .params import plain_text
 
 __all__ = ["ShapeDtypeStruct", "ShapedArray", "aval_of", "register_aval", "shaped"]
 
+Axes = frozenset[Any]
+
 
 class ShapedArray:
-    """Shape, dtype and weakness of an array. Immutable; equal when all three are equal.
+    """Shape, dtype and weakness of an array, and over which mapped axes it may differ. Immutable; equal when all are equal.
 
     Args:
       shape: tuple of ints.
       dtype: a `numpy.dtype` in canonical form.
       weak_type: whether a Python scalar decided the dtype, so that it gives way in promotion.
+
+    Attributes:
+      over: names of the mapped axes over whose members it may differ; empty as a rule. `differing` makes others; see
+        docs/collectives.md.
     """
 
     __slots__ = ("shape", "dtype", "weak_type", "_hash")
+    over: Axes = frozenset()  # of the class: types that differ over nothing, which are nearly all, do not pay for it
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False) -> None:
         self.shape = shape
@@ -56,15 +65,23 @@ class ShapedArray:
             h = self._hash = hash((self.shape, self.dtype, self.weak_type))
         return h
 
+    def differing(self, over: Axes) -> ShapedArray:
+        """The type of values that may differ over exactly these axes.
+
+        >>> shaped((3,), "float32").differing(frozenset(["i"]))
+        ShapedArray(float32[3]{i})
+        """
+        return _differing(self, over) if over else self
+
     def same_type(self, other: ShapedArray) -> bool:
-        """Equal but for weakness."""
+        """Equal but for weakness, and the axes over which values differ."""
         return self is other or (self.shape == other.shape and self.dtype == other.dtype)
 
     def strong(self) -> ShapedArray:
         return shaped(self.shape, self.dtype) if self.weak_type else self
 
     def short(self) -> str:
-        """The printed type: `f32[8,3]`."""
+        """The printed type: `f32[8,3]`, or `f32[8,3]{i}` of a value that may differ over the axis `i`."""
         return f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
     def long(self) -> str:
@@ -78,6 +95,50 @@ class ShapedArray:
 
     def __reduce__(self) -> Any:
         return ShapedArray, (self.shape, self.dtype, self.weak_type)
+
+
+class _Differing(ShapedArray):
+    """A type whose values may differ over some mapped axes."""
+
+    __slots__ = ("over",)
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool, over: Axes) -> None:
+        super().__init__(shape, dtype, weak_type)
+        self.over = over
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is _Differing and self.over == other.over and self.shape == other.shape
+                                 and self.dtype == other.dtype and self.weak_type == other.weak_type)
+
+    def __hash__(self) -> int:
+        h = self._hash
+        if h is None:
+            h = self._hash = hash((self.shape, self.dtype, self.weak_type, self.over))
+        return h
+
+    def differing(self, over: Axes) -> ShapedArray:
+        return self if over == self.over else shaped(self.shape, self.dtype, self.weak_type).differing(over)
+
+    def strong(self) -> ShapedArray:
+        return super().strong().differing(self.over) if self.weak_type else self
+
+    def short(self) -> str:
+        return f"{super().short()}{_braces(self.over)}"
+
+    def __repr__(self) -> str:
+        return f"ShapedArray({self.long()}{_braces(self.over)}{', weak_type=True' if self.weak_type else ''})"
+
+    def __reduce__(self) -> Any:
+        return _differing, (shaped(self.shape, self.dtype, self.weak_type), self.over)
+
+
+def _braces(over: Axes) -> str:
+    return f"{{{','.join(sorted(map(plain_text, over)))}}}"
+
+
+@lru_cache(maxsize=2048)
+def _differing(aval: ShapedArray, over: Axes) -> ShapedArray:
+    return _Differing(aval.shape, aval.dtype, aval.weak_type, frozenset(over))
 
 
 # One object per type while it is in use often: equality is then mostly identity. Bounded, so memory stays flat.

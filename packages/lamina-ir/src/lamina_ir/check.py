@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ._stack_depth import roomy
-from .avals import ShapedArray
+from .avals import Axes, ShapedArray
 from .errors import LaminaError, ProgramError
+from .over import over_problem
 from .param_kinds import param_problem
 from .params import UnnamedAxis
 from .primitive import Primitive
@@ -26,8 +27,9 @@ def check(program: Jaxpr | ClosedJaxpr) -> None:
     """Raise unless the program is well formed.
 
     Every variable is bound once and read only after that, in its own program; types are what each primitive infers
-    from its operands (weak types aside); params are exactly those the primitive declares; constants have the types of
-    their constvars; `axis_names` and `effectful` say what the equations say; nested programs likewise.
+    from its operands (weak types aside), and say at least over which mapped axes values differ; params are exactly those
+    the primitive declares; constants have the types of their constvars; `axis_names` and `effectful` say what the
+    equations say; nested programs likewise.
 
     Raises:
       ProgramError: names the equation by number and text, and what is wrong with it.
@@ -37,14 +39,14 @@ def check(program: Jaxpr | ClosedJaxpr) -> None:
     Traceback (most recent call last):
     lamina_ir.errors.ProgramError: check: equation 0 `b:f32[4] = neg a`: result 0 is f32[4]; neg gives f32[3]
     """
-    _check(program, "check: ", {})
+    _check(program, "check: ", {}, frozenset())
 
 
 def check_all(programs: Sequence[ClosedJaxpr]) -> None:
     """`check` each program, looking once at those that stand in several."""
     done: dict[int, Any] = {}
     for program in programs:
-        _check(program, "check: ", done)
+        _check(program, "check: ", done, frozenset())
 
 
 def _excerpt(e: Eqn) -> str:
@@ -56,7 +58,7 @@ def _excerpt(e: Eqn) -> str:
     return line if len(line) <= 100 else line[:97] + "..."
 
 
-def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, Any]) -> None:
+def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, Any], axes: Axes) -> None:
     if id(program) in done:
         return
     if not isinstance(program, (Jaxpr, ClosedJaxpr)):
@@ -78,7 +80,7 @@ def _check(program: Jaxpr | ClosedJaxpr, where: str, done: dict[int, Any]) -> No
     for n, e in enumerate(jaxpr.eqns):
         if not isinstance(e, Eqn):
             raise ProgramError(f"{where}equation {n} must be an Eqn; got {type(e).__name__}")
-        _check_eqn(e, n, where, bound, done)
+        _check_eqn(e, n, where, bound, done, axes)
         if e.primitive.axis_params or e.primitive.subprograms:
             names |= eqn_axis_names(e)
     for i, a in enumerate(jaxpr.outvars):
@@ -126,7 +128,7 @@ def _atom_problem(a: Any, bound: set[Var]) -> str | None:
     return None if a in bound else f"is a variable of type {a.aval.short()} that is not bound before it is read"
 
 
-def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]) -> None:
+def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any], axes: Axes) -> None:
     p = e.primitive
 
     def fail(message: str) -> ProgramError:
@@ -151,7 +153,8 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
     for i, sub in enumerate(_subprograms(e)):
         if not isinstance(sub, ClosedJaxpr):
             raise fail(f"its program {i} must be a ClosedJaxpr; got {type(sub).__name__}")
-        _check(sub, f"{where}equation {n} ({p.name}), program {i}: ", done)
+        _check(sub, f"{where}equation {n} ({p.name}), program {i}: ", done,
+               axes | {e.params[p.flow.binds[0]]} if p.flow.binds else axes)  # type: ignore[union-attr]
     try:
         out = p.infer(*[a.aval for a in e.invars], **e.params)
     except LaminaError as err:
@@ -178,6 +181,9 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
             raise fail(f"result {i} is {_type_text(v.aval)}; {p.name} gives {_type_text(aval)}")
         if not isinstance(v, DropVar):
             bound.add(v)
+    problem = over_problem(e, axes)
+    if problem:
+        raise fail(problem)
 
 
 def _operand_count(p: Primitive) -> int | None:
@@ -196,7 +202,7 @@ class _Match:
         self.programs: set[tuple[int, int]] = set()
 
     def types(self, a: ShapedArray, b: ShapedArray) -> bool:
-        return a is b or (a == b if self.weak else a.same_type(b))
+        return a is b or (a == b if self.weak else a.same_type(b) and a.over == b.over)
 
     def pair(self, a: Any, b: Any) -> bool:
         """Whether `a` and `b` stand for each other, here or from now on."""

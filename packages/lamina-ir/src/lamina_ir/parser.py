@@ -12,6 +12,7 @@ from ._collector import uncollected
 from ._param_parser import ParamParser
 from ._scanner import NAME
 from .avals import ShapedArray, shaped
+from .over import completed
 from .primitive import by_name
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 
@@ -29,6 +30,7 @@ class _Parser(ParamParser):
         super().__init__(text)
         self.types: dict[str, ShapedArray] = {}
         self.consts = None if consts is None else iter(consts)
+        self.says_over = False  # whether a type says over which axes values differ
         self.programs: dict[Any, ClosedJaxpr] = {}  # nested ones, by what they are written with
         self.inside: list[list[tuple[int, int, int]]] = [[]]  # (start, end, id) of programs nested in the open ones
 
@@ -47,6 +49,10 @@ class _Parser(ParamParser):
             except ValueError as e:
                 raise self.fail(f"this is no shape: {e}", m.start()) from None
             self.types[text] = aval
+        if self.text.startswith("{", self.at):  # at once, or it is no part of the type
+            at = self.at
+            aval = aval.differing(self.made("set of axis names", frozenset, self.items("}"), at))
+            self.says_over = True
         return aval
 
     def binder(self, scope: dict[str, Var]) -> Var:
@@ -213,7 +219,8 @@ def parse(text: str, consts: Sequence[Any] | None = None) -> Jaxpr | ClosedJaxpr
         comes back as a `Jaxpr`.
     Returns:
       `ClosedJaxpr`, or `Jaxpr` when values of its constvars are not known. Weak types are known only from text printed
-      with `weak=True`. `check` it if the text comes from a person.
+      with `weak=True`. In a text in which no type says what differs, as `f32[3]{i}` does, all get what follows from the maps
+      and collectives in it. `check` it if the text comes from a person.
     Raises:
       ProgramError: the text is not a program; the message has line, column and an excerpt.
 
@@ -228,4 +235,4 @@ def parse(text: str, consts: Sequence[Any] | None = None) -> Jaxpr | ClosedJaxpr
     parser.skip()
     if parser.at != len(text):
         raise parser.fail(f"expected the end of the text; got {parser.found()}")
-    return program
+    return program if parser.says_over else completed(program)

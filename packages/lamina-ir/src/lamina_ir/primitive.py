@@ -30,7 +30,7 @@ def _two_positions(v: Any) -> bool:
 _FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "name": ("an identifier", _name),
     "infer": ("a function", callable),
-    **dict.fromkeys(("numpy", "spmd"), ("a function or None", callable)),
+    **dict.fromkeys(("numpy", "spmd", "over"), ("a function or None", callable)),
     **dict.fromkeys(("params", "axis_params"), ("a tuple of different identifiers", _names)),
     "linear_in": ("a tuple of different operand positions", _positions),
     "bilinear_in": ("two operand positions, or none", _two_positions),
@@ -80,6 +80,10 @@ class Primitive:
       defaults: params that are left out of the printed text while they have this value.
       effectful: has a meaning beyond its results; never removed as dead code.
       axis_params: names of params that hold the name, or a tuple of names, of mapped axes (collectives).
+      over: of an op that is an exception from the rule that results differ over the mapped axes over which operands differ
+        (and, of a collective, over its own; of an op with effects, over all): `over(total, names, params, bound)` gives what
+        they do, from what the operands differ over together, the axes the op refers to, its params and all that are bound. A
+        frozenset for all results, or one for each.
       kinds: param -> what it holds, a key of `param_kinds.KINDS` such as `int` or `ints`, for `check` to compare with.
     Raises:
       ProgramError: a fact that cannot be one.
@@ -87,14 +91,15 @@ class Primitive:
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
                  "elementwise", "flow", "subprograms", "defaults", "effectful", "axis_params", "kinds", "may_read_axes", "spmd",
-                 "unsaid", "__weakref__")
+                 "unsaid", "over", "plainly_over", "__weakref__")
 
     def __init__(self, name: str, *, infer: Callable[..., Any], numpy: Callable[..., Any] | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
                  family: str = "", multiple: bool = False, spec: str = "", elementwise: bool = False,
                  flow: Flow | None = None, defaults: dict[str, Any] | None = None,
                  effectful: bool = False, axis_params: Sequence[str] = (),
-                 kinds: dict[str, str] | None = None, spmd: Callable[..., Any] | None = None) -> None:
+                 kinds: dict[str, str] | None = None, spmd: Callable[..., Any] | None = None,
+                 over: Callable[..., Any] | None = None) -> None:
         _refuse_ill_formed(locals(), Primitive.__init__.__kwdefaults__)  # type: ignore[arg-type]
         self.name = name
         self.params = tuple(params)
@@ -118,6 +123,8 @@ class Primitive:
         # Params in which a program may stand although no flow says how it runs: `Jaxpr` refuses that.
         self.unsaid = () if flow else tuple([p for p in self.params if self.kinds.get(p, "program") in ("program", "programs")])
         self.spmd = spmd
+        self.over = over
+        self.plainly_over = not (over or flow or axis_params or effectful)  # results differ over what operands differ over
         self.may_read_axes = bool(axis_params or flow)  # may refer to mapped axes: `bind` looks for them
 
     def __repr__(self) -> str:

@@ -21,6 +21,7 @@ from ._version import __version__
 from .avals import ShapedArray, shaped
 from .check import check_all
 from .errors import LaminaError, ProgramError
+from .over import completed
 from .params import UnnamedAxis, field_values, type_named
 from .primitive import by_name
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
@@ -66,6 +67,11 @@ class _Writer:
     def aval(self, a: ShapedArray) -> int:
         return self.avals.setdefault(a, len(self.avals))
 
+    def type(self, a: ShapedArray) -> list[Any]:
+        """A type as it is written; the axes over which values differ stand behind it where there are any."""
+        over = sorted([self.value(name, "a type", "over") for name in a.over], key=_json)
+        return [dtypes.short_name(a.dtype), list(a.shape), int(a.weak_type), *([over] if over else [])]
+
     def buffer(self, x: Any) -> int:
         """The number of a constant's buffer; one array that stands in several places is written once."""
         number = self.numbers.get(id(x))
@@ -93,7 +99,7 @@ class _Writer:
         texts, eqns = [], []
         for e in jaxpr.eqns:
             ins = [self.atom(a, index) for a in e.invars]
-            params = {k: self.value(v, e, k) for k, v in e.params.items()}
+            params = {k: self.value(v, e.primitive.name, k) for k, v in e.params.items()}
             outs = []
             for v in e.outvars:
                 if isinstance(v, DropVar):
@@ -147,7 +153,7 @@ class _Writer:
             return [self.aval(a.aval), _little(np.asarray(a.val, a.aval.dtype)).hex()]
         return index[a]
 
-    def value(self, v: Any, e: Eqn, key: str) -> Any:
+    def value(self, v: Any, where: str, key: str) -> Any:
         kind = type(v)
         if v is None or kind in (bool, int, str):
             return v
@@ -167,16 +173,16 @@ class _Writer:
             return {"rule": self.rule(v)}
         fields = field_values(v)
         if fields is not None:
-            return {"record": [kind.__name__, {n: self.value(x, e, key) for n, x in fields}]}
+            return {"record": [kind.__name__, {n: self.value(x, where, key) for n, x in fields}]}
         if kind in (tuple, list, frozenset):
-            return {kind.__name__: [self.value(x, e, key) for x in v]}
+            return {kind.__name__: [self.value(x, where, key) for x in v]}
         if kind is dict:
-            return {"dict": [[self.value(a, e, key), self.value(b, e, key)] for a, b in v.items()]}
+            return {"dict": [[self.value(a, where, key), self.value(b, where, key)] for a, b in v.items()]}
         if isinstance(v, UnnamedAxis):
             return {"axis": [self.axes.setdefault(v, len(self.axes)), repr(v)[6:-1]]}
         if isinstance(v, (np.ndarray, np.generic)):
             return {"array": self.buffer(v)}
-        raise ProgramError(f"dumps: param `{key}` of `{e.primitive.name}` holds a {kind.__name__}, which cannot be "
+        raise ProgramError(f"dumps: param `{key}` of `{where}` holds a {kind.__name__}, which cannot be "
                            "saved; use numbers, strings, tuples, or a type given to lamina_ir.register_param_type")
 
 
@@ -204,7 +210,7 @@ def dumps(program: ClosedJaxpr, sources: bool = False) -> bytes:
     header = _object({
         "writer": _json(f"lamina-ir {__version__}"), "main": _json(main), "programs": f"[{','.join(w.programs)}]",
         "buffers": _json(w.buffers),
-        "avals": _json([[dtypes.short_name(a.dtype), list(a.shape), int(a.weak_type)] for a in w.avals]),
+        "avals": _json(list(map(w.type, w.avals))),
         **({"rules": _json(w.rules)} if w.rules else {}),
         **({"sources": _json([list(p) for p in w.places]), "lines": _json(w.lines)} if w.places is not None else {}),
     }).encode()
@@ -215,16 +221,19 @@ def dumps(program: ClosedJaxpr, sources: bool = False) -> bytes:
 
 class _Reader:
     def __init__(self, header: Any, data: memoryview) -> None:
-        self.avals = [shaped(tuple(_size(n) for n in shape), dtypes.from_short_name(d), bool(weak))
-                      for d, shape, weak in header["avals"]]
+        self.axes: dict[int, UnnamedAxis] = {}
+        self.avals = [self.type(*a) for a in header["avals"]]
         self.header = header
         self.data = data
-        self.axes: dict[int, UnnamedAxis] = {}
         self.buffers: dict[int, np.ndarray] = {}
         self.programs: list[ClosedJaxpr] = []
         self.rules = [Rule(_text(name)) for name, _ in header.get("rules", ())]
         self.sources = [Source.at(_text(file), _size(line), _text(function), _text(scope), _text(part))
                         for file, line, function, scope, part in header.get("sources", ())]
+
+    def type(self, dtype: str, shape: list[int], weak: Any, over: list[Any] | None = None) -> ShapedArray:
+        found = shaped(tuple(_size(n) for n in shape), dtypes.from_short_name(dtype), bool(weak))
+        return found.differing(frozenset([self.value(name) for name in over])) if over else found
 
     def buffer(self, i: int) -> np.ndarray:
         """A constant, read-only: one array for all places that name it, so memory stays within the size of the file."""
@@ -366,9 +375,12 @@ def loads(data: bytes) -> ClosedJaxpr:
             if number is not None:
                 rule.resolve(reader.programs[_size(number)])
         program = reader.programs[_size(header["main"])]
+        programs = reader.programs
+        if not any(a.over for a in reader.avals):  # saved before types said what differs, or nothing does
+            programs = [program := completed(program), *map(completed, programs)]
     except ProgramError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as e:
         raise ProgramError(f"loads: the saved program is malformed ({type(e).__name__}: {e})") from e
-    check_all(reader.programs)  # those of rules too, which are nested in nothing
+    check_all(programs)  # those of rules too, which are nested in nothing
     return program

@@ -126,7 +126,7 @@ class Context:
           The result value; a tuple of values when there are several or no results.
         """
         types = self.types
-        result_types = [types[r] if r.__class__ is ShapedArray else r for r in results]
+        result_types = [types[r] if isinstance(r, ShapedArray) else r for r in results]
         if attributes:
             attrs.update(attributes)
         if attrs:
@@ -144,7 +144,7 @@ class Context:
 
     def _fill(self, spec: Region, region: Any) -> None:
         loc = self.loc
-        types = [self.types[a] if a.__class__ is ShapedArray else a for a in spec.avals]
+        types = [self.types[a] if isinstance(a, ShapedArray) else a for a in spec.avals]
         block = region.blocks.append(*types, arg_locs=[loc] * len(types))
         # Constants of a block are not visible to those beside it, nor may those around be relied on: each block makes its own.
         saved = self.eqn, self.ip, self._constants

@@ -10,9 +10,10 @@ from typing import Any
 
 from lamina_batching.extend import MappedAxes
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, UnnamedAxis, Var, config, prims, shaped, trees
-from lamina_ir.extend import checked_axis_name, varying
+from lamina_ir.extend import (checked_axis_name, over_of_results, refuse_disagreement, typed_equation, typed_program,
+                              without_needless)
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, StagingTracer, Tracer, argument_name,
+from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, Tracer, argument_name,
                                    bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, stage,
                                    staging_logged, stands_for_array, typeof)
 
@@ -50,7 +51,7 @@ class PmapSpec:
     >>> spec = PmapSpec(lambda x: x * 2, "i")
     >>> args = (np.arange(3.0, dtype=np.float32),)
     >>> print(spec.stage_call(args, {}, *spec.split(args, {})).closed.eqns[0].params["call_jaxpr"])
-    { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
+    { lambda ; a:f32[]{i}. let b:f32[]{i} = mul a 2.0:f32[] in (b,) }
     """
 
     device = in_shardings = out_shardings = compiler_options = None
@@ -158,25 +159,14 @@ class PmapSpec:
                  for a, axis in zip(avals, axes)]
         out_tree = None
 
-        # Asked for while the body is being written: which values differ between devices follows from the equations so far,
-        # from arguments that are mapped. What belongs to a trace further out is the same on all devices.
-        marks = [frozenset([self.axis_name]) if axis is not None else frozenset() for axis in axes]
+        # What is mapped differs over the axis. An axis without a name is in no type, see docs/collectives.md.
+        mine = frozenset([self.axis_name])
+        if type(self.axis_name) is not UnnamedAxis:
+            parts = [part.differing(a.over - mine if axis is None else a.over | mine)
+                     for part, a, axis in zip(parts, avals, axes)]
 
-        def differs(x: Any) -> bool | None:
-            """Of a value of the program that is being written."""
-            if type(x) is not StagingTracer or not arguments:
-                return None
-            mine = arguments[0]._trace
-            if x._trace is not mine:
-                return False if x._trace.level < mine.level else None
-            found, = varying(mine.written(arguments, x), marks, frozenset([self.axis_name, *[f.name for f in now.axes]]))
-            return self.axis_name in found
-
-        arguments: Sequence[StagingTracer] = ()
-
-        def run(*tracers: StagingTracer) -> list[Any]:
-            nonlocal out_tree, arguments
-            arguments = tracers
+        def run(*tracers: Any) -> list[Any]:
+            nonlocal out_tree
             a, k = trees.tree_unflatten(tree, tracers)
             if static:
                 a, k = self.statics.join(a, k, static)
@@ -185,38 +175,52 @@ class PmapSpec:
 
         # The body is one device's: operands without the mapped axis. What it closes over (`outer`) leads its operands,
         # unmapped.
-        with bound_axes(AxisFrame(self.axis_name, size, None, differs)):
+        with bound_axes(AxisFrame(self.axis_name, size)):
             closed, outer = stage(run, parts, (self.call, self.fun, tree, self.statics.nums))
         targets = [to if to is None else self.axes.place(out_tree, i, aval, to) for i, (aval, to) in enumerate(
             zip(closed.out_avals, self.axes.of_results(closed.out_avals, out_tree)))]
         ins = (None,) * len(outer) + tuple(axes)
-        # On one device nothing differs; without collectives and shared results nobody relies on what is the same.
-        if size > 1 and (self.axis_name in closed.jaxpr.axis_names or None in targets):
-            self._check_differences(closed, ins, targets)
+        further = frozenset([f.name for f in now.axes])
+        if self.axis_name in further and outer:  # what differs over an outer axis of the same name is one value here
+            closed = typed_program(closed, [*[a.over - mine for a in closed.in_avals[:len(outer)]], *[a.over for a in parts]],
+                                   further)
+        if size > 1:  # on one device nothing differs
+            self._check_differences(closed, ins, targets, further | mine, out_tree)
+        closed = without_needless(closed, {self.axis_name: size})
         n = len(ins)
         donated = (False,) * len(outer) + (self.donated(args, kwargs) or (False,) * len(flat))
         params = dict(axis_name=self.axis_name, axis_size=size, backend=self.backend, call_jaxpr=closed, devices=self.devices,
                       donated_invars=donated, global_arg_shapes=(None,) * n, global_axis_size=None, in_axes=ins,
                       name=self.name, out_axes=tuple(targets))
         whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
-        results = [Var(a) for a in prims.xla_pmap_p.infer(*[v.aval for v in whole], **params)]
+        params, types = typed_equation(prims.xla_pmap_p, [v.aval for v in whole], params, further)
+        results = [Var(a) for a in types]
         program = Jaxpr([], whole, [Eqn(prims.xla_pmap_p, whole, results, params)], results)
         return Staged(ClosedJaxpr(program), outer, out_tree)
 
-    def _check_differences(self, closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None]) -> None:
+    def _check_differences(self, closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None],
+                           bound: frozenset[Any], out_tree: Any) -> None:
         """ValueError where a result that claims to be the same on all devices may differ between them, or where devices
         may decide differently on a branch or loop in which they wait for each other."""
-        mine = frozenset([self.axis_name])
-        try:
-            found = varying(closed, [mine if axis is not None else frozenset() for axis in in_axes],
-                            mine | {f.name for f in now.axes})
-        except ProgramError as e:
-            raise ValueError(f"{self.lead}: {e}") from None
-        for i, (axis, marks) in enumerate(zip(out_axes, found)):
-            if axis is None and self.axis_name in marks:
-                raise ValueError(f"{self.lead}: out_axes is None for result {i}, but it may differ between the "
-                                 "devices of the mapped axis. Make it the same on all of them, with lax.psum, pmean, pmax or "
-                                 "all_gather over the axis, or give it an axis in out_axes and take a row")
+        if closed.jaxpr.axis_names:
+            try:
+                refuse_disagreement(closed)
+            except ProgramError as e:
+                raise ValueError(f"{self.lead}: {e}") from None
+        if None not in out_axes:
+            return
+        overs: Any = [a.over for a in closed.out_avals]
+        if type(self.axis_name) is UnnamedAxis:
+            marks = [a.over if axis is None else a.over | {self.axis_name} for a, axis in zip(closed.in_avals, in_axes)]
+            overs = over_of_results(closed, marks, bound)
+        for i, (axis, over) in enumerate(zip(out_axes, overs)):
+            if axis is None and self.axis_name in over:
+                path = trees.keystr(trees.tree_leaves_with_path(trees.tree_unflatten(out_tree, overs))[i][0])
+                which = f"result{path}" if path else "the result"
+                raise ValueError(f"{self.lead}: out_axes is None for {which}, but it may differ between the "
+                                 f"devices of the mapped axis{_made_at(closed, i)}. Make it the same on all of them, with "
+                                 "lax.psum, pmean, pmax or all_gather over the axis, or give it an axis in out_axes and take a "
+                                 "row")
 
     def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
         """For each flat dynamic argument, whether the caller gives up its buffer; (): none."""
@@ -261,6 +265,15 @@ class PmapSpec:
         functools.update_wrapper(mapped, self.fun, updated=())
         mapped.spec = self  # type: ignore[attr-defined]
         return mapped
+
+
+def _made_at(closed: ClosedJaxpr, i: int) -> str:
+    """Where a result of a program was made, as far as that is known."""
+    result = closed.jaxpr.outvars[i]
+    if result in closed.jaxpr.invars:
+        return ": it is an argument that is mapped"
+    made = next((e for e in closed.jaxpr.eqns if result in e.outvars), None)
+    return "" if made is None or made.source is None else f": {made.primitive.name} at {made.source} gives it"
 
 
 @boundary

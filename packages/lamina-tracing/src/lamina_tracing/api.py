@@ -70,7 +70,8 @@ class _AtOnce:
             raise
 
 
-def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any, kwargs: Any,
+                axes: tuple[AxisFrame, ...] = ()) -> tuple[Any, Any, Any]:
     """(program, outer values, (flat result avals' tree)) of `fun` on arrays or shape-only stand-ins."""
     dynamic, named, static = statics.split(args, kwargs) if statics.any else (tuple(args), kwargs, ())
     flat, tree = trees.tree_flatten((dynamic, named))
@@ -86,6 +87,8 @@ def _stage_tree(call: str, fun: Callable[..., Any], statics: Statics, args: Any,
         out, out_tree = flat_results(call, name, fun(*a, **k))
         return out
 
+    names = frozenset([f.name for f in axes])
+    avals = tuple([a.differing(a.over | names) for a in avals])  # of unknown origin: they may differ over all
     closed, outer = stage(flat_fun, avals, (call, fun, tree, statics.nums))
     return closed, outer, out_tree
 
@@ -131,7 +134,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
     @boundary
     def make(*args: Any, **kwargs: Any) -> Any:
         with bound_axes(*frames):
-            closed, outer, out_tree = _stage_tree("make_jaxpr", fun, statics, args, kwargs)
+            closed, outer, out_tree = _stage_tree("make_jaxpr", fun, statics, args, kwargs, frames)
         if outer:  # show values of enclosing traces as constants
             jaxpr = closed.jaxpr
             n = len(outer)

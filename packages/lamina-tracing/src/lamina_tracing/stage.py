@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Source, Var, aval_of
-from lamina_ir.extend import stack_depth
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Source, UnnamedAxis, Var, aval_of
+from lamina_ir.extend import stack_depth, typed_equation
 
 from .array import HostArray
 from .lines import NOWHERE, Within, forget_caller, staged_by, user_source
@@ -46,12 +46,17 @@ class StagingTracer(Tracer):
 class StagingTrace(Trace):
     """Writes each op it is given as an equation. `stage` makes one for each program.
 
+    Attributes:
+      bound: the names of the mapped axes in scope when it began.
+
     Args:
       level: larger than the level of every trace it runs inside of.
 
     >>> _ = stage(lambda x: print(type(now.trace).__name__) or [x], [aval_of(1.0)])
     StagingTrace
     """
+
+    bound: frozenset[Any] = frozenset()
 
     def __init__(self, level: int) -> None:
         self.level = level
@@ -64,6 +69,9 @@ class StagingTrace(Trace):
         inside = type(outside) is StagingTrace
         self.snapshots: dict[int, tuple[Any, Any]] = outside.snapshots if inside else {}  # type: ignore[attr-defined]
         self.sources: dict[int, Source] = outside.sources if inside else {}  # type: ignore[assignment]
+        if now.axes:
+            self.bound = frozenset([f.name for f in now.axes if type(f.name) is not UnnamedAxis])
+            self.hand_to(self._among_axes)
 
     def argument(self, aval: ShapedArray) -> StagingTracer:
         return StagingTracer(self, aval, Var(aval))
@@ -73,6 +81,8 @@ class StagingTrace(Trace):
         invars = [a._var if type(a) is StagingTracer and a._trace is self else self.lift(a) for a in args]
         if prim.multiple:
             out_avals = prim.infer(*[v.aval for v in invars], **params)
+            if prim.subprograms and (prim.flow.binds or any(a.over for a in out_avals)):  # type: ignore[union-attr]
+                params, out_avals = typed_equation(prim, [v.aval for v in invars], params, self.bound, out_avals)
             outvars = [Var(a) for a in out_avals]
             self.eqns.append(Eqn(prim, invars, outvars, params, user_source(3, self.sources)))
             return tuple([StagingTracer(self, v.aval, v) for v in outvars])
@@ -80,6 +90,16 @@ class StagingTrace(Trace):
         var = Var(aval)
         self.eqns.append(Eqn(prim, invars, (var,), params, user_source(3, self.sources)))
         return StagingTracer(self, aval, var)
+
+    def _among_axes(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """`process` while mapped axes are bound: types say over which of them values differ."""
+        invars = [a._var if type(a) is StagingTracer and a._trace is self else self.lift(a) for a in args]
+        params, found = typed_equation(prim, [v.aval for v in invars], params, self.bound)
+        outvars = tuple([Var(a) for a in found]) if prim.multiple else (Var(found),)
+        self.eqns.append(Eqn(prim, invars, outvars, params, user_source(3, self.sources)))
+        if prim.multiple:
+            return tuple([StagingTracer(self, v.aval, v) for v in outvars])
+        return StagingTracer(self, found, outvars[0])
 
     def lift(self, x: Any) -> Var | Literal:
         """The program's name for a value from outside: a literal for host scalars, else a constant."""
@@ -113,10 +133,6 @@ class StagingTrace(Trace):
             copy.flags.writeable = False
             known = self.snapshots[id(x)] = x, copy  # holding x keeps its id from being used again
         return known[1]
-
-    def written(self, arguments: Sequence[StagingTracer], x: StagingTracer) -> ClosedJaxpr:
-        """What is written so far, as a program from these arguments to one value."""
-        return ClosedJaxpr(Jaxpr([], [a._var for a in arguments], list(self.eqns), [x._var]), [])
 
     def finish(self, arguments: Sequence[StagingTracer], outs: Sequence[Any]) -> ClosedJaxpr:
         """The written program, from these arguments to these results."""

@@ -121,7 +121,6 @@ class AxisFrame(NamedTuple):
       name: its name, anything hashable but an integer or a boolean.
       size: how many members it has.
       trace: the trace that maps it; None under `pmap`, where its program is staged.
-      differs: tells whether a traced value may differ between its members (None: it cannot tell).
 
     >>> with bound_axes(AxisFrame("i", 4)):
     ...     axis_frame("i").size
@@ -131,7 +130,6 @@ class AxisFrame(NamedTuple):
     name: Hashable
     size: int
     trace: Trace | None = None
-    differs: Callable[[Tracer], bool | None] | None = None
 
 
 class _Now(threading.local):
@@ -257,37 +255,6 @@ class bound_axes:
         except BaseException:
             self._leave()
             raise
-
-
-def differs_over(x: Any, name: Hashable) -> bool | None:
-    """Whether a value may differ between the members of a mapped axis.
-
-    Args:
-      x: the value.
-      name: the axis.
-    Returns:
-      A truth value; None where that cannot be told.
-    Raises:
-      UnboundAxisError: the axis is not in scope.
-
-    >>> with bound_axes(AxisFrame("i", 4)):
-    ...     differs_over(3.0, "i")
-    False
-    """
-    frame = axis_frame(name)
-    while isinstance(x, Tracer):
-        # What comes from further out than the map is the same for all members, what the map carries differs; of the rest the
-        # one who bound the axis may know, or the value beneath tells.
-        mapping = frame.trace
-        if mapping is not None and x._trace.level <= mapping.level:
-            return x._trace is mapping
-        told = frame.differs(x) if frame.differs is not None else None
-        if told is not None:
-            return told
-        x = x._beneath()
-        if x is None:
-            return None
-    return False
 
 
 class deeper:

@@ -106,10 +106,6 @@ class Tracer:
         self._trace = trace
         self.aval = aval
 
-    def _beneath(self) -> Any:
-        """The value that this one stands for one transformation further out; None where there is none."""
-        return None
-
     def _number(self) -> Any:
         """The concrete value beside which this one carries something more (a tangent); None where there is none."""
         return None

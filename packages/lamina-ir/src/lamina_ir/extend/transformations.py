@@ -4,11 +4,13 @@
 the kept one, and its tangent is that of the one computed again.
 """
 from ..checkpointing import keep, resume, saved_p
+from ..needless import without_needless
+from ..over import over_of_results, refuse_disagreement, speaks_of_axes, typed_equation, typed_program
 from ..rewrite import narrow
 from ..stages import as_scan, checkpointed, divide, in_stretches, too_many
 from ..tables import RuleTable, every_table, new_generation
-from ..varying import varying
 from ..wiring import Slot, Wire, Wired, backward, forward, with_signature
 
 __all__ = ["RuleTable", "Slot", "Wire", "Wired", "as_scan", "backward", "checkpointed", "divide", "every_table", "forward",
-           "in_stretches", "keep", "narrow", "new_generation", "resume", "saved_p", "too_many", "varying", "with_signature"]
+           "in_stretches", "keep", "narrow", "new_generation", "over_of_results", "refuse_disagreement", "resume", "saved_p",
+           "speaks_of_axes", "too_many", "typed_equation", "typed_program", "with_signature", "without_needless"]

@@ -49,7 +49,7 @@ def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size:
         raise ShapeError(f"xla_pmap: out_axes {out_axes} must have one entry per result; call_jaxpr has {len(outs)}")
     whole = []
     for v, axis in zip(outs, out_axes):
-        aval = v.aval
+        aval = v.aval.differing(v.aval.over - {axis_name})
         if axis is not None:
             if not 0 <= axis <= len(aval.shape):
                 raise ShapeError(f"xla_pmap: out_axes {axis} is out of range for a result {aval.long()} per device")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..avals import ShapedArray, shaped
+from ..avals import Axes, ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
 from ..spmd import axis_names, checked_groups, checked_permutation, split_axes
@@ -36,6 +36,11 @@ def _along(name: str, x: ShapedArray, axis: int, param: str, limit: int | None =
     if not 0 <= axis < limit:
         raise ShapeError(f"{name}: {param} {axis} is out of range for operand {x.long()}; expected 0 <= {param} < "
                          f"{limit}")
+
+
+def _alike(total: Axes, names: Axes, params: dict[str, Any], bound: Axes) -> Axes:
+    """All members get one value; of groups each gets its own."""
+    return total - names if params["axis_index_groups"] is None else total | names
 
 
 # --- reductions over devices: psum, pmax, pmin --------------------------------------------------------------------
@@ -78,7 +83,8 @@ def _reduce_numpy(ufunc: np.ufunc) -> Callable[..., Any]:
 
 def _reduction(name: str, ufunc: np.ufunc, numbers: bool = False) -> Primitive:
     return Primitive(name, params=("axes", "axis_index_groups"), family="collectives", multiple=True, spec="all_reduce",
-                     axis_params=("axes",), infer=_reduce_infer(name, numbers), numpy=_reduce_numpy(ufunc))
+                     axis_params=("axes",), infer=_reduce_infer(name, numbers), numpy=_reduce_numpy(ufunc),
+                     over=_alike)
 
 
 psum_p = _reduction("psum", np.add, numbers=True)  # linear in all operands together, however many; tables say so
@@ -178,7 +184,7 @@ def _all_to_all(env: Any, xs: list[Any], *, concat_axis: int, split_axis: int, t
 
 all_gather_p = Primitive("all_gather", params=("all_gather_dimension", *_GROUPED, "tiled"), family="collectives",
                          infer=_all_gather_infer, numpy=_all_gather, linear_in=(0,), axis_params=("axis_name",),
-                         spec="all_gather")
+                         spec="all_gather", over=_alike)
 psum_scatter_p = Primitive("psum_scatter", params=(*_GROUPED, "scatter_dimension", "tiled"), family="collectives",
                            infer=_psum_scatter_infer, numpy=_psum_scatter, linear_in=(0,), axis_params=("axis_name",),
                            spec="reduce_scatter")

@@ -151,4 +151,5 @@ def _uniform(a: Any, b: Any, *, shape: tuple[int, ...]) -> Any:
 
 
 rng_uniform_p = Primitive("rng_uniform", params=("shape",), family="random_bits", infer=_uniform_infer,
-                          numpy=_uniform, spec="rng")
+                          numpy=_uniform, spec="rng",
+                          over=lambda total, names, params, bound: bound)  # each member draws for itself

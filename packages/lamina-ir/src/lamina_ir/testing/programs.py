@@ -5,6 +5,7 @@ from typing import Any
 
 from .. import dtypes, prims
 from ..avals import ShapedArray, aval_of, shaped
+from ..over import typed_equation
 from ..params import UnnamedAxis
 from ..primitive import Primitive
 from ..program import ClosedJaxpr, Eqn, Jaxpr, Var
@@ -35,9 +36,9 @@ def program_of(row: Any, weak: bool = False) -> ClosedJaxpr:
     """
     avals = [aval_of(a) for a in row.args]
     ins = [Var(shaped(a.shape, a.dtype, weak and dtypes.is_number(a.dtype))) for a in avals]
-    out = row.prim.infer(*[v.aval for v in ins], **row.params)
+    params, out = typed_equation(row.prim, [v.aval for v in ins], row.params, frozenset())
     outs = [Var(a) for a in (out if row.prim.multiple else [out])]
-    return ClosedJaxpr(Jaxpr([], ins, [Eqn(row.prim, ins, outs, row.params)], outs))
+    return ClosedJaxpr(Jaxpr([], ins, [Eqn(row.prim, ins, outs, params)], outs))
 
 
 def dot(*shape: int, batched: bool = False) -> ClosedJaxpr:

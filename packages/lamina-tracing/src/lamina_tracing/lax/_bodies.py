@@ -97,14 +97,17 @@ def cast(x: Any, aval: ShapedArray) -> Any:
 
 # --- carries ------------------------------------------------------------------------------------------------------
 def _give_way(a: ShapedArray, out: ShapedArray) -> ShapedArray:
-    """The type of a carry that starts as `a` and comes back as `out`: a weak one takes on what it meets."""
+    """The type of a carry that starts as `a` and comes back as `out`: a weak one takes on what it meets, and it differs over
+    the axes over which either does."""
+    if not out.over <= a.over:
+        a = a.differing(a.over | out.over)
     if not a.weak_type or a.shape != out.shape or (a.dtype == out.dtype and out.weak_type):
         return a
     try:
         dtype, _ = dtypes.promote((a.dtype, True), (out.dtype, out.weak_type))
     except TypeError:  # strict promotion
         return a
-    return shaped(a.shape, dtype) if dtype == out.dtype else a
+    return shaped(a.shape, dtype).differing(a.over) if dtype == out.dtype else a
 
 
 def settle(stage_at: Callable[[list[ShapedArray]], Body], avals: list[ShapedArray],

@@ -91,7 +91,7 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
 
     >>> from lamina_tracing import make_jaxpr
     >>> make_jaxpr(lambda x: psum(x, "i"), axis_env=[("i", 4)])(1.0)
-    { lambda ; a:f32[]. let
+    { lambda ; a:f32[]{i}. let
         b:f32[] = psum[axes=('i',) axis_index_groups=None] a
       in (b,) }
     """

@@ -1,0 +1,123 @@
+"""Sums and extremes over a mapped axis of what is the same on all its members: no communication is needed for them.
+
+Done once, when a map is whole: the derivative of a sum *inside* of a map is a sum of what the members make of it, which may
+differ, so whoever differentiates there must still see it. From outside the two are one function.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import dtypes, prims
+from .avals import shaped
+from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+
+__all__ = ["without_needless"]
+
+_KINDS = frozenset([prims.psum_p, prims.pmax_p, prims.pmin_p])
+
+
+def without_needless(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr:
+    """A program in which values that do not differ over these axes are multiplied, or taken, where they were summed, or
+    their extreme taken.
+
+    Args:
+      closed: a program whose types say what differs.
+      sizes: the size of each axis.
+    Returns:
+      A program, remembered with `closed`; itself where there is nothing to do.
+
+    >>> from lamina_ir import parse
+    >>> text = "{ lambda ; a:f32[]{i} b:f32[]. let c:f32[] d:f32[] = psum[axes=('i',) axis_index_groups=None] a b in (c, d) }"
+    >>> print(without_needless(parse(text), {"i": 4}))
+    { lambda ; a:f32[]{i} b:f32[]. let
+        c:f32[] = psum[axes=('i',) axis_index_groups=None] a
+        d:f32[] = mul b 4.0:f32[]
+      in (c, d) }
+    """
+    if not sizes or closed.jaxpr.axis_names.isdisjoint(sizes):
+        return closed
+    return closed.memo(("without needless", frozenset(sizes.items())), lambda: _written(closed, sizes)) or closed
+
+
+def _written(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr | None:
+    jaxpr = closed.jaxpr
+    eqns: list[Eqn] = []
+    same: dict[Any, Any] = {}  # result -> the operand that it is
+    changed = False
+    for e in jaxpr.eqns:
+        if same and not same.keys().isdisjoint(e.invars):
+            e = e.replace(invars=[same.get(v, v) for v in e.invars])
+        found = _of_eqn(e, sizes, same)
+        changed = changed or len(found) != 1 or found[0] is not e
+        eqns += found
+    if not changed:
+        return None
+    made = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [same.get(v, v) for v in jaxpr.outvars]), closed.consts)
+    if "source" in closed.remembered():
+        source = closed.memo("source", lambda: None)
+        made.memo("source", lambda: source)
+    return made
+
+
+def _of_eqn(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]:
+    p, params = e.primitive, e.params
+    if p in _KINDS and params["axis_index_groups"] is None:
+        return _reduction(e, sizes, same)
+    if not p.subprograms:
+        return [e]
+    if p.flow.binds:  # type: ignore[union-attr]
+        sizes = {n: size for n, size in sizes.items() if n != params[p.flow.binds[0]]}  # type: ignore[union-attr]
+    new: dict[str, Any] = {}
+    for name in p.subprograms:
+        value = params[name]
+        if isinstance(value, ClosedJaxpr):
+            new[name] = without_needless(value, sizes)
+        elif isinstance(value, tuple):
+            made = tuple([without_needless(v, sizes) for v in value])
+            new[name] = value if all(a is b for a, b in zip(made, value)) else made
+    return [e] if all(params[n] is v for n, v in new.items()) else [e.replace(params={**params, **new})]
+
+
+def _reduction(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]:
+    axes = e.params["axes"]
+    rest = [tuple([n for n in axes if n not in sizes or n in v.aval.over]) for v in e.invars]
+    if all(r == axes for r in rest):
+        return [e]
+    # Operands that are reduced over the same axes stay together.
+    found: list[Eqn] = []
+    for some in dict.fromkeys(rest):
+        at = [i for i, r in enumerate(rest) if r == some]
+        ins: list[Any] = [e.invars[i] for i in at]
+        outs = [e.outvars[i] for i in at]
+        whole = some == axes or e.primitive is not prims.psum_p  # no members to count
+        if some:
+            totals = outs if whole else [Var(v.aval) for v in outs]
+            found.append(e.replace(invars=ins, outvars=totals, params={**e.params, "axes": some}))
+            ins = totals
+        elif whole:
+            same.update(zip(outs, ins))
+        if not whole:
+            n = math.prod([sizes[n] for n in axes if n not in some])
+            found += [made for x, out in zip(ins, outs) for made in _times(e, x, out, n)]
+    return found
+
+
+def _times(e: Eqn, x: Any, out: Var, n: int) -> list[Eqn]:
+    """`out = n x`, rounded once; integers wrap as their sum does."""
+    dtype = x.aval.dtype
+    if dtypes.is_float(dtype) and dtype.itemsize < 4 and int(np.asarray(n).astype(dtype).astype(np.float64)) != n:
+        wide = np.dtype("float32")  # has numbers of members that the small type has not
+        a, b = [Var(shaped(x.aval.shape, wide).differing(out.aval.over)) for _ in range(2)]
+        return [_convert(e, x, a), *_times(e, a, b, n), _convert(e, b, out)]
+    value = np.asarray(n).astype(np.int64).astype(dtype)[()]
+    return [e.replace(primitive=prims.mul_p, invars=[x, Literal(value, shaped((), dtype, x.aval.weak_type))], outvars=(out,),
+                      params={})]
+
+
+def _convert(e: Eqn, x: Any, out: Var) -> Eqn:
+    return e.replace(primitive=prims.convert_element_type_p, invars=[x], outvars=(out,),
+                     params={"new_dtype": out.aval.dtype, "weak_type": out.aval.weak_type})
