@@ -62,3 +62,22 @@ def test_an_unbound_name_lists_those_that_are_bound():
 def test_integers_name_no_axis(name):
     with pytest.raises(TypeError, match="cannot name a mapped axis"):
         vmap(lambda x: x, axis_name=name)(X)
+
+
+@pytest.mark.parametrize("call,words", [
+    (lambda v: lax.psum_scatter(v, "i"), "psum_scatter: axis 0 of the operand must have the axis size 4; got float32.3"),
+    (lambda v: lax.all_to_all(v, "i", 0, 0), "all_to_all: axis 0 of the operand must have the axis size 4; got float32.3"),
+    (lambda v: lax.psum_scatter(v, "i", tiled=True), "must be a multiple of the axis size 4"),
+    (lambda v: lax.all_to_all(v, "i", 0, 0, tiled=True, axis_index_groups=[[0, 1], [2, 3]]), "multiple of the axis size 2"),
+    (lambda v: lax.pmax(lax.convert_element_type(v, "complex64"), "i"), "pmax: complex numbers have no order"),
+    (lambda v: lax.psum_scatter(lax.gt(v, 0.0), "i", tiled=True), "psum_scatter: expected numbers"),
+])
+def test_examples_are_held_to_the_ops_types(call, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        vmap(call, axis_name="i")(X)
+
+
+def test_over_no_name_everybody_is_alone():
+    got = vmap(lambda v: (lax.axis_index(()), lax.psum(v, ()), lax.pbroadcast(v, (), 0), lax.pargmax(v, ())), axis_name="i",
+               out_axes=(None, 0, 0, 0))(X)
+    assert got[0] == 0 and np.array_equal(got[1], X) and np.array_equal(got[2], X) and not np.asarray(got[3]).any()

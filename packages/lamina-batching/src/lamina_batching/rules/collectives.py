@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import prims
+from lamina_ir import prims, shaped
 from lamina_ir.extend import axis_names, split_axes
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
@@ -25,6 +25,13 @@ Names = tuple[Any, ...]
 
 def _mine(axis: BatchAxis, names: Names) -> bool:
     return axis.name is not None and axis.name in names
+
+
+def _check(prim: Any, args: Any, dims: Any, params: dict[str, Any]) -> None:
+    """The op's own type rule, for one example: what becomes array work would take other types too."""
+    avals = [typeof(x) for x in args]
+    prim.infer(*[a if d is None else shaped(a.shape[:d] + a.shape[d + 1:], a.dtype, a.weak_type) for a, d in zip(avals, dims)],
+               **params)
 
 
 def _param(names: Names) -> Any:
@@ -130,6 +137,7 @@ def _reduction(prim: Any, repeated: Callable[[Any, int], Any]) -> None:
                 return bind(prim, *args, axes=names, axis_index_groups=axis_index_groups), dims
             outs = apart(args, dims, names, positions, tuple(p + 1 for p in positions), axis_index_groups)
             return outs, [None if d is None else 0 for d in dims]
+        _check(prim, args, dims, dict(axes=axes, axis_index_groups=axis_index_groups))
         if axis_index_groups is not None:
             g = _Groups.of(axis, names, axis_index_groups)
             mine = g.table(lambda group, _: group)
@@ -164,6 +172,7 @@ def _exchange(prim: Any, shifted: tuple[str, ...], own: Callable[..., Any], seve
         x, names = materialise(args[0], dims[0], axis.size), axis_names(prim.name, axis_name)
         if not _mine(axis, names):
             return bind(prim, x, axis_name=axis_name, **outside(params)), 0
+        _check(prim, args, dims, dict(axis_name=axis_name, **params))
         if params.get("axis_index_groups") is not None:
             return grouped(_Groups.of(axis, names, params["axis_index_groups"]), x, **params), 0  # type: ignore[misc]
         if len(names) == 1:

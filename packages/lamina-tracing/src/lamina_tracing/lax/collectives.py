@@ -14,6 +14,7 @@ from ..trace import axis_frame, bind
 from ..tracer import typeof
 from . import conversions, elementwise, reductions
 from ._common import check_axes, check_axis, given_back
+from .creation import full
 from .indexing import dynamic_index_in_dim
 from .shape import broadcast
 
@@ -206,7 +207,7 @@ def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Any:
         size = axis_frame(name).size
         index = bind(prims.axis_index_p, axis_name=_param((name,)))
         total = index if total is None else elementwise.add(elementwise.mul(total, size), index)
-    return total
+    return full((), 0, np.dtype("int32")) if total is None else total
 
 
 def _param(names: tuple[Any, ...]) -> Any:
