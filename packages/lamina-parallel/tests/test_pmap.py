@@ -1,12 +1,15 @@
 """pmap's arguments, nesting in every order, and what it refuses. They hold for every dispatcher."""
 import functools
+import gc
+import weakref
 
 import numpy as np
 import pytest
-from lamina_autodiff import grad, jacfwd, jvp
+from lamina_autodiff import custom_jvp, grad, jacfwd, jvp
 from lamina_batching import vmap
-from lamina_ir import TracerBoolError
-from lamina_parallel import axis_index, pmap, psum
+from lamina_ir import TracerBoolError, subprograms
+from lamina_parallel import axis_index, padded, pmap, psum
+from lamina_parallel.extend import PmapSpec
 from lamina_tracing import jit, lax, make_jaxpr
 
 X = np.arange(24.0, dtype=np.float32).reshape(4, 2, 3)
@@ -163,6 +166,101 @@ def test_pmap_of_a_bound_method_made_again_sees_the_object_as_it_is():
     assert np.asarray(pmap(model.run)(x)).tolist() == [1, 1]
     model.step = 2.0
     assert np.asarray(pmap(model.run)(x)).tolist() == [2, 2]
+
+
+def test_pmap_of_partial_applications_made_again_finds_what_was_staged():
+    calls = []
+
+    def f(scale, x, *, shift=0.0):
+        calls.append((scale, shift))
+        return lax.add(lax.mul(x, np.float32(scale)), np.float32(shift))
+
+    for _ in range(3):
+        assert np.asarray(pmap(functools.partial(f, 2.0, shift=1.0))(X[:, 0, 0])).tolist() == (X[:, 0, 0] * 2 + 1).tolist()
+        pmap(functools.partial(f, 2, shift=1.0))(X)  # another type
+        pmap(functools.partial(f, -0.0))(X)
+        pmap(functools.partial(f, 0.0))(X)
+    assert calls == [(2.0, 1.0), (2, 1.0), (-0.0, 0.0), (0.0, 0.0)]
+    for _ in range(2):
+        pmap(functools.partial(f, np.ones(())))(X)  # an array may change
+    assert len(calls) == 6
+
+
+def test_pmap_of_a_partial_method_made_again_sees_the_object_as_it_is():
+    class Model:
+        def __init__(self):
+            self.step, self.calls = 1.0, 0
+
+        def run(self, scale, x):
+            return x * scale + self.step
+
+    model, x = Model(), np.zeros(2, np.float32)
+    assert np.asarray(pmap(functools.partial(model.run, 2.0))(x)).tolist() == [1, 1]
+    model.step = 2.0
+    assert np.asarray(pmap(functools.partial(model.run, 2.0))(x)).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("mapper", [pmap, lambda f: pmap(functools.partial(f)), lambda f: padded(f, devices=range(2))])
+def test_programs_go_with_the_function(mapper):
+    ruled = custom_jvp(lambda x: x * 2)
+    ruled.defjvp(lambda primals, tangents: (ruled(*primals), tangents[0]))
+
+    def f(x):
+        return ruled(jit(lambda v: v * 2)(x))
+
+    mapper(f)(X)
+    mapper(f)(X)
+    gone = weakref.ref(f)
+    del f
+    gc.collect()
+    assert gone() is None
+
+
+def test_programs_of_a_function_are_bounded():
+    def f(x, n):
+        return x * float(n)
+
+    table = PmapSpec(f, static_broadcasted_argnums=1)
+    for n in range(1500):
+        table.stage((X, n), {}, *table.split((X, n), {}))
+    assert len(table.programs) <= 1024
+
+
+DEPTH = 64
+
+
+def nest(calls, leaf):
+    def level(n):
+        def f(x):
+            calls.append(n)
+            return inner(inner(x)) if n else leaf(x)
+
+        inner = level(n - 1) if n else None
+        return jit(f)
+
+    return level(DEPTH)
+
+
+@pytest.mark.parametrize("mapper", [pmap, lambda f, name: padded(f, name, devices=range(3))])
+@pytest.mark.parametrize("leaf", [lambda x: x + 1, lambda x: x + psum(x, "i"), lambda x: x + axis_index("i")])
+def test_what_is_called_twice_at_each_of_many_levels_is_handled_once(leaf, mapper):
+    calls = []
+    mapped = mapper(nest(calls, leaf), "i")
+    closed = make_jaxpr(mapped)(X)
+    assert sorted(calls) == list(range(DEPTH + 1))
+    assert str(closed).count("psum") <= 4 * DEPTH and len(str(closed).splitlines()) < 40 * DEPTH
+    closed = make_jaxpr(grad(lambda x: lax.reduce_sum(mapped(x), (0, 1, 2))))(X)
+    make_jaxpr(vmap(mapped))(np.stack([X, X]))
+    assert sorted(calls) == list(range(DEPTH + 1)) and len(programs_in(closed)) < 40 * DEPTH
+
+
+def programs_in(closed):
+    found, todo = {closed}, [closed]
+    for program in todo:
+        fresh = [s for e in program.jaxpr.eqns for s in subprograms(e) if s not in found]
+        found.update(fresh)
+        todo += fresh
+    return found
 
 
 def test_maps_of_one_function_nest_with_axes_of_their_own():

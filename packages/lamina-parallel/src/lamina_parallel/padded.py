@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 from lamina_batching import vmap
 from lamina_batching.extend import move_to
-from lamina_ir import (ClosedJaxpr, Eqn, MissingRuleError, UnnamedAxis, Var, config, eqn_axis_names, inline_calls, prims,
-                       rewrite, shaped, subprograms, trees)
-from lamina_ir.extend import with_signature
+from lamina_ir import UnnamedAxis, config, shaped, trees
 from lamina_tracing import jit, lax, slots
 from lamina_tracing.extend import (EVALUATION, PerFunction, Tracer, boundary, eval_jaxpr, jaxpr_as_fun, now, stands_for_array,
                                    typeof)
 
 from .pmap import PmapSpec, pmap
 from .rounds import Places, like, over_places, repeated
+from .row_numbers import communicates_over, numbered
 
 __all__ = ["padded"]
 
@@ -154,16 +153,14 @@ def _program(spec: PmapSpec, params: dict[str, Any], places: Places,
              alone: bool) -> Callable[[Places, Sequence[Any]], Sequence[Any]]:
     """A function of operands in places to results in places, both with an axis of devices and one of rounds behind it."""
     closed, name = params["call_jaxpr"], spec.axis_name
-    if type(name) is not UnnamedAxis and name in closed.jaxpr.axis_names:
-        closed = inline_calls(closed, lambda e: name in eqn_axis_names(e))
     outs = [0 if to is None else to for to in params["out_axes"]]
     ins = params["in_axes"]
-    asks = _asks(closed, name)
-    if asks is None and alone:
+    communicates = type(name) is not UnnamedAxis and communicates_over(closed, name)
+    if communicates and alone:
         batched = vmap(jaxpr_as_fun(closed), in_axes=ins, out_axes=outs, axis_name=name, axis_size=places.rounds)
         mapped = _over_devices(spec, batched, ins, outs, None, None)
         return lambda places, operands: mapped(*operands)
-    if asks is None:
+    if communicates:
         if places.empty and closed.jaxpr.effectful:
             raise ValueError(f"{spec.lead}: the function has collectives and effects, and its {places.rows} rows leave "
                              f"{places.empty} of {places.devices} x {places.rounds} places empty, which would have the "
@@ -172,7 +169,8 @@ def _program(spec: PmapSpec, params: dict[str, Any], places: Places,
         batched = vmap(jaxpr_as_fun(one), in_axes=ins, out_axes=outs, axis_name=places.parts[1], axis_size=places.rounds)
         mapped = _over_devices(spec, batched, ins, outs, places, places.parts[0])
         return lambda places, operands: mapped(*operands)
-    body = _asking(closed, name) if asks else closed
+    asks = name in closed.jaxpr.axis_names
+    body = numbered(closed, name) if asks else closed
     # With a name there is a program for each number of rows; without, one for all that take as many rounds.
     full = alone or (not places.empty and type(name) is not UnnamedAxis)
 
@@ -219,45 +217,3 @@ def _over_devices(spec: PmapSpec, fun: Callable[..., Any], ins: Sequence[int | N
         return [lax.expand_dims(x, (to,)) for x, to in zip(found, outs)]
 
     return jit(alone)
-
-
-def _asks(closed: ClosedJaxpr, name: Hashable) -> bool | None:
-    """Whether the program asks for the number of its row, in its own equations; None where it has other collectives over the
-    axis, or may have."""
-    if type(name) is UnnamedAxis:
-        return False
-    asks = False
-    for e in closed.jaxpr.eqns:
-        if e.primitive is prims.axis_index_p and e.params["axis_name"] == name:
-            asks = True
-        elif name in eqn_axis_names(e):
-            return None
-    return None if _in_rules(closed, name) else asks
-
-
-def _in_rules(closed: ClosedJaxpr, name: Hashable) -> bool:
-    """Whether a derivative may have collectives over the axis though the program has none."""
-    todo, seen = [closed], {closed}
-    for program in todo:
-        for e in program.jaxpr.eqns:
-            fresh = [s for s in subprograms(e) if s not in seen]
-            seen.update(fresh)
-            todo += fresh
-            for value in e.params.values() if e.primitive.subprograms else ():
-                try:
-                    if type(value) is prims.Rule and name in value.program().jaxpr.axis_names:
-                        return True
-                except (AttributeError, MissingRuleError):  # a Python function
-                    return True
-    return False
-
-
-def _asking(closed: ClosedJaxpr, name: Hashable) -> ClosedJaxpr:
-    """The program with the number of its row as a last operand."""
-    row = Var(shaped((), np.dtype("int32")))
-
-    def asked(e: Eqn) -> Any:
-        return ([], [row]) if e.primitive is prims.axis_index_p and e.params["axis_name"] == name else None
-
-    found = rewrite(closed, asked, nested=False)
-    return with_signature(found, [*closed.jaxpr.invars, row], found.jaxpr.outvars)

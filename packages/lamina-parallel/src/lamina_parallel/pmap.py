@@ -21,6 +21,7 @@ __all__ = ["PmapSpec", "pmap"]
 
 
 _programs = PerFunction()
+_MOST_PROGRAMS = 1024  # per function and options; beyond that the oldest half is forgotten
 
 
 def _hashable(axes: Any) -> Any:
@@ -128,8 +129,9 @@ class PmapSpec:
             else:
                 found = self._stage(args, kwargs, avals, flat, tree, static)
             if not found.outer and config.unchanged(key[-1], others):
-                if len(self.programs) >= 1024:
-                    self.programs.clear()
+                if len(self.programs) >= _MOST_PROGRAMS:
+                    for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
+                        self.programs.pop(old, None)
                 self.programs[key] = found
         return found
 

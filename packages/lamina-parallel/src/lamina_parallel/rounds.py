@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_batching.extend import move_to
-from lamina_ir import ClosedJaxpr, Eqn, MissingRuleError, Var, dtypes, prims, register_param_type, rewrite, subprograms
+from lamina_ir import ClosedJaxpr, Eqn, Var, dtypes, prims, register_param_type, rewrite, subprograms
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, now, stage, typeof
+
+from .row_numbers import rules_of
 
 __all__ = ["PartOfAxis", "Places", "like", "over_places", "repeated"]
 
@@ -124,15 +126,9 @@ def over_places(closed: ClosedJaxpr, places: Places) -> ClosedJaxpr:
 
 def _transposes_by_rule(e: Eqn, name: Hashable) -> bool:
     """Whether the transpose of an equation is a program of the user's, with collectives over the axis."""
-    flow, found = e.primitive.flow, []
-    for param, value in e.params.items():
-        if param == "bwd" and e.primitive is prims.custom_vjp_call_p:
-            try:
-                found.append(value.program())
-            except (AttributeError, MissingRuleError):  # a Python function
-                return True
-        elif flow is not None and param in flow.beside:
-            found.append(value)
+    flow = e.primitive.flow
+    found = [e.params[p] for p in (flow.beside if flow is not None else ())]
+    found += rules_of(e) if e.primitive is prims.custom_vjp_call_p else []
     return any(name in program.jaxpr.axis_names for program in found if isinstance(program, ClosedJaxpr))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +13,7 @@ from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, config, prims, trees
 from . import explain
 from .arguments import Statics, called_as, duck_types, flat_arguments, flat_results, flat_types, function_name, parameter_names
 from .array import concrete_types
-from .methods import StandIn, stand_in
-from .per_function import PerFunction
+from .per_function import PerFunction, known_as, retire_if_changed
 from .lines import forget_source, is_own_file, user_source
 from .stage import eval_jaxpr, stage
 from .trace import bind, now
@@ -52,7 +50,7 @@ class JitSpec:
 
     Its attributes are the arguments, checked and made alike: `donate_argnums` a set of positions, `statics` which arguments
     are static. `name` is the function's, for print; `known_as` what its programs are remembered under: the function, or
-    what stands for a bound method.
+    what stands for a bound method or a partial application.
 
     Args:
       fun: the function.
@@ -98,7 +96,7 @@ class JitSpec:
         self.in_shardings = in_shardings
         self.out_shardings = out_shardings
         self.compiler_options = compiler_options
-        self.known_as = (stand_in(fun) if type(fun) is MethodType else None) or fun
+        self.known_as = known_as(fun)
         self.programs: dict[Any, Staged] = _programs.of(self.known_as)
 
     @functools.cached_property
@@ -213,8 +211,7 @@ class JitSpec:
 
     def retire_if_changed(self) -> None:
         """Where a bound method's object has changed, what is staged now is not found by others; asked before staging."""
-        if type(self.known_as) is StandIn:
-            self.known_as.retire_if_changed()
+        retire_if_changed(self.known_as)
 
     def stage_avals(self, avals: Sequence[Any], tree: Any, static: Any) -> Staged:
         """The program for arguments of these types, traced anew."""

@@ -1,0 +1,44 @@
+"""A map of a function that was mapped before: it is neither staged nor compiled again."""
+import functools
+import logging
+
+import lamina
+import numpy as np
+import pytest
+from lamina.parallel import padded
+
+
+class Model:
+    def __init__(self):
+        self.scale = 2.0
+
+    def method_made_again(self, x):
+        return x * self.scale
+
+
+def function_made_again(x):
+    return x * 2
+
+
+def partial_made_again(scale, x):
+    return x * scale
+
+
+MODEL = Model()
+WAYS = {"function": lambda: function_made_again, "method": lambda: MODEL.method_made_again,
+        "partial": lambda: functools.partial(partial_made_again, 2.0)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mapper", [lamina.pmap, lambda f: lamina.pmap(f, "i"), lambda f: lamina.pmap(f, in_axes=1, out_axes=1),
+                                    lamina.jit, lambda f: padded(f, devices=lamina.devices()[:3])])
+def test_staged_and_compiled_once(way, mapper, caplog):
+    x = np.arange(64.0, dtype=np.float32).reshape(8, 8)
+    caplog.set_level(logging.WARNING)
+    lamina.clear_caches()
+    with lamina.log_compiles():
+        for _ in range(3):
+            np.testing.assert_array_equal(mapper(WAYS[way]())(x), x * 2)
+    found = [r.getMessage() for r in caplog.records if f"`{way}_made_again`" in r.getMessage()]
+    assert sum("compiled in" in m or "loaded from disk" in m for m in found) == 1, found
+    assert sum("staged" in m for m in found) <= 2, found  # rows in rounds are staged, and then the map of their rounds
