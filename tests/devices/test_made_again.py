@@ -29,6 +29,13 @@ WAYS = {"function": lambda: function_made_again, "method": lambda: MODEL.method_
         "partial": lambda: functools.partial(partial_made_again, 2.0)}
 
 
+def test_on_other_devices_it_is_another_program():
+    x, half = np.ones((4, 2), np.float32), lamina.devices()[4:]
+    for devices in (lamina.devices()[:4], half):
+        mapped = lamina.pmap(function_made_again, devices=devices)
+        assert mapped(x).devices() == lamina.jit(mapped)(x).devices() == set(devices)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mapper", [lamina.pmap, lambda f: lamina.pmap(f, "i"), lambda f: lamina.pmap(f, in_axes=1, out_axes=1),
                                     lamina.jit, lambda f: padded(f, devices=lamina.devices()[:3])])

@@ -9,7 +9,8 @@ from lamina.parallel import padded
 
 
 def compiled(caplog, name):
-    return [r.getMessage() for r in caplog.records if r.getMessage().startswith(f"`{name}` (") and "compiled" in r.getMessage()]
+    found = [r.getMessage() for r in caplog.records if r.getMessage().startswith(f"`{name}` (")]
+    return [m for m in found if "compiled in" in m or "loaded from disk" in m]
 
 
 def rows(n):

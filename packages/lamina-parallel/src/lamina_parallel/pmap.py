@@ -79,9 +79,9 @@ class PmapSpec:
         self.known_by: Any = id(self)
         try:
             options = (axis_name, _hashable(axes.in_axes), _hashable(out_axes), self.statics.nums, axes.axis_size,
-                       self.donate_argnums)
+                       self.donate_argnums, self.devices, backend)
             self.programs = _programs.of(self.known_as).setdefault(options, self.programs)
-            self.known_by = (*options, self.devices, backend)
+            self.known_by = options
         except TypeError:  # axes of an odd kind, which staging refuses
             pass
 

@@ -96,7 +96,7 @@ def over_places(closed: ClosedJaxpr, places: Places) -> ClosedJaxpr:
         return Eqn(prims.xla_call_p, e.invars, outvars, params, e.source)
 
     def replaced(e: Eqn) -> list[Eqn] | None:
-        if places.empty and _transposes_by_rule(e, places.parts[0]):
+        if e.outvars and e.outvars[0] in to_cut:
             # Derivatives of copies are zero, which such a rule may not keep: it may send them other rows'.
             own = [Var(v.aval) for v in e.invars]
             return [call(lambda *xs: [places.cut(x) for x in xs], e, own, {}, "cut"),
@@ -119,16 +119,21 @@ def over_places(closed: ClosedJaxpr, places: Places) -> ClosedJaxpr:
 
         return [call(run, e, e.outvars, others, e.primitive.name)]
 
-    # A map within that binds the same name hides it.
-    return rewrite(closed, replaced, nested=lambda e: not e.primitive.flow.binds  # type: ignore[union-attr]
-                   or e.params[e.primitive.flow.binds[0]] != places.name)  # type: ignore[union-attr]
+    to_cut: set[Any] = set()  # results of equations; asked before their rules are rewritten, which may hold the equations again
+
+    def enters(e: Eqn) -> bool:
+        if places.empty and _transposes_by_rule(e, places.name):
+            to_cut.add(e.outvars[0])
+        binds = e.primitive.flow.binds  # type: ignore[union-attr]
+        return not binds or e.params[binds[0]] != places.name  # a map within that binds the same name hides it
+
+    return rewrite(closed, replaced, nested=enters)
 
 
 def _transposes_by_rule(e: Eqn, name: Hashable) -> bool:
     """Whether the transpose of an equation is a program of the user's, with collectives over the axis."""
-    flow = e.primitive.flow
-    found = [e.params[p] for p in (flow.beside if flow is not None else ())]
-    found += rules_of(e) if e.primitive is prims.custom_vjp_call_p else []
+    found = [e.params[p] for p in e.primitive.flow.beside]  # type: ignore[union-attr]
+    found += rules_of(e, ("bwd",)) if e.primitive is prims.custom_vjp_call_p else []
     return any(name in program.jaxpr.axis_names for program in found if isinstance(program, ClosedJaxpr))
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, MissingRuleError, Var, eqn_axis_names, prims, shaped, subprograms, substitute
@@ -14,8 +14,9 @@ __all__ = ["communicates_over", "numbered", "rules_of"]
 def communicates_over(closed: ClosedJaxpr, name: Hashable) -> bool:
     """Whether the program, or a derivative of it, may do more over the axis than ask for the number of its row, in places to
     which that can be brought."""
-    todo, seen = [closed], {closed}
-    for program in todo:
+    # Rules of rules of rules are not asked: a rule may call its own function, so there is no end to them.
+    todo, seen = [(closed, 0)], {closed}
+    for program, depth in todo:
         for e in program.jaxpr.eqns:
             if e.primitive.axis_params and name in eqn_axis_names(e) and not _is_index(e, name):
                 return True
@@ -24,10 +25,11 @@ def communicates_over(closed: ClosedJaxpr, name: Hashable) -> bool:
             flow = e.primitive.flow
             if name in eqn_axis_names(e) and (flow is None or flow.whole or flow.rule or flow.again or flow.binds):
                 return True
-            if any(name in rule.jaxpr.axis_names for rule in rules_of(e)):
+            rules = rules_of(e) if depth < 2 else []
+            if any(name in rule.jaxpr.axis_names for rule in rules):
                 return True
-            fresh = [s for s in subprograms(e) if s not in seen]
-            seen.update(fresh)
+            fresh = [(p, depth) for p in subprograms(e) if p not in seen] + [(p, depth + 1) for p in rules if p not in seen]
+            seen.update([p for p, _ in fresh])
             todo += fresh
     return False
 
@@ -36,11 +38,11 @@ def _is_index(e: Eqn, name: Hashable) -> bool:
     return e.primitive is prims.axis_index_p and e.params["axis_name"] == name
 
 
-def rules_of(e: Eqn) -> list[ClosedJaxpr]:
-    """The programs of an equation's rules, those apart that stay Python functions."""
+def rules_of(e: Eqn, which: Collection[str] = ()) -> list[ClosedJaxpr]:
+    """The programs of an equation's rules, or of those in the named params; without those that stay Python functions."""
     found = []
-    for value in e.params.values():
-        if type(value) is prims.Rule:
+    for param, value in e.params.items():
+        if type(value) is prims.Rule and (not which or param in which):
             with contextlib.suppress(MissingRuleError):
                 found.append(value.program())
     return [program for program in found if isinstance(program, ClosedJaxpr)]

@@ -69,7 +69,7 @@ class _Partial:
         self.base, self.args, self.keywords = weakref.ref(base), args, keywords
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.base()(*self.args, *args, **{**self.keywords, **kwargs})
+        return self.base()(*self.args, *args, **{**self.keywords, **kwargs})  # type: ignore[misc]  # it lives as long as this
 
 
 _partials = PerFunction()  # of a function: arguments -> what stands for it applied to them
