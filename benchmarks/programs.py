@@ -85,6 +85,32 @@ def pmap_call_psum_blocking() -> Any:
     return lambda: call(v).block_until_ready()
 
 
+@timed(100)
+def pmap_call_of_jit() -> Any:
+    call, v, u = xp.pmap(xp.jit(inner)), sharded(8, 3), sharded(8, 3, seed=1)
+    return lambda: call(v, u)
+
+
+@timed(100)
+def jit_call_of_pmap() -> Any:
+    call, v, u = xp.jit(xp.pmap(inner)), sharded(8, 3), sharded(8, 3, seed=1)
+    return lambda: call(v, u)
+
+
+@timed(100)
+def jit_call_of_pmap_and_more() -> Any:
+    mapped, v, u = xp.pmap(inner), sharded(8, 3), sharded(8, 3, seed=1)
+    call = xp.jit(lambda v, u: mapped(v * 2, u) + 1)
+    return lambda: call(v, u)
+
+
+@timed(100)
+def jit_call_of_pmap_psum_blocking() -> Any:
+    mapped, v = xp.pmap(lambda x: lax.psum(x, "i"), axis_name="i"), sharded(8, 3)
+    call = xp.jit(lambda v: mapped(v * 2) + 1)
+    return lambda: call(v).block_until_ready()
+
+
 @timed(50)
 def pmap_call_training_step() -> Any:
     def step(params: Any, x: Any) -> Any:
