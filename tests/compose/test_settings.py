@@ -202,7 +202,7 @@ def test_compiles_are_logged(caplog):
     with lamina.log_compiles():
         lamina.pmap(lambda x: x * 3.25)(np.ones(2, "float32"))
     told = messages(caplog)
-    assert "pmap of `<lambda>`: staged in" in told and "`<lambda>` (float32[]) for [cpu:0, cpu:1]:" in told
+    assert "pmap of `<lambda>`: staged in" in told and "`<lambda>` (float32[2]) for [cpu:0, cpu:1]:" in told
 
 
 def test_leaks_are_found():
