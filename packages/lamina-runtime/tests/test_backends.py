@@ -33,8 +33,8 @@ def test_option_sets_the_number_of_devices():
 
 
 def test_client_is_made_at_first_use():
-    done = python("import lamina_runtime as rt; from lamina_runtime import backends; print(len(backends._clients))\n"
-                  "rt.devices(); print(len(backends._clients))")
+    done = python("import lamina_runtime as rt; from lamina_runtime import owner; print(len(owner.current.clients))\n"
+                  "rt.devices(); print(len(owner.current.clients))")
     assert done.stdout.split() == ["0", "1"], done.stderr
 
 

@@ -167,3 +167,15 @@ def test_pmap_made_again_compiles_nothing():
     made = [pmap(f).lower(X).compile().runtime_executable() for _ in range(2)]
     assert made[0] is made[1]
     assert pmap(f, out_axes=1).lower(X).compile().runtime_executable() is not made[0]
+
+
+def test_maps_of_one_function_over_different_devices():
+    def double(x):
+        return lax.add(x, x)
+
+    x = np.ones((4, 2), np.float32)
+    for where in (devices()[:4], devices()[4:], devices()[:4][::-1], devices()[1:5]):
+        for _ in range(2):
+            y = pmap(double, devices=where)(x)
+            assert [s.device for s in y.addressable_shards] == where
+            np.testing.assert_array_equal(y, 2 * x)

@@ -6,28 +6,26 @@ The number of CPU devices comes from `config.num_cpu_devices`, else from XLA_FLA
 """
 from __future__ import annotations
 
+import gc
 import os
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import config
 
-from . import _gpu, _jaxlib, safe_launch
+from . import _gpu, _jaxlib, owner, safe_launch
 
 __all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
            "devices", "generation", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays",
            "local_device_count", "local_devices", "lowering_platform", "process_count", "process_index", "process_indices",
            "reset", "set_client_maker", "setup_tpu"]
 
-_clients: dict[str, Any] = {}
-
 
 def _before_use(name: str) -> Callable[[Any], None]:
     def check(value: Any) -> None:
         """Before the value is taken, so that a refused one is not kept."""
-        if _clients and value != config.options[name].value:
+        if owner.current.clients and value != config.options[name].value:
             raise RuntimeError(f"config {name}: counts until a device is first used, and one has been; set it before the first "
                                "array")
     return check
@@ -41,11 +39,6 @@ default_device_option = config.Option("default_device", None, keyed=True,
                                       help="where arrays that nobody placed go: a device or None")
 
 _ALIASES = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu", "host": "cpu"}
-_lock = threading.RLock()
-_failures: dict[str, str] = {}
-_generation = 0
-_default: Any = None
-_default_device: Any = None
 
 
 def _cpu_client() -> Any:
@@ -58,7 +51,7 @@ _makers: dict[str, Callable[[], Any]] = {"cpu": _cpu_client, "cuda": _gpu.make_c
 
 def in_use() -> bool:
     """Whether a device has been used, so that clients exist."""
-    return bool(_clients)
+    return bool(owner.current.clients)
 
 
 def set_client_maker(platform: str, make: Callable[[], Any]) -> None:
@@ -75,26 +68,26 @@ def _wanted() -> list[str]:
 
 def client(platform: str | None = None) -> Any:
     """The client of a platform, made if need be; without a name, the default one."""
-    global _default
+    here = owner.current
     if platform is None:
-        if _default is None:
-            with _lock:
-                if _default is None:
-                    _default = _first_client()
-        return _default
+        if here.default is None:
+            with owner.lock:
+                if here.default is None:
+                    here.default = _first_client()
+        return here.default
     # Asked once without the lock, which is what nearly all calls do, and again inside of it.
     name = _ALIASES.get(platform, platform)
-    found = _clients.get(name)
+    found = here.clients.get(name)
     if found is not None:
         return found
-    with _lock:
-        found = _clients.get(name)
+    with owner.lock:
+        found = here.clients.get(name)
         if found is None:
             make = _makers.get(name)
             if make is None or (platforms.value and name not in _wanted()):
                 raise RuntimeError(f"no platform {platform!r}; there are {', '.join(_wanted())}")
             try:
-                found = _clients[name] = make()
+                found = here.clients[name] = make()
             except Exception as e:
                 raise RuntimeError(f"platform {platform!r} cannot be used: {e}") from e
         return found
@@ -103,30 +96,34 @@ def client(platform: str | None = None) -> Any:
 def _first_client() -> Any:
     wanted = _wanted()
     explicit = bool(platforms.value)
+    failures = owner.current.failures
     for name in wanted:
         try:
             return client(name)
         except RuntimeError as e:
             if explicit and len(wanted) == 1:
                 raise
-            _failures[name] = str(e)
-    raise RuntimeError("no platform can be used: " + "; ".join(_failures.values()))
+            failures[name] = str(e)
+    raise RuntimeError("no platform can be used: " + "; ".join(failures.values()))
 
 
 def generation() -> int:
-    """How often the clients were forgotten: part of the key of whatever is made for devices that nobody named."""
-    return _generation
+    """How often the clients were given up: part of the key of whatever is made for devices that nobody named."""
+    return owner.current.epoch
 
 
 def reset() -> None:
-    """Forget the clients; the next use makes new ones. Arrays of the old ones stay usable only by themselves."""
-    global _default, _default_device, _generation
-    with _lock:
-        _generation += 1
-        _jaxlib.PjitFunctionCache.clear_all()  # calls that jaxlib runs by itself, on the old clients
-        _clients.clear()
-        _failures.clear()
-        _default = _default_device = None
+    """Close the clients, once what they were asked for is done: memory and threads are freed as soon as no array of theirs is
+    left. The next use makes new clients, on which functions made before run; `config.num_cpu_devices` and `platforms` can be
+    set anew before it. Arrays of the old ones can be read and moved with `device_put`, and are refused by everything else.
+    """
+    owner.close()
+    gc.collect()  # clients and what they made refer to each other
+
+
+@owner.when_closed
+def _forget_calls(gone: owner.Owner) -> None:
+    _jaxlib.PjitFunctionCache.clear_all()  # calls that jaxlib runs by itself, on the old clients
 
 
 def get_backend(platform: str | None = None) -> Any:
@@ -148,9 +145,9 @@ def setup_tpu(tpu_driver_version: Any = None) -> None:
 
     Call it before the first array. A chosen number of devices, or another platform, is left alone.
     """
-    with _lock:
+    with owner.lock:
         chosen = num_cpu_devices.value is not None or "device_count" in os.environ.get("XLA_FLAGS", "")
-        if not _clients and not chosen and _wanted() == ["cpu"]:
+        if not in_use() and not chosen and _wanted() == ["cpu"]:
             num_cpu_devices.set(8)
     warnings.warn("setup_tpu: lamina has no TPU platform; programs run on CPU or GPU devices", stacklevel=2)
 
@@ -242,13 +239,13 @@ def device_of(spec: Any) -> Any:
 
 def default_device() -> Any:
     """Where arrays go that nobody placed."""
-    global _default_device
     chosen = default_device_option.value
     if chosen is not None:
         return device_of(chosen)
-    if _default_device is None:
-        _default_device = client().local_devices()[0]
-    return _default_device
+    here = owner.current
+    if here.default_device is None:
+        here.default_device = client().local_devices()[0]
+    return here.default_device
 
 
 def check_devices(call: str, given: Sequence[Any]) -> tuple[Any, ...]:

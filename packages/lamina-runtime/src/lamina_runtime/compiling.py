@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr
 
-from . import _jaxlib, disk_cache, host_errors, shardings
+from . import _jaxlib, disk_cache, host_errors, owner, shardings
 
 __all__ = ["CacheStats", "Loaded", "MOST_PROGRAMS", "Options", "cache_stats", "clear_memory", "compile", "overrides",
            "remembered", "resident"]
@@ -77,19 +77,19 @@ class Loaded:
       key: what it is found by.
       size: bytes of memory it takes, estimated.
       failures: where exceptions of its callbacks are kept, if it goes on after them.
+      device: the first of those it runs on.
       holders: program -> the keys under which that remembers something made of this executable.
     """
 
-    __slots__ = ("executable", "key", "size", "failures", "holders")
+    __slots__ = ("executable", "key", "size", "failures", "holders", "device")
 
-    def __init__(self, executable: Any, key: Any, size: int, failures: host_errors.Failures | None = None) -> None:
-        self.executable, self.key, self.size, self.failures = executable, key, size, failures
+    def __init__(self, executable: Any, key: Any, size: int, device: Any,
+                 failures: host_errors.Failures | None = None) -> None:
+        self.executable, self.key, self.size, self.device, self.failures = executable, key, size, device, failures
         self.holders: weakref.WeakKeyDictionary[ClosedJaxpr, set[Any]] = weakref.WeakKeyDictionary()
 
 
 _lock = threading.Lock()
-_memory: OrderedDict[Any, Loaded] = OrderedDict()  # the one used longest ago first
-_size = 0
 _left = 0  # how many went since freed memory was last given back
 _ended: deque[Any] = deque()  # keys of executables that nobody can find again
 _being_made: dict[Any, threading.Lock] = {}
@@ -103,15 +103,15 @@ def cache_stats() -> CacheStats:
 
 def resident() -> tuple[int, int]:
     """(how many executables are held in memory, their estimated bytes)."""
-    return len(_memory), _size
+    here = owner.current
+    return len(here.executables), here.size
 
 
 def clear_memory() -> None:
     """Forget the executables held in memory (those in use stay alive) and reset the counters."""
-    global _size
     with _lock:
-        _memory.clear()
-        _size = 0
+        owner.current.executables.clear()
+        owner.current.size = 0
         for name in _counts:
             _counts[name] = 0
 
@@ -155,19 +155,20 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
         failures = host_errors.Failures() if options.together else None
         functions = [host_errors.guarded(f, failures) for f in lowered.host_functions]
         made = _compiled(lowered.module, devices, options, functions)
-        return Loaded(made, object(), _BASE + _PER_CODE * len(lowered.bytecode()), failures)
+        return Loaded(made, object(), _BASE + _PER_CODE * len(lowered.bytecode()), devices[0], failures)
     from hashlib import sha256  # a millisecond or two of a process that compiles nothing
     code = lowered.bytecode()
     digest = sha256(code)
     digest.update(repr(options).encode())
+    here = owner.current
     key = (digest.digest(), devices)
     with _lock:
         turn = _being_made.setdefault(key, threading.Lock())
     with turn:
         with _lock:
-            found = _memory.get(key)
+            found = here.executables.get(key)
             if found is not None:
-                _memory.move_to_end(key)
+                here.executables.move_to_end(key)
                 _counts["memory_hits"] += 1
         try:
             if found is None:
@@ -187,20 +188,20 @@ def _from_disk_or_compiler(code: bytes, key: Any, devices: tuple[Any, ...], opti
         found = _deserialized(devices[0].client, payload, where, settings)
         if found is not None:
             _count("disk_hits")
-            return Loaded(found, key, _BASE + _PER_STORED * len(payload))
+            return Loaded(found, key, _BASE + _PER_STORED * len(payload), devices[0])
     made = _compiled(code, devices, options)
     _count("misses")
     if path is None:
-        return Loaded(made, key, _BASE + _PER_CODE * len(code))
+        return Loaded(made, key, _BASE + _PER_CODE * len(code), devices[0])
     try:
         payload = made.serialize()
     except Exception:  # not every program of every platform can be
-        return Loaded(made, key, _BASE + _PER_CODE * len(code))
+        return Loaded(made, key, _BASE + _PER_CODE * len(code), devices[0])
     if disk_cache.store(path, payload):
         _count("stored")
     if len(payload) <= _READ_BACK:
         made = _deserialized(devices[0].client, payload, where, settings) or made
-    return Loaded(made, key, _BASE + _PER_STORED * len(payload))
+    return Loaded(made, key, _BASE + _PER_STORED * len(payload), devices[0])
 
 
 def _deserialized(client: Any, payload: bytes, where: Any, settings: Any) -> Any:
@@ -243,8 +244,23 @@ def _settings(options: Options, ids: tuple[int, ...]) -> Any:
 def remembered(closed: ClosedJaxpr, key: Any, make: Callable[[], Any]) -> Any:
     """`make()`, an object with a `loaded`, remembered with `closed` until the executable has to leave."""
     made = closed.memo(key, make)
-    _enter(made.loaded, closed, key)
+    if not _enter(made.loaded, closed, key):
+        closed.forget(key)
     return made
+
+
+@owner.when_closed
+def _forget_all(gone: owner.Owner) -> None:
+    with _lock:
+        leaving = list(gone.executables.values())
+        gone.executables.clear()
+        holders = _holders(leaving)
+    for closed, name in holders:
+        closed.forget(name)
+
+
+def _holders(leaving: Iterable[Loaded]) -> list[tuple[ClosedJaxpr, Any]]:
+    return [(closed, name) for gone in leaving for closed, names in gone.holders.items() for name in names]
 
 
 def _end(key: Any) -> None:
@@ -260,43 +276,49 @@ def _end(key: Any) -> None:
 
 def _take_ended() -> list[Loaded]:
     """Called with `_lock` held."""
-    global _size
-    found = [gone for gone in [_memory.pop(_ended.popleft(), None) for _ in range(len(_ended))] if gone is not None]
-    _size -= sum(gone.size for gone in found)
+    here = owner.current
+    found = [gone for gone in [here.executables.pop(_ended.popleft(), None) for _ in range(len(_ended))] if gone is not None]
+    here.size -= sum(gone.size for gone in found)
     return found
 
 
-def _enter(loaded: Loaded, holder: ClosedJaxpr | None = None, held_as: Any = None) -> None:
-    """Note that an executable is used, and let others go if there are too many now."""
-    global _size, _left
+def _enter(loaded: Loaded, holder: ClosedJaxpr | None = None, held_as: Any = None) -> bool:
+    """Note that an executable is used, and let others go if there are too many now. False for one of clients that were
+    given up meanwhile."""
+    global _left
     with _lock:
+        here = owner.current
+        if owner.is_closed(loaded.device):
+            return False
+        memory = here.executables
         if holder is not None:
             loaded.holders.setdefault(holder, set()).add(held_as)
-        if _memory.get(loaded.key) is loaded:
-            _memory.move_to_end(loaded.key)
-            return
+        if memory.get(loaded.key) is loaded:
+            memory.move_to_end(loaded.key)
+            return True
         if holder is not None and type(loaded.key) is object:  # what its host functions close over goes with it
             weakref.finalize(holder, _end, loaded.key).atexit = False
         leaving = _take_ended()
-        old = _memory.pop(loaded.key, None)
+        old = memory.pop(loaded.key, None)
         if old is not None:
-            _size -= old.size
+            here.size -= old.size
             leaving.append(old)
-        _memory[loaded.key] = loaded
-        _size += loaded.size
-        large = _size > MOST_BYTES
+        memory[loaded.key] = loaded
+        here.size += loaded.size
+        large = here.size > MOST_BYTES
         most = MOST_BYTES // 2 if large else MOST_BYTES
-        while len(_memory) > 1 and (len(_memory) > MOST_PROGRAMS or _size > most):
-            leaving.append(_memory.popitem(last=False)[1])
-            _size -= leaving[-1].size
+        while len(memory) > 1 and (len(memory) > MOST_PROGRAMS or here.size > most):
+            leaving.append(memory.popitem(last=False)[1])
+            here.size -= leaving[-1].size
         _left += len(leaving)
         give_back = _left >= _GIVE_BACK
         if give_back:
             _left = 0
-        holders = [(closed, name) for gone in leaving for closed, names in gone.holders.items() for name in names]
+        holders = _holders(leaving)
     for closed, name in holders:
         closed.forget(name)
     if large:  # jaxlib's call objects bound their number only; those in use come back with their next call
         _jaxlib.PjitFunctionCache.clear_all()
     if give_back:  # else the gaps the compiler leaves add up
         _jaxlib.give_back_memory()
+    return True

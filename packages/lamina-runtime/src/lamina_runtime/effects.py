@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import Primitive, aval_of, shaped
 
-from . import _jaxlib, arrays, backends, host_errors
+from . import _jaxlib, arrays, backends, host_errors, owner
 from ._jaxlib import ArrayImpl
 
 __all__ = ["Order", "at_exit", "effects_barrier", "launched", "order_of", "run_callback"]
@@ -60,32 +60,32 @@ class Order:
             _jaxlib.wait_for(last)
 
 
-_orders: dict[Any, Order] = {}
 
 
 def order_of(device: Any) -> Order:
     """The thread of ordered effects of a device."""
-    found = _orders.get(device)
+    known = owner.current.orders
+    found = known.get(device)
     if found is None:
-        found = _orders.setdefault(device, Order(device))
+        found = known.setdefault(device, Order(device))
     return found
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------
-_pending: deque[Any] = deque()
 _missed: list[Exception] = []
 
 
 def launched(receipt: Any) -> None:
     """A program with effects was launched; `receipt` can be waited for."""
-    _pending.append(receipt)
-    while len(_pending) > _MOST_PENDING:
-        _settle()
+    pending = owner.current.pending
+    pending.append(receipt)
+    while len(pending) > _MOST_PENDING:
+        _settle(pending)
 
 
-def _settle() -> None:
+def _settle(pending: deque[Any]) -> None:
     try:
-        _pending.popleft().block_until_ready()
+        pending.popleft().block_until_ready()
     except IndexError:
         pass
     except _jaxlib.LAUNCH_ERRORS as e:
@@ -101,17 +101,23 @@ def effects_barrier() -> None:
 
     >>> effects_barrier()
     """
-    for order in list(_orders.values()):
-        try:
-            order.wait()
-        except _jaxlib.LAUNCH_ERRORS as e:
-            _missed.append(e)
-    while _pending:
-        _settle()
+    _wait_for_all(owner.current)
     if _missed:
         error = host_errors.translated("effects_barrier", _missed[0])
         _missed.clear()
         raise error
+
+
+@owner.when_closed
+def _wait_for_all(whose: owner.Owner) -> None:
+    """What fails is told by the next barrier."""
+    for order in list(whose.orders.values()):
+        try:
+            order.wait()
+        except _jaxlib.LAUNCH_ERRORS as e:
+            _missed.append(e)
+    while whose.pending:
+        _settle(whose.pending)
 
 
 def at_exit() -> None:
@@ -139,7 +145,7 @@ def run_callback(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -
         value.flags.writeable = False
         values.append(value)
     if params.get("ordered"):
-        for order in list(_orders.values()):
+        for order in list(owner.current.orders.values()):
             order.wait()
     outs = prim.numpy(*values, **params)
     committed = device is not None

@@ -18,7 +18,7 @@ import numpy as np
 from lamina_tracing import slots
 from lamina_tracing.extend import HostArray
 
-from . import _jaxlib, array_methods, arrays, backends, compiling, effects, on_device, safe_launch, transfer_counts
+from . import _jaxlib, array_methods, arrays, backends, compiling, on_device, owner, safe_launch, transfer_counts
 
 __all__ = ["install"]
 
@@ -63,10 +63,10 @@ class _Told(slots.NumPyEvaluator):
 
 
 def _in_child() -> None:
+    for client in (*owner.current.clients.values(), *owner.closed_clients()):
+        _jaxlib.keep_for_ever(client)
     if not backends.in_use():
         return
-    for client in {id(c): c for c in (*backends._clients.values(), backends._default) if c is not None}.values():
-        _jaxlib.keep_for_ever(client)
     read = arrays._read
     arrays._read = lambda x, *more: read(_ready(x), *more)
     arrays._wait_for = _jaxlib.wait_for = _ready
@@ -76,8 +76,8 @@ def _in_child() -> None:
     array_methods.row_of = lambda x, index: None
     on_device.moved = lambda x, sharding: None
     transfer_counts._lock = threading.Lock()  # another thread may have held it
-    effects._orders.clear()
-    effects._pending.clear()
+    owner.current.orders.clear()
+    owner.current.pending.clear()
     slots.use_numpy(_Told())
     _jaxlib.PjitFunctionCache.clear_all()  # what jaxlib would run by itself comes to Python, and goes to NumPy
 

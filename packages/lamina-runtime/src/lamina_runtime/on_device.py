@@ -15,7 +15,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, prims, shaped
 from lamina_lowering import lower
 
-from . import _jaxlib, backends, compiling, shardings
+from . import _jaxlib, backends, compiling, owner, shardings
 
 __all__ = ["moved", "reshaped", "rows_of"]
 
@@ -187,13 +187,13 @@ def moved(x: Any, sharding: Any) -> Any:
     aval, old = x.aval, x._sharding
     if not aval.size or _client(old) is not _client(sharding) or not sharding.is_fully_addressable:
         return None
-    key = (old, aval.shape)
+    key, ways = (old, sharding, aval.shape), owner.current.ways
     try:
-        plan = sharding.ways[key]
+        plan = ways[key]
     except KeyError:
-        if len(sharding.ways) > 256:
-            sharding.ways.clear()
-        plan = sharding.ways[key] = _plan(old, sharding, aval.shape)
+        if len(ways) > 1024:
+            ways.clear()
+        plan = ways[key] = _plan(old, sharding, aval.shape)
     if plan is None:
         return None
     local = shaped(plan.local, aval.dtype, aval.weak_type)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapedArray
 
-from . import _jaxlib
+from . import _jaxlib, owner
 from ._jaxlib import ArrayImpl
 
 __all__ = ["Giving", "HELD", "IN_FLIGHT", "WINDOW", "Window", "check_constants", "check_donation", "check_usable",
@@ -98,26 +98,36 @@ class Window:
 
 
 _wait = _jaxlib.wait_for
-_windows: dict[Any, Window] = {}
 
 
 def window_of(client: Any) -> Window | None:
     """The window of a client, shared by all threads; None where collectives may queue as they like."""
     if client.platform != "cpu" or not _jaxlib.COLLECTIVES_BLOCK_LAUNCHES:
         return None
-    found = _windows.get(client)
+    known = owner.current.windows
+    found = known.get(client)
     if found is None:
-        found = _windows.setdefault(client, Window())
+        found = known.setdefault(client, Window())
     return found
 
 
+@owner.when_closed
+def _drain_all(gone: owner.Owner) -> None:
+    for window in gone.windows.values():
+        window.drain()
+
+
 def check_usable(call: str, name: str, flat: Iterable[Any]) -> None:
-    """RuntimeError when an argument was deleted or donated."""
+    """RuntimeError when an argument was deleted or donated, or its devices were given up."""
     for i, x in enumerate(flat):
-        if type(x) is ArrayImpl and x.is_deleted():
-            raise RuntimeError(f"{call} of `{name}`: Array has been deleted or donated: flat argument {i}, "
-                               f"{x.aval.long()}. Keep a copy (x.copy()) of an array that a donating function takes, "
-                               "or use that function's result")
+        if type(x) is ArrayImpl:
+            if x.is_deleted():
+                raise RuntimeError(f"{call} of `{name}`: Array has been deleted or donated: flat argument {i}, "
+                                   f"{x.aval.long()}. Keep a copy (x.copy()) of an array that a donating function takes, "
+                                   "or use that function's result")
+            if owner.is_closed(x._sharding._internal_device_list[0]):
+                raise RuntimeError(f"{call} of `{name}`: flat argument {i}, {x.aval.long()}, lies on devices of a client that "
+                                   "was closed by backends.reset(). Move it with device_put(x, lamina.devices()[0])")
 
 
 _giving: set[int] = set()

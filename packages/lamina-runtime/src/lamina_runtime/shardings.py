@@ -17,7 +17,7 @@ import numpy as np
 
 from lamina_ir.extend import Tiles
 
-from . import _jaxlib, backends
+from . import _jaxlib, backends, owner
 from ._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
 
 __all__ = ["check_fits", "device_list", "gspmd", "index_map", "interned", "is_replicated", "mapped", "plan", "replicated",
@@ -26,48 +26,48 @@ __all__ = ["check_fits", "device_list", "gspmd", "index_map", "interned", "is_re
 Index = tuple[slice, ...]
 _REPLICATED = HloSharding.replicate()
 
-_singles: dict[Any, Any] = {}
-_lists: dict[tuple[Any, ...], Any] = {}
-_gspmds: dict[Any, Any] = {}
-
 
 def single(device: Any) -> Any:
     """The placement on one device."""
-    found = _singles.get(device)
+    known = owner.current.singles
+    found = known.get(device)
     if found is None:
+        owner.check_open(device)
         found = SingleDeviceSharding(device)
         found.on_host = device.platform == "cpu"
-        found.ways = {}
-        found = _singles.setdefault(device, found)
+        found = known.setdefault(device, found)
     return found
 
 
 def device_list(devices: tuple[Any, ...]) -> Any:
     """jaxlib's list object for these devices, in this order."""
-    found = _lists.get(devices)
+    known = owner.current.lists
+    found = known.get(devices)
     if found is None:
-        if len(_lists) > 4096:
-            _lists.clear()
-        found = _lists.setdefault(devices, DeviceList(devices))
+        owner.check_open(devices[0])
+        if len(known) > 4096:
+            known.clear()
+        found = known.setdefault(devices, DeviceList(devices))
     return found
 
 
 def gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
     """The placement over several devices that a tile assignment describes."""
     key = (devices, tiles)
-    found = _gspmds.get(key)
+    known = owner.current.gspmds
+    found = known.get(key)
     if found is None:
-        if len(_gspmds) > 4096:
-            _gspmds.clear()
+        if len(known) > 4096:
+            known.clear()
         found = GSPMDSharding(device_list(devices), tiles)
         found.on_host = devices[0].platform == "cpu"
-        found.plans = {}  # how host arrays of a shape are split
-        found.ways = {}  # how arrays of a placement and shape come here, see on_device
+        found.parts = {}  # shape -> what each device holds
+        found.plans = {}  # shape -> how host arrays are split
         found.mapped_dims = _split_dims(tiles)
         found.partly_copied = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
         found.holders = _holders(tiles)
         found.tiles = Tiles.parse(str(tiles)) if tiles.is_tiled() else Tiles()
-        found = _gspmds.setdefault(key, found)
+        found = known.setdefault(key, found)
     return found
 
 
@@ -153,9 +153,9 @@ def is_replicated(sharding: Any) -> bool:
     return type(sharding) is SingleDeviceSharding or sharding._hlo_sharding.is_replicated()
 
 
-@lru_cache(maxsize=4096)
-def _slices(tiles: Any, ndim: int, shape: tuple[int, ...]) -> tuple[Index, ...]:
+def _slices(tiles: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
     """For each position in the device list, the part it holds."""
+    ndim = len(shape)
     if not tiles.is_tiled():
         raise ValueError(f"the parts of a placement {tiles} are not known to Python")
     counts = list(tiles.tile_assignment_dimensions())
@@ -171,10 +171,15 @@ def _slices(tiles: Any, ndim: int, shape: tuple[int, ...]) -> tuple[Index, ...]:
 
 def index_map(sharding: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
     """For each device of a placement, in order, the part of an array of this shape it holds, as a tuple of slices."""
-    ndim = len(shape)
     if is_replicated(sharding):
-        return ((slice(None),) * ndim,) * sharding.num_devices
-    return _slices(sharding._hlo_sharding, ndim, shape)
+        return ((slice(None),) * len(shape),) * sharding.num_devices
+    known = sharding.parts  # kept here, as jaxlib's tiles hold their placement, and that its devices
+    found = known.get(shape)
+    if found is None:
+        if len(known) > 256:
+            known.clear()
+        found = known[shape] = _slices(sharding._hlo_sharding, shape)
+    return found
 
 
 def check_fits(call: str, shape: tuple[int, ...], sharding: Any) -> None:
@@ -193,11 +198,10 @@ def check_fits(call: str, shape: tuple[int, ...], sharding: Any) -> None:
 
 
 def interned(sharding: Any) -> Any:
-    """Our own object for a placement that a user made of jaxlib's class."""
-    if "ways" in sharding.__dict__:
+    """Our own object for a placement that a user gave, who may have made one of jaxlib's class."""
+    owner.check_open(sharding._internal_device_list[0])
+    if type(sharding) is SingleDeviceSharding or "plans" in sharding.__dict__:
         return sharding
-    if type(sharding) is SingleDeviceSharding:
-        return single(sharding._device)
     return gspmd(sharding_devices(sharding), sharding._hlo_sharding)
 
 
@@ -260,7 +264,7 @@ def _repr_gspmd(self: Any) -> str:
 
 def _indices(self: Any, global_shape: tuple[int, ...]) -> dict[Any, Index]:
     """Device -> the part of an array of `global_shape` it holds."""
-    return dict(zip(sharding_devices(self), index_map(self, tuple(global_shape))))
+    return dict(zip(sharding_devices(self), index_map(interned(self), tuple(global_shape))))
 
 
 def _install() -> None:

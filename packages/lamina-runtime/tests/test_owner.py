@@ -1,0 +1,175 @@
+"""Closing the clients: what they take is freed, functions go on with the next, and what lies on the old ones is refused.
+
+Each test is a process, as the placements that others have made end with their client."""
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from lamina_ir import config
+from lamina_parallel import pmap
+from lamina_runtime import (backends, compiling, device_put, devices, effects_barrier, live_arrays, owner, shardings)
+from lamina_tracing import debug, jit, lax
+
+X = np.arange(32, dtype=np.float32).reshape(8, 4)
+
+
+def sines(x):
+    return lax.add(lax.sin(x), x)
+
+
+def once(x):
+    return np.asarray(jit(sines)(x))
+
+
+class Met:
+    """Functions of every kind, made once."""
+
+    def __init__(self):
+        self.seen = []
+        self.calls = {
+            "jit": jit(sines), "eager": sines, "sums": pmap(lambda x: lax.psum(x, "i"), axis_name="i"), "rows": pmap(sines),
+            "within": jit(pmap(lambda x: lax.psum(x, "i"), axis_name="i")),
+            "loop": lambda x: lax.scan(lambda c, a: (lax.add(c, a), c), np.zeros(4, np.float32), x)[1],
+            "told": jit(lambda x: (debug.callback(self.seen.append, x), lax.add(x, x))[1]),
+            "in order": jit(lambda x: (debug.callback(self.seen.append, x, ordered=True), lax.add(x, x))[1]),
+            "row": lambda x: next(iter(self.calls["rows"](x))),
+            "moved": lambda x: device_put(self.calls["rows"](x), devices()[2]),
+            "given": lambda x: jit(lambda v: lax.add(v, v), donate_argnums=0)(device_put(x)),
+        }
+
+    def __call__(self):
+        return {name: np.array(f(X)) for name, f in self.calls.items() for _ in range(2)}
+
+
+def threads():
+    with open("/proc/self/status", encoding="ascii") as file:
+        return int(next(line for line in file if line.startswith("Threads")).split()[1])
+
+
+def in_a_process(what):
+    code = f"import conftest, test_owner; test_owner.{what.__name__}(); print('done')"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(
+        [os.path.dirname(__file__), *sys.path])}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.split()[-1:] == ["done"], done.stdout + done.stderr
+
+
+def closed():
+    met, first, counts = Met(), None, []
+    for epoch in range(4):
+        assert owner.current.epoch == backends.generation() == epoch
+        found = met()
+        first = first or found
+        for name in found:
+            np.testing.assert_array_equal(found[name], first[name])
+        client = weakref.ref(backends.client())
+        busy, kept = threads(), device_put(X)
+        backends.reset()
+        np.testing.assert_array_equal(kept, X)
+        assert client() is not None
+        del kept
+        gc.collect()
+        counts.append(threads())
+        assert client() is None and busy >= counts[-1] + 8, (epoch, busy, counts)
+        assert compiling.resident() == (0, 0) and not owner.current.clients
+    effects_barrier()
+    assert len(met.seen) == 16 and max(counts) == min(counts)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="threads are counted in /proc")
+def test_closing_frees_the_client_and_its_threads():
+    in_a_process(closed)
+
+
+def old_arrays():
+    f, g, h = jit(sines), pmap(lambda x: lax.psum(x, "i"), axis_name="i"), pmap(sines)
+    old, mapped, there = f(X), h(X), device_put(X, devices()[3])
+    over = (jit(lambda v: lax.add(v, old)), jit(lambda v: lax.add(v, mapped)),
+            pmap(lambda v: lax.add(v, lax.reshape(there, (32,)))))
+    wide = np.ones((8, 32), np.float32)
+    compiled = f.lower(X).compile()
+    before, place, where = [np.array(k(X)) for k in over[:2]] + [np.array(over[2](wide))], mapped.sharding, devices()
+    for k in (f, g, h):
+        k(X), k(X)
+    f(old), f(there), f(mapped), g(mapped)
+    backends.reset()
+    new, want = device_put(X), once(X)
+    refused = {
+        "one": lambda: f(old), "committed": lambda: f(there), "split": lambda: f(mapped), "mapped": lambda: g(mapped),
+        "mapped one": lambda: h(old), "eager": lambda: lax.add(old, new), "second": lambda: lax.add(new, old),
+        "rows": lambda: list(mapped), "part": lambda: mapped.addressable_data(1), "device": lambda: device_put(X, where[0]),
+        "placement": lambda: device_put(X, place), "new there": lambda: device_put(new, place),
+        "asked": lambda: jit(sines, device=where[0])(X), "devices": lambda: pmap(sines, devices=where)(X),
+        "layout": lambda: jit(sines, in_shardings=(place,))(X), "compiled": lambda: compiled(old),
+        "given": lambda: jit(sines, donate_argnums=0)(old)}
+    for name, call in refused.items():
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="closed by backends.reset"):
+                print(name, call())
+    np.testing.assert_array_equal(np.asarray(old), want)
+    np.testing.assert_array_equal(np.asarray(mapped), want)
+    for x in (device_put(old, devices()[1]), device_put(mapped, devices()[1]),
+              device_put(mapped, shardings.replicated(tuple(devices())))):
+        np.testing.assert_array_equal(x, want)
+        f(x)
+    for k, want, arg in zip(over, before, (X, X, wide)):  # what a function closes over comes along
+        np.testing.assert_array_equal(k(arg), want)
+
+
+def test_arrays_of_a_closed_client_are_read_and_moved_and_nothing_else():
+    in_a_process(old_arrays)
+
+
+def in_flight():
+    sums, slow = pmap(lambda x: lax.psum(x, "i"), axis_name="i"), Met()
+    outs = [sums(X) for _ in range(200)]
+    told = slow.calls["told"](X)
+    backends.reset()
+    assert all(o.is_ready() for o in outs[-8:]) and len(slow.seen) == 1
+    np.testing.assert_array_equal(outs[0], np.tile(X.sum(0), (8, 1)))
+    del outs, told
+
+    failed = []
+
+    def work():
+        try:
+            for _ in range(30):
+                np.testing.assert_array_equal(sums(X), np.tile(X.sum(0), (8, 1)))
+        except RuntimeError as e:
+            failed.append(e)
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for w in workers:
+        w.start()
+    for _ in range(5):
+        backends.reset()
+    for w in workers:
+        w.join()
+    assert all("closed by backends.reset" in str(e) for e in failed), failed
+    np.testing.assert_array_equal(sums(X), np.tile(X.sum(0), (8, 1)))
+
+
+def test_what_is_in_flight_ends_first_and_threads_may_go_on():
+    in_a_process(in_flight)
+
+
+def anew():
+    f, g = pmap(sines), jit(sines)
+    f(X), g(X)
+    with pytest.raises(RuntimeError, match="first used"):
+        config.update("num_cpu_devices", 4)
+    backends.reset()
+    config.update("num_cpu_devices", 4)
+    assert len(devices()) == 4 and not live_arrays()
+    np.testing.assert_array_equal(g(X), once(X))
+    np.testing.assert_array_equal(f(X[:4]), once(X[:4]))
+    with pytest.raises(ValueError, match="8"):
+        f(X)
+
+
+def test_the_number_of_devices_can_be_set_anew():
+    in_a_process(anew)
