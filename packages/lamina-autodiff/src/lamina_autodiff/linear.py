@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import Primitive, ShapedArray, Source, prims
-from lamina_ir.extend import stack_depth
+from lamina_ir import Primitive, ShapedArray, Source, config, prims
+from lamina_ir.extend import stack_depth, typed_equation
 from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, staged_source, typeof,
                                    user_source)
 
+from .counting import counted_axes, fitted, summed
 from .dependence import reached_results
 from .jvp import JVPTrace, instantiate, run_jvp
 from .linearity import LINEAR, check_program, not_linear, why_not_linear
@@ -68,6 +69,7 @@ class LinearTrace(Trace):
     def __init__(self, level: int) -> None:
         self.level = level
         self.rows: list[tuple[Primitive, Sequence[Any], dict[str, Any], Any, Source | None]] = []
+        self.counted = counted_axes()
         self.count = 0
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
@@ -84,6 +86,8 @@ class LinearTrace(Trace):
 
     def row(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], avals: Sequence[ShapedArray]) -> Any:
         """Record an op whose result types are known; it has a tuple of results."""
+        if self.counted:
+            params, avals = self._typed(prim, args, params, avals)
         outs = tuple([self.variable(a) for a in avals])
         self.rows.append((prim, args, params, outs, _line()))
         return outs
@@ -97,7 +101,10 @@ class LinearTrace(Trace):
 
     def write(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Record an op as it is."""
-        out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
+        if self.counted:
+            params, out = self._typed(prim, args, params)
+        else:
+            out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
         if prim.multiple:
             outs = tuple([self.variable(a) for a in out])
             self.rows.append((prim, args, params, outs, _line()))
@@ -108,6 +115,11 @@ class LinearTrace(Trace):
             line = None if now.trace is EVALUATION and not eager_lines else _line()
         self.rows.append((prim, args, params, result, line))
         return result
+
+
+    def _typed(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Any = None) -> Any:
+        avals = [a.aval if isinstance(a, Tracer) else typeof(a) for a in args]
+        return typed_equation(prim, avals, params, self.counted, outs)
 
 
 def _line() -> Source | None:
@@ -160,10 +172,15 @@ class CheckedLinearTrace(LinearTrace):
 
 
 class LinearProgram:
-    """A recorded linear map from `ins` to `outs` (None: a zero result; another value: itself zero-mapped)."""
+    """A recorded linear map from `ins` to `outs` (None: a zero result; another value: itself zero-mapped).
 
-    def __init__(self, rows: list[Any], count: int, ins: Sequence[LinearTracer], outs: Sequence[Any]) -> None:
+    `once`: where values that are the same on all members of a mapped axis count once, the axes over which the results differ.
+    """
+
+    def __init__(self, rows: list[Any], count: int, ins: Sequence[LinearTracer], outs: Sequence[Any],
+                 once: list[frozenset[Any]] | None = None) -> None:
         self.rows, self.count, self.ins, self.outs = rows, count, ins, outs  # the rows name `count` variables
+        self.once = once
 
     def needed(self) -> list[Any]:
         """The rows that results depend on, in order."""
@@ -212,8 +229,14 @@ class LinearProgram:
         """
         cts: list[Any] = [None] * self.count
         ct: Any
-        for o, ct in zip(self.outs, cotangents):
+        setting = config.replicated_counts_once
+        if setting.value != (self.once is not None) and now.axes:  # it was recorded in the other way
+            with setting(self.once is not None):
+                return self.backward(cotangents, free=free)
+        for k, (o, ct) in enumerate(zip(self.outs, cotangents)):
             if ct is not None and type(o) is LinearTracer:
+                if self.once is not None:
+                    ct = fitted(ct, self.once[k], o.aval.over)
                 old = cts[o.number]
                 cts[o.number] = ct if old is None else bind(_add_p, old, ct)
         outer = now.source
@@ -231,6 +254,7 @@ class LinearProgram:
         rows = self.rows
         at = len(rows)
         rules = transpose_rules
+        once = self.once is not None
         last: Any = None
         while at:
             at -= 1
@@ -252,6 +276,8 @@ class LinearProgram:
                 last = line
                 now.source = outer if line is None else line.backward()
             back = rules[prim](ct, *args, **params)
+            if once:
+                back = summed(prim, args, params, out, back, LinearTracer)
             if len(args) == 1:
                 if back is not None:
                     n = args[0].number
@@ -274,7 +300,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
         # once.
         ins = [trace.variable(typeof(p).strong()) if a else None for p, a in zip(primals, active)]
         out, dout = run_jvp(fun, primals, ins, trace)
-        return out, LinearProgram(trace.rows, trace.count, [v for v in ins if v is not None], dout)
+        once = [typeof(o).over for o in out] if trace.counted else None
+        return out, LinearProgram(trace.rows, trace.count, [v for v in ins if v is not None], dout, once)
 
 
 def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str | None = None) -> LinearProgram:
@@ -287,4 +314,4 @@ def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray
             if name is not None and not isinstance(o, Tracer) and np.any(np.asarray(o) != 0):
                 raise TypeError(f"linear_transpose: `{name}` is not linear: result {i} is a constant that is not zero, "
                                 f"{typeof(o).long()}")
-        return LinearProgram(trace.rows, trace.count, ins, outs)
+        return LinearProgram(trace.rows, trace.count, ins, outs, [typeof(o).over for o in outs] if trace.counted else None)

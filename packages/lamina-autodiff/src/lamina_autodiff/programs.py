@@ -194,7 +194,8 @@ def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], 
     with deeper(trace):
         ins = [trace.variable(a) if on else next(rest) for a, on in zip(closed.in_avals, linear)]
         outs = eval_jaxpr(closed, ins)
-        program = LinearProgram(trace.rows, trace.count, [v for v, on in zip(ins, linear) if on], outs)
+        once = [a.over for a in closed.out_avals] if trace.counted else None
+        program = LinearProgram(trace.rows, trace.count, [v for v, on in zip(ins, linear) if on], outs, once)
     return program.backward(cts)
 
 

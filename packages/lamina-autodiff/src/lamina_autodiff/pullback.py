@@ -83,7 +83,8 @@ def _pull_infer(*avals: Any, pull: Pullback) -> list[ShapedArray]:
     return pull.out_avals
 
 
-pullback_p = Primitive("pullback", params=("pull",), family="custom", infer=_pull_infer, multiple=True)
+pullback_p = Primitive("pullback", params=("pull",), family="custom", infer=_pull_infer, multiple=True,
+                       over=lambda total, names, params, bound: [a.over for a in params["pull"].out_avals])
 
 
 def _pullback_transpose(cts: Sequence[Any], *args: Any, pull: Pullback) -> Any:

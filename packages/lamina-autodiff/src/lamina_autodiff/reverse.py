@@ -113,7 +113,9 @@ def _shared(avals: Sequence[Any], axes: Sequence[Hashable]) -> list[tuple[Hashab
     has a cotangent of its own at each member."""
     for name in axes:
         lax.axis_size(name)  # it must be bound
-    return [tuple([name for name in axes if name not in a.over]) for a in (avals if axes else ())]
+    if not axes or config.replicated_counts_once.value:  # where one value counts once its gradient is the sum already
+        return []
+    return [tuple([name for name in axes if name not in a.over]) for a in avals]
 
 
 def _reduced(cts: Sequence[Any], shared: Sequence[tuple[Hashable, ...]]) -> Sequence[Any]:

@@ -18,7 +18,8 @@ from typing import Any
 __all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_infs", "debug_nans",
            "default_matmul_precision", "disable_jit", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
            "generation", "keyed_values", "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion", "options", "read",
-           "restored", "threefry_partitionable", "traceback_filtering", "unchanged", "update", "watch_keyed"]
+           "replicated_counts_once", "restored", "threefry_partitionable", "traceback_filtering", "unchanged", "update",
+           "watch_keyed"]
 
 options: dict[str, Option] = {}
 _keyed: list[Option | Generation] = []
@@ -282,6 +283,8 @@ numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow",
 default_matmul_precision = Option("default_matmul_precision", None, keyed=True, help="precision of dot_general")
 threefry_partitionable = Option("threefry_partitionable", False, keyed=True,
                                 help="random bits from each element's own counter, as newer jax-style systems draw them")
+replicated_counts_once = Option("replicated_counts_once", False, keyed=True,
+                                help="derivatives inside of maps take a value that is the same on all members for one value")
 debug_nans = Option("debug_nans", False, keyed=True, help="raise where a NaN first appears")
 debug_infs = Option("debug_infs", False, keyed=True, help="raise where an infinity first appears")
 traceback_filtering = Option("traceback_filtering", True, choices=(True, False, "off", "auto", "remove_frames",
