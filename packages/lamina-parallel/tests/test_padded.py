@@ -1,7 +1,7 @@
 """`padded`: any number of rows on any number of devices is the map of the rows. Without a backend, `devices` counts."""
 import numpy as np
 import pytest
-from lamina_autodiff import grad, jvp
+from lamina_autodiff import custom_jvp, custom_vjp, grad, jvp
 from lamina_batching import vmap
 from lamina_parallel import padded, pmap, psum
 from lamina_tracing import io_callback, jit, lax, make_jaxpr
@@ -116,6 +116,36 @@ def test_places_without_a_row_leave_no_trace(rows, devices, f):
     for a, b in zip(*grads):
         assert np.isfinite(np.asarray(a)).all()
         np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows, devices", [(5, 2), (4, 2), (9, 8)])
+def test_rules_with_collectives(rows, devices):
+    @custom_vjp
+    def summed_back(x):
+        return lax.mul(x, np.float32(2))
+
+    summed_back.defvjp(lambda x: (summed_back(x), None), lambda _, ct: (psum(ct, "i"),))
+
+    @custom_vjp
+    def moved_back(x):
+        return psum(x, "i")
+
+    moved_back.defvjp(lambda x: (moved_back(x), None), lambda _, ct: (round_trip(ct),))
+
+    @custom_jvp
+    def pushed(x):
+        return x
+
+    pushed.defjvp(lambda primals, tangents: (pushed(*primals), lax.add(tangents[0], psum(tangents[0], "i"))))
+    x, weights = rows_of(rows), rows_of(rows, 1)
+    for rule in (summed_back, moved_back, pushed):
+        for f in (lambda w, x: rule(lax.mul(w, x)), lambda w, x: lax.mul(rule(w), x)):  # noqa: B023
+            found = []
+            for mapped in (pmap(f, "i", in_axes=(None, 0)), padded(f, "i", in_axes=(None, 0), devices=range(devices))):
+                loss = lambda w, x: lax.reduce_sum(lax.mul(mapped(w, x), weights), (0, 1))  # noqa: B023, E731
+                found.append([*grad(loss, (0, 1))(W, x), *jvp(mapped, (W, x), (W, x))])
+            for a, b in zip(*found, strict=True):
+                equal(a, b)
 
 
 def test_extremes_that_several_rows_attain():

@@ -97,7 +97,8 @@ def over_places(closed: ClosedJaxpr, places: Places) -> ClosedJaxpr:
 
     def replaced(e: Eqn) -> list[Eqn] | None:
         if e.outvars and e.outvars[0] in to_cut:
-            # Derivatives of copies are zero, which such a rule may not keep: it may send them other rows'.
+            # Derivatives of copies are zero, which such a rule may not keep: it may send them other rows'. And each place has
+            # operands of its own from here on: a call with operands that all share would not be batched, nor would its rules.
             own = [Var(v.aval) for v in e.invars]
             return [call(lambda *xs: [places.cut(x) for x in xs], e, own, {}, "cut"),
                     Eqn(e.primitive, own, e.outvars, e.params, e.source)]
@@ -122,7 +123,7 @@ def over_places(closed: ClosedJaxpr, places: Places) -> ClosedJaxpr:
     to_cut: set[Any] = set()  # results of equations; asked before their rules are rewritten, which may hold the equations again
 
     def enters(e: Eqn) -> bool:
-        if places.empty and _transposes_by_rule(e, places.name):
+        if _has_rules(e, places.name):
             to_cut.add(e.outvars[0])
         binds = e.primitive.flow.binds  # type: ignore[union-attr]
         return not binds or e.params[binds[0]] != places.name  # a map within that binds the same name hides it
@@ -130,10 +131,9 @@ def over_places(closed: ClosedJaxpr, places: Places) -> ClosedJaxpr:
     return rewrite(closed, replaced, nested=enters)
 
 
-def _transposes_by_rule(e: Eqn, name: Hashable) -> bool:
-    """Whether the transpose of an equation is a program of the user's, with collectives over the axis."""
-    found = [e.params[p] for p in e.primitive.flow.beside]  # type: ignore[union-attr]
-    found += rules_of(e, ("bwd",)) if e.primitive is prims.custom_vjp_call_p else []
+def _has_rules(e: Eqn, name: Hashable) -> bool:
+    """Whether a derivative, or the transpose, of an equation is a program of the user's, with collectives over the axis."""
+    found = [*[e.params[p] for p in e.primitive.flow.beside], *rules_of(e)]  # type: ignore[union-attr]
     return any(name in program.jaxpr.axis_names for program in found if isinstance(program, ClosedJaxpr))
 
 

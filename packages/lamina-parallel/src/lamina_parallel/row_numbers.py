@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Hashable
+from collections.abc import Hashable
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, MissingRuleError, Var, eqn_axis_names, prims, shaped, subprograms, substitute
@@ -38,11 +38,11 @@ def _is_index(e: Eqn, name: Hashable) -> bool:
     return e.primitive is prims.axis_index_p and e.params["axis_name"] == name
 
 
-def rules_of(e: Eqn, which: Collection[str] = ()) -> list[ClosedJaxpr]:
-    """The programs of an equation's rules, or of those in the named params; without those that stay Python functions."""
+def rules_of(e: Eqn) -> list[ClosedJaxpr]:
+    """The programs of an equation's rules, without those that stay Python functions."""
     found = []
-    for param, value in e.params.items():
-        if type(value) is prims.Rule and (not which or param in which):
+    for value in e.params.values():
+        if type(value) is prims.Rule:
             with contextlib.suppress(MissingRuleError):
                 found.append(value.program())
     return [program for program in found if isinstance(program, ClosedJaxpr)]
