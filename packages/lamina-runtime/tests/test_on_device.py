@@ -149,6 +149,12 @@ def test_placements_of_jaxlibs_class():
     x = device_put(HOST, own)
     assert x.sharding == PLACES["rows"]
     np.testing.assert_array_equal(device_put(device_put(HOST, PLACES["columns"]), own), HOST)
+    for f in (jit(lambda v: lax.add(v, v), in_shardings=(own,)), jit(lambda v: lax.add(v, v), out_shardings=own)):
+        y = f(x)
+        assert y.sharding == PLACES["rows"]
+        np.testing.assert_array_equal(y, 2 * HOST)
+    with pytest.raises(ValueError, match="with_sharding_constraint: dimension 0 .* length 3"):
+        lax.with_sharding_constraint(device_put(HOST[:3], replicated(ALL)), own)
 
 
 def test_constraints_keep_the_order_of_devices():

@@ -164,7 +164,9 @@ def _laid_out(prim: Primitive, params: dict[str, Any]) -> Any:
             return run(x)
         devices = shardings.sharding_devices(x._sharding)
         by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)  # the op counts them so
-        return transfers.device_put(x, shardings.tiled(devices, Tiles.parse(text).renumbered(by_id)))
+        sharding = shardings.tiled(devices, Tiles.parse(text).renumbered(by_id))
+        shardings.check_fits("with_sharding_constraint", x.aval.shape, sharding)
+        return transfers.device_put(x, sharding)
 
     return move
 

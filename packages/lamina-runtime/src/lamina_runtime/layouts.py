@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import ShapedArray, trees
+from lamina_ir import trees
 from lamina_tracing import lax
 from lamina_tracing.extend import CallSpec, Staged, argument_path
 
@@ -96,21 +96,9 @@ def _flat(spec: CallSpec, what: str, wanted: Any, avals: Any) -> tuple[Any, ...]
             whose = "positional arguments" if what == "in_shardings" else "result"
             raise ValueError(f"jit of `{spec.name}`: {what} is no prefix of the {whose}: {e}") from None
     for s, a in zip(found, leaves):
-        _check_fit(spec, what, s, a)
-    return tuple(found)
-
-
-def _check_fit(spec: CallSpec, what: str, sharding: Any, aval: ShapedArray) -> None:
-    if sharding is None or shardings.is_replicated(sharding):
-        return
-    counts = sharding._hlo_sharding.tile_assignment_dimensions()
-    counts = counts[:-1] if sharding.partly_copied else counts
-    if len(counts) != aval.ndim:
-        raise ValueError(f"jit of `{spec.name}`: {what}: {sharding} is of arrays with {len(counts)} axes; got {aval.long()}")
-    for axis, (n, k) in enumerate(zip(aval.shape, counts)):
-        if n % k:
-            raise ValueError(f"jit of `{spec.name}`: {what}: axis {axis} of {aval.long()} cannot be split over {k} devices "
-                             "evenly")
+        if s is not None:
+            shardings.check_fits(f"jit of `{spec.name}`: {what}", a.shape, s)
+    return tuple([None if s is None else shardings.interned(s) for s in found])
 
 
 def call_inside(spec: CallSpec, staged: Staged, layout: Layout, flat: Sequence[Any], donated: tuple[bool, ...]) -> Any:
