@@ -218,7 +218,9 @@ def check(case: Case, where: Mapping) -> None:
     def same(got: Any, wanted: np.ndarray, what: str) -> None:
         got = np.asarray(got)
         assert got.shape == (*lead, *wanted.shape[1:]), f"{what} of {case.name} {where}: {got.shape}"
-        assert np.array_equal(got, wanted.reshape(got.shape)), f"{what} of {case.name} {where}"
+        # XLA divides by a number that elements share by way of its reciprocal: quotients are out by a last bit.
+        bit = 2.0 ** -23 if case.name in ("pmean", "pmax", "pmin") else 0.0
+        assert np.allclose(got, wanted.reshape(got.shape), rtol=bit, atol=0), f"{what} of {case.name} {where}"
 
     if case.kind == "linear":
         unit = SCALE * np.eye(size, dtype=np.float32).reshape(env.size, *shape, size)
