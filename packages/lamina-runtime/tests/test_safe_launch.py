@@ -74,7 +74,10 @@ def test_a_loop_needs_the_memory_of_one_that_waits(loss):
         f = pmap(lambda p, x: (lax.pmean(lax.add(p, x), "i"),), axis_name="i")
     x = pmap(lambda i: lax.broadcast_in_dim(i, (n,), ()))(np.arange(8, dtype=np.float32))
     p, client = x, devices()[0].client
-    safe_launch.window_of(client).drain()
+    window = safe_launch.window_of(client)
+    if window is None:
+        pytest.skip("this jaxlib needs no window")
+    window.drain()
     for _ in range(6):
         p = f(p, x)[0]
         alive = [a.aval for a in client.live_arrays()]
