@@ -205,7 +205,10 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
             if not any(wanted):
                 return None, wanted
         with _inside(w):
-            backs = [transpose_program(b.program, tuple([linear[i] for i in b.ins]), active, wanted) for b in w.bodies]
+            overs = [frozenset[Any]().union(*[a.over for a in some])
+                     for some in zip(*[b.program.out_avals for b in w.bodies], strict=True)]
+            backs = [transpose_program(b.program, tuple([linear[i] for i in b.ins]), active, wanted, tuple(overs))
+                     for b in w.bodies]
         out_on = backs[0].active_out
         # The cotangents that there are go in as held operands, behind the values that are known.
         at = {i: k for k, i in enumerate(held)}
@@ -298,7 +301,10 @@ def _backward_body(w: Wired, linear: Flags, need: Sequence[Any], active: Sequenc
         given: dict[int, Any] = dict(zip([i - first for i in states], parts[2])) | dict(zip(ys, parts[5]))
         cts = [given.get(j) for j in range(w.n_results)]
         on = [linear[i] for i in body.ins]
-        found = pull_back(body.program, on, [values[i] for i in body.ins if not linear[i]], cts)
+        overs = [a.over for a in body.program.out_avals]
+        overs[:w.n_carry] = [w.type_inside(i).over for i in range(first, first + w.n_carry)]
+        found = pull_back(body.program, on, [values[i] for i in body.ins if not linear[i]], cts,
+                          overs)
         back = dict(zip([i for i in body.ins if linear[i]], found))
         ct = {i: instantiate(back[i], w.type_inside(i)) for i in [*sums, *states, *cuts]}
         return [*[lax.add(t, ct[i]) for t, i in zip(parts[1], sums)], *[ct[i] for i in [*states, *cuts]]]

@@ -187,7 +187,8 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
     return closed.derived(("linearize", active, wanted), make)
 
 
-def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], cts: Sequence[Any],
+              overs: Sequence[Any] = ()) -> list[Any]:
     """Cotangents of the arguments marked linear (None for zero), from one per result and the values of the others."""
     rest = iter(held)
     trace = LinearTrace(now.depth + 1)
@@ -195,12 +196,14 @@ def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], 
         ins = [trace.variable(a) if on else next(rest) for a, on in zip(closed.in_avals, linear)]
         outs = eval_jaxpr(closed, ins)
         once = [a.over for a in closed.out_avals] if trace.counted else None
+        if once and overs:  # the equation's results differ over more: those of another branch, or turn
+            once = [a | b for a, b in zip(once, overs)]
         program = LinearProgram(trace.rows, trace.count, [v for v, on in zip(ins, linear) if on], outs, once)
     return program.backward(cts)
 
 
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tuple[bool, ...],
-                      wanted: tuple[bool, ...] = ()) -> Transposed:
+                      wanted: tuple[bool, ...] = (), overs: tuple[frozenset[Any], ...] = ()) -> Transposed:
     """The transpose of a program that is linear in some of its arguments; remembered with the program.
 
     Args:
@@ -208,6 +211,7 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
       linear: for each argument, whether it is one of them.
       active: for each result, whether it has a cotangent.
       wanted: for each linear argument, whether it must have a cotangent, be it zero; default: none must.
+      overs: for each result, mapped axes over which the value that it becomes differs; default: those of its type.
     Returns:
       A program, and which linear arguments have a cotangent: see `Transposed`.
     Raises:
@@ -224,16 +228,17 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
         flags: list[bool] = []
 
         def run(*args: Any) -> list[Any]:
-            back = pull_back(closed, linear, args[:len(held)], spread(args[len(held):], active))
+            back = pull_back(closed, linear, args[:len(held)], spread(args[len(held):], active), overs)
             back = _wanted(back, [a for a, on in zip(avals, linear) if on], wanted)
             flags[:] = [b is not None for b in back]
             return nonzero(back)
 
-        ct_avals = [a.strong() for a, on in zip(closed.out_avals, active) if on]
+        ct_avals = [a.strong().differing(a.over | o) for a, o, on in zip(
+            closed.out_avals, overs or [frozenset()] * len(active), active) if on]
         program, outer = stage(run, held + ct_avals)
         assert not outer
         return Transposed(program, tuple(flags))
 
-    return closed.derived(("transpose", linear, active, wanted), make)
+    return closed.derived(("transpose", linear, active, wanted, overs), make)
 
 

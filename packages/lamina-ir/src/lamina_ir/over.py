@@ -212,6 +212,8 @@ def _nested(prim: Primitive, overs: Sequence[Axes], params: dict[str, Any], boun
     w, ins, inside, found = _settled(prim, overs, params, bound)
     if not write:
         return params, found
+    if w.chooser is not None and ins[w.chooser]:  # in a branch that not all members run all belongs to those that do
+        ins = [m | ins[w.chooser] for m in ins]
     made = [typed_program(wire.program, [ins[i] for i in wire.ins], inside) for wire in w.wires]
     new: dict[str, Any] = {w.flow.test: made.pop(0)} if w.flow.test else {}
     if all(a is b.program for a, b in zip(made, w.bodies)):
