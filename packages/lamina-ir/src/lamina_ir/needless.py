@@ -21,8 +21,9 @@ _KINDS = frozenset([prims.psum_p, prims.pmax_p, prims.pmin_p])
 
 
 def without_needless(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr:
-    """A program in which values that do not differ over these axes are multiplied, or taken, where they were summed, or
-    their extreme taken.
+    """A program without sums and extremes over axes of values that do not differ over them.
+
+    Where such a value was summed it is multiplied, and where its extreme was taken it is taken itself.
 
     Args:
       closed: a program whose types say what differs.
@@ -31,7 +32,8 @@ def without_needless(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJax
       A program, remembered with `closed`; itself where there is nothing to do.
 
     >>> from lamina_ir import parse
-    >>> text = "{ lambda ; a:f32[]{i} b:f32[]. let c:f32[] d:f32[] = psum[axes=('i',) axis_index_groups=None] a b in (c, d) }"
+    >>> text = ("{ lambda ; a:f32[]{i} b:f32[]. let c:f32[] d:f32[] = psum[axes=('i',) axis_index_groups=None] a b "
+    ...         "in (c, d) }")
     >>> print(without_needless(parse(text), {"i": 4}))
     { lambda ; a:f32[]{i} b:f32[]. let
         c:f32[] = psum[axes=('i',) axis_index_groups=None] a

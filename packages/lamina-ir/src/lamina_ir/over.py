@@ -227,7 +227,17 @@ def _renamed(m: Axes, old: Any, new: Any) -> Axes:
 
 
 def speaks_of_axes(closed: ClosedJaxpr) -> bool:
-    """Whether mapped axes are bound or referred to in a program."""
+    """Whether mapped axes are bound or referred to in a program.
+
+    Args:
+      closed: the program.
+    Returns:
+      A truth value.
+
+    >>> from lamina_ir import parse
+    >>> speaks_of_axes(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
+    False
+    """
     def find() -> bool:
         return bool(closed.jaxpr.axis_names) or any(
             bool(e.primitive.flow.binds) or any(map(speaks_of_axes, subprograms(e)))  # type: ignore[union-attr]
@@ -274,7 +284,7 @@ def _listed(m: Axes) -> str:
 
 # --- who waits for whom -------------------------------------------------------------------------------------------
 def refuse_disagreement(closed: ClosedJaxpr) -> None:
-    """ProgramError where members of an axis would take different branches, or numbers of turns, with collectives over it.
+    """ProgramError where members of an axis would part ways, at a branch or loop with collectives over it.
 
     Args:
       closed: a program whose types say what differs.
@@ -282,7 +292,8 @@ def refuse_disagreement(closed: ClosedJaxpr) -> None:
       ProgramError: names the op, what decides, the axis and the collective.
 
     >>> from lamina_ir import parse
-    >>> refuse_disagreement(parse("{ lambda ; a:f32[]{i}. let b:f32[] = psum[axes=('i',) axis_index_groups=None] a in (b,) }"))
+    >>> text = "{ lambda ; a:f32[]{i}. let b:f32[] = psum[axes=('i',) axis_index_groups=None] a in (b,) }"
+    >>> refuse_disagreement(parse(text))
     """
     closed.memo("agreed", lambda: _look_through(closed))
 

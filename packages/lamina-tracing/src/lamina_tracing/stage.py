@@ -46,11 +46,11 @@ class StagingTracer(Tracer):
 class StagingTrace(Trace):
     """Writes each op it is given as an equation. `stage` makes one for each program.
 
-    Attributes:
-      bound: the names of the mapped axes in scope when it began.
-
     Args:
       level: larger than the level of every trace it runs inside of.
+
+    Attributes:
+      bound: the names of the mapped axes in scope when it began.
 
     >>> _ = stage(lambda x: print(type(now.trace).__name__) or [x], [aval_of(1.0)])
     StagingTrace
