@@ -224,3 +224,16 @@ def test_a_cleared_call_stages_again():
     call.clear_cache()
     call(X)
     assert len(staged) == 2
+
+
+def test_callbacks_beside_a_map_see_whole_arrays():
+    seen = []
+
+    def g(x):
+        debug.callback(lambda v: seen.append(np.array(v)), x)
+        return lax.add(f(x), 1.0)
+
+    np.testing.assert_allclose(jit(g)(X), host(X) + 1, rtol=1e-5)
+    effects_barrier()
+    assert len(seen) == 1
+    np.testing.assert_array_equal(seen[0], X)

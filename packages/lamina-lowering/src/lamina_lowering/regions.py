@@ -105,6 +105,11 @@ class Mesh:
         texts = [dims_text("mesh", d, [i for i, axes in enumerate(d) if not axes] if open_dims else ()) for d in dims]
         return self.build.session.parsed[f"#sdy.sharding_per_value<[{', '.join(texts)}]>"]
 
+    def first_alone(self, results: int) -> Any:
+        """The attribute of an operation that the first device alone runs, on whole arrays."""
+        name = self._others.get(("first",)) or self._others.setdefault(("first",), self._declare("first", (), (0,)))
+        return self.build.session.parsed[f"#sdy.sharding_per_value<[{', '.join([f'<@{name}, []>'] * max(results, 1))}]>"]
+
     def axes(self, axes: Sequence[int]) -> Any:
         """The attribute that names the axes a region takes."""
         return self.build.session.parsed["#sdy<manual_axes{" + ", ".join(f'"{_axis(a)}"' for a in axes) + "}>"]

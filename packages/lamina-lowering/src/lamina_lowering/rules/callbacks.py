@@ -76,7 +76,10 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
         attrs = dict(call_target_name=target, api_version=ctx.i32(4), has_side_effect=prim.effectful,
                      backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(avals)),
                      result_layouts=ctx.attr(_layouts(outs)))
-        if ctx.module.partitions > 1:  # the host is called once, by the first partition, with whole arrays
+        if ctx.module.mesh is not None:
+            if not ctx.axis_env.names:  # as below, in Shardy's words; within a map each member calls
+                attrs["sdy.sharding"] = ctx.module.mesh.first_alone(len(outs))
+        elif ctx.module.partitions > 1:  # the host is called once, by the first partition, with whole arrays
             one = "{maximal device=0}"
             attrs["mhlo.sharding"] = one if len(outs) < 2 else "{" + ", ".join([one] * len(outs)) + "}"
         made = ctx.op("stablehlo.custom_call", operands, *outs, attributes=attrs)
