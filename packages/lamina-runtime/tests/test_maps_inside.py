@@ -129,6 +129,16 @@ def test_maps_in_one_another_lie_over_both_axes():
     assert out.sharding.mapped_dims == (0, 1)
 
 
+def test_maps_in_one_another_on_chosen_devices():
+    z = RNG.randn(2, 4, 3).astype(np.float32)
+    inner = pmap(lambda x: lax.add(x, psum(x, ("i", "j"))), axis_name="j")
+    out = pmap(inner, axis_name="i", devices=devices()[::-1])(z)
+    np.testing.assert_allclose(out, z + z.sum((0, 1)), rtol=1e-5)
+    assert [d.id for d in out.sharding._internal_device_list] == [7, 6, 5, 4, 3, 2, 1, 0]
+    with pytest.raises(ValueError, match="take 8 devices together; one of them names"):
+        pmap(lambda x: pmap(lambda y: y, devices=devices()[:4])(x))(z)
+
+
 def test_axes_of_maps_in_one_another():
     t = RNG.randn(3, 4, 2).astype(np.float32)
     g = pmap(pmap(lambda r, s: lax.add(lax.add(r, lax.convert_element_type(lax.axis_index("i"), "float32")), s),

@@ -15,8 +15,8 @@ import numpy as np
 from .errors import ShapeError, UnboundAxisError
 from .params import UnnamedAxis
 
-__all__ = ["AxisEnv", "axis_names", "checked_axis_name", "checked_groups", "checked_index", "checked_permutation",
-           "split_axes", "unbound_axis"]
+__all__ = ["AxisEnv", "as_axis_name", "axis_names", "checked_axis_name", "checked_groups", "checked_index",
+           "checked_permutation", "split_axes", "unbound_axis"]
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -199,6 +199,20 @@ def axis_names(call: str, names: Any) -> tuple[Any, ...]:
     if positions:
         raise TypeError(f"{call}: expected names of mapped axes; got the integer {positions[0]} in {names!r}, which names none")
     return found
+
+
+def as_axis_name(names: tuple[Any, ...]) -> Any:
+    """Names as the param `axis_name` of an op: a single one stands for itself, unless it is a tuple.
+
+    Args:
+      names: what `axis_names` gives.
+    Returns:
+      What `axis_names` gives them for.
+
+    >>> as_axis_name(("i",)), as_axis_name(("i", "j")), as_axis_name((("a", 1),))
+    ('i', ('i', 'j'), (('a', 1),))
+    """
+    return names[0] if len(names) == 1 and not isinstance(names[0], tuple) else names
 
 
 def unbound_axis(name: Hashable, bound: Iterable[Hashable]) -> UnboundAxisError:

@@ -326,22 +326,25 @@ class Context:
         """This participant's number, as in the groups: uint32[]."""
         return self.op("stablehlo.replica_id" if self.module.mesh is None else "stablehlo.partition_id", (), _U32)
 
+    def of_participant(self, table: Sequence[int]) -> Value:
+        """This participant's entry of a table with one for each: int32[]."""
+        index = self.participant()
+        if list(table) == list(range(len(table))):
+            return self.convert(index, _U32, _I32)
+        all_of, one = shaped((len(table),), _I32.dtype), shaped((1,), _I32.dtype)
+        own = self.op("stablehlo.dynamic_slice", (self.const(np.array(table, np.int32), all_of), index), one,
+                      slice_sizes=self.i64s((1,)))
+        return self.reshape(own, _I32)
+
     def axis_index(self, name: Hashable) -> Value:
         """Where this participant stands on a mapped axis: int32[]."""
         env = self.axis_env
         size = env.axis_size((name,))
         if size == 1:
             return self.const(0, _I32)
-        index = self.participant()
         if self.module.mesh is not None:
-            known = env.indices((name,))
-            if known == list(range(len(known))):
-                return self.convert(index, _U32, _I32)
-            table, one = shaped((len(known),), _I32.dtype), shaped((1,), _I32.dtype)
-            own = self.op("stablehlo.dynamic_slice", (self.const(np.array(known, np.int32), table), index), one,
-                          slice_sizes=self.i64s((1,)))
-            return self.reshape(own, _I32)
-        stride = env.stride(name)
+            return self.of_participant(env.indices((name,)))
+        index, stride = self.participant(), env.stride(name)
         if stride != 1:
             index = self.op("stablehlo.divide", (index, self.const(stride, _U32)), _U32)
         if size * stride != env.participants:

@@ -105,10 +105,15 @@ class _Misses:
                 return result, fast, forget
             self.counted = self.object("counted", self.known)
             return result, None, forget
+        return self.counting(args, kwargs), None, False
+
+    def counting(self, args: Any, kwargs: Any) -> Any:
+        """The result of a call whose launch is counted."""
         out = self.counted(*args, **kwargs)
         if now.trace is EVALUATION:
-            _passed(self.window, out)
-        return out, None, False
+            leaves = [out] if type(out) is ArrayImpl else REGISTRY.flatten(out)[0]
+            self.window.passed([x for x in leaves if type(x) is ArrayImpl])
+        return out
 
     @boundary
     def known(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
@@ -148,13 +153,8 @@ class _Misses:
         given = flat
         if layout is not None:
             flat = layout.placed(spec, flat)
-        try:
-            place = placing.placement_of(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend, layout)
-        except ValueError as e:
-            if isinstance(spec, JitSpec) or not hasattr(e, "too_few"):
-                raise
-            sentence, each = e.too_few
-            raise placing.too_few(sentence, spec.rows(staged, tree), each) from None
+        place = placing.placement_of(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend, layout,
+                                     None if isinstance(spec, JitSpec) else lambda: spec.rows(staged, tree))
         try:
             program = execution.program_for(kind, staged.closed, spec.name, place, spec.keep_unused, self.overrides)
             if donated:
@@ -173,22 +173,12 @@ class _Misses:
         return result, program.fast_path(flat, staged.out_tree), others != config.generation.elsewhere()
 
 
-def _passed(window: Any, out: Any) -> None:
-    window.passed([out] if type(out) is ArrayImpl else [x for x in REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
-
-
 def _explaining(spec: CallSpec, call: Any, misses: _Misses) -> Callable[..., Any]:
     """`call`, whose own errors, about what it is given and about launches, are told in our words: a launch on many devices
     takes so long that a Python function around it is not noticed."""
     def mapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            counted = misses.counted
-            if counted is None:
-                return call(*args, **kwargs)
-            out = counted(*args, **kwargs)
-            if now.trace is EVALUATION:
-                _passed(misses.window, out)
-            return out
+            return call(*args, **kwargs) if misses.counted is None else misses.counting(args, kwargs)
         except Exception as e:
             if host_errors.is_failed_launch(e):
                 raise execution.failure(spec.call, spec.name, e) from e

@@ -6,7 +6,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import ClosedJaxpr, Eqn, prims, walk
@@ -15,11 +15,12 @@ from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, s
 from . import backends
 from ._jaxlib import ArrayImpl
 
-__all__ = ["device_names", "placement_of", "too_few"]
+__all__ = ["device_names", "placement_of"]
 
 
 def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any], donated: tuple[bool, ...] = (),
-                 device: Any = None, backend: str | None = None, layout: Any = None) -> Placement:
+                 device: Any = None, backend: str | None = None, layout: Any = None,
+                 rows: Callable[[], str] | None = None) -> Placement:
     """The placement of a call.
 
     Args:
@@ -29,12 +30,13 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
       donated: for each argument whether its memory may be reused; (): none.
       device, backend: what the call says.
       layout: the `layouts.Layout` of the user's shardings, or None.
+      rows: what says how many rows are mapped, in the user's words.
     Raises:
       ValueError: the arguments are committed to different devices, or there are too few devices for the maps inside.
     """
     e = lone_map(closed)
     if e is not None and (layout is None or layout.devices is None):
-        return _of_map(call, name, closed, e, flat, donated, backend)
+        return _of_map(call, name, closed, e, flat, donated, backend, rows)
     # What the call says comes first, then where its arguments were put on purpose, then the default.
     need = devices_needed(closed)
     chosen: tuple[Any, ...] | None
@@ -55,7 +57,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     committed = chosen is not None
     if need > 1:
         _check_reach(call, name, closed, backend)
-        chosen, committed = _for_maps(call, name, closed, need, chosen, backend), True
+        chosen, committed = _for_maps(call, name, closed, need, chosen, backend, rows), True
     elif chosen is None:
         chosen = (backends.default_device(),)
     n = len(chosen)
@@ -104,7 +106,7 @@ def _as_it_lies(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
 
 # --- programs with maps -------------------------------------------------------------------------------------------
 def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[Any], donated: tuple[bool, ...],
-            backend: str | None) -> Placement:
+            backend: str | None, rows: Callable[[], str] | None) -> Placement:
     size, devices = e.params["axis_size"], e.params["devices"]
     _check_reach(call, name, closed, e.params["backend"] or backend)
     if devices is not None:
@@ -112,13 +114,13 @@ def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[An
         sentence = (f"pmap of `{e.params['name']}`: compiling computation that requires {size} logical devices, but devices "
                     f"names {len(chosen)} (num_replicas={size}, num_partitions=1)")
         if len(chosen) < size:
-            raise too_few(sentence, f"the mapped axis has {size} rows", 1)
+            raise _too_few(sentence, size, 1, rows)
         if len(chosen) > size:
             raise ValueError(f"{sentence}: the mapped axis has {size} rows, one for each device. Name as many devices")
     else:
         put = _committed(call, name, flat, True) if call == "jit" else None
         chosen = put if put is not None and len(put) == size else _first(
-            "pmap", e.params["name"], size, e.params["backend"] or backend)
+            "pmap", e.params["name"], size, e.params["backend"] or backend, size, rows)
     axes: dict[Any, int | None] = dict(zip(e.invars, e.params["in_axes"]))  # of arguments that nobody reads there is none
     ins = [_rows(v.aval.ndim, axes.get(v), size) for v in closed.jaxpr.invars]
     ends: dict[Any, int | None] = dict(zip(e.outvars, e.params["out_axes"]))
@@ -133,44 +135,50 @@ def _rows(rank: int, axis: int | None, size: int) -> Tiles:
 
 
 def _for_maps(call: str, name: str, closed: ClosedJaxpr, need: int, chosen: tuple[Any, ...] | None,
-              backend: str | None) -> tuple[Any, ...]:
+              backend: str | None, rows: Callable[[], str] | None) -> tuple[Any, ...]:
     """Devices for a program with maps inside: those the maps name, else where the arguments are if these are enough."""
-    named = closed.memo("devices", lambda: next((e.params["devices"] for e in walk(closed)
-                                                 if e.primitive is prims.xla_pmap_p and e.params["devices"]), None))
+    named = _named_by_maps(closed)
     if named is not None:
-        return backends.check_devices(f"{call} of `{name}`", named)
+        found = backends.check_devices(f"{call} of `{name}`", named)
+        if len(found) < need:
+            raise ValueError(f"{call} of `{name}`: the maps inside take {need} devices together; one of them names "
+                             f"{device_names(found)}. Name {need} devices at the outermost map, or none")
+        return found
     if chosen is not None and len(chosen) >= need:
         return chosen
     outermost = max([e.params["axis_size"] for e in closed.jaxpr.eqns if e.primitive is prims.xla_pmap_p], default=0)
-    return _first(call, name, need, chosen[0].platform if chosen is not None and backend is None else backend, outermost)
+    if chosen is not None and backend is None:
+        backend = chosen[0].platform
+    return _first(call, name, need, backend, outermost or need, rows)
 
 
-def _first(call: str, name: str, size: int, backend: str | None, rows: int = 0) -> tuple[Any, ...]:
+def _named_by_maps(closed: ClosedJaxpr) -> tuple[Any, ...] | None:
+    return closed.memo("devices", lambda: next((e.params["devices"] for e in walk(closed)
+                                                if e.primitive is prims.xla_pmap_p and e.params["devices"]), None))
+
+
+def _first(call: str, name: str, need: int, backend: str | None, size: int,
+           rows: Callable[[], str] | None) -> tuple[Any, ...]:
     every = backends.local_devices(backend=backend)
-    if len(every) < size:
-        rows = rows or size
-        raise too_few(f"{call} of `{name}`: compiling computation that requires {size} logical devices, but only "
-                      f"{len(every)} XLA devices are available (num_replicas={size}, num_partitions=1)",
-                      f"the mapped axis has {rows} rows", size // rows)
-    return tuple(every[:size])
+    if len(every) < need:
+        raise _too_few(f"{call} of `{name}`: compiling computation that requires {need} logical devices, but only "
+                       f"{len(every)} XLA devices are available (num_replicas={need}, num_partitions=1)", size, need // size,
+                       rows)
+    return tuple(every[:need])
 
 
-def too_few(sentence: str, rows: str, each: int) -> ValueError:
-    """More rows than devices: how many rows there are in the user's words, and how many devices the maps inside take for
-    each."""
+def _too_few(sentence: str, size: int, each: int, rows: Callable[[], str] | None) -> ValueError:
+    """More rows than devices; `each` is how many devices the maps inside take for a row."""
+    said = f"the mapped axis has {size} rows" if rows is None else rows()
     inside = "" if each == 1 else f", times {each} of the maps inside"
-    error = ValueError(f"{sentence}: {rows}{inside}, one for each device. lamina.parallel.padded maps any number of rows, in "
-                       "rounds")
-    error.too_few = sentence, each  # type: ignore[attr-defined]
-    return error
+    return ValueError(f"{sentence}: {said}{inside}, one for each device. lamina.parallel.padded maps any number of rows, in "
+                      "rounds")
 
 
 def _check_reach(call: str, name: str, closed: ClosedJaxpr, backend: str | None) -> None:
     if backends.process_count(backend) > 1 and closed.memo("meets", lambda: any(
             e.primitive.axis_params and e.invars for e in walk(closed))):
-        named = closed.memo("devices", lambda: next((e.params["devices"] for e in walk(closed)
-                                                     if e.primitive is prims.xla_pmap_p and e.params["devices"]), None))
-        if named is None:
+        if _named_by_maps(closed) is None:
             raise RuntimeError(f"{call} of `{name}`: in several processes the mapped axis covers this process's devices only, "
                                "and its collectives would not reach the others. Say so with devices=lamina.local_devices(), or "
                                "use jit on arrays placed over all devices")

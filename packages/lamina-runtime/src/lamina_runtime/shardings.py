@@ -10,6 +10,7 @@ reversed array go to the devices backwards), so a tile is never looked for at it
 from __future__ import annotations
 
 import copyreg
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -94,24 +95,13 @@ def mapped(devices: tuple[Any, ...], ndim: int, dims: tuple[tuple[int, int], ...
       dims: (dimension, number of rows) of each mapped axis, slowest first.
       copies: how many devices hold each row (axes of the program that do not map this array).
     """
-    if not dims or len(devices) == 1:
-        return replicated(devices)
-    return gspmd(devices, _tiles(ndim, dims, copies))
-
-
-@lru_cache(maxsize=1024)
-def _tiles(ndim: int, dims: tuple[tuple[int, int], ...], copies: int) -> Any:
-    shape = [1] * ndim
+    counts, sizes = [1] * ndim, [n for _, n in dims]
     for d, n in dims:
-        shape[d] = n
-    in_order = list(dims) == sorted(dims)
-    tail = [copies] if copies > 1 else []
-    kinds = [_jaxlib.xc.OpSharding.Type.REPLICATED] if copies > 1 else []
-    if in_order:
-        return HloSharding.iota_tile(shape + tail, subgroup_types=kinds)
-    reshape = [n for _, n in dims] + tail
-    perm = sorted(range(len(dims)), key=lambda i: dims[i][0]) + ([len(dims)] if tail else [])
-    return HloSharding.iota_tile(shape + tail, reshape_dims=reshape, transpose_perm=perm, subgroup_types=kinds)
+        counts[d] = n
+    places = np.arange(math.prod(sizes) * copies).reshape(*sizes, copies)
+    by_dimension = sorted(range(len(dims)), key=lambda i: dims[i][0])
+    order = () if by_dimension == [*range(len(dims))] else places.transpose(*by_dimension, len(dims)).reshape(-1).tolist()
+    return tiled(devices, Tiles(tuple(counts), copies, tuple(order)))
 
 
 def replicated(devices: tuple[Any, ...]) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import prims, shaped
-from lamina_ir.extend import axis_names, split_axes
+from lamina_ir.extend import as_axis_name, axis_names, split_axes
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, scalar, typeof
 
@@ -32,11 +32,6 @@ def _check(prim: Any, args: Any, dims: Any, params: dict[str, Any]) -> None:
     avals = [typeof(x) for x in args]
     prim.infer(*[a if d is None else shaped(a.shape[:d] + a.shape[d + 1:], a.dtype, a.weak_type) for a, d in zip(avals, dims)],
                **params)
-
-
-def _param(names: Names) -> Any:
-    """Names as the param `axis_name`: a single one stands for itself, unless it is a tuple."""
-    return names[0] if len(names) == 1 and not isinstance(names[0], tuple) else names
 
 
 def _take(x: Any, rows: Any) -> Any:
@@ -85,8 +80,8 @@ class _Groups(NamedTuple):
         """Everybody's rows of `x`, and where a member's is among them."""
         if self.rest:
             n = len(self.members)
-            x = _merge(bind(prims.all_gather_p, x, all_gather_dimension=0, axis_index_groups=None, axis_name=_param(self.rest),
-                            axis_size=n, tiled=False), 0)
+            x = _merge(bind(prims.all_gather_p, x, all_gather_dimension=0, axis_index_groups=None, axis_size=n, tiled=False,
+                            axis_name=as_axis_name(self.rest)), 0)
         where = np.argsort(self.members.reshape(-1))
         return x, lambda member: int(where[member])
 
@@ -183,7 +178,7 @@ def _exchange(prim: Any, shifted: tuple[str, ...], own: Callable[..., Any], seve
             if name == axis.name:
                 out, d = own(x, axis.size, **params)
                 return materialise(out, d, axis.size)
-            return bind(prim, x, axis_name=_param((name,)), axis_index_groups=None, axis_size=lax.axis_size((name,)),
+            return bind(prim, x, axis_name=as_axis_name((name,)), axis_index_groups=None, axis_size=lax.axis_size((name,)),
                         **outside(params))
 
         return several(axis, along, x, names, **params), 0
@@ -282,7 +277,8 @@ def _several_ppermute(axis: BatchAxis, along: Any, x: Any, names: Names, *, perm
     rows = [lax.full_like(lax.slice_in_dim(x, 0, 1, 1, 0), 0) for _ in range(axis.size)]
     here = lax.axis_index(rest)
     for (mine, yours), pairs in steps.items():
-        moved = bind(prims.ppermute_p, lax.slice_in_dim(x, mine, mine + 1, 1, 0), perm=tuple(pairs), axis_name=_param(rest))
+        moved = bind(prims.ppermute_p, lax.slice_in_dim(x, mine, mine + 1, 1, 0), perm=tuple(pairs),
+                     axis_name=as_axis_name(rest))
         reached = np.zeros(math.prod(sizes) // axis.size, bool)
         reached[[there for _, there in pairs]] = True
         rows[yours] = lax.select(lax.dynamic_index_in_dim(reached, here, 0, keepdims=False), moved, rows[yours])
@@ -307,7 +303,7 @@ def axis_index_batching(axis: BatchAxis, args: Any, dims: Any, *, axis_name: Any
     own = lax.iota(np.dtype("int32"), axis.size)
     total: Any = None
     for name in axis_names("axis_index", axis_name):
-        index = own if name == axis.name else bind(prims.axis_index_p, axis_name=_param((name,)))
+        index = own if name == axis.name else bind(prims.axis_index_p, axis_name=as_axis_name((name,)))
         total = index if total is None else lax.add(lax.mul(total, np.int32(lax.axis_size((name,)))), index)
     return total, 0
 

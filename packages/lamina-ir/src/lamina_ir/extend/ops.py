@@ -9,10 +9,10 @@ from ..params import register_param_type
 from ..prims import register as register_primitive
 from ..prims.callbacks import HostCall, HostFunction, register_host_function
 from ..program import axis_names_of
-from ..spmd import (axis_names, checked_axis_name, checked_groups, checked_index, checked_permutation, split_axes,
+from ..spmd import (as_axis_name, axis_names, checked_axis_name, checked_groups, checked_index, checked_permutation, split_axes,
                     unbound_axis)
 
-__all__ = ["CARRIED", "CHOOSES", "Flow", "HELD", "HostCall", "HostFunction", "Operands", "STACKED", "axis_names",
-           "axis_names_of", "carried", "checked_axis_name", "checked_groups", "checked_index", "checked_permutation", "chooses",
-           "held", "register_host_function", "register_param_type", "register_primitive", "split_axes", "stacked",
-           "unbound_axis"]
+__all__ = ["CARRIED", "CHOOSES", "Flow", "HELD", "HostCall", "HostFunction", "Operands", "STACKED", "as_axis_name",
+           "axis_names", "axis_names_of", "carried", "checked_axis_name", "checked_groups", "checked_index",
+           "checked_permutation", "chooses", "held", "register_host_function", "register_param_type", "register_primitive",
+           "split_axes", "stacked", "unbound_axis"]

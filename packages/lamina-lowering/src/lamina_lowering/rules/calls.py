@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina_ir import ShapeError, prims
+from lamina_ir.extend import devices_needed
 
 from ..context import Context
 from ..regions import map_over
@@ -19,7 +20,8 @@ def xla_pmap_lowering(ctx: Context, *args: Any, axis_name: Any, axis_size: int, 
                       out_axes: Any, name: str = "pmap", devices: Any = None, global_axis_size: int | None = None,
                       **_: Any) -> list[Any]:
     """Each device takes its row of the mapped arguments and keeps its row of the results."""
-    if devices is not None and (tuple(devices) != tuple(ctx.module.placement.devices) or len(devices) != axis_size):
+    taken = axis_size * devices_needed(call_jaxpr)
+    if devices is not None and (tuple(devices) != tuple(ctx.module.placement.devices) or len(devices) != taken):
         raise ValueError(f"pmap of `{name}`: devices: a pmap inside a compiled program runs on the program's devices, "
                          f"{_names(ctx.module.placement.devices)}; got {_names(devices)}. Leave devices out, put the arguments "
                          "there, or call it outside jit")

@@ -159,26 +159,16 @@ def _each_members(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int
     zero = ctx.const(0, _I32)
     found = []
     for k in range(len(groups[0])):
-        places = np.array([mine[device][k] if device in mine else device for device in range(every)], np.int32)
-        at = _of_participant(ctx, places)
+        at = ctx.of_participant([mine[device][k] if device in mine else device for device in range(every)])
         row = ctx.op("stablehlo.dynamic_slice", (whole, at, *[zero] * aval.ndim), one, slice_sizes=ctx.i64s(one.shape))
         found.append(ctx.reshape(row, aval))
     return found
 
 
-def _of_participant(ctx: Context, table: np.ndarray) -> Any:
-    """This participant's entry of a table: int32[]."""
-    one = shaped((1,), _I32.dtype)
-    own = ctx.op("stablehlo.dynamic_slice", (ctx.const(table, shaped(table.shape, _I32.dtype)), ctx.participant()), one,
-                 slice_sizes=ctx.i64s((1,)))
-    return ctx.reshape(own, _I32)
-
-
 def _own_part(ctx: Context, x: Any, aval: ShapedArray, axis: int, groups: list[list[int]], part: ShapedArray) -> Any:
     """The part along an axis that has this participant's number in its group."""
     number = {device: k for group in groups for k, device in enumerate(group)}
-    starts = [number.get(d, 0) * part.shape[axis] for d in range(ctx.module.partitions)]
-    at = _of_participant(ctx, np.array(starts, np.int32))
+    at = ctx.of_participant([number.get(d, 0) * part.shape[axis] for d in range(ctx.module.partitions)])
     zero = ctx.const(0, _I32)
     return ctx.op("stablehlo.dynamic_slice", (x, *[at if a == axis else zero for a in range(aval.ndim)]), part,
                   slice_sizes=ctx.i64s(part.shape))

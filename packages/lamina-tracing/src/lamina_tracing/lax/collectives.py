@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from lamina_ir import prims, trees
 from lamina_ir.dtypes import is_bool, is_integer
-from lamina_ir.extend import axis_names, checked_groups, checked_index, checked_permutation, split_axes
+from lamina_ir.extend import as_axis_name, axis_names, checked_groups, checked_index, checked_permutation, split_axes
 
 from ..trace import axis_frame, bind
 from ..tracer import typeof
@@ -205,14 +205,9 @@ def axis_index(axis_name: AxisName | Sequence[AxisName]) -> Any:
     total = None
     for name in axis_names("axis_index", axis_name):
         size = axis_frame(name).size
-        index = bind(prims.axis_index_p, axis_name=_param((name,)))
+        index = bind(prims.axis_index_p, axis_name=as_axis_name((name,)))
         total = index if total is None else elementwise.add(elementwise.mul(total, size), index)
     return full((), 0, np.dtype("int32")) if total is None else total
-
-
-def _param(names: tuple[Any, ...]) -> Any:
-    """Names as the param `axis_name`: a single one stands for itself, unless it is a tuple."""
-    return names[0] if len(names) == 1 and not isinstance(names[0], tuple) else names
 
 
 def _exchange(call: str, prim: Any, x: Any, axis_name: Any, groups: Any, of: Callable[[int], dict[str, Any]],
@@ -221,7 +216,8 @@ def _exchange(call: str, prim: Any, x: Any, axis_name: Any, groups: Any, of: Cal
     names, groups, size = _members(call, axis_names(call, axis_name), groups, equal=True)
 
     def one(v: Any) -> Any:
-        return bind(prim, v, axis_index_groups=groups, axis_name=_param(names), axis_size=size, **of(typeof(v).ndim), **params)
+        return bind(prim, v, axis_index_groups=groups, axis_name=as_axis_name(names), axis_size=size, **of(typeof(v).ndim),
+                    **params)
 
     return trees.tree_map(one, x)
 
@@ -299,7 +295,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
     """
     names = axis_names("ppermute", axis_name)
     pairs = checked_permutation("ppermute", axis_size(names), perm, names)
-    return trees.tree_map(lambda v: bind(prims.ppermute_p, v, axis_name=_param(names), perm=pairs), x)
+    return trees.tree_map(lambda v: bind(prims.ppermute_p, v, axis_name=as_axis_name(names), perm=pairs), x)
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
