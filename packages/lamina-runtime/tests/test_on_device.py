@@ -1,11 +1,12 @@
 """Arrays change their placement on the devices, bit for bit as the host would have it."""
 import copy
+import sys
 
 import numpy as np
 import pytest
 from lamina_parallel import pmap
 from lamina_runtime import (GSPMDSharding, TransferCounts, device_put, device_put_replicated, device_put_sharded, devices,
-                            owner, transfer_counts)
+                            exchanges, owner, safe_launch, transfer_counts)
 from lamina_runtime.shardings import device_list, mapped, replicated, single
 from lamina_runtime.transfers import spread
 from lamina_tracing import jit, lax
@@ -193,3 +194,83 @@ def test_plans_are_remembered():
     known = dict(owner.current.ways)
     device_put(x, PLACES["columns"])
     assert known and owner.current.ways == known
+
+
+def same_devices():
+    """Placements over eight devices, in three orders."""
+    shuffled = tuple(ALL[i] for i in (3, 1, 4, 0, 5, 2, 7, 6))
+    made = []
+    for order in (ALL, BACK, shuffled):
+        split = [(((0, 8),), 1), (((1, 8),), 1), (((0, 4), (1, 2)), 1), (((1, 4), (0, 2)), 1), (((0, 2),), 4),
+                 (((0, 2), (1, 2)), 2)]
+        made += [replicated(order), *[mapped(order, 2, dims, copies) for dims, copies in split]]
+    return made
+
+
+def test_between_placements_of_the_same_devices_one_program_runs():
+    """Bit for bit, in memory of its own, in a number of Python calls that does not grow with the devices' pairs."""
+    places = same_devices()
+    first, others = places[1::6], places
+    for a in first:
+        for b in others:
+            x = device_put(HOST, a)
+            before = transfer_counts()
+            y = device_put(x, b)
+            unmoved(before)
+            assert y.sharding == b and y.committed
+            if y is not x:
+                x.delete()
+            np.testing.assert_array_equal(y, HOST)
+            for mine, hosts in zip(y.addressable_shards, spread(HOST, y.aval, b).addressable_shards):
+                assert mine.device == hosts.device
+                np.testing.assert_array_equal(mine.data, hosts.data)
+
+
+def python_calls(act):
+    count = 0
+
+    def seen(frame, event, arg):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(seen)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_an_exchange_takes_few_calls_and_is_counted():
+    for devs in (ALL, ALL[:2]):
+        n = len(devs)
+        x = device_put(HOST, mapped(devs, 2, ((0, n),)))
+        there = mapped(devs, 2, ((1, n),))
+        device_put(x, there)
+        assert python_calls(lambda: device_put(x, there)) < 60, n
+    window = safe_launch.window_of(ALL[0].client)
+    if window is not None:
+        window.drain()
+        device_put(x, there)
+        assert len(window._pending) == 1
+
+
+def test_an_exchange_that_would_gather_sends_parts_instead():
+    x = device_put(np.zeros((512, 512), np.float32), mapped(ALL, 2, ((0, 2), (1, 2)), 2))
+    there = mapped(ALL, 2, ((0, 8),))
+    assert exchanges.exchanged(x, there) is None
+    before = transfer_counts()
+    assert device_put(x, there).sharding == there
+    unmoved(before)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int4", "uint8", "float8_e4m3fn", "float8_e5m2", "bfloat16", "complex64"])
+def test_every_dtype_is_exchanged(dtype):
+    host = np.asarray(jit(lambda x: lax.convert_element_type(x, dtype))(HOST % 3))
+    x = device_put(host, PLACES["rows"])
+    for name in ("columns", "grid", "rows backwards"):
+        x = device_put(x, PLACES[name]) if name != "grid" else device_put(x, mapped(ALL, 2, ((1, 2), (0, 4))), donate=True)
+        assert x.dtype == host.dtype
+        np.testing.assert_array_equal(np.asarray(x), host)
+    y = device_put(lax.convert_element_type(x, "float32"), PLACES["everywhere"])
+    assert y.sharding == PLACES["everywhere"]

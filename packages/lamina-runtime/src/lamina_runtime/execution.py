@@ -1,7 +1,6 @@
 """A program compiled for one placement: lowered, compiled, its arguments placed, its results dressed."""
 from __future__ import annotations
 
-import re
 import time
 from collections import namedtuple
 from collections.abc import Sequence
@@ -104,9 +103,10 @@ class Program:
         avals = [*closed.out_avals, *low.out_avals[n_out:]]
         self.handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
         # Launches whose devices wait for each other go through a window.
-        quiet = len(devices) == 1 or not (_names_collectives(closed) if placement.members else
-                                          _communicates(self.executable))
-        self.window = None if quiet else safe_launch.window_of(devices[0].client)
+        if placement.members:
+            self.window = safe_launch.window_of(devices[0].client) if _names_collectives(closed) else None
+        else:
+            self.window = safe_launch.window_for(self.executable, devices[0]) if len(devices) > 1 else None
 
     def run(self, flat: Sequence[Any]) -> list[Any]:
         """Run on flat arguments, wherever they are."""
@@ -191,14 +191,6 @@ def _names_collectives(closed: ClosedJaxpr) -> bool:
             seen.update(fresh)
             todo += fresh
     return False
-
-
-_COLLECTIVE = re.compile(r"all-reduce|all-gather|all-to-all|collective-|reduce-scatter")
-
-
-def _communicates(executable: Any) -> bool:
-    """Whether the compiler has put collectives into a partitioned program."""
-    return any(_COLLECTIVE.search(m.to_string()) for m in executable.hlo_modules())
 
 
 _PLAIN = frozenset(("elementwise", "shape", "indexing", "calls"))

@@ -3,7 +3,7 @@
 A part of the new placement that is a part of the old one is sent as it is. Any other is joined, on a device that wants it,
 from cuts made where its pieces lie. Cutting, joining and reshaping are programs of one device, compiled once for all devices
 of a kind (the disk cache gives the others theirs). No collective is needed, so any two placements will do: other devices, other
-orders, other numbers of parts.
+orders, other numbers of parts. Between placements of the same devices one program for all of them is better (`exchanges`).
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapedArray, Var, prims, shaped
 from lamina_lowering import lower
 
-from . import _jaxlib, backends, compiling, owner, shardings
+from . import _jaxlib, backends, compiling, exchanges, owner, shardings
 
 __all__ = ["moved", "reshaped", "rows_of"]
 
@@ -176,6 +176,27 @@ def _plan(old: Any, new: Any, shape: tuple[int, ...]) -> _Plan | None:
                  [d for d, _ in placed])
 
 
+def _recut(old: Any, new: Any, shape: tuple[int, ...]) -> bool:
+    """Whether the same devices will hold other parts than they do: something is cut or joined. Not where there are other
+    processes, as this one may see a part of an array that all of them hold."""
+    if {*old._internal_device_list} != {*new._internal_device_list} or backends.process_count(_client(old).platform) > 1:
+        return False
+    return not {box for _, box in _boxes(new, shape)} <= {box for _, box in _boxes(old, shape)}
+
+
+def _known(question: tuple[Any, ...]) -> Any:
+    """What a function says of an old placement, a new one and a shape."""
+    ways = owner.current.ways
+    try:
+        return ways[question]
+    except KeyError:
+        if len(ways) > 1024:
+            ways.clear()
+        ask, *about = question
+        found = ways[question] = ask(*about)
+        return found
+
+
 def _volume(box: Box) -> int:
     return int(np.prod([b - a for a, b in box], dtype=np.int64))
 
@@ -187,13 +208,11 @@ def moved(x: Any, sharding: Any) -> Any:
     aval, old = x.aval, x._sharding
     if not aval.size or _client(old) is not _client(sharding) or not sharding.is_fully_addressable:
         return None
-    key, ways = (old, sharding, aval.shape), owner.current.ways
-    try:
-        plan = ways[key]
-    except KeyError:
-        if len(ways) > 1024:
-            ways.clear()
-        plan = ways[key] = _plan(old, sharding, aval.shape)
+    if _known((_recut, old, sharding, aval.shape)):
+        out = exchanges.exchanged(x, sharding)
+        if out is not None:
+            return out
+    plan = _known((_plan, old, sharding, aval.shape))
     if plan is None:
         return None
     local = shaped(plan.local, aval.dtype, aval.weak_type)

@@ -24,7 +24,7 @@ class Owner:
       clients: platform -> client; failures: platform -> why it could not be made.
       default, default_device: the client and device nobody has to name.
       singles, lists, gspmds: placements, see `shardings`.
-      ways: (old placement, new one, shape) -> how arrays get there, see `on_device`.
+      ways: (question, old placement, new one, shape) -> how arrays get there, see `on_device`.
       windows: client -> programs with collectives in flight, see `safe_launch`.
       orders, pending: tokens of ordered effects, receipts of the others, see `effects`.
       executables, size: compiled programs by content and their bytes, see `compiling`.

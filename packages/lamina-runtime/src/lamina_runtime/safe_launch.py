@@ -7,6 +7,7 @@ Later versions, and GPUs, need none.
 """
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from collections import deque
@@ -20,7 +21,7 @@ from . import _jaxlib, owner
 from ._jaxlib import ArrayImpl
 
 __all__ = ["Giving", "HELD", "IN_FLIGHT", "WINDOW", "Window", "check_constants", "check_donation", "check_usable",
-           "forget_readers", "read_by", "share_memory", "window_of"]
+           "forget_readers", "read_by", "share_memory", "window_for", "window_of"]
 
 WINDOW = 8
 HELD = 1 << 22
@@ -109,6 +110,17 @@ def window_of(client: Any) -> Window | None:
     if found is None:
         found = known.setdefault(client, Window())
     return found
+
+
+_COLLECTIVE = re.compile(r"all-reduce|all-gather|all-to-all|collective-|reduce-scatter")
+
+
+def window_for(executable: Any, device: Any) -> Window | None:
+    """The window for a partitioned program; None where the compiler has put no collectives into it."""
+    window = window_of(device.client)
+    if window is not None and any(_COLLECTIVE.search(m.to_string()) for m in executable.hlo_modules()):
+        return window
+    return None
 
 
 @owner.when_closed
