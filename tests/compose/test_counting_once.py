@@ -129,6 +129,55 @@ def test_the_gradient_inside_is_that_of_the_sum_of_what_counts(op, mapper, wrap)
     np.testing.assert_allclose(by_x, want_x, rtol=1e-5)
 
 
+@lamina.custom_vjp
+def scaled(w, x):  # of its results the first is one value
+    return w * 1.5, x * w
+
+
+scaled.defvjp(lambda w, x: ((w * 1.5, x * w), (w, x)), lambda r, ct: (1.5 * ct[0] + r[1] * ct[1], r[0] * ct[1]))
+
+
+def joined(w, x):
+    return w * 2, x * w + lax.psum(x * w, "i")
+
+
+@lamina.custom_vjp
+def by_its_vjp(w, x):
+    return joined(w, x)
+
+
+by_its_vjp.defvjp(lambda w, x: lamina.vjp(joined, w, x), lambda pull, ct: pull(ct))
+
+CALLS = {
+    "call": lambda f: f, "jit": lamina.jit, "cond": lambda f: lambda w, x: lax.cond(w > 0, f, lambda w, x: (w, x), w, x),
+    "other branch": lambda f: lambda w, x: lax.cond(w < 0, f, lambda w, x: (w, x * w), w, x),
+    "scan": lambda f: lambda w, x: lax.scan(lambda c, _: (f(*c), None), (w, x), None, length=2)[0],
+    "checkpoint": lambda f: lamina.checkpoint(lambda w, x: f(w, x)), "twice": lambda f: lambda w, x: f(*f(w, x)),
+}
+
+
+@pytest.mark.parametrize("rule", [scaled, by_its_vjp])
+@pytest.mark.parametrize("how", CALLS)
+@pytest.mark.parametrize("mapper", [lamina.vmap, lamina.pmap])
+def test_rules_of_custom_vjp_are_one_members(mapper, how, rule):
+    call = CALLS[how](rule)
+
+    def f(w, x):
+        w, x = call(w, x)
+        return lax.pmean(x * x, "i") * w
+
+    want = lamina.grad(lamina.pmap(f, axis_name="i", in_axes=(None, 0), out_axes=None), (0, 1))(W, X)
+    run = mapper(lamina.grad(f, (0, 1)), axis_name="i", in_axes=(None, 0))
+    forward = mapper(lambda w, x: lamina.jvp(call, (w, x), (w, x)), axis_name="i", in_axes=(None, 0))
+    pushed = forward(W, X)
+    with ONCE(True):
+        by_w, by_x = run(W, X)
+        assert all((np.asarray(a) == b).all() for a, b in zip(lamina.tree_util.tree_leaves(forward(W, X)),
+                                                              lamina.tree_util.tree_leaves(pushed)))
+    np.testing.assert_allclose(by_w, [want[0]] * 4, rtol=1e-5)
+    np.testing.assert_allclose(by_x, want[1], rtol=1e-5)
+
+
 @pytest.mark.parametrize("outer", [lamina.vmap, lamina.pmap])
 @pytest.mark.parametrize("inner", [lamina.vmap, lamina.pmap])
 def test_two_axes(outer, inner):

@@ -8,7 +8,7 @@ differ. A cotangent that does not differ either stands for equal ones, one per m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import Primitive, UnnamedAxis, config, dtypes, prims
@@ -16,7 +16,7 @@ from lamina_ir.extend import Wired, axis_names_of
 from lamina_tracing import lax
 from lamina_tracing.extend import Tracer, bind, now, scalar, typeof
 
-__all__ = ["counted_axes", "fitted", "summed"]
+__all__ = ["by_members", "counted_axes", "fitted", "narrowed", "summed"]
 
 Axes = frozenset[Any]
 _NONE: Axes = frozenset()
@@ -27,6 +27,24 @@ def counted_axes() -> Axes:
     if not now.axes or not config.replicated_counts_once.value:
         return _NONE
     return frozenset([f.name for f in now.axes if type(f.name) is not UnnamedAxis])
+
+
+def by_members(fun: Callable[..., Any], *args: Any) -> Any:
+    """A rule of `custom_vjp` is written for one member, and what it differentiates is that member's: the default reading."""
+    if not counted_axes():
+        return fun(*args)
+    with config.replicated_counts_once(False):
+        return fun(*args)
+
+
+def narrowed(t: Any, over: Axes) -> Any:
+    """The tangent of a result that is one value over all but these axes, from its members' equal ones: their mean, so that each
+    of them gets an equal part of the cotangent."""
+    names = tuple(sorted(typeof(t).over - over, key=repr))
+    if not names:
+        return t
+    total, = bind(prims.psum_p, t, axes=names, axis_index_groups=None)
+    return lax.mul(total, scalar(1 / math.prod([lax.axis_size(name) for name in names]), typeof(t).dtype))
 
 
 def fitted(ct: Any, wide: Axes, over: Axes) -> Any:

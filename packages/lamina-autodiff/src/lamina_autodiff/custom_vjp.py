@@ -9,6 +9,7 @@ from lamina_tracing.extend import (Tracer, function_name, holds_tracers, in_scop
                                    typeof)
 
 from .checks import zeros_of
+from .counting import by_members, narrowed
 from .custom_rules import SymbolicZero, check_type, differential, in_progress, refuse_closures
 from .jvp import instantiate
 from .custom_function import RuledCall, RuledFunction, refuse_late_closures
@@ -91,7 +92,7 @@ class _Call(RuledCall):
         assert f.fwd is not None
         seen = [CustomVJPPrimal(p, on) for p, on in zip(primals, active)] if f.symbolic_zeros else primals
         args = f.arguments.join(trees.tree_unflatten(self.tree, seen), self.static)
-        pair = f.fwd(*args)
+        pair = by_members(f.fwd, *args)
         outs, rest = self.pair(pair, "residuals")
         residuals, res_tree = trees.tree_flatten(rest)
         return outs, residuals, res_tree
@@ -103,7 +104,8 @@ class _Call(RuledCall):
         assert f.bwd is not None
         seen = [ct if ct is not None else SymbolicZero(a) if f.symbolic_zeros else zeros_of(a)
                 for ct, a in zip(cts, out_avals)]
-        back = f.bwd(*self.static, trees.tree_unflatten(res_tree, residuals), trees.tree_unflatten(self.out_tree, seen))
+        back = by_members(f.bwd, *self.static, trees.tree_unflatten(res_tree, residuals),
+                          trees.tree_unflatten(self.out_tree, seen))
         where = f"custom_vjp of `{f.arguments.name}`: its backward rule `{function_name(f.bwd)}`"
         count = len(trees.treedef_children(self.tree))
         if isinstance(back, list):
@@ -149,7 +151,13 @@ class _Call(RuledCall):
         if trace.linear is None:
             found = pull.push([*held, *given])
         else:
+            overs = [o.over for o in pull.out_avals]
+            wide = trace.linear.counted & frozenset().union(*overs, *[typeof(x).over for x in (*primals, *held, *given)])
+            if wide:
+                pull.out_avals = [o.differing(o.over | wide) for o in pull.out_avals]
             found = trace.linear.row(pullback_p, (*held, *given), {"pull": pull}, pull.out_avals)
+            if wide:
+                found = [narrowed(t, over) for t, over in zip(found, overs)]
         return trace.join(outs, spread(found, pull.out_active))
 
     def _stage(self, avals: Sequence[ShapedArray]) -> Any:

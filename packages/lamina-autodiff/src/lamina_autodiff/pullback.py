@@ -8,6 +8,7 @@ from lamina_ir import LaminaError, Primitive, ShapedArray, dtypes
 from lamina_tracing.extend import Tracer, eval_jaxpr, now, rule_lines, stage, stage_onto, typeof
 
 from .checks import zeros_of
+from .counting import by_members
 from .jvp import instantiate
 from .programs import transpose_program
 from .rows import spread
@@ -62,7 +63,7 @@ def forward_of(closed: Any, n_held: int, name: str) -> Any:
     outs = closed.out_avals
     linear = (False,) * n_held + (True,) * (len(closed.in_avals) - n_held)
     try:
-        found = transpose_program(closed, linear, (True,) * len(outs))
+        found = by_members(transpose_program, closed, linear, (True,) * len(outs))
     except (LaminaError, TypeError, AttributeError, AssertionError) as e:
         raise TypeError(f"jvp of `{name}`, a custom_vjp: forward mode transposes its backward rule, which must be linear in "
                         f"the cotangents; it is not: {e}. Use reverse mode (grad, vjp, jacrev), or define the function "

@@ -8,6 +8,7 @@ from lamina_ir import ClosedJaxpr, Jaxpr, Var, dce, dtypes, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, typeof
 
+from ..counting import narrowed
 from ..pullback import forward_of
 from ..jvp import instantiate, run_jvp
 from ..programs import jvp_program
@@ -79,6 +80,8 @@ def custom_vjp_call_linearize(trace: Any, primals: Any, tangents: Any, **params:
     # where somebody goes forwards, so the rule need not be linear for others.
     rule = prims.Rule(name, lambda: forward_of(bwd, n, name))
     found = bind(prims.transposed_call_p, *residuals, *nonzero(tangents), forward=rule, num_held=n, transpose_jaxpr=bwd)
+    if trace.linear.counted:
+        found = [narrowed(t, typeof(o).over) for t, o in zip(found, [o for o in outs if _inexact(typeof(o))])]
     return outs, spread(found, map(_inexact, params["call_jaxpr"].out_avals))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import MissingRuleError, ShapeError, dtypes, prims, shaped
+from lamina_ir import MissingRuleError, ShapeError, config, dtypes, prims, shaped
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, in_scope, stage, typeof
 
@@ -28,6 +28,15 @@ def _whole(closed: Any, axis: BatchAxis, flags: Sequence[bool]) -> Any:
     return batch_program(closed, axis, tuple(flags), True).program
 
 
+def _dims(axis: BatchAxis, outs: Sequence[Any], avals: Sequence[Any]) -> Any:
+    """Results that all carry the batch, and its places. Where what is the same for all examples counts once, a result whose
+    type says it is that is one value again: another type would make another derivative."""
+    if not config.replicated_counts_once.value or axis.name is None:
+        return outs, [0] * len(outs)
+    one = [axis.name not in a.over for a in avals]
+    return [lax.index_in_dim(o, 0, 0, keepdims=False) if k else o for o, k in zip(outs, one)], [None if k else 0 for k in one]
+
+
 def custom_jvp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, jvp: Any, num_consts: int,
                           **params: Any) -> Any:
     flags = tuple(d is not None for d in dims)
@@ -40,7 +49,7 @@ def custom_jvp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
 
     program, rule = call_jaxpr.derived(("vmap of custom_jvp", jvp, axis, flags), make)
     outs = bind(prims.custom_jvp_call_p, *_moved(args, dims), call_jaxpr=program, jvp=rule, num_consts=num_consts, **params)
-    return outs, [0] * len(outs)
+    return _dims(axis, outs, call_jaxpr.out_avals)
 
 
 def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: Any, bwd: Any, fwd: Any, num_consts: int,
@@ -67,7 +76,7 @@ def custom_vjp_call_batch(axis: BatchAxis, args: Any, dims: Any, *, call_jaxpr: 
     program, forward, back = call_jaxpr.derived(("vmap of custom_vjp", bwd, fwd, axis, flags), make)
     outs = bind(prims.custom_vjp_call_p, *_moved(args, dims), call_jaxpr=program, bwd=back, fwd=forward,
                 num_consts=num_consts, **params)
-    return outs, [0] * len(outs)
+    return _dims(axis, outs, call_jaxpr.out_avals)
 
 
 def transposed_call_batch(axis: BatchAxis, args: Any, dims: Any, *, forward: Any, num_held: int, transpose_jaxpr: Any) -> Any:
