@@ -6,6 +6,7 @@ import sys
 # themselves are not ours to choose.
 LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random", "multiprocessing",
         "unittest", "lamina_ir.testing", "lamina_ir.parser", "lamina_ir.serialise", "lamina_runtime.lobby",
+        "lamina_runtime.presence", "lamina_runtime.coordinator", "lamina_runtime.clusters", "lamina_runtime.starting",
         "lamina_runtime.distributed", "lamina_runtime.profiler", "pytest", "hypothesis"}
 
 

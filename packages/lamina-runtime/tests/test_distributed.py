@@ -1,11 +1,10 @@
+"""Several processes as one, each test with processes of its own."""
 import os
+import signal
 import socket
-import subprocess
-import sys
-import threading
 
 import pytest
-from lamina_runtime import distributed, lobby
+from lamina_runtime import distributed, starting
 
 PROGRAM = """
 import sys
@@ -18,7 +17,7 @@ from lamina_tracing import jit, lax
 from lamina_parallel import pmap, psum
 rank = int(sys.argv[2])
 config.update("num_cpu_devices", 2)
-distributed.initialize(sys.argv[1], 2, rank, initialization_timeout=60, heartbeat_timeout=20)
+distributed.initialize(sys.argv[1], 2, rank, initialization_timeout=60, heartbeat_timeout_seconds=20)
 assert (rt.device_count(), rt.local_device_count(), rt.process_count(), rt.process_index()) == (4, 2, 2, rank)
 x = rt.device_put(np.arange(12, dtype=np.float32).reshape(4, 3), mapped(tuple(rt.devices()), 2, ((0, 4),)))
 assert len(x.addressable_shards) == 2 and "shape=(4, 3)" in repr(x)
@@ -49,20 +48,151 @@ print("done")
 
 
 @pytest.mark.slow
-def test_two_processes():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{s.getsockname()[1]}"
-    env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": "0"}
-    both = [subprocess.Popen([sys.executable, "-c", PROGRAM, address, str(rank)], env=env, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in (0, 1)]
+def test_two_processes(processes):
+    address = processes.free_address()
+    for status, text in processes.ends(*[processes.start(PROGRAM, address, rank) for rank in (0, 1)]):
+        assert status == 0 and "done" in text, text
+
+
+START = """
+import os, signal, socket, sys, threading, time
+import numpy as np
+import lamina_runtime as rt
+from lamina_ir import config
+from lamina_runtime import backends, distributed
+from lamina_runtime.shardings import mapped
+from lamina_tracing import jit, lax
+address, count, rank = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+add = jit(lambda x: lax.reduce_sum(x, (0,)))
+def total(n):
+    x = rt.device_put(np.arange(n, dtype=np.float32), mapped(tuple(rt.devices()), 1, ((0, n),)))
+    return float(add(x))
+def join(address=address, count=count, rank=rank, **more):
+    distributed.initialize(address, count, rank, initialization_timeout=60, heartbeat_timeout_seconds=20, **more)
+    return distributed._session.presence
+def nobody_listens():
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            socket.create_connection((address.split(":")[0], int(address.split(":")[1])), 5).close()
+        except OSError:
+            return True
+        time.sleep(0.05)
+"""
+
+LEAVING = START + """
+config.update("num_cpu_devices", 1)
+here = join()
+assert total(4) == 6
+if rank == 0:  # which had started the coordinator
+    os.kill(os.getpid(), signal.SIGKILL)
+if rank == 1:
+    os._exit(5)
+if rank == 2:
+    raise KeyError("of rank 2")
+with here.changed:
+    assert here.changed.wait_for(lambda: len(here.lost) + len(here.left) == 3, 60)
+assert set(here.lost) == {0, 1} and set(here.left) == {2} and not here.alone, (here.lost, here.left)
+assert float(jit(lambda x: lax.mul(x, x))(np.float32(3))) == 9  # goes on
+distributed.shutdown()
+distributed.shutdown()
+assert not distributed.is_initialized() and rt.process_count() == 1 and total(1) == 0
+assert nobody_listens()
+sys.exit(7)
+"""
+
+
+@pytest.mark.slow
+def test_who_ends_takes_no_other_along(processes):
+    found = processes.together(LEAVING, 4)
+    assert [status for status, _ in found] == [-signal.SIGKILL, 5, 1, 7], found
+    assert "KeyError: 'of rank 2'" in found[2][1] and "Traceback" not in found[3][1], found
+
+
+AGAIN = START + """
+config.update("num_cpu_devices", 2)
+threads = []
+for turn in range(6):
+    who = (turn + rank) % 2
+    if turn % 2:
+        join(rank=who)
+        assert rt.process_index() == who and rt.device_count() == 4
+        assert total(4) == 6
+        y = rt.device_put(np.float32(turn))
+        try:
+            distributed.initialize(address, count, rank)
+        except RuntimeError as e:
+            assert "has joined already" in str(e)
+        distributed.shutdown()
+    else:
+        assert total(2) == 1
+        try:
+            distributed.initialize(address, count, rank)
+        except RuntimeError as e:
+            assert "a device has been used already" in str(e)
+        y = rt.device_put(np.float32(turn))
+        backends.reset()
+    assert float(y) == turn
+    del y
+    threads.append((len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")), threading.active_count()))
+assert threads[3] == threads[5], threads
+child = os.fork()
+if not child:
+    os._exit(distributed.is_initialized())
+assert os.waitpid(child, 0)[1] == 0
+here = join()
+if rank == 0:
+    child = os.fork()  # holds nothing open
+    if not child:
+        os.close(1), os.close(2)
+        time.sleep(60)
+        os._exit(0)
+    print("child", child, flush=True)
+    os._exit(0)
+with here.changed:
+    assert here.changed.wait_for(lambda: here.lost, 30)
+"""
+
+
+@pytest.mark.slow
+def test_joining_again_and_again(processes):
+    """In turns of a lone process and of two; threads and descriptors of each go with it."""
+    found = processes.together(AGAIN, 2)
+    child = [int(line.split()[1]) for _, text in found for line in text.splitlines() if line.startswith("child")]
+    for pid in child:
+        os.kill(pid, signal.SIGKILL)
+    assert [status for status, _ in found] == [0, 0] and len(child) == 1, found
+
+
+ALONE = START + """
+config.update("num_cpu_devices", 1)
+here = join()
+assert total(2) == 1
+print("working", flush=True)
+with here.changed:
+    assert here.changed.wait_for(lambda: here.alone, 60)
+time.sleep(3)  # longer than jaxlib takes to end a process whose service has gone
+assert total(2) == 1  # what is connected stays so
+distributed.shutdown()
+sys.exit(4)
+"""
+
+
+@pytest.mark.slow
+def test_the_end_of_the_coordinator_is_no_end_of_the_members(processes):
+    """Started by hand, and told to end."""
+    address, child = starting.start("127.0.0.1:0", b"of these tests", 60, detach=False)
     try:
-        texts = [p.communicate(timeout=100)[0] for p in both]
-    finally:
+        both = [processes.start(ALONE, address, 2, rank) for rank in (0, 1)]
         for p in both:
-            p.kill()
-    for p, text in zip(both, texts):
-        assert p.returncode == 0 and "done" in text, text
+            while "working" not in (line := p.stdout.readline()):
+                assert line, p.wait()
+        child.terminate()
+        assert child.wait(30) == 0
+        assert [status for status, _ in processes.ends(*both)] == [4, 4]
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_arguments_are_checked(monkeypatch):
@@ -70,6 +200,14 @@ def test_arguments_are_checked(monkeypatch):
         distributed.initialize(num_processes=2, process_id=0)
     with pytest.raises(ValueError, match="got 2 of 2"):
         distributed.initialize("127.0.0.1:1", 2, 2)
+    for bad in ({"initialization_timeout": 0}, {"heartbeat_timeout_seconds": float("nan")}, {"shutdown_timeout_seconds": -1},
+                {"local_device_ids": [0, 0]}, {"local_device_ids": []}, {"coordinator_bind_address": "x"},
+                {"cluster_detection_method": "abacus"}, {"coordinator_address": "nowhere"}, {"num_processes": 0}):
+        with pytest.raises(ValueError, match=next(iter(bad)) if "num_processes" not in bad else "got 0 of 0"):
+            distributed.initialize(**{"coordinator_address": "127.0.0.1:1", "num_processes": 1, "process_id": 0, **bad})
+    for bad in ({"process_id": 0.5}, {"num_processes": "2"}, {"initialization_timeout": "long"}):
+        with pytest.raises(TypeError, match=next(iter(bad))):
+            distributed.initialize(**{"coordinator_address": "127.0.0.1:1", "num_processes": 1, "process_id": 0, **bad})
     import lamina_runtime
     lamina_runtime.device_put(1.0)
     with pytest.raises(RuntimeError, match="before the first array"):
@@ -79,92 +217,47 @@ def test_arguments_are_checked(monkeypatch):
 
 JOIN = """
 import sys
+from lamina_ir import config
 from lamina_runtime import distributed
-address, count, rank, timeout = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-try:
-    distributed.initialize(address, count, rank, initialization_timeout=timeout)
-    print("joined")
-except (ValueError, OSError) as e:
-    print(type(e).__name__, e)
+for line in sys.stdin.read().splitlines():
+    address, count, rank, timeout, x64, host = line.split()
+    config.update("enable_x64", x64 == "64")
+    try:
+        distributed.initialize(address, int(count), int(rank), initialization_timeout=float(timeout))
+        print("joined")
+        distributed.shutdown()
+    except Exception as e:
+        print(type(e).__name__, e)
 """
 
 
-def free_address():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{s.getsockname()[1]}"
+def attempts(processes, *lines):
+    """What two processes print that each try in turn to join so; a line has both's words."""
+    found = []
+    for rank in (0, 1):
+        p = processes.start(JOIN.replace("sys.stdin.read()", repr("\n".join(line[rank] for line in lines))))
+        found.append(p)
+    texts = processes.ends(*found)
+    assert [status for status, _ in texts] == [0, 0], texts
+    return list(zip(*[[line for line in text.splitlines() if line.startswith("joined") or "distributed.initialize" in line]
+                      for _, text in texts]))
 
 
-def attempt(*call):
-    """What a process prints last that joins so."""
-    env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": "0"}
-    done = subprocess.run([sys.executable, "-c", JOIN, *map(str, call)], env=env, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, timeout=100)
-    assert done.returncode == 0
-    return done.stdout.strip()
-
-
-def test_nobody_at_the_address():
-    text = attempt(free_address(), 2, 1, 0.5)
-    assert text.startswith("TimeoutError") and "process 1 found nobody at coordinator_address" in text, text
-
-
-def test_absent_peer():
-    text = attempt(free_address(), 2, 0, 0.5)
-    assert text.startswith("TimeoutError") and "of 2 processes [1] did not come" in text, text
-
-
-def test_taken_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        text = attempt(f"127.0.0.1:{s.getsockname()[1]}", 2, 0, 5)
-    assert text.startswith("ConnectionError") and "has this port" in text, text
-
-
-def test_unknown_host():
-    with pytest.raises((ValueError, TimeoutError), match="no-such-host.invalid"):
-        lobby.join("no-such-host.invalid:1234", 1, 2, 0.5)
-
-
-def background(f, *args):
-    """A thread that calls `f`; `.found` is what it raised, if anything."""
-    def run():
-        try:
-            f(*args)
-        except Exception as e:
-            t.found = e
-    t = threading.Thread(target=run)
-    t.found = None
-    t.start()
-    return t
-
-
-def test_taken_number_and_other_count():
-    address = free_address()
-    coordinator = background(lobby.host, address, 3, 60)
-    ones = [background(lobby.join, address, 1, 3, 60) for _ in range(2)]
-    while all(t.is_alive() for t in ones):
-        ones[0].join(0.01)
-    second, first = sorted(ones, key=lambda t: t.is_alive())  # whoever came first has the number, and waits
-    assert isinstance(second.found, ValueError) and "process_id 1 is taken" in str(second.found)
-    with pytest.raises(ValueError, match="num_processes is 2 in process 1 and 3 in process 0"):
-        lobby.join(address, 1, 2, 60)
-    with socket.create_connection(("127.0.0.1", int(address.split(":")[1]))) as stranger:
-        stranger.sendall(b"GET / HTTP/1.1\r\n")
-    lobby.join(address, 2, 3, 60)
-    for t in (coordinator, first):
-        t.join(60)
-        assert t.found is None, t.found
-
-
-def test_absent_peers_are_named_to_all():
-    address = free_address()
-    waiting = [background(lobby.host, address, 4, 2), background(lobby.join, address, 2, 4, 60)]
-    for t in waiting:
-        t.join(60)
-        assert isinstance(t.found, TimeoutError) and "[1, 3] did not come" in str(t.found)
-
-
-@pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:x", ":1", "localhost:70000"])
-def test_addresses_are_host_and_port(address):
-    with pytest.raises(ValueError, match="must be 'host:port'"):
-        lobby.join(address, 1, 2, 0.1)
+@pytest.mark.slow
+def test_mistakes_are_exceptions_in_all_processes(processes):
+    """One after the other in the same two processes, which join at last."""
+    a = [processes.free_address() for _ in range(8)]
+    taken = socket.create_server(("127.0.0.1", 0))
+    with taken:
+        t = f"127.0.0.1:{taken.getsockname()[1]}"
+        lines = [
+            ((f"{a[0]} 2 1 1 32 -",) * 2, "TimeoutError", "process 1 found no coordinator"),
+            ((f"{a[1]} 2 0 30 32 -",) * 2, "ValueError", "process_id 0 is taken"),
+            ((f"{a[2]} 2 0 30 32 -", f"{a[2]} 3 1 30 32 -"), "ValueError", "num_processes is"),
+            ((f"{a[3]} 3 0 2 32 -", f"{a[3]} 3 2 30 32 -"), "TimeoutError", "[1] did not come"),
+            ((f"{a[4]} 2 0 30 32 -", f"{a[4]} 2 1 30 64 -"), "ValueError", "'enable_x64': True"),
+            ((f"{t} 2 0 2 32 -", f"{t} 2 1 2 32 -"), "ConnectionError", "another program has this port"),
+            ((f"{a[5]} 2 0 30 32 -", f"{a[5]} 2 1 30 32 -"), "joined", "joined")]
+        found = attempts(processes, *[line for line, _, _ in lines])
+    for both, (_, kind, words) in zip(found, lines, strict=True):
+        assert all(text.startswith(kind) and words in text for text in both), both

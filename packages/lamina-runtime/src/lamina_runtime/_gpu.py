@@ -101,8 +101,9 @@ def _check_version(version: int) -> None:
                            f"pip install '{name}[with-cuda]=={_jaxlib.VERSION}', or the other way round")
 
 
-def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: int | None = None) -> Any:
-    """The GPU client. RuntimeError when no plugin is installed."""
+def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: int | None = None,
+                visible: list[int] | None = None) -> Any:
+    """The GPU client, of all GPUs or of those that are this process's. RuntimeError when no plugin is installed."""
     plugin = _plugin()
     if plugin is None:
         raise RuntimeError("no CUDA plugin is installed; pip install 'jax-cuda13-plugin[with-cuda]' of jaxlib's "
@@ -120,7 +121,8 @@ def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: 
         xc.initialize_pjrt_plugin("cuda")
     options = dict(xc.generate_pjrt_gpu_plugin_options())
     options.setdefault("platform_name", "cuda")
-    visible = _visible()
+    named = _visible()
+    visible = visible if named is None else named
     if visible is not None:
         options["visible_devices"] = visible
     if distributed is not None:

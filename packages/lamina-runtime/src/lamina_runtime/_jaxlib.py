@@ -203,22 +203,23 @@ def make_cpu_client(num_devices: int | None, **more: Any) -> Any:
             os.environ["XLA_FLAGS"] = flags
 
 
-def new_service(address: str, processes: int, heartbeat: int, timeout: int) -> Any:
-    """Process 0's service. `recoverable`: else the loss of one process ends all others."""
+def new_service(address: str, processes: int, heartbeat: int, limit: int, leaving: int) -> Any:
+    """The service that processes connect to. `recoverable`: else the loss of one process ends all others."""
     return _jax.get_distributed_runtime_service(address, processes, heartbeat_timeout=heartbeat,
-                                                cluster_register_timeout=timeout, shutdown_timeout=60,
+                                                cluster_register_timeout=limit, shutdown_timeout=leaving,
                                                 recoverable=True)
 
 
-def new_distributed_client(address: str, rank: int, heartbeat: int, timeout: int) -> Any:
-    return _jax.get_distributed_runtime_client(address, rank, init_timeout=timeout, shutdown_timeout=60,
+def new_distributed_client(address: str, rank: int, heartbeat: int, limit: int, leaving: int) -> Any:
+    """A client of that; `limit` and `leaving` are the seconds in which it connects and leaves."""
+    return _jax.get_distributed_runtime_client(address, rank, init_timeout=limit, shutdown_timeout=leaving,
                                                heartbeat_timeout=heartbeat, shutdown_on_destruction=False,
                                                use_compression=True)
 
 
-def gloo_collectives(client: Any) -> Any:
-    """Collectives between processes on CPUs."""
-    return _jax.make_gloo_tcp_collectives(distributed_client=client)
+def gloo_collectives(client: Any, host: str) -> Any:
+    """Collectives between processes on CPUs; this one listens at `host`."""
+    return _jax.make_gloo_tcp_collectives(distributed_client=client, hostname=host)
 
 
 def load_profiler() -> tuple[Any, Any]:

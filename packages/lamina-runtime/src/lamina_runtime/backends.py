@@ -54,9 +54,11 @@ def in_use() -> bool:
     return bool(owner.current.clients)
 
 
-def set_client_maker(platform: str, make: Callable[[], Any]) -> None:
-    """Make a platform's client with `make()`, as several processes do."""
+def set_client_maker(platform: str, make: Callable[[], Any]) -> Callable[[], Any]:
+    """Make a platform's client with `make()`, as several processes do; returns what made it before."""
+    before = _makers[platform]
     _makers[platform] = make
+    return before
 
 
 def _wanted() -> list[str]:

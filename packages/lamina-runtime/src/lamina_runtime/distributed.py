@@ -1,118 +1,229 @@
 """Several processes as one system: `initialize` in each, before the first array; then `devices()` shows everyone's.
 
-Process 0 hosts a service that the others find by its address; each brings its own devices. The service is made so that
-the survivors of a lost process are not killed with it: what waits for the lost one hangs, so watch collectives.
+Who starts whom, over which sockets they speak and who ends when: `docs/processes.md`.
 """
 from __future__ import annotations
 
 import atexit
+import errno
 import math
 import os
+import socket
 import threading
+from collections.abc import Sequence
 from typing import Any
 
-from . import _gpu, _jaxlib, backends, effects, lobby
+from lamina_ir import config
+from lamina_tracing.extend import logger
+
+from . import _gpu, _jaxlib, backends, clusters, effects, lobby, presence, starting
+from ._version import __version__
+from .lobby import CALL
 
 __all__ = ["initialize", "is_initialized", "shutdown"]
 
 _lock = threading.Lock()
-_client: Any = None
-_service: Any = None
+_session: _Session | None = None
+
+
+class _Session:
+    """What a member holds: its presence, jaxlib's client, and the makers of clients that were in force before."""
+
+    def __init__(self, here: presence.Presence, client: Any, gpus: list[int] | None) -> None:
+        self.presence, self.client = here, client
+        self._detached = threading.Lock()
+        self._usual = [
+            (name, backends.set_client_maker(name, make)) for name, make in (
+                ("cpu", lambda: _cpu_client(here, client)),
+                ("cuda", lambda: _gpu.make_client(client, here.rank, here.count, gpus)))]
+
+    def detach(self) -> None:
+        """Let go of jaxlib's service, once. What is connected stays so; nothing new can be."""
+        if self._detached.acquire(blocking=False):
+            try:
+                self.client.shutdown()
+            except _jaxlib.LAUNCH_ERRORS:
+                pass  # the service is gone
+
+    def leave(self) -> None:
+        for name, make in self._usual:
+            backends.set_client_maker(name, make)
+        self.detach()
+        self.presence.goodbye()
 
 
 def is_initialized() -> bool:
     """Whether this process has joined a system of several."""
-    return _client is not None
-
-
-def _from_environment(value: Any, name: str, convert: Any, what: str) -> Any:
-    if value is not None:
-        return value
-    text = os.environ.get(f"LAMINA_{name}") or os.environ.get(f"JAX_{name}")
-    if text is None:
-        raise ValueError(f"distributed.initialize: {what} is not given and LAMINA_{name} is not set")
-    return convert(text)
+    return _session is not None
 
 
 def initialize(coordinator_address: str | None = None, num_processes: int | None = None, process_id: int | None = None,
-               *, initialization_timeout: float = 300, heartbeat_timeout: int = 100) -> None:
+               local_device_ids: int | Sequence[int] | None = None, cluster_detection_method: str | None = None,
+               initialization_timeout: float = 300, heartbeat_timeout_seconds: float = 100,
+               shutdown_timeout_seconds: float = 300, coordinator_bind_address: str | None = None) -> None:
     """Join a system of several processes. Call it in each of them before the first array.
 
-    Args:
-      coordinator_address: `host:port` at which process 0 listens, open to all: use a private network. Default:
-        LAMINA_COORDINATOR_ADDRESS.
-      num_processes: how many there are. Default: LAMINA_NUM_PROCESSES.
-      process_id: number of this one, from 0. Default: LAMINA_PROCESS_ID.
-      initialization_timeout: seconds to wait for the others.
-      heartbeat_timeout: seconds after which a silent process counts as lost.
-    Raises:
-      RuntimeError: called twice, or after a device was used.
-      ValueError: an argument is missing or out of range, the host is unknown, the number is taken by another process, or the
-        processes disagree on how many they are.
-      TimeoutError: nobody was at the address, or some processes did not come in time; names them.
-      ConnectionError: process 0 cannot listen at the address, or went away.
+    What is not given comes from LAMINA_* or JAX_* variables, else from what started the processes: `lamina.launch`, torchrun,
+    SLURM, Open MPI, MPICH or an indexed Job of Kubernetes.
 
-    All of these are found before jaxlib is asked. What goes wrong later, a process 0 that ends while others are connected say,
-    still ends the others.
+    Args:
+      coordinator_address: `host:port` where the processes meet. Process 0 starts a coordinator there where none listens.
+      num_processes: how many there are.
+      process_id: number of this one, from 0.
+      local_device_ids: which of the machine's GPUs are this process's. Default: a fair share of those that it sees.
+        (`config.num_cpu_devices` says how many devices the CPU has.)
+      cluster_detection_method: what started the processes: 'torchrun', 'slurm', 'ompi', 'mpich', 'kubernetes'; 'deactivate'
+        asks none of them.
+      initialization_timeout: seconds to wait for the others; the first whose time is over ends the waiting for all.
+      heartbeat_timeout_seconds: seconds after which a silent process counts as lost; process 0's counts.
+      shutdown_timeout_seconds: seconds that leaving may take.
+      coordinator_bind_address: `host:port` at which a coordinator started here listens. Default: `coordinator_address`.
+    Raises:
+      RuntimeError: called twice, or after a device was used; there is no token.
+      ValueError: an argument is missing or out of range, the host is unknown or is the loopback where other machines are meant,
+        the number is taken by another process, or the processes disagree on how many they are, on versions or on 64 bits.
+      PermissionError: the coordinator has another token.
+      TimeoutError: no coordinator was at the address, or some processes did not come in time; names them.
+      ConnectionError: another program has the port, or the coordinator or a process ended meanwhile.
+
+    All of them in every process concerned; none ends a process.
     """
-    global _client, _service
-    address = _from_environment(coordinator_address, "COORDINATOR_ADDRESS", str, "coordinator_address")
-    count = _from_environment(num_processes, "NUM_PROCESSES", int, "num_processes")
-    rank = _from_environment(process_id, "PROCESS_ID", int, "process_id")
-    if not 0 <= rank < count:
-        raise ValueError(f"distributed.initialize: process_id must be in [0, num_processes); got {rank} of {count}")
+    global _session
     with _lock:
-        if _client is not None:
-            raise RuntimeError("distributed.initialize: this process has joined already")
+        if _session is not None:
+            raise RuntimeError(f"{CALL}: this process has joined already; shutdown() comes before joining again")
+        found, line = clusters.find(coordinator_address, num_processes, process_id, cluster_detection_method)
+        address, rank, count = found.address, _whole("process_id", found.rank), _whole("num_processes", found.count)
+        if not 0 <= rank < count:
+            raise ValueError(f"{CALL}: process_id must be in [0, num_processes); got {rank} of {count}")
+        seconds = [_seconds(n, v) for n, v in (("initialization_timeout", initialization_timeout),
+                                               ("heartbeat_timeout_seconds", heartbeat_timeout_seconds),
+                                               ("shutdown_timeout_seconds", shutdown_timeout_seconds))]
+        host, _ = lobby.place(address)
+        bind = coordinator_bind_address or os.environ.get("LAMINA_COORDINATOR_BIND_ADDRESS")
+        if bind is not None:
+            lobby.place(bind, "coordinator_bind_address")
+        gpus = clusters.device_ids(local_device_ids)
         if backends.in_use():
-            raise RuntimeError("distributed.initialize: a device has been used already; call this before the first "
-                               "array")
-        seconds = max(1, math.ceil(initialization_timeout))
-        if rank == 0:
-            lobby.host(address, count, initialization_timeout)
-            _service = _jaxlib.new_service(address, count, heartbeat_timeout, seconds)
-        else:
-            lobby.join(address, rank, count, initialization_timeout)
-        _client = _jaxlib.new_distributed_client(address, rank, heartbeat_timeout, seconds)
-        _client.connect()
-        backends.set_client_maker("cpu", lambda: _cpu_client(rank, count))
-        backends.set_client_maker("cuda", lambda: _gpu.make_client(_client, rank, count))
+            raise RuntimeError(f"{CALL}: a device has been used already; call this before the first array")
+        lobby.check_reach(host, found.several_hosts)
+        if gpus is None:
+            gpus = clusters.own_gpus(found.local_rank, found.local_count)
+        logger.info("%s: %s", CALL, line)
+        _session = _joined(str(address), bind or str(address), rank, count, seconds, gpus, found)
         atexit.register(_at_exit, os.getpid())
 
 
-def _cpu_client(rank: int, count: int) -> Any:
+def _whole(name: str, value: Any) -> int:
+    if type(value) is not int and not hasattr(value, "__index__"):
+        raise TypeError(f"{CALL}: {name} must be a whole number; got {type(value).__name__}: {value!r}")
+    return int(value)
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{CALL}: {name} must be a number of seconds; got {type(value).__name__}: {value!r}")
+    if not 0 < value < 1e8:
+        raise ValueError(f"{CALL}: {name} must be a number of seconds above 0; got {value!r}")
+    return float(value)
+
+
+def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float], gpus: list[int] | None,
+            found: clusters.Found) -> _Session:
+    key = lobby.token()
+    timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
+    fits = {"lamina-runtime": __version__, "jaxlib": _jaxlib.VERSION, "enable_x64": bool(config.enable_x64.value)}
+    about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving}
+    nobody = (lambda: _start(bind, key, timeout)) if rank == 0 else None
+    here = presence.join(address, rank, count, about, key, timeout, nobody, found.names_may_come)
+    client = None
+    try:
+        _reach(here.service)
+        client = _jaxlib.new_distributed_client(here.service, rank, heartbeat, here.limit, leaving)
+        client.connect()
+        here.confirm(here.limit)
+        session = _Session(here, client, gpus)
+    except BaseException:
+        if client is not None:
+            client.shutdown()
+        here.goodbye()
+        raise
+    here.watch(session.detach)
+    return session
+
+
+def _start(bind: str, key: bytes, timeout: float) -> None:
+    """Start a coordinator; one that another has started meanwhile, or starts elsewhere, does as well."""
+    try:
+        starting.start(bind, key, timeout + 30)
+    except ConnectionError:
+        raise
+    except OSError as e:
+        if e.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+            raise ConnectionError(f"{CALL}: process 0 cannot start a coordinator at {bind}: {e.strerror or e}") from e
+
+
+def _reach(service: str) -> None:
+    """ConnectionError when jaxlib could not reach its service: it would end the process."""
+    host, port = lobby.place(service)
+    try:
+        socket.create_connection((host, port), 10).close()
+    except OSError as e:
+        raise ConnectionError(f"{CALL}: jaxlib's service at {service} cannot be reached: {e.strerror or e}. The others must "
+                              "be able to reach any port of the coordinator's machine") from e
+
+
+def _cpu_client(here: presence.Presence, client: Any) -> Any:
     n = backends.num_cpu_devices.value
-    return _jaxlib.make_cpu_client(None if n is None else int(n), distributed_client=_client, node_id=rank,
-                                   num_nodes=count, collectives=_jaxlib.gloo_collectives(_client))
+    return _jaxlib.make_cpu_client(None if n is None else int(n), distributed_client=client, node_id=here.rank,
+                                   num_nodes=here.count, collectives=_jaxlib.gloo_collectives(client, here.here))
 
 
 def _at_exit(process: int) -> None:
     """Effects first: those of programs in flight may still need the other processes. A forked child is no member."""
-    if os.getpid() == process:
+    if os.getpid() == process and _session is not None:
         effects.at_exit()
-        shutdown()
+        _leave()
 
 
 def shutdown() -> None:
-    """Leave the system: waits for this process's effects, then for the others to come to the same point. Done at exit in
-    any case.
+    """Leave the system, once the effects of this process's programs have happened. The others go on; nobody is waited for. Done
+    at exit in any case, and nothing where nobody joined.
+
+    The devices are given up: arrays can still be read as far as they lie here, and moved with `device_put`, and what was jitted
+    works on the devices that come next. `initialize` may be called again.
 
     Raises:
       CallbackError: a callback of a program launched before has raised; the system is left all the same.
     """
     try:
-        if _client is not None and backends.in_use():
+        if _session is not None and backends.in_use():
             effects.effects_barrier()
     finally:
-        _leave()
+        if _leave():
+            atexit.unregister(_at_exit)
+            if backends.in_use():
+                backends.reset()
 
 
-def _leave() -> None:
-    global _client, _service
+def _leave() -> bool:
+    global _session
     with _lock:
-        if _client is not None:
-            _client.shutdown()  # everyone before the service, or they abort
-            _client = None
-        if _service is not None:
-            _service.shutdown()
-            _service = None
+        gone, _session = _session, None
+    if gone is not None:
+        gone.leave()
+    return gone is not None
+
+
+def _in_child() -> None:
+    """A forked child is no member, and must not hide that its parent ends."""
+    global _session, _lock
+    _lock = threading.Lock()
+    if _session is not None:
+        _session.presence.in_child()
+        _jaxlib.keep_for_ever(_session.client)
+        _session = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,134 +1,178 @@
-"""Where processes meet before jaxlib lets them: it ends the process over a wrong address, a peer that never comes, a number
-that is taken; here each of these is an error that says so.
+"""What both sides of the lobby share: addresses, lines of JSON, and the token that decides who may join.
 
-Process 0 opens the coordinator's port and waits; the others come, say who they are, and wait. When all are there the port
-is closed, the word is given, and jaxlib's service takes the port over. Words are lines of JSON.
+The lobby is where processes meet before jaxlib lets them, for that ends the process over a wrong address, a number that is
+taken, a peer that never comes. `coordinator` keeps it, `presence` comes to it; `docs/processes.md` has the picture. The
+coordinator speaks first, with a challenge; who comes answers with what it is and a digest (HMAC) of both under the token, and
+is shown in the same way that the coordinator has it. The token itself never travels. Standard library only: the coordinator
+starts fast.
 """
 from __future__ import annotations
 
+import hmac
+import ipaddress
 import json
-import select
+import os
+import secrets
 import socket
-import time
+import stat
 from typing import Any
 
-__all__ = ["host", "join"]
+__all__ = ["CALL", "LONGEST", "PROTOCOL", "Lines", "check_reach", "keep_alive", "mac", "place", "resolve", "token",
+           "written"]
 
-_CALL = "distributed.initialize"
-_ERRORS = {"value": ValueError, "timeout": TimeoutError}
+CALL = "distributed.initialize"
+PROTOCOL = 1
+LONGEST = 1 << 16  # bytes of a line
+NAMED_LOOPBACK = ("localhost", "ip6-localhost", "localhost.localdomain")
 
 
-def _place(address: str) -> tuple[str, int]:
-    name, _, port = address.rpartition(":")
-    if not name or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{_CALL}: coordinator_address must be 'host:port'; got {address!r}")
+# --- addresses ----------------------------------------------------------------------------------------------------
+def place(address: Any, argument: str = "coordinator_address") -> tuple[str, int]:
+    """`host:port` in two parts. ValueError for anything else."""
+    name, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
+    if not name.strip("[]") or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{CALL}: {argument} must be 'host:port'; got {address!r}")
     return name.strip("[]"), int(port)
 
 
-def _say(s: socket.socket, **words: Any) -> None:
+def written(host: str, port: int) -> str:
+    """`host:port`, with brackets where the host has colons."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def resolve(host: str) -> list[str]:
+    """The numbers of a host, IPv4 first. `socket.gaierror` (an OSError) when it is unknown."""
+    found = [str(i[4][0]) for i in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    return sorted(dict.fromkeys(found), key=lambda n: ":" in n)
+
+
+def on_loopback(host: str) -> bool:
+    """Whether a host's numbers reach no further than the machine that asks. `socket.gaierror` when it is unknown."""
+    return all(ipaddress.ip_address(n.split("%")[0]).is_loopback for n in resolve(host))
+
+
+def check_reach(host: str, several_hosts: bool | None, argument: str = "coordinator_address") -> None:
+    """ValueError for an address that means each machine's own self, where another machine is meant.
+
+    Args:
+      several_hosts: whether the processes are known to be on several; None where nobody said.
+    """
     try:
-        s.sendall((json.dumps(words) + "\n").encode())
+        if not on_loopback(host):
+            return
     except OSError:
-        pass  # whoever has gone is missed elsewhere
+        return  # unknown: whoever connects or listens says so
+    literal = host in NAMED_LOOPBACK or host.replace(".", "").isdigit() or ":" in host
+    mine = socket.gethostname().split(".")[0].lower()
+    if several_hosts or (not literal and host.split(".")[0].lower() != mine):
+        raise ValueError(f"{CALL}: {argument} {host} is {', '.join(resolve(host))} on {mine}: the loopback, which other "
+                         f"machines do not reach. Give the number of process 0's machine in your network, or mend /etc/hosts")
 
 
-def _heard(s: socket.socket) -> dict[str, Any] | None:
-    """What the other side says; None when it has gone, or is none of us."""
-    try:
-        found = json.loads(s.makefile("rb").readline(1 << 16))
-        return found if isinstance(found, dict) else None
-    except (OSError, ValueError):
-        return None
+def keep_alive(s: socket.socket, seconds: float) -> None:
+    """Have a silent network end a connection after about that long, and lines go out at once."""
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", seconds / 2), ("TCP_KEEPINTVL", seconds / 6), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            s.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), min(max(1, int(value)), 32767))
 
 
-def host(address: str, count: int, timeout: float) -> None:
-    """Process 0: wait until all others have come.
+# --- lines --------------------------------------------------------------------------------------------------------
+class Lines:
+    """Lines of JSON objects over a socket, which may be one that never blocks."""
+
+    def __init__(self, s: socket.socket) -> None:
+        self.socket = s
+        self._held = b""
+
+    def say(self, **words: Any) -> None:
+        """Whoever has gone meanwhile is missed elsewhere; who does not read is as good as gone."""
+        try:
+            self.socket.sendall(json.dumps(words).encode() + b"\n")
+        except OSError:
+            pass
+
+    def arrived(self) -> bool:
+        """Read once; whether the other side is still there. OSError as `recv` raises it."""
+        more = self.socket.recv(LONGEST)
+        self._held += more
+        return bool(more)
+
+    def next(self) -> dict[str, Any] | None:
+        """The next whole line that has come, if any. ValueError for what is none of ours."""
+        line, end, rest = self._held.partition(b"\n")
+        if not end:
+            if len(line) > LONGEST:
+                raise ValueError("a line without end")
+            return None
+        self._held = rest
+        try:
+            found = json.loads(line)
+        except RecursionError as e:
+            raise ValueError("nested too deep") from e
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+        return found
+
+    def wait(self, timeout: float) -> dict[str, Any] | None:
+        """The next line, waited for; None when the other side has gone. TimeoutError, ValueError."""
+        self.socket.settimeout(max(timeout, 0.01))
+        while (found := self.next()) is None:
+            try:
+                if not self.arrived():
+                    return None
+            except TimeoutError:
+                raise
+            except OSError:
+                return None
+        return found
+
+
+# --- the token ----------------------------------------------------------------------------------------------------
+def mac(key: bytes, *parts: str) -> str:
+    """A digest that only who has the key can make. The parts are told apart by their lengths."""
+    text = "".join(f"{len(p)}:{p}" for p in ("lamina", *parts))
+    return hmac.new(key, text.encode(), "sha256").hexdigest()
+
+
+def token() -> bytes:
+    """The shared secret: LAMINA_TOKEN, else what the file LAMINA_TOKEN_FILE holds, else the user's own, made at first need.
 
     Raises:
-      ConnectionError: the port is taken, or the address is not of this machine.
-      TimeoutError: some did not come in time; names them. They are told, if they come later, by finding nobody.
+      RuntimeError: the file cannot be read or made, is empty, or may be read by others.
     """
-    name, port = _place(address)
-    until = time.monotonic() + timeout
-    guests: dict[int, socket.socket] = {}
-    with _door(name, port, address, count) as door:
-        try:
-            while len(guests) < count - 1:
-                left = until - time.monotonic()
-                if left <= 0:
-                    absent = sorted({*range(1, count)} - set(guests))
-                    raise TimeoutError(f"{_CALL}: of {count} processes {absent} did not come to {address} within {timeout:g} s"
-                                       ". Start them, give them this address, or raise initialization_timeout")
-                for s in select.select([door, *guests.values()], [], [], min(left, 1.0))[0]:
-                    if s is door:
-                        _welcome(door.accept()[0], guests, count)
-                    else:  # it says nothing more, so it has gone
-                        rank = next(r for r, g in guests.items() if g is s)
-                        guests.pop(rank).close()
-        except BaseException as e:
-            for s in guests.values():
-                _say(s, error=str(e) or f"{_CALL}: process 0 was interrupted", kind="timeout")
-                s.close()
-            raise
-    for s in guests.values():
-        _say(s, begin=True)
-        s.close()
-
-
-def _door(name: str, port: int, address: str, count: int) -> socket.socket:
+    given = os.environ.get("LAMINA_TOKEN", "").strip()
+    if given:
+        return given.encode()
+    named = os.environ.get("LAMINA_TOKEN_FILE")
+    path = os.path.expanduser(named or os.path.join(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "lamina", "token"))
+    instead = "Set LAMINA_TOKEN to the same secret in all processes, or LAMINA_TOKEN_FILE to a file with it"
     try:
-        return socket.create_server((name, port), family=socket.AF_INET6 if ":" in name else socket.AF_INET, backlog=count)
+        if not named and not os.path.exists(path):
+            _make_token(path)
+        with open(path, "rb") as f:
+            about = os.fstat(f.fileno())
+            found = f.read(LONGEST).strip()
     except OSError as e:
-        raise ConnectionError(f"{_CALL}: process 0 cannot listen at coordinator_address {address}: {e.strerror or e}. Another "
-                              "program has this port, or the address is not of this machine") from e
+        raise RuntimeError(f"{CALL}: the token file {path} cannot be read or made: {e.strerror or e}. {instead}") from e
+    if not found:
+        raise RuntimeError(f"{CALL}: the token file {path} is empty. {instead}")
+    if not named and hasattr(os, "getuid") and (about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077):
+        raise RuntimeError(f"{CALL}: the token file {path} must be yours alone (chmod 600); others may read it, or it is "
+                           f"another user's. {instead}")
+    return found
 
 
-def _welcome(s: socket.socket, guests: dict[int, socket.socket], count: int) -> None:
-    s.settimeout(5)
-    words = _heard(s) or {}
-    rank, theirs = words.get("rank"), words.get("count")
-    if not isinstance(rank, int):
-        s.close()
-        return
-    if theirs != count:
-        error = f"num_processes is {theirs} in process {rank} and {count} in process 0"
-    elif rank in guests or not 0 < rank < count:
-        error = f"process_id {rank} is taken: another process came with it"
-    else:
-        guests[rank] = s
-        return
-    _say(s, error=f"{_CALL}: {error}. Each process needs a number of its own and the same num_processes", kind="value")
-    s.close()
-
-
-def join(address: str, rank: int, count: int, timeout: float) -> None:
-    """Another process: come to process 0 and wait for its word.
-
-    Raises:
-      ValueError: the host is unknown; the number is taken; the counts differ.
-      TimeoutError: nobody was at the address, or others did not come in time.
-      ConnectionError: process 0 went away.
-    """
-    name, port = _place(address)
-    # Process 0 may come later than this one: knock until it opens.
-    until = time.monotonic() + timeout
-    while True:
-        try:
-            s = socket.create_connection((name, port), max(until - time.monotonic(), 0.1))
-            break
-        except socket.gaierror as e:
-            raise ValueError(f"{_CALL}: coordinator_address {address}: the host is unknown: {e.strerror or e}") from e
-        except OSError as e:
-            if time.monotonic() >= until:
-                raise TimeoutError(f"{_CALL}: process {rank} found nobody at coordinator_address {address} within {timeout:g} "
-                                   f"s ({e.strerror or e}). Process 0 listens there once it has called initialize; check the "
-                                   "address, or raise initialization_timeout") from e
-            time.sleep(0.05)
-    with s:
-        s.settimeout(max(until - time.monotonic(), 0.1) + 5)  # longer than process 0 waits: it will say who is missing
-        _say(s, rank=rank, count=count)
-        words = _heard(s)
-    if words is None:
-        raise ConnectionError(f"{_CALL}: process 0 at {address} went away, or another program listens there")
-    if "error" in words:
-        raise _ERRORS.get(words.get("kind", ""), ConnectionError)(words["error"])
+def _make_token(path: str) -> None:
+    """Whole or not at all, and once, though many processes may be at it."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    draft = f"{path}.{os.getpid()}.{secrets.token_hex(4)}"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
+        f.write(secrets.token_hex(32) + "\n")
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # another process was first
+    finally:
+        os.unlink(draft)

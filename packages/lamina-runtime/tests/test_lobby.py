@@ -1,0 +1,314 @@
+"""Where processes meet: coordinators and members in threads of one process, without jaxlib's service."""
+import json
+import os
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from lamina_runtime import coordinator, lobby, presence
+
+KEY = b"secret"
+FITS = {"jaxlib": "1"}
+
+
+class Service:
+    """In jaxlib's place."""
+
+    def __init__(self):
+        self.made, self.stood_in = [], []
+
+    def new_service(self, address, count, *more):
+        self.made.append((address, count))
+        return SimpleNamespace(shutdown=lambda: self.made.append("shut down"))
+
+    def new_distributed_client(self, address, rank, *more):
+        return SimpleNamespace(connect=lambda: self.stood_in.append(rank), shutdown=lambda: None)
+
+
+class Place:
+    """A coordinator in a thread."""
+
+    def __init__(self, patience=60, key=KEY):
+        self.service = Service()
+        self.door = coordinator.listen("127.0.0.1:0")
+        self.address = lobby.written(*self.door.getsockname())
+        self.coordinator = coordinator.Coordinator(self.door, key, patience, lambda: self.service)
+        self.thread = threading.Thread(target=self.coordinator.run)
+        self.thread.start()
+
+    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, **more):
+        return presence.join(self.address, rank, count, {"fits": fits, "heartbeat": 10, "leaving": 10}, key, timeout, **more)
+
+    def all(self, *calls):
+        """What each call gave or raised; each is the arguments of `join`."""
+        found = [None] * len(calls)
+
+        def run(i, call):
+            try:
+                found[i] = self.join(*call[:2], **(call[2] if len(call) > 2 else {}))
+            except Exception as e:
+                found[i] = e
+        threads = [threading.Thread(target=run, args=(i, c)) for i, c in enumerate(calls)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60)
+        return found
+
+    def system(self, count):
+        """Members that are connected and watch."""
+        members = self.all(*[(r, count) for r in range(count)])
+        threads = [threading.Thread(target=m.confirm, args=(60,)) for m in members]
+        for t in threads:
+            t.start()
+        for m, t in zip(members, threads):
+            t.join(60)
+            m.events, m.let = [], []
+            m.listen(m.events.append)
+            m.watch(lambda m=m: m.let.append(len(m.events)))
+        return members
+
+
+@pytest.fixture
+def place():
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(Place(*args, **kwargs))
+        return made[-1]
+    yield make
+    for p in made:
+        p.coordinator.end()
+        p.thread.join(20)
+        assert not p.thread.is_alive()
+
+
+def until(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_members_meet_and_are_told_of_losses_and_leaves(place):
+    p = place()
+    a, b, c, d = p.system(4)
+    assert a.service.startswith("127.0.0.1:") and a.here == "127.0.0.1" and p.service.made == [(a.service, 4)]
+    c._lines.socket.shutdown(socket.SHUT_RDWR)  # as when its process dies
+    b.goodbye()
+    until(lambda: {("lost", 2), ("left", 1)} <= set(a.events) and len(d.events) == 2)
+    assert "process 2" in a.lost[2] and "process 1" in d.left[1] and f"pid {os.getpid()}" in a.lost[2]
+    late = []
+    a.listen(late.append)
+    assert set(late) == {("lost", 2), ("left", 1)}
+    a.goodbye()
+    until(lambda: ("left", 0) in d.events)
+    assert p.thread.is_alive() and len(p.service.made) == 1
+    d.goodbye()
+    p.thread.join(20)
+    assert not p.thread.is_alive() and p.service.made[1:] == ["shut down"]
+    assert not a.alone and not a.let
+
+
+def test_who_left_meets_again_while_others_work(place):
+    p = place()
+    a, b, c = p.system(3)
+    a.goodbye()
+    b.goodbye()
+    again = p.all((0, 2), (1, 2))
+    assert [m.count for m in again] == [2, 2] and again[0].service != c.service
+    until(lambda: len(c.events) == 2)
+    for m in (*again, c):
+        m.goodbye()
+    p.thread.join(20)
+    assert not p.thread.is_alive()
+
+
+def test_a_coordinator_that_is_told_to_end_has_members_let_go_first(place):
+    p = place()
+    members = p.system(2)
+    p.coordinator.end()
+    p.thread.join(20)
+    until(lambda: all(m.alone for m in members))
+    for m in members:
+        assert m.let == [0] and m.events[-1] == ("coordinator", -1)
+
+
+def messages(found):
+    return [str(e) for e in found]
+
+
+@pytest.mark.parametrize("calls, kind, words", [
+    ([(0, 2), (0, 2)], ValueError, "process_id 0 is taken"),
+    ([(0, 2), (1, 3)], ValueError, "num_processes is"),
+    ([(0, 2), (1, 2, {"fits": {"jaxlib": "2"}})], ValueError, "processes must agree"),
+    ([(0, 3, {"timeout": 0.3}), (2, 3)], TimeoutError, r"of 3 processes [1] did not come"),
+    ([(0, 1, {"key": b"another"})], PermissionError, "another token"),
+    ([(5, 2)], ValueError, "must be in [0, num_processes)")])
+def test_what_does_not_fit_is_told_to_all_concerned(place, calls, kind, words):
+    p = place()
+    found = p.all(*calls)
+    assert all(type(e) is kind and words in str(e) and str(e).startswith("distributed.initialize") for e in found), found
+
+
+def test_a_wrong_token_harms_nobody(place):
+    p = place()
+    found = p.all((0, 2), (1, 2, {"key": b"another"}), (1, 2))
+    assert isinstance(found[1], PermissionError) and [m.rank for m in (found[0], found[2])] == [0, 1]
+    found[0].goodbye()
+    found[2].goodbye()
+
+
+def test_a_coordinator_without_the_token_is_not_trusted():
+    """Whoever listens in its place does not know how to answer."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        def lie():
+            s, _ = door.accept()
+            lines = lobby.Lines(s)
+            lines.say(lamina=lobby.PROTOCOL, challenge="00")
+            lines.wait(10), lines.wait(10)
+            lines.say(proof="0" * 64)
+            lines.say(begin=1, limit=1)
+            lines.wait(10)
+            s.close()
+        t = threading.Thread(target=lie)
+        t.start()
+        with pytest.raises(PermissionError, match="did not show that it has"):
+            presence.join(lobby.written(*door.getsockname()), 0, 1, {"heartbeat": 1}, KEY, 10)
+        t.join(10)
+
+
+GARBAGE = [b"GET / HTTP/1.1\r\n\r\n", b"\x00\xff" * 40000, b"[" * 5000 + b"\n", b'{"hello": 1}\n',
+           b'{"hello": "x", "mac": "y"}\n', b'{"hello": "x", "mac": "\xc3\xa9"}\n', b"\n", b"{}\n" * 1000, b""]
+
+
+def test_garbage_at_the_door_harms_nobody(place):
+    p = place()
+    first = threading.Thread(target=lambda: p.found.append(p.join(0, 2)))
+    p.found = []
+    first.start()
+    silent = [socket.create_connection(lobby.place(p.address)) for _ in range(3)]
+    for junk in GARBAGE:
+        with socket.create_connection(lobby.place(p.address)) as s:
+            try:
+                s.sendall(junk)
+            except OSError:
+                pass  # it was shown the door
+    with socket.create_connection(lobby.place(p.address)) as s:  # the right token, and nonsense under it
+        lines = lobby.Lines(s)
+        challenge = lines.wait(10)["challenge"]
+        text = json.dumps({"rank": True, "count": "2"})
+        lines.say(hello=text, mac=lobby.mac(KEY, "guest", challenge, text))
+        assert lines.wait(10) is None
+    p.found.append(p.join(1, 2))
+    first.join(30)
+    assert sorted(m.rank for m in p.found) == [0, 1]
+    for m in p.found:
+        m.goodbye()
+    for s in silent:
+        s.close()
+
+
+def test_somebody_else_stands_in_for_one_that_dies_while_connecting(place):
+    """jaxlib ends those who wait for a process that never connects."""
+    p = place()
+    a, b, c = p.all((0, 3), (1, 3), (2, 3))
+    b._lines.socket.close()
+    until(lambda: p.service.stood_in == [1])
+    found = []
+
+    def confirm(m):
+        with pytest.raises(ConnectionError, match=r"process 1 \(.* ended while"):
+            m.confirm(30)
+        found.append(m.rank)
+    threads = [threading.Thread(target=confirm, args=(m,)) for m in (a, c)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    assert sorted(found) == [0, 2]
+    for m in (a, c):
+        m.goodbye()
+
+
+def test_one_that_goes_while_others_wait_may_be_replaced(place):
+    p = place()
+    with pytest.raises(TimeoutError):
+        s = socket.create_connection(lobby.place(p.address))
+        lines = lobby.Lines(s)
+        hello = json.dumps({"rank": 1, "count": 2, "timeout": 50, "heartbeat": 1, "leaving": 1, "fits": FITS, "nonce": ""})
+        lines.say(hello=hello, mac=lobby.mac(KEY, "guest", lines.wait(10)["challenge"], hello))
+        assert "proof" in lines.wait(10)
+        lines.wait(0.1)
+    waiting = p.coordinator._systems
+    assert len(waiting) == 1
+    until(lambda: not s.close() and not waiting)
+    p.thread.join(20)  # the last has gone
+
+
+def test_nobody_comes(place):
+    p = place(patience=0.1)
+    p.thread.join(20)
+    assert not p.thread.is_alive()
+    with pytest.raises(TimeoutError, match="process 1 found no coordinator at .* within 0.3 s"):
+        p.join(1, 2, 0.3)
+
+
+def test_another_program_has_the_port():
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        def answer():
+            s, _ = door.accept()
+            s.recv(100)
+            s.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            s.close()
+        t = threading.Thread(target=answer)
+        t.start()
+        with pytest.raises(ConnectionError, match="another program has this port"):
+            presence.join(lobby.written(*door.getsockname()), 1, 2, {"heartbeat": 1}, KEY, 10)
+        t.join(10)
+
+
+def test_unknown_host():
+    with pytest.raises((ValueError, TimeoutError), match="no-such-host.invalid"):
+        presence.join("no-such-host.invalid:1234", 1, 2, {"heartbeat": 1}, KEY, 0.5)
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:x", ":1", "localhost:70000", "[]:1", 5, None, "h:²"])
+def test_addresses_are_host_and_port(address):
+    with pytest.raises(ValueError, match="must be 'host:port'"):
+        lobby.place(address)
+    assert lobby.place("[::1]:5") == ("::1", 5) and lobby.written("::1", 5) == "[::1]:5"
+
+
+def test_the_loopback_of_another_machine_is_refused(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "one.net")
+    monkeypatch.setattr(lobby, "resolve", lambda host: {"far": ["10.0.0.7"]}.get(host, ["127.0.1.1"]))
+    for host, several in [("one", None), ("one.net", False), ("localhost", None), ("127.0.0.1", False), ("far", True)]:
+        lobby.check_reach(host, several)
+    for host, several in [("one", True), ("127.0.0.1", True), ("localhost", True), ("two", None), ("two", False)]:
+        with pytest.raises(ValueError, match="the loopback, which other machines"):
+            lobby.check_reach(host, several)
+
+
+def test_the_token(monkeypatch, tmp_path):
+    monkeypatch.setenv("LAMINA_TOKEN", " one ")
+    assert lobby.token() == b"one"
+    monkeypatch.delenv("LAMINA_TOKEN")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    found = {lobby.token() for _ in range(3)}
+    path = tmp_path / "lamina" / "token"
+    assert len(found) == 1 and path.read_bytes().strip() in found and path.stat().st_mode & 0o777 == 0o600
+    assert [f.name for f in path.parent.iterdir()] == ["token"]
+    path.chmod(0o644)
+    with pytest.raises(RuntimeError, match="must be yours alone"):
+        lobby.token()
+    monkeypatch.setenv("LAMINA_TOKEN_FILE", str(path))  # named: as a scheduler mounts it
+    assert {lobby.token()} == found
+    path.write_text("\n")
+    with pytest.raises(RuntimeError, match="is empty"):
+        lobby.token()
+    monkeypatch.setenv("LAMINA_TOKEN_FILE", str(tmp_path / "none"))
+    with pytest.raises(RuntimeError, match="cannot be read"):
+        lobby.token()
