@@ -141,23 +141,36 @@ def _slurm(env: Env) -> Found:
                  sources=("SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"))
 
 
-def _mpi(method: str, env: Env, names: tuple[str, str, str, str], keys: tuple[str, ...]) -> Found:
+def _mpi(method: str, env: Env, names: tuple[str, str, str, str], key: Callable[[], str]) -> Found:
     ranks, counts, local_ranks, local_counts = names
     rank, count, local, locals_ = (_int(env, n) for n in names)
-    key = next((env[k] for k in keys if env.get(k)), "")
     here = locals_ == count  # no launcher of MPI says where process 0 runs
-    return Found(method, f"127.0.0.1:{_port(method, key)}" if here else None, count, rank, local, locals_, not here,
+    return Found(method, f"127.0.0.1:{_port(method, key())}" if here else None, count, rank, local, locals_, not here,
                  sources=(f"all of {local_counts} on one machine" if here else "", counts, ranks))
 
 
 def _ompi(env: Env) -> Found:
-    return _mpi("ompi", env, ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                              "OMPI_COMM_WORLD_LOCAL_SIZE"), ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"))
+    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
+    return _mpi("ompi", env, names, lambda: env.get("PMIX_NAMESPACE") or env.get("OMPI_MCA_ess_base_jobid", ""))
 
 
 def _mpich(env: Env) -> Found:
-    return _mpi("mpich", env, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-                ("PMI_JOBID", "PMI_ID", "HYDI_CONTROL_FD"))
+    return _mpi("mpich", env, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), _proxy)
+
+
+def _proxy() -> str:
+    """The process of `mpiexec` that all processes of a job on this machine descend from: no variable names the job."""
+    pid = os.getppid()
+    try:
+        while pid > 1:
+            with open(f"/proc/{pid}/stat") as f:
+                name, _, rest = f.read().partition("(")[2].rpartition(")")
+            if name.startswith("hydra_pmi"):
+                return str(pid)
+            pid = int(rest.split()[1])
+    except OSError:
+        pass  # another system
+    return ""
 
 
 def _kubernetes(env: Env) -> Found:

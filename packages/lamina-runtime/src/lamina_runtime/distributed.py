@@ -29,8 +29,8 @@ _session: _Session | None = None
 class _Session:
     """What a member holds: its presence, jaxlib's client, and the makers of clients that were in force before."""
 
-    def __init__(self, here: presence.Presence, client: Any, gpus: list[int] | None) -> None:
-        self.presence, self.client = here, client
+    def __init__(self, here: presence.Presence, client: Any, gpus: list[int] | None, stay: float) -> None:
+        self.presence, self.client, self._stay = here, client, stay
         self._detached = threading.Lock()
         self._usual = [
             (name, backends.set_client_maker(name, make)) for name, make in (
@@ -46,6 +46,9 @@ class _Session:
                 pass  # the service is gone
 
     def leave(self) -> None:
+        here = self.presence
+        with here.changed:
+            here.changed.wait_for(lambda: here.alone or len(here.lost) + len(here.left) >= here.count - 1, self._stay)
         for name, make in self._usual:
             backends.set_client_maker(name, make)
         self.detach()
@@ -134,7 +137,8 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
     timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
     fits = {"lamina-runtime": __version__, "jaxlib": _jaxlib.VERSION, "enable_x64": bool(config.enable_x64.value)}
     about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving}
-    nobody = (lambda: _start(bind, key, timeout)) if rank == 0 else None
+    started: list[bool] = []
+    nobody = (lambda: started.append(_start(bind, key, timeout))) if rank == 0 else None
     here = presence.join(address, rank, count, about, key, timeout, nobody, found.names_may_come)
     client = None
     try:
@@ -142,7 +146,8 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
         client = _jaxlib.new_distributed_client(here.service, rank, heartbeat, here.limit, leaving)
         client.connect()
         here.confirm(here.limit)
-        session = _Session(here, client, gpus)
+        ends_with_us = any(started) and (found.ends_with_task or os.getpid() == 1)  # 1: the first of a container
+        session = _Session(here, client, gpus, leaving if ends_with_us else 0)
     except BaseException:
         if client is not None:
             client.shutdown()
@@ -152,15 +157,17 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
     return session
 
 
-def _start(bind: str, key: bytes, timeout: float) -> None:
-    """Start a coordinator; one that another has started meanwhile, or starts elsewhere, does as well."""
+def _start(bind: str, key: bytes, timeout: float) -> bool:
+    """Start a coordinator; one that another has started meanwhile, or starts elsewhere, does as well. Whether it is ours."""
     try:
         starting.start(bind, key, timeout + 30)
+        return True
     except ConnectionError:
         raise
     except OSError as e:
         if e.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
             raise ConnectionError(f"{CALL}: process 0 cannot start a coordinator at {bind}: {e.strerror or e}") from e
+        return False
 
 
 def _reach(service: str) -> None:
@@ -187,8 +194,10 @@ def _at_exit(process: int) -> None:
 
 
 def shutdown() -> None:
-    """Leave the system, once the effects of this process's programs have happened. The others go on; nobody is waited for. Done
-    at exit in any case, and nothing where nobody joined.
+    """Leave the system, once the effects of this process's programs have happened. Done at exit in any case, and nothing where
+    nobody joined. The others go on, and nobody is waited for, with one exception: where a scheduler would end the coordinator
+    with the process that started it (SLURM, Kubernetes), that process stays until the others have left, for
+    `shutdown_timeout_seconds` at most.
 
     The devices are given up: arrays can still be read as far as they lie here, and moved with `device_put`, and what was jitted
     works on the devices that come next. `initialize` may be called again.
