@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, ShapeError, UnboundAxisError, Var, dtypes,
                        prims, shaped)
+from lamina_ir.extend import map_placement
 from lamina_lowering import lower
 from lamina_lowering.testing import run_lowered
 
@@ -200,3 +201,20 @@ def test_literal_operand_of_a_collective():
     closed = ClosedJaxpr(Jaxpr([], [], [Eqn(prims.psum_p, [Literal(2.0, s)], [out], {"axes": ("i",), **GROUPS})],
                                [out]))
     assert [row[0].item() for row in run_lowered(lower(closed, axis_env=[("i", 4)]))] == [8.0] * 4
+
+
+def test_a_map_over_thousands_of_processes():
+    """Made-up devices: the groups span the rows of all processes, the types are those of a row."""
+    rows, processes = 2, 4096
+    x = Var(shaped((rows, 3), F32))
+    row, total = Var(shaped((3,), F32)), Var(shaped((3,), F32))
+    psum = Eqn(prims.psum_p, [row], [total], {"axes": ("i",), "axis_index_groups": None})
+    body = ClosedJaxpr(Jaxpr([], [row], [psum], [total]))
+    y = Var(shaped((rows, 3), F32))
+    params = dict(axis_name="i", axis_size=rows, backend=None, call_jaxpr=body, devices=None, donated_invars=(False,),
+                  global_arg_shapes=(None,), global_axis_size=rows * processes, in_axes=(0,), name="f", out_axes=(0,))
+    closed = ClosedJaxpr(Jaxpr([], [x], [Eqn(prims.xla_pmap_p, [x], [y], params)], [y]))
+    place = map_placement(closed, range(rows * processes), range(rows))
+    text = lower(closed, placement=place).as_text()
+    assert f"mhlo.num_replicas = {rows * processes} : i32" in text and "tensor<1x8192xi64>" in text
+    assert "%arg0: tensor<1x3xf32>" in text

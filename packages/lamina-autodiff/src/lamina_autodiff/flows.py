@@ -54,7 +54,7 @@ def _inside(w: Wired) -> Any:
     """The axis that a map binds, in scope, for deriving programs of its body."""
     if not w.flow.binds:
         return contextlib.nullcontext()
-    return bound_axes(AxisFrame(*[w.params[p] for p in w.flow.binds]))
+    return bound_axes(AxisFrame(*w.flow.axis(w.params)))
 
 
 def _still(w: Wired, on: Flags) -> bool:

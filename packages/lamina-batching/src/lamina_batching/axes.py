@@ -120,20 +120,21 @@ class MappedAxes:
                                  f"`{argument_name(self.fun, k)}`, which {text}; got {entry!r} for {argument!r:.300}")
         raise ValueError(f"{self.lead}: in_axes must be a prefix of the arguments; got {spec!r} for {described!r:.300}")
 
-    def size(self, flat: Sequence[Any], axes: list[int | None], tree: Any) -> int:
+    def size(self, flat: Sequence[Any], axes: list[int | None], tree: Any, expected: int | None = None) -> int:
         """The size of the mapped axis.
 
         Args:
           flat: the arguments, without those that are static.
           axes: for each of them the axis that is mapped, or None. Negative ones are counted from the front in place.
           tree: the structure of `(args, kwargs)`.
+          expected: what `axis_size` makes it; None: just that.
         Returns:
           An integer.
         Raises:
           TypeError: an argument that is mapped is no array.
           ValueError: the arguments disagree, lack the axis, or none is mapped.
         """
-        size = self.axis_size
+        size = expected = self.axis_size if expected is None else expected
         agree = True
         for i, (x, axis) in enumerate(zip(flat, axes)):
             if axis is None:  # whatever it is, the function gets it as it came
@@ -156,7 +157,7 @@ class MappedAxes:
             raise ValueError(f"{self.lead}: at least one in_axes entry must not be None, or axis_size must be given; got "
                              + (f"in_axes {self.in_axes!r} for {got}{_more(len(flat))}" if flat else "no arrays"))
         if not agree:
-            raise self._sizes_differ(flat, axes, tree)
+            raise self._sizes_differ(flat, axes, tree, expected)
         return size
 
     def _no_such_axis(self, where: str, x: Any, axis: int) -> ValueError:
@@ -169,23 +170,24 @@ class MappedAxes:
         return ValueError(f"{self.lead}: {where} has rank 0 ({aval.long()}) but in_axes asks to map its axis {axis}; use None "
                           f"for arguments that are not mapped{hint}")
 
-    def _sizes_differ(self, flat: Sequence[Any], axes: Sequence[int | None], tree: Any) -> ValueError:
+    def _sizes_differ(self, flat: Sequence[Any], axes: Sequence[int | None], tree: Any, expected: int | None) -> ValueError:
         held: dict[int, list[int]] = {}
         for i, axis in enumerate(axes):
             if axis is not None:
                 held.setdefault(typeof(flat[i]).shape[axis], []).append(i)
         # What most arguments have is what was meant, where the caller does not say.
-        wanted = self.axis_size if self.axis_size is not None else max(held, key=lambda n: len(held[n]))
+        wanted = expected if expected is not None else max(held, key=lambda n: len(held[n]))
         wrong, odd = next((n, i) for n, found in held.items() for i in found[:1] if n != wanted)
 
         def told(i: int) -> str:
             return f"{self.argument(tree, i)} {typeof(flat[i]).long()} axis {axes[i]}"
 
         sizes = "; ".join([f"{n}: {', '.join(map(told, found[:_MOST]))}{_more(len(found))}" for n, found in held.items()])
-        like = "axis_size" if self.axis_size is not None else self.argument(tree, held[wanted][0])
+        alone = "axis_size" if expected == self.axis_size else f"axis_size {self.axis_size}, of all processes together,"
+        like = alone if expected is not None else self.argument(tree, held[wanted][0])
         return ValueError(f"{self.lead}: inconsistent sizes of the mapped axis: {self.argument(tree, odd)}, "
                           f"{typeof(flat[odd]).long()}, has {wrong} along axis {axes[odd]}; expected {wanted}, as {like} "
-                          f"{'says' if self.axis_size is not None else 'has'}. All sizes: {sizes}")
+                          f"{'says' if expected is not None else 'has'}. All sizes: {sizes}")
 
     # --- results ------------------------------------------------------------------------------------------------------
     def of_results(self, outs: Sequence[Any], tree: Any) -> list[int | None]:

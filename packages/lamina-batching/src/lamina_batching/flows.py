@@ -31,7 +31,7 @@ Flags = tuple[bool, ...]
 def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any]) -> Any:
     """The row of an op with a flow: its results, and where they carry the batch."""
     w, on = Wired(prim, params, len(args)), tuple([d is not None for d in dims])
-    frame = bound_axes(AxisFrame(*[params[p] for p in w.flow.binds])) if w.flow.binds else contextlib.nullcontext()
+    frame = bound_axes(AxisFrame(*w.flow.axis(params))) if w.flow.binds else contextlib.nullcontext()
     with frame:
         # ops: operands that carry the batch once carries have settled; outs: results that do. The rounds batch the body for
         # marks that may grow still; programs made on the way are remembered, and the last one is the one that is used.

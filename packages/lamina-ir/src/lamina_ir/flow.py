@@ -121,8 +121,8 @@ class Flow:
       length: of a loop, the param that says how many turns there are.
       reverse: of a loop that stacks, the param that says whether it begins with the last slice; default: the first.
       bound: of a loop with a `test`, the param that says how many turns there are at most, or None.
-      binds: of a map, the params with the name and the size of the axis it binds: every member of the axis runs the
-        program.
+      binds: of a map, the params with the name of the axis it binds, with how many of its members have operands and results
+        here, and, where others have theirs elsewhere, with how many there are (or None): every member runs the program.
       each: params with one entry per operand, and the entry of a new one (of a map: of one mapped along its leading axis).
       results: params with one entry per result, and the entry of a new one.
       spent: as `each`, but true of one run only: an equation made from others starts with these entries.
@@ -140,7 +140,7 @@ class Flow:
                  "again", "rule", "whole", "programs", "entries", "loops", "into", "_last", "_layouts")
 
     def __init__(self, *operands: Operands, body: str = "", test: str = "", length: str = "", reverse: str = "",
-                 bound: str = "", binds: tuple[str, str] | None = None, each: Mapping[str, Any] | None = None,
+                 bound: str = "", binds: tuple[str, ...] | None = None, each: Mapping[str, Any] | None = None,
                  results: Mapping[str, Any] | None = None, spent: Mapping[str, Any] | None = None,
                  beside: tuple[str, ...] = (), again: str = "", rule: str = "", whole: str = "") -> None:
         self.operands, self.body, self.test, self.length, self.reverse = operands, body, test, length, reverse
@@ -157,6 +157,11 @@ class Flow:
         self.into = {p: [i for i, g in groups if g.kind != CHOOSES and g.of in ("", p)] for p in (body, test)}
         self._last = {g.kind: i for i, g in groups if g.of in ("", body)}
         self._layouts: dict[tuple[int, ...], Layout] = {}
+
+    def axis(self, params: Mapping[str, Any]) -> tuple[Any, int]:
+        """Of a map with these params, the name and the size of the axis that its program sees."""
+        name, here, *everywhere = [params[p] for p in self.binds or ()]
+        return name, next(filter(None, everywhere), here)
 
     def group(self, kind: str) -> int | None:
         """The number of the last group of this kind that goes to the body; None if there is none."""

@@ -16,7 +16,8 @@ from . import _stack_depth, prims
 from .errors import ShapeError
 from .program import ClosedJaxpr, Eqn, Literal, subprograms
 
-__all__ = ["Grid", "Placement", "Tiles", "devices_needed", "lone_map", "split_by_maps"]
+__all__ = ["Grid", "Placement", "Tiles", "devices_needed", "lone_map", "map_placement",
+           "rows_everywhere", "split_by_maps"]
 
 
 # --- one array ----------------------------------------------------------------------------------------------------
@@ -121,13 +122,18 @@ class Placement(NamedTuple):
       replicas: copies of the program that run side by side, each in its own view of the arguments.
       partitions: parts into which each copy is split, over arguments seen whole.
       members: the program is a single map and each replica runs one member of it, on its rows of the arguments.
-      ins: how each argument lies; None: as the runtime likes.
-      outs: how each result has to lie; None: as the compiler likes.
+      ins: how each argument lies, of the face; None: as the runtime likes.
+      outs: how each result has to lie, of the face; None: as the compiler likes.
       donated: for each argument, whether its memory may be reused for results; (): none.
       committed: whether results have to stay where they are.
+      face: those of the devices whose part of arguments and results is all that is given and seen here: this process's, where
+        the others are of other processes, which give and see theirs. (): all is given and seen, the global face.
 
     >>> Placement(devices=(0, 1), partitions=2, ins=(Tiles((2,)),)).grid
     (1, 2)
+    >>> mine = Placement(devices=(0, 1, 10, 11), face=(10, 11), replicas=4, members=True, ins=(Tiles((2,)),))
+    >>> mine.here, len(mine.devices)
+    ((10, 11), 4)
     """
 
     devices: tuple[Any, ...] = (0,)
@@ -138,15 +144,21 @@ class Placement(NamedTuple):
     outs: tuple[Tiles | None, ...] = ()
     donated: tuple[bool, ...] = ()
     committed: bool = False
+    face: tuple[Any, ...] = ()
 
     @property
     def grid(self) -> tuple[int, int]:
         return self.replicas, self.partitions
 
+    @property
+    def here(self) -> tuple[Any, ...]:
+        """The devices that arguments come to and results lie on, as far as they are seen here."""
+        return self.face or self.devices
+
 
 # --- maps on a grid -----------------------------------------------------------------------------------------------
 def devices_needed(closed: ClosedJaxpr) -> int:
-    """How many devices the maps in a program take, those inside of one another together.
+    """How many devices the maps in a program take here, those inside of one another together.
 
     Args:
       closed: the program.
@@ -184,6 +196,21 @@ def _widest(closed: ClosedJaxpr) -> tuple[int, ...]:
                 found = nest
         nests[program] = found
     return nests[closed]
+
+
+def rows_everywhere(e: Eqn) -> int:
+    """How many members a map has, those of other processes among them.
+
+    Args:
+      e: an `xla_pmap`.
+    Returns:
+      An integer.
+
+    >>> from lamina_ir import ClosedJaxpr, Jaxpr, prims
+    >>> rows_everywhere(Eqn(prims.xla_pmap_p, (), (), {"axis_size": 2, "global_axis_size": 6}))
+    6
+    """
+    return int(e.params["global_axis_size"] or e.params["axis_size"])
 
 
 class Grid:
@@ -320,6 +347,39 @@ def _lone_map(closed: ClosedJaxpr) -> Eqn | None:
             return None
         seen.add(v)
     return e
+
+
+def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[Any] = (),
+                  donated: tuple[bool, ...] = ()) -> Placement:
+    """The placement of a program that is a single map: one row of the mapped arguments and results on each device.
+
+    Args:
+      closed: the program, see `lone_map`.
+      devices: one for each member, in order.
+      face: those of them that have the rows of this process, where other processes have others.
+      donated: for each argument, whether its memory may be reused; (): none.
+    Returns:
+      A `Placement` of members.
+    Raises:
+      ShapeError: the program is more than a map, or its rows are not one for each device.
+    """
+    e = lone_map(closed)
+    here = len(face or devices)
+    if e is None or e.params["axis_size"] != here or rows_everywhere(e) != len(devices):
+        raise ShapeError(f"map_placement: expected a program that is one map over {len(devices)} rows, {here} of them here; "
+                         f"got {closed.jaxpr}")
+    axes: dict[Any, int | None] = dict(zip(e.invars, e.params["in_axes"]))  # of arguments that nobody reads there is none
+    ends: dict[Any, int | None] = dict(zip(e.outvars, e.params["out_axes"]))
+    ins = [_rows(v.aval.ndim, axes.get(v), here) for v in closed.jaxpr.invars]
+    outs = [_rows(v.aval.ndim, ends[v], here) for v in closed.jaxpr.outvars]
+    return Placement(tuple(devices), replicas=len(devices), members=True, ins=tuple(ins), outs=tuple(outs), donated=donated,
+                     committed=True, face=tuple(face))
+
+
+def _rows(rank: int, axis: int | None, size: int) -> Tiles:
+    if axis is None or size == 1:
+        return Tiles()
+    return Tiles(tuple([size if d == axis else 1 for d in range(rank)]))
 
 
 # --- where a program's maps want its arguments --------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 
 from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, eqn_effectful, number_turns, prims,
                        subprograms)
-from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, split_by_maps, stack_depth
+from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, rows_everywhere, split_by_maps, stack_depth
 
 from . import _jaxlib, hlo, session, tables
 from .combine import together
@@ -125,10 +125,10 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     env, grid = AxisEnv(axis_env, placement.replicas), None
     if placement.members:
         e = lone_map(closed_jaxpr)
-        if e is None or e.params["axis_size"] != placement.replicas:
+        if e is None or rows_everywhere(e) != placement.replicas:
             raise ShapeError(f"lower: a placement of {placement.replicas} members is of a program that is one map over "
                              f"{placement.replicas} rows; got {closed_jaxpr.jaxpr}")
-        env = AxisEnv([(e.params["axis_name"], e.params["axis_size"])])
+        env = AxisEnv([(e.params["axis_name"], placement.replicas)])
         closed_jaxpr = member_view(e, closed_jaxpr)
     elif placement.partitions > 1 and devices_needed(closed_jaxpr) > 1:
         if placement.replicas > 1:

@@ -72,6 +72,8 @@ def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = N
 
     @boundary
     def mapped(*args: Any, **kwargs: Any) -> Any:
+        if spec.share() != (1, 1) and (spec.devices is None or spec.share()[0] < spec.share()[1]):
+            raise RuntimeError(f"{spec.lead}: rows in rounds are of one process; name this process's devices with devices=")
         flat, tree, static = spec.split(args, kwargs)
         flat = [x.__jax_array__() if stands_for_array(x) else x for x in flat]
         axes, rows = spec.extent(args, kwargs, flat, tree)

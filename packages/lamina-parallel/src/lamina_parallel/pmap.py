@@ -40,7 +40,7 @@ class PmapSpec:
       static_broadcasted_argnums: positions of arguments that are part of the program.
       devices: the devices, in order; None: the local ones.
       backend: platform name, or None.
-      axis_size: of the mapped axis, where no argument says it.
+      axis_size: of the mapped axis, in all processes together, where no argument says it.
       donate_argnums: positions of arguments whose memory may be reused.
       global_arg_shapes: not used.
       call: who makes it, for messages.
@@ -116,7 +116,7 @@ class PmapSpec:
             if stands_for_array(x):
                 flat[i] = x.__jax_array__()
         avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
-        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
+        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), self.share(), config.cache_key())
         found = self.programs.get(key)
         if found is None:
             self._jit.retire_if_changed()
@@ -137,15 +137,33 @@ class PmapSpec:
 
     def extent(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any],
                tree: Any) -> tuple[list[int | None], int]:
-        """For each flat argument the axis that is mapped, and its size."""
+        """For each flat argument the axis that is mapped, and its size: how many rows this process has."""
         self.axes.check_count(args, kwargs)
         axes = self.axes.of_arguments(flat, tree)
-        size = self.axes.size(flat, axes, tree)
+        size = self.axes.size(flat, axes, tree, self._own_rows())
         if size == 0:
             i = next(i for i, axis in enumerate(axes) if axis is not None)
             raise ValueError(f"{self.lead}: {self.axes.argument(tree, i)}, {typeof(flat[i]).long()}, has size 0 along axis "
                              f"{axes[i]}, the mapped one, so no device has anything to compute; expected at least one row")
         return axes, size
+
+    def share(self) -> tuple[int, int]:
+        """Which part of all rows is this process's: so many of so many. A map within a map is each member's own."""
+        if any(frame.trace is None for frame in now.axes):
+            return 1, 1
+        own, every = slots.dispatcher.share(self.devices, self.backend)
+        if not own:
+            raise ValueError(f"{self.lead}: devices names none of this process, so it has no rows to give: call it in the "
+                             "processes whose devices are named")
+        return own, every
+
+    def _own_rows(self) -> int | None:
+        """How many rows of `axis_size`, which counts those of all processes, are this process's."""
+        rows, (own, every) = self.axes.axis_size, self.share()
+        if rows is not None and rows * own % every:
+            raise ValueError(f"{self.lead}: axis_size is the number of rows in all processes together; {rows} cannot be shared "
+                             f"out evenly by {every} {'processes' if self.devices is None else 'devices'}")
+        return None if rows is None else rows * own // every
 
     def _type(self, x: Any, i: int, tree: Any) -> Any:
         try:
@@ -156,7 +174,12 @@ class PmapSpec:
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
                static: Any) -> Staged:
-        axes, size = self.extent(args, kwargs, flat, tree)
+        axes, here = self.extent(args, kwargs, flat, tree)
+        own, every = self.share()
+        size = here * every // own  # of the axis: the rows of all processes
+        if size * own != here * every:
+            raise ValueError(f"{self.lead}: devices names {every} devices, {own} of them of this process, which has {here} "
+                             "rows. Name a device for each row of each process")
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)
                  for a, axis in zip(avals, axes)]
         out_tree = None
@@ -191,9 +214,9 @@ class PmapSpec:
         closed = without_needless(closed, {self.axis_name: size})
         n = len(ins)
         donated = (False,) * len(outer) + (self.donated(args, kwargs) or (False,) * len(flat))
-        params = dict(axis_name=self.axis_name, axis_size=size, backend=self.backend, call_jaxpr=closed, devices=self.devices,
-                      donated_invars=donated, global_arg_shapes=(None,) * n, global_axis_size=None, in_axes=ins,
-                      name=self.name, out_axes=tuple(targets))
+        params = dict(axis_name=self.axis_name, axis_size=here, backend=self.backend, call_jaxpr=closed, devices=self.devices,
+                      donated_invars=donated, global_arg_shapes=(None,) * n, in_axes=ins,
+                      global_axis_size=None if size == here else size, name=self.name, out_axes=tuple(targets))
         whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
         params, types = typed_equation(prims.xla_pmap_p, [v.aval for v in whole], params, further)
         results = [Var(a) for a in types]
@@ -285,6 +308,9 @@ def pmap(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = Non
          global_arg_shapes: Any = None) -> Callable[..., Any]:
     """Parallel map: run one copy of `fun` per device, each on its slice of the mapped axis.
 
+    In several processes (see `lamina.distributed`) all call it. Each gives its own rows and gets its own, and the mapped axis
+    spans the rows of all, in order of the processes. What is given with None in `in_axes` is each process's own.
+
     Args:
       fun: function of one slice: arrays and trees of them. Left out, `pmap` is a decorator with options.
       axis_name: a name for the axis, for collectives such as `lax.psum`.
@@ -293,9 +319,10 @@ def pmap(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = Non
       out_axes: where the mapped axis goes in each result; None takes one device's value.
       static_broadcasted_argnums: positions of arguments that are Python values, part of the program. A tuple `in_axes`
         has an entry for these too, whatever it says; static arguments at the end may go without.
-      devices: the devices to use, in order. Default: the first ones of `local_devices()`.
+      devices: the devices to use, in order. In several processes these may be of any of them: each gives the rows of its
+        own. Default: the first ones of `local_devices()`, in each process.
       backend: platform name.
-      axis_size: size of the mapped axis.
+      axis_size: size of the mapped axis, the rows of all processes together.
       donate_argnums: positions of arguments whose memory may be reused for results.
       global_arg_shapes: accepted for compatibility; must be None.
     Returns:

@@ -146,7 +146,7 @@ def _sizes(closed: ClosedJaxpr) -> dict[Any, int | None]:
         for e in program.jaxpr.eqns:
             flow = e.primitive.flow
             if flow is not None and flow.binds:
-                found.append((e.params[flow.binds[0]], e.params[flow.binds[1]]))
+                found.append(flow.axis(e.params))
             fresh = [s for s in subprograms(e) if s not in seen]
             seen.update(fresh)
             todo += fresh

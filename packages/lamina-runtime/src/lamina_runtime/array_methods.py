@@ -16,7 +16,7 @@ from lamina_ir import ShapedArray, register_aval, shaped
 from . import _jaxlib, backends, on_device, shardings
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .safe_launch import forget_readers
-from .arrays import (_restore, addressable_shards, block_until_ready, check_alive, host_value, piece_of, put, row_of,
+from .arrays import (_restore, addressable_shards, alone, block_until_ready, check_alive, host_value, piece_of, put, row_of,
                      text_of, with_type)
 
 __all__ = ["METHODS", "OperatorTarget"]
@@ -103,13 +103,19 @@ def _item(self: Any, *index: int) -> Any:
 def _copy_array(self: Any, memo: Any = None) -> Any:
     check_alive(self)
     sharding = self._sharding
-    devices = sharding._internal_device_list
-    new, = _jaxlib.copy_to_device_list([self], [devices], [sharding], True)
-    return with_type(new, self.aval, sharding)
+    if type(sharding) is SingleDeviceSharding:
+        new, = _jaxlib.copy_to_device_list([self], [sharding._internal_device_list], [sharding], True)
+        return with_type(new, self.aval, sharding)
+    pieces = self._arrays  # the array itself may be one of several processes, which none of them can copy
+    where = list(sharding._internal_device_list.addressable_device_list)
+    new = _jaxlib.copy_to_device_list(pieces, [shardings.device_list((d,)) for d in where],
+                                      [shardings.single(d) for d in where], True)
+    return _jaxlib.result_handler(self.aval, sharding, self._committed)(new)
 
 
 def _dlpack(self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
     check_alive(self)
+    self = alone(self)
     if type(self._sharding) is not SingleDeviceSharding:
         raise BufferError(f"__dlpack__: {self.aval.long()} lies on several devices; take one of x.addressable_shards")
     block_until_ready(self)  # what its program failed with is raised in our words, not jaxlib's
@@ -125,7 +131,9 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
 def _device(self: Any) -> Any:
     """The device the array lies on, or its sharding when there are several."""
     sharding = self._sharding
-    return sharding._device if type(sharding) is SingleDeviceSharding else sharding
+    if type(sharding) is SingleDeviceSharding:
+        return sharding._device
+    return sharding if sharding.num_devices > 1 else sharding._internal_device_list[0]
 
 
 def _delete(self: Any) -> None:

@@ -15,7 +15,7 @@ from lamina_ir import ShapedArray, aval_of, shaped
 from . import _jaxlib, backends, host_errors, on_device, safe_launch, shardings, transfer_counts
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
-__all__ = ["Array", "Shard", "addressable_shards", "block_until_ready", "check_alive", "host_value", "piece_of", "put",
+__all__ = ["Array", "Shard", "addressable_shards", "alone", "block_until_ready", "check_alive", "host_value", "piece_of", "put",
            "put_pieces", "row_of", "text_of", "with_type"]
 
 Array = ArrayImpl
@@ -63,6 +63,17 @@ def piece_of(x: Any, at: int) -> Any:
     piece = with_type(x._arrays[at], aval, shardings.single(device))
     safe_launch.share_memory(x, piece)
     return piece
+
+
+def alone(x: Any) -> Any:
+    """An array on one device as that device's own: results over several processes are not, see `shardings.part`."""
+    sharding = x._sharding
+    if type(sharding) is SingleDeviceSharding or sharding.num_devices > 1:
+        return x
+    check_alive(x)
+    out = with_type(x._arrays[0], x.aval, shardings.single(sharding._internal_device_list[0]))
+    safe_launch.share_memory(x, out)
+    return out
 
 
 def row_of(x: Any, index: int) -> Any:

@@ -209,6 +209,47 @@ def process_indices(backend: str | None = None) -> list[int]:
     return sorted({d.process_index for d in client(backend).devices()})
 
 
+def share(named: Sequence[Any] | None, backend: str | None = None) -> tuple[int, int]:
+    """Which part of a map's rows is this process's: (own, all) of the named devices, or of the processes.
+
+    >>> share(None)
+    (1, 1)
+    """
+    if _makers["cpu"] is _cpu_client and _makers["cuda"] is _gpu.make_client:  # nobody joined, and no client is needed to know
+        return 1, 1
+    if named is None:
+        return 1, len(by_process(backend))
+    every = [d for d in named if isinstance(d, _jaxlib.Device)]
+    return len([d for d in every if is_local(d)]), len(every)
+
+
+def is_local(device: Any) -> bool:
+    """Whether this process drives a device."""
+    return bool(device.process_index == device.client.process_index())
+
+
+def by_process(backend: str | None = None) -> tuple[tuple[Any, ...], ...]:
+    """The devices of each process, the processes in order; asked of jaxlib once."""
+    known, name = owner.current.by_process, client(backend).platform
+    found = known.get(name)
+    if found is None:
+        rows: dict[int, list[Any]] = {}
+        for d in devices(backend):
+            rows.setdefault(d.process_index, []).append(d)
+        found = known[name] = tuple([tuple(rows[p]) for p in sorted(rows)])
+    return found
+
+
+def first_of_each(rows: int, backend: str | None = None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The first `rows` devices of each process, the processes in order, and those among them of this one; found once."""
+    known, key = owner.current.by_process, (client(backend).platform, rows)
+    found = known.get(key)
+    if found is None:
+        every = tuple([d for theirs in by_process(backend) for d in theirs[:rows]])
+        found = known[key] = every, tuple([d for d in every if is_local(d)])
+    return found
+
+
 host_id, host_count, host_ids = process_index, process_count, process_indices
 
 

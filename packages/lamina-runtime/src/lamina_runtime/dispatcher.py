@@ -1,7 +1,7 @@
 """The runtime's `dispatcher` slot: `jit` and `pmap` on jaxlib's call object."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_tracing import slots
@@ -23,6 +23,9 @@ class XlaDispatcher:
 
     def device_count(self, backend: str | None) -> int | None:
         return len(backends.local_devices(backend=backend))
+
+    def share(self, devices: Sequence[Any] | None, backend: str | None) -> tuple[int, int]:
+        return backends.share(devices, backend)
 
 
 def install() -> None:

@@ -60,7 +60,7 @@ class Program:
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  overrides: tuple[tuple[str, Any], ...], rules: Any) -> None:
-        devices = placement.devices
+        devices, here = placement.devices, placement.here
         self.call, self.closed, self.name, self.placement = call, closed, name, placement
         self.effectful = closed.jaxpr.effectful
         # Ordered effects pass a token through the program, as one more operand and result, always the last; never donated.
@@ -88,8 +88,9 @@ class Program:
         self.loaded = compile_logged(low, devices, options, name, closed.in_avals)
         self.executable = self.loaded.executable
         self.kept = low.kept_args[:-1] if ordered else low.kept_args
-        everywhere = shardings.replicated(devices)
-        self.in_shardings = [everywhere if t is None else shardings.tiled(devices, t) for t in placement.ins] or [
+        whole = shardings.part if placement.face else shardings.tiled
+        everywhere = whole(here, Tiles())
+        self.in_shardings = [everywhere if t is None else whole(here, t) for t in placement.ins] or [
             everywhere] * len(self.kept)
         safe_launch.check_constants(call, name, low.const_args)
         self.const_args = [place(c, everywhere) for c in low.const_args]
@@ -97,7 +98,7 @@ class Program:
         found = self.executable.get_output_shardings() if split else None
         chosen = [Tiles()] * n_out if found is None else [_tiles(p) for p in found]
         wanted = placement.outs or (None,) * n_out
-        self.out_shardings = [shardings.tiled(devices, c if t is None else t) for t, c in zip(wanted, chosen)]
+        self.out_shardings = [whole(here, c if t is None else t) for t, c in zip(wanted, chosen)]
         if ordered:
             self.out_shardings.append(everywhere)
         avals = [*closed.out_avals, *low.out_avals[n_out:]]
@@ -162,15 +163,14 @@ class Program:
         raises, and at an argument that lies on as many devices as it should, but otherwise, which jaxlib would not notice."""
         if self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
-        devices = self.placement.devices
-        if len(devices) > 1:
-            for x, k, s in zip(flat, self.kept, self.in_shardings):
-                if k and type(x) is ArrayImpl and x._sharding is not s and x._sharding != s:
-                    if x._sharding.num_devices == len(devices):
-                        return None
+        n = len(self.placement.devices)
+        for x, k, s in zip(flat, self.kept, self.in_shardings):
+            if k and type(x) is ArrayImpl and x._sharding is not s and x._sharding != s:
+                if x._sharding.num_devices == n and type(x._sharding) is not SingleDeviceSharding:
+                    return None
         n_const, n_out = len(self.const_args), len(self.handlers)
         kept = [True] * n_const + list(self.kept)
-        ins = [shardings.replicated(devices)] * n_const + [s for s, k in zip(self.in_shardings, self.kept) if k]
+        ins = [c._sharding for c in self.const_args] + [s for s, k in zip(self.in_shardings, self.kept) if k]
         return FastPath(self.executable, out_tree, ins, self.out_shardings, self.closed.out_avals,
                         [self.placement.committed] * n_out, kept, [None] * len(ins), self.const_args)
 
@@ -232,6 +232,10 @@ def place(x: Any, sharding: Any, aval: Any = None) -> Any:
         old = x._sharding
         if old is sharding or old == sharding:
             return x
+        if old.num_devices == 1 and sharding.num_devices == 1:
+            alone = arrays.alone(x)  # a program over processes takes it as it is
+            if alone._sharding._device == shardings.sharding_devices(sharding)[0]:
+                return alone
         if type(sharding) is SingleDeviceSharding and type(old) is SingleDeviceSharding:
             return arrays.put_pieces(x.aval, sharding, [x], [sharding._device], x._committed)
         if type(old) is SingleDeviceSharding and old.on_host and not x._committed and sharding.on_host:

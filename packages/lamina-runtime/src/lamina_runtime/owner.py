@@ -23,6 +23,7 @@ class Owner:
       epoch: how many owners came before.
       clients: platform -> client; failures: platform -> why it could not be made.
       default, default_device: the client and device nobody has to name.
+      by_process: platform (and a number) -> the (first so many) devices of each process, see `backends`.
       singles, lists, gspmds: placements, see `shardings`.
       ways: (question, old placement, new one, shape) -> how arrays get there, see `on_device`.
       windows: client -> programs with collectives in flight, see `safe_launch`.
@@ -30,8 +31,8 @@ class Owner:
       executables, size: compiled programs by content and their bytes, see `compiling`.
     """
 
-    __slots__ = ("epoch", "clients", "failures", "default", "default_device", "singles", "lists", "gspmds", "ways", "windows",
-                 "orders", "pending", "executables", "size")
+    __slots__ = ("epoch", "clients", "failures", "default", "default_device", "by_process", "singles", "lists", "gspmds",
+                 "ways", "windows", "orders", "pending", "executables", "size")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -39,6 +40,7 @@ class Owner:
         self.failures: dict[str, str] = {}
         self.default: Any = None
         self.default_device: Any = None
+        self.by_process: dict[Any, tuple[Any, ...]] = {}
         self.singles: dict[Any, Any] = {}
         self.lists: dict[tuple[Any, ...], Any] = {}
         self.gspmds: dict[Any, Any] = {}

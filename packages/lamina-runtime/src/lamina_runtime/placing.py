@@ -3,6 +3,9 @@
     one device       nothing says otherwise
     partitions       arguments are split over several devices, or maps stand inside: the compiler splits the program
     members          the program is a map and nothing else: each device runs one member of it
+
+In several processes the devices of a map are those of all of them, and its arguments and results show their face, this
+process's part. Everything else is of this process alone, but for programs whose arguments were placed over all devices.
 """
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import ClosedJaxpr, Eqn, prims, walk
-from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, split_by_maps
+from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
 
-from . import backends
+from . import backends, shardings
 from ._jaxlib import ArrayImpl
 
 __all__ = ["device_names", "placement_of"]
@@ -56,7 +59,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
                              f"take {need} devices")
     committed = chosen is not None
     if need > 1:
-        _check_reach(call, name, closed, backend)
+        _check_reach(call, name, closed)
         chosen, committed = _for_maps(call, name, closed, need, chosen, backend, rows), True
     elif chosen is None:
         chosen = (backends.default_device(),)
@@ -87,6 +90,11 @@ def _committed(call: str, name: str, flat: Sequence[Any], maps: bool) -> tuple[A
                 ours, theirs = {*(found or ())}, {*here}
                 if maps and theirs > ours:
                     known, found = here, tuple(here)
+                elif ours != theirs and known.is_fully_addressable != here.is_fully_addressable:
+                    raise ValueError(f"{call} of `{name}`: one argument is placed over devices of several processes, another "
+                                     f"on one's alone ({x.aval.long()} is the second of them): one may be a part and the other "
+                                     "the whole. lamina.make_array_from_process_local_data makes one array of all parts; "
+                                     "np.asarray(x) is a value that is the same everywhere")
                 elif ours != theirs and not (maps and ours > theirs):
                     raise ValueError(f"{call} of `{name}`: arguments are committed to different devices: "
                                      f"{device_names(found or ())} and {device_names(tuple(here))} ({x.aval.long()}). Move "
@@ -107,31 +115,45 @@ def _as_it_lies(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
 # --- programs with maps -------------------------------------------------------------------------------------------
 def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[Any], donated: tuple[bool, ...],
             backend: str | None, rows: Callable[[], str] | None) -> Placement:
-    size, devices = e.params["axis_size"], e.params["devices"]
-    _check_reach(call, name, closed, e.params["backend"] or backend)
+    size, every, devices = e.params["axis_size"], rows_everywhere(e), e.params["devices"]
+    for x in flat:
+        if type(x) is ArrayImpl and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
+            raise ValueError(f"{call} of `{name}`: an argument, {x.aval.long()}, is split over devices of several processes; "
+                             "each process gives a map its own rows, as "
+                             "lamina.experimental.multihost_utils.global_array_to_host_local_array(x) is")
     if devices is not None:
         chosen = backends.check_devices(f"pmap of `{e.params['name']}`", devices)
-        sentence = (f"pmap of `{e.params['name']}`: compiling computation that requires {size} logical devices, but devices "
-                    f"names {len(chosen)} (num_replicas={size}, num_partitions=1)")
-        if len(chosen) < size:
-            raise _too_few(sentence, size, 1, rows)
-        if len(chosen) > size:
-            raise ValueError(f"{sentence}: the mapped axis has {size} rows, one for each device. Name as many devices")
+        sentence = (f"pmap of `{e.params['name']}`: compiling computation that requires {every} logical devices, but devices "
+                    f"names {len(chosen)} (num_replicas={every}, num_partitions=1)")
+        if len(chosen) < every:
+            raise _too_few(sentence, every, 1, rows)
+        if len(chosen) > every:
+            raise ValueError(f"{sentence}: the mapped axis has {every} rows, one for each device. Name as many devices")
+    elif every > size:
+        chosen, own = _first_of_each("pmap", e.params["name"], size, every, e.params["backend"] or backend, rows)
+        return map_placement(closed, chosen, own, donated)
     else:
         put = _committed(call, name, flat, True) if call == "jit" else None
         chosen = put if put is not None and len(put) == size else _first(
             "pmap", e.params["name"], size, e.params["backend"] or backend, size, rows)
-    axes: dict[Any, int | None] = dict(zip(e.invars, e.params["in_axes"]))  # of arguments that nobody reads there is none
-    ins = [_rows(v.aval.ndim, axes.get(v), size) for v in closed.jaxpr.invars]
-    ends: dict[Any, int | None] = dict(zip(e.outvars, e.params["out_axes"]))
-    outs = [_rows(v.aval.ndim, ends[v], size) for v in closed.jaxpr.outvars]
-    return Placement(chosen, replicas=size, members=True, ins=tuple(ins), outs=tuple(outs), donated=donated, committed=True)
+    own = tuple([d for d in chosen if backends.is_local(d)]) if every > size else ()
+    return map_placement(closed, chosen, own, donated)
 
 
-def _rows(rank: int, axis: int | None, size: int) -> Tiles:
-    if axis is None or size == 1:
-        return Tiles()
-    return Tiles(tuple([size if d == axis else 1 for d in range(rank)]))
+def _first_of_each(call: str, name: str, size: int, every: int, backend: str | None,
+                   rows: Callable[[], str] | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The first devices of each process, the processes in order, and those of this one."""
+    processes = backends.by_process(backend)
+    if every != size * len(processes):
+        raise RuntimeError(f"{call} of `{name}`: the program was traced for {every // size} processes; there are "
+                           f"{len(processes)} now. Trace it again")
+    found = backends.first_of_each(size, backend)
+    if len(found[0]) < every:
+        p, theirs = next((p, theirs) for p, theirs in enumerate(processes) if len(theirs) < size)
+        raise _too_few(f"{call} of `{name}`: compiling computation that requires {size} logical devices in each of "
+                       f"{len(processes)} processes, but only {len(theirs)} XLA devices are available in process {p} "
+                       f"(num_replicas={every}, num_partitions=1)", size, 1, rows)
+    return found
 
 
 def _for_maps(call: str, name: str, closed: ClosedJaxpr, need: int, chosen: tuple[Any, ...] | None,
@@ -175,13 +197,12 @@ def _too_few(sentence: str, size: int, each: int, rows: Callable[[], str] | None
                       "rounds")
 
 
-def _check_reach(call: str, name: str, closed: ClosedJaxpr, backend: str | None) -> None:
-    if backends.process_count(backend) > 1 and closed.memo("meets", lambda: any(
-            e.primitive.axis_params and e.invars for e in walk(closed))):
-        if _named_by_maps(closed) is None:
-            raise RuntimeError(f"{call} of `{name}`: in several processes the mapped axis covers this process's devices only, "
-                               "and its collectives would not reach the others. Say so with devices=lamina.local_devices(), or "
-                               "use jit on arrays placed over all devices")
+def _check_reach(call: str, name: str, closed: ClosedJaxpr) -> None:
+    if closed.memo("reaches", lambda: any(e.primitive is prims.xla_pmap_p and rows_everywhere(e) > e.params["axis_size"]
+                                          for e in walk(closed))):
+        raise RuntimeError(f"{call} of `{name}`: a map over all processes cannot stand beside other work in one compiled "
+                           "program, nor within or around another map: call it by itself, or name this process's devices alone "
+                           "with devices=lamina.local_devices()")
 
 
 def device_names(where: Sequence[Any]) -> str:

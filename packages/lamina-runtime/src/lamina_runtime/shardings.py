@@ -21,8 +21,8 @@ from lamina_ir.extend import Tiles
 from . import _jaxlib, backends, owner
 from ._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
 
-__all__ = ["check_fits", "device_list", "gspmd", "index_map", "interned", "is_replicated", "mapped", "plan", "replicated",
-           "sharding_devices", "single", "tiled"]
+__all__ = ["check_fits", "device_list", "gspmd", "index_map", "interned", "is_replicated", "mapped", "part", "plan",
+           "replicated", "sharding_devices", "single", "tiled"]
 
 Index = tuple[slice, ...]
 _REPLICATED = HloSharding.replicate()
@@ -129,6 +129,12 @@ def _hlo_tiles(tiles: Tiles) -> Any:
     proto.tile_assignment_dimensions, proto.tile_assignment_devices = counts, list(tiles.order)
     proto.replicate_on_last_tile_dim = tiles.copies > 1
     return HloSharding.from_proto(proto)
+
+
+def part(devices: tuple[Any, ...], tiles: Tiles) -> Any:
+    """The placement of this process's part of an array that other processes have parts of as well. On one device it is not
+    what that device's own arrays have: jaxlib, which sees the array of all processes, may not read it as one of these."""
+    return gspmd(devices, _REPLICATED) if tiles.whole else gspmd(devices, _hlo_tiles(tiles))
 
 
 def sharding_devices(sharding: Any) -> tuple[Any, ...]:

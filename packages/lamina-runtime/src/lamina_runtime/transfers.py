@@ -125,6 +125,10 @@ def _move(x: Any, target: Any) -> Any:
         if old._device.client is sharding._device.client:
             return arrays.put_pieces(aval, sharding, [x], [sharding._device])
     shardings.check_fits("device_put", aval.shape, sharding)
+    if old.num_devices > 1 and old.is_fully_addressable and not sharding.is_fully_addressable:
+        raise ValueError(f"device_put: {aval.long()} lies on devices of this process, as its part of something; {sharding} is "
+                         "over several processes. lamina.make_array_from_process_local_data makes one array of all parts; "
+                         "np.asarray(x) is a value to be put, the same in each process")
     out = on_device.moved(x, sharding)
     return spread(arrays.host_value(x), aval, sharding) if out is None else out
 

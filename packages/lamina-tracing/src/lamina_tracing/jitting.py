@@ -31,6 +31,9 @@ class PortableDispatcher:
     def device_count(self, backend: str | None) -> int | None:
         return None
 
+    def share(self, devices: Sequence[Any] | None, backend: str | None) -> tuple[int, int]:
+        return 1, 1
+
 
 def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
     fun = spec.fun

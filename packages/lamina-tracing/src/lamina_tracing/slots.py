@@ -192,6 +192,10 @@ class Dispatcher(Protocol):
     def device_count(self, backend: str | None) -> int | None:
         """How many devices a map can have; None: as many as it asks for."""
 
+    def share(self, devices: Sequence[Any] | None, backend: str | None) -> tuple[int, int]:
+        """How many of all parts of a map's rows are this process's, and how many parts there are: devices where these are
+        named, else processes."""
+
 
 dispatcher: Dispatcher  # the default is set by jitting.py, which defines it
 

@@ -5,10 +5,11 @@ and arrays lie on devices, room on the stack.
 """
 from .. import _stack_depth as stack_depth
 from ..evaluator import watching
-from ..placements import Grid, Placement, Tiles, devices_needed, lone_map, split_by_maps
+from ..placements import Grid, Placement, Tiles, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
 from ..tree_paths import explain_mismatch
 from ..trees import set_backend
 from ..turns import Turn, running_device, running_turns, turns_text
 
-__all__ = ["Grid", "Placement", "Tiles", "Turn", "devices_needed", "explain_mismatch", "lone_map", "running_device",
-           "running_turns", "set_backend", "split_by_maps", "stack_depth", "turns_text", "watching"]
+__all__ = ["Grid", "Placement", "Tiles", "Turn", "devices_needed", "explain_mismatch", "lone_map", "map_placement",
+           "rows_everywhere", "running_device", "running_turns", "set_backend", "split_by_maps", "stack_depth", "turns_text",
+           "watching"]

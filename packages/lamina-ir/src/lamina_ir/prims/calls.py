@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..avals import ShapedArray, shaped
-from ..errors import ShapeError
+from ..errors import ExecutionError, ShapeError
 from ..flow import Flow, held
 from ..primitive import Primitive
 from ..spmd import AxisEnv, checked_axis_name
@@ -38,8 +38,11 @@ def unmapped(aval: ShapedArray, axis: int | None, size: int, what: str) -> Shape
 
 
 def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size: int, in_axes: tuple[int | None, ...],
-                out_axes: tuple[int | None, ...], **_: Any) -> list[ShapedArray]:
+                out_axes: tuple[int | None, ...], global_axis_size: int | None = None, **_: Any) -> list[ShapedArray]:
     checked_axis_name("xla_pmap", axis_name)
+    if global_axis_size is not None and global_axis_size < axis_size:
+        raise ShapeError("xla_pmap: global_axis_size is how many rows there are in all processes together; got "
+                         f"{global_axis_size}, of which axis_size {axis_size} are here")
     if len(in_axes) != len(avals):
         raise ShapeError(f"xla_pmap: in_axes {in_axes} must have one entry per operand; got {len(avals)} operands")
     parts = tuple(unmapped(a, axis, axis_size, f"operand {i}") for i, (a, axis) in enumerate(zip(avals, in_axes)))
@@ -61,6 +64,9 @@ def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size:
 def _pmap_spmd(run: Any, env: AxisEnv, args: list[list[Any]], params: dict[str, Any]) -> list[list[Any]]:
     """The mapped call inside the axes `env` has already: each device splits its operands among `axis_size` new ones."""
     size, n = params["axis_size"], env.size
+    if params["global_axis_size"] not in (None, size):
+        raise ExecutionError(f"xla_pmap of `{params['name']}`: {size} of the {params['global_axis_size']} rows are here; the "
+                             "others are given to other processes, which only the runtime knows")
     inner = []
     for xs, axis in zip(args, params["in_axes"]):
         inner.append([x if axis is None else np.asarray(np.take(x, i, axis)) for x in xs for i in range(size)])
@@ -77,6 +83,6 @@ xla_pmap_p = Primitive(
     "xla_pmap", params=("axis_name", "axis_size", "backend", "call_jaxpr", "devices", "donated_invars",
                         "global_arg_shapes", "global_axis_size", "in_axes", "name", "out_axes"),
     family="calls", infer=_pmap_infer, numpy=_pmap_numpy, spmd=_pmap_spmd, multiple=True,
-    flow=Flow(held(), body="call_jaxpr", binds=("axis_name", "axis_size"), each={"in_axes": 0}, results={"out_axes": 0},
-              spent={"donated_invars": False, "global_arg_shapes": None}),
+    flow=Flow(held(), body="call_jaxpr", binds=("axis_name", "axis_size", "global_axis_size"), each={"in_axes": 0},
+              results={"out_axes": 0}, spent={"donated_invars": False, "global_arg_shapes": None}),
     spec="num_replicas / num_partitions of the module")

@@ -1,0 +1,79 @@
+"""Placements of maps over processes, of made-up devices."""
+import sys
+
+import numpy as np
+import pytest
+from lamina_ir import ShapeError, check, parse
+from lamina_ir.extend import Placement, Tiles, map_placement, rows_everywhere
+
+MAP = """{{ lambda ; a:f32[{rows},3] b:f32[3]. let
+    c:f32[{rows},3] d:f32[3] = xla_pmap[
+      axis_name=i axis_size={rows} backend=None
+      call_jaxpr={{ lambda ; e:f32[3]{{i}} f:f32[3]. let
+          g:f32[3]{{i}} = mul e f
+          h:f32[3] = psum[axes=('i',) axis_index_groups=None] g
+        in (g, h) }}
+      devices=None donated_invars=(False, False) global_arg_shapes=(None, None) global_axis_size={all} in_axes=(0, None)
+      name=f out_axes=(0, None)
+    ] a b
+  in (c, d) }}"""
+
+
+def over(processes, rows):
+    closed = parse(MAP.format(rows=rows, all=processes * rows))
+    check(closed)
+    return closed
+
+
+def devices_of(process, rows):
+    return [2048 * process + k for k in range(rows)]
+
+
+@pytest.mark.parametrize("processes, rows", [(2, 1), (2, 4), (3, 2), (64, 8), (4096, 2)])
+def test_a_process_sees_its_own_part(processes, rows):
+    closed = over(processes, rows)
+    every = [d for p in range(processes) for d in devices_of(p, rows)]
+    mine = devices_of(processes - 1, rows)
+    found = map_placement(closed, every, mine)
+    own = Tiles((rows, 1)) if rows > 1 else Tiles()
+    assert found.here == tuple(mine) and len(found.devices) == found.replicas == processes * rows
+    assert found.ins == (own, Tiles()) and found.outs == (own, Tiles()) and found.members and found.committed
+    assert rows_everywhere(closed.jaxpr.eqns[0]) == processes * rows
+
+
+def test_one_process_sees_all():
+    assert map_placement(over(1, 4), range(4)) == Placement(
+        (0, 1, 2, 3), replicas=4, members=True, ins=(Tiles((4, 1)), Tiles()), outs=(Tiles((4, 1)), Tiles()), committed=True)
+
+
+def test_rows_and_devices_must_fit():
+    with pytest.raises(ShapeError, match="one map over 3 rows, 2 of them here"):
+        map_placement(over(2, 2), [0, 1, 2], [0, 1])
+    with pytest.raises(ShapeError, match="got 2, of which axis_size 4 are here"):
+        check(parse(MAP.format(rows=4, all=2)))
+
+
+def test_work_does_not_grow_with_processes():
+    def calls(processes):
+        closed, count = over(processes, 2), 0
+        every = tuple(d for p in range(processes) for d in devices_of(p, 2))
+        mine = tuple(devices_of(0, 2))
+        map_placement(closed, every, mine)
+
+        def seen(frame, event, arg):
+            nonlocal count
+            count += event == "call"
+        before = sys.getprofile()
+        sys.setprofile(seen)
+        try:
+            map_placement(closed, every, mine)
+        finally:
+            sys.setprofile(before)
+        return count
+    assert calls(2) == calls(4096)
+
+
+def test_the_evaluator_has_no_rows_of_others():
+    from lamina_ir import ExecutionError, evaluate
+    with pytest.raises(ExecutionError, match="2 of the 4 rows are here"):
+        evaluate(over(2, 2), np.ones((2, 3), np.float32), np.ones(3, np.float32))

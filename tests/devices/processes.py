@@ -1,0 +1,40 @@
+"""Programs in several processes, for tests: `run(text, processes, devices)`."""
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+START = """
+import sys
+import numpy as np
+import lamina
+address, processes, rank, devices = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+lamina.config.update("num_cpu_devices", devices)
+lamina.distributed.initialize(address, processes, rank, initialization_timeout=60)
+rows = processes * devices
+mine = slice(rank * devices, (rank + 1) * devices)
+"""
+
+
+def run(text: str, processes: int = 2, devices: int = 2, cache: str = "0") -> list[str]:
+    """What each process prints that runs the text, in which `rank`, `processes`, `devices` (of each), `rows` (of all devices)
+    and `mine` (those of this process) are known.
+
+    Raises:
+      AssertionError: one of them failed; with what all printed.
+    """
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{s.getsockname()[1]}"
+    env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": cache, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    every = [subprocess.Popen([sys.executable, "-c", START + text, address, str(processes), str(rank), str(devices)], env=env,
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(processes)]
+    try:
+        texts = [p.communicate(timeout=150)[0] for p in every]
+    finally:
+        for p in every:
+            p.kill()
+    assert not any(p.returncode for p in every), "\n".join(f"--- process {i}\n{t}" for i, t in enumerate(texts))
+    return ["\n".join(line for line in t.splitlines() if not line.startswith("[Gloo]")) for t in texts]

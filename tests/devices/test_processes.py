@@ -1,0 +1,196 @@
+"""Maps over several processes: each gives its own rows and gets its own, as one process with all devices would have them."""
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `processes`
+from processes import run  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+# The denotation of a map over all rows is a vmap over them.
+MAPS = """
+import copy
+from lamina import jit, lax, pmap, vmap
+
+def same(got, want):
+    got = np.asarray(got)
+    assert got.shape == want.shape and np.allclose(got, want, rtol=1e-5, atol=1e-5), (got, want)
+
+every = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4) + 1
+x = every[mine]
+total = every + every.sum(0)
+f = pmap(lambda x: x + lax.psum(x, "i"), "i")
+y = f(x)
+same(y, total[mine])
+assert y.shape == (devices, 4) and y.sharding.is_fully_addressable and len(y.addressable_shards) == devices
+assert {s.device for s in y.addressable_shards} == {*lamina.local_devices()}
+assert repr(y) == repr(lamina.device_put(np.asarray(y))), y
+
+# Outside of the map everything is this process's own.
+for _ in range(3):
+    same(y + 1, total[mine] + 1)
+    same(jit(lambda a: a * 2)(y), total[mine] * 2)
+    same(jit(lambda a: lamina.numpy.sin(a).sum())(y), np.sin(total[mine]).sum())
+same(y.sum(), total[mine].sum())
+for i, row in enumerate(y):
+    same(row, total[mine][i])
+    same(y[i], total[mine][i])
+same(lamina.device_put(y, lamina.local_devices()[-1]), total[mine])
+other = copy.copy(y)
+y.delete()
+same(other, total[mine])
+again = f(f(other))
+same(again, (lambda z: z + z.sum(0))(total + total.sum(0))[mine])
+for _ in range(20):
+    again = f(again * 0.1)
+
+# What the axis is.
+i, n, m = pmap(lambda x: (lax.axis_index("i"), lax.psum(1, "i"), lax.axis_size("i")), "i")(x)
+same(i, np.arange(rows)[mine])
+same(n, np.full(devices, rows))
+same(m, np.full(devices, rows))
+ring = [(k, (k + 1) % rows) for k in range(rows)]
+same(pmap(lambda x: lax.ppermute(x, "i", ring), "i")(x), np.roll(every, 1, 0)[mine])
+same(pmap(lambda x: lax.all_gather(x, "i"), "i", out_axes=None)(x), every)
+square = np.arange(rows * rows, dtype=np.float32).reshape(rows, rows)
+same(pmap(lambda x: lax.all_to_all(x, "i", 0, 0), "i")(square[mine]), square.T[mine])
+halves = [[*range(0, rows, 2)], [*range(1, rows, 2)]]
+same(pmap(lambda x: lax.psum(x, "i", axis_index_groups=halves), "i")(every[mine, 0]),
+     np.array([every[g, 0].sum() for g in halves])[np.arange(rows)[mine] % 2])
+assert float(pmap(lambda w: lax.psum(w, "i"), "i", in_axes=None, out_axes=None, axis_size=rows)(np.float32(2))) == 2 * rows
+
+# Devices by name: of all in another order, of some, of this process.
+backwards = lamina.devices()[::-1]
+r = pmap(lambda x: lax.axis_index("i"), "i", devices=backwards)(x)
+same(r, np.array([k for k, d in enumerate(backwards) if d.process_index == rank]))
+assert [s.device for s in r.addressable_shards] == [d for d in backwards if d.process_index == rank]
+firsts = [next(d for d in lamina.devices() if d.process_index == p) for p in range(processes)]
+same(pmap(lambda x: lax.psum(x, "i"), "i", devices=firsts)(x[:1]), every[::devices].sum(0)[None])
+same(pmap(lambda x: lax.psum(x, "i"), "i")(x[:1]), every[::devices].sum(0)[None])
+same(pmap(lambda x: lax.psum(x, "i"), "i", devices=lamina.local_devices())(x)[0], x.sum(0))
+if rank == 0:
+    try:
+        pmap(lambda x: x, devices=[d for d in lamina.devices() if d.process_index == 1])(x)
+        raise SystemExit("no rows, and no error")
+    except ValueError as e:
+        assert "devices names none of this process" in str(e)
+try:
+    pmap(lambda w: w, in_axes=None, axis_size=rows * processes + 1)(1.0)
+    raise SystemExit("rows that cannot be shared")
+except ValueError as e:
+    assert "cannot be shared out evenly" in str(e)
+try:
+    pmap(lambda x: x, axis_size=rows * 2)(x)
+    raise SystemExit("axis_size of all processes")
+except ValueError as e:
+    assert f"expected {devices * 2}, as axis_size {rows * 2}, of all processes" in str(e), e
+
+# Donation.
+step = pmap(lambda x: x * 2 + lax.psum(x, "i"), "i", donate_argnums=0)
+v = f(x)
+w = step(v)
+assert v.is_deleted()
+same(w, (total * 2 + total.sum(0))[mine])
+
+# Calls of other kinds.
+same(jit(f)(x), total[mine])
+same(jit(f)(jit(f)(x)), (total + total.sum(0))[mine])
+same(f.lower(x).compile()(x), total[mine])
+same(pmap(jit(lambda x: x + lax.psum(x, "i")), "i")(x), total[mine])
+same(vmap(f, in_axes=2, out_axes=2)(np.stack([x, 2 * x], 2)), np.stack([total, 2 * total], 2)[mine])
+same(pmap(vmap(lambda x: x * lax.psum(x, "i")), "i")(x), (every * every.sum(0))[mine])
+
+# Arrays over all devices and parts of something do not meet; what all devices hold whole is everyone's.
+def refused(kind, words, f, *args):
+    try:
+        f(*args)
+    except kind as e:
+        assert words in str(e), e
+    else:
+        raise SystemExit(f"nobody said: {words}")
+
+everywhere = tuple(lamina.devices())
+from lamina_runtime.shardings import mapped
+whole = lamina.device_put(every, mapped(everywhere, 2, ((0, rows),)))
+count = jit(lambda a: a.sum())(whole)
+assert float(count) == every.sum() and not whole.is_fully_addressable
+refused(ValueError, "is split over devices of several processes", f, whole)
+same(pmap(lambda x, c: x * c, in_axes=(0, None))(x, count), (every * every.sum())[mine])
+y = f(x)
+refused(ValueError, "make_array_from_process_local_data", jit(lambda a, b: a.sum() + b.sum()), whole, y)
+if devices > 1:
+    refused(ValueError, "make_array_from_process_local_data", lamina.device_put, f(x), mapped(everywhere, 2, ((1, 2),)))
+float(jit(lambda a: a.sum())(whole))  # nobody leaves before the others have come this far
+print("done")
+"""
+
+
+@pytest.mark.parametrize("processes, devices", [(2, 2), (2, 1), (3, 1)])
+def test_maps(processes, devices):
+    assert all(t.endswith("done") for t in run(MAPS, processes, devices))
+
+
+DERIVATIVES = """
+from lamina import checkpoint, config, grad, jvp, lax, linearize, pmap, vmap
+import lamina.numpy as jnp
+
+def same(got, want):
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.shape == want.shape and np.allclose(got, want, rtol=1e-4, atol=1e-5), (got, want)
+
+draw = np.random.RandomState(0)
+every, w = draw.randn(rows, 3).astype(np.float32), draw.randn(3).astype(np.float32)
+c = draw.randn(rows, 3).astype(np.float32)
+x = every[mine]
+
+def meets(w, x):
+    return lax.psum(jnp.sin(w * x).sum() * x, "i") * w + x
+
+def alone(w, x):
+    return jnp.sin(w * x)
+
+def agrees(w, x):
+    return lax.psum(w * w * x, "i")
+
+def both(transform):
+    \"\"\"What it makes of the map over all rows, and of the map over processes.\"\"\"
+    return transform(vmap, every, c), transform(pmap, x, c[mine])
+
+# An operand that all rows share: given, with a named axis and without, closed over, for results of rows and shared ones.
+for f, name, out in ((meets, "i", 0), (alone, None, 0), (agrees, "i", None)):
+    def slopes(mapped, xs, c):
+        y = mapped(f, axis_name=name, in_axes=(None, 0), out_axes=out)
+        return grad(lambda w, xs: (y(w, xs) * (c if out == 0 else 2.0)).sum(), (0, 1))(w, xs)
+    for once in (False, True):
+        with config.replicated_counts_once(once):
+            (gw, gx), (hw, hx) = both(slopes)
+        same(hw, gw)
+        same(hx, np.asarray(gx)[mine])
+want, got = both(lambda mapped, xs, c: grad(lambda w: (mapped(lambda x: alone(w, x))(xs) * c).sum())(w))
+same(got, want)
+
+def shared(mapped, f=meets):
+    return mapped(f, axis_name="i", in_axes=(None, 0))
+
+two = np.stack([w, 2 * w])
+for slope in (
+    lambda mapped, xs, c: grad(lambda w: grad(lambda w: (mapped(alone, in_axes=(None, 0))(w, xs) * c).sum())(w).sum())(w),
+    lambda mapped, xs, c: grad(lambda w: (checkpoint(shared(mapped))(w, xs) * c).sum())(w),
+    lambda mapped, xs, c: grad(lambda w: (vmap(shared(mapped), in_axes=(0, None))(two * w, xs) * c).sum())(w),
+):
+    want, got = both(slope)
+    same(got, want)
+wants, gots = both(lambda mapped, xs, c: jvp(shared(mapped), (w, xs), (2 * w, xs + 1)))
+for want, got in zip(wants, gots):
+    same(got, np.asarray(want)[mine])
+same(linearize(shared(pmap), w, x)[1](2 * w, x + 1), np.asarray(wants[1])[mine])
+want, got = both(lambda mapped, xs, c: vmap(shared(mapped), in_axes=(0, None))(two, xs))
+same(got, np.asarray(want)[:, mine])
+print("done")
+"""
+
+
+def test_derivatives():
+    assert all(t.endswith("done") for t in run(DERIVATIVES))
