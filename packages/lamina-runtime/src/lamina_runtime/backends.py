@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import config
+from lamina_ir.extend import new_generation
 
 from . import _gpu, _jaxlib, owner, safe_launch
 
@@ -57,7 +58,9 @@ def in_use() -> bool:
 def set_client_maker(platform: str, make: Callable[[], Any]) -> Callable[[], Any]:
     """Make a platform's client with `make()`, as several processes do; returns what made it before."""
     before = _makers[platform]
-    _makers[platform] = make
+    with config.generation.changing():  # programs with maps were traced for as many processes as there were
+        _makers[platform] = make
+        new_generation()
     return before
 
 
