@@ -10,7 +10,8 @@ import pytest
 
 SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": "lamina_tracing.debug",
               "stages": "lamina_runtime.stages",
-              "distributed": "lamina_runtime.distributed", "profiler": "lamina_runtime.profiler",
+              "distributed": "lamina_runtime.distributed", "launch": "lamina_runtime.launch",
+              "profiler": "lamina_runtime.profiler",
               "numpy": "lamina_numpy", "numpy.fft": "lamina_numpy.fft", "numpy.linalg": "lamina_numpy.linalg",
               "random": "lamina_random", "lax": "lamina_tracing.lax",
               "lax.linalg": "lamina_tracing.lax.factorizations",

@@ -102,6 +102,8 @@ def test_jaxlib_and_jax_are_kept_out(house: Path) -> None:
 def test_the_roof_holds_names_only(house: Path) -> None:
     room(house, "lamina").write_text(SOURCES["lamina"] + "\ndef helper():\n    return 1\n")
     assert "the roof only re-exports" in only_breach(house)
+    room(house, "lamina").write_text(SOURCES["lamina"] + "\nif __name__ == '__main__':\n    raise SystemExit(main())\n")
+    assert not check_walls.breaches(house)
 
 
 @pytest.mark.slow

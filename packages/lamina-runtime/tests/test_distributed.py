@@ -184,8 +184,8 @@ def test_the_end_of_the_coordinator_is_no_end_of_the_members(processes):
         assert child.wait(30) == 0
         assert [status for status, _ in processes.ends(*both)] == [4, 4]
     finally:
-        child.kill()
-        child.wait()
+        with child:
+            child.kill()
 
 
 def test_arguments_are_checked(monkeypatch):

@@ -275,6 +275,23 @@ def test_unknown_host():
         presence.join("no-such-host.invalid:1234", 1, 2, {"heartbeat": 1}, KEY, 0.5)
 
 
+def test_a_name_that_comes_later_is_waited_for(place, monkeypatch):
+    p, real, asked = place(), socket.create_connection, []
+
+    def connect(where, *more):
+        asked.append(where)
+        if len(asked) < 4:
+            raise socket.gaierror(-2, "Name or service not known")
+        return real(where, *more)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    nobody = []
+    p.join(0, 1, nobody=lambda: nobody.append(1), names_may_come=True).goodbye()
+    assert len(asked) == 4 and not nobody
+    asked.clear()
+    with pytest.raises(TimeoutError, match="found no coordinator at .*Name or service not known"):
+        p.join(0, 1, 0.1, names_may_come=True)
+
+
 @pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:x", ":1", "localhost:70000", "[]:1", 5, None, "h:²"])
 def test_addresses_are_host_and_port(address):
     with pytest.raises(ValueError, match="must be 'host:port'"):

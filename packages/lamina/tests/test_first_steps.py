@@ -30,7 +30,7 @@ def test_random_numbers_are_those_users_know():
 
 
 @pytest.mark.parametrize("name", ["numpy", "numpy.fft", "numpy.linalg", "lax", "lax.linalg", "random", "tree_util",
-                                  "flatten_util", "dtypes", "distributed", "profiler", "sharding", "typing",
+                                  "flatten_util", "dtypes", "distributed", "profiler", "sharding", "typing", "launch",
                                   "lib.xla_bridge", "tools.colab_tpu"])
 def test_submodules_import_by_themselves(name):
     module = importlib.import_module(f"lamina.{name}")

@@ -31,7 +31,7 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Shard", "Sharding"
            "__version__", "block_until_ready", "cache_dir", "cache_stats", "clear_caches", "clear_memory",
            "compilation_cache", "default_backend", "default_device", "device_count", "device_get", "device_put",
            "device_put_replicated", "device_put_sharded", "devices", "distributed", "effects_barrier", "from_dlpack",
-           "get_backend", "host_count", "host_id", "host_ids", "live_arrays", "local_device_count", "local_devices",
+           "get_backend", "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count", "local_devices",
            "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages", "transfer_counts",
            "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
            "transfer_guard_host_to_device", "xla_computation"]
@@ -48,6 +48,6 @@ forks.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("distributed", "profiler"):
+    if name in ("distributed", "launch", "profiler"):
         return import_module(f"{__name__}.{name}")  # seldom needed, so imported on demand
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

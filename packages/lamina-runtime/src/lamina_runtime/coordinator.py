@@ -8,10 +8,10 @@ coordinator may see several systems: who left one may meet again in the next whi
 from __future__ import annotations
 
 import argparse
+import hmac
 import json
 import os
 import resource
-import secrets
 import selectors
 import signal
 import socket
@@ -43,7 +43,7 @@ class _Guest:
 
     def __init__(self, s: socket.socket) -> None:
         self.socket, self.lines = s, lobby.Lines(s)
-        self.challenge = secrets.token_hex(16)
+        self.challenge = os.urandom(16).hex()
         self.until = time.monotonic() + _HELLO
         self.words: dict[str, Any] = {}
         self.system: _System | None = None
@@ -204,7 +204,7 @@ class Coordinator:
         text, digest = words.get("hello"), words.get("mac")
         if not isinstance(text, str) or not isinstance(digest, str):
             raise ValueError("no hello")
-        if not secrets.compare_digest(digest.encode(), lobby.mac(self._key, "guest", g.challenge, text).encode()):
+        if not hmac.compare_digest(digest.encode(), lobby.mac(self._key, "guest", g.challenge, text).encode()):
             text = ("the coordinator has another token. Set LAMINA_TOKEN (or LAMINA_TOKEN_FILE) to the same secret in all "
                     "processes; without it each user's own is taken, which machines without a common home do not share")
             return self._refuse(g, text, "permission")
@@ -389,6 +389,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("address", nargs="?", default="127.0.0.1:0", help="host:port to listen at; port 0: a free one")
     parser.add_argument("--patience", type=float, default=600, metavar="S", help="end when nobody came within S seconds")
     parser.add_argument("--detach", action="store_true", help="go on in the background")
+    parser.add_argument("--leash", action="store_true", help="end with standard input")
     options = parser.parse_args(argv)
     if options.detach and os.fork():  # nobody's child: it is waited for by nobody, and a signal to a group does not reach it
         os._exit(0)
@@ -405,11 +406,18 @@ def main(argv: list[str] | None = None) -> int:
     for s in (signal.SIGTERM, signal.SIGINT):
         signal.signal(s, lambda *_: about.end())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if options.leash:
+        threading.Thread(target=_follow, args=(about,), daemon=True).start()
     _tell(address=lobby.written(*door.getsockname()[:2]), pid=os.getpid())
     if options.detach:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     about.run()
     os._exit(0)  # jaxlib's threads have nothing left to do
+
+
+def _follow(about: Coordinator) -> None:
+    sys.stdin.buffer.read()
+    about.end()
 
 
 def _jaxlib() -> Any:

@@ -12,7 +12,6 @@ import hmac
 import ipaddress
 import json
 import os
-import secrets
 import socket
 import stat
 from typing import Any
@@ -167,9 +166,9 @@ def token() -> bytes:
 def _make_token(path: str) -> None:
     """Whole or not at all, and once, though many processes may be at it."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    draft = f"{path}.{os.getpid()}.{secrets.token_hex(4)}"
+    draft = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
-        f.write(secrets.token_hex(32) + "\n")
+        f.write(os.urandom(32).hex() + "\n")
     try:
         os.link(draft, path)
     except FileExistsError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import socket
 import threading
 import time
@@ -159,10 +158,12 @@ def join(address: str, rank: int, count: int, about: dict[str, Any], key: bytes,
     until = time.monotonic() + timeout
     why: object = "nobody listened there"
     while True:
+        unknown = False
         try:
             s = socket.create_connection((host, port), min(max(until - time.monotonic(), 0.1), _GREETING))
         except OSError as e:
-            if isinstance(e, socket.gaierror) and not names_may_come:
+            unknown = isinstance(e, socket.gaierror)
+            if unknown and not names_may_come:
                 raise ValueError(f"{CALL}: coordinator_address {address}: the host is unknown: {e.strerror or e}") from e
             why = e.strerror or e
         else:
@@ -175,7 +176,7 @@ def join(address: str, rank: int, count: int, about: dict[str, Any], key: bytes,
                 return found
             s.close()
             why = "who listened there went away"
-        if nobody is not None:
+        if nobody is not None and not unknown:
             nobody()
             nobody = None
         elif time.monotonic() >= until:
@@ -205,7 +206,7 @@ def _meet(s: socket.socket, rank: int, count: int, about: dict[str, Any], key: b
     if greeting["lamina"] != lobby.PROTOCOL:
         raise ValueError(f"{CALL}: the coordinator at {address} speaks protocol {greeting['lamina']!r} and process {rank} "
                          f"{lobby.PROTOCOL}: install the same version of lamina-runtime everywhere")
-    nonce, left = secrets.token_hex(16), max(until - time.monotonic(), 0.1)
+    nonce, left = os.urandom(16).hex(), max(until - time.monotonic(), 0.1)
     hello = json.dumps({**about, "rank": rank, "count": count, "nonce": nonce, "timeout": left, "pid": os.getpid(),
                         "host": socket.gethostname()})
     lines.say(hello=hello, mac=lobby.mac(key, "guest", challenge, hello))

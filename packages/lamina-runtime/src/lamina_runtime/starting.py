@@ -23,7 +23,10 @@ sys.exit(coordinator.main())"""
 
 
 def start(address: str, key: bytes, patience: float, detach: bool = True) -> tuple[str, subprocess.Popen[bytes]]:
-    """Start a coordinator: (the address it listens at, the process, which has ended already where it was detached).
+    """Start a coordinator: (the address it listens at, the process).
+
+    Where it is detached the process has ended already, having left its work to another; else it is told to end by the end of
+    its standard input, at the latest when this process ends.
 
     Raises:
       OSError: it cannot listen there, with the reason; ConnectionError when it does not start.
@@ -32,10 +35,10 @@ def start(address: str, key: bytes, patience: float, detach: bool = True) -> tup
     places = os.pathsep.join(os.path.abspath(p) for p in sys.path)
     environment = {**os.environ, "LAMINA_TOKEN": key.decode(), "PYTHONPATH": places}
     log = os.environ.get("LAMINA_COORDINATOR_LOG")
-    command = [sys.executable, "-c", _LIGHT, here, address, f"--patience={patience}", *["--detach"] * detach]
+    command = [sys.executable, "-c", _LIGHT, here, address, f"--patience={patience}", "--detach" if detach else "--leash"]
     with open(log, "ab") if log else open(os.devnull, "wb") as errors:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd="/",
-                                 env=environment, start_new_session=True)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL if detach else subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=errors, cwd="/", env=environment, start_new_session=True)
     assert child.stdout is not None
     with child.stdout as out:
         line = out.readline()  # its end, if it ends

@@ -43,7 +43,7 @@ __all__ = ["Array", "Device", "ShapeDtypeStruct", "Shard", "__version__", "ad_ch
            "device_put_sharded", "devices", "disable_jit", "disable_x64", "distributed", "dlpack", "dtypes",
            "effects_barrier", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental",
            "explain_cache_misses", "flatten_util", "float0", "grad", "hessian", "host_count", "host_id",
-           "host_ids", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "lib", "linear_transpose", "linearize",
+           "host_ids", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "launch", "lax", "lib", "linear_transpose", "linearize",
            "live_arrays", "local_device_count", "local_devices", "log_compiles", "make_jaxpr", "named_call",
            "named_scope", "numpy", "numpy_dtype_promotion", "numpy_rank_promotion", "parallel", "pmap",
            "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random", "remat",
@@ -54,7 +54,7 @@ __all__ = ["Array", "Device", "ShapeDtypeStruct", "Shard", "__version__", "ad_ch
 
 # Modules that not every program needs, imported when asked for.
 _ON_DEMAND = frozenset(("ad_checkpoint", "compilation_cache", "custom_batching", "custom_derivatives", "debug",
-                        "distributed", "dlpack", "errors", "experimental", "flatten_util", "lib", "parallel",
+                        "distributed", "dlpack", "errors", "experimental", "flatten_util", "launch", "lib", "parallel",
                         "profiler", "random", "sharding", "stages", "test_util", "tools", "typing"))
 
 del _runtime
