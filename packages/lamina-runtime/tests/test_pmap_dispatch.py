@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from lamina_batching import vmap
 from lamina_ir import ShapeDtypeStruct
 from lamina_parallel import pmap, psum
 from lamina_runtime import device_put, devices
@@ -42,6 +43,16 @@ def test_collectives():
     for _ in range(20):
         np.testing.assert_allclose(f(X), np.tile(X.sum(0), (8, 1)), rtol=1e-5)
     np.testing.assert_array_equal(pmap(lambda x: lax.axis_index("i"), axis_name="i")(X), np.arange(8))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool"])
+@pytest.mark.parametrize("wrap", [lambda f: f, jit])
+def test_collectives_of_nothing(wrap, dtype):
+    nothing = np.zeros((4, 0, 2), dtype)
+    for f in (lambda x: lax.all_gather(x, "i", tiled=True), lambda x: lax.all_to_all(x, "i", 0, 1, tiled=True),
+              lambda x: lax.psum_scatter(lax.convert_element_type(x, np.float32), "i", tiled=True)):
+        got, want = wrap(pmap(f, axis_name="i"))(nothing), vmap(f, axis_name="i")(nothing)
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
 
 
 def test_axes_elsewhere():

@@ -136,6 +136,8 @@ def _together(ctx: Context, operands: Sequence[tuple[Any, ShapedArray]], groups:
 def gather_over(ctx: Context, x: Any, aval: ShapedArray, out: ShapedArray, names: Sequence[Hashable], dimension: int,
                 tiled: bool = False, index_groups: Any = None) -> Any:
     """Everyone's `x` along `dimension`: a new one, or (`tiled`) joined along an old one."""
+    if 0 in out.shape:  # the operation takes no axis of length 0
+        return ctx.const(0, out)
     groups, n = _groups(ctx, tuple(names), index_groups)
     if not tiled:
         aval = shaped((*aval.shape[:dimension], 1, *aval.shape[dimension:]), aval.dtype)
@@ -184,6 +186,8 @@ def psum_scatter_lowering(ctx: Context, x: Any, *, axis_name: Any, axis_index_gr
                           tiled: bool, **_: Any) -> Any:
     groups, n = _groups(ctx, axis_name, axis_index_groups)
     aval, out, d = ctx.aval_in, ctx.aval_out, scatter_dimension
+    if 0 in out.shape:  # the operation takes no axis of length 0
+        return ctx.const(0, out)
     dtype = _sum_in(out.dtype)
     x = ctx.convert(x, aval, shaped(aval.shape, dtype))
     piece = shaped((*aval.shape[:d], aval.shape[d] // n, *aval.shape[d + 1:]), dtype)
