@@ -247,3 +247,22 @@ def test_callbacks_beside_a_map_see_whole_arrays():
     effects_barrier()
     assert len(seen) == 1
     np.testing.assert_array_equal(seen[0], X)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit])
+@pytest.mark.parametrize("extreme", [lax.pmax, lax.pmin])
+def test_an_extreme_has_a_derivative_where_its_operand_is_rounded_twice(extreme, wrap):
+    times = np.arange(1, 6, dtype=np.float32)[:, None]
+
+    def f(x):
+        parts = lax.psum_scatter(lax.mul(lax.broadcast_in_dim(x, (5, 2), (1,)), times), "i")
+        number = lax.convert_element_type(lax.axis_index("i"), "float32")
+        return extreme(lax.add(lax.div(lax.div(parts, 5.), 5.), lax.mul(number, np.float32(0.01))), "i")
+
+    x = np.random.RandomState(1).randn(5, 2).astype(np.float32)
+    _, found = wrap(lambda x: jvp(pmap(f, axis_name="i"), (x,), (x,)))(x)
+    slopes = x.sum(0) / 25  # of member k: k + 1 times as much
+    ks = np.arange(5)[:, None]
+    values = slopes * (ks + 1) + np.float32(0.01) * ks
+    at = (values.argmax if extreme is lax.pmax else values.argmin)(0)
+    np.testing.assert_allclose(found, np.tile(slopes * (at + 1), (5, 1)), rtol=1e-5)

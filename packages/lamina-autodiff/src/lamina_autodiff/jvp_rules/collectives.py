@@ -1,10 +1,10 @@
 """Collectives: a mapped function takes all members' inputs to all members' outputs, and its derivative is that function's."""
 from __future__ import annotations
 
-from lamina_ir import prims
+from lamina_ir import dtypes, prims
 from lamina_ir.extend import split_axes
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing.extend import bind, scalar, typeof
 
 from ..tables import jvp_rules, zero_jvp
 
@@ -30,14 +30,30 @@ def _extremum_jvp(prim):
                 douts.append(None)
                 continue
             shape, dtype = typeof(x).shape, typeof(x).dtype
+            kept = tuple([a for a in range(len(shape)) if a not in positions])
             if positions:
-                ans = lax.broadcast_in_dim(ans, shape, tuple([a for a in range(len(shape)) if a not in positions]))
-            held = lax.convert_element_type(lax.eq(x, ans), dtype)
-            count, = bind(prims.psum_p, held, **params)
-            share, = bind(prims.psum_p, lax.mul(t, held), **params)  # apart: this one alone is linear
-            douts.append(lax.div(share, count))
+                ans = lax.broadcast_in_dim(ans, shape, kept)
+            held, near = lax.convert_element_type(lax.eq(x, ans), dtype), _nearness(x, ans)
+            count, total = bind(prims.psum_p, held, near, **params)
+            lost = lax.eq(count, _like(count, 0))
+            weight = lax.select(lax.broadcast_in_dim(lost, shape, kept) if positions else lost, near, held)
+            share, = bind(prims.psum_p, lax.mul(t, weight), **params)  # apart: this one alone is linear
+            douts.append(lax.div(share, lax.select(lost, total, count)))
         return outs, douts
     return rule
+
+
+def _like(x, value):
+    return lax.broadcast_in_dim(scalar(value, typeof(x).dtype), typeof(x).shape, ())
+
+
+def _nearness(x, ans):
+    """A constant from 0 to 1, the more the nearer. It counts where no member holds the extreme: compilers compute a value again
+    where that is cheap, rounded otherwise (a product and a sum in one instruction), and then nobody equals it."""
+    x, ans = lax.stop_gradient(x), lax.stop_gradient(ans)
+    info = dtypes.finfo(typeof(x).dtype)
+    unit = lax.add(lax.mul(lax.abs(ans), _like(ans, info.eps)), _like(ans, info.tiny))
+    return lax.integer_pow(lax.add(lax.div(lax.abs(lax.sub(x, ans)), unit), _like(x, 1)), -4)
 
 
 jvp_rules.define(prims.psum_p, psum_jvp)
