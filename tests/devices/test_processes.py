@@ -1,4 +1,5 @@
 """Maps over several processes: each gives its own rows and gets its own, as one process with all devices would have them."""
+import os
 import sys
 from pathlib import Path
 
@@ -102,6 +103,12 @@ same(pmap(jit(lambda x: x + lax.psum(x, "i")), "i")(x), total[mine])
 same(vmap(f, in_axes=2, out_axes=2)(np.stack([x, 2 * x], 2)), np.stack([total, 2 * total], 2)[mine])
 same(pmap(vmap(lambda x: x * lax.psum(x, "i")), "i")(x), (every * every.sum(0))[mine])
 
+beside = jit(lambda x: lax.scan(lambda c, _: (f(c * 0.5) - c.mean(), None), x, None, length=2)[0])
+def once(x):
+    half = x * 0.5
+    return half + half.sum(0) - np.concatenate([np.full((devices, 4), part.mean()) for part in np.split(x, processes)])
+same(beside(x), once(once(every))[mine])
+
 # Arrays over all devices and parts of something do not meet; what all devices hold whole is everyone's.
 def refused(kind, words, f, *args):
     try:
@@ -194,3 +201,126 @@ print("done")
 
 def test_derivatives():
     assert all(t.endswith("done") for t in run(DERIVATIVES))
+
+
+BESIDE = """
+from lamina import config, grad, jit, lax, pmap, vmap
+import lamina.numpy as jnp
+
+def same(got, want):
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.shape == want.shape and np.allclose(got, want, rtol=1e-4, atol=1e-4), (got, want)
+
+draw = np.random.RandomState(0)
+every, w = draw.randn(rows, 3).astype(np.float32), draw.randn(3).astype(np.float32)
+x = every[mine]
+
+def body(x):
+    return lax.psum(jnp.sin(x).sum() * x, "i") * 0.1 + x * (lax.axis_index("i") + 1)
+
+f, g = pmap(body, "i"), vmap(body, axis_name="i")
+
+# Work before and behind; what is no row is each process's own, scalars and means too.
+own = np.float32(rank + 1)
+of_each = np.repeat(np.arange(1, processes + 1, dtype=np.float32), devices)[:, None]
+
+y, mean = jit(lambda x, s: (f(f(x * 2 + 1) * s) + s, x.mean() * s))(x, own)
+same(y, (np.asarray(g(g(every * 2 + 1) * of_each)) + of_each)[mine])
+same(mean, x.mean() * own)
+assert y.sharding == f(x).sharding
+same(jit(lambda y: f(y) * 0.5)(y), np.asarray(f(y)) * 0.5)
+
+# In loops and branches.
+def thrice(x):
+    return lax.scan(lambda c, _: (f(c) * 0.1, c.sum()), x, None, length=3)
+
+state, sums = every, []
+for _ in range(3):
+    sums.append(state[mine].sum())
+    state = np.asarray(g(state)) * 0.1
+last, found = jit(thrice)(x)
+same(last, state[mine])
+same(found, np.array(sums))
+same(jit(lambda p, x: lax.cond(p, f, lambda x: x, x))(True, x), np.asarray(g(every))[mine])
+
+# Derivatives, of a shared operand too.
+def slopes(mapped, xs):
+    y = mapped(lambda w, x: jnp.sin(w * x) + lax.psum(w * x, "i"), axis_name="i", in_axes=(None, 0))
+    return lambda w: (y(w * 2, xs) ** 2).sum()
+
+want = grad(slopes(vmap, every))(w)
+same(jit(grad(slopes(pmap, x)))(w), want)
+same(grad(jit(slopes(pmap, x)))(w), want)
+
+# Devices by name, the processes backwards.
+named = [d for p in reversed(range(processes)) for d in lamina.devices() if d.process_index == p]
+turned = np.concatenate([every[p * devices:(p + 1) * devices] for p in reversed(range(processes))])
+at = slice((processes - 1 - rank) * devices, (processes - rank) * devices)
+h = pmap(body, "i", devices=named)
+same(h(x), np.asarray(g(turned))[at])
+same(jit(lambda x: h(x) * 2)(x), np.asarray(g(turned))[at] * 2)
+
+if devices == 4:
+    # Maps within maps: the outer one spans the processes.
+    pairs = draw.randn(2 * processes, 2, 3).astype(np.float32)
+    its = slice(2 * rank, 2 * rank + 2)
+
+    def inner(x):
+        return lax.psum(x, "j") + lax.psum(x, ("i", "j")) * lax.axis_index("i") + lax.axis_index("j")
+
+    want = np.asarray(vmap(vmap(inner, axis_name="j"), axis_name="i")(pairs))[its]
+    same(pmap(pmap(inner, "j"), "i")(pairs[its]), want)
+    same(jit(lambda z: pmap(pmap(inner, "j"), "i")(z) * 2)(pairs[its]), want * 2)
+
+    # Three rows of each on four devices of each, beside a map that takes all.
+    some = np.concatenate([every[k * devices:k * devices + 3] for k in range(processes)])
+
+    def gathers(x):
+        return lax.all_gather(x, "i").sum(0) + lax.psum_scatter(jnp.outer(jnp.ones(3 * processes), x), "i")
+
+    want = np.asarray(vmap(gathers, axis_name="i")(some))[3 * rank:3 * rank + 3]
+    both = jit(lambda a, b: (pmap(gathers, "i")(a) * 2, f(b)))(x[:3], x)
+    same(both[0], want * 2)
+    same(both[1], np.asarray(g(every))[mine])
+
+try:
+    jit(lambda x: (lamina.debug.callback(print, x), f(x) * 2)[1])(x)
+    raise SystemExit("whose x?")
+except ValueError as e:
+    assert "callbacks stand within maps" in str(e)
+print("done")
+"""
+
+
+def test_maps_beside_other_work():
+    assert all(t.endswith("done") for t in run(BESIDE, 2, 4))
+
+
+DRAWN = """
+from lamina import config, grad, jit, pmap, vmap
+sys.path.insert(0, LAWS)
+from draw_rows import row_function
+
+for seed in SEEDS:
+    f = row_function(seed, rows)
+    draw = np.random.default_rng(seed)
+    w, every = np.float32(draw.integers(-2, 3, 3)), np.float32(draw.integers(-2, 3, (rows, 3)))
+    c = np.float32(draw.integers(-1, 2, (rows, 3)))
+
+    def both(mapped, xs, c):
+        y = mapped(f, axis_name="i", in_axes=(None, 0))
+        beside = jit(lambda w, x: y(w, x + 1) * 2 + x)
+        return y(w, xs), beside(w, xs), *grad(lambda w, x: (y(w, x) * c).sum(), (0, 1))(w, xs)
+
+    wants, gots = both(vmap, every, c), both(pmap, every[mine], c[mine])
+    for k, (want, got) in enumerate(zip(wants, gots)):
+        want = np.asarray(want) if k == 2 else np.asarray(want)[mine]
+        assert np.array_equal(np.asarray(got), want), (seed, k, got, want)
+print("done")
+"""
+
+
+def test_drawn_rows():
+    laws, seeds = Path(__file__).parents[1] / "laws", range(int(os.environ.get("LAMINA_LAWS", "2")))
+    text = DRAWN.replace("LAWS", repr(str(laws))).replace("SEEDS", repr([*seeds]))
+    assert all(t.endswith("done") for t in run(text))

@@ -3,7 +3,7 @@ import sys
 
 import numpy as np
 import pytest
-from lamina_ir import ShapeError, check, parse
+from lamina_ir import ProgramError, ShapeError, check, parse
 from lamina_ir.extend import Placement, Tiles, map_placement, rows_everywhere
 
 MAP = """{{ lambda ; a:f32[{rows},3] b:f32[3]. let
@@ -49,7 +49,7 @@ def test_one_process_sees_all():
 def test_rows_and_devices_must_fit():
     with pytest.raises(ShapeError, match="one map over 3 rows, 2 of them here"):
         map_placement(over(2, 2), [0, 1, 2], [0, 1])
-    with pytest.raises(ShapeError, match="got 2, of which axis_size 4 are here"):
+    with pytest.raises(ProgramError, match="got 2, of which axis_size 4 are here"):
         check(parse(MAP.format(rows=4, all=2)))
 
 

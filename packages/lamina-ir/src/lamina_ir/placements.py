@@ -69,6 +69,23 @@ class Tiles(NamedTuple):
                              f"on {len(numbers)}. Name the devices of the program")
         return tiles_of(self.counts, self.copies, [numbers[d] for d in self.positions().reshape(-1)])
 
+    def part(self, devices: Sequence[int]) -> Tiles:
+        """What of these tiles some devices hold that have all of them, called 0, 1, ... in this order.
+
+        Raises:
+          ShapeError: they do not hold each part, equally often.
+
+        >>> Tiles((2,), copies=2, order=(0, 2, 1, 3)).part([2, 3])
+        Tiles(counts=(2,), copies=1, order=())
+        """
+        if self.whole:
+            return self
+        number = {d: i for i, d in enumerate(devices)}
+        held = [[number[d] for d in copies if d in number] for copies in self.positions().reshape(-1, self.copies).tolist()]
+        if len({len(h) for h in held}) > 1 or not held[0]:
+            raise ShapeError(f"{self.text()}: the devices {list(devices)} do not hold all of it")
+        return tiles_of(self.counts, len(held[0]), [i for h in held for i in h])
+
     def text(self) -> str:
         """XLA's text: `{devices=[4,2]<=[8]}`, `{replicated}`."""
         if self.whole:

@@ -130,12 +130,12 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
                              f"{placement.replicas} rows; got {closed_jaxpr.jaxpr}")
         env = AxisEnv([(e.params["axis_name"], placement.replicas)])
         closed_jaxpr = member_view(e, closed_jaxpr)
-    elif placement.partitions > 1 and devices_needed(closed_jaxpr) > 1:
+    elif placement.partitions > 1 and (devices_needed(closed_jaxpr) > 1 or placement.face):
         if placement.replicas > 1:
             raise ShapeError("lower: maps inside of a program of one replica cannot be lowered, as one device cannot hold them "
                              "all: leave out axis_env, or the map")
-        grid = Grid.of(closed_jaxpr, placement.partitions)
-        env = MeshEnv(grid, tuple(range(len(grid.sizes))))
+        grid = Grid.of(closed_jaxpr, len(placement.here))
+        env = MeshEnv(grid, tuple(range(len(grid.sizes))), processes=placement.partitions // len(placement.here))
     with session.taken() as s:
         build = _Build(s, platform, inline_limit, rules or tables.rows(platform), placement, grid)
         build.partition_order = partition_order
@@ -172,11 +172,11 @@ class Size:
         self.equations = self.nesting = self._level = 0
         self.deepest = ""
 
-    def enter(self, eqn: Eqn) -> None:
-        """A region of the equation's op begins."""
+    def enter(self, eqn: Eqn | None) -> None:
+        """A region of the equation's op begins; None: of no equation, around them all."""
         self._level += 1
         if self._level > self.nesting:
-            self.nesting, self.deepest = self._level, eqn.primitive.name
+            self.nesting, self.deepest = self._level, "" if eqn is None else eqn.primitive.name
 
     def leave(self) -> None:
         """It ends."""
@@ -207,7 +207,7 @@ class _Build:
         self.mesh: Mesh | None = None
         if grid is not None:
             s.know_shardy()
-            self.mesh = Mesh(self, grid)
+            self.mesh = Mesh(self, grid, placement.partitions // grid.devices)
         self.needs: set[str] = set()
         self.channels = 0
         self.size = Size()
@@ -314,7 +314,8 @@ class _Build:
         return self._symbol(f"{name}_{n}")
 
     def _function(self, symbol: str, closed: ClosedJaxpr, env: AxisEnv, big: list[int], in_avals: list[ShapedArray],
-                  kept: Sequence[bool] | None, attributes: dict[str, Any], around: int = 0) -> None:
+                  kept: Sequence[bool] | None, attributes: dict[str, Any], around: int = 0,
+                  lie: Sequence[Tiles | None] = ()) -> None:
         s = self.session
         ir, loc = s.ir, s.loc
         ins = [s.types[a] for a in in_avals]
@@ -326,11 +327,20 @@ class _Build:
         values = list(block.arguments)
         path = None if kept is not None else ""  # the names around a call come with the call
         ctx = Context(self, env, ir.InsertionPoint(block), dict(zip(big, values)), path, around)
-        args = values[len(big):]
-        if kept is not None:
-            rest = iter(args)
-            args = [next(rest) if keep else None for keep in kept]
-        ir.Operation.create("func.return", None, ctx.run(closed, args), None, None, 0, loc, ctx.ip)
+
+        def emit(ctx: Context, *values: Any) -> list[Any]:
+            ctx.big = dict(zip(big, values))
+            args = values[len(big):]
+            if kept is not None:
+                rest = iter(args)
+                args = tuple([next(rest) if keep else None for keep in kept])
+            return ctx.run(closed, args)
+
+        if self.mesh is not None and self.mesh.processes > 1 and kept is not None:
+            found = self.mesh.own_view(ctx, emit, values, [t or Tiles() for t in lie], in_avals, closed.out_avals)
+        else:
+            found = emit(ctx, *values)
+        ir.Operation.create("func.return", None, found, None, None, 0, loc, ctx.ip)
 
     def call(self, ctx: Context, closed: ClosedJaxpr, operands: Sequence[Any], name: str, env: AxisEnv) -> list[Any]:
         """Call a nested program from `ctx`, emitting its function the first time."""
@@ -383,7 +393,7 @@ class _Build:
             attributes["arg_attrs"] = self._dicts(arg_attrs)
         if any(t is not None for t in outs):
             attributes["res_attrs"] = self._dicts([self._lies(t, a) for t, a in zip(outs, out_avals, strict=True)])
-        self._function("main", closed, env, list(big), in_avals, kept, attributes)
+        self._function("main", closed, env, list(big), in_avals, kept, attributes, lie=ins)
         module = self.module.operation.attributes
         module["sym_name"] = s.attr(_identifier(name))
         module["mhlo.num_replicas"] = s.i32(placement.replicas)

@@ -11,6 +11,9 @@ names and no others.
     pmap of 2 in a        --
       pmap of 4              ----     (i, j)  00 01 02 03 10 11 12 13
     pmap of 3             ----        members 0 0 1 1 2 2 - -     (`-`: gets the last row again, and nobody reads what it makes)
+
+In several processes this is the mesh of each, whose devices see its own arrays; around all stands a region over one more axis,
+that of the processes, which the outermost map that spans them takes besides its own.
 """
 from __future__ import annotations
 
@@ -29,31 +32,38 @@ class MeshEnv(AxisEnv):
     """Mapped axes inside of a region: members are numbered as the devices are, and there may be devices that are none.
 
     Attributes:
-      grid: the mesh.
-      free: its axes that no map around has taken.
+      grid: the mesh of each process.
+      processes: how many there are; devices are numbered process by process.
+      free: axes that no map around has taken.
+      taken: for each map around, whether it spans the processes, and the axes of the mesh that it takes.
       spare: devices that run no member of the maps around.
     """
 
-    __slots__ = ("grid", "taken", "free", "spare", "_places")
+    __slots__ = ("grid", "processes", "taken", "free", "spare", "_places")
 
     def __init__(self, grid: Grid, free: tuple[int, ...], axes: Sequence[tuple[Hashable, int]] = (),
-                 taken: tuple[tuple[int, ...], ...] = ()) -> None:
-        self.grid, self.free, self.taken = grid, free, taken
-        over = [a for axes_of_one in taken for a in axes_of_one]
-        rest = [a for a in range(len(grid.sizes)) if a not in over]
-        every = np.arange(grid.devices).reshape(grid.sizes).transpose([*over, *rest])
-        every = every.reshape([*map(grid.width, taken), -1])
-        places = every[tuple(slice(n) for _, n in axes)]
+                 taken: tuple[tuple[bool, tuple[int, ...]], ...] = (), processes: int = 1) -> None:
+        self.grid, self.free, self.taken, self.processes = grid, free, taken, processes
+        # Axis 0 is that of the processes. In a map that spans them it comes before the rows of each.
+        over = [a for across, axes_of_one in taken for a in ((0,) if across else ()) + tuple([1 + a for a in axes_of_one])]
+        rest = [a for a in range(1 + len(grid.sizes)) if a not in over]
+        every = np.arange(processes * grid.devices).reshape((processes, *grid.sizes)).transpose([*over, *rest])
+        widths, members = [], []
+        for (_, size), (across, axes_of_one) in zip(axes, taken):
+            widths += [processes] * across + [grid.width(axes_of_one)]
+            members += [slice(None)] * across + [slice(size // processes if across else size)]
+        places = every.reshape([*widths, -1])[tuple(members)]
         super().__init__(axes, participants=places.size)
         self._places = places.reshape(-1)
-        self.spare = sorted({*range(grid.devices)} - {*self._places.tolist()})
+        self.spare = sorted({*range(every.size)} - {*self._places.tolist()})
 
     def key(self) -> tuple[Any, ...]:
-        return "mesh", self.names, self.sizes, self.taken, self.free, self.grid.sizes
+        return "mesh", self.names, self.sizes, self.taken, self.free, self.grid.sizes, self.processes
 
-    def inside(self, name: Hashable, size: int, taken: tuple[int, ...], free: tuple[int, ...]) -> MeshEnv:
+    def inside(self, name: Hashable, size: int, across: bool, taken: tuple[int, ...], free: tuple[int, ...]) -> MeshEnv:
         """With one more map inside."""
-        return MeshEnv(self.grid, free, [*zip(self.names, self.sizes), (name, size)], (*self.taken, taken))
+        return MeshEnv(self.grid, free, [*zip(self.names, self.sizes), (name, size)], (*self.taken, (across, taken)),
+                       self.processes)
 
     def groups(self, names: Any, index_groups: Any = None) -> list[list[int]]:
         """Groups of devices; `spare` ones are in none."""
@@ -61,7 +71,7 @@ class MeshEnv(AxisEnv):
 
     def indices(self, names: Any) -> list[int]:
         """Each device's index along the named axes; 0 for one that is no member."""
-        out = [0] * self.grid.devices
+        out = [0] * (self.processes * self.grid.devices)
         for group in self.groups(names):
             for i, place in enumerate(group):
                 out[place] = i
@@ -71,14 +81,15 @@ class MeshEnv(AxisEnv):
 class Mesh:
     """The mesh of one module, and how shardings over it are written."""
 
-    def __init__(self, build: Any, grid: Grid) -> None:
-        self.build, self.grid = build, grid
+    def __init__(self, build: Any, grid: Grid, processes: int = 1) -> None:
+        self.build, self.grid, self.processes = build, grid, processes
         self._others: dict[tuple[Any, ...], str] = {}
-        self._declare("mesh", grid.sizes, ())
+        self._declare("mesh", grid.sizes, (), processes)
 
-    def _declare(self, name: str, sizes: Sequence[int], order: Sequence[int]) -> str:
+    def _declare(self, name: str, sizes: Sequence[int], order: Sequence[int], processes: int = 1) -> str:
         s = self.build.session
-        axes = ", ".join(f'"{_axis(a)}"={n}' for a, n in enumerate(sizes))
+        named = [(_PROCESSES, processes)] if processes > 1 else []
+        axes = ", ".join(f'"{name}"={n}' for name, n in [*named, *[(_axis(a), n) for a, n in enumerate(sizes)]])
         ids = f", device_ids=[{', '.join(map(str, order))}]" if order else ""
         s.ir.Operation.create("sdy.mesh", None, None, {"sym_name": s.attr(name), "mesh": s.parsed[f"#sdy.mesh<[{axes}]{ids}>"]},
                               None, 0, s.loc, self.build.ip)
@@ -94,6 +105,9 @@ class Mesh:
         if tiles.whole:
             spelled = ((),) * rank
         elif spelled is None:
+            if self.processes > 1:  # the compiler would move rows between processes, whose views it takes for one
+                raise ShapeError("in a program over several processes an array must lie as the rows of its maps do; got "
+                                 f"{tiles.text()}")
             sizes = (*tiles.counts, tiles.copies)
             name = self._others.get((sizes, tiles.order)) or self._others.setdefault((sizes, tiles.order), self._declare(
                 f"mesh{len(self._others) + 1}", sizes, tiles.order))
@@ -110,9 +124,25 @@ class Mesh:
         name = self._others.get(("first",)) or self._others.setdefault(("first",), self._declare("first", (), (0,)))
         return self.build.session.parsed[f"#sdy.sharding_per_value<[{', '.join([f'<@{name}, []>'] * max(results, 1))}]>"]
 
+    def own_view(self, ctx: Any, emit: Any, values: Sequence[Any], ins: Sequence[Tiles], avals: Sequence[ShapedArray],
+                 outs: Sequence[ShapedArray]) -> list[Any]:
+        """What `emit(ctx, *values)` gives with the processes apart: a region over their axis, in which each works on its own
+        view of all arrays. The compiler takes the views for copies of one array; outside of the region it has nothing to do."""
+        given = [self._written(t, a.ndim) for t, a in zip(ins, avals, strict=True)]
+        made = [dims_text("mesh", ((),) * o.ndim, range(o.ndim)) for o in outs]
+        parsed = self.build.session.parsed
+        found = ctx.op("sdy.manual_computation", values, *outs, regions=[ctx.region(avals, emit, "sdy.return")], attributes={
+            "in_shardings": parsed[f"#sdy.sharding_per_value<[{', '.join(given)}]>"],
+            "out_shardings": parsed[f"#sdy.sharding_per_value<[{', '.join(made)}]>"],
+            "manual_axes": parsed[f'#sdy<manual_axes{{"{_PROCESSES}"}}>']})
+        return [found] if len(outs) == 1 else list(found)
+
     def axes(self, axes: Sequence[int]) -> Any:
         """The attribute that names the axes a region takes."""
         return self.build.session.parsed["#sdy<manual_axes{" + ", ".join(f'"{_axis(a)}"' for a in axes) + "}>"]
+
+
+_PROCESSES = "processes"
 
 
 def _axis(number: int) -> str:
@@ -130,11 +160,14 @@ def dims_text(mesh: str, dims: Sequence[Sequence[int]], open_dims: Sequence[int]
 
 # --- a map within a program ---------------------------------------------------------------------------------------
 def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
-             in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str) -> list[Any]:
-    """The results of a map over whole arrays: a manual region, or on one device the body itself."""
+             in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str, rows: int) -> list[Any]:
+    """The results of a map over whole arrays: a manual region, or on one device the body itself. `rows` are those of all
+    processes."""
     build, around = ctx.module, ctx.axis_env
-    if build.mesh is None:
-        return _alone(ctx, args, axis_name, axis_size, body, in_axes, out_axes, name)
+    across = rows > axis_size
+    if build.mesh is None or (build.mesh.grid.devices == 1 and devices_needed(body) == 1):
+        env = around.extend(axis_name, 1) if build.mesh is None else around.inside(axis_name, rows, across, (), ())
+        return _alone(ctx, args, axis_name, axis_size, body, in_axes, out_axes, name, env)
     grid, mesh = build.mesh.grid, build.mesh
     free = around.free
     taken = grid.take(free, axis_size)
@@ -148,7 +181,7 @@ def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int,
                          "fill its share of them, and the effects of the others' work would be seen. Call it by itself, or map "
                          f"{width} rows")
     last = devices_needed(body) == 1  # no map inside
-    env = around.inside(axis_name, axis_size, taken, () if last else left)
+    env = around.inside(axis_name, rows, across, taken, () if last else left)
     manual = (*taken, *left) if last else taken
 
     # Operands: those of the map, with rows to spare; then large constants of the body, which stand outside of it.
@@ -212,12 +245,12 @@ def _cut(ctx: Any, y: Any, aval: ShapedArray, out: ShapedArray) -> Any:
 
 
 def _alone(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
-           in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str) -> list[Any]:
-    """A map of one row."""
+           in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str, env: AxisEnv) -> list[Any]:
+    """A map of which one row is here."""
     if axis_size != 1:
         raise ShapeError(f"pmap of `{name}`: axis {axis_name!r} of size {axis_size} is to run on one device")
     own = [x if axis is None else ctx.reshape(x, part) for x, axis, part in zip(args, in_axes, body.in_avals, strict=True)]
-    made = ctx.inline(body, own, ctx.axis_env.extend(axis_name, 1), name)
+    made = ctx.inline(body, own, env, name)
     return [y if axis is None else ctx.reshape(y, out) for y, axis, out in zip(made, out_axes, ctx.avals_out)]
 
 

@@ -76,7 +76,7 @@ class Program:
             self.order = effects.order_of(devices[0])
             if placement.donated:
                 placement = placement._replace(donated=(*placement.donated, False))
-        by_id = sorted(range(len(devices)), key=lambda i: devices[i].id) if placement.partitions > 1 else None
+        by_id = sorted(range(len(here)), key=lambda i: here[i].id) if placement.partitions > 1 else None
         self.lowered = low = lower(thread_order(closed) if ordered else closed, placement=placement, rules=rules,
                                    name=f"pmap_{name}" if placement.members else name, keep_unused=keep_unused,
                                    platform=backends.lowering_platform(devices[0]), partition_order=by_id)
@@ -97,6 +97,9 @@ class Program:
         # The compiler has chosen where nobody wished anything; no tiles means a copy everywhere.
         found = self.executable.get_output_shardings() if split else None
         chosen = [Tiles()] * n_out if found is None else [_tiles(p) for p in found]
+        if placement.face and split:  # the processes hold copies, as far as the compiler knows
+            own = [devices.index(d) for d in here]
+            chosen = [t.part(own) for t in chosen]
         wanted = placement.outs or (None,) * n_out
         self.out_shardings = [whole(here, c if t is None else t) for t, c in zip(wanted, chosen)]
         if ordered:

@@ -58,8 +58,10 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
             raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings name {device_names(chosen)}; the maps inside "
                              f"take {need} devices")
     committed = chosen is not None
+    across = _rows_across(closed)
+    if across is not None:
+        return _over_processes(call, name, closed, need, across, flat, donated, backend, layout, rows)
     if need > 1:
-        _check_reach(call, name, closed)
         chosen, committed = _for_maps(call, name, closed, need, chosen, backend, rows), True
     elif chosen is None:
         chosen = (backends.default_device(),)
@@ -116,11 +118,7 @@ def _as_it_lies(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
 def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[Any], donated: tuple[bool, ...],
             backend: str | None, rows: Callable[[], str] | None) -> Placement:
     size, every, devices = e.params["axis_size"], rows_everywhere(e), e.params["devices"]
-    for x in flat:
-        if type(x) is ArrayImpl and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
-            raise ValueError(f"{call} of `{name}`: an argument, {x.aval.long()}, is split over devices of several processes; "
-                             "each process gives a map its own rows, as "
-                             "lamina.experimental.multihost_utils.global_array_to_host_local_array(x) is")
+    _check_parts(call, name, flat)
     if devices is not None:
         chosen = backends.check_devices(f"pmap of `{e.params['name']}`", devices)
         sentence = (f"pmap of `{e.params['name']}`: compiling computation that requires {every} logical devices, but devices "
@@ -197,12 +195,50 @@ def _too_few(sentence: str, size: int, each: int, rows: Callable[[], str] | None
                       "rounds")
 
 
-def _check_reach(call: str, name: str, closed: ClosedJaxpr) -> None:
-    if closed.memo("reaches", lambda: any(e.primitive is prims.xla_pmap_p and rows_everywhere(e) > e.params["axis_size"]
-                                          for e in walk(closed))):
-        raise RuntimeError(f"{call} of `{name}`: a map over all processes cannot stand beside other work in one compiled "
-                           "program, nor within or around another map: call it by itself, or name this process's devices alone "
-                           "with devices=lamina.local_devices()")
+def _check_parts(call: str, name: str, flat: Sequence[Any]) -> None:
+    for x in flat:
+        if type(x) is ArrayImpl and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
+            raise ValueError(f"{call} of `{name}`: an argument, {x.aval.long()}, is split over devices of several processes; "
+                             "each process gives a map its own rows, as "
+                             "lamina.experimental.multihost_utils.global_array_to_host_local_array(x) is")
+
+
+def _rows_across(closed: ClosedJaxpr) -> tuple[int, int] | None:
+    """(rows of all processes, those of this one) of a map in the program that spans processes; None where none does."""
+    return closed.memo("across", lambda: (next(((rows_everywhere(e), e.params["axis_size"]) for e in walk(closed)
+                                                if e.primitive is prims.xla_pmap_p
+                                                and rows_everywhere(e) > e.params["axis_size"]), None),))[0]
+
+
+def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across: tuple[int, int], flat: Sequence[Any],
+                    donated: tuple[bool, ...], backend: str | None, layout: Any,
+                    rows: Callable[[], str] | None) -> Placement:
+    """The placement of a program with maps over processes beside other work: as many devices of each, whose own views of the
+    program these split."""
+    every, here = across
+    _check_parts(call, name, flat)
+    if layout is not None and layout.devices is not None:
+        raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings are of whole programs; this one holds a map over "
+                         "several processes, and each of these has its own view of it. Leave them out, or name this process's "
+                         "devices at the map")
+    if every % here:
+        raise ValueError(f"{call} of `{name}`: a map inside has {here} of {every} rows in this process; in one program with "
+                         "other work each process has as many. Call the map by itself")
+    named = _named_by_maps(closed)
+    if named is None:
+        devices, own = _first_of_each(call, name, need, every // here * need, backend, rows)
+    else:
+        devices = backends.check_devices(f"{call} of `{name}`", named)
+        own = tuple([d for d in devices if backends.is_local(d)])
+        blocks = [{d.process_index for d in devices[i:i + need]} for i in range(0, len(devices), need)]
+        if len(devices) != every // here * need or any(len(b) > 1 for b in blocks) or len(own) != need:
+            raise ValueError(f"{call} of `{name}`: the maps inside take {need} devices of each of {every // here} processes "
+                             f"together, process by process; one of them names {device_names(devices)}. Name them so at the "
+                             "outermost map, or call it by itself")
+    grid = Grid.of(closed, need)
+    lies = [_as_it_lies(x, own) for x in flat]
+    ins = [w if t is None or grid.spelled(t) is None else t for t, w in zip(lies, split_by_maps(closed, grid))]
+    return Placement(devices, partitions=len(devices), ins=tuple(ins), donated=donated, committed=True, face=own)
 
 
 def device_names(where: Sequence[Any]) -> str:

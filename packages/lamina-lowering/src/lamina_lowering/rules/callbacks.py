@@ -77,6 +77,9 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
                      backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(avals)),
                      result_layouts=ctx.attr(_layouts(outs)))
         if ctx.module.mesh is not None:
+            if not ctx.axis_env.names and ctx.module.mesh.processes > 1:
+                raise ValueError(f"{prim.name}: in a program over several processes callbacks stand within maps, where each "
+                                 "member calls; this one stands beside them. Call it outside of jit")
             if not ctx.axis_env.names:  # as below, in Shardy's words; within a map each member calls
                 attrs["sdy.sharding"] = ctx.module.mesh.first_alone(len(outs))
         elif ctx.module.partitions > 1:  # the host is called once, by the first partition, with whole arrays

@@ -20,15 +20,17 @@ def xla_pmap_lowering(ctx: Context, *args: Any, axis_name: Any, axis_size: int, 
                       out_axes: Any, name: str = "pmap", devices: Any = None, global_axis_size: int | None = None,
                       **_: Any) -> list[Any]:
     """Each device takes its row of the mapped arguments and keeps its row of the results."""
-    taken = axis_size * devices_needed(call_jaxpr)
+    rows = global_axis_size or axis_size
+    taken = rows * devices_needed(call_jaxpr)
     if devices is not None and (tuple(devices) != tuple(ctx.module.placement.devices) or len(devices) != taken):
         raise ValueError(f"pmap of `{name}`: devices: a pmap inside a compiled program runs on the program's devices, "
                          f"{_names(ctx.module.placement.devices)}; got {_names(devices)}. Leave devices out, put the arguments "
                          "there, or call it outside jit")
-    if global_axis_size not in (None, axis_size):
-        raise ShapeError(f"pmap of `{name}`: inside a compiled program the axis {axis_name!r} must lie in one process; "
-                         f"got global_axis_size {global_axis_size}, axis_size {axis_size}")
-    return map_over(ctx, args, axis_name, axis_size, call_jaxpr, in_axes, out_axes, name)
+    processes = 1 if ctx.module.mesh is None else ctx.module.mesh.processes
+    if rows not in (axis_size, axis_size * processes):
+        raise ShapeError(f"pmap of `{name}`: {axis_size} of the {rows} rows of axis {axis_name!r} are here, in a program of "
+                         f"{processes} processes")
+    return map_over(ctx, args, axis_name, axis_size, call_jaxpr, in_axes, out_axes, name, rows)
 
 
 def _names(devices: Any) -> str:

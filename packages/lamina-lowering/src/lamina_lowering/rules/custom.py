@@ -28,7 +28,8 @@ def sharding_constraint_lowering(ctx: Context, x: Any, *, sharding: str, unspeci
     build = ctx.module
     if build.partitions == 1:
         return x
-    tiles = Tiles.parse(sharding).renumbered(build.partition_order or range(build.partitions))
+    here = build.partitions if build.mesh is None else build.mesh.grid.devices
+    tiles = Tiles.parse(sharding).renumbered(build.partition_order or range(here))
     if build.mesh is not None:
         if not getattr(ctx.axis_env, "free", None):
             return x
