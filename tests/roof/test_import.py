@@ -7,7 +7,8 @@ import sys
 LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random", "multiprocessing",
         "unittest", "lamina_ir.testing", "lamina_ir.parser", "lamina_ir.serialise", "lamina_runtime.lobby",
         "lamina_runtime.presence", "lamina_runtime.coordinator", "lamina_runtime.clusters", "lamina_runtime.starting",
-        "lamina_runtime.launch", "lamina_runtime.distributed", "lamina_runtime.profiler", "pytest", "hypothesis"}
+        "lamina_runtime.launch", "lamina_runtime.relay",
+        "lamina_runtime.distributed", "lamina_runtime.profiler", "pytest", "hypothesis"}
 
 
 def test_what_few_programs_need_is_loaded_when_asked_for():

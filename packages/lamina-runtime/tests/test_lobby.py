@@ -95,7 +95,7 @@ def until(condition):
 def test_members_meet_and_are_told_of_losses_and_leaves(place):
     p = place()
     a, b, c, d = p.system(4)
-    assert a.service.startswith("127.0.0.1:") and a.here == "127.0.0.1" and p.service.made == [(a.service, 4)]
+    assert a.service[0] == a.here == "127.0.0.1" and p.service.made == [(lobby.written(*a.service), 4)]
     c._lines.socket.shutdown(socket.SHUT_RDWR)  # as when its process dies
     b.goodbye()
     until(lambda: {("lost", 2), ("left", 1)} <= set(a.events) and len(d.events) == 2)

@@ -16,7 +16,7 @@ from typing import Any
 from lamina_ir import config
 from lamina_tracing.extend import logger
 
-from . import _gpu, _jaxlib, backends, clusters, effects, lobby, presence, starting
+from . import _gpu, _jaxlib, backends, clusters, effects, lobby, presence, relay, starting
 from ._version import __version__
 from .lobby import CALL
 
@@ -29,8 +29,8 @@ _session: _Session | None = None
 class _Session:
     """What a member holds: its presence, jaxlib's client, and the makers of clients that were in force before."""
 
-    def __init__(self, here: presence.Presence, client: Any, gpus: list[int] | None, stay: float) -> None:
-        self.presence, self.client, self._stay = here, client, stay
+    def __init__(self, here: presence.Presence, client: Any, way: relay.Relay, gpus: list[int] | None, stay: float) -> None:
+        self.presence, self.client, self._way, self._stay = here, client, way, stay
         self._detached = threading.Lock()
         self._usual = [
             (name, backends.set_client_maker(name, make)) for name, make in (
@@ -44,6 +44,7 @@ class _Session:
                 self.client.shutdown()
             except _jaxlib.LAUNCH_ERRORS:
                 pass  # the service is gone
+            self._way.close()
 
     def leave(self) -> None:
         here = self.presence
@@ -140,17 +141,21 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
     started: list[bool] = []
     nobody = (lambda: started.append(_start(bind, key, timeout))) if rank == 0 else None
     here = presence.join(address, rank, count, about, key, timeout, nobody, found.names_may_come)
-    client = None
+    client = way = None
     try:
         _reach(here.service)
-        client = _jaxlib.new_distributed_client(here.service, rank, heartbeat, here.limit, leaving)
+        way = relay.Relay(here.service)
+        client = _jaxlib.new_distributed_client(lobby.written(*way.address), rank, heartbeat, here.limit, leaving)
         client.connect()
+        way.shut_door()
         here.confirm(here.limit)
         ends_with_us = any(started) and (found.ends_with_task or os.getpid() == 1)  # 1: the first of a container
-        session = _Session(here, client, gpus, leaving if ends_with_us else 0)
+        session = _Session(here, client, way, gpus, leaving if ends_with_us else 0)
     except BaseException:
         if client is not None:
             client.shutdown()
+        if way is not None:
+            way.close()
         here.goodbye()
         raise
     here.watch(session.detach)
@@ -170,14 +175,13 @@ def _start(bind: str, key: bytes, timeout: float) -> bool:
         return False
 
 
-def _reach(service: str) -> None:
+def _reach(service: tuple[str, int]) -> None:
     """ConnectionError when jaxlib could not reach its service: it would end the process."""
-    host, port = lobby.place(service)
     try:
-        socket.create_connection((host, port), 10).close()
+        socket.create_connection(service, 10).close()
     except OSError as e:
-        raise ConnectionError(f"{CALL}: jaxlib's service at {service} cannot be reached: {e.strerror or e}. The others must "
-                              "be able to reach any port of the coordinator's machine") from e
+        raise ConnectionError(f"{CALL}: jaxlib's service at {lobby.written(*service)} cannot be reached: {e.strerror or e}. "
+                              "The others must be able to reach any port of the coordinator's machine") from e
 
 
 def _cpu_client(here: presence.Presence, client: Any) -> Any:

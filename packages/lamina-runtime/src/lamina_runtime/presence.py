@@ -1,8 +1,8 @@
 """A member's side of the lobby: it comes, waits for the others, and stays connected.
 
 The open connection is its presence. The coordinator tells over it who has left and who was lost; a thread keeps the record and
-calls whoever listens. The connection's own end means that the coordinator is gone, and with it jaxlib's service, whose clients
-end their process a moment later: so the first thing done then is to let go of the client.
+calls whoever listens. The connection's own end means that the coordinator is gone, and with it jaxlib's service. Its client
+would end the process if it saw that, but for the `relay`: so the first thing done then is to let go of the client.
 """
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Presence:
 
     Attributes:
       rank, count: of this process.
-      service: `host:port` of jaxlib's service; limit: seconds its client may take to connect.
+      service: host and port of jaxlib's service; limit: seconds its client may take to connect.
       here: this machine's number as the coordinator's machine sees it; other processes find this one there.
       lost, left: process index -> name, of those that died and those that said goodbye.
       alone: whether the coordinator is gone.
     """
 
-    def __init__(self, lines: lobby.Lines, rank: int, count: int, service: str, limit: int) -> None:
+    def __init__(self, lines: lobby.Lines, rank: int, count: int, service: tuple[str, int], limit: int) -> None:
         self.rank, self.count, self.service, self.limit = rank, count, service, limit
         self.here = str(lines.socket.getsockname()[0])
         self.lost: dict[int, str] = {}
@@ -216,7 +216,7 @@ def _meet(s: socket.socket, rank: int, count: int, about: dict[str, Any], key: b
             raise PermissionError(f"{CALL}: the coordinator at {address} did not show that it has this process's token")
         lobby.keep_alive(s, about["heartbeat"])
         words = _check(lines.wait(left + _GREETING), f"at {address}")  # it says itself who is missing
-        service = lobby.written(str(s.getpeername()[0]), int(words["begin"]))
+        service = str(s.getpeername()[0]), int(words["begin"])
         return Presence(lines, rank, count, service, int(words["limit"]))
     except TimeoutError as e:
         if str(e).startswith(CALL):
