@@ -38,8 +38,9 @@ class Place:
         self.thread = threading.Thread(target=self.coordinator.run)
         self.thread.start()
 
-    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, **more):
-        return presence.join(self.address, rank, count, {"fits": fits, "heartbeat": 10, "leaving": 10}, key, timeout, **more)
+    def join(self, rank, count, timeout=60, fits=FITS, key=KEY, heartbeat=10, **more):
+        about = {"fits": fits, "heartbeat": heartbeat, "leaving": 10}
+        return presence.join(self.address, rank, count, about, key, timeout, **more)
 
     def all(self, *calls):
         """What each call gave or raised; each is the arguments of `join`."""
@@ -57,9 +58,9 @@ class Place:
             t.join(60)
         return found
 
-    def system(self, count):
+    def system(self, count, **more):
         """Members that are connected and watch."""
-        members = self.all(*[(r, count) for r in range(count)])
+        members = self.all(*[(r, count, more) for r in range(count)])
         threads = [threading.Thread(target=m.confirm, args=(60,)) for m in members]
         for t in threads:
             t.start()
@@ -126,6 +127,37 @@ def test_who_left_meets_again_while_others_work(place):
     assert not p.thread.is_alive()
 
 
+def test_a_silent_member_is_lost_and_hears_so(place):
+    p = place()
+    a, b, c = p.system(3, heartbeat=1)
+    time.sleep(1.5)  # signs of life go by themselves
+    assert not a.events + b.events + c.events
+    b._lines.say = lambda **words: None  # as when its process is stopped, or its network cut
+    until(lambda: a.events == c.events == [("lost", 1)] and b.alone)
+    assert b.let == [0]
+    a.goodbye()
+    c.goodbye()
+
+
+def test_a_silent_coordinator_is_let_go_of(place):
+    p = place()
+    a, b = p.system(2, heartbeat=1)
+    p.coordinator._ask = lambda s, now: setattr(s, "beat", now + 1)
+    until(lambda: a.alone and b.alone)
+    assert a.let == b.let == [0] and a.events == [("coordinator", -1)]
+
+
+def test_one_that_stands_still_while_connecting_is_given_up(place, monkeypatch):
+    monkeypatch.setattr(coordinator, "_MEET", 0.3)
+    p = place()
+    a, b = p.all((0, 2), (1, 2))
+    with pytest.raises(ConnectionError, match=r"process 1 \(.* ended while"):
+        a.confirm(30)
+    until(lambda: p.service.stood_in == [1])
+    for m in (a, b):
+        m.goodbye()
+
+
 def test_a_coordinator_that_is_told_to_end_has_members_let_go_first(place):
     p = place()
     members = p.system(2)
@@ -134,10 +166,6 @@ def test_a_coordinator_that_is_told_to_end_has_members_let_go_first(place):
     until(lambda: all(m.alone for m in members))
     for m in members:
         assert m.let == [0] and m.events[-1] == ("coordinator", -1)
-
-
-def messages(found):
-    return [str(e) for e in found]
 
 
 @pytest.mark.parametrize("calls, kind, words", [

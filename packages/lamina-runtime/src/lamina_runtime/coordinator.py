@@ -29,6 +29,7 @@ _HELLO = 10.0  # seconds in which somebody who has connected says who it is
 _MEET = 30.0  # seconds from the word to begin until the last is connected; jaxlib's own limits, which abort, come later
 _STRANGERS = 128  # connections that have said nothing yet
 _FAREWELL = 5.0  # seconds that members have to let go, when the coordinator is told to end
+_BEATS = 6  # how often in a heartbeat timeout members are asked for a sign of life
 _LISTED = 16  # numbers of processes written out in a message
 
 
@@ -48,6 +49,7 @@ class _Guest:
         self.words: dict[str, Any] = {}
         self.system: _System | None = None
         self.connected = False
+        self.heard = time.monotonic()
 
     @property
     def rank(self) -> int:
@@ -65,6 +67,7 @@ class _System:
         self.members: dict[int, _Guest] = {}
         self.until = float("inf")
         self.phase = "gathering"  # "connecting", "running"
+        self.heartbeat, self.beat = 0.0, float("inf")  # seconds; when to ask for signs of life next
         self.service: Any = None
         self.port = 0
         self.failed: str | None = None  # while connecting
@@ -127,7 +130,7 @@ class Coordinator:
             pass
 
     def _pause(self) -> float:
-        times = [g.until for g in self._strangers] + [s.until for s in self._systems]
+        times = [g.until for g in self._strangers] + [min(s.until, s.beat) for s in self._systems]
         if not self._systems:
             times.append(self._end)
         return min(max(min(times, default=60.0) - time.monotonic(), 0.0), 60.0)
@@ -144,6 +147,8 @@ class Coordinator:
             elif s.phase == "connecting":
                 for g in [g for g in s.members.values() if not g.connected]:
                     self._lost(g)
+        for s in [s for s in self._systems if s.beat <= now]:
+            self._ask(s, now)
         if self._told and self._end != float("-inf"):
             self._end = float("-inf")
             for s in list(self._systems):
@@ -157,6 +162,18 @@ class Coordinator:
                 for g in list(s.members.values()):
                     self._drop(g)
                 self._systems.remove(s)
+
+    def _ask(self, s: _System, now: float) -> None:
+        """Ask for signs of life. Who has given none for the timeout is lost, unless it was this process that slept."""
+        late = now - s.beat > s.heartbeat / _BEATS
+        s.beat = now + s.heartbeat / _BEATS
+        for g in list(s.members.values()):
+            if late:
+                g.heard = now
+            if now - g.heard > s.heartbeat:
+                self._lost(g)
+            else:
+                g.lines.say(beat=True)
 
     # --- strangers ------------------------------------------------------------------------------------------------
     def _accept(self) -> None:
@@ -193,7 +210,9 @@ class Coordinator:
                     return  # refused
         except ValueError:
             here = False  # none of us
-        if not here:
+        if here:
+            g.heard = time.monotonic()
+        else:
             self._lost(g)
 
     def _is_member(self, g: _Guest) -> bool:
@@ -266,6 +285,7 @@ class Coordinator:
     def _begin(self, s: _System) -> None:
         """All are here: make the service and have them connect."""
         first = s.members[0].words
+        s.heartbeat = first["heartbeat"]
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
             with socket.socket(family, socket.SOCK_STREAM) as hold:  # jaxlib would share another's port without a word
@@ -279,15 +299,17 @@ class Coordinator:
             return self._fail(s, f"the coordinator cannot host jaxlib's service: {type(e).__name__}: {e}", "connection")
         s.phase, s.until = "connecting", time.monotonic() + _MEET
         for g in list(s.members.values()):
-            g.lines.say(begin=s.port, limit=int(_MEET) * 3)
+            g.lines.say(begin=s.port, limit=int(_MEET) * 3, heartbeat=s.heartbeat)
 
     def _all_connected(self, s: _System) -> None:
         if not all(g.connected for g in s.members.values()):
             return
         if s.failed:
             return self._fail(s, s.failed, "connection")
-        s.phase, s.until = "running", float("inf")
+        now = time.monotonic()
+        s.phase, s.until, s.beat = "running", float("inf"), now + s.heartbeat / _BEATS
         for g in s.members.values():
+            g.heard = now
             g.lines.say(ready=True)
 
     def _fail(self, s: _System, text: str, kind: str) -> None:

@@ -145,7 +145,7 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
     try:
         _reach(here.service)
         way = relay.Relay(here.service)
-        client = _jaxlib.new_distributed_client(lobby.written(*way.address), rank, heartbeat, here.limit, leaving)
+        client = _jaxlib.new_distributed_client(lobby.written(*way.address), rank, here.heartbeat, here.limit, leaving)
         client.connect()
         way.shut_door()
         here.confirm(here.limit)

@@ -31,13 +31,15 @@ class Presence:
     Attributes:
       rank, count: of this process.
       service: host and port of jaxlib's service; limit: seconds its client may take to connect.
+      heartbeat: seconds of silence after which one counts as lost.
       here: this machine's number as the coordinator's machine sees it; other processes find this one there.
       lost, left: process index -> name, of those that died and those that said goodbye.
       alone: whether the coordinator is gone.
     """
 
-    def __init__(self, lines: lobby.Lines, rank: int, count: int, service: tuple[str, int], limit: int) -> None:
-        self.rank, self.count, self.service, self.limit = rank, count, service, limit
+    def __init__(self, lines: lobby.Lines, rank: int, count: int, service: tuple[str, int], limit: int,
+                 heartbeat: int) -> None:
+        self.rank, self.count, self.service, self.limit, self.heartbeat = rank, count, service, limit, heartbeat
         self.here = str(lines.socket.getsockname()[0])
         self.lost: dict[int, str] = {}
         self.left: dict[int, str] = {}
@@ -65,7 +67,7 @@ class Presence:
     def watch(self, let_go: Callable[[], None]) -> None:
         """Start the thread. `let_go()` is called before anything else when the coordinator is gone or about to go."""
         self._let_go = let_go
-        self._lines.socket.settimeout(None)
+        self._lines.socket.settimeout(self.heartbeat / 2)  # before jaxlib misses it, which would end the process
         self._thread = threading.Thread(target=self._listen, name="lamina-presence", daemon=True)
         self._thread.start()
 
@@ -101,6 +103,8 @@ class Presence:
         while (words := self._next()) is not None:
             if "closing" in words:
                 break
+            if "beat" in words:
+                self._lines.say(beat=True)
             for kind, known in (("lost", self.lost), ("left", self.left)):
                 rank = words.get(kind)
                 if isinstance(rank, int):
@@ -217,7 +221,7 @@ def _meet(s: socket.socket, rank: int, count: int, about: dict[str, Any], key: b
         lobby.keep_alive(s, about["heartbeat"])
         words = _check(lines.wait(left + _GREETING), f"at {address}")  # it says itself who is missing
         service = str(s.getpeername()[0]), int(words["begin"])
-        return Presence(lines, rank, count, service, int(words["limit"]))
+        return Presence(lines, rank, count, service, int(words["limit"]), int(words["heartbeat"]))
     except TimeoutError as e:
         if str(e).startswith(CALL):
             raise
