@@ -69,22 +69,29 @@ class Tiles(NamedTuple):
                              f"on {len(numbers)}. Name the devices of the program")
         return tiles_of(self.counts, self.copies, [numbers[d] for d in self.positions().reshape(-1)])
 
-    def part(self, devices: Sequence[int]) -> Tiles:
-        """What of these tiles some devices hold that have all of them, called 0, 1, ... in this order.
+    def part(self, devices: Sequence[int]) -> tuple[Tiles, tuple[range, ...]]:
+        """The block of the array that some devices hold: how it lies on them, called 0, 1, ... in this order, and which parts
+        along each dimension it is made of.
 
         Raises:
-          ShapeError: they do not hold each part, equally often.
+          ShapeError: what they hold is no block, or they do not hold each part of it equally often.
 
-        >>> Tiles((2,), copies=2, order=(0, 2, 1, 3)).part([2, 3])
-        Tiles(counts=(2,), copies=1, order=())
+        >>> Tiles((4, 2)).part([4, 5, 6, 7])
+        (Tiles(counts=(2, 2), copies=1, order=()), (range(2, 4), range(0, 2)))
         """
         if self.whole:
-            return self
-        number = {d: i for i, d in enumerate(devices)}
-        held = [[number[d] for d in copies if d in number] for copies in self.positions().reshape(-1, self.copies).tolist()]
-        if len({len(h) for h in held}) > 1 or not held[0]:
-            raise ShapeError(f"{self.text()}: the devices {list(devices)} do not hold all of it")
-        return tiles_of(self.counts, len(held[0]), [i for h in held for i in h])
+            return self, ()
+        places = self.positions()
+        number = np.full(self.devices, -1)
+        number[list(devices)] = np.arange(len(devices))
+        held = number[places]
+        inside = [np.unique(at) for at in np.nonzero((held >= 0).any(-1))]
+        block = held[np.ix_(*inside, np.arange(self.copies))]
+        copies = (block >= 0).sum(-1)
+        if any(at[-1] - at[0] >= len(at) for at in inside) or copies.min() != copies.max():
+            raise ShapeError(f"{self.text()}: the devices {list(devices)} hold no block of it")
+        return (tiles_of(block.shape[:-1], int(copies.flat[0]), block[block >= 0].tolist()),
+                tuple([range(int(at[0]), int(at[-1]) + 1) for at in inside]))
 
     def text(self) -> str:
         """XLA's text: `{devices=[4,2]<=[8]}`, `{replicated}`."""

@@ -11,6 +11,8 @@ from ._jaxlib import Device, GSPMDSharding, Sharding, SingleDeviceSharding
 from . import array_methods, compilation_cache, debug, dispatcher, evaluator, forks, stages, trees_cpp
 from ._version import __version__
 from .arrays import Array, Shard
+from .assembling import (make_array_from_callback, make_array_from_process_local_data,
+                         make_array_from_single_device_arrays)
 from .backends import (default_backend, device_count, devices, get_backend, host_count, host_id, host_ids, live_arrays,
                        local_device_count, local_devices, process_count, process_index, process_indices, setup_tpu)
 from .backends import default_device_option as default_device
@@ -32,8 +34,9 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Shard", "Sharding"
            "compilation_cache", "default_backend", "default_device", "device_count", "device_get", "device_put",
            "device_put_replicated", "device_put_sharded", "devices", "distributed", "effects_barrier", "from_dlpack",
            "get_backend", "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count", "local_devices",
-           "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages", "transfer_counts",
-           "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+           "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
+           "multihost_utils", "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages",
+           "transfer_counts", "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
            "transfer_guard_host_to_device", "xla_computation"]
 
 for _file in (__file__, lower.__code__.co_filename):
@@ -48,6 +51,6 @@ forks.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("distributed", "launch", "profiler"):
+    if name in ("distributed", "launch", "multihost_utils", "profiler"):
         return import_module(f"{__name__}.{name}")  # seldom needed, so imported on demand
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -99,7 +99,7 @@ class Program:
         chosen = [Tiles()] * n_out if found is None else [_tiles(p) for p in found]
         if placement.face and split:  # the processes hold copies, as far as the compiler knows
             own = [devices.index(d) for d in here]
-            chosen = [t.part(own) for t in chosen]
+            chosen = [t.part(own)[0] for t in chosen]
         wanted = placement.outs or (None,) * n_out
         self.out_shardings = [whole(here, c if t is None else t) for t, c in zip(wanted, chosen)]
         if ordered:
