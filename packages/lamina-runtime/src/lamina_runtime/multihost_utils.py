@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import trees
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, prims, shaped, trees
 from lamina_ir.extend import Tiles
-from lamina_parallel import all_gather, pmap, psum
-from lamina_tracing import jit
+from lamina_tracing import jit, slots
 
 from . import _jaxlib, arrays, assembling, backends, shardings, transfers
 from ._jaxlib import ArrayImpl
@@ -23,17 +22,27 @@ __all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_a
 _AXIS = "processes"
 
 
-def _summed(row: Any) -> Any:
-    return psum(row, _AXIS)
+def _together(prim: Primitive, words: np.ndarray, **params: Any) -> np.ndarray:
+    """What a collective makes of a row of 32-bit words from each process, the same in all: a map with a row of each."""
+    row, whole = Var(shaped(words.shape, words.dtype)), Var(shaped((1, *words.shape), words.dtype))
+    found = prim.infer(row.aval, **params)
+    out = Var(found[0] if prim.multiple else found)
+    body = ClosedJaxpr(Jaxpr((), [row], [Eqn(prim, [row], [out], params)], [out]))
+    result = Var(out.aval)
+    mapped = Eqn(prims.xla_pmap_p, [whole], [result], dict(
+        axis_name=_AXIS, axis_size=1, backend=None, call_jaxpr=body, devices=None, donated_invars=(False,),
+        global_arg_shapes=(None,), global_axis_size=backends.process_count(), in_axes=(0,), name="processes", out_axes=(None,)))
+    closed = ClosedJaxpr(Jaxpr((), [whole], [mapped], [result]))
+    return np.asarray(slots.evaluator.program(closed, [words[None]])[0])
 
 
-def _gathered(row: Any) -> Any:
-    return all_gather(row, _AXIS)
+def _summed(words: np.ndarray) -> np.ndarray:
+    return _together(prims.psum_p, words, axes=(_AXIS,), axis_index_groups=None)
 
 
-def _together(f: Any, words: np.ndarray) -> np.ndarray:
-    """`f` of a row of 32-bit words from each process, the same in all."""
-    return np.asarray(pmap(f, _AXIS, out_axes=None)(words[None]))
+def _gathered(words: np.ndarray) -> np.ndarray:
+    return _together(prims.all_gather_p, words, all_gather_dimension=0, axis_index_groups=None, axis_name=_AXIS,
+                     axis_size=backends.process_count(), tiled=False)
 
 
 def _words(data: bytes) -> np.ndarray:
@@ -43,7 +52,7 @@ def _words(data: bytes) -> np.ndarray:
 def _digests(data: bytes) -> np.ndarray:
     """Row by row a digest of each process's bytes."""
     from hashlib import sha256  # a millisecond or two
-    return _together(_gathered, _words(sha256(data).digest()))
+    return _gathered(_words(sha256(data).digest()))
 
 
 def _differing(rows: np.ndarray) -> list[int]:
@@ -103,7 +112,7 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     if backends.process_count() > 1:
         _agree(call, values, structure)
         words = _words(_bytes(values))
-        found = _together(_summed, np.append(words if source else np.zeros_like(words), np.uint32(source)))
+        found = _summed(np.append(words if source else np.zeros_like(words), np.uint32(source)))
         if found[-1] != 1:
             raise ValueError(f"{call}: one process must be the source; is_source is true in {found[-1]}")
         values = _read(found, values)
@@ -139,7 +148,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     n = backends.process_count()
     if n > 1:
         _agree(call, own, (structure, spread))
-        rows = _together(_gathered, _words(_bytes(own))) if own else np.zeros((n, 0), np.uint32)
+        rows = _gathered(_words(_bytes(own))) if own else np.zeros((n, 0), np.uint32)
         each = [_read(row, own) for row in rows]
     else:
         each = [own]
