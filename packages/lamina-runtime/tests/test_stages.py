@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad
 from lamina_ir import ShapeDtypeStruct
-from lamina_runtime import stages, xla_computation
+from lamina_parallel import pmap
+from lamina_runtime import device_put, devices, stages, xla_computation
 from lamina_tracing import jit, lax, named_call, named_scope
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
@@ -151,3 +152,25 @@ def test_a_host_array_closed_over_may_change_between_lowering_and_compiling():
         w[:] = 5
         assert float(low.compile()(np.ones(300, np.float32))[0]) == 1
         w[:] = 1
+
+
+@pytest.mark.devices
+def test_steps_show_the_program_of_the_call():
+    """Where arguments were put on purpose, there it is lowered and compiled for."""
+    split = pmap(lambda x: x)(np.arange(16, dtype="float32").reshape(8, 2))
+    total = jit(lambda x: lax.reduce_sum(x, (0,)))
+    like = ShapeDtypeStruct((8, 2), "float32", sharding=split.sharding)
+    for step in (total.lower(split), total.trace(split).lower(), total.lower(like)):
+        compiled = step.compile()
+        assert compiled.input_shardings[0] == (split.sharding,) and "all-reduce" in compiled.as_text()
+        assert compiled.output_shardings == total(split).sharding
+        assert "num_partitions = 8" in step.as_text()
+        np.testing.assert_array_equal(compiled(split), [56, 64])
+    there = device_put(X, devices()[3])
+    compiled = f.lower(there).compile()
+    assert compiled.input_shardings[0] == (there.sharding,) and compiled(there)["y"].devices() == {devices()[3]}
+    assert f.lower(device_put(X)).compile().input_shardings[0][0].device_set == {devices()[0]}  # not on purpose
+    with pytest.raises(ValueError, match="dimension 0 of an array of shape .7, 2. has length 7"):
+        total.lower(ShapeDtypeStruct((7, 2), "float32", sharding=split.sharding))
+    with pytest.raises(TypeError, match="the sharding of a ShapeDtypeStruct must be.*got str: 'i'"):
+        total.lower(ShapeDtypeStruct((8, 2), "float32", sharding="i"))

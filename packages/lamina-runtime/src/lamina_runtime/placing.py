@@ -12,13 +12,40 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, prims, walk
+from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, walk
 from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
 
 from . import backends, shardings
-from ._jaxlib import ArrayImpl
+from ._jaxlib import ArrayImpl, GSPMDSharding, SingleDeviceSharding
 
-__all__ = ["device_names", "placement_of"]
+__all__ = ["Lying", "as_it_lies", "device_names", "placement_of"]
+
+
+class Lying:
+    """An argument without its numbers: its type, and where its array was put on purpose."""
+
+    __slots__ = ("_sharding", "aval")
+    _committed = True
+
+    def __init__(self, aval: ShapedArray, sharding: Any) -> None:
+        self.aval, self._sharding = aval, sharding
+
+
+_PLACED = (ArrayImpl, Lying)
+
+
+def as_it_lies(x: Any, aval: ShapedArray) -> Any:
+    """What `placement_of` asks of an array, or of a type that names a sharding, and no more."""
+    if type(x) is ArrayImpl:
+        return Lying(aval, x._sharding) if x._committed else aval
+    sharding = x.sharding if isinstance(x, ShapeDtypeStruct) else None
+    if sharding is None:
+        return aval
+    if type(sharding) not in (SingleDeviceSharding, GSPMDSharding):
+        raise TypeError("lower: the sharding of a ShapeDtypeStruct must be one that an array has as x.sharding; got "
+                        f"{type(sharding).__name__}: {sharding!r:.60}")
+    shardings.check_fits("lower", aval.shape, sharding)
+    return Lying(aval, shardings.interned(sharding))
 
 
 def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any], donated: tuple[bool, ...] = (),
@@ -68,7 +95,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     n = len(chosen)
     if n == 1:
         return Placement(chosen, donated=donated, committed=committed)
-    ins = [_as_it_lies(x, chosen) for x in flat]
+    ins = [_tiles_of(x, chosen) for x in flat]
     if need > 1:
         ins = [w if t is None else t for t, w in zip(ins, split_by_maps(closed, Grid.of(closed, n)))]
     outs: tuple[Tiles | None, ...] = ()
@@ -84,7 +111,7 @@ def _committed(call: str, name: str, flat: Sequence[Any], maps: bool) -> tuple[A
     found: tuple[Any, ...] | None = None
     known: Any = None
     for x in flat:
-        if type(x) is ArrayImpl and x._committed:
+        if type(x) in _PLACED and x._committed:
             here = x._sharding._internal_device_list
             if known is None:
                 known, found = here, tuple(here)
@@ -104,9 +131,9 @@ def _committed(call: str, name: str, flat: Sequence[Any], maps: bool) -> tuple[A
     return found
 
 
-def _as_it_lies(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
+def _tiles_of(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
     """How an argument lies that is spread over just these devices."""
-    if type(x) is not ArrayImpl or len(x._sharding._internal_device_list) == 1:
+    if type(x) not in _PLACED or len(x._sharding._internal_device_list) == 1:
         return None
     here = tuple(x._sharding._internal_device_list)
     if here == devices:
@@ -197,7 +224,7 @@ def _too_few(sentence: str, size: int, each: int, rows: Callable[[], str] | None
 
 def _check_parts(call: str, name: str, flat: Sequence[Any]) -> None:
     for x in flat:
-        if type(x) is ArrayImpl and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
+        if type(x) in _PLACED and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
             raise ValueError(f"{call} of `{name}`: an argument, {x.aval.long()}, is split over devices of several processes; "
                              "each process gives a map its own rows, as "
                              "lamina.experimental.multihost_utils.global_array_to_host_local_array(x) is")
@@ -236,7 +263,7 @@ def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across
                              f"together, process by process; one of them names {device_names(devices)}. Name them so at the "
                              "outermost map, or call it by itself")
     grid = Grid.of(closed, need)
-    lies = [_as_it_lies(x, own) for x in flat]
+    lies = [_tiles_of(x, own) for x in flat]
     ins = [w if t is None or grid.spelled(t) is None else t for t, w in zip(lies, split_by_maps(closed, grid))]
     return Placement(devices, partitions=len(devices), ins=tuple(ins), donated=donated, committed=True, face=own)
 

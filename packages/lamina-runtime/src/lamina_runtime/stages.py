@@ -115,11 +115,12 @@ class _Stage:
 class Traced(_Stage):
     """A staged call: `.jaxpr` is its program, `.lower()` the next step."""
 
-    def __init__(self, spec: CallSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...]) -> None:
+    def __init__(self, spec: CallSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...], lying: Sequence[Any]) -> None:
         self._spec = spec
         self._staged = staged
         self._in_tree = in_tree
         self._donated = donated
+        self._lying = lying  # for each argument its type, and where it was put on purpose
         self.jaxpr = staged.closed
         self.fun_name = spec.name
 
@@ -134,7 +135,7 @@ class Traced(_Stage):
                 raise ValueError(f"lower of `{self.fun_name}`: a module is for one platform; got "
                                  f"lowering_platforms={named}, platform={platform!r}. Lower once per platform")
             platform = named[0]
-        return Lowered(self._spec, self._staged, self._in_tree, self._donated, platform)
+        return Lowered(self, platform)
 
 
 class Lowered(_Stage):
@@ -143,11 +144,11 @@ class Lowered(_Stage):
     Its program and lowering rows are those of the moment it was made: what is defined or overridden later does not reach it.
     """
 
-    def __init__(self, spec: CallSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...],
-                 platform: str | None) -> None:
-        self._spec, self._staged, self._in_tree, self._donated = spec, staged, in_tree, donated
-        self._layout = layouts.layout_of(spec, staged, in_tree)
-        self._place = _placement(self, staged.closed.in_avals)
+    def __init__(self, traced: Traced, platform: str | None) -> None:
+        spec, staged = self._spec, self._staged = traced._spec, traced._staged
+        self._in_tree, self._donated = traced._in_tree, traced._donated
+        self._layout = layouts.layout_of(spec, staged, self._in_tree)
+        self._place = _placement(self, traced._lying)
         own = backends.lowering_platform(self._place.devices[0])
         self._rules = rows(platform or own)
         self._lowered = _lower(staged.closed, name=spec.name, platform=platform or own, placement=self._place,
@@ -283,7 +284,9 @@ def trace(spec: CallSpec, args: Any, kwargs: Any) -> Traced:
     if staged.outer:
         raise ValueError(f"{spec.call} of `{spec.name}`: the function uses values of an enclosing transformation, so "
                          "it cannot be lowered by itself; pass them as arguments")
-    return Traced(spec, staged, tree, spec.donated(args, kwargs))
+    flat = spec.split(args, kwargs)[0]
+    return Traced(spec, staged, tree, spec.donated(args, kwargs), [placing.as_it_lies(x, a) for x, a in zip(
+        flat, staged.closed.in_avals, strict=True)])
 
 
 def lower(spec: CallSpec, args: Any, kwargs: Any) -> Lowered:
