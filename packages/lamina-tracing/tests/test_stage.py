@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from lamina_ir import TracerBoolError, TracerIntegerError, check
+from lamina_ir import TracerBoolError, TracerIntegerError, check, dumps, loads
 from lamina_tracing import jit, lax, make_jaxpr
 from lamina_tracing.extend import eval_jaxpr, now, stage, typeof
 
@@ -26,6 +26,15 @@ def test_stage_gives_the_program_and_no_outer_values():
 def test_arrays_closed_over_are_constants_once_each():
     closed = make_jaxpr(lambda x: lax.add(lax.mul(x, X), lax.sub(x, X)))(X)
     assert len(closed.consts) == 1
+
+
+def test_constants_have_the_dtype_of_their_type():
+    wide, whole = np.arange(3.0) / 3, np.arange(3)
+    inner = jit(lambda x: lax.add(lax.mul(x, wide), lax.convert_element_type(lax.neg(whole), np.float32)))
+    closed = make_jaxpr(lambda x: inner(lax.add(x, wide)))(X)
+    again = loads(dumps(closed))  # it checks them
+    assert {c.dtype.name for c in again.consts} <= {"float32", "int32"}
+    np.testing.assert_array_equal(eval_jaxpr(again, [X])[0], eval_jaxpr(closed, [X])[0])
 
 
 def test_numbers_are_literals_of_their_kind():

@@ -67,7 +67,7 @@ class StagingTrace(Trace):
         outside = now.trace
         # Programs inside this one take their snapshots of host arrays together with it, one copy of each, and share lines.
         inside = type(outside) is StagingTrace
-        self.snapshots: dict[int, tuple[Any, Any]] = outside.snapshots if inside else {}  # type: ignore[attr-defined]
+        self.snapshots: dict[Any, tuple[Any, Any]] = outside.snapshots if inside else {}  # type: ignore[attr-defined]
         self.sources: dict[int, Source] = outside.sources if inside else {}  # type: ignore[assignment]
         if now.axes:
             self.bound = frozenset([f.name for f in now.axes if type(f.name) is not UnnamedAxis])
@@ -123,22 +123,24 @@ class StagingTrace(Trace):
         self.consts[id(x)] = (x, var)  # holding x keeps its id from being used again
         return var
 
-    def _snapshot(self, x: np.ndarray) -> np.ndarray:
-        """A host array as it is now: its owner may write to it, and the program may be lowered long after."""
-        if not x.flags.writeable and x.base is None:
+    def _snapshot(self, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """A host array as it is now, in the dtype it has in programs: its owner may write to it, and the program may be lowered
+        long after."""
+        if not x.flags.writeable and x.base is None and x.dtype == dtype:
             return x
-        known = self.snapshots.get(id(x))
+        known = self.snapshots.get((id(x), dtype))
         if known is None:
-            copy = np.array(x)
+            with np.errstate(over="ignore"):
+                copy = np.array(x, dtype)
             copy.flags.writeable = False
-            known = self.snapshots[id(x)] = x, copy  # holding x keeps its id from being used again
+            known = self.snapshots[id(x), dtype] = x, copy  # holding x keeps its id from being used again
         return known[1]
 
     def finish(self, arguments: Sequence[StagingTracer], outs: Sequence[Any]) -> ClosedJaxpr:
         """The written program, from these arguments to these results."""
         outvars = [self.lift(o) for o in outs]
-        values = [self._snapshot(x) if isinstance(x, np.ndarray) and not isinstance(x, HostArray) else x
-                  for x, _ in self.consts.values()]
+        values = [self._snapshot(x, var.aval.dtype) if isinstance(x, np.ndarray) and not isinstance(x, HostArray) else x
+                  for x, var in self.consts.values()]
         constvars = [var for _, var in self.consts.values()]
         return ClosedJaxpr(Jaxpr(constvars, [a._var for a in arguments], self.eqns, outvars), values)
 
