@@ -207,6 +207,14 @@ def test_arguments_are_checked(monkeypatch):
     assert not distributed.is_initialized()
 
 
+def test_a_coordinator_that_cannot_listen():
+    """Another may be there, or elsewhere; so it is said only when none is found."""
+    found = distributed._start("192.0.2.1:29400", b"key", 5)  # an address of nobody's
+    assert "Process 0 could not start one at 192.0.2.1:29400: Cannot assign" in found
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        assert "Address already in use" in distributed._start(f"127.0.0.1:{s.getsockname()[1]}", b"key", 5)
+
+
 JOIN = """
 import sys
 from lamina_ir import config

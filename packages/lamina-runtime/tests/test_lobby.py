@@ -116,6 +116,8 @@ def test_members_meet_and_are_told_of_losses_and_leaves(place):
 def test_who_left_meets_again_while_others_work(place):
     p = place()
     a, b, c = p.system(3)
+    with pytest.raises(TimeoutError, match=r"\[1\] did not come .*\(3 that met here before are at work\)"):
+        p.join(0, 2, 0.2)
     a.goodbye()
     b.goodbye()
     again = p.all((0, 2), (1, 2))
@@ -129,12 +131,12 @@ def test_who_left_meets_again_while_others_work(place):
 
 def test_a_silent_member_is_lost_and_hears_so(place):
     p = place()
-    a, b, c = p.system(3, heartbeat=1)
-    time.sleep(1.5)  # signs of life go by themselves
+    a, b, c = p.system(3, heartbeat=2)
+    time.sleep(2.3)  # signs of life go by themselves
     assert not a.events + b.events + c.events
     b._lines.say = lambda **words: None  # as when its process is stopped, or its network cut
     until(lambda: a.events == c.events == [("lost", 1)] and b.alone)
-    assert b.let == [0]
+    assert len(b.let) == 1
     a.goodbye()
     c.goodbye()
 
@@ -144,7 +146,9 @@ def test_a_silent_coordinator_is_let_go_of(place):
     a, b = p.system(2, heartbeat=1)
     p.coordinator._ask = lambda s, now: setattr(s, "beat", now + 1)
     until(lambda: a.alone and b.alone)
-    assert a.let == b.let == [0] and a.events == [("coordinator", -1)]
+    for m in (a, b):  # the second may have heard that the first was lost
+        until(lambda: m.events and m.events[-1] == ("coordinator", -1))
+        assert m.let in ([0], [1])
 
 
 def test_one_that_stands_still_while_connecting_is_given_up(place, monkeypatch):
@@ -165,7 +169,8 @@ def test_a_coordinator_that_is_told_to_end_has_members_let_go_first(place):
     p.thread.join(20)
     until(lambda: all(m.alone for m in members))
     for m in members:
-        assert m.let == [0] and m.events[-1] == ("coordinator", -1)
+        until(lambda: m.events and m.events[-1] == ("coordinator", -1))
+        assert m.let == [0]
 
 
 @pytest.mark.parametrize("calls, kind, words", [
@@ -280,8 +285,10 @@ def test_nobody_comes(place):
     p = place(patience=0.1)
     p.thread.join(20)
     assert not p.thread.is_alive()
-    with pytest.raises(TimeoutError, match="process 1 found no coordinator at .* within 0.3 s"):
+    with pytest.raises(TimeoutError, match="process 1 found no coordinator at .* within 0.3 s.*Process 0 starts it there"):
         p.join(1, 2, 0.3)
+    with pytest.raises(TimeoutError, match=r"process 0 found .*\. It could not$"):
+        p.join(0, 2, 0.3, nobody=lambda: "It could not")
 
 
 def test_another_program_has_the_port():
@@ -314,7 +321,7 @@ def test_a_name_that_comes_later_is_waited_for(place, monkeypatch):
     monkeypatch.setattr(socket, "create_connection", connect)
     nobody = []
     p.join(0, 1, nobody=lambda: nobody.append(1), names_may_come=True).goodbye()
-    assert len(asked) == 4 and not nobody
+    assert len(asked) == 4 and not nobody  # process 0 starts nothing where it does not know the name
     asked.clear()
     with pytest.raises(TimeoutError, match="found no coordinator at .*Name or service not known"):
         p.join(0, 1, 0.1, names_may_come=True)

@@ -142,8 +142,10 @@ class Coordinator:
         for s in [s for s in self._systems if s.until <= now]:
             if s.phase == "gathering":
                 absent = _numbers(set(range(s.count)) - set(s.members))
-                self._fail(s, f"of {s.count} processes {absent} did not come to the coordinator in time. Start them, give them "
-                              "this address and the same num_processes, or raise initialization_timeout", "timeout")
+                others = sum(len(o.members) for o in self._systems if o is not s)
+                beside = f" ({others} that met here before are at work)" if others else ""
+                self._fail(s, f"of {s.count} processes {absent} did not come to the coordinator in time{beside}. Start them, "
+                              "give them this address and the same num_processes, or raise initialization_timeout", "timeout")
             elif s.phase == "connecting":
                 for g in [g for g in s.members.values() if not g.connected]:
                     self._lost(g)

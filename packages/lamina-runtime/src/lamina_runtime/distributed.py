@@ -138,8 +138,13 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
     timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
     fits = {"lamina-runtime": __version__, "jaxlib": _jaxlib.VERSION, "enable_x64": bool(config.enable_x64.value)}
     about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving}
-    started: list[bool] = []
-    nobody = (lambda: started.append(_start(bind, key, timeout))) if rank == 0 else None
+    failed: list[str] = []  # to start a coordinator: why, or ""
+
+    def start() -> str:
+        failed.append(_start(bind, key, timeout))
+        return failed[0] or "The one that process 0 had started there ended; LAMINA_COORDINATOR_LOG=file keeps what it says"
+
+    nobody = start if rank == 0 else None
     here = presence.join(address, rank, count, about, key, timeout, nobody, found.names_may_come)
     client = way = None
     try:
@@ -149,7 +154,7 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
         client.connect()
         way.shut_door()
         here.confirm(here.limit)
-        ends_with_us = any(started) and (found.ends_with_task or os.getpid() == 1)  # 1: the first of a container
+        ends_with_us = failed == [""] and (found.ends_with_task or os.getpid() == 1)  # 1: the first of a container
         session = _Session(here, client, way, gpus, leaving if ends_with_us else 0)
     except BaseException:
         if client is not None:
@@ -162,17 +167,18 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
     return session
 
 
-def _start(bind: str, key: bytes, timeout: float) -> bool:
-    """Start a coordinator; one that another has started meanwhile, or starts elsewhere, does as well. Whether it is ours."""
+def _start(bind: str, key: bytes, timeout: float) -> str:
+    """Start a coordinator: "", or why not, as one that another has started meanwhile, or starts elsewhere, does as well."""
     try:
         starting.start(bind, key, timeout + 30)
-        return True
+        return ""
     except ConnectionError:
         raise
     except OSError as e:
         if e.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
             raise ConnectionError(f"{CALL}: process 0 cannot start a coordinator at {bind}: {e.strerror or e}") from e
-        return False
+        return (f"Process 0 could not start one at {bind}: {e.strerror or e}. Give an address of its machine, or start one by "
+                "hand where the address leads")
 
 
 def _reach(service: tuple[str, int]) -> None:

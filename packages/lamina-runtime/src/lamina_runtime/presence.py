@@ -144,13 +144,13 @@ class Presence:
 
 
 def join(address: str, rank: int, count: int, about: dict[str, Any], key: bytes, timeout: float,
-         nobody: Callable[[], None] | None = None, names_may_come: bool = False) -> Presence:
+         nobody: Callable[[], str] | None = None, names_may_come: bool = False) -> Presence:
     """Come to the coordinator at an address and wait until all are there.
 
     Args:
       about: what else the coordinator is told: `fits` (must be the same in all), `heartbeat`, `leaving` (seconds).
       timeout: seconds to wait; the coordinator tells everyone when they are over for the first.
-      nobody: called once when nobody listens there, to start a coordinator.
+      nobody: called once when nobody listens there, to start a coordinator; returns what is to be said if none is found later.
       names_may_come: whether an unknown host is waited for, as where names are given to machines when they start.
     Raises:
       ValueError: the host is unknown; the number is taken; counts or versions differ.
@@ -161,6 +161,7 @@ def join(address: str, rank: int, count: int, about: dict[str, Any], key: bytes,
     host, port = lobby.place(address)
     until = time.monotonic() + timeout
     why: object = "nobody listened there"
+    advice = "Process 0 starts it there once it has called initialize; check the address, or raise initialization_timeout"
     while True:
         unknown = False
         try:
@@ -181,12 +182,11 @@ def join(address: str, rank: int, count: int, about: dict[str, Any], key: bytes,
             s.close()
             why = "who listened there went away"
         if nobody is not None and not unknown:
-            nobody()
+            advice = nobody()
             nobody = None
         elif time.monotonic() >= until:
             raise TimeoutError(f"{CALL}: process {rank} found no coordinator at {address} within {timeout:g} s ({why}). "
-                               "Process 0 starts it there once it has called initialize; check the address, or raise "
-                               "initialization_timeout")
+                               f"{advice}")
         time.sleep(_KNOCK)
 
 
