@@ -141,7 +141,10 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
         build.partition_order = partition_order
         if not number:
             build.lines = None
-        return build.main(closed_jaxpr, env, name, keep_unused)
+        try:
+            return build.main(closed_jaxpr, env, name, keep_unused)
+        finally:
+            build.mesh = None  # they refer to each other
 
 
 def _usual(closed: ClosedJaxpr, axis_env: Sequence[tuple[Hashable, int]]) -> Placement:

@@ -53,7 +53,7 @@ def make_call(spec: CallSpec) -> Callable[..., Any]:
         raise ValueError(f"jit of `{spec.name}`: give device or backend, not both; got device={spec.device!r}, "
                          f"backend={spec.backend!r}")
     misses = _Misses(spec)
-    call = misses.object("held", misses.held)
+    call = misses.object("held", misses.held, misses.plain)
     call.misses = misses
     _dress(call, spec)
     held = call if isinstance(spec, JitSpec) else _explaining(spec, call, misses)
@@ -61,10 +61,10 @@ def make_call(spec: CallSpec) -> Callable[..., Any]:
 
 
 class _Misses:
-    """What a call object of `spec` asks for signatures it does not know. It holds no call object that people hold, so that
-    these go when they are let go."""
+    """What a call object of `spec` asks for signatures it does not know. It holds no call object that people hold, and the one it
+    holds does not hold it, so that all go when they are let go."""
 
-    __slots__ = ("spec", "made_under", "wanted", "overrides", "window", "counted", "readers")
+    __slots__ = ("spec", "made_under", "wanted", "overrides", "window", "counted", "readers", "__weakref__")
 
     def __init__(self, spec: CallSpec) -> None:
         self.spec = spec
@@ -75,11 +75,11 @@ class _Misses:
         self.counted: Any = None  # the call object that runs those
         self.readers: list[Any] = []  # weak references to the call objects
 
-    def object(self, which: str, miss: Any) -> Any:
-        """A call object that asks `miss`."""
+    def object(self, which: str, miss: Any, plain: Any) -> Any:
+        """A call object that asks `miss`; while jit is disabled jaxlib calls `plain`, if it is a map."""
         spec, statics = self.spec, self.spec.statics
         key = (self.made_under, which, spec.call, spec.known_by, statics.nums, statics.names, self.wanted, self.overrides)
-        fun = _referable(spec.known_as) if isinstance(spec, JitSpec) else self.plain
+        fun = _referable(spec.known_as) if isinstance(spec, JitSpec) else plain
         call = call_object(spec.name, fun, miss, key, sorted(statics.nums), sorted(statics.names))
         self.readers.append(weakref.ref(call))
         return call
@@ -100,10 +100,11 @@ class _Misses:
     def held(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         """For the object people hold."""
         if self.counted is None:
-            result, fast, forget = self._answer(args, kwargs)
+            result, fast, forget = self.answer(args, kwargs)
             if self.window is None:
                 return result, fast, forget
-            self.counted = self.object("counted", self.known)
+            known: Any = functools.partial(_known, weakref.ref(self))
+            self.counted = self.object("counted", known, lambda *args, **kwargs: known(*args, **kwargs)[0])
             return result, None, forget
         return self.counting(args, kwargs), None, False
 
@@ -115,12 +116,7 @@ class _Misses:
             self.window.passed([x for x in leaves if type(x) is ArrayImpl])
         return out
 
-    @boundary
-    def known(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
-        """For the object behind it that runs what is counted."""
-        return self._answer(args, kwargs)
-
-    def _answer(self, args: Any, kwargs: Any) -> tuple[Any, Any, bool]:
+    def answer(self, args: Any, kwargs: Any) -> tuple[Any, Any, bool]:
         """What the call gives, what lets jaxlib run the signature by itself, and whether it must forget it, as the next call
         may not be like this one. From the cheapest way out to the dearest."""
         spec, kind = self.spec, self.spec.call
@@ -171,6 +167,12 @@ class _Misses:
         if program.window is not None:
             self.window = program.window
         return result, program.fast_path(flat, staged.out_tree), others != config.generation.elsewhere()
+
+
+@boundary
+def _known(misses: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+    """For the object behind that of `misses`, a weak reference, that runs what is counted."""
+    return misses().answer(args, kwargs)  # type: ignore[no-any-return]
 
 
 def _explaining(spec: CallSpec, call: Any, misses: _Misses) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
@@ -56,12 +57,14 @@ class Program:
     """
 
     __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "handlers",
-                 "const_args", "kept", "window", "closed", "order", "effectful", "name")
+                 "const_args", "kept", "window", "in_avals", "out_avals", "_closed", "order", "effectful", "name")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  overrides: tuple[tuple[str, Any], ...], rules: Any) -> None:
         devices, here = placement.devices, placement.here
-        self.call, self.closed, self.name, self.placement = call, closed, name, placement
+        self.call, self.name, self.placement = call, name, placement
+        self._closed = weakref.ref(closed)  # which remembers this, and is there while anybody can ask for it
+        self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self.effectful = closed.jaxpr.effectful
         # Ordered effects pass a token through the program, as one more operand and result, always the last; never donated.
         self.order = None
@@ -117,7 +120,7 @@ class Program:
         args = list(self.const_args)
         if args:
             safe_launch.check_constants(self.call, self.name, args)
-        args += [place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.closed.in_avals) if k]
+        args += [place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.in_avals) if k]
         if self.loaded.failures is not None:
             outs = self.loaded.failures.settled(f"{self.call} of `{self.name}`", lambda: self._launch(args))
         else:
@@ -125,14 +128,15 @@ class Program:
         if self.window is not None:
             self.window.passed(outs)
         if debug.wanted():
-            e = lone_map(self.closed)
-            eqns = self.closed.jaxpr.eqns
+            closed = self._closed()
+            assert closed is not None
+            e, eqns = lone_map(closed), closed.jaxpr.eqns
             # An op that is run by itself; of control flow the operation inside is wanted.
             alone = len(eqns) == 1 and eqns[0].source is None and not eqns[0].primitive.subprograms
             if e is not None and self.placement.members:
                 debug.check_results(self.name, outs, e.params["call_jaxpr"], flat, mapped=e.params)
             else:
-                debug.check_results(self.name, outs, self.closed, flat, eqns[0].primitive.name if alone else None)
+                debug.check_results(self.name, outs, closed, flat, eqns[0].primitive.name if alone else None)
         return outs
 
     def _launch(self, args: list[Any]) -> list[Any]:
@@ -174,7 +178,7 @@ class Program:
         n_const, n_out = len(self.const_args), len(self.handlers)
         kept = [True] * n_const + list(self.kept)
         ins = [c._sharding for c in self.const_args] + [s for s, k in zip(self.in_shardings, self.kept) if k]
-        return FastPath(self.executable, out_tree, ins, self.out_shardings, self.closed.out_avals,
+        return FastPath(self.executable, out_tree, ins, self.out_shardings, self.out_avals,
                         [self.placement.committed] * n_out, kept, [None] * len(ins), self.const_args)
 
 
