@@ -173,3 +173,44 @@ def anew():
 
 def test_the_number_of_devices_can_be_set_anew():
     in_a_process(anew)
+
+
+def old_and_new():
+    """Calls that name what was closed since, made new each time."""
+    f, g, h = jit(sines), pmap(lambda x: lax.psum(x, "i"), axis_name="i"), pmap(sines)
+    old, mapped, there = f(X), h(X), device_put(X, devices()[3])
+    place, where = mapped.sharding, devices()
+    made = [jit(sines, device=where[0]), pmap(sines, devices=where), jit(sines, in_shardings=(place,))]
+    for k in (f, g, h, *made):
+        k(X), k(X)
+    f(old), f(there), f(mapped), g(mapped)
+    backends.reset()
+    new = device_put(X)
+    return {
+        "one": lambda: f(old), "committed": lambda: f(there), "split": lambda: f(mapped), "mapped": lambda: g(mapped),
+        "mapped one": lambda: h(old), "eager": lambda: lax.sin(old), "second": lambda: lax.add(new, old),
+        "device": lambda: device_put(X, where[0]), "placement": lambda: device_put(X, place), "made": lambda: made[0](X),
+        "made over": lambda: made[1](X), "made with": lambda: made[2](X), "asked": lambda: jit(sines, device=where[0])(X),
+        "over": lambda: pmap(sines, devices=where)(X), "with": lambda: jit(sines, in_shardings=(place,))(X),
+        "constraint": lambda: jit(lambda x: lax.with_sharding_constraint(x, place))(new),
+        "closed over": lambda: pmap(lambda x: lax.add(x, lax.reduce_sum(there, axes=(0,))))(mapped),
+        "given": lambda: jit(sines, donate_argnums=0)(old), "nothing": backends.reset}
+
+
+def what_refuses_lets_go():
+    for name in list(old_and_new()):
+        call = old_and_new()[name]
+        for _ in range(2):
+            try:
+                call()
+                assert name == "nothing", name
+            except RuntimeError as e:
+                assert "closed by backends.reset" in str(e)
+        del call
+        while gc.collect():
+            pass
+        assert not owner.closed_clients(), name
+
+
+def test_what_was_refused_does_not_keep_the_client():
+    in_a_process(what_refuses_lets_go)

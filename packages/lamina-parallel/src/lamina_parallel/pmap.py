@@ -17,7 +17,7 @@ from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, 
                                    bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, stage,
                                    staging_logged, stands_for_array, typeof)
 
-__all__ = ["PmapSpec", "pmap"]
+__all__ = ["PmapSpec", "forget_devices", "pmap"]
 
 
 _programs = PerFunction()
@@ -78,8 +78,8 @@ class PmapSpec:
         self.programs: dict[Any, Staged] = {}
         self.known_by: Any = id(self)
         try:
-            options = (axis_name, _hashable(axes.in_axes), _hashable(out_axes), self.statics.nums, axes.axis_size,
-                       self.donate_argnums, self.devices, backend)
+            options = (self.devices, axis_name, _hashable(axes.in_axes), _hashable(out_axes), self.statics.nums, axes.axis_size,
+                       self.donate_argnums, backend)
             self.programs = _programs.of(self.known_as).setdefault(options, self.programs)
             self.known_by = options
         except TypeError:  # axes of an odd kind, which staging refuses
@@ -290,6 +290,20 @@ class PmapSpec:
         functools.update_wrapper(mapped, self.fun, updated=())
         mapped.spec = self  # type: ignore[attr-defined]
         return mapped
+
+
+def forget_devices(gone: Callable[[Any], bool]) -> None:
+    """Forget the programs of maps whose `devices` are no more.
+
+    Args:
+      gone: says it of a device.
+
+    >>> forget_devices(lambda device: False)
+    """
+    for table in _programs.tables():
+        for options in list(table):
+            if options[0] and gone(options[0][0]):
+                table.pop(options, None)
 
 
 def _made_at(closed: ClosedJaxpr, i: int) -> str:

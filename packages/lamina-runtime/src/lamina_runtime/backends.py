@@ -14,6 +14,7 @@ from typing import Any
 
 from lamina_ir import config
 from lamina_ir.extend import new_generation
+from lamina_parallel.extend import forget_devices
 
 from . import _gpu, _jaxlib, owner, safe_launch
 
@@ -129,6 +130,13 @@ def reset() -> None:
 @owner.when_closed
 def _forget_calls(gone: owner.Owner) -> None:
     _jaxlib.PjitFunctionCache.clear_all()  # calls that jaxlib runs by itself, on the old clients
+    forget_closed()
+
+
+def forget_closed() -> None:
+    """Forget the programs of maps over devices of clients that were given up."""
+    if owner.closed_clients():
+        forget_devices(lambda d: isinstance(d, _jaxlib.Device) and owner.is_closed(d))
 
 
 def get_backend(platform: str | None = None) -> Any:

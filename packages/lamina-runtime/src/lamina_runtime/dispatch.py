@@ -22,7 +22,8 @@ from lamina_tracing import jit, slots
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, Tracer, any_traced, boundary, filter_traceback, now,
                                    translated)
 
-from . import _jaxlib, compiling, debug, execution, host_errors, layouts, leaving, placing, safe_launch, stages
+from . import (_jaxlib, backends, compiling, debug, execution, host_errors, layouts, leaving, owner, placing, safe_launch,
+               shardings, stages)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
@@ -61,8 +62,8 @@ def make_call(spec: CallSpec) -> Callable[..., Any]:
 
 
 class _Misses:
-    """What a call object of `spec` asks for signatures it does not know. It holds no call object that people hold, and the one it
-    holds does not hold it, so that all go when they are let go."""
+    """What a call object of `spec` asks for signatures it does not know. It holds no call object that people hold, and the one
+    it holds does not hold it, so that all go when they are let go."""
 
     __slots__ = ("spec", "made_under", "wanted", "overrides", "window", "counted", "readers", "__weakref__")
 
@@ -78,7 +79,8 @@ class _Misses:
     def object(self, which: str, miss: Any, plain: Any) -> Any:
         """A call object that asks `miss`; while jit is disabled jaxlib calls `plain`, if it is a map."""
         spec, statics = self.spec, self.spec.statics
-        key = (self.made_under, which, spec.call, spec.known_by, statics.nums, statics.names, self.wanted, self.overrides)
+        key = (self.made_under, which, spec.call, shardings.named(spec.known_by), statics.nums, statics.names,
+               shardings.named(self.wanted), self.overrides)
         fun = _referable(spec.known_as) if isinstance(spec, JitSpec) else plain
         call = call_object(spec.name, fun, miss, key, sorted(statics.nums), sorted(statics.names))
         self.readers.append(weakref.ref(call))
@@ -92,6 +94,11 @@ class _Misses:
                 call._clear_cache()
         self.spec.programs.clear()
 
+    def refused(self) -> None:
+        """A call has raised."""
+        owner.let_go(self.readers)
+        backends.forget_closed()
+
     def plain(self, *args: Any, **kwargs: Any) -> Any:
         """What jaxlib calls while jit is disabled: a map is a map all the same."""
         return self.held(*args, **kwargs)[0]
@@ -100,7 +107,11 @@ class _Misses:
     def held(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         """For the object people hold."""
         if self.counted is None:
-            result, fast, forget = self.answer(args, kwargs)
+            try:
+                result, fast, forget = self.answer(args, kwargs)
+            except BaseException:
+                self.refused()
+                raise
             if self.window is None:
                 return result, fast, forget
             known: Any = functools.partial(_known, weakref.ref(self))
@@ -172,7 +183,11 @@ class _Misses:
 @boundary
 def _known(misses: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
     """For the object behind that of `misses`, a weak reference, that runs what is counted."""
-    return misses().answer(args, kwargs)  # type: ignore[no-any-return]
+    try:
+        return misses().answer(args, kwargs)  # type: ignore[no-any-return]
+    except BaseException:
+        misses().refused()
+        raise
 
 
 def _explaining(spec: CallSpec, call: Any, misses: _Misses) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,8 @@ from lamina_ir.extend import Tiles
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
-from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, leaving, placing,
-               safe_launch, shardings, transfer_guards, transfers, trees_cpp)
+from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, leaving, owner,
+               placing, safe_launch, shardings, transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
@@ -118,8 +119,16 @@ def _object(name: str, miss: Any) -> Any:
     def plain(*args: Any) -> Any:  # what jaxlib calls while jit is disabled
         return miss(*args)[0]
 
-    call = dispatch.call_object(name, plain, miss, (), cache=_cache)
+    def asked(*args: Any) -> tuple[Any, Any, bool]:
+        try:
+            return miss(*args)
+        except BaseException:
+            owner.let_go([known])
+            raise
+
+    call = dispatch.call_object(name, plain, asked, (), cache=_cache)
     call.__name__ = name
+    known = weakref.ref(call)
     return call
 
 

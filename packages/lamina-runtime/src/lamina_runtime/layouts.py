@@ -12,7 +12,7 @@ from lamina_ir import trees
 from lamina_tracing import lax
 from lamina_tracing.extend import CallSpec, Staged, argument_path
 
-from . import _jaxlib, execution, shardings
+from . import _jaxlib, execution, owner, shardings
 from ._jaxlib import ArrayImpl
 from .placing import device_names
 
@@ -64,7 +64,13 @@ def layout_of(spec: CallSpec, staged: Staged, tree: Any) -> Layout | None:
     key = key_of(spec)
     if key is None:
         return None
-    return staged.closed.memo(("layout", key), lambda: _layout(spec, staged, tree))
+    known = owner.current.layouts.setdefault(staged.closed, {})
+    found = known.get(key)
+    if found is None:
+        if len(known) > 256:
+            known.clear()
+        found = known[key] = _layout(spec, staged, tree)
+    return found
 
 
 def _layout(spec: CallSpec, staged: Staged, tree: Any) -> Layout:

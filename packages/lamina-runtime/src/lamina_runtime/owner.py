@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["Owner", "check_open", "close", "closed_clients", "is_closed", "when_closed"]
+__all__ = ["Owner", "check_open", "close", "closed_clients", "is_closed", "let_go", "when_closed"]
 
 
 class Owner:
@@ -26,13 +26,14 @@ class Owner:
       by_process: platform (and a number) -> the (first so many) devices of each process, see `backends`.
       singles, lists, gspmds: placements, see `shardings`.
       ways: (question, old placement, new one, shape) -> how arrays get there, see `on_device`.
+      layouts: program -> the user's placements of its arguments and results, by their key, see `layouts`.
       windows: client -> programs with collectives in flight, see `safe_launch`.
       orders, pending: tokens of ordered effects, receipts of the others, see `effects`.
       executables, size: compiled programs by content and their bytes, see `compiling`.
     """
 
     __slots__ = ("epoch", "clients", "failures", "default", "default_device", "by_process", "singles", "lists", "gspmds",
-                 "ways", "windows", "orders", "pending", "executables", "size")
+                 "ways", "layouts", "windows", "orders", "pending", "executables", "size")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -45,6 +46,7 @@ class Owner:
         self.lists: dict[tuple[Any, ...], Any] = {}
         self.gspmds: dict[Any, Any] = {}
         self.ways: dict[Any, Any] = {}
+        self.layouts: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
         self.windows: dict[Any, Any] = {}
         self.orders: dict[Any, Any] = {}
         self.pending: deque[Any] = deque()
@@ -91,3 +93,13 @@ def check_open(device: Any) -> None:
     if is_closed(device):
         raise RuntimeError(f"{device} belongs to a client that was closed by backends.reset(). Take devices from "
                            "lamina.devices() again; what lies on it can still be read (np.asarray) and moved (device_put)")
+
+
+def let_go(calls: Iterable[Any]) -> None:
+    """Calls have refused something: weak references to jaxlib's objects. They keep the signatures they asked about, and these
+    devices of clients that were given up."""
+    if _closed:
+        for reader in calls:
+            call = reader()
+            if call is not None:
+                call._clear_cache()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copyreg
 import math
+import weakref
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,7 @@ from lamina_ir.extend import Tiles
 from . import _jaxlib, backends, owner
 from ._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
 
-__all__ = ["check_fits", "device_list", "gspmd", "index_map", "interned", "is_replicated", "mapped", "part", "plan",
+__all__ = ["check_fits", "device_list", "gspmd", "index_map", "interned", "is_replicated", "mapped", "named", "part", "plan",
            "replicated", "sharding_devices", "single", "tiled"]
 
 Index = tuple[slice, ...]
@@ -199,6 +200,18 @@ def interned(sharding: Any) -> Any:
     if type(sharding) is SingleDeviceSharding or "plans" in sharding.__dict__:
         return sharding
     return gspmd(sharding_devices(sharding), sharding._hlo_sharding)
+
+
+def named(x: Any) -> Any:
+    """A value that tells devices and placements, in tuples as well, from others, and does not keep their clients. What jaxlib
+    finds a call by stays as long as the function does."""
+    if isinstance(x, _jaxlib.Device):
+        return weakref.ref(x.client), x.id
+    if isinstance(x, _jaxlib.Sharding):
+        devices = sharding_devices(x)
+        tiles = str(x._to_xla_hlo_sharding(0))  # which would hold x
+        return weakref.ref(devices[0].client), tuple([d.id for d in devices]), tiles
+    return tuple(map(named, x)) if type(x) is tuple else x
 
 
 def _counts(tiles: Any) -> list[int]:

@@ -53,6 +53,10 @@ class PerFunction:
             return {}
         return found
 
+    def tables(self) -> list[dict[Any, Any]]:
+        """Those that are found again."""
+        return list(self._tables.values())
+
     def _forget_older_half(self) -> None:
         for reference in self._tables.keyrefs()[:self.most // 2]:
             fun = reference()
