@@ -250,4 +250,4 @@ def test_sharding_constraints_of_a_batch_leave_its_axis_free():
     sharding = jax.pmap(lambda v: v)(np.ones((8, 2), np.float32)).sharding
     told = jax.vmap(lambda v: lax.with_sharding_constraint(v, sharding), 1, 1)
     text = str(jax.make_jaxpr(told)(np.ones((8, 3, 2))))
-    assert "sharding='{devices=[8,1,1]<=[8]}'" in text and "unspecified_dims=(1,)" in text
+    assert "sharding='{devices=[8,1,1]<=[8]} on cpu:0,1,2,3,4,5,6,7'" in text and "unspecified_dims=(1,)" in text

@@ -62,6 +62,7 @@ def test_a_constraint_decides_where_the_parts_of_a_partitioned_program_lie():
     np.testing.assert_array_equal(told, jit(square)(np.asarray(x)))
     alone = jit(lambda v: lax.with_sharding_constraint(v, x.sharding))(np.asarray(x))
     np.testing.assert_array_equal(alone, x)
+    assert alone.sharding == x.sharding and alone.committed
     with pytest.raises(ValueError, match="sharding must be of arrays with 1 axes"):
         lax.with_sharding_constraint(x[0], x.sharding)
     with pytest.raises(TypeError, match="expected shardings.*got int"):
@@ -88,10 +89,48 @@ def test_parts_lie_in_the_order_that_a_constraint_asks_for(given, wanted):
         np.testing.assert_array_equal(shard.data, x[wanted.index(shard.device)][None])
 
 
-def test_a_constraint_to_other_numbers_of_devices_is_refused():
-    y = device_put(np.zeros((8, 12), np.float32), mapped(ALL, 2, ((0, 8),)))
-    with pytest.raises(ValueError, match="of 4 devices; the program runs on 8"):
-        jit(lambda v: lax.with_sharding_constraint(v, mapped(ALL[:4], 2, ((0, 4),))))(y)
+ROWS, COLUMNS, FOUR = mapped(ALL, 2, ((0, 8),)), mapped(ALL, 2, ((1, 8),)), mapped(ALL[:4], 2, ((0, 4),))
+told = lax.with_sharding_constraint
+
+
+@pytest.mark.parametrize("f", [
+    lambda v: told(v, ROWS), lambda v: lax.mul(told(v, ROWS), 2.0), lambda v: (told(v, COLUMNS), told(v, ROWS))[1],
+    lambda v: lax.cond(v[0, 0] < 9, lambda v: told(v, ROWS), lambda v: v, v), lambda v: jit(lambda v: told(v, ROWS))(v),
+    lambda v: vmap(lambda r: told(r, mapped(ALL, 1, ((0, 8),))), 1, 1)(v),
+    lambda v: lax.scan(lambda c, r: (c, told(r, mapped(ALL, 1, ((0, 8),)))), 0, lax.transpose(v, (1, 0)))[1],
+    lambda v: told(lax.full((8, 8), 3.0), ROWS)],
+    ids=["alone", "before", "two", "cond", "called", "vmap", "scan", "made"])
+def test_a_constraint_chooses_the_devices_of_its_program(f):
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    want = np.asarray(f(x))
+    for v in (x, device_put(x), device_put(x, COLUMNS)):
+        for _ in range(2):
+            y = (g := jit(f))(v)
+            assert y.sharding.device_set == {*ALL} and not y.sharding.is_fully_replicated and y.committed
+            np.testing.assert_array_equal(y, want)
+    assert g.lower(x).compile()(x).sharding == y.sharding
+
+
+def test_a_constraint_moves_an_array_that_nobody_placed():
+    for x in (np.ones((8, 8), np.float32), device_put(np.ones((8, 8), np.float32))):
+        assert told(x, ROWS).sharding == ROWS and told(x, FOUR).sharding == FOUR and told(x, single(ALL[2])).device == ALL[2]
+    assert jit(lambda v: told(v, single(ALL[2])))(x).device == ALL[2]
+    assert pmap(lambda r: told(r, mapped(ALL, 1, ((0, 8),))))(x).sharding == ROWS  # each member has its row to itself
+
+
+def test_constraints_name_one_set_of_devices():
+    x = np.zeros((8, 8), np.float32)
+    with pytest.raises(ValueError, match=r"jit of `<lambda>`: with_sharding_constraint names \[cpu:0, .*cpu:7\] at .*"
+                                         r", and \[cpu:0, cpu:1, cpu:2, cpu:3\] at"):
+        jit(lambda v: lax.add(told(v, ROWS), told(v, FOUR)))(x)
+    four, row = device_put(x, FOUR), jit(lambda v: told(v, ROWS))
+    for call, by in ((lambda: row(four), "arguments are committed to"),
+                     (lambda: told(four, ROWS), "arguments are committed to"),
+                     (lambda: jit(lambda v: told(v, ROWS), device=ALL[1])(x), "device= and backend= say"),
+                     (lambda: jit(lambda v: told(v, ROWS), in_shardings=FOUR)(x), "in_shardings and out_shardings name"),
+                     (lambda: jit(lambda v: told(pmap(lax.neg)(v), FOUR))(x), "the maps inside run on")):
+        with pytest.raises(ValueError, match=rf"with_sharding_constraint names \[cpu:0, .*\].*; {by} \[cpu"):
+            call()
 
 
 def test_results_whose_tiles_the_compiler_gave_to_other_devices():

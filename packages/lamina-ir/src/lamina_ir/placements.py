@@ -104,7 +104,8 @@ class Tiles(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Tiles:
-        """Read XLA's text. ValueError for what is no assignment of equal parts."""
+        """Read XLA's text, or that of a `sharding_constraint`. ValueError for what is no assignment of equal parts."""
+        text = text.partition(" on ")[0]
         found = _TILES.fullmatch(text)
         if found is None:
             if text == "{replicated}":

@@ -291,6 +291,21 @@ def device_of(spec: Any) -> Any:
     raise TypeError(f"expected a device or a platform name; got {type(spec).__name__}: {spec!r}")
 
 
+def devices_called(text: str) -> tuple[Any, ...]:
+    """The devices that `cpu:3,1` names. RuntimeError where there are none of these numbers."""
+    known = owner.current.ways
+    found = known.get(text)
+    if found is None:
+        platform, _, numbers = text.partition(":")
+        here = {d.id: d for d in devices(platform)}
+        missing = [n for n in numbers.split(",") if int(n) not in here]
+        if missing:
+            raise RuntimeError(f"a program names the devices {missing} of platform {platform!r}; here the numbers are "
+                               f"{sorted(here)}. Run it with as many devices as where it was made")
+        found = known[text] = tuple([here[int(n)] for n in numbers.split(",")])
+    return found  # type: ignore[no-any-return]
+
+
 def default_device() -> Any:
     """Where arrays go that nobody placed."""
     chosen = default_device_option.value

@@ -165,16 +165,21 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
 
 
 def _laid_out(prim: Primitive, params: dict[str, Any]) -> Any:
-    """A constraint on an array over several devices moves it: in a program of nothing else the compiler would leave it."""
+    """A constraint moves the array: in a program of nothing else the compiler would leave it."""
     run, text = _op(prim, params), params["sharding"]
+    named = text.partition(" on ")[2]
 
     def move(x: Any) -> Any:
-        if type(x) is not _jaxlib.ArrayImpl or x._sharding.num_devices == 1 or params["unspecified_dims"]:
+        if params["unspecified_dims"] or not named:
             return run(x)
-        devices = shardings.sharding_devices(x._sharding)
+        told = devices = backends.devices_called(named)
+        if type(x) is _jaxlib.ArrayImpl and x._committed:
+            devices = shardings.sharding_devices(x._sharding)
+            if {*told} != {*devices}:
+                return run(x)  # which says so
         by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)  # the op counts them so
         sharding = shardings.tiled(devices, Tiles.parse(text).renumbered(by_id))
-        shardings.check_fits("with_sharding_constraint", x.aval.shape, sharding)
+        shardings.check_fits("with_sharding_constraint", aval_of(x).shape, sharding)
         return transfers.device_put(x, sharding)
 
     return move

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, walk
+from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, subprograms, walk
 from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
 
 from . import backends, shardings
@@ -70,29 +70,39 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     # What the call says comes first, then where its arguments were put on purpose, then the default.
     need = devices_needed(closed)
     chosen: tuple[Any, ...] | None
+    by = "device= and backend= say"
     if device is not None:
         chosen = (backends.device_of(device),)
     elif backend is not None:
         chosen = (backends.local_devices(backend=backend)[0],)
     else:
-        chosen = _committed(call, name, flat, need > 1)
+        chosen, by = _committed(call, name, flat, need > 1), "arguments are committed to"
     if layout is not None and layout.devices is not None:
         if chosen is not None and chosen != layout.devices:
             raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings name {device_names(layout.devices)}; the "
                              f"call's other arguments, or device=, say {device_names(chosen)}. Give one set of devices")
-        chosen = layout.devices
+        chosen, by = layout.devices, "in_shardings and out_shardings name"
         if len(chosen) < need:
             raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings name {device_names(chosen)}; the maps inside "
                              f"take {need} devices")
+    told = _constrained(call, name, closed)
+    if chosen is None and told is not None:
+        chosen = told
     committed = chosen is not None
     across = _rows_across(closed)
     if across is not None:
         return _over_processes(call, name, closed, need, across, flat, donated, backend, layout, rows)
     if need > 1:
-        chosen, committed = _for_maps(call, name, closed, need, chosen, backend, rows), True
+        found = _for_maps(call, name, closed, need, chosen, backend, rows)
+        if found != chosen:
+            by = "the maps inside run on"
+        chosen, committed = found, True
     elif chosen is None:
         chosen = (backends.default_device(),)
     n = len(chosen)
+    if told is not None and {*told} != {*chosen}:
+        raise ValueError(f"{call} of `{name}`: with_sharding_constraint names {device_names(told)}{_constraints(closed)[0][1]};"
+                         f" {by} {device_names(chosen)}. Name one set of devices, or move the arguments with device_put")
     if n == 1:
         return Placement(chosen, donated=donated, committed=committed)
     ins = [_tiles_of(x, chosen) for x in flat]
@@ -129,6 +139,40 @@ def _committed(call: str, name: str, flat: Sequence[Any], maps: bool) -> tuple[A
                                      f"{device_names(found or ())} and {device_names(tuple(here))} ({x.aval.long()}). Move "
                                      "them with device_put")
     return found
+
+
+def _constrained(call: str, name: str, closed: ClosedJaxpr) -> tuple[Any, ...] | None:
+    """The devices that a program's constraints name, in the order of the first."""
+    found = _constraints(closed)
+    if not found:
+        return None
+    (first, at), *others = [(backends.devices_called(text), at) for text, at in found]
+    for devices, there in others:
+        if {*devices} != {*first}:
+            raise ValueError(f"{call} of `{name}`: with_sharding_constraint names {device_names(first)}{at}, and "
+                             f"{device_names(devices)}{there}. Name one set of devices in a program")
+    return first
+
+
+def _constraints(closed: ClosedJaxpr) -> list[tuple[str, str]]:
+    """What the constraints outside of maps name: each text once, with its line."""
+    return closed.memo("constraints", lambda: _ask_constraints(closed))  # type: ignore[no-any-return]
+
+
+def _ask_constraints(closed: ClosedJaxpr) -> list[tuple[str, str]]:
+    found: dict[str, str] = {}
+    todo, seen = [closed], {closed}
+    for program in todo:
+        for e in program.jaxpr.eqns:
+            if e.primitive is prims.sharding_constraint_p:
+                _, on, devices = e.params["sharding"].partition(" on ")
+                if on:
+                    found.setdefault(devices, f" at {e.source}" if e.source else "")
+            elif e.primitive.subprograms and e.primitive is not prims.xla_pmap_p:
+                fresh = [s for s in subprograms(e) if s not in seen]
+                seen.update(fresh)
+                todo += fresh
+    return list(found.items())
 
 
 def _tiles_of(x: Any, devices: tuple[Any, ...]) -> Tiles | None:

@@ -158,7 +158,9 @@ optimization_barrier_p = Primitive(
     "optimization_barrier", family="custom", infer=lambda *avals: list(avals), numpy=lambda *xs: xs, multiple=True,
     spec="optimization_barrier")
 
-# The numbers in the text count the sharding's devices in the order of their ids, however the program lies on them.
+# The text is XLA's and then ` on cpu:3,1,2,0`, the devices in the order of the sharding, which are those of the program;
+# without them it is of any program on so many. Its numbers count the devices in the order of their ids, however the program
+# lies on them.
 sharding_constraint_p = Primitive(
     "sharding_constraint", params=("sharding", "unspecified_dims"), family="custom", linear_in=(0,),
     infer=lambda x, *, sharding, unspecified_dims: x, numpy=lambda x, *, sharding, unspecified_dims: x,

@@ -33,8 +33,7 @@ def optimization_barrier(operand: Any, /) -> Any:
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """The operands unchanged; where a program is partitioned over devices, the compiler lays them out as told.
 
-    Programs are partitioned when their arguments lie in parts on several devices. Where nothing is partitioned (one
-    device; inside of `pmap`) the constraint has no effect.
+    A program runs on the devices that its constraints name, all the same ones. Inside of `pmap` a constraint has no effect.
 
     Args:
       x: array or tree of arrays.
@@ -72,8 +71,10 @@ def _constrained(x: Any, sharding: Any) -> Any:
             raise ShapeError(f"with_sharding_constraint: the sharding must be of arrays with {ndim} axes, as "
                              f"{typeof(x).long()}; got one for {split} axes: {tiles}")
     # The op counts devices by their ids: a program need not lie on them in the order of the sharding.
-    text = str(tiles)
+    text, devices = str(tiles), list(sharding.devices_indices_map(typeof(x).shape))
+    ids = [d.id for d in devices]
     if tiles.is_tiled():
-        ids = [d.id for d in sharding.devices_indices_map(typeof(x).shape)]
-        text = Tiles.parse(text).renumbered([sorted(ids).index(i) for i in ids]).text()
+        number = {i: n for n, i in enumerate(sorted(ids))}
+        text = Tiles.parse(text).renumbered([number[i] for i in ids]).text()
+    text += f" on {devices[0].platform}:{','.join(map(str, ids))}"
     return bind(prims.sharding_constraint_p, x, sharding=text, unspecified_dims=())
