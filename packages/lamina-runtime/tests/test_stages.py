@@ -174,3 +174,17 @@ def test_steps_show_the_program_of_the_call():
         total.lower(ShapeDtypeStruct((7, 2), "float32", sharding=split.sharding))
     with pytest.raises(TypeError, match="the sharding of a ShapeDtypeStruct must be.*got str: 'i'"):
         total.lower(ShapeDtypeStruct((8, 2), "float32", sharding="i"))
+
+
+def test_shapes_are_traced_once():
+    traced = []
+
+    def f(x):
+        traced.append(1)
+        return lax.add(x, x)
+
+    g = jit(f)
+    for _ in range(2):
+        g.lower(SPEC).compile(), g.eval_shape(SPEC), g.trace(SPEC)
+    g(np.ones(SPEC.shape, np.float32)), jit(f).lower(SPEC)
+    assert len(traced) == 1

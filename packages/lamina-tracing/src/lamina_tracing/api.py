@@ -10,7 +10,9 @@ from typing import Any
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, config, prims, trees
 from lamina_ir.extend import checked_axis_name
 
-from .arguments import Statics, duck_types, flat_results, function_name
+from .arguments import duck_types, flat_results
+from .parameters import function_name
+from .statics import Statics
 from .stage import stage
 from .trace import EVALUATION, AxisFrame, bind, bound_axes, now, scoped, tell_staging
 from .tracer import Tracer

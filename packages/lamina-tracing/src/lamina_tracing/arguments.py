@@ -1,118 +1,20 @@
-"""Arguments of transformed functions: static ones, their names and positions, and errors that name the culprit."""
+"""Arguments and results of transformed functions, flat: their types, and the user's words for each, in errors."""
 from __future__ import annotations
 
-import functools
 import re
 import sys
-from collections.abc import Callable, Collection, Sequence
-from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
-from types import FunctionType
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from lamina_ir import DTypeError, ShapedArray, StaticArgumentError, aval_of, shaped, trees
+from lamina_ir import DTypeError, ShapedArray, aval_of, shaped, trees
 from lamina_ir.dtypes import as_dtype, canonical
 
 from .lines import is_own_file, warn_user
+from .parameters import argument_name
 from .tracer import stands_for_array, Tracer, typeof
 
-__all__ = ["Statics", "argument_name", "argument_path", "as_tuple", "called_as", "duck_types", "flat_arguments", "flat_results",
-           "flat_types", "function_name", "parameter_names", "requested_dtype", "result_path", "unsorted_argument"]
-
-
-def function_name(fun: Any) -> str:
-    """A name for print and errors, looking through partials and callable objects.
-
-    Args:
-      fun: the function.
-    Returns:
-      Its name, or that of its class.
-
-    >>> function_name(functools.partial(max, 3))
-    'max'
-    """
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    return getattr(fun, "__name__", None) or type(fun).__name__
-
-
-def _parameters(fun: Any) -> tuple[tuple[str, ...], tuple[str, ...], bool, bool] | None:
-    """Positional names, all names, and whether `*args` and `**kwargs` are taken; None where this is not to be had."""
-    if type(fun) is FunctionType and not fun.__dict__:  # its code says it, without `inspect`: a tenth of the time
-        code = fun.__code__
-        names, count = code.co_varnames, code.co_argcount
-        return (names[:count], names[:count + code.co_kwonlyargcount], bool(code.co_flags & CO_VARARGS),
-                bool(code.co_flags & CO_VARKEYWORDS))
-    try:
-        found = signature(fun).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    kinds = [p.kind for p in found]
-    positional = tuple([p.name for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)])
-    keyword = tuple([p.name for p in found if p.kind is p.KEYWORD_ONLY])
-    return positional, positional + keyword, Parameter.VAR_POSITIONAL in kinds, Parameter.VAR_KEYWORD in kinds
-
-
-def parameter_names(fun: Any) -> tuple[str, ...] | None:
-    """Names of a function's parameters, `*args` and `**kwargs` apart.
-
-    Args:
-      fun: the function.
-    Returns:
-      A tuple of names; None where they are not to be had.
-
-    >>> parameter_names(lambda x, y=2, *rest, z: None)
-    ('x', 'y', 'z')
-    """
-    known = _parameters(fun)
-    return None if known is None else known[1]
-
-
-def _positional_count(fun: Any) -> int | None:
-    """How many positional arguments `fun` takes; None for any number."""
-    known = _parameters(fun)
-    return None if known is None or known[2] else len(known[0])
-
-
-def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
-    """One value or several, as a tuple of `kind`.
-
-    Args:
-      call: whose argument it is, for the message.
-      what: the argument's name.
-      value: one value, a sequence of them, or None for none.
-      kind: their type; of `int` anything with `__index__` will do.
-    Returns:
-      A tuple.
-    Raises:
-      TypeError: something in it is of another type.
-
-    >>> as_tuple("jit", "static_argnums", 2, int), as_tuple("jit", "static_argnames", ["a", "b"], str)
-    ((2,), ('a', 'b'))
-    """
-    if value is None:
-        return ()
-    if isinstance(value, kind):
-        return (value,)
-    if kind is int and hasattr(value, "__index__"):
-        return (value.__index__(),)
-    try:
-        found = tuple(value)
-    except TypeError:
-        found = (value,)
-    if not all(isinstance(v, kind) or (kind is int and hasattr(v, "__index__")) for v in found):
-        raise TypeError(f"{call}: {what} expects {kind.__name__} or a sequence of them; got {value!r}")
-    return found
-
-
-def _check_names(call: str, fun: Any, what: str, names: Sequence[str]) -> None:
-    """ValueError when `fun` has no parameter of such a name and no `**kwargs` either."""
-    known = _parameters(fun) if names else None
-    if known is None or known[3]:
-        return
-    unknown = [n for n in names if n not in known[1]]
-    if unknown:
-        raise ValueError(f"{call}: {what} {unknown[0]!r} is no parameter of `{function_name(fun)}`; it has "
-                         f"{', '.join(known[1]) or 'none'}")
+__all__ = ["argument_path", "called_as", "duck_types", "flat_arguments", "flat_results", "flat_types", "requested_dtype",
+           "result_path", "unsorted_argument"]
 
 
 def requested_dtype(spec: Any) -> Any:
@@ -140,94 +42,6 @@ def requested_dtype(spec: Any) -> Any:
 
 
 _PYTHON = frozenset((bool, int, float, complex))
-
-
-class Statics:
-    """Which arguments of a function are static, by position and by name."""
-
-    def __init__(self, call: str, fun: Callable[..., Any], argnums: Any, argnames: Any) -> None:
-        self.call = call
-        self.fun = fun
-        what = "static_argnums" if call in ("jit", "make_jaxpr", "eval_shape") else "static_broadcasted_argnums"
-        nums = as_tuple(call, what, argnums, int)
-        names = as_tuple(call, "static_argnames", argnames, str)
-        _check_names(call, fun, "static_argnames", names)
-        if nums or names:
-            count = _positional_count(fun)
-            nums = tuple(self._front(what, n, count) for n in nums)
-            positional, known, _, _ = _parameters(fun) or ((), (), False, False)
-            limit = len(positional)
-            if argnames is None:
-                names = tuple(known[n] for n in nums if n < min(limit, len(known)))
-            elif argnums is None:
-                nums = tuple(known.index(n) for n in names if n in known[:limit])
-        self.nums = frozenset(nums)
-        self.names = frozenset(names)
-        self.any = bool(self.nums or self.names)
-
-    def _front(self, what: str, n: int, count: int | None) -> int:
-        if count is not None and not -count <= n < count:
-            names = ", ".join((_parameters(self.fun) or ((),))[0])
-            raise ValueError(f"{self.call}: {what} {n} is out of range: `{function_name(self.fun)}` takes {count} "
-                             f"positional arguments" + (f" ({names})" if names else ""))
-        return n + count if n < 0 and count is not None else n
-
-    def donated(self, argnums: Any, argnames: Any) -> frozenset[int]:
-        nums = as_tuple(self.call, "donate_argnums", argnums, int)
-        names = as_tuple(self.call, "donate_argnames", argnames, str)
-        if nums:
-            count = _positional_count(self.fun)
-            nums = tuple(self._front("donate_argnums", n, count) for n in nums)
-        if names:
-            _check_names(self.call, self.fun, "donate_argnames", names)
-            known = parameter_names(self.fun) or ()
-            nums += tuple(known.index(n) for n in names if n in known)
-        both = self.nums.intersection(nums)
-        if both:
-            raise ValueError(f"{self.call}: {self.described(min(both))} is both static and donated; choose one")
-        return frozenset(nums)
-
-    def described(self, where: int | str) -> str:
-        """The words for an argument: `argument 1 ('n')`."""
-        known = _parameters(self.fun)
-        if isinstance(where, str) or known is None or where >= len(known[0]):
-            return f"argument {where!r}"
-        return f"argument {where} ({known[0][where]!r})"
-
-    def position(self, name: str) -> int:
-        known = parameter_names(self.fun) or ()
-        return known.index(name) if name in known else -1
-
-    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
-        """(dynamic positional, dynamic keyword, key of the static ones). ValueError when one is not hashable."""
-        dynamic = tuple(a for i, a in enumerate(args) if i not in self.nums)
-        static: list[tuple[int | str, Any]] = [(i, a) for i, a in enumerate(args) if i in self.nums]
-        rest = {}
-        for name, value in kwargs.items():
-            if name in self.names:
-                static.append((name, value))
-            else:
-                rest[name] = value
-        for where, value in static:
-            if isinstance(value, Tracer):
-                raise StaticArgumentError(f"{self.call} of `{function_name(self.fun)}`: static {self.described(where)} is a "
-                                          f"traced value {value.aval.long()}; a static argument must be a known Python "
-                                          "value")
-            try:
-                hash(value)
-            except TypeError as e:
-                raise ValueError(
-                    f"{self.call} of `{function_name(self.fun)}`: static {self.described(where)} must be hashable; got "
-                    f"{type(value).__name__}: {value!r:.60}. Use a tuple for a list, or make the argument dynamic") from e
-        return dynamic, rest, tuple((w, type(v), v) for w, v in sorted(static, key=lambda p: str(p[0])))
-
-    def join(self, dynamic: Sequence[Any], kwargs: dict[str, Any], static: Any) -> tuple[list[Any], dict[str, Any]]:
-        """The inverse of `split`."""
-        at = {w: v for w, _, v in static if isinstance(w, int)}
-        rest = iter(dynamic)
-        args = [at[i] if i in at else next(rest) for i in range(len(dynamic) + len(at))]
-        named = {w: v for w, _, v in static if isinstance(w, str)}
-        return args, {**kwargs, **named}
 
 
 def flat_arguments(call: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
@@ -293,22 +107,6 @@ def argument_path(tree: Any, leaf: int, fun: Any = None, static: Collection[int]
     for n in sorted(static):
         at += n <= at
     return argument_name(fun, at) + trees.keystr(path[2:])
-
-
-def argument_name(fun: Any, position: int) -> str:
-    """What a function calls the argument at a position.
-
-    Args:
-      fun: the function.
-      position: counted from the front.
-    Returns:
-      A name; where there is none to be had, text such as `args[2]`.
-
-    >>> argument_name(lambda x, *more: x, 0), argument_name(lambda x, *more: x, 2)
-    ('x', 'args[2]')
-    """
-    known = _parameters(fun)
-    return known[0][position] if known is not None and position < len(known[0]) else f"args[{position}]"
 
 
 def result_path(tree: Any, leaf: int) -> str:

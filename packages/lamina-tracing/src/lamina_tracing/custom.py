@@ -14,7 +14,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Jaxpr, Primitive, ShapedArray, Var, config, trees
 
 from . import slots
-from .arguments import function_name
+from .parameters import function_name
 from .array import HostArray
 from .lines import rule_lines
 from .stage import stage

@@ -11,7 +11,9 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, config, prims, trees
 
 from . import explain
-from .arguments import Statics, called_as, duck_types, flat_arguments, flat_results, flat_types, function_name, parameter_names
+from .arguments import called_as, duck_types, flat_arguments, flat_results, flat_types
+from .parameters import function_name, parameter_names
+from .statics import Statics
 from .array import concrete_types
 from .per_function import PerFunction, known_as, retire_if_changed
 from .lines import forget_source, is_own_file, user_source
@@ -162,7 +164,7 @@ class JitSpec:
         flat, tree, static = self.split(args, kwargs)
         known = _PLAIN.union(concrete_types)
         if any(isinstance(x, ShapeDtypeStruct) or type(x) not in known and hasattr(x, "shape") for x in flat):
-            return self.stage_avals(duck_types(self.call, self.name, flat, tree), tree, static), tree
+            return self._known(duck_types(self.call, self.name, flat, tree), tree, static), tree
         return self.stage(flat, tree, static), tree
 
     def call_staged(self, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
@@ -187,6 +189,9 @@ class JitSpec:
             names = parameter_names(self.fun) or ()
             positions = [n for i, n in enumerate(names) if i not in self.statics.nums]
             avals = flat_types(self.call, called_as(self.name), flat, tree, positions)  # raises in the function's own words
+        return self._known(avals, tree, static)
+
+    def _known(self, avals: tuple[Any, ...], tree: Any, static: Any) -> Staged:
         # All that a program depends on besides the function: types, structure, static values, mapped axes in scope, settings
         # and rows in force.
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())

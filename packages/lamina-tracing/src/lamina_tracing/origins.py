@@ -6,7 +6,7 @@ from typing import Any
 from lamina_ir import trees
 
 from . import tracer as _tracer
-from .arguments import function_name, parameter_names
+from .parameters import function_name, parameter_names
 
 __all__ = ["origin"]
 

@@ -24,7 +24,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, config, evaluate, evaluate_primitive
 from lamina_ir.extend import new_generation
 
-from .arguments import Statics
+from .statics import Statics
 from .array import HostArray
 from .jit_spec import Staged
 from .trace import EVALUATION, on_staging

@@ -2,8 +2,8 @@
 
 `logger` is the `logging.Logger` called `lamina`; the settings `log_compiles` and `explain_cache_misses` write there.
 """
-from ..arguments import (argument_name, argument_path, duck_types, flat_arguments, flat_results, flat_types, parameter_names,
-                         result_path)
+from ..arguments import argument_path, duck_types, flat_arguments, flat_results, flat_types, result_path
+from ..parameters import argument_name, parameter_names
 from ..explain import explain_miss, logger, staging_logged, told
 from ..jit_spec import JitSpec, Staged, any_traced
 from ..lines import hide_frames_of, user_source, warn_user

@@ -1,5 +1,6 @@
 """For people who add ops: `bind`, types of values, arguments checked and made alike."""
-from ..arguments import as_tuple, requested_dtype
+from ..arguments import requested_dtype
+from ..statics import as_tuple
 from ..lax._common import check_axes, check_axis, full_like, one_like, scalar
 from ..lax.reductions import complex_logaddexp
 from ..lax.scattering import repeated

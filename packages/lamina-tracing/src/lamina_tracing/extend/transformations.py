@@ -8,7 +8,7 @@ Three names are values, not functions:
 - `EVALUATION` is the trace at the end of every walk: it runs ops on concrete values.
 - `eager_lines` is not empty while ops that run at once are to know their lines too, as when NaNs are looked for.
 """
-from ..arguments import function_name
+from ..parameters import function_name
 from ..custom import (CustomCall, Positional, arrays_of, call_custom, deepest, holds_tracers, in_scope, lead_with,
                       stage_onto)
 from ..lines import BatchedSource, batch_position, eager_lines, rule_lines, source_of_function, staged_source

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, Var, aval_of, config, dtypes, prims, shaped, trees
 
-from ..arguments import flat_results, function_name
+from ..arguments import flat_results
+from ..parameters import function_name
 from ..per_function import PerFunction
 from ..lines import user_source
 from ..stage import stage

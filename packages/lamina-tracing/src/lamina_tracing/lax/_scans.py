@@ -7,7 +7,7 @@ from typing import Any
 from lamina_ir import config, prims, shaped, trees
 
 from .. import slots
-from ..arguments import function_name
+from ..parameters import function_name
 from ..trace import bind
 from ..tracer import Tracer, typeof
 from ..tracebacks import boundary

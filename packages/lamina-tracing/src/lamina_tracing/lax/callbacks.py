@@ -9,7 +9,8 @@ from typing import Any
 from lamina_ir import CallbackError, aval_of, dtypes, prims, trees
 from lamina_ir.extend import HostFunction
 
-from ..arguments import argument_path, flat_types, function_name
+from ..arguments import argument_path, flat_types
+from ..parameters import function_name
 from ..lines import user_source
 from ..trace import bind, now
 from ..tracer import Tracer

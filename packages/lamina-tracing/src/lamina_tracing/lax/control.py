@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, dtypes, prims, shaped, trees
 
-from ..arguments import function_name
+from ..parameters import function_name
 from ..trace import bind
 from ..tracer import Tracer, typeof
 from ..tracebacks import boundary

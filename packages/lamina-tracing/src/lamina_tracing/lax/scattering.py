@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError
 
-from ..arguments import function_name
+from ..parameters import function_name
 from ._common import ArrayLike, typeof
 from .control import while_loop
 from .creation import full
