@@ -53,7 +53,7 @@ BOTH = {
     "negative size": (member, dict(axis_size=-1, axis_name="i"), (), "axis_size must be at least .; got -1"),
     "nothing mapped": (two, dict(in_axes=None), (X, X), r"at least one in_axes .* for x float32\[8,3\], y float32\[8,3\]"),
     "results": (two, dict(out_axes=(0, {"oot": 0})), (X, X),
-                r"out_axes must be a prefix of the function's result, which has at \[1\] a dict which lacks the keys"),
+                r"out_axes must be a prefix of the function's output, which has at \[1\] a dict which lacks the keys"),
     "result's axis": (two, dict(out_axes=(0, {"out": 2})), (X, X),
                       r"out_axes 2 is out of range for output\[1\]\['out'\], float32\[3\] per .*; expected -2 <= axis < 2"),
     "result's kind": (two, dict(out_axes=(0, "1")), (X, X), r"out_axes\[1\] must be an int or None; got str: '1'"),
@@ -82,6 +82,8 @@ def pmapped(fun=two, args=(X, X), **options):
     return lambda: jax.pmap(fun, **options)(*args)
 
 
+V, GONE = jnp.ones((8, 3)), jnp.ones((8, 3))
+GONE.delete()
 NINE = np.ones((9, 2), np.float32)
 AVAILABLE = "but only 8 XLA devices are available"
 PMAP = {
@@ -120,14 +122,53 @@ PMAP = {
     "keyword": (lambda: jax.pmap(two)(X, y=X[:3]), r"y, float32\[3,3\], has 3 along axis 0; expected 8, as x has"),
     "entry of a keyword": (lambda: jax.pmap(two, in_axes=(0, 0))(X, y=X),
                            r"for 1 arguments \(x\). Keyword arguments \(y\) have none"),
+    "given up twice": (lambda: jax.pmap(step, donate_argnums=1)({"w": V}, V),
+                       r"x, float32\[8,3\], is donated, .* passed once: params\['w'\] and x are the same array. Pass a copy"),
+    "given up and gone": (lambda: jax.pmap(two)(X, GONE), r"Array has been deleted or donated: y, float32\[8,3\]"),
+    "backend": (pmapped(backend="tpu"), "backend='tpu': no platform 'tpu'; there are cpu"),
+    "same everywhere": (pmapped(out_axes=(0, {"out": None})), r"out_axes is None for output\[1\]\['out'\], but it may differ"),
     "global shapes": (pmapped(global_arg_shapes=((1,),)), "global_arg_shapes is no longer used"),
 }
+
+
+W = jnp.ones((8, 3))
+ON_ONE, ON_TWO = jax.device_put(X, jax.devices()[1]), jax.device_put(X, jax.devices()[2])
+ROWS = jax.pmap(lambda x: x)(X).sharding
+JIT = {
+    "rows": (lambda: jax.jit(lambda n, p: jax.pmap(two)(p["x"], p["x"]))(1, {"x": NINE}),
+             rf"jit of `<lambda>`: .* requires 9 .* {AVAILABLE} .*: p\['x'\], float32\[9,2\], has 9 rows along axis 0, one"),
+    "rows of the map alone": (lambda: jax.jit(jax.pmap(two))(NINE, NINE), r"pmap of `two`: .*: x, float32\[9,2\], has 9 rows"),
+    "rows made inside": (lambda: jax.jit(lambda x: jax.pmap(two)(2 * x, x * x))(NINE), "the mapped axis has 9 rows, one"),
+    "given up twice": (lambda: jax.jit(step, donate_argnums=0)({"w": W}, W),
+                       r"params\['w'\], float32\[8,3\], is donated, .* passed once: params\['w'\] and x are the same array"),
+    "given up twice by name": (lambda: jax.jit(step, donate_argnames="n")(1, W, n=W), r"n, .* is donated, .*: x and n are"),
+    "gone": (lambda: jax.jit(step, static_argnums=0)(1, X, {"k": GONE}), r"deleted or donated: n\['k'\], float32\[8,3\]"),
+    "two places": (lambda: jax.jit(two)(ON_ONE, ON_TWO),
+                   r"different devices: x, float32\[8,3\], to \[cpu:1\] and y, .* \[cpu:2\]"),
+    "backend": (lambda: jax.jit(two, backend="tpu")(X, X), "jit of `two`: backend='tpu': no platform 'tpu'; there are cpu"),
+    "in_shardings": (lambda: jax.jit(step, in_shardings=(ROWS, None))({"w": X[:7]}, X),
+                     r"in_shardings for params\['w'\]: dimension 0 of an array of shape \(7, 3\)"),
+    "out_shardings": (lambda: jax.jit(two, out_shardings=(None, {"out": ROWS}))(X, X[:7]),
+                      r"out_shardings for output\[1\]\['out'\]: dimension 0 of an array of shape \(7, 3\)"),
+    "out_shardings' tree": (lambda: jax.jit(two, out_shardings=(ROWS,))(X, X),
+                            "out_shardings is no prefix of the function's output"),
+    "compiled": (lambda: jax.jit(step).lower({"w": X}, X).compile()({"w": X[:7]}, X),
+                 r"params\['w'\] was compiled with float32\[8"),
+}
+
+
+@pytest.mark.parametrize("case", JIT)
+def test_mistakes_of_jit(case):
+    call, words = JIT[case]
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=words) as caught:
+        call()
+    check_clean(caught.value)
 
 
 @pytest.mark.parametrize("case", PMAP)
 def test_mistakes_of_pmap(case):
     call, words = PMAP[case]
-    with pytest.raises((TypeError, ValueError), match=f"^pmap(?: of `.*`)?: .*{words}") as caught:
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=f"^pmap(?: of `.*`)?: .*{words}") as caught:
         call()
     check_clean(caught.value)
 

@@ -209,7 +209,7 @@ class MappedAxes:
         except ValueError:
             described = trees.tree_unflatten(tree, [_Shown(x) for x in outs])
             text = explain_mismatch(trees.tree_structure(spec, is_leaf=_is_none), described) or "has another structure"
-            raise ValueError(f"{self.lead}: out_axes must be a prefix of the function's result, which {text}; got {spec!r} for "
+            raise ValueError(f"{self.lead}: out_axes must be a prefix of the function's output, which {text}; got {spec!r} for "
                              f"{described!r:.300}") from None
         return [None if x is None else x.__index__() for x in found]
 

@@ -78,7 +78,7 @@ def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = N
         flat = [x.__jax_array__() if stands_for_array(x) else x for x in flat]
         axes, rows = spec.extent(args, kwargs, flat, tree)
         alone = any(frame.trace is None for frame in now.axes)  # each member of a map over devices has one
-        found = 1 if alone else len(spec.devices) if spec.devices is not None else slots.dispatcher.device_count(backend)
+        found = 1 if alone else len(spec.devices) if spec.devices is not None else _device_count(spec)
         devices = rows if found is None else min(found, rows)
         if devices == rows and not alone:  # a device for each
             if rows not in direct:
@@ -106,6 +106,13 @@ def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = N
     functools.update_wrapper(mapped, fun, updated=())
     mapped.spec = spec  # type: ignore[attr-defined]
     return mapped
+
+
+def _device_count(spec: PmapSpec) -> int | None:
+    try:
+        return slots.dispatcher.device_count(spec.backend)
+    except RuntimeError as e:
+        raise RuntimeError(f"{spec.lead}: backend={spec.backend!r}: {e}") from e.__cause__
 
 
 def _shortened(flat: Sequence[Any], axes: Sequence[int | None], rows: int) -> list[Any]:

@@ -14,7 +14,7 @@ from lamina_ir.extend import (checked_axis_name, over_of_results, refuse_disagre
                               without_needless)
 from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, Tracer, argument_name,
-                                   bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, stage,
+                                   bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, result_path, stage,
                                    staging_logged, stands_for_array, typeof)
 
 __all__ = ["PmapSpec", "forget_devices", "pmap"]
@@ -240,9 +240,7 @@ class PmapSpec:
             overs = over_of_results(closed, marks, bound)
         for i, (axis, over) in enumerate(zip(out_axes, overs)):
             if axis is None and self.axis_name in over:
-                path = trees.keystr(trees.tree_leaves_with_path(trees.tree_unflatten(out_tree, overs))[i][0])
-                which = f"result{path}" if path else "the result"
-                raise ValueError(f"{self.lead}: out_axes is None for {which}, but it may differ between the "
+                raise ValueError(f"{self.lead}: out_axes is None for {result_path(out_tree, i)}, but it may differ between the "
                                  f"devices of the mapped axis{_made_at(closed, i)}. Make it the same on all of them, with "
                                  "lax.psum, pmean, pmax or all_gather over the axis, or give it an axis in out_axes and take a "
                                  "row")
@@ -250,6 +248,10 @@ class PmapSpec:
     def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
         """For each flat dynamic argument, whether the caller gives up its buffer; (): none."""
         return self._jit.donated(args, kwargs)
+
+    def argument(self, tree: Any, i: int) -> str:
+        """What the user calls a flat argument, of this structure: `params['w'][0]`."""
+        return self.axes.argument(tree, i)
 
     def rows(self, staged: Staged, tree: Any) -> str:
         """What says how many rows there are, in words: the first argument that is mapped, or `axis_size`."""

@@ -156,16 +156,17 @@ class _Misses:
             if layout is not None:
                 return layouts.call_inside(spec, staged, layout, flat, donated), None, True
             return spec.call_staged(staged, flat, donated), None, True
-        safe_launch.check_usable(kind, spec.name, flat)
+        words = functools.partial(spec.argument, tree)
+        safe_launch.check_usable(kind, spec.name, flat, words)
         given = flat
         if layout is not None:
             flat = layout.placed(spec, flat)
         place = placing.placement_of(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend, layout,
-                                     None if isinstance(spec, JitSpec) else lambda: spec.rows(staged, tree))
+                                     lambda: spec.rows(staged, tree), words)
         try:
             program = execution.program_for(kind, staged.closed, spec.name, place, spec.keep_unused, self.overrides)
             if donated:
-                safe_launch.check_donation(kind, spec.name, flat, donated)
+                safe_launch.check_donation(kind, spec.name, flat, donated, words)
             outs = program.run(flat)
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure(kind, spec.name, e) from e
@@ -243,9 +244,15 @@ class _Donating:
         if len(args) + len(kwargs) > 1 or len(given) > 1:
             flat = trees.tree_leaves((args, kwargs))
             if len({*map(id, flat)}) != len(flat):
-                gone = {*map(id, given)}
-                safe_launch.check_donation(spec.call, spec.name, flat, [id(x) in gone for x in flat])
-        return _called_giving(spec.call, spec.name, call, given, args, kwargs)
+                self._check(args, kwargs)
+        return _called_giving(spec, call, given, args, kwargs)
+
+    def _check(self, args: Any, kwargs: Any) -> None:
+        """Something is passed twice."""
+        spec = self.spec
+        flat, tree, _ = spec.split(args, kwargs)
+        words = functools.partial(spec.argument, tree)
+        safe_launch.check_donation(spec.call, spec.name, flat, spec.donated(args, kwargs), words)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -257,10 +264,15 @@ class _Donating:
         return repr(self._call)
 
 
-def _called_giving(kind: str, name: str, call: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> Any:
+def _called_giving(spec: CallSpec, call: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> Any:
     """`call(*args, **kwargs)`, after which the arrays in `given` are deleted."""
     given = [x for x in given if type(x) is ArrayImpl]
-    with safe_launch.Giving(kind, name, given):
+
+    def words(i: int) -> str:
+        flat, tree, _ = spec.split(args, kwargs)
+        return spec.argument(tree, next(n for n, x in enumerate(flat) if x is given[i]))
+
+    with safe_launch.Giving(spec.call, spec.name, given, words):
         if debug.wanted():
             with debug.keeping(given):
                 out = call(*args, **kwargs)

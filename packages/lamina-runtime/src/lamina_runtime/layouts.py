@@ -5,12 +5,12 @@ placements of a call name the same devices, which are then the devices it runs o
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import trees
 from lamina_tracing import lax
-from lamina_tracing.extend import CallSpec, Staged, argument_path
+from lamina_tracing.extend import CallSpec, Staged, result_path
 
 from . import _jaxlib, execution, owner, shardings
 from ._jaxlib import ArrayImpl
@@ -33,7 +33,7 @@ class Layout:
         for i, (x, wanted) in enumerate(zip(flat, self.ins)):
             if wanted is not None:
                 if type(x) is ArrayImpl and x._committed and x._sharding != wanted:
-                    raise ValueError(f"jit of `{spec.name}`: {argument_path(self.in_tree, i)} ({x.aval.long()}) is committed "
+                    raise ValueError(f"jit of `{spec.name}`: {spec.argument(self.in_tree, i)} ({x.aval.long()}) is committed "
                                      f"to {x._sharding}; in_shardings says {wanted}. Move it with device_put")
                 x = execution.place(x, wanted)
             out.append(x)
@@ -77,8 +77,10 @@ def _layout(spec: CallSpec, staged: Staged, tree: Any) -> Layout:
     args, kwargs = trees.tree_unflatten(tree, staged.closed.in_avals[len(staged.outer):])
     if kwargs and spec.in_shardings is not None:
         raise ValueError(f"jit of `{spec.name}`: in_shardings are for positional arguments; got {sorted(kwargs)} by keyword")
-    ins = _flat(spec, "in_shardings", spec.in_shardings, args) + (None,) * len(trees.tree_leaves(kwargs))
-    outs = _flat(spec, "out_shardings", spec.out_shardings, trees.tree_unflatten(staged.out_tree, staged.closed.out_avals))
+    ins = _flat(spec, "in_shardings", spec.in_shardings, args, lambda i: spec.argument(tree, i))
+    ins += (None,) * len(trees.tree_leaves(kwargs))
+    outs = _flat(spec, "out_shardings", spec.out_shardings, trees.tree_unflatten(staged.out_tree, staged.closed.out_avals),
+                 lambda i: result_path(staged.out_tree, i))
     named = [s for s in (*ins, *outs) if s is not None]
     devices = shardings.sharding_devices(named[0]) if named else None
     for s in named:
@@ -88,8 +90,8 @@ def _layout(spec: CallSpec, staged: Staged, tree: Any) -> Layout:
     return Layout(ins, outs, devices, tree)
 
 
-def _flat(spec: CallSpec, what: str, wanted: Any, avals: Any) -> tuple[Any, ...]:
-    """A placement or None for each leaf of a tree of types."""
+def _flat(spec: CallSpec, what: str, wanted: Any, avals: Any, words: Callable[[int], str]) -> tuple[Any, ...]:
+    """A placement or None for each leaf of a tree of types; `words` says which a leaf is."""
     leaves = trees.tree_leaves(avals)
     if _is_leaf(wanted):
         found = [wanted] * len(leaves)
@@ -99,11 +101,11 @@ def _flat(spec: CallSpec, what: str, wanted: Any, avals: Any) -> tuple[Any, ...]
         try:
             found = trees.broadcast_prefix(wanted, avals, is_leaf=_is_leaf)
         except ValueError as e:
-            whose = "positional arguments" if what == "in_shardings" else "result"
+            whose = "positional arguments" if what == "in_shardings" else "function's output"
             raise ValueError(f"jit of `{spec.name}`: {what} is no prefix of the {whose}: {e}") from None
-    for s, a in zip(found, leaves):
+    for i, (s, a) in enumerate(zip(found, leaves)):
         if s is not None:
-            shardings.check_fits(f"jit of `{spec.name}`: {what}", a.shape, s)
+            shardings.check_fits(f"jit of `{spec.name}`: {what} for {words(i)}", a.shape, s)
     return tuple([None if s is None else shardings.interned(s) for s in found])
 
 

@@ -50,7 +50,7 @@ def as_it_lies(x: Any, aval: ShapedArray) -> Any:
 
 def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any], donated: tuple[bool, ...] = (),
                  device: Any = None, backend: str | None = None, layout: Any = None,
-                 rows: Callable[[], str] | None = None) -> Placement:
+                 rows: Callable[[], str | None] | None = None, words: Callable[[int], str] | None = None) -> Placement:
     """The placement of a call.
 
     Args:
@@ -60,13 +60,14 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
       donated: for each argument whether its memory may be reused; (): none.
       device, backend: what the call says.
       layout: the `layouts.Layout` of the user's shardings, or None.
-      rows: what says how many rows are mapped, in the user's words.
+      rows: what says how many rows are mapped, in the user's words; words: what an argument is called.
     Raises:
       ValueError: the arguments are committed to different devices, or there are too few devices for the maps inside.
     """
     e = lone_map(closed)
+    _check_backend(f"{call} of `{name}`", backend)
     if e is not None and (layout is None or layout.devices is None):
-        return _of_map(call, name, closed, e, flat, donated, backend, rows)
+        return _of_map(call, name, closed, e, flat, donated, backend, rows, words)
     # What the call says comes first, then where its arguments were put on purpose, then the default.
     need = devices_needed(closed)
     chosen: tuple[Any, ...] | None
@@ -76,7 +77,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     elif backend is not None:
         chosen = (backends.local_devices(backend=backend)[0],)
     else:
-        chosen, by = _committed(call, name, flat, need > 1), "arguments are committed to"
+        chosen, by = _committed(call, name, flat, need > 1, words), "arguments are committed to"
     if layout is not None and layout.devices is not None:
         if chosen is not None and chosen != layout.devices:
             raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings name {device_names(layout.devices)}; the "
@@ -91,7 +92,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     committed = chosen is not None
     across = _rows_across(closed)
     if across is not None:
-        return _over_processes(call, name, closed, need, across, flat, donated, backend, layout, rows)
+        return _over_processes(call, name, closed, need, across, flat, donated, backend, layout, rows, words)
     if need > 1:
         found = _for_maps(call, name, closed, need, chosen, backend, rows)
         if found != chosen:
@@ -116,28 +117,32 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
                      committed=committed)
 
 
-def _committed(call: str, name: str, flat: Sequence[Any], maps: bool) -> tuple[Any, ...] | None:
+def _committed(call: str, name: str, flat: Sequence[Any], maps: bool,
+               words: Callable[[int], str] | None) -> tuple[Any, ...] | None:
     """The devices that the arguments were put on. A program with maps may take arguments of some of its devices."""
     found: tuple[Any, ...] | None = None
     known: Any = None
-    for x in flat:
+    first = 0
+    for i, x in enumerate(flat):
         if type(x) in _PLACED and x._committed:
             here = x._sharding._internal_device_list
             if known is None:
-                known, found = here, tuple(here)
+                known, found, first = here, tuple(here), i
             elif here is not known and here != known:
                 ours, theirs = {*(found or ())}, {*here}
                 if maps and theirs > ours:
-                    known, found = here, tuple(here)
+                    known, found, first = here, tuple(here), i
                 elif ours != theirs and known.is_fully_addressable != here.is_fully_addressable:
-                    raise ValueError(f"{call} of `{name}`: one argument is placed over devices of several processes, another "
-                                     f"on one's alone ({x.aval.long()} is the second of them): one may be a part and the other "
-                                     "the whole. lamina.make_array_from_process_local_data makes one array of all parts; "
-                                     "np.asarray(x) is a value that is the same everywhere")
+                    one, other = (_word(words, n) for n in (first, i))
+                    raise ValueError(f"{call} of `{name}`: of {one}, {flat[first].aval.long()}, and {other}, {x.aval.long()}, one "
+                                     "is placed over devices of several processes, the other on one's alone: it may be a part "
+                                     "where the other is the whole. lamina.make_array_from_process_local_data makes one array "
+                                     "of all parts; np.asarray(x) is a value that is the same everywhere")
                 elif ours != theirs and not (maps and ours > theirs):
-                    raise ValueError(f"{call} of `{name}`: arguments are committed to different devices: "
-                                     f"{device_names(found or ())} and {device_names(tuple(here))} ({x.aval.long()}). Move "
-                                     "them with device_put")
+                    one, other = (_word(words, n) for n in (first, i))
+                    raise ValueError(f"{call} of `{name}`: arguments are committed to different devices: {one}, "
+                                     f"{flat[first].aval.long()}, to {device_names(found or ())} and {other}, "
+                                     f"{x.aval.long()}, to {device_names(tuple(here))}. Move them with device_put")
     return found
 
 
@@ -187,9 +192,10 @@ def _tiles_of(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
 
 # --- programs with maps -------------------------------------------------------------------------------------------
 def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[Any], donated: tuple[bool, ...],
-            backend: str | None, rows: Callable[[], str] | None) -> Placement:
+            backend: str | None, rows: Callable[[], str | None] | None, words: Callable[[int], str] | None) -> Placement:
     size, every, devices = e.params["axis_size"], rows_everywhere(e), e.params["devices"]
-    _check_parts(call, name, flat)
+    _check_backend(f"pmap of `{e.params['name']}`", e.params["backend"])
+    _check_parts(call, name, flat, words)
     if devices is not None:
         chosen = backends.check_devices(f"pmap of `{e.params['name']}`", devices)
         sentence = (f"pmap of `{e.params['name']}`: compiling computation that requires {every} logical devices, but devices "
@@ -202,7 +208,7 @@ def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[An
         chosen, own = _first_of_each("pmap", e.params["name"], size, every, e.params["backend"] or backend, rows)
         return map_placement(closed, chosen, own, donated)
     else:
-        put = _committed(call, name, flat, True) if call == "jit" else None
+        put = _committed(call, name, flat, True, words) if call == "jit" else None
         chosen = put if put is not None and len(put) == size else _first(
             "pmap", e.params["name"], size, e.params["backend"] or backend, size, rows)
     own = tuple([d for d in chosen if backends.is_local(d)]) if every > size else ()
@@ -210,7 +216,7 @@ def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[An
 
 
 def _first_of_each(call: str, name: str, size: int, every: int, backend: str | None,
-                   rows: Callable[[], str] | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+                   rows: Callable[[], str | None] | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The first devices of each process, the processes in order, and those of this one."""
     processes = backends.by_process(backend)
     if every != size * len(processes):
@@ -226,7 +232,7 @@ def _first_of_each(call: str, name: str, size: int, every: int, backend: str | N
 
 
 def _for_maps(call: str, name: str, closed: ClosedJaxpr, need: int, chosen: tuple[Any, ...] | None,
-              backend: str | None, rows: Callable[[], str] | None) -> tuple[Any, ...]:
+              backend: str | None, rows: Callable[[], str | None] | None) -> tuple[Any, ...]:
     """Devices for a program with maps inside: those the maps name, else where the arguments are if these are enough."""
     named = _named_by_maps(closed)
     if named is not None:
@@ -249,7 +255,7 @@ def _named_by_maps(closed: ClosedJaxpr) -> tuple[Any, ...] | None:
 
 
 def _first(call: str, name: str, need: int, backend: str | None, size: int,
-           rows: Callable[[], str] | None) -> tuple[Any, ...]:
+           rows: Callable[[], str | None] | None) -> tuple[Any, ...]:
     every = backends.local_devices(backend=backend)
     if len(every) < need:
         raise _too_few(f"{call} of `{name}`: compiling computation that requires {need} logical devices, but only "
@@ -258,19 +264,21 @@ def _first(call: str, name: str, need: int, backend: str | None, size: int,
     return tuple(every[:need])
 
 
-def _too_few(sentence: str, size: int, each: int, rows: Callable[[], str] | None) -> ValueError:
+def _too_few(sentence: str, size: int, each: int, rows: Callable[[], str | None] | None) -> ValueError:
     """More rows than devices; `each` is how many devices the maps inside take for a row."""
-    said = f"the mapped axis has {size} rows" if rows is None else rows()
+    said = rows() if rows is not None else None
+    if said is None:
+        said = f"the mapped axis has {size} rows"
     inside = "" if each == 1 else f", times {each} of the maps inside"
     return ValueError(f"{sentence}: {said}{inside}, one for each device. lamina.parallel.padded maps any number of rows, in "
                       "rounds")
 
 
-def _check_parts(call: str, name: str, flat: Sequence[Any]) -> None:
-    for x in flat:
+def _check_parts(call: str, name: str, flat: Sequence[Any], words: Callable[[int], str] | None) -> None:
+    for i, x in enumerate(flat):
         if type(x) in _PLACED and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
-            raise ValueError(f"{call} of `{name}`: an argument, {x.aval.long()}, is split over devices of several processes; "
-                             "each process gives a map its own rows, as "
+            raise ValueError(f"{call} of `{name}`: {_word(words, i)}, {x.aval.long()}, is split over devices of several "
+                             "processes; each process gives a map its own rows, as "
                              "lamina.experimental.multihost_utils.global_array_to_host_local_array(x) is")
 
 
@@ -283,11 +291,11 @@ def _rows_across(closed: ClosedJaxpr) -> tuple[int, int] | None:
 
 def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across: tuple[int, int], flat: Sequence[Any],
                     donated: tuple[bool, ...], backend: str | None, layout: Any,
-                    rows: Callable[[], str] | None) -> Placement:
+                    rows: Callable[[], str | None] | None, words: Callable[[int], str] | None) -> Placement:
     """The placement of a program with maps over processes beside other work: as many devices of each, whose own views of the
     program these split."""
     every, here = across
-    _check_parts(call, name, flat)
+    _check_parts(call, name, flat, words)
     if layout is not None and layout.devices is not None:
         raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings are of whole programs; this one holds a map over "
                          "several processes, and each of these has its own view of it. Leave them out, or name this process's "
@@ -310,6 +318,18 @@ def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across
     lies = [_tiles_of(x, own) for x in flat]
     ins = [w if t is None or grid.spelled(t) is None else t for t, w in zip(lies, split_by_maps(closed, grid))]
     return Placement(devices, partitions=len(devices), ins=tuple(ins), donated=donated, committed=True, face=own)
+
+
+def _check_backend(lead: str, backend: str | None) -> None:
+    if backend is not None:
+        try:
+            backends.client(backend)
+        except RuntimeError as e:
+            raise RuntimeError(f"{lead}: backend={backend!r}: {e}") from e.__cause__
+
+
+def _word(words: Callable[[int], str] | None, i: int) -> str:
+    return f"argument {i}" if words is None else words(i)
 
 
 def device_names(where: Sequence[Any]) -> str:

@@ -11,7 +11,7 @@ import re
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,16 +129,20 @@ def _drain_all(gone: owner.Owner) -> None:
         window.drain()
 
 
-def check_usable(call: str, name: str, flat: Iterable[Any]) -> None:
-    """RuntimeError when an argument was deleted or donated, or its devices were given up."""
+def _operand(i: int) -> str:
+    return f"argument {i}"
+
+
+def check_usable(call: str, name: str, flat: Iterable[Any], words: Callable[[int], str] = _operand) -> None:
+    """RuntimeError when an argument was deleted or donated, or its devices were given up; `words` says which it is."""
     for i, x in enumerate(flat):
         if type(x) is ArrayImpl:
             if x.is_deleted():
-                raise RuntimeError(f"{call} of `{name}`: Array has been deleted or donated: flat argument {i}, "
+                raise RuntimeError(f"{call} of `{name}`: Array has been deleted or donated: {words(i)}, "
                                    f"{x.aval.long()}. Keep a copy (x.copy()) of an array that a donating function takes, "
                                    "or use that function's result")
             if owner.is_closed(x._sharding._internal_device_list[0]):
-                raise RuntimeError(f"{call} of `{name}`: flat argument {i}, {x.aval.long()}, lies on devices of a client that "
+                raise RuntimeError(f"{call} of `{name}`: {words(i)}, {x.aval.long()}, lies on devices of a client that "
                                    "was closed by backends.reset(). Move it with device_put(x, lamina.devices()[0])")
 
 
@@ -150,24 +154,24 @@ class Giving:
     """A block in which `arrays` are given up: RuntimeError at its start for one that is gone, or that another thread is
     giving up at this moment. Two launches of one donated buffer end the process."""
 
-    __slots__ = ("_call", "_name", "_arrays", "_ids")
+    __slots__ = ("_call", "_name", "_arrays", "_words", "_ids")
 
-    def __init__(self, call: str, name: str, arrays: Sequence[Any]) -> None:
-        self._call, self._name, self._arrays = call, name, arrays
+    def __init__(self, call: str, name: str, arrays: Sequence[Any], words: Callable[[int], str] = _operand) -> None:
+        self._call, self._name, self._arrays, self._words = call, name, arrays, words
         self._ids = [id(x) for x in arrays]
 
     def __enter__(self) -> None:
         ids = self._ids
         with _giving_lock:
-            taken = not _giving.isdisjoint(ids)
+            taken = [n for n, i in enumerate(ids) if i in _giving]
             if not taken:
                 _giving.update(ids)
         if taken:
             self._ids = []
-            raise RuntimeError(f"{self._call} of `{self._name}`: Array is being donated by another thread at this moment; a "
-                               "donated array is given to one call. Pass copies (x.copy())")
+            raise RuntimeError(f"{self._call} of `{self._name}`: Array is being donated by another thread at this moment: "
+                               f"{self._words(taken[0])}; a donated array is given to one call. Pass copies (x.copy())")
         try:
-            check_usable(self._call, self._name, self._arrays)
+            check_usable(self._call, self._name, self._arrays, self._words)
         except BaseException:
             self.__exit__()
             raise
@@ -222,13 +226,14 @@ def check_constants(call: str, name: str, constants: Iterable[Any]) -> None:
                                "closes over. Pass it as an argument, or keep a copy (x.copy()) for one of the two")
 
 
-def check_donation(call: str, name: str, flat: Sequence[Any], donated: Sequence[bool]) -> None:
-    """ValueError when an argument is given up and used in another place of the same call."""
-    seen: dict[int, bool] = {}
-    for x, gone in zip(flat, donated):
+def check_donation(call: str, name: str, flat: Sequence[Any], donated: Sequence[bool], words: Callable[[int], str]) -> None:
+    """ValueError when an argument is given up and used in another place of the same call; `words` says which it is."""
+    seen: dict[int, int] = {}
+    for i, (x, gone) in enumerate(zip(flat, donated)):
         if type(x) is ArrayImpl:
-            before = seen.get(id(x))
-            if before is not None and (before or gone):
-                raise ValueError(f"{call} of `{name}`: a donated array {x.aval.long()} is passed twice in one call; "
-                                 "pass a copy")
-            seen[id(x)] = gone
+            first = seen.setdefault(id(x), i)
+            if first != i and (gone or donated[first]):
+                which = words(i if gone else first)
+                raise ValueError(f"{call} of `{name}`: {which}, {x.aval.long()}, is donated, and a donated array is passed "
+                                 f"once: {words(first)} and {words(i)} are the same array. Pass a copy (x.copy()) for one of "
+                                 "them")

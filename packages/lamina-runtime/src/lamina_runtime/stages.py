@@ -2,6 +2,7 @@
 them."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -11,7 +12,7 @@ from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import rows
 from lamina_lowering import xla_computation as _computation
-from lamina_tracing.extend import CallSpec, Staged, Tracer, argument_path, flat_types
+from lamina_tracing.extend import CallSpec, Staged, Tracer, flat_types
 
 from . import _jaxlib, backends, compiling, execution, layouts, placing, safe_launch
 
@@ -34,7 +35,7 @@ def checked_arguments(call: str, spec: CallSpec, in_tree: Any, in_avals: Sequenc
         raise TypeError(f"compiled `{name}`: a compiled call takes arrays, not traced values: it cannot be transformed any "
                         "more. Transform the function and compile the result")
     avals = flat_types(f"compiled {call}", name, flat, tree)
-    wrong = [f"{argument_path(tree, i)} was compiled with {b.long()} and called with {a.long()}"
+    wrong = [f"{spec.argument(tree, i)} was compiled with {b.long()} and called with {a.long()}"
              for i, (a, b) in enumerate(zip(avals, in_avals)) if not a.same_type(b)]
     if wrong:
         raise TypeError(f"compiled `{name}`: argument types differ: {'; '.join(wrong)}. Convert the arguments, or lower the "
@@ -213,11 +214,12 @@ class Compiled(_Stage):
         """
         spec, staged = self._spec, self._staged
         flat = checked_arguments(spec.call, spec, self._in_tree, staged.closed.in_avals, args, kwargs)
-        safe_launch.check_usable(spec.call, spec.name, flat)
+        words = functools.partial(spec.argument, self._in_tree)
+        safe_launch.check_usable(spec.call, spec.name, flat, words)
         if self._layout is not None:
             flat = self._layout.placed(spec, flat)
         if any(self._donated):
-            safe_launch.check_donation(spec.call, spec.name, flat, self._donated)
+            safe_launch.check_donation(spec.call, spec.name, flat, self._donated, words)
         place = _placement(self, flat)
         program = self._program if place == self._place else self._program_at(place)
         return trees.tree_unflatten(staged.out_tree, program.run(flat))
@@ -275,7 +277,8 @@ def _placement(step: Any, flat: Sequence[Any]) -> Placement:
     """Where a step's call would run with these arguments, or types."""
     spec = step._spec
     return placing.placement_of(spec.call, spec.name, step._staged.closed, flat, step._donated, spec.device, spec.backend,
-                                step._layout)
+                                step._layout, lambda: spec.rows(step._staged, step._in_tree),
+                                functools.partial(spec.argument, step._in_tree))
 
 
 def trace(spec: CallSpec, args: Any, kwargs: Any) -> Traced:

@@ -11,7 +11,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, ShapeDtypeStruct, config, prims, trees
 
 from . import explain
-from .arguments import called_as, duck_types, flat_arguments, flat_results, flat_types
+from .arguments import argument_path, called_as, duck_types, flat_arguments, flat_results, flat_types
 from .parameters import function_name, parameter_names
 from .statics import Statics
 from .array import concrete_types
@@ -155,9 +155,21 @@ class JitSpec:
         """The program for a call, staged now or remembered; `flat`, `tree` and `static` are from `split`."""
         return self.stage(flat, tree, static)
 
-    def rows(self, staged: Staged, tree: Any) -> str:
-        """What is mapped, in words: nothing is."""
-        return "no argument is mapped"
+    def argument(self, tree: Any, i: int) -> str:
+        """What the user calls a flat argument, of this structure: `params['w'][0]`."""
+        return argument_path(tree, i, self.fun, self.statics.nums)
+
+    def rows(self, staged: Staged, tree: Any) -> str | None:
+        """What says how many rows the largest map of the program has, in words, where that is an argument."""
+        jaxpr = staged.closed.jaxpr
+        maps = [e for e in jaxpr.eqns if e.primitive is prims.xla_pmap_p]
+        e = max(maps, key=lambda e: e.params["axis_size"], default=None)
+        given = jaxpr.invars[len(staged.outer):]
+        for v, axis in zip(e.invars, e.params["in_axes"]) if e is not None else ():
+            if axis is not None and v in given:
+                name, a = self.argument(tree, given.index(v)), v.aval
+                return f"{name}, {a.long()}, has {a.shape[axis]} rows along axis {axis}"
+        return None
 
     def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
         """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""

@@ -158,8 +158,11 @@ class CallSpec(Protocol):
     def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> Staged:
         """The program for arguments of these types, staged now or remembered. It takes the values in `outer`, then `flat`."""
 
-    def rows(self, staged: Staged, tree: Any) -> str:
-        """Of a map, what says how many rows there are, for errors: `x, float32[9,2], has 9 rows along axis 0`."""
+    def argument(self, tree: Any, i: int) -> str:
+        """What the user calls a flat argument, for errors: `params['w'][0]`."""
+
+    def rows(self, staged: Staged, tree: Any) -> str | None:
+        """What says how many rows are mapped, for errors: `x, float32[9,2], has 9 rows along axis 0`; None: no argument."""
 
     def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
         """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
