@@ -293,3 +293,38 @@ def test_python_numbers_stay_what_they_are_where_nothing_converts_them():
     assert with_aux == [(3, "a")] * 4
     x, aux = jax.jit(lambda y: jax.jacfwd(lambda x: (x * y, y + 1), has_aux=True)(1.0))(2.0)
     assert (x, aux) == (2.0, 3.0)
+
+
+@jax.custom_vjp
+def _shared(w, x):
+    return w * x
+
+
+_shared.defvjp(lambda w, x: (w * x, (w, x)), lambda kept, ct: (lax.psum(ct * kept[1], "i"), ct * kept[0]))
+
+
+def _unmapped(mapper, call):
+    return lambda w: jnp.sum(mapper(lambda x: call(w) + x, axis_name="i")(jnp.ones(4)))
+
+
+_CALLS = {"call": lambda w: _shared(w, w), "jit": lambda w: jax.jit(_shared)(w, w),
+          "scan": lambda w: lax.scan(lambda c, _: (_shared(c, w), None), w, None, length=1)[0]}
+
+
+@pytest.mark.parametrize("call", _CALLS)
+def test_backward_rules_with_collectives_of_calls_that_a_vmap_does_not_map(call):
+    """As pmap where an argument is mapped, and inside; else the rule would run once, which says so."""
+    f, w = _CALLS[call], jnp.float32(3)
+    assert float(jax.grad(_unmapped(jax.pmap, f))(w)) == 4 * (4 * 3 + 3)
+    inside = jax.vmap(lambda x: jax.grad(f)(w), axis_name="i")(jnp.ones(4))
+    assert inside.tolist() == [15.0] * 4
+    ways = jax.grad, lambda g: jax.jit(jax.grad(g)), lambda g: jax.grad(jax.jit(g)), lambda g: jax.grad(jax.checkpoint(g))
+    for way in ways:
+        with pytest.raises(NameError, match="collectives over 'i', but no argument of the call is mapped by that vmap"):
+            way(_unmapped(jax.vmap, f))(w)
+    spread = jax.grad(lambda w: jnp.sum(jax.vmap(f, axis_name="i")(jnp.broadcast_to(w, (4,)))))
+    assert float(spread(w)) == 4 * (4 * 3 + 3)
+    typo = jax.custom_vjp(lambda w: w)
+    typo.defvjp(lambda w: (w, None), lambda _, ct: (lax.psum(ct, "k"),))
+    with pytest.raises(NameError, match="axis name 'k' is not bound; bound here: none"):
+        jax.grad(typo)(w)

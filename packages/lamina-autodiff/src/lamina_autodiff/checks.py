@@ -1,17 +1,18 @@
 """Checks of what users pass to the derivative functions, and the errors that name it."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapedArray, dtypes, prims, trees
+from lamina_ir import ShapedArray, UnboundAxisError, dtypes, prims, trees
 from lamina_tracing import lax, slots
 from lamina_tracing.extend import (EVALUATION, HostArray, argument_path, bind, function_name, now, scalar,
                                    typeof)
 
 __all__ = ["as_weak_as", "check_input", "check_output_dtype", "check_scalar_output", "chosen_arguments",
-           "cotangent_leaves", "float0_zeros", "leaf_types", "number_like", "tangent_leaves", "zeros_of"]
+           "cotangent_leaves", "float0_zeros", "leaf_types", "number_like", "outside_of_map", "tangent_leaves",
+           "zeros_of"]
 
 
 def chosen_arguments(call: str, fun: Callable[..., Any], argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
@@ -161,3 +162,16 @@ def zeros_of(aval: ShapedArray) -> Any:
     if not aval.shape and now.trace is EVALUATION:
         return slots.evaluator.array(np.zeros((), aval.dtype), aval)
     return lax.broadcast_in_dim(scalar(0, aval.dtype), aval.shape, ())
+
+
+def outside_of_map(axes: Iterable[Any], name: str | None = None) -> UnboundAxisError | None:
+    """The error of a backward rule that runs outside of the map of some `axes`; None where all are bound."""
+    bound = [f.name for f in now.axes]
+    gone = [axis for axis in axes if axis not in bound]
+    if not gone:
+        return None
+    rule = "the backward rule of a custom_vjp" if name is None else f"custom_vjp of `{name}`: its backward rule"
+    return UnboundAxisError(
+        f"{rule} has collectives over {', '.join(map(repr, gone))}, but no argument of the call is mapped by that vmap, so the "
+        "call and its rule are outside of it and run once, not for each member. Map an argument (broadcast it, and give it an "
+        "axis in in_axes), differentiate inside of the mapped function, or use pmap, whose members all run the rule")

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import Primitive, ShapedArray, Source, config, prims
-from lamina_ir.extend import stack_depth, typed_equation
+from lamina_ir import Primitive, ShapedArray, Source, UnboundAxisError, config, prims
+from lamina_ir.extend import axis_names_of, stack_depth, typed_equation
 from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eager_lines, now, staged_source, typeof,
                                    user_source)
 
+from .checks import outside_of_map
 from .counting import counted_axes, fitted, summed
 from .dependence import reached_results
 from .jvp import JVPTrace, instantiate, run_jvp
@@ -216,6 +217,9 @@ class LinearProgram:
                         env[o.number] = r
                 else:
                     env[out.number] = result
+        except UnboundAxisError as e:
+            _outside(prim, params, e)
+            raise
         finally:
             now.source = outer
         return [env[o.number] if type(o) is LinearTracer else None for o in self.outs]
@@ -275,7 +279,11 @@ class LinearProgram:
             if line is not last:  # the row's op is whose backward part it is
                 last = line
                 now.source = outer if line is None else line.backward()
-            back = rules[prim](ct, *args, **params)
+            try:
+                back = rules[prim](ct, *args, **params)
+            except UnboundAxisError as e:
+                _outside(prim, params, e)
+                raise
             if once:
                 back = summed(prim, args, params, out, back, LinearTracer)
             if len(args) == 1:
@@ -289,6 +297,13 @@ class LinearProgram:
                     n = a.number
                     old = cts[n]
                     cts[n] = b if old is None else bind(_add_p, old, b)
+
+
+def _outside(prim: Primitive, params: dict[str, Any], error: UnboundAxisError) -> None:
+    """Raise a better error where a row stands outside of the map whose axes it names."""
+    better = outside_of_map(axis_names_of(prim, params))
+    if better is not None:
+        raise better from error
 
 
 def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],

@@ -4,10 +4,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import LaminaError, Primitive, ShapedArray, dtypes
+from lamina_ir import LaminaError, Primitive, ShapedArray, UnboundAxisError, dtypes
 from lamina_tracing.extend import Tracer, eval_jaxpr, now, rule_lines, stage, stage_onto, typeof
 
-from .checks import zeros_of
+from .checks import outside_of_map, zeros_of
 from .counting import by_members
 from .jvp import instantiate
 from .programs import transpose_program
@@ -29,6 +29,7 @@ class Pullback:
         self.traced = [isinstance(r, Tracer) for r in residuals]
         self.operands = [r for r, on in zip(residuals, self.traced) if on]  # the others are known here and now
         self.plain = [r for r, on in zip(residuals, self.traced) if not on]
+        self.axes = [f.name for f in now.axes]
 
     def back(self, held: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
         """Cotangents of the active arguments."""
@@ -38,6 +39,11 @@ class Pullback:
         line, now.source = now.source, rule_lines("backward")
         try:
             found = self.call.backward(self.res_tree, residuals, full, self.all_out, self.in_avals)
+        except UnboundAxisError as e:
+            better = outside_of_map(self.axes, self.call.f.arguments.name)
+            if better is None:
+                raise
+            raise better from e
         finally:
             now.source = line
         return [b for b, on in zip(found, self.active) if on]

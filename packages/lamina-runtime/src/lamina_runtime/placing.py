@@ -134,9 +134,9 @@ def _committed(call: str, name: str, flat: Sequence[Any], maps: bool,
                     known, found, first = here, tuple(here), i
                 elif ours != theirs and known.is_fully_addressable != here.is_fully_addressable:
                     one, other = (_word(words, n) for n in (first, i))
-                    raise ValueError(f"{call} of `{name}`: of {one}, {flat[first].aval.long()}, and {other}, {x.aval.long()}, one "
-                                     "is placed over devices of several processes, the other on one's alone: it may be a part "
-                                     "where the other is the whole. lamina.make_array_from_process_local_data makes one array "
+                    raise ValueError(f"{call} of `{name}`: of {one}, {flat[first].aval.long()}, and {other}, {x.aval.long()}, "
+                                     "one is placed over devices of several processes, the other on one's alone: it may be a "
+                                     "part where the other is the whole. lamina.make_array_from_process_local_data makes one array "
                                      "of all parts; np.asarray(x) is a value that is the same everywhere")
                 elif ours != theirs and not (maps and ours > theirs):
                     one, other = (_word(words, n) for n in (first, i))

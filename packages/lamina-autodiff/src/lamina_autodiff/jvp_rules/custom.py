@@ -10,6 +10,7 @@ from lamina_tracing.extend import bind, eval_jaxpr, typeof
 
 from ..counting import narrowed
 from ..pullback import forward_of
+from ..checks import outside_of_map
 from ..jvp import instantiate, run_jvp
 from ..programs import jvp_program
 from ..remat import recompute_program, run_program
@@ -69,6 +70,9 @@ def _forward_pass(primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
 
 def custom_vjp_call_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     outs, residuals, bwd = _forward_pass(primals, tangents, params)
+    outside = outside_of_map(bwd.jaxpr.axis_names, params["name"])
+    if outside is not None:
+        raise outside
     program = forward_of(bwd, len(residuals), params["name"])
     return outs, spread(eval_jaxpr(program, [*residuals, *nonzero(tangents)]), map(_inexact, params["call_jaxpr"].out_avals))
 
@@ -79,6 +83,9 @@ def custom_vjp_call_linearize(trace: Any, primals: Any, tangents: Any, **params:
     # What is recorded transposes to the backward rule as it stands. Its own meaning, that rule transposed, is derived only
     # where somebody goes forwards, so the rule need not be linear for others.
     rule = prims.Rule(name, lambda: forward_of(bwd, n, name))
+    outside = outside_of_map(bwd.jaxpr.axis_names, name)
+    if outside is not None:
+        raise outside
     found = bind(prims.transposed_call_p, *residuals, *nonzero(tangents), forward=rule, num_held=n, transpose_jaxpr=bwd)
     if trace.linear.counted:
         found = [narrowed(t, typeof(o).over) for t, o in zip(found, [o for o in outs if _inexact(typeof(o))])]
