@@ -17,7 +17,7 @@ from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, 
                                    bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, result_path, stage,
                                    staging_logged, stands_for_array, typeof)
 
-__all__ = ["PmapSpec", "forget_devices", "pmap"]
+__all__ = ["PmapSpec", "pmap"]
 
 
 _programs = PerFunction()
@@ -294,18 +294,15 @@ class PmapSpec:
         return mapped
 
 
-def forget_devices(gone: Callable[[Any], bool]) -> None:
-    """Forget the programs of maps whose `devices` are no more.
-
-    Args:
-      gone: says it of a device.
-
-    >>> forget_devices(lambda device: False)
-    """
+def _forget_devices(gone: Callable[[Any], bool]) -> None:
+    """Forget the programs of maps whose `devices` are no more; `gone` says it of one."""
     for table in _programs.tables():
         for options in list(table):
             if options[0] and gone(options[0][0]):
                 table.pop(options, None)
+
+
+slots.on_devices_gone.append(_forget_devices)
 
 
 def _made_at(closed: ClosedJaxpr, i: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from lamina_ir import config
 from lamina_ir.extend import new_generation
-from lamina_parallel.extend import forget_devices
+from lamina_tracing import slots
 
 from . import _gpu, _jaxlib, owner, safe_launch
 
@@ -136,7 +136,8 @@ def _forget_calls(gone: owner.Owner) -> None:
 def forget_closed() -> None:
     """Forget the programs of maps over devices of clients that were given up."""
     if owner.closed_clients():
-        forget_devices(lambda d: isinstance(d, _jaxlib.Device) and owner.is_closed(d))
+        for forget in slots.on_devices_gone:
+            forget(lambda d: isinstance(d, _jaxlib.Device) and owner.is_closed(d))
 
 
 def get_backend(platform: str | None = None) -> Any:
@@ -303,7 +304,7 @@ def devices_called(text: str) -> tuple[Any, ...]:
             raise RuntimeError(f"a program names the devices {missing} of platform {platform!r}; here the numbers are "
                                f"{sorted(here)}. Run it with as many devices as where it was made")
         found = known[text] = tuple([here[int(n)] for n in numbers.split(",")])
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def default_device() -> Any:

@@ -185,7 +185,7 @@ class _Misses:
 def _known(misses: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
     """For the object behind that of `misses`, a weak reference, that runs what is counted."""
     try:
-        return misses().answer(args, kwargs)  # type: ignore[no-any-return]
+        return misses().answer(args, kwargs)
     except BaseException:
         misses().refused()
         raise

@@ -105,7 +105,7 @@ def _flat(spec: CallSpec, what: str, wanted: Any, avals: Any, words: Callable[[i
             raise ValueError(f"jit of `{spec.name}`: {what} is no prefix of the {whose}: {e}") from None
     for i, (s, a) in enumerate(zip(found, leaves)):
         if s is not None:
-            shardings.check_fits(f"jit of `{spec.name}`: {what} for {words(i)}", a.shape, s)
+            shardings.check_fits(lambda i=i: f"jit of `{spec.name}`: {what} for {words(i)}", a.shape, s)  # type: ignore[misc]
     return tuple([None if s is None else shardings.interned(s) for s in found])
 
 

@@ -134,10 +134,10 @@ def _committed(call: str, name: str, flat: Sequence[Any], maps: bool,
                     known, found, first = here, tuple(here), i
                 elif ours != theirs and known.is_fully_addressable != here.is_fully_addressable:
                     one, other = (_word(words, n) for n in (first, i))
-                    raise ValueError(f"{call} of `{name}`: of {one}, {flat[first].aval.long()}, and {other}, {x.aval.long()}, "
-                                     "one is placed over devices of several processes, the other on one's alone: it may be a "
-                                     "part where the other is the whole. lamina.make_array_from_process_local_data makes one array "
-                                     "of all parts; np.asarray(x) is a value that is the same everywhere")
+                    raise ValueError(f"{call} of `{name}`: {one}, {flat[first].aval.long()}, and {other}, {x.aval.long()}: "
+                                     "one is placed over devices of several processes, the other on one's alone, and may be a "
+                                     "part where the first is the whole. lamina.make_array_from_process_local_data makes one "
+                                     "array of all parts; np.asarray(x) is a value that is the same everywhere")
                 elif ours != theirs and not (maps and ours > theirs):
                     one, other = (_word(words, n) for n in (first, i))
                     raise ValueError(f"{call} of `{name}`: arguments are committed to different devices: {one}, "
@@ -161,7 +161,7 @@ def _constrained(call: str, name: str, closed: ClosedJaxpr) -> tuple[Any, ...] |
 
 def _constraints(closed: ClosedJaxpr) -> list[tuple[str, str]]:
     """What the constraints outside of maps name: each text once, with its line."""
-    return closed.memo("constraints", lambda: _ask_constraints(closed))  # type: ignore[no-any-return]
+    return closed.memo("constraints", lambda: _ask_constraints(closed))
 
 
 def _ask_constraints(closed: ClosedJaxpr) -> list[tuple[str, str]]:

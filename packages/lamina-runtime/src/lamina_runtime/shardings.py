@@ -12,6 +12,7 @@ from __future__ import annotations
 import copyreg
 import math
 import weakref
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -179,19 +180,24 @@ def index_map(sharding: Any, shape: tuple[int, ...]) -> tuple[Index, ...]:
     return found
 
 
-def check_fits(call: str, shape: tuple[int, ...], sharding: Any) -> None:
-    """ValueError for a placement that splits other dimensions than an array of this shape has, or unevenly."""
+def check_fits(call: str | Callable[[], str], shape: tuple[int, ...], sharding: Any) -> None:
+    """ValueError for a placement that splits other dimensions than an array of this shape has, or unevenly. `call` is who asks,
+    or says it."""
     if is_replicated(sharding) or not sharding._hlo_sharding.is_tiled():
         return
     counts = _counts(sharding._hlo_sharding)
     if len(counts) != len(shape):
-        raise ValueError(f"{call}: {sharding} places arrays of {len(counts)} dimensions, in {_by(counts)} parts; got an array "
-                         f"of {len(shape)} dimensions, of shape {shape}. Reshape it, or place it by a sharding of its rank")
+        raise ValueError(f"{_said(call)}: {sharding} places arrays of {len(counts)} dimensions, in {_by(counts)} parts; got "
+                         f"an array of {len(shape)} dimensions, of shape {shape}. Reshape it, or place it by one of its rank")
     for d, (n, k) in enumerate(zip(shape, counts)):
         if n % k:
-            raise ValueError(f"{call}: dimension {d} of an array of shape {shape} has length {n}, which cannot be split over "
-                             f"{k} devices evenly: {sharding} cuts it into {k} parts. Pad it to a multiple of {k}, or split "
-                             "another dimension")
+            raise ValueError(f"{_said(call)}: dimension {d} of an array of shape {shape} has length {n}, which cannot be split "
+                             f"over {k} devices evenly: {sharding} cuts it into {k} parts. Pad it to a multiple of {k}, or "
+                             "split another dimension")
+
+
+def _said(call: str | Callable[[], str]) -> str:
+    return call if isinstance(call, str) else call()
 
 
 def interned(sharding: Any) -> Any:

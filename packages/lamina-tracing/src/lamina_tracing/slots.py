@@ -10,7 +10,7 @@ Reading `slots.evaluator` gives what fills the slot; `slots.set_evaluator(new)` 
 A change counts as one of the rows in force (`config.generation`), so whatever was staged or called before follows.
 
 `on_staging` is the small fifth: hooks told when this thread starts and stops staging (or binding axis names), for
-caches outside Python.
+caches outside Python. `on_devices_gone` are hooks told when devices are no more, by a function that says it of one.
 """
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, config, evaluate, evaluate_primitive
 from lamina_ir.extend import new_generation
 
-from .statics import Statics
 from .array import HostArray
 from .jit_spec import Staged
+from .statics import Statics
 from .trace import EVALUATION, on_staging
 from .tracer import Tracer
 
 __all__ = ["CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "basis_map", "device_put",
-           "dispatcher", "evaluator", "on_staging", "operators", "set_basis_map", "set_dispatcher", "set_evaluator",
-           "use_numpy"]
+           "dispatcher", "evaluator", "on_devices_gone", "on_staging", "operators", "set_basis_map", "set_dispatcher",
+           "set_evaluator", "use_numpy"]
 
 
 class Evaluator(Protocol):
@@ -253,6 +253,9 @@ def set_basis_map(new: Callable[..., Any] | None) -> None:
     with config.generation.changing():
         basis_map = new
         new_generation()
+
+
+on_devices_gone: list[Callable[[Callable[[Any], bool]], None]] = []
 
 
 class Operators:
