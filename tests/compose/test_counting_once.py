@@ -226,3 +226,19 @@ def test_they_communicate_nothing():
     nested = lamina.jit(lambda v: lax.psum(v, "i"))
     text = lamina.pmap(lambda v, x: nested(v) + lax.psum(x, "i"), axis_name="i", in_axes=(None, 0)).lower(W, X).as_text()
     assert text.count("all_reduce") == 1
+
+
+@pytest.mark.parametrize("outer", [lamina.vmap, lamina.pmap])
+@pytest.mark.parametrize("inner", [lamina.vmap, lamina.pmap])
+def test_two_maps_of_one_name_are_refused(outer, inner):
+    """Types tell axes by name: gradients came out several times too large."""
+    def nested(i, j):
+        rows = inner(lamina.grad(lambda w, x: lax.psum(loss(w, x), j)), axis_name=j, in_axes=(None, 0))
+        return outer(lambda w, x: lax.psum(rows(w, x), i), axis_name=i, in_axes=(None, 0))(W, X.reshape(2, 2))
+
+    default = nested("i", "j")
+    np.testing.assert_allclose(nested("i", "i"), default)  # in the default reading the inner hides the outer
+    with ONCE(True):
+        np.testing.assert_allclose(nested("i", "j"), [[1020, 1020]] * 2)  # w is one value over both
+        with pytest.raises(ValueError, match="map of `.*`: the axis name 'i' is bound already by a map around.*names of their"):
+            nested("i", "i")

@@ -144,7 +144,7 @@ def g(x, y):
     (lambda: vmap(g, in_axes=None)(X, X), ValueError, "at least one in_axes entry must not be None, or axis_size"),
     (lambda: vmap(g, out_axes=None)(X, X), ValueError, "out_axes is None for output, which depends on the mapped axis"),
     (lambda: vmap(g, out_axes=3)(X, X), ValueError, "out_axes 3 is out of range for output"),
-    (lambda: vmap(g, out_axes=(0, 0))(X, X), ValueError, "out_axes must be a prefix of the function.s result"),
+    (lambda: vmap(g, out_axes=(0, 0))(X, X), ValueError, "out_axes must be a prefix of the function.s output"),
     (lambda: vmap(lambda x: "no")(X), TypeError, "the function returned str at output: "),
     (lambda: vmap(g)(X, "no"), TypeError, "y: expected")])
 def test_what_is_refused_names_the_argument(call, error, words):

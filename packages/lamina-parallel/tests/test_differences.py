@@ -38,7 +38,7 @@ def test_results_that_are_the_same_everywhere(f):
                                lambda v: lax.cond(lax.gt(v, np.float32(2)), lambda: 1.0, lambda: 2.0)])
 @pytest.mark.parametrize("outer", [lambda f: f, jit])
 def test_results_that_may_differ_are_no_single_copy(f, outer):
-    with pytest.raises(ValueError, match="out_axes is None for the result, but it may differ"):
+    with pytest.raises(ValueError, match="out_axes is None for output, but it may differ"):
         outer(over_i(f, out_axes=None))(X)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina_ir import trees
 from lamina_ir.extend import checked_axis_name
-from lamina_tracing.extend import boundary, flat_arguments, function_name, result_path, typeof
+from lamina_tracing.extend import boundary, flat_arguments, function_name, refuse_axis_twice, result_path, typeof
 
 from .axes import MappedAxes
 from .batch import BatchAxis, materialise, run_batched
@@ -57,6 +57,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
             spec.check_count(args, kwargs)
             axes = spec.of_arguments(flat, tree)
         size = spec.size(flat, axes, tree)
+        if axis_name is not None:
+            refuse_axis_twice(f"vmap of `{name}`", axis_name)
         out_tree = None
 
         def run(*xs: Any) -> list[Any]:

@@ -14,8 +14,8 @@ from lamina_ir.extend import (checked_axis_name, over_of_results, refuse_disagre
                               without_needless)
 from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, Tracer, argument_name,
-                                   bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, result_path, stage,
-                                   staging_logged, stands_for_array, typeof)
+                                   bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, refuse_axis_twice,
+                                   result_path, stage, staging_logged, stands_for_array, typeof)
 
 __all__ = ["PmapSpec", "pmap"]
 
@@ -175,6 +175,7 @@ class PmapSpec:
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
                static: Any) -> Staged:
         axes, here = self.extent(args, kwargs, flat, tree)
+        refuse_axis_twice(self.lead, self.axis_name)
         own, every = self.share()
         size = here * every // own  # of the axis: the rows of all processes
         if size * own != here * every:

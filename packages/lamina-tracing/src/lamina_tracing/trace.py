@@ -12,14 +12,14 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from lamina_ir import Primitive, errors
+from lamina_ir import Primitive, config, errors
 from lamina_ir.extend import axis_names_of, checked_axis_name, stack_depth, unbound_axis
 
 from .blame import ill_formed
 from .tracer import Tracer, stands_for_array, typeof
 
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "bound_axes", "deeper", "now", "on_begin", "on_end",
-           "on_staging", "scoped", "settle", "tell_staging"]
+           "on_staging", "refuse_axis_twice", "scoped", "settle", "tell_staging"]
 
 
 class Trace:
@@ -198,6 +198,22 @@ def axis_frame(name: Hashable) -> AxisFrame:
         if frame.name == name:
             return frame
     raise unbound_axis(name, [f.name for f in now.axes])
+
+
+def refuse_axis_twice(call: str, name: Hashable) -> None:
+    """ValueError where a map of this name stands inside of another one while `config.replicated_counts_once` reads off types
+    over which axes values differ: types know axes by name.
+
+    Args:
+      call: the map, for the message.
+      name: of its axis.
+
+    >>> refuse_axis_twice("vmap of `f`", "i")
+    """
+    if now.axes and config.replicated_counts_once.value and any(f.name == name for f in now.axes):
+        raise ValueError(f"{call}: the axis name {name!r} is bound already by a map around; with config.replicated_counts_once "
+                         "types say by name over which axes a value differs, so the two cannot be told apart. Give the axes "
+                         "names of their own")
 
 
 on_staging: list[Callable[[bool], None]] = []
