@@ -187,7 +187,8 @@ def _tiles_of(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
     here = tuple(x._sharding._internal_device_list)
     if here == devices:
         return x._sharding.tiles
-    return x._sharding.tiles.renumbered([devices.index(d) for d in here]) if {*here} == {*devices} else None
+    number = {d: i for i, d in enumerate(devices)}
+    return x._sharding.tiles.renumbered([number[d] for d in here]) if {*here} == {*devices} else None
 
 
 # --- programs with maps -------------------------------------------------------------------------------------------
