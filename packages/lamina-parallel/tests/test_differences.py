@@ -135,9 +135,9 @@ def test_a_result_that_may_differ_is_named_with_the_line_that_makes_it():
         each = lax.mul(v, total)
         return {"loss": total, "rows": (total, each)}
 
-    with pytest.raises(ValueError, match=r"result\['rows'\]\[1\], but it may differ .* mul at .*test_differences.py:\d+ \(f\)"):
+    with pytest.raises(ValueError, match=r"output\['rows'\]\[1\], but it may differ .* mul at .*test_differences.py:\d+ \(f\)"):
         over_i(f, out_axes=None)(X)
-    with pytest.raises(ValueError, match="result, but .*: it is an argument that is mapped"):
+    with pytest.raises(ValueError, match="output, but .*: it is an argument that is mapped"):
         over_i(lambda v: v, out_axes=None)(X)
     with pytest.raises(ValueError, match="out_axes is None for the result"):  # an axis that nobody can name, too
         pmap(lambda v: v, out_axes=None)(X)

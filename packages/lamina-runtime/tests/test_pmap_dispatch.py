@@ -164,7 +164,7 @@ def test_chosen_devices():
 def test_a_compiled_call_lowered_for_shapes_refuses_other_types():
     compiled = pmap(lambda x, y: lax.add(x, y), in_axes=(0, None)).lower(ShapeDtypeStruct((8, 3), "float32"), 1.0).compile()
     np.testing.assert_allclose(compiled(X, 1.0), X + 1, rtol=1e-6)
-    for args, words in [((X[:, :2], 1.0), r"args\[0\] was compiled with float32\[8,3\] and called with float32\[8,2\]"),
+    for args, words in [((X[:, :2], 1.0), r"x was compiled with float32\[8,3\] and called with float32\[8,2\]"),
                         ((X.astype("int32"), 1.0), "called with int32"), ((X,), "expected arguments of structure")]:
         with pytest.raises(TypeError, match=words):
             compiled(*args)

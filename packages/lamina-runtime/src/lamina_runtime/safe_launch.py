@@ -234,6 +234,5 @@ def check_donation(call: str, name: str, flat: Sequence[Any], donated: Sequence[
             first = seen.setdefault(id(x), i)
             if first != i and (gone or donated[first]):
                 which = words(i if gone else first)
-                raise ValueError(f"{call} of `{name}`: {which}, {x.aval.long()}, is donated, and a donated array is passed "
-                                 f"once: {words(first)} and {words(i)} are the same array. Pass a copy (x.copy()) for one of "
-                                 "them")
+                raise ValueError(f"{call} of `{name}`: {which}, {x.aval.long()}, is donated and passed twice: "
+                                 f"{words(first)} and {words(i)} are the same array. Pass a copy (x.copy()) for one of them")
