@@ -151,7 +151,8 @@ class PmapSpec:
         """Which part of all rows is this process's: so many of so many. A map within a map is each member's own."""
         if any(frame.trace is None for frame in now.axes):
             return 1, 1
-        own, every = slots.dispatcher.share(self.devices, self.backend)
+        asked = getattr(slots.dispatcher, "share", None)  # a stand-in may do without: it has one process
+        own, every = (1, 1) if asked is None else asked(self.devices, self.backend)
         if not own:
             raise ValueError(f"{self.lead}: devices names none of this process, so it has no rows to give: call it in the "
                              "processes whose devices are named")
