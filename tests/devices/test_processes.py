@@ -109,6 +109,22 @@ def once(x):
     return half + half.sum(0) - np.concatenate([np.full((devices, 4), part.mean()) for part in np.split(x, processes)])
 same(beside(x), once(once(every))[mine])
 
+with lamina.debug_nans(True):
+    try:
+        pmap(lambda x: lamina.numpy.log(x - lax.psum(x, "i")), "i")(x)
+        raise SystemExit("no word of NaN")
+    except FloatingPointError as e:
+        assert "its rows are given by several processes" in str(e), e
+told = []
+y = pmap(lambda x: (lamina.debug.callback(told.append, x), x * 2)[1], "i")(x)
+lamina.effects_barrier()
+assert len(told) == devices
+try:
+    lamina.parallel.padded(lambda x: lax.psum(x, "i"), "i")(x)
+    raise SystemExit("padded over processes")
+except RuntimeError as e:
+    assert "rows in rounds are of one process" in str(e), e
+
 # Arrays over all devices and parts of something do not meet; what all devices hold whole is everyone's.
 def refused(kind, words, f, *args):
     try:

@@ -151,12 +151,13 @@ class Placement(NamedTuple):
       outs: how each result has to lie, of the face; None: as the compiler likes.
       donated: for each argument, whether its memory may be reused for results; (): none.
       committed: whether results have to stay where they are.
-      face: those of the devices whose part of arguments and results is all that is given and seen here: this process's, where
-        the others are of other processes, which give and see theirs. (): all is given and seen, the global face.
+      face: those of the devices whose part of arguments and results is all that is given and seen here: this
+        process's, where the others are of other processes, which give and see theirs. (): all is given and seen,
+        the global face.
 
     >>> Placement(devices=(0, 1), partitions=2, ins=(Tiles((2,)),)).grid
     (1, 2)
-    >>> mine = Placement(devices=(0, 1, 10, 11), face=(10, 11), replicas=4, members=True, ins=(Tiles((2,)),))
+    >>> mine = Placement(devices=(0, 1, 10, 11), replicas=4, members=True, face=(10, 11))
     >>> mine.here, len(mine.devices)
     ((10, 11), 4)
     """
@@ -387,6 +388,13 @@ def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[An
       A `Placement` of members.
     Raises:
       ShapeError: the program is more than a map, or its rows are not one for each device.
+
+    >>> from lamina_ir import parse
+    >>> third = parse("{ lambda ; a:f32[2]. let b:f32[2] = xla_pmap[axis_name=i axis_size=2 backend=None "
+    ...     "call_jaxpr={ lambda ; c:f32[]{i}. let d:f32[]{i} = sin c in (d,) } devices=None donated_invars=(False,) "
+    ...     "global_arg_shapes=(None,) global_axis_size=6 in_axes=(0,) name=f out_axes=(0,)] a in (b,) }")
+    >>> map_placement(third, range(6), face=(2, 3)).ins
+    (Tiles(counts=(2,), copies=1, order=()),)
     """
     e = lone_map(closed)
     here = len(face or devices)

@@ -18,6 +18,7 @@ from lamina_tracing.extend import batch_position, eager_lines, user_source
 
 from . import _jaxlib, arrays
 from ._jaxlib import ArrayImpl
+from .placing import rows_across
 
 __all__ = ["check_results", "install", "keeping", "wanted"]
 
@@ -99,6 +100,8 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
         reason = "its arguments were donated; leave donate_argnums out to find the operation"
     elif closed.jaxpr.effectful:
         reason = "it has effects with results, which would happen twice"
+    elif rows_across(closed) or mapped is not None and (mapped["global_axis_size"] or 0) > mapped["axis_size"]:
+        reason = "its rows are given by several processes"
     elif mapped is not None and not all(map(_readable, flat)):
         reason = "its arguments lie in several processes"
     else:

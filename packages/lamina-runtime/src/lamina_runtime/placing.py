@@ -18,7 +18,7 @@ from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, m
 from . import backends, shardings
 from ._jaxlib import ArrayImpl, GSPMDSharding, SingleDeviceSharding
 
-__all__ = ["Lying", "as_it_lies", "device_names", "placement_of"]
+__all__ = ["Lying", "as_it_lies", "device_names", "placement_of", "rows_across"]
 
 
 class Lying:
@@ -90,7 +90,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     if chosen is None and told is not None:
         chosen = told
     committed = chosen is not None
-    across = _rows_across(closed)
+    across = rows_across(closed)
     if across is not None:
         return _over_processes(call, name, closed, need, across, flat, donated, backend, layout, rows, words)
     if need > 1:
@@ -283,7 +283,7 @@ def _check_parts(call: str, name: str, flat: Sequence[Any], words: Callable[[int
                              "lamina.experimental.multihost_utils.global_array_to_host_local_array(x) is")
 
 
-def _rows_across(closed: ClosedJaxpr) -> tuple[int, int] | None:
+def rows_across(closed: ClosedJaxpr) -> tuple[int, int] | None:
     """(rows of all processes, those of this one) of a map in the program that spans processes; None where none does."""
     return closed.memo("across", lambda: (next(((rows_everywhere(e), e.params["axis_size"]) for e in walk(closed)
                                                 if e.primitive is prims.xla_pmap_p
