@@ -5,7 +5,8 @@ and arrays lie on devices, room on the stack.
 """
 from .. import _stack_depth as stack_depth
 from ..evaluator import watching
-from ..placements import Grid, Placement, Tiles, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
+from ..placements import Grid, Placement, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
+from ..tiles import Tiles
 from ..tree_paths import explain_mismatch
 from ..trees import set_backend
 from ..turns import Turn, running_device, running_turns, turns_text
