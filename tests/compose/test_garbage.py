@@ -19,6 +19,7 @@ def _loop(x):
 
 
 @pytest.mark.parametrize("call", [
+    lambda: lamina.tree_util.tree_map_with_path(lambda path, x: x, {"a": [_x]}),
     lambda: lamina.make_jaxpr(lambda x: _f(x))(_x),
     lambda: lamina.eval_shape(lambda x: _f(x), _x),
     lambda: lamina.jvp(lambda x: _f(x), (_x,), (_x,)),
@@ -32,7 +33,7 @@ def _loop(x):
     lambda: lamina.make_jaxpr(lamina.grad(lambda x: _loop(x)))(_x),
     lambda: lamina.make_jaxpr(lamina.grad(lambda x: lax.cond(x[0] > 0, _f, lambda x: x[1], x)))(_x),
     lambda: lamina.make_jaxpr(lamina.vmap(lamina.grad(lambda x: lamina.jit(lambda x: jnp.sin(x) * x)(x))))(_x),
-], ids=["make_jaxpr", "eval_shape", "jvp", "vmap", "vjp", "linearize", "linear_transpose", "grad", "jacrev", "hessian",
+], ids=["paths", "make_jaxpr", "eval_shape", "jvp", "vmap", "vjp", "linearize", "linear_transpose", "grad", "jacrev", "hessian",
         "grad of scan", "grad of cond", "vmap of grad of jit"])
 def test_a_call_leaves_no_circles(call):
     for _ in range(2):  # what is remembered of it is made by now
@@ -70,7 +71,8 @@ def _total(x):
     lambda: lamina.jit(lambda x: 2 * lamina.pmap(lambda x: _sums(x), axis_name="i")(x)),
     lambda: lamina.jit(lambda x: jnp.sum(x, 1), in_shardings=(lamina.pmap(lambda x: x)(_rows).sharding,)),
     lambda: lamina.pmap(lambda x: _sums(x), axis_name="i").lower(_rows).compile(),
-], ids=["jit", "pmap", "psum", "donated", "grad", "map", "map inside", "in_shardings", "compiled"])
+    lambda: lambda x: lamina.parallel.padded(lambda row: 2 * row)(jnp.concatenate([x, x])),
+], ids=["jit", "pmap", "psum", "donated", "grad", "map", "map inside", "in_shardings", "compiled", "padded"])
 def test_a_function_that_goes_leaves_no_circles(make):
     """Nor do its programs: they, and what they hold, go with it."""
     def used():

@@ -65,18 +65,18 @@ def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
 def leaf_paths(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[Any, ...]]:
     """Paths of the leaves, in order."""
     out: list[tuple[Any, ...]] = []
-
-    def walk(node: Any, path: tuple[Any, ...]) -> None:
-        level = None if is_leaf is not None and is_leaf(node) else python_backend.flatten_one_level(node)
-        if level is None:
-            out.append(path)
-            return
-        children = tuple(level[0])
-        for key, child in zip(child_keys(node, len(children)), children):
-            walk(child, (*path, key))
-
-    walk(tree, ())
+    _walk(tree, (), is_leaf, out)
     return out
+
+
+def _walk(node: Any, path: tuple[Any, ...], is_leaf: Callable[[Any], bool] | None, out: list[tuple[Any, ...]]) -> None:
+    level = None if is_leaf is not None and is_leaf(node) else python_backend.flatten_one_level(node)
+    if level is None:
+        out.append(path)
+        return
+    children = tuple(level[0])
+    for key, child in zip(child_keys(node, len(children)), children):
+        _walk(child, (*path, key), is_leaf, out)
 
 
 def _clip(x: Any) -> str:
