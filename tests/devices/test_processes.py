@@ -305,6 +305,15 @@ try:
 except ValueError as e:
     assert "callbacks stand within maps" in str(e)
 
+place = f(x).sharding
+same(jit(lambda x: lax.with_sharding_constraint(f(x) * 2, place))(x), np.asarray(f(x)) * 2)
+from lamina_runtime.shardings import mapped
+try:
+    jit(lambda x: lax.with_sharding_constraint(f(x), mapped(tuple(lamina.devices()), 2, ((0, rows),))))(x)
+    raise SystemExit("rows of others")
+except ValueError as e:
+    assert "of this process, whose view of the program it is in" in str(e), e
+
 # The page of pmap: two processes of four devices.
 print(pmap(lambda x: x + lax.psum(x, axis_name="i"), axis_name="i")(np.arange(4) + 4 * rank))
 print("done")

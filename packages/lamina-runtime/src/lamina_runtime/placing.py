@@ -92,7 +92,12 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     committed = chosen is not None
     across = rows_across(closed)
     if across is not None:
-        return _over_processes(call, name, closed, need, across, flat, donated, backend, layout, rows, words)
+        place = _over_processes(call, name, closed, need, across, flat, donated, backend, layout, rows, words)
+        if told is not None and {*told} != {*place.face}:
+            raise ValueError(f"{call} of `{name}`: with_sharding_constraint names {device_names(told)}"
+                             f"{_constraints(closed)[0][1]}; of this process, whose view of the program it is in, the maps "
+                             f"inside run on {device_names(place.face)}. Name these")
+        return place
     if need > 1:
         found = _for_maps(call, name, closed, need, chosen, backend, rows)
         if found != chosen:
