@@ -27,7 +27,9 @@ def test_the_type_is_a_value():
     assert weak.strong() == shaped((), "float32").differing(I) and repr(weak) == "ShapedArray(float32[]{i}, weak_type=True)"
 
 
-@pytest.mark.parametrize("name,text", [("i", "i"), ("my axis", "'my axis'"), (("a", 3), "('a', 3)"), ("float32", "'float32'")])
+@pytest.mark.parametrize("name,text", [("i", "i"), ("my axis", "'my axis'"), (("a", 3), "('a', 3)"), ("float32", "'float32'"),
+                                       (b"a'\xff", "b\"a'\\xff\""), (1j, "1j"), (complex(-0.5, float("inf")), "(-0.5+infj)"),
+                                       (..., "Ellipsis"), ("Ellipsis", "'Ellipsis'")])
 def test_it_prints_parses_and_is_saved(name, text):
     a = Var(F.differing(frozenset([name])))
     b = Var(F.differing(frozenset([name, "z"])))

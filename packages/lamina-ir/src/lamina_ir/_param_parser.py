@@ -14,6 +14,7 @@ __all__ = ["ParamParser"]
 
 _NUMBER = re.compile(r"[-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)\b(?!\w)|[-+]?\d+\.(?!\w)")
 _COMPLEX = re.compile(r"\([-+]?[\w.]+(?:[-+]\d+)?[-+][\w.]+(?:[-+]\d+)?j\)|[-+]?[\w.]+(?:e[-+]\d+)?j\b")
+_IMAGINARY = re.compile(r"[-+]?(?:inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)j\b")
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 _AXIS = re.compile(r"<axis (\w+)>")
 _ANGLE = re.compile(r"<\w+>")
@@ -21,7 +22,7 @@ _MARK = re.compile(r"@(\d+)", re.ASCII)
 _PROGRAM = re.compile(r"\{\s*lambda\b")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
-_WORDS = {"None": None, "True": True, "False": False}
+_WORDS = {"None": None, "True": True, "False": False, "Ellipsis": ...}
 
 
 class ParamParser(Scanner):
@@ -79,6 +80,15 @@ class ParamParser(Scanner):
             m = self.match(_ANGLE)
             if m is not None:
                 return m.group()
+        if first == "b" and text[at + 1:at + 2] in ("'", '"'):
+            self.at = at + 1
+            m = self.match(_STRING)
+            if m is None:
+                raise self.fail("the bytes have no end")
+            return self.made("bytes", lambda s: _ESCAPE.sub(_unescape, s).encode("latin-1"), m.group()[1:-1], at)
+        m = self.match(_IMAGINARY)
+        if m is not None:
+            return self.made("complex number", complex, m.group(), at)
         m = self.match(_NUMBER)
         if m is not None:
             word = m.group()

@@ -16,7 +16,7 @@ _Type = TypeVar("_Type", bound=type)
 _TYPES: dict[str, type] = {}
 _WORD = re.compile(r"[A-Za-z_]\w*\Z|<\w+>\Z")
 dtype_names = frozenset([dtypes.from_short_name(short).name for short in dtypes.SHORT_NAMES]) - {"void"}
-_TAKEN = dtype_names | {"None", "True", "False", "inf", "nan", "lambda", "float0", "frozenset"}
+_TAKEN = dtype_names | {"None", "True", "False", "inf", "nan", "lambda", "float0", "frozenset", "Ellipsis"}
 
 
 class UnnamedAxis:

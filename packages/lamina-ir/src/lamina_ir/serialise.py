@@ -162,6 +162,10 @@ class _Writer:
             return v if v - v == 0 else {"float": repr(v)}
         if kind is complex:
             return {"complex": [repr(v.real), repr(v.imag)]}
+        if kind is bytes:
+            return {"bytes": v.hex()}
+        if v is ...:
+            return {"ellipsis": None}
         # A number of the table, so what stands in several places is written once and is one object when it is loaded.
         if isinstance(v, ClosedJaxpr):
             return {"program": self.program(v)}
@@ -309,6 +313,10 @@ class _Reader:
             return float(x)
         if kind == "complex":
             return complex(float(x[0]), float(x[1]))
+        if kind == "bytes":
+            return bytes.fromhex(x)
+        if kind == "ellipsis":
+            return ...
         if kind == "dict":
             return {self.value(a): self.value(b) for a, b in x}
         if kind == "axis":
