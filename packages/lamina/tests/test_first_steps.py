@@ -1,5 +1,6 @@
 """The installed roof does what its README says, with only its declared dependencies."""
 import importlib
+import os
 import subprocess
 import sys
 
@@ -35,6 +36,23 @@ def test_random_numbers_are_those_users_know():
 def test_submodules_import_by_themselves(name):
     module = importlib.import_module(f"lamina.{name}")
     assert all(hasattr(module, n) for n in module.__all__)
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_system(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text("""
+import lamina as jax
+jax.distributed.initialize()
+rows = jax.numpy.ones((jax.local_device_count(), 3)) * (1 + jax.process_index())
+total = jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i")(rows)
+print(jax.process_index(), jax.device_count(), total[0].tolist())
+""")
+    command = [sys.executable, "-m", "lamina.launch", "-n", "2", "--devices", "2", "--timeout", "100", str(path)]
+    done = subprocess.run(command, env={**os.environ, "XLA_FLAGS": ""}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    for r in (0, 1):  # beside what Gloo says of its connections, from several threads at a time
+        assert f"{r} 4 [6.0, 6.0, 6.0]" in done.stdout, done.stdout
 
 
 def test_a_loaded_jax_is_refused_in_one_line():
