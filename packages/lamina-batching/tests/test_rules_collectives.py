@@ -70,6 +70,8 @@ def test_integers_name_no_axis(name):
     (lambda v: lax.psum_scatter(v, "i", tiled=True), "must be a multiple of the axis size 4"),
     (lambda v: lax.all_to_all(v, "i", 0, 0, tiled=True, axis_index_groups=[[0, 1], [2, 3]]), "multiple of the axis size 2"),
     (lambda v: lax.pmax(lax.convert_element_type(v, "complex64"), "i"), "pmax: complex numbers have no order"),
+    (lambda v: lax.pargmin(lax.convert_element_type(v, "complex64"), "i"), "pargmin: complex numbers have no order"),
+    (lambda v: lax.pswapaxes(lax.broadcast(v, (7,)), "i", 0), "pswapaxes: axis 0 .* size of the mapped axis"),
     (lambda v: lax.psum_scatter(lax.gt(v, 0.0), "i", tiled=True), "psum_scatter: expected numbers"),
 ])
 def test_examples_are_held_to_the_ops_types(call, words):

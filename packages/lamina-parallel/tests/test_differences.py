@@ -139,6 +139,6 @@ def test_a_result_that_may_differ_is_named_with_the_line_that_makes_it():
         over_i(f, out_axes=None)(X)
     with pytest.raises(ValueError, match="output, but .*: it is an argument that is mapped"):
         over_i(lambda v: v, out_axes=None)(X)
-    with pytest.raises(ValueError, match="out_axes is None for the result"):  # an axis that nobody can name, too
+    with pytest.raises(ValueError, match="out_axes is None for output"):  # an axis that nobody can name, too
         pmap(lambda v: v, out_axes=None)(X)
     assert pmap(lambda v, w: w, in_axes=(0, None), out_axes=None)(X, W) == W

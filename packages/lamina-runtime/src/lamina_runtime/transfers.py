@@ -55,7 +55,10 @@ def _put_tree(x: Any, device: Any, donate: bool) -> Any:
     if type(x) in _LEAVES and _is_target(device):
         return _put_leaf(x, device, donate)
     flat, tree = trees.tree_flatten(x)
-    targets = [device] * len(flat) if _is_target(device) else trees.broadcast_prefix(device, x, is_leaf=_is_target)
+    try:
+        targets = [device] * len(flat) if _is_target(device) else trees.broadcast_prefix(device, x, is_leaf=_is_target)
+    except ValueError as e:
+        raise ValueError(f"device_put: the tree of devices and shardings: {e}") from None
     return tree.unflatten([_put_leaf(leaf, t, donate) for leaf, t in zip(flat, targets)])
 
 

@@ -145,8 +145,9 @@ class Tracer:
         if self._number() is not None:
             return (f"{use} of a {self.aval.long()} that is being differentiated would lose its derivative.{where} Use "
                     f"{remedy}, or lax.stop_gradient(x) first where a constant is meant.")
+        static = "static_broadcasted_argnums" if ", traced by pmap" in where else "static_argnums"
         return (f"a traced value {self.aval.long()} has no known number, but {use} was asked for.{where} Use {remedy}, or pass "
-                "the value as a static argument (static_argnums) where that is meant.")
+                f"the value as a static argument ({static}) where that is meant.")
 
     def __bool__(self) -> bool:
         if self.aval.shape and self.aval.size != 1:

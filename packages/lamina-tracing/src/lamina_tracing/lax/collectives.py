@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import prims, trees
-from lamina_ir.dtypes import is_bool, is_integer
+from lamina_ir import DTypeError, ShapeError, prims, trees
+from lamina_ir.dtypes import is_bool, is_complex, is_integer
 from lamina_ir.extend import as_axis_name, axis_names, checked_groups, checked_index, checked_permutation, split_axes
 
 from ..trace import axis_frame, bind
@@ -162,6 +162,8 @@ def _first(call: str, extreme: Callable[..., Any], x: Any, axis_name: Any) -> An
 
     def one(v: Any) -> Any:
         shape = typeof(v).shape
+        if is_complex(typeof(v).dtype):
+            raise DTypeError(f"{call}: complex numbers have no order; got {typeof(v).long()}. Use the real and imaginary parts")
         wins = elementwise.bitwise_or(elementwise.eq(v, extreme(v, names)), elementwise.ne(v, v))  # NaN is every extreme
         return pmin(elementwise.select(wins, broadcast(here, shape), broadcast(n, shape)), names)
 
@@ -353,4 +355,10 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any 
       axis: the axis of `x`.
       axis_index_groups: as for `psum`.
     """
+    _, _, size = _members("pswapaxes", axis_names("pswapaxes", axis_name), axis_index_groups, equal=True)
+    for v in trees.tree_leaves(x):
+        aval = typeof(v)
+        if aval.shape[check_axis("pswapaxes", axis, aval.ndim)] != size:
+            raise ShapeError(f"pswapaxes: axis {axis} of the operand must have the size of the mapped axis, {size}; got "
+                             f"{aval.long()}")
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
