@@ -67,6 +67,19 @@ backwards = lamina.devices()[::-1]
 r = pmap(lambda x: lax.axis_index("i"), "i", devices=backwards)(x)
 same(r, np.array([k for k, d in enumerate(backwards) if d.process_index == rank]))
 assert [s.device for s in r.addressable_shards] == [d for d in backwards if d.process_index == rank]
+def refused(kind, words, f, *args):
+    try:
+        f(*args)
+    except kind as e:
+        assert words in str(e), e
+    else:
+        raise SystemExit(f"nobody said: {words}")
+
+if (processes, devices) == (2, 2):  # two rows of one process, one of the other
+    uneven = pmap(lambda x: x + lax.psum(x, "i"), "i", devices=[lamina.devices()[k] for k in (2, 0, 1)])
+    given = every[1:3] if rank == 0 else every[:1]
+    same(uneven(given), given + every[:3].sum(0))
+    refused(ValueError, "has as many rows in each process", jit(lambda x: uneven(x) * 2), given)
 firsts = [next(d for d in lamina.devices() if d.process_index == p) for p in range(processes)]
 same(pmap(lambda x: lax.psum(x, "i"), "i", devices=firsts)(x[:1]), every[::devices].sum(0)[None])
 same(pmap(lambda x: lax.psum(x, "i"), "i")(x[:1]), every[::devices].sum(0)[None])
@@ -126,14 +139,6 @@ except RuntimeError as e:
     assert "rows in rounds are of one process" in str(e), e
 
 # Arrays over all devices and parts of something do not meet; what all devices hold whole is everyone's.
-def refused(kind, words, f, *args):
-    try:
-        f(*args)
-    except kind as e:
-        assert words in str(e), e
-    else:
-        raise SystemExit(f"nobody said: {words}")
-
 everywhere = tuple(lamina.devices())
 from lamina_runtime.shardings import mapped
 whole = lamina.device_put(every, mapped(everywhere, 2, ((0, rows),)))

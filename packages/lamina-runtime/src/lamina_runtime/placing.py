@@ -9,6 +9,7 @@ process's part. Everything else is of this process alone, but for programs whose
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -306,20 +307,19 @@ def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across
         raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings are of whole programs; this one holds a map over "
                          "several processes, and each of these has its own view of it. Leave them out, or name this process's "
                          "devices at the map")
-    if every % here:
-        raise ValueError(f"{call} of `{name}`: a map inside has {here} of {every} rows in this process; in one program with "
-                         "other work each process has as many. Call the map by itself")
     named = _named_by_maps(closed)
     if named is None:
         devices, own = _first_of_each(call, name, need, every // here * need, backend, rows)
     else:
         devices = backends.check_devices(f"{call} of `{name}`", named)
         own = tuple([d for d in devices if backends.is_local(d)])
-        blocks = [{d.process_index for d in devices[i:i + need]} for i in range(0, len(devices), need)]
-        if len(devices) != every // here * need or any(len(b) > 1 for b in blocks) or len(own) != need:
-            raise ValueError(f"{call} of `{name}`: the maps inside take {need} devices of each of {every // here} processes "
-                             f"together, process by process; one of them names {device_names(devices)}. Name them so at the "
-                             "outermost map, or call it by itself")
+        # Every process has to see the same of this, or some would wait for those that raise.
+        blocks = [[*theirs] for _, theirs in itertools.groupby(devices, lambda d: d.process_index)]
+        if {len(b) for b in blocks} != {need} or len({b[0].process_index for b in blocks}) * here != every:
+            raise ValueError(f"{call} of `{name}`: in one program with other work a map has as many rows in each process, here "
+                             f"{here} of {every}, and names its devices process by process, those of the maps inside of it "
+                             f"together; one names {device_names(devices)}. Name them so at the outermost map, or call it by "
+                             "itself")
     grid = Grid.of(closed, need)
     lies = [_tiles_of(x, own) for x in flat]
     ins = [w if t is None or grid.spelled(t) is None else t for t, w in zip(lies, split_by_maps(closed, grid))]
