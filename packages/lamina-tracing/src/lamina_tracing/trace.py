@@ -201,12 +201,15 @@ def axis_frame(name: Hashable) -> AxisFrame:
 
 
 def refuse_axis_twice(call: str, name: Hashable) -> None:
-    """ValueError where a map of this name stands inside of another one while `config.replicated_counts_once` reads off types
-    over which axes values differ: types know axes by name.
+    """Refuse a map inside of another one of its name under `config.replicated_counts_once`.
+
+    There, types say over which axes a value differs, and they know axes by name.
 
     Args:
       call: the map, for the message.
       name: of its axis.
+    Raises:
+      ValueError: an axis of this name is bound already, and the setting is on.
 
     >>> refuse_axis_twice("vmap of `f`", "i")
     """
