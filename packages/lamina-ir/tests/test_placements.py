@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 from lamina_ir import ProgramError, ShapeError, check, parse
-from lamina_ir.extend import Placement, Tiles, map_placement, rows_everywhere
+from lamina_ir.extend import Grid, Placement, Tiles, map_placement, rows_everywhere
 
 MAP = """{{ lambda ; a:f32[{rows},3] b:f32[3]. let
     c:f32[{rows},3] d:f32[3] = xla_pmap[
@@ -38,12 +38,20 @@ def test_a_process_sees_its_own_part(processes, rows):
     own = Tiles((rows, 1)) if rows > 1 else Tiles()
     assert found.here == tuple(mine) and len(found.devices) == found.replicas == processes * rows
     assert found.ins == (own, Tiles()) and found.outs == (own, Tiles()) and found.members and found.committed
-    assert rows_everywhere(closed.jaxpr.eqns[0]) == processes * rows
+    assert rows_everywhere(closed.jaxpr.eqns[0]) == processes * rows and found.axes == (("i", processes * rows),)
+
+
+def test_the_axes_of_a_mesh_give_its_grid_again():
+    for grid in (Grid(8), Grid(12, (3, 2)), Grid(1), Grid(7)):
+        for processes in (1, 5):
+            again = Grid.along(grid.axes(processes))
+            assert (again.devices, again.sizes) == (grid.devices, grid.sizes)
 
 
 def test_one_process_sees_all():
     assert map_placement(over(1, 4), range(4)) == Placement(
-        (0, 1, 2, 3), replicas=4, members=True, ins=(Tiles((4, 1)), Tiles()), outs=(Tiles((4, 1)), Tiles()), committed=True)
+        (0, 1, 2, 3), replicas=4, members=True, ins=(Tiles((4, 1)), Tiles()), outs=(Tiles((4, 1)), Tiles()), committed=True,
+        axes=(("i", 4),))
 
 
 def test_rows_and_devices_must_fit():

@@ -32,6 +32,8 @@ class Placement(NamedTuple):
       outs: how each result has to lie, of the face; None: as the compiler likes.
       donated: for each argument, whether its memory may be reused for results; (): none.
       committed: whether results have to stay where they are.
+      axes: (name, size) of the axes that the devices lie along, row by row: of a map by itself the map's own; of a program with
+        maps inside those of the mesh that these take (`Grid.axes`); (): nothing names any.
       face: those of the devices whose part of arguments and results is all that is given and seen here: this
         process's, where the others are of other processes, which give and see theirs. (): all is given and seen,
         the global face.
@@ -51,6 +53,7 @@ class Placement(NamedTuple):
     outs: tuple[Tiles | None, ...] = ()
     donated: tuple[bool, ...] = ()
     committed: bool = False
+    axes: tuple[tuple[Any, int], ...] = ()
     face: tuple[Any, ...] = ()
 
     @property
@@ -138,6 +141,7 @@ class Grid:
     """
 
     __slots__ = ("devices", "sizes")
+    PROCESSES = "processes"  # the axis along which processes lie that have a grid each
 
     def __init__(self, devices: int, nest: Sequence[int] = ()) -> None:
         self.devices = devices
@@ -150,6 +154,28 @@ class Grid:
             sizes += _primes(n)
             left //= n
         self.sizes = (*sizes, *_primes(left))
+
+    @staticmethod
+    def along(axes: Sequence[tuple[Any, int]]) -> Grid:
+        """The grid of one process, of the axes of a placement."""
+        sizes = tuple([n for name, n in axes if name != Grid.PROCESSES])
+        grid = Grid(math.prod(sizes))
+        grid.sizes = sizes
+        return grid
+
+    def axes(self, processes: int = 1) -> tuple[tuple[str, int], ...]:
+        """Name and size of each axis, before them that of the processes where several have a grid each.
+
+        >>> Grid(4).axes(processes=3)
+        (('processes', 3), ('d0', 2), ('d1', 2))
+        """
+        across = [] if processes == 1 else [(self.PROCESSES, processes)]
+        return (*across, *[(self.axis(a), n) for a, n in enumerate(self.sizes)])
+
+    @staticmethod
+    def axis(number: int) -> str:
+        """What an axis is called."""
+        return f"d{number}"
 
     @staticmethod
     def of(closed: ClosedJaxpr, devices: int) -> Grid:
@@ -287,7 +313,7 @@ def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[An
     ins = [_rows(v.aval.ndim, axes.get(v), here) for v in closed.jaxpr.invars]
     outs = [_rows(v.aval.ndim, ends[v], here) for v in closed.jaxpr.outvars]
     return Placement(tuple(devices), replicas=len(devices), members=True, ins=tuple(ins), outs=tuple(outs), donated=donated,
-                     committed=True, face=tuple(face))
+                     committed=True, axes=((e.params["axis_name"], len(devices)),), face=tuple(face))
 
 
 def _rows(rank: int, axis: int | None, size: int) -> Tiles:

@@ -125,16 +125,19 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     env, grid = AxisEnv(axis_env, placement.replicas), None
     if placement.members:
         e = lone_map(closed_jaxpr)
-        if e is None or rows_everywhere(e) != placement.replicas:
-            raise ShapeError(f"lower: a placement of {placement.replicas} members is of a program that is one map over "
-                             f"{placement.replicas} rows; got {closed_jaxpr.jaxpr}")
-        env = AxisEnv([(e.params["axis_name"], placement.replicas)])
+        if e is None or ((e.params["axis_name"], rows_everywhere(e)),) != placement.axes:
+            raise ShapeError(f"lower: a placement of {placement.replicas} members along {placement.axes} is of a program that "
+                             f"is one map over that axis; got {closed_jaxpr.jaxpr}")
+        env = AxisEnv(placement.axes)
         closed_jaxpr = member_view(e, closed_jaxpr)
     elif placement.partitions > 1 and (devices_needed(closed_jaxpr) > 1 or placement.face):
         if placement.replicas > 1:
             raise ShapeError("lower: maps inside of a program of one replica cannot be lowered, as one device cannot hold them "
                              "all: leave out axis_env, or the map")
-        grid = Grid.of(closed_jaxpr, len(placement.here))
+        grid = Grid.along(placement.axes)
+        if grid.devices != len(placement.here):
+            raise ShapeError(f"lower: the axes of a placement of maps inside, {placement.axes}, must be those of the mesh of "
+                             f"{len(placement.here)} devices that they take, as Grid.of(program, devices).axes() gives them")
         env = MeshEnv(grid, tuple(range(len(grid.sizes))), processes=placement.partitions // len(placement.here))
     with session.taken() as s:
         build = _Build(s, platform, inline_limit, rules or tables.rows(platform), placement, grid)
@@ -149,8 +152,11 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
 
 def _usual(closed: ClosedJaxpr, axis_env: Sequence[tuple[Hashable, int]]) -> Placement:
     replicas, partitions = math.prod([n for _, n in axis_env]), devices_needed(closed)
-    ins = split_by_maps(closed, Grid.of(closed, partitions)) if partitions > 1 else ()
-    return Placement(tuple(range(replicas * partitions)), replicas, partitions, ins=ins)
+    if partitions == 1:
+        return Placement(tuple(range(replicas)), replicas, axes=tuple(axis_env))
+    grid = Grid.of(closed, partitions)
+    return Placement(tuple(range(replicas * partitions)), replicas, partitions, ins=split_by_maps(closed, grid),
+                     axes=grid.axes())
 
 
 _FEW = 3
@@ -210,7 +216,7 @@ class _Build:
         self.mesh: Mesh | None = None
         if grid is not None:
             s.know_shardy()
-            self.mesh = Mesh(self, grid, placement.partitions // grid.devices)
+            self.mesh = Mesh(self, grid, placement.axes)
         self.needs: set[str] = set()
         self.channels = 0
         self.size = Size()

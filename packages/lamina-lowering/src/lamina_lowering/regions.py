@@ -81,15 +81,15 @@ class MeshEnv(AxisEnv):
 class Mesh:
     """The mesh of one module, and how shardings over it are written."""
 
-    def __init__(self, build: Any, grid: Grid, processes: int = 1) -> None:
-        self.build, self.grid, self.processes = build, grid, processes
+    def __init__(self, build: Any, grid: Grid, axes: Sequence[tuple[str, int]]) -> None:
+        self.build, self.grid = build, grid
+        self.processes = dict(axes).get(Grid.PROCESSES, 1)
         self._others: dict[tuple[Any, ...], str] = {}
-        self._declare("mesh", grid.sizes, (), processes)
+        self._declare("mesh", axes, ())
 
-    def _declare(self, name: str, sizes: Sequence[int], order: Sequence[int], processes: int = 1) -> str:
+    def _declare(self, name: str, named: Sequence[tuple[str, int]], order: Sequence[int]) -> str:
         s = self.build.session
-        named = [(_PROCESSES, processes)] if processes > 1 else []
-        axes = ", ".join(f'"{name}"={n}' for name, n in [*named, *[(_axis(a), n) for a, n in enumerate(sizes)]])
+        axes = ", ".join(f'"{axis}"={n}' for axis, n in named)
         ids = f", device_ids=[{', '.join(map(str, order))}]" if order else ""
         s.ir.Operation.create("sdy.mesh", None, None, {"sym_name": s.attr(name), "mesh": s.parsed[f"#sdy.mesh<[{axes}]{ids}>"]},
                               None, 0, s.loc, self.build.ip)
@@ -110,7 +110,7 @@ class Mesh:
                                  f"{tiles.text()}")
             sizes = (*tiles.counts, tiles.copies)
             name = self._others.get((sizes, tiles.order)) or self._others.setdefault((sizes, tiles.order), self._declare(
-                f"mesh{len(self._others) + 1}", sizes, tiles.order))
+                f"mesh{len(self._others) + 1}", [(Grid.axis(a), n) for a, n in enumerate(sizes)], tiles.order))
             spelled = tuple((d,) if n > 1 else () for d, n in enumerate(tiles.counts))
         return dims_text(name, spelled, open_dims)
 
@@ -134,26 +134,19 @@ class Mesh:
         found = ctx.op("sdy.manual_computation", values, *outs, regions=[ctx.region(avals, emit, "sdy.return")], attributes={
             "in_shardings": parsed[f"#sdy.sharding_per_value<[{', '.join(given)}]>"],
             "out_shardings": parsed[f"#sdy.sharding_per_value<[{', '.join(made)}]>"],
-            "manual_axes": parsed[f'#sdy<manual_axes{{"{_PROCESSES}"}}>']})
+            "manual_axes": parsed[f'#sdy<manual_axes{{"{Grid.PROCESSES}"}}>']})
         return [found] if len(outs) == 1 else list(found)
 
     def axes(self, axes: Sequence[int]) -> Any:
         """The attribute that names the axes a region takes."""
-        return self.build.session.parsed["#sdy<manual_axes{" + ", ".join(f'"{_axis(a)}"' for a in axes) + "}>"]
-
-
-_PROCESSES = "processes"
-
-
-def _axis(number: int) -> str:
-    return f"d{number}"
+        return self.build.session.parsed["#sdy<manual_axes{" + ", ".join(f'"{Grid.axis(a)}"' for a in axes) + "}>"]
 
 
 def dims_text(mesh: str, dims: Sequence[Sequence[int]], open_dims: Sequence[int] = ()) -> str:
     """`<@mesh, [{"d0","d1"}, {}]>`; a dimension in `open_dims` may be split further by the compiler."""
     parts = []
     for i, axes in enumerate(dims):
-        words = [f'"{_axis(a)}"' for a in axes] + (["?"] if i in open_dims else [])
+        words = [f'"{Grid.axis(a)}"' for a in axes] + (["?"] if i in open_dims else [])
         parts.append("{" + ", ".join(words) + "}")
     return f"<@{mesh}, [{', '.join(parts)}]>"
 

@@ -96,10 +96,12 @@ def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int]
         platform = backends.lowering_platform(backends.client(backend).local_devices()[0])
         replicas, split = math.prod([n for _, n in axis_env or ()]), max(in_count, out_count)
         partitions = max(split, devices_needed(closed))
+        axes: tuple[Any, ...] = tuple(axis_env or ())
         if split == 1 and partitions > 1:
-            ins = list(split_by_maps(closed, Grid.of(closed, partitions)))
+            grid = Grid.of(closed, partitions)
+            ins, axes = list(split_by_maps(closed, grid)), grid.axes()
         place = Placement(tuple(range(replicas * partitions)), replicas, partitions, ins=tuple(ins or ()),
-                          outs=tuple(outs or ()), donated=spec.donated(args, kwargs))
+                          outs=tuple(outs or ()), donated=spec.donated(args, kwargs), axes=axes)
         lowered = lower(closed, name=f"xla_computation_{name}", platform=platform, placement=place,
                         axis_env=tuple(axis_env or ()), inline_limit=None, keep_unused=True, number=False)
         as_tuple = len(closed.in_avals) > _MANY if tuple_args is None else bool(tuple_args)

@@ -113,14 +113,16 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     if n == 1:
         return Placement(chosen, donated=donated, committed=committed)
     ins = [_tiles_of(x, chosen) for x in flat]
+    axes: tuple[tuple[str, int], ...] = ()
     if need > 1:
-        ins = [w if t is None else t for t, w in zip(ins, split_by_maps(closed, Grid.of(closed, n)))]
+        grid = Grid.of(closed, n)
+        ins, axes = [w if t is None else t for t, w in zip(ins, split_by_maps(closed, grid))], grid.axes()
     outs: tuple[Tiles | None, ...] = ()
     if layout is not None:
         ins = [t if s is None else s.tiles for t, s in zip(ins, layout.ins)]
         outs = tuple([None if s is None else s.tiles for s in layout.outs])
     return Placement(chosen, partitions=n, ins=tuple([t or Tiles() for t in ins]), outs=outs, donated=donated,
-                     committed=committed)
+                     committed=committed, axes=axes)
 
 
 def _committed(call: str, name: str, flat: Sequence[Any], maps: bool,
@@ -323,7 +325,8 @@ def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across
     grid = Grid.of(closed, need)
     lies = [_tiles_of(x, own) for x in flat]
     ins = [w if t is None or grid.spelled(t) is None else t for t, w in zip(lies, split_by_maps(closed, grid))]
-    return Placement(devices, partitions=len(devices), ins=tuple(ins), donated=donated, committed=True, face=own)
+    return Placement(devices, partitions=len(devices), ins=tuple(ins), donated=donated, committed=True,
+                     axes=grid.axes(len(devices) // need), face=own)
 
 
 def _check_backend(lead: str, backend: str | None) -> None:
