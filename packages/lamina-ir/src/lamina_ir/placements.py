@@ -32,8 +32,8 @@ class Placement(NamedTuple):
       outs: how each result has to lie, of the face; None: as the compiler likes.
       donated: for each argument, whether its memory may be reused for results; (): none.
       committed: whether results have to stay where they are.
-      axes: (name, size) of the axes that the devices lie along, row by row: of a map by itself the map's own; of a program with
-        maps inside those of the mesh that these take (`Grid.axes`); (): nothing names any.
+      axes: (name, size) of the axes that the devices lie along, row by row: of a map by itself the map's own; of a
+        program with maps inside those of the mesh that these take (`Grid.axes`); (): nothing names any.
       face: those of the devices whose part of arguments and results is all that is given and seen here: this
         process's, where the others are of other processes, which give and see theirs. (): all is given and seen,
         the global face.
