@@ -160,8 +160,7 @@ def test_maps(processes, devices):
     assert all(t.endswith("done") for t in run(MAPS, processes, devices))
 
 
-DERIVATIVES = """
-from lamina import checkpoint, config, grad, jvp, lax, linearize, pmap, vmap
+DRAWN = """
 import lamina.numpy as jnp
 
 def same(got, want):
@@ -170,8 +169,14 @@ def same(got, want):
 
 draw = np.random.RandomState(0)
 every, w = draw.randn(rows, 3).astype(np.float32), draw.randn(3).astype(np.float32)
-c = draw.randn(rows, 3).astype(np.float32)
 x = every[mine]
+"""
+
+
+DERIVATIVES = DRAWN + """
+from lamina import checkpoint, config, grad, jvp, lax, linearize, pmap, vmap
+
+c = draw.randn(rows, 3).astype(np.float32)
 
 def meets(w, x):
     return lax.psum(jnp.sin(w * x).sum() * x, "i") * w + x
@@ -224,17 +229,8 @@ def test_derivatives():
     assert all(t.endswith("done") for t in run(DERIVATIVES))
 
 
-BESIDE = """
+BESIDE = DRAWN + """
 from lamina import config, grad, jit, lax, pmap, vmap
-import lamina.numpy as jnp
-
-def same(got, want):
-    got, want = np.asarray(got), np.asarray(want)
-    assert got.shape == want.shape and np.allclose(got, want, rtol=1e-4, atol=1e-4), (got, want)
-
-draw = np.random.RandomState(0)
-every, w = draw.randn(rows, 3).astype(np.float32), draw.randn(3).astype(np.float32)
-x = every[mine]
 
 def body(x):
     return lax.psum(jnp.sin(x).sum() * x, "i") * 0.1 + x * (lax.axis_index("i") + 1)

@@ -153,7 +153,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
 def _usual(closed: ClosedJaxpr, axis_env: Sequence[tuple[Hashable, int]]) -> Placement:
     replicas, partitions = math.prod([n for _, n in axis_env]), devices_needed(closed)
     if partitions == 1:
-        return Placement(tuple(range(replicas)), replicas, axes=tuple(axis_env))
+        return Placement(tuple(range(replicas)), replicas)
     grid = Grid.of(closed, partitions)
     return Placement(tuple(range(replicas * partitions)), replicas, partitions, ins=split_by_maps(closed, grid),
                      axes=grid.axes())

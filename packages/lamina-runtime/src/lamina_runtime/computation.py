@@ -96,7 +96,7 @@ def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int]
         platform = backends.lowering_platform(backends.client(backend).local_devices()[0])
         replicas, split = math.prod([n for _, n in axis_env or ()]), max(in_count, out_count)
         partitions = max(split, devices_needed(closed))
-        axes: tuple[Any, ...] = tuple(axis_env or ())
+        axes: tuple[tuple[str, int], ...] = ()
         if split == 1 and partitions > 1:
             grid = Grid.of(closed, partitions)
             ins, axes = list(split_by_maps(closed, grid)), grid.axes()

@@ -25,7 +25,7 @@ class Owner:
       default, default_device: the client and device nobody has to name.
       by_process: platform (and a number) -> the (first so many) devices of each process, see `backends`.
       singles, lists, gspmds: placements, see `shardings`.
-      ways: (question, old placement, new one, shape) -> how arrays get there, see `on_device`.
+      ways: (question, old placement, new one, shape) -> how arrays get there, see `on_device`; text of devices -> these.
       layouts: program -> the user's placements of its arguments and results, by their key, see `layouts`.
       windows: client -> programs with collectives in flight, see `safe_launch`.
       orders, pending: tokens of ordered effects, receipts of the others, see `effects`.
