@@ -176,7 +176,7 @@ class _Misses:
         if program.const_args:
             for reader in self.readers:
                 safe_launch.read_by(program.const_args, reader)
-        if program.window is not None:
+        if program.window is not None and program.together is None:  # else each call comes here, and `run` counts it
             self.window = program.window
         return result, program.fast_path(flat, staged.out_tree), others != config.generation.elsewhere()
 

@@ -16,11 +16,12 @@ from typing import Any
 from lamina_ir import config
 from lamina_tracing.extend import logger
 
-from . import _gpu, _jaxlib, backends, clusters, effects, lobby, presence, relay, starting
+from . import _gpu, _jaxlib, backends, clusters, effects, lobby, owner, presence, relay, starting, together
 from ._version import __version__
 from .lobby import CALL
+from .losses import ProcessLostError
 
-__all__ = ["initialize", "is_initialized", "shutdown"]
+__all__ = ["ProcessLostError", "initialize", "is_initialized", "shutdown"]
 
 _lock = threading.Lock()
 _session: _Session | None = None
@@ -32,10 +33,16 @@ class _Session:
     def __init__(self, here: presence.Presence, client: Any, way: relay.Relay, gpus: list[int] | None, stay: float) -> None:
         self.presence, self.client, self._way, self._stay = here, client, way, stay
         self._detached = threading.Lock()
+        self.launches = together.Launches(here)
         self._usual = [
             (name, backends.set_client_maker(name, make)) for name, make in (
-                ("cpu", lambda: _cpu_client(here, client)),
-                ("cuda", lambda: _gpu.make_client(client, here.rank, here.count, gpus)))]
+                ("cpu", lambda: self._client(_cpu_client(here, client))),
+                ("cuda", lambda: self._client(_gpu.make_client(client, here.rank, here.count, gpus))))]
+
+    def _client(self, made: Any) -> Any:
+        if self.presence.count > 1:
+            owner.current.together = self.launches
+        return made
 
     def detach(self) -> None:
         """Let go of jaxlib's service, once. What is connected stays so; nothing new can be."""

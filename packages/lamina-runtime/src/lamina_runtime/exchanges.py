@@ -14,7 +14,7 @@ from lamina_ir import ClosedJaxpr, Jaxpr, ShapedArray, Var
 from lamina_ir.extend import Placement
 from lamina_lowering import lower
 
-from . import _jaxlib, backends, compiling, safe_launch, shardings
+from . import _jaxlib, backends, compiling, safe_launch, shardings, together
 
 __all__ = ["exchanged"]
 
@@ -35,7 +35,8 @@ class _Exchange:
       direct: whether no device needs much more memory than what it gives and gets.
     """
 
-    __slots__ = ("loaded", "handlers", "turned", "direct", "window")
+    __slots__ = ("loaded", "lowered", "placement", "handlers", "turned", "direct", "window", "together", "processes")
+    call, name = "device_put", "exchange"
 
     def __init__(self, aval: ShapedArray, old: Any, new: Any) -> None:
         devices, wanted = shardings.sharding_devices(old), shardings.sharding_devices(new)
@@ -43,14 +44,22 @@ class _Exchange:
         self.turned = None if wanted == devices else [number[d] for d in wanted]
         out = new.tiles if self.turned is None else new.tiles.renumbered(self.turned)
         n = len(devices)
-        low = lower(_identity(aval), name="exchange", platform=backends.lowering_platform(devices[0]),
-                    placement=Placement(devices, partitions=n, ins=(old.tiles,), outs=(out,), committed=True))
+        self.together, self.processes = together.over(devices)
+        self.placement = Placement(devices, partitions=n, ins=(old.tiles,), outs=(out,), committed=True)
+        self.lowered = low = lower(_identity(aval), name="exchange", platform=backends.lowering_platform(devices[0]),
+                                   placement=self.placement)
         self.loaded = compiling.compile(low, devices, compiling.Options(1, n, (False,)))
         self.handlers = [_jaxlib.result_handler(aval, shardings.tiled(devices, out), True)]
         needs = self.loaded.executable.get_compiled_memory_stats()
         most = (needs.argument_size_in_bytes + needs.output_size_in_bytes) * 5 // 4
         self.direct = needs.temp_size_in_bytes <= max(most, _LITTLE)
         self.window = safe_launch.window_for(self.loaded.executable, devices[0])
+
+    def started(self, x: Any) -> list[Any]:
+        """Launch it."""
+        def start() -> list[Any]:
+            return self.loaded.executable.execute_sharded([x]).consume_with_handlers(self.handlers)
+        return start() if self.together is None else self.together.launch(self, [x], start)
 
 
 def exchanged(x: Any, new: Any) -> Any:
@@ -59,7 +68,7 @@ def exchanged(x: Any, new: Any) -> Any:
     made = compiling.remembered(_identity(aval), ("exchange", old, new), lambda: _Exchange(aval, old, new))
     if not made.direct:
         return None
-    outs = made.loaded.executable.execute_sharded([x]).consume_with_handlers(made.handlers)
+    outs = made.started(x)
     if made.window is not None:
         made.window.passed(outs)
     if made.turned is None:

@@ -14,7 +14,7 @@ from lamina_lowering import lower, rows
 from lamina_tracing.extend import logger, told
 
 from . import (_jaxlib, arrays, backends, compiling, debug, effects, host_errors, safe_launch,
-               shardings, transfers)
+               shardings, together, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .placing import device_names
 
@@ -54,10 +54,12 @@ class Program:
     Attributes:
       in_shardings, out_shardings: jaxlib's, of every argument and result.
       window: where launches whose devices wait for each other are counted; None for others.
+      together, processes: how it is launched where its devices are of several processes, and which; None and () for others.
     """
 
     __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "handlers",
-                 "const_args", "kept", "window", "in_avals", "out_avals", "_closed", "order", "effectful", "name")
+                 "const_args", "kept", "window", "together", "processes", "in_avals", "out_avals", "_closed", "order",
+                 "effectful", "name")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  overrides: tuple[tuple[str, Any], ...], rules: Any) -> None:
@@ -66,6 +68,7 @@ class Program:
         self._closed = weakref.ref(closed)  # which remembers this, and is there while anybody can ask for it
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self.effectful = closed.jaxpr.effectful
+        self.together, self.processes = together.over(devices)
         # Ordered effects pass a token through the program, as one more operand and result, always the last; never donated.
         self.order = None
         ordered = has_ordered_effects(closed)
@@ -122,9 +125,9 @@ class Program:
             safe_launch.check_constants(self.call, self.name, args)
         args += [place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.in_avals) if k]
         if self.loaded.failures is not None:
-            outs = self.loaded.failures.settled(f"{self.call} of `{self.name}`", lambda: self._launch(args))
+            outs = self.loaded.failures.settled(f"{self.call} of `{self.name}`", lambda: self._started(args))
         else:
-            outs = self._launch(args)
+            outs = self._started(args)
         if self.window is not None:
             self.window.passed(outs)
         if debug.wanted():
@@ -138,6 +141,11 @@ class Program:
             else:
                 debug.check_results(self.name, outs, closed, flat, eqns[0].primitive.name if alone else None)
         return outs
+
+    def _started(self, args: list[Any]) -> Sequence[Any]:
+        if self.together is None:
+            return self._launch(args)
+        return self.together.launch(self, args, lambda: self._launch(args))
 
     def _launch(self, args: list[Any]) -> list[Any]:
         order = self.order
@@ -167,8 +175,9 @@ class Program:
 
     def fast_path(self, flat: Sequence[Any], out_tree: Any) -> Any:
         """What lets jaxlib run the next call of this signature by itself; None where Python has to look on: at what a callback
-        raises, and at an argument that lies on as many devices as it should, but otherwise, which jaxlib would not notice."""
-        if self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
+        raises, at the other processes of a program over several, and at an argument that lies on as many devices as it should,
+        but otherwise, which jaxlib would not notice."""
+        if self.together is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
         n = len(self.placement.devices)
         for x, k, s in zip(flat, self.kept, self.in_shardings):

@@ -30,10 +30,11 @@ class Owner:
       windows: client -> programs with collectives in flight, see `safe_launch`.
       orders, pending: tokens of ordered effects, receipts of the others, see `effects`.
       executables, size: compiled programs by content and their bytes, see `compiling`.
+      together: how programs over several processes are launched, see `together`; None where there is one process.
     """
 
     __slots__ = ("epoch", "clients", "failures", "default", "default_device", "by_process", "singles", "lists", "gspmds",
-                 "ways", "layouts", "windows", "orders", "pending", "executables", "size")
+                 "ways", "layouts", "windows", "orders", "pending", "executables", "size", "together")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -52,6 +53,7 @@ class Owner:
         self.pending: deque[Any] = deque()
         self.executables: OrderedDict[Any, Any] = OrderedDict()  # the one used longest ago first
         self.size = 0
+        self.together: Any = None
 
 
 current = Owner(0)
