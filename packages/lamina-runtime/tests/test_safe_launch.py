@@ -1,6 +1,7 @@
 import gc
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from lamina_tracing import jit, lax
 
 class Fake:
     nbytes = 4
-    _sharding = None
+    _sharding = SimpleNamespace(_internal_device_list=())
 
     def __init__(self, deleted=False):
         self.deleted = deleted
@@ -31,7 +32,19 @@ def test_window_waits_for_the_oldest(monkeypatch):
     w, outs = safe_launch.Window(), [Fake() for _ in range(20)]
     for o in outs:
         w.passed([o])
-    assert waited == outs[:20 - safe_launch.WINDOW]
+    step = safe_launch.STRIDE  # the first of each so many stands for those before it
+    assert waited == outs[:20 - safe_launch.WINDOW:step]
+    w.drain()
+    assert waited == outs[::step]
+
+
+def test_window_counts_each_change_of_devices(monkeypatch):
+    waited, kinds = [], [SimpleNamespace(_internal_device_list=(i,)) for i in range(3)]
+    monkeypatch.setattr(safe_launch, "_wait", waited.append)
+    w, outs = safe_launch.Window(), [Fake() for _ in range(12)]
+    for i, o in enumerate(outs):
+        o._sharding = kinds[i % 3]
+        w.passed([o])
     w.drain()
     assert waited == outs
 

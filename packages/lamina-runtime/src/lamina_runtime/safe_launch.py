@@ -24,6 +24,7 @@ __all__ = ["Giving", "HELD", "IN_FLIGHT", "WINDOW", "Window", "check_constants",
            "forget_readers", "read_by", "share_memory", "window_for", "window_of"]
 
 WINDOW = 8
+STRIDE = 4
 HELD = 1 << 22
 IN_FLIGHT = ShapedArray((), np.dtype("float32"))  # the type of a window's own arrays, which nobody shall be shown
 
@@ -35,16 +36,22 @@ class Window:
     results in flight: they are at most `HELD` bytes together, and a launch with more is waited for at once. It takes longer
     than launching the next, so nothing stands still, and a loop needs no more memory than one that waits at each step.
 
-    A result that was donated onward can no longer be waited for. After `WINDOW` of those in a row the newest result is
-    waited for instead, which bounds the programs in flight to twice the window.
+    Such an array takes as long to make as all else here, and launches on the same devices end in their order: so of small ones
+    that follow each other on the same devices every `STRIDE`-th has one, and stands for those before it.
+
+    A result that was donated onward can no longer be waited for. After `WINDOW` launches with those in a row the newest result
+    is waited for instead, which bounds the programs in flight to twice the window.
     """
 
-    __slots__ = ("_pending", "_lost", "_held")
+    __slots__ = ("_pending", "_lost", "_held", "_flying", "_since", "_bytes", "_devices")
 
     def __init__(self) -> None:
-        self._pending: deque[tuple[Any, int]] = deque()
+        self._pending: deque[tuple[Any, int, int]] = deque()  # with the launches that it stands for, and their bytes
+        # Near enough, where threads meet:
         self._lost = 0
-        self._held = 0  # near enough, where threads meet
+        self._flying = self._held = 0  # launches and bytes in `_pending`
+        self._since = self._bytes = 0  # those since the latest there
+        self._devices: Any = None  # of the latest launch
 
     def passed(self, outs: Sequence[Any]) -> None:
         """A program was launched; `outs` are its results."""
@@ -59,27 +66,36 @@ class Window:
         if size > HELD:
             self._settle(least)
             return
-        pending = self._pending
-        pending.append((least._rewrap_with_aval_and_sharding(IN_FLIGHT, least._sharding), size))
-        self._held += size
-        while len(pending) > WINDOW or (self._held > HELD and len(pending) > 1):
-            self._wait_for_oldest(least)
-        if len(pending) <= 1:
-            self._held = size
-
-    def _wait_for_oldest(self, newest: Any) -> None:
-        try:
-            oldest, size = self._pending.popleft()
-        except IndexError:  # another thread took it
+        devices = least._sharding._internal_device_list
+        self._since = since = self._since + 1
+        self._bytes = size = self._bytes + size
+        if devices is self._devices and since < STRIDE and size <= HELD // WINDOW:
             return
+        self._devices, self._since, self._bytes, pending = devices, 0, 0, self._pending
+        pending.append((least._rewrap_with_aval_and_sharding(IN_FLIGHT, least._sharding), since, size))
+        self._flying += since
+        self._held += size
+        while self._flying > WINDOW or (self._held > HELD and len(pending) > 1):
+            if not self._wait_for_oldest(least):
+                break
+        if len(pending) <= 1:
+            self._flying, self._held = since, size
+
+    def _wait_for_oldest(self, newest: Any) -> bool:
+        try:
+            oldest, launches, size = self._pending.popleft()
+        except IndexError:  # another thread took it
+            return False
+        self._flying -= launches
         self._held -= size
         if oldest.is_deleted():
-            self._lost += 1
+            self._lost += launches
             if self._lost < WINDOW:
-                return
+                return True
             oldest = newest
         self._lost = 0
         self._settle(oldest)
+        return True
 
     @staticmethod
     def _settle(x: Any) -> None:
@@ -89,8 +105,9 @@ class Window:
             pass  # its own error reaches whoever reads it
 
     def drain(self) -> None:
-        """Wait for everything in flight."""
-        self._held = 0
+        """Wait for everything in flight, but for launches since the latest in `_pending`."""
+        self._flying = self._held = 0
+        self._devices = None
         while self._pending:
             try:
                 _wait(self._pending.popleft()[0])
