@@ -20,7 +20,7 @@ from .primitive import Primitive
 from .printer import eqn_text
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names
 from .spmd import AxisEnv
-from .turns import by_device, entering
+from .turns import by_device, entering, on_axes
 
 __all__ = ["evaluate", "evaluate_primitive", "evaluate_spmd", "last_uses", "watching"]
 
@@ -261,20 +261,21 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
     def read(a: Any) -> list[np.ndarray]:
         return [np.asarray(a.val, a.aval.dtype)] * n if type(a) is Literal else env[a]
 
-    for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: last_uses(jaxpr))):
-        ins = [read(a) for a in e.invars]
-        try:
-            with _around(e.primitive, e.source):
-                outs = _spmd_eqn(e, axes, ins)
-        except _RAW as error:
-            raise _failed(e, error) from error
-        if _watch.see is not None:
-            _watch.see(e, ins, outs)
-        for v, values in zip(e.outvars, outs):
-            env[v] = [_settle(x, v.aval, e.primitive) for x in values]
-        for v in dead:
-            del env[v]
-    return [read(a) for a in jaxpr.outvars]
+    with on_axes(axes):
+        for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: last_uses(jaxpr))):
+            ins = [read(a) for a in e.invars]
+            try:
+                with _around(e.primitive, e.source):
+                    outs = _spmd_eqn(e, axes, ins)
+            except _RAW as error:
+                raise _failed(e, error) from error
+            if _watch.see is not None:
+                _watch.see(e, ins, outs)
+            for v, values in zip(e.outvars, outs):
+                env[v] = [_settle(x, v.aval, e.primitive) for x in values]
+            for v in dead:
+                del env[v]
+        return [read(a) for a in jaxpr.outvars]
 
 
 def _spmd_eqn(e: Eqn, axes: AxisEnv, ins: list[list[Any]]) -> Any:

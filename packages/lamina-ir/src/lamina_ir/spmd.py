@@ -15,10 +15,20 @@ import numpy as np
 from .errors import ShapeError, UnboundAxisError
 from .params import UnnamedAxis
 
-__all__ = ["AxisEnv", "as_axis_name", "axis_names", "checked_axis_name", "checked_groups", "checked_index",
+__all__ = ["AxisEnv", "PROCESSES", "as_axis_name", "axis_names", "checked_axis_name", "checked_groups", "checked_index",
            "checked_permutation", "split_axes", "unbound_axis"]
 
 Groups = tuple[tuple[int, ...], ...]
+
+
+class _Processes:
+    """The name of the axis that processes lie along: no program's, who know of it by the sizes of their maps."""
+
+    def __repr__(self) -> str:
+        return "processes"
+
+
+PROCESSES = _Processes()
 
 
 class AxisEnv:

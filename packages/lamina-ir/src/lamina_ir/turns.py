@@ -1,12 +1,17 @@
-"""Which turns of which loops are running, and on which device, for the reports of what fails in one. The NumPy evaluator
-notes each that it begins."""
+"""Which turns of which loops are running, and where on the mapped axes, for the reports of what fails. The NumPy evaluator
+notes each turn that it begins, and the axes that it runs over."""
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Turn", "begins", "by_device", "entering", "running_device", "running_turns", "turns_text"]
+import numpy as np
+
+from .params import UnnamedAxis
+
+__all__ = ["OnAxis", "Turn", "axes_text", "begins", "by_device", "entering", "on_axes", "running_device", "running_places",
+           "running_turns", "turns_text"]
 
 
 class Turn(NamedTuple):
@@ -26,9 +31,28 @@ class Turn(NamedTuple):
     source: Any
 
 
+class OnAxis(NamedTuple):
+    """Where something stands on one mapped axis.
+
+    Attributes:
+      name: of the axis.
+      number: the index along it.
+      size: how many there are.
+
+    >>> OnAxis("i", 2, 4).number
+    2
+    """
+
+    name: Any
+    number: int
+    size: int
+
+
 class _Running(threading.local):
     loops: tuple[list[Any], ...] = ()  # outermost first: op, its line, and the turn once one has begun
     device: int | None = None
+    # Outermost first: an AxisEnv, and where on its axes a part runs by itself; None while all of it runs in lockstep.
+    around: tuple[tuple[Any, int | None], ...] = ()
 
 
 _running = _Running()
@@ -70,16 +94,67 @@ def running_turns() -> tuple[Turn, ...]:
 
 def by_device(size: int, run: Callable[[int], Sequence[Any]]) -> list[tuple[Any, ...]]:
     """For each result a value per device, where `run(device)` gives the results of one: devices that run by themselves."""
-    around = _running.device
+    device_around, around = _running.device, _running.around
     rows = []
     try:
         for device in range(size):
             if size > 1:
                 _running.device = device
+            if around:
+                _running.around = (*around[:-1], (around[-1][0], device))
             rows.append(run(device))
     finally:
-        _running.device = around
+        _running.device, _running.around = device_around, around
     return list(zip(*rows))
+
+
+class on_axes:
+    """A block that runs over the axes of `env` in lockstep: those around it, and perhaps more of them."""
+
+    __slots__ = ("env", "around")
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+
+    def __enter__(self) -> None:
+        self.around = around = _running.around
+        _running.around = (*(around[:-1] if around and around[-1][1] is None else around), (self.env, None))
+
+    def __exit__(self, *error: object) -> None:
+        _running.around = self.around
+
+
+def running_places(position: int = 0) -> tuple[OnAxis, ...]:
+    """Where on the mapped axes the NumPy evaluator runs now in this thread.
+
+    Args:
+      position: of those that run in lockstep, which one is meant.
+    Returns:
+      An `OnAxis` for each axis, of the outermost first.
+
+    >>> running_places()
+    ()
+    """
+    found: list[OnAxis] = []
+    for env, at in _running.around:
+        numbers = np.unravel_index(position if at is None else at, env.sizes) if env.sizes else ()
+        found += [OnAxis(name, int(i), size) for name, i, size in zip(env.names, numbers, env.sizes)]
+    return tuple(found)
+
+
+def axes_text(places: Iterable[OnAxis]) -> str:
+    """Words for places on mapped axes.
+
+    Args:
+      places: of the outermost axis first.
+    Returns:
+      Text; empty if there are none.
+
+    >>> axes_text([OnAxis("i", 3, 4), OnAxis("j", 0, 2)])
+    "index 3 of axis 'i' of 4, index 0 of axis 'j' of 2"
+    """
+    return ", ".join([f"index {i} of " + ("the map" if isinstance(name, UnnamedAxis) else f"axis {name!r}") + f" of {size}"
+                      for name, i, size in places])
 
 
 def running_device() -> int | None:

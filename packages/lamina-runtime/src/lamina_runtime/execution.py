@@ -9,7 +9,7 @@ from typing import Any
 
 from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, has_ordered_effects, subprograms,
                        thread_order)
-from lamina_ir.extend import Placement, Tiles, lone_map
+from lamina_ir.extend import Placement, Tiles
 from lamina_lowering import lower, rows
 from lamina_tracing.extend import logger, told
 
@@ -124,23 +124,31 @@ class Program:
         if args:
             safe_launch.check_constants(self.call, self.name, args)
         args += [place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.in_avals) if k]
-        if self.loaded.failures is not None:
-            outs = self.loaded.failures.settled(f"{self.call} of `{self.name}`", lambda: self._started(args))
-        else:
+        failures, failure = self.loaded.failures, None
+        if failures is None:
             outs = self._started(args)
+        else:
+            try:
+                outs = failures.settled(f"{self.call} of `{self.name}`", lambda: self._started(args))
+            except CallbackError as e:
+                if self.together is None:
+                    raise
+                outs, failure = [], e
         if self.window is not None:
             self.window.passed(outs)
-        if debug.wanted():
+        looks = debug.wanted()
+        if looks or self.together is not None and failures is not None:
             closed = self._closed()
             assert closed is not None
-            e, eqns = lone_map(closed), closed.jaxpr.eqns
-            # An op that is run by itself; of control flow the operation inside is wanted.
-            alone = len(eqns) == 1 and eqns[0].source is None and not eqns[0].primitive.subprograms
-            if e is not None and self.placement.members:
-                debug.check_results(self.name, outs, e.params["call_jaxpr"], flat, mapped=e.params)
+            if self.together is not None:
+                debug.settle(self.name, closed, self.placement, flat, outs, failure)
             else:
-                debug.check_results(self.name, outs, closed, flat, eqns[0].primitive.name if alone else None)
-        return outs
+                # An op that is run by itself; of control flow the operation inside is wanted.
+                eqns, several = closed.jaxpr.eqns, len(self.placement.devices) > 1
+                alone = len(eqns) == 1 and eqns[0].source is None and not eqns[0].primitive.subprograms
+                debug.check_results(self.name, outs, closed, flat, eqns[0].primitive.name if alone else None,
+                                    self.placement if several or self.placement.members else None)
+        return list(outs)
 
     def _started(self, args: list[Any]) -> Sequence[Any]:
         if self.together is None:
@@ -180,6 +188,8 @@ class Program:
         if self.together is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
             return None
         n = len(self.placement.devices)
+        if (n > 1 or self.placement.members) and debug.wanted():  # which names devices, as the placement says
+            return None
         for x, k, s in zip(flat, self.kept, self.in_shardings):
             if k and type(x) is ArrayImpl and x._sharding is not s and x._sharding != s:
                 if x._sharding.num_devices == n and type(x._sharding) is not SingleDeviceSharding:

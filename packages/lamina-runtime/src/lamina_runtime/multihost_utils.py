@@ -9,40 +9,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, Var, prims, shaped, trees
+from lamina_ir import prims, trees
 from lamina_ir.extend import Tiles
-from lamina_tracing import jit, slots
+from lamina_tracing import jit
 
-from . import _jaxlib, arrays, assembling, backends, shardings, transfers
+from . import _jaxlib, arrays, assembling, backends, jointly, shardings, transfers
 from ._jaxlib import ArrayImpl
 
 __all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
            "process_allgather", "sync_global_devices"]
 
-_AXIS = "processes"
-
-
-def _together(prim: Primitive, words: np.ndarray, **params: Any) -> np.ndarray:
-    """What a collective makes of a row of 32-bit words from each process, the same in all: a map with a row of each."""
-    row, whole = Var(shaped(words.shape, words.dtype)), Var(shaped((1, *words.shape), words.dtype))
-    found = prim.infer(row.aval, **params)
-    out = Var(found[0] if prim.multiple else found)
-    body = ClosedJaxpr(Jaxpr((), [row], [Eqn(prim, [row], [out], params)], [out]))
-    result = Var(out.aval)
-    mapped = Eqn(prims.xla_pmap_p, [whole], [result], dict(
-        axis_name=_AXIS, axis_size=1, backend=None, call_jaxpr=body, devices=None, donated_invars=(False,),
-        global_arg_shapes=(None,), global_axis_size=backends.process_count(), in_axes=(0,), name="processes", out_axes=(None,)))
-    closed = ClosedJaxpr(Jaxpr((), [whole], [mapped], [result]))
-    return np.asarray(slots.evaluator.program(closed, [words[None]])[0])
+_AXIS = jointly.AXIS
 
 
 def _summed(words: np.ndarray) -> np.ndarray:
-    return _together(prims.psum_p, words, axes=(_AXIS,), axis_index_groups=None)
+    return jointly.together(prims.psum_p, words, backends.process_count(), axes=(_AXIS,), axis_index_groups=None)
 
 
 def _gathered(words: np.ndarray) -> np.ndarray:
-    return _together(prims.all_gather_p, words, all_gather_dimension=0, axis_index_groups=None, axis_name=_AXIS,
-                     axis_size=backends.process_count(), tiled=False)
+    count = backends.process_count()
+    return jointly.together(prims.all_gather_p, words, count, all_gather_dimension=0, axis_index_groups=None, axis_name=_AXIS,
+                            axis_size=count, tiled=False)
 
 
 def _words(data: bytes) -> np.ndarray:

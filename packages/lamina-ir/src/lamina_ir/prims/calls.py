@@ -9,7 +9,7 @@ from ..avals import ShapedArray, shaped
 from ..errors import ExecutionError, ShapeError
 from ..flow import Flow, held
 from ..primitive import Primitive
-from ..spmd import AxisEnv, checked_axis_name
+from ..spmd import PROCESSES, AxisEnv, checked_axis_name
 from ._operands import check_operands, run_param
 
 __all__ = ["xla_call_p", "xla_pmap_p"]
@@ -62,15 +62,20 @@ def _pmap_infer(*avals: ShapedArray, call_jaxpr: Any, axis_name: Any, axis_size:
 
 
 def _pmap_spmd(run: Any, env: AxisEnv, args: list[list[Any]], params: dict[str, Any]) -> list[list[Any]]:
-    """The mapped call inside the axes `env` has already: each device splits its operands among `axis_size` new ones."""
+    """The mapped call inside the axes `env` has already: each device splits its operands among `axis_size` new ones. A map that
+    spans processes, along which `env` lies, has one axis of the rows of all."""
     size, n = params["axis_size"], env.size
-    if params["global_axis_size"] not in (None, size):
+    if params["global_axis_size"] in (None, size):
+        inside = env.extend(params["axis_name"], size)
+    elif env.names == (PROCESSES,) and size * n == params["global_axis_size"]:
+        inside = AxisEnv([(params["axis_name"], size * n)])
+    else:
         raise ExecutionError(f"xla_pmap of `{params['name']}`: {size} of the {params['global_axis_size']} rows are here; the "
                              "others are given to other processes, which only the runtime knows")
     inner = []
     for xs, axis in zip(args, params["in_axes"]):
         inner.append([x if axis is None else np.asarray(np.take(x, i, axis)) for x in xs for i in range(size)])
-    outs = run(params["call_jaxpr"], inner, env.extend(params["axis_name"], size))
+    outs = run(params["call_jaxpr"], inner, inside)
     return [[vs[d * size] if axis is None else np.stack(vs[d * size:(d + 1) * size], axis) for d in range(n)]
             for vs, axis in zip(outs, params["out_axes"])]
 

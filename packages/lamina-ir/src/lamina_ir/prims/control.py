@@ -11,6 +11,8 @@ from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, MissingRuleError, ProgramError, ShapeError
 from ..flow import Flow, carried, chooses, held, stacked
 from ..primitive import Primitive
+from ..program import subprograms
+from ..spmd import PROCESSES
 from ..turns import begins, by_device
 from ._operands import check_operands
 
@@ -26,6 +28,20 @@ def _agree(where: str, got: Sequence[ShapedArray], wanted: Sequence[ShapedArray]
             kind = ShapeError if a.shape != b.shape else DTypeError
             raise kind(f"{where} must have a result {i} of type {b.long()}; got {a.long()}")
     return [a if a.weak_type <= b.weak_type else b for a, b in zip(got, wanted)]
+
+
+def _communicate(env: Any, *programs: Any) -> bool:
+    """Whether devices on these axes have to run the programs in lockstep."""
+    return any(p.jaxpr.axis_names for p in programs) or PROCESSES in env.names and any(map(_spans, programs))
+
+
+def _spans(program: Any) -> bool:
+    """Whether a map in a program, or in one nested in it, is over several processes."""
+    def find() -> bool:
+        return any((e.params.get("global_axis_size") or 0) > e.params.get("axis_size", 0)
+                   if e.primitive.name == "xla_pmap" else any(map(_spans, subprograms(e))) for e in program.jaxpr.eqns)
+
+    return bool(program.memo("spans processes", find))
 
 
 # --- cond ---------------------------------------------------------------------------------------------------------
@@ -57,7 +73,7 @@ def _cond_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]
     picked = [_chosen(i, branches) for i in args[0]]
     if all(p is picked[0] for p in picked):
         return run(picked[0], args[1:], env)
-    if any(b.jaxpr.axis_names for b in branches):
+    if _communicate(env, *branches):
         raise ProgramError("cond: devices take different branches, and the branches communicate; the index must be the "
                            "same on all devices")
     return by_device(env.size, lambda d: run(picked[d], [xs[d] for xs in args[1:]]))
@@ -118,7 +134,7 @@ def _loop(run: Any, truth: Any, args: Sequence[Any], cond_jaxpr: Any, body_jaxpr
 
 
 def _while_spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> Any:
-    if not (params["cond_jaxpr"].jaxpr.axis_names or params["body_jaxpr"].jaxpr.axis_names):
+    if not _communicate(env, params["cond_jaxpr"], params["body_jaxpr"]):
         return by_device(env.size, lambda d: _while_numpy(run, *[xs[d] for xs in args], **params))
 
     def truth(preds: Sequence[Any]) -> bool:
