@@ -136,7 +136,7 @@ def test_a_silent_member_is_lost_and_hears_so(place):
     assert not a.events + b.events + c.events
     b._lines.say = lambda **words: None  # as when its process is stopped, or its network cut
     until(lambda: a.events == c.events == [("lost", 1)] and b.alone)
-    assert len(b.let) == 1
+    assert len(b.let) == 1 and b.events[:1] == [("lost", 1)] and "gave no sign of life for 2 s" in b.lost[1]
     a.goodbye()
     c.goodbye()
 
@@ -148,7 +148,7 @@ def test_a_silent_coordinator_is_let_go_of(place):
     until(lambda: a.alone and b.alone)
     for m in (a, b):  # the second may have heard that the first was lost
         until(lambda: m.events and m.events[-1] == ("coordinator", -1))
-        assert m.let in ([0], [1])
+        assert m.let in ([0], [1]) and "no sign of life from the coordinator for 1 s" in m.lost[m.rank]
 
 
 def test_one_that_stands_still_while_connecting_is_given_up(place, monkeypatch):

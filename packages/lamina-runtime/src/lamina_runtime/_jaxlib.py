@@ -203,17 +203,21 @@ def make_cpu_client(num_devices: int | None, **more: Any) -> Any:
             os.environ["XLA_FLAGS"] = flags
 
 
-def new_service(address: str, processes: int, heartbeat: int, limit: int, leaving: int) -> Any:
-    """The service that processes connect to. `recoverable`: else the loss of one process ends all others."""
-    return _jax.get_distributed_runtime_service(address, processes, heartbeat_timeout=heartbeat,
+_NEVER = 10**7  # seconds, four months; it counts in nanoseconds
+
+
+def new_service(address: str, processes: int, limit: int, leaving: int) -> Any:
+    """The service that processes connect to. `recoverable`: else the loss of one process ends all others. It counts nobody as
+    silent, which would end that process when it wakes: the lobby does."""
+    return _jax.get_distributed_runtime_service(address, processes, heartbeat_timeout=_NEVER,
                                                 cluster_register_timeout=limit, shutdown_timeout=leaving,
                                                 recoverable=True)
 
 
-def new_distributed_client(address: str, rank: int, heartbeat: int, limit: int, leaving: int) -> Any:
+def new_distributed_client(address: str, rank: int, limit: int, leaving: int) -> Any:
     """A client of that; `limit` and `leaving` are the seconds in which it connects and leaves."""
     return _jax.get_distributed_runtime_client(address, rank, init_timeout=limit, shutdown_timeout=leaving,
-                                               heartbeat_timeout=heartbeat, shutdown_on_destruction=False,
+                                               heartbeat_timeout=_NEVER, shutdown_on_destruction=False,
                                                use_compression=True)
 
 

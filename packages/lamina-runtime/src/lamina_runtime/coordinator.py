@@ -30,6 +30,7 @@ _MEET = 30.0  # seconds from the word to begin until the last is connected; jaxl
 _STRANGERS = 128  # connections that have said nothing yet
 _FAREWELL = 5.0  # seconds that members have to let go, when the coordinator is told to end
 _BEATS = 6  # how often in a heartbeat timeout members are asked for a sign of life
+_BEAT = 4.0  # seconds after which they are at the latest
 _LISTED = 16  # numbers of processes written out in a message
 
 
@@ -71,6 +72,11 @@ class _System:
         self.service: Any = None
         self.port = 0
         self.failed: str | None = None  # while connecting
+
+
+def _pause(s: _System) -> float:
+    """Seconds between two questions for a sign of life."""
+    return min(s.heartbeat / _BEATS, _BEAT)
 
 
 class Coordinator:
@@ -167,12 +173,14 @@ class Coordinator:
 
     def _ask(self, s: _System, now: float) -> None:
         """Ask for signs of life. Who has given none for the timeout is lost, unless it was this process that slept."""
-        late = now - s.beat > s.heartbeat / _BEATS
-        s.beat = now + s.heartbeat / _BEATS
+        pause = _pause(s)
+        late = now - s.beat > pause
+        s.beat = now + pause
         for g in list(s.members.values()):
             if late:
                 g.heard = now
             if now - g.heard > s.heartbeat:
+                g.lines.say(lost=g.rank, name=f"process {g.rank} (this one: it gave no sign of life for {s.heartbeat:g} s)")
                 self._lost(g)
             else:
                 g.lines.say(beat=True)
@@ -296,7 +304,7 @@ class Coordinator:
                 hold.bind((self._host, 0))
                 s.port = hold.getsockname()[1]
                 address = lobby.written(self._host, s.port)
-                s.service = self._jaxlib().new_service(address, s.count, first["heartbeat"], int(_MEET) * 3, first["leaving"])
+                s.service = self._jaxlib().new_service(address, s.count, int(_MEET) * 3, first["leaving"])
         except Exception as e:  # of any kind: those who wait are told
             return self._fail(s, f"the coordinator cannot host jaxlib's service: {type(e).__name__}: {e}", "connection")
         s.phase, s.until = "connecting", time.monotonic() + _MEET
@@ -309,7 +317,7 @@ class Coordinator:
         if s.failed:
             return self._fail(s, s.failed, "connection")
         now = time.monotonic()
-        s.phase, s.until, s.beat = "running", float("inf"), now + s.heartbeat / _BEATS
+        s.phase, s.until, s.beat = "running", float("inf"), now + _pause(s)
         for g in s.members.values():
             g.heard = now
             g.lines.say(ready=True)
@@ -337,8 +345,8 @@ class Coordinator:
         self._close_if_empty(s)
 
     def _stand_in(self, s: _System, rank: int, words: dict[str, Any]) -> None:
-        client = self._jaxlib().new_distributed_client(lobby.written(self._near(), s.port), rank, words["heartbeat"],
-                                                       int(_MEET) * 3, words["leaving"])
+        client = self._jaxlib().new_distributed_client(lobby.written(self._near(), s.port), rank, int(_MEET) * 3,
+                                                       words["leaving"])
         try:
             client.connect()
             client.shutdown()

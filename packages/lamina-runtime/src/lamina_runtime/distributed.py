@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import json
 import math
 import os
 import socket
@@ -16,7 +17,7 @@ from typing import Any
 from lamina_ir import config
 from lamina_tracing.extend import logger
 
-from . import _gpu, _jaxlib, backends, clusters, effects, lobby, owner, presence, relay, starting, together
+from . import _gpu, _jaxlib, backends, clusters, effects, lobby, losses, owner, presence, relay, starting, together
 from ._version import __version__
 from .lobby import CALL
 from .losses import ProcessLostError
@@ -25,6 +26,7 @@ __all__ = ["ProcessLostError", "initialize", "is_initialized", "shutdown"]
 
 _lock = threading.Lock()
 _session: _Session | None = None
+_GLOO = "lamina/gloo/"  # and a number: where that process's Gloo listens
 
 
 class _Session:
@@ -33,13 +35,29 @@ class _Session:
     def __init__(self, here: presence.Presence, client: Any, way: relay.Relay, gpus: list[int] | None, stay: float) -> None:
         self.presence, self.client, self._way, self._stay = here, client, way, stay
         self._detached = threading.Lock()
-        self.launches = together.Launches(here)
+        self._watch = losses.Watch(here, self.detach)
+        self.launches = together.Launches(self._watch)
+        losses.begin(self._watch)
         self._usual = [
             (name, backends.set_client_maker(name, make)) for name, make in (
-                ("cpu", lambda: self._client(_cpu_client(here, client))),
-                ("cuda", lambda: self._client(_gpu.make_client(client, here.rank, here.count, gpus))))]
+                ("cpu", self._cpu_client),
+                ("cuda", lambda: self._told(_gpu.make_client(client, here.rank, here.count, gpus))))]
 
-    def _client(self, made: Any) -> Any:
+    def _cpu_client(self) -> Any:
+        here, client = self.presence, self.client
+        before = losses.listening(here.here)
+        gloo = _jaxlib.gloo_collectives(client, here.here)
+        client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*losses.listening(here.here) - before]))
+        n = backends.num_cpu_devices.value
+        made = _jaxlib.make_cpu_client(None if n is None else int(n), distributed_client=client, node_id=here.rank,
+                                       num_nodes=here.count, collectives=gloo)
+        # All have been there: none is made without the others.
+        self._watch.know({int(key.rpartition("/")[2]): [(h, p) for h, p in json.loads(text)]
+                          for key, text in client.key_value_dir_get(_GLOO)})
+        return self._told(made)
+
+    def _told(self, made: Any) -> Any:
+        """Programs of this client over several processes are launched by our leave."""
         if self.presence.count > 1:
             owner.current.together = self.launches
         return made
@@ -61,6 +79,7 @@ class _Session:
             backends.set_client_maker(name, make)
         self.detach()
         self.presence.goodbye()
+        self._watch.end()
 
 
 def is_initialized() -> bool:
@@ -157,7 +176,7 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
     try:
         _reach(here.service)
         way = relay.Relay(here.service)
-        client = _jaxlib.new_distributed_client(lobby.written(*way.address), rank, here.heartbeat, here.limit, leaving)
+        client = _jaxlib.new_distributed_client(lobby.written(*way.address), rank, here.limit, leaving)
         client.connect()
         way.shut_door()
         here.confirm(here.limit)
@@ -197,12 +216,6 @@ def _reach(service: tuple[str, int]) -> None:
                               "The others must be able to reach any port of the coordinator's machine") from e
 
 
-def _cpu_client(here: presence.Presence, client: Any) -> Any:
-    n = backends.num_cpu_devices.value
-    return _jaxlib.make_cpu_client(None if n is None else int(n), distributed_client=client, node_id=here.rank,
-                                   num_nodes=here.count, collectives=_jaxlib.gloo_collectives(client, here.here))
-
-
 def _at_exit(process: int) -> None:
     """Effects first: those of programs in flight may still need the other processes. A forked child is no member."""
     if os.getpid() == process and _session is not None:
@@ -224,7 +237,10 @@ def shutdown() -> None:
     """
     try:
         if _session is not None and backends.in_use():
-            effects.effects_barrier()
+            try:
+                effects.effects_barrier()
+            except ProcessLostError:
+                pass  # to leave is what there is to do about it
     finally:
         if _leave():
             atexit.unregister(_at_exit)

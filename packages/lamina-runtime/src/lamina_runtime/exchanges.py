@@ -35,7 +35,7 @@ class _Exchange:
       direct: whether no device needs much more memory than what it gives and gets.
     """
 
-    __slots__ = ("loaded", "lowered", "placement", "handlers", "turned", "direct", "window", "together", "processes")
+    __slots__ = ("loaded", "lowered", "placement", "handlers", "turned", "direct", "window", "together", "processes", "met")
     call, name = "device_put", "exchange"
 
     def __init__(self, aval: ShapedArray, old: Any, new: Any) -> None:
@@ -45,6 +45,7 @@ class _Exchange:
         out = new.tiles if self.turned is None else new.tiles.renumbered(self.turned)
         n = len(devices)
         self.together, self.processes = together.over(devices)
+        self.met = False
         self.placement = Placement(devices, partitions=n, ins=(old.tiles,), outs=(out,), committed=True)
         self.lowered = low = lower(_identity(aval), name="exchange", platform=backends.lowering_platform(devices[0]),
                                    placement=self.placement)

@@ -13,8 +13,8 @@ from lamina_ir.extend import Placement, Tiles
 from lamina_lowering import lower, rows
 from lamina_tracing.extend import logger, told
 
-from . import (_jaxlib, arrays, backends, compiling, debug, effects, host_errors, safe_launch,
-               shardings, together, transfers)
+from . import (_jaxlib, arrays, backends, compiling, debug, effects, host_errors, losses, owner,
+               safe_launch, shardings, together, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .placing import device_names
 
@@ -55,10 +55,11 @@ class Program:
       in_shardings, out_shardings: jaxlib's, of every argument and result.
       window: where launches whose devices wait for each other are counted; None for others.
       together, processes: how it is launched where its devices are of several processes, and which; None and () for others.
+      met: whether its groups of devices have come together.
     """
 
     __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "handlers",
-                 "const_args", "kept", "window", "together", "processes", "in_avals", "out_avals", "_closed", "order",
+                 "const_args", "kept", "window", "together", "processes", "met", "in_avals", "out_avals", "_closed", "order",
                  "effectful", "name")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
@@ -69,6 +70,7 @@ class Program:
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self.effectful = closed.jaxpr.effectful
         self.together, self.processes = together.over(devices)
+        self.met = len(devices) == 1
         # Ordered effects pass a token through the program, as one more operand and result, always the last; never donated.
         self.order = None
         ordered = has_ordered_effects(closed)
@@ -151,9 +153,14 @@ class Program:
         return list(outs)
 
     def _started(self, args: list[Any]) -> Sequence[Any]:
-        if self.together is None:
-            return self._launch(args)
-        return self.together.launch(self, args, lambda: self._launch(args))
+        if self.together is not None:
+            return self.together.launch(self, args, lambda: self._launch(args))
+        if not self.met:
+            self.met = True
+            launches = owner.current.together
+            if launches is not None:
+                return launches.alone(lambda: self._launch(args), args)
+        return self._launch(args)
 
     def _launch(self, args: list[Any]) -> list[Any]:
         order = self.order
@@ -338,6 +345,9 @@ def failure(call: str, name: str, error: Exception) -> BaseException:
             return raised
         error.__cause__ = raised
         return CallbackError(f"{call} of `{name}`: {raised}")
+    lost = losses.instead(f"{call} of `{name}`", error)
+    if lost is not None:
+        return lost
     if "Disallowed" in str(error):
         return ExecutionError(f"{call} of `{name}`: the transfer guard refuses to move an argument: {error}. Move it with "
                             "device_put before the call, or allow it with lamina.transfer_guard('allow')")

@@ -11,6 +11,8 @@ from typing import Any
 
 from lamina_ir import CallbackError, ExecutionError
 
+from . import losses
+
 __all__ = ["Failures", "guarded", "is_failed_launch", "original", "translated"]
 
 _numbers = itertools.count(1)
@@ -97,10 +99,13 @@ def original(error: BaseException) -> BaseException | None:
 
 def translated(call: str, error: Exception) -> BaseException:
     """An `ExecutionError` whose cause is jaxlib's `error`; a `CallbackError` with the callback's own where one raised; an
-    interrupt or exit that it raised as it is."""
+    interrupt or exit that it raised as it is; a `ProcessLostError` where another process is gone."""
     raised = original(error)
     if raised is not None and not isinstance(raised, Exception):
         return raised
+    lost = losses.instead(call, error) if raised is None else None
+    if lost is not None:
+        return lost
     made = CallbackError(f"{call}: {raised}") if raised is not None else ExecutionError(
         f"{call}: the program that computes it failed: {error}")
     made.__cause__ = error if raised is None else raised

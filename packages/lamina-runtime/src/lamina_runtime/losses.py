@@ -1,10 +1,35 @@
-"""What is raised where another process is gone."""
+"""The loss of another process: how what waits for it is freed, and what is raised.
+
+Gloo waits for ever for a process that is gone where several devices of this one take part, and jaxlib waits half a minute for
+one that never came to a group of devices. So when the lobby tells of a loss, the connections that Gloo has are shut, which ends
+the first wait, and if need be the client of jaxlib's service is let go, which ends the second: what is pending over several
+processes fails at once, here and, as the others do the same, everywhere. From then on nothing over several processes is
+launched. The devices of one process are connected in the same way; those connections are spared.
+"""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["ProcessLostError", "lost"]
+from . import presence
+
+__all__ = ["ProcessLostError", "Watch", "instead", "listening"]
+
+_WORD = 2.0  # seconds from a broken connection to the lobby's word of a loss, at the most
+_AGAIN = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between cuts: a connection may have been on its way
+# What jaxlib says of a connection that ended, in either place.
+_BROKEN = re.compile(r"[Gg]loo|coordination|Connection (closed|reset)|Socket closed|CANCELLED|NCCL")
+_PATIENCE = 0.5  # seconds to wait for devices of this process that are being connected
+_KNOCK = 5.0  # seconds for an answer at a door
+_LOOK = 0.5  # seconds between two looks at the connections, where no coordinator tells of losses
+Place = tuple[str, int]  # host and port
+_LISTED = 8  # processes named in a message
 
 
 class ProcessLostError(RuntimeError):
@@ -14,7 +39,7 @@ class ProcessLostError(RuntimeError):
     was jitted works there.
 
     Attributes:
-      process_indices: numbers of those that are gone, in order.
+      process_indices: numbers of those that are gone, in order. This process's own: the others have taken it for lost.
 
     >>> ProcessLostError("jit of `f`: process 2 is gone", [2]).process_indices
     (2,)
@@ -28,9 +53,248 @@ class ProcessLostError(RuntimeError):
         return type(self), (str(self), self.process_indices)
 
 
-def lost(call: str, gone: Mapping[int, str]) -> ProcessLostError:
-    """The error of a call that needs processes which are gone: number -> what became of it."""
-    ranks = sorted(gone)
-    told = "; ".join([gone[r] for r in ranks[:8]]) + (f"; and {len(ranks) - 8} more" if len(ranks) > 8 else "")
-    return ProcessLostError(f"{call}: process_indices {tuple(ranks)} are gone: {told}. What needs no other process works on; "
-                            "lamina.distributed.shutdown() and initialize(...) make a system of those who are left", ranks)
+class Watch:
+    """What becomes of the other processes of a session.
+
+    Args:
+      here: the presence that tells.
+      let_go: gives up jaxlib's service.
+    """
+
+    def __init__(self, here: presence.Presence, let_go: Callable[[], None]) -> None:
+        self.presence = here
+        self._doors: dict[int, list[Place]] = {}
+        self._places: frozenset[Place] = frozenset()
+        self._meeting = 0  # launches that may wait for a group of devices to come together
+        self._counting, self._sparing = threading.Lock(), threading.Lock()
+        self._spared: set[int] = set()
+        self._let_go = let_go
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._again = False
+        here.listen(self._hear)
+
+    def know(self, doors: dict[int, list[Place]]) -> None:
+        """The hosts and ports at which each process's Gloo listens, once the client is made."""
+        self._places = frozenset([place for places in doors.values() for place in places])
+        self._doors = doors
+
+    def check(self, program: Any) -> None:
+        """ProcessLostError where a program over several processes cannot be launched any more."""
+        here = self.presence
+        if here.lost or here.left:
+            gone = [] if here.lost else [r for r in program.processes if r in here.left]
+            if here.lost or gone:
+                raise self._error(f"{program.call} of `{program.name}`", gone)
+
+    @contextlib.contextmanager
+    def meeting(self) -> Iterator[None]:
+        """A block in which groups of devices may come together that are not of this process alone."""
+        with self._counting:
+            self._meeting += 1
+            if self.presence.lost:
+                self._let_go()
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._meeting -= 1
+
+    @contextlib.contextmanager
+    def sparing(self) -> Iterator[None]:
+        """A block in which devices of this process alone are connected: their connections stay when others are cut."""
+        held = self._sparing.acquire(timeout=_PATIENCE)  # a callback of one may wait for another
+        try:
+            before = _inside(self._places)
+            yield
+            self._spared.update(_inside(self._places) - before)
+        finally:
+            if held:
+                self._sparing.release()
+
+    def told(self, suspects: Iterable[int] = ()) -> bool:
+        """A connection to another process has ended: wait shortly for the lobby's word on who is gone. Whether somebody is.
+
+        Args:
+          suspects: whose connection it was; without a word they count as gone.
+        """
+        here, until = self.presence, time.monotonic() + _WORD
+        with here.changed:
+            while not here.lost and not here.alone and (left := until - time.monotonic()) > 0:
+                if here.left and left < _WORD * 3 / 4:  # the end of one who took leave is the likely reason
+                    break
+                here.changed.wait(min(left, _WORD / 4))
+        for r in suspects:
+            if r not in here.left and r not in here.lost:
+                here.note_lost(r, f"process {r}, which closed its connection,")
+        if here.alone and not here.lost:
+            self._knock()
+        return bool(here.lost or here.left)
+
+    def error(self, call: str) -> ProcessLostError:
+        """Of a call that failed: those that are gone."""
+        return self._error(call, self.presence.left if not self.presence.lost else ())
+
+    def end(self) -> None:
+        """The session is over."""
+        self._over.set()
+        self._let_go = _nothing
+        for t in self._threads:
+            if t is not threading.current_thread():
+                t.join()
+
+    def _error(self, call: str, left: Iterable[int]) -> ProcessLostError:
+        here = self.presence
+        names = {r: f"{here.left[r]} has left" for r in left} | {r: f"{name} was lost" for r, name in dict(here.lost).items()}
+        ranks = tuple(sorted(names))
+        said = "; ".join([names[r] for r in ranks[:_LISTED]])
+        more = f"; and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
+        return ProcessLostError(
+            f"{call}: process_indices {ranks} are gone: {said}{more}. What needs no other process "
+            "works on; lamina.distributed.shutdown() and initialize(...) make a system of those who are left", ranks)
+
+    def _hear(self, event: presence.Event) -> None:
+        if self._over.is_set():
+            return
+        if event[0] == "coordinator" and not self.presence.lost:
+            self._start(self._look_out)
+        elif event[0] == "lost":
+            held = self._sparing.acquire(timeout=_PATIENCE)
+            _cut(self._places, self._spared)
+            if held:
+                self._sparing.release()
+            with self._counting:
+                if self._meeting:
+                    self._let_go()
+            if not self._again:
+                self._again = True
+                self._start(self._cut_again)
+
+    def _start(self, act: Callable[[], None]) -> None:
+        thread = threading.Thread(target=act, name="lamina-losses", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _cut_again(self) -> None:
+        for seconds in _AGAIN:
+            if self._over.wait(seconds):
+                return
+            _cut(self._places, _inside(self._places))
+
+    # --- without a coordinator
+    def _look_out(self) -> None:
+        """Nobody tells of losses any more: where a connection to another process ends, see who does not answer."""
+        known = 0
+        while not self.presence.lost and not self._over.wait(_LOOK):
+            now = _outside(self._places)
+            if now < known:
+                self._knock()
+            known = now
+
+    def _knock(self) -> None:
+        """Count those for lost at whose door nobody listens."""
+        here = self.presence
+        for r, places in self._doors.items():
+            if r != here.rank and r not in here.lost and r not in here.left:
+                try:
+                    for place in places:
+                        socket.create_connection(place, min(here.heartbeat, _KNOCK)).close()
+                except OSError:
+                    here.note_lost(r, f"process {r}, which does not answer,")
+
+
+def _nothing() -> None:
+    """Nothing is held any more."""
+
+
+_latest: Watch | None = None
+
+
+def begin(watch: Watch) -> None:
+    """Tell failures of launches from now on by what this one knows, until another takes its place."""
+    global _latest
+    _latest = watch
+
+
+def instead(call: str, error: BaseException) -> ProcessLostError | None:
+    """What is raised in place of jaxlib's error: None where no process is gone, or it fails for another reason."""
+    watch = _latest
+    if watch is None or _BROKEN.search(str(error)) is None or not watch.told():
+        return None
+    made = watch.error(call)
+    made.__cause__ = error
+    return made
+
+
+# --- sockets ------------------------------------------------------------------------------------------------------
+def listening(host: str) -> set[Place]:
+    """Host and port of this process's sockets that listen at `host`."""
+    found = set()
+    for s in _sockets():
+        if s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            place = _place(s.getsockname())
+            if place[0] == _place((host, 0))[0]:
+                found.add(place)
+    return found
+
+
+def _cut(places: frozenset[Place], spared: set[int]) -> None:
+    """Shut this process's connections from and to these places but for some."""
+    for s in _sockets():
+        if not places.isdisjoint(_ends(s)) and _number(s) not in spared:
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+
+def _inside(places: frozenset[Place]) -> set[int]:
+    """This process's connections with itself by way of these places: the numbers of both ends."""
+    ends = {_number(s): _ends(s) for s in _sockets()}
+    near = {e[0] for e in ends.values() if e}
+    return {n for n, e in ends.items() if e and e[1] in near and not places.isdisjoint(e)}
+
+
+def _outside(places: frozenset[Place]) -> int:
+    """How many connections with other processes by way of these places are open at both ends."""
+    inside, found = _inside(places), 0
+    for s in _sockets():
+        if not places.isdisjoint(_ends(s)) and _number(s) not in inside:
+            try:
+                found += bool(s.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+            except BlockingIOError:
+                found += 1
+            except OSError:
+                pass
+    return found
+
+
+def _ends(s: socket.socket) -> tuple[Place, ...]:
+    """The near and the far end of a connection; () for what only listens."""
+    try:
+        return _place(s.getsockname()), _place(s.getpeername())
+    except OSError:
+        return ()
+
+
+def _number(s: socket.socket) -> int:
+    return os.fstat(s.fileno()).st_ino
+
+
+def _place(address: Any) -> Place:
+    return str(address[0]).removeprefix("::ffff:").partition("%")[0], int(address[1])
+
+
+def _sockets() -> Iterable[socket.socket]:
+    """This process's TCP sockets, whoever made them; each is ours to look at until the next."""
+    for name in os.listdir("/dev/fd"):
+        try:
+            number = os.dup(int(name))
+        except (OSError, ValueError):
+            continue  # closed meanwhile
+        try:
+            s = socket.socket(fileno=number)
+        except OSError:
+            os.close(number)
+            continue
+        with s:
+            if s.family in (socket.AF_INET, socket.AF_INET6) and s.type == socket.SOCK_STREAM:
+                yield s

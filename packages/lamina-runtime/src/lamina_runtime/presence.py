@@ -6,6 +6,7 @@ would end the process if it saw that, but for the `relay`: so the first thing do
 """
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -22,6 +23,7 @@ __all__ = ["Event", "Presence", "join"]
 _KINDS: dict[str, type[Exception]] = {"value": ValueError, "timeout": TimeoutError, "permission": PermissionError}
 _GREETING = 10.0  # seconds for the first line of a coordinator, which may be starting on a busy machine
 _KNOCK = 0.05
+_SILENCE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
 Event = tuple[str, int]  # ("lost" or "left", process index); ("coordinator", -1): nothing more will be told
 
 
@@ -33,7 +35,8 @@ class Presence:
       service: host and port of jaxlib's service; limit: seconds its client may take to connect.
       heartbeat: seconds of silence after which one counts as lost.
       here: this machine's number as the coordinator's machine sees it; other processes find this one there.
-      lost, left: process index -> name, of those that died and those that said goodbye.
+      lost, left: process index -> name, of those that died or were silent and those that said goodbye. With this process's own
+        index: it was silent to the coordinator, or that to it, and the others go on without it.
       alone: whether the coordinator is gone.
     """
 
@@ -67,7 +70,7 @@ class Presence:
     def watch(self, let_go: Callable[[], None]) -> None:
         """Start the thread. `let_go()` is called before anything else when the coordinator is gone or about to go."""
         self._let_go = let_go
-        self._lines.socket.settimeout(self.heartbeat / 2)  # before jaxlib misses it, which would end the process
+        self._lines.socket.settimeout(self.heartbeat)
         self._thread = threading.Thread(target=self._listen, name="lamina-presence", daemon=True)
         self._thread.start()
 
@@ -100,7 +103,14 @@ class Presence:
             os.close(null)
 
     def _listen(self) -> None:
-        while (words := self._next()) is not None:
+        silent = False
+        while True:
+            try:
+                words = self._next()
+            except TimeoutError:
+                silent, words = True, None
+            if words is None:
+                break
             if "closing" in words:
                 break
             if "beat" in words:
@@ -112,6 +122,9 @@ class Presence:
                     self._call((kind, rank))
         if not self._leaving:
             self._let_go()
+            if silent:  # the coordinator's machine is off, or this one is cut off: the others may count it for lost
+                self.note_lost(self.rank, f"process {self.rank} (this one: no sign of life from the coordinator for "
+                                          f"{self.heartbeat:g} s)")
             with self.changed:
                 self.alone = True
                 self.changed.notify_all()
@@ -121,6 +134,11 @@ class Presence:
                 pass
             self._lines.socket.close()
             self._call(("coordinator", -1))
+
+    def note_lost(self, rank: int, name: str) -> None:
+        """Somebody is lost, by other signs than the coordinator's word."""
+        self._note(self.lost, rank, name)
+        self._call(("lost", rank))
 
     def _note(self, known: dict[int, str], rank: int, name: str) -> None:
         with self.changed:
@@ -134,12 +152,15 @@ class Presence:
             act(event)
 
     def _next(self) -> dict[str, Any] | None:
+        """The coordinator's next words; None at its end. TimeoutError: it is silent."""
         try:
             while (found := self._lines.next()) is None:
                 if not self._lines.arrived():
                     return None
             return found
-        except (OSError, ValueError):
+        except (OSError, ValueError) as e:
+            if isinstance(e, OSError) and (isinstance(e, TimeoutError) or e.errno in _SILENCE):
+                raise TimeoutError("nothing was heard") from e
             return None
 
 

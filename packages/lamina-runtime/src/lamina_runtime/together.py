@@ -1,17 +1,20 @@
 """Launches of programs over several processes: what is asked before one, and how its failure is told."""
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from . import _jaxlib, host_errors, losses, owner, presence
+import numpy as np
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
+from lamina_tracing import slots
+
+from . import _jaxlib, backends, host_errors, losses, owner
 
 __all__ = ["Launches", "Over", "over"]
 
-_WORD = 2.0  # seconds from a broken connection to the lobby's word of a death, at the most
-
-_Outs = TypeVar("_Outs")
+_Outs = TypeVar("_Outs", bound=Sequence[Any])
+_AXIS = "own"
 
 
 class Over(Protocol):
@@ -21,6 +24,7 @@ class Over(Protocol):
       call, name: who asked for it, and its function.
       processes: the numbers of those whose devices it runs on, in order.
       placement, lowered, loaded: how it lies on devices, what was lowered, and the executable.
+      met: whether its groups of devices have come together; set here.
     """
 
     call: str
@@ -29,42 +33,62 @@ class Over(Protocol):
     placement: Any
     lowered: Any
     loaded: Any
+    met: bool
 
 
 class Launches:
     """Those of one session; `owner.current.together` is the one of the clients in force, None where there is one process.
 
     Attributes:
-      presence: who is here.
+      watch: knows who is gone.
       agree: asked, with the program, before each launch: whether the others launch the same; raises where they do not.
     """
 
-    def __init__(self, here: presence.Presence) -> None:
-        self.presence = here
+    def __init__(self, watch: losses.Watch) -> None:
+        self.watch = watch
         self.agree: Callable[[Over], None] = _agreed
+        self._first = threading.Lock()
+        self._connected = False
 
     def launch(self, program: Over, args: Sequence[Any], start: Callable[[], _Outs]) -> _Outs:
         """What `start()` gives, which launches a program over several processes on `args`.
 
         Raises:
-          ProcessLostError: a process of the program's is gone, or went meanwhile.
+          ProcessLostError: a process was lost, or one of the program's has left, before or meanwhile.
         """
-        self.check(program)
+        self.watch.check(program)
         self.agree(program)
         try:
-            return start()
+            return start() if program.met else self._first_of(program, start)
         except _jaxlib.LAUNCH_ERRORS as e:
-            if host_errors.original(e) is None and host_errors.is_failed_launch(e):
-                self.await_word(f"{program.call} of `{program.name}`", cause=e)
+            lost = None if host_errors.original(e) else losses.instead(f"{program.call} of `{program.name}`", e)
+            if lost is not None:
+                raise lost from e
             raise
 
-    def check(self, program: Over) -> None:
-        """ProcessLostError where a process of the program's is known to be gone."""
-        here = self.presence
-        if here.lost or here.left:
-            gone = self._gone(program.processes)
-            if gone:
-                raise losses.lost(f"{program.call} of `{program.name}`", gone)
+    def _first_of(self, program: Over, start: Callable[[], _Outs]) -> _Outs:
+        """The first launch of a program is waited for: while it lasts jaxlib may wait for devices of others."""
+        with self._first:
+            if not self._connected:  # those of this process first: later there may be no way
+                self._connected = True
+                connect_own()
+        with self.watch.meeting():
+            outs = start()
+            error = _settled(outs)
+            lost = losses.instead(f"{program.call} of `{program.name}`", error) if error is not None else None
+            if lost is not None:
+                raise lost from error
+        program.met = True
+        return outs
+
+    def alone(self, start: Callable[[], _Outs], args: Sequence[Any]) -> _Outs:
+        """What `start()` gives: the first launch, on `args`, of a program whose devices are several of this process. It is
+        waited for, so that what connects them is known, and stays when a process is lost."""
+        _settled(args)
+        with self.watch.sparing():
+            outs = start()
+            _settled(outs)
+        return outs
 
     def await_word(self, call: str, suspects: Iterable[int] = (), cause: BaseException | None = None) -> None:
         """A connection to another process has ended: wait shortly for the lobby's word on who is gone, and raise it.
@@ -72,25 +96,44 @@ class Launches:
         Args:
           call: what is told to have failed.
           suspects: processes whose connection it was; without word from the lobby they are taken for gone.
-          cause: jaxlib's error.
+          cause: the error that it ended with.
         Raises:
           ProcessLostError: somebody is gone. Without a word and a suspect this returns.
         """
-        here, until = self.presence, time.monotonic() + _WORD
-        with here.changed:
-            while not here.lost and not here.left and not here.alone and (left := until - time.monotonic()) > 0:
-                here.changed.wait(left)
-        gone = self._gone(range(here.count)) or {r: f"process {r} has closed its connection" for r in suspects}
-        if gone:
-            raise losses.lost(call, gone) from cause
+        if self.watch.told(suspects):
+            raise self.watch.error(call) from cause
 
-    def _gone(self, processes: Iterable[int]) -> dict[int, str]:
-        lost, left = dict(self.presence.lost), dict(self.presence.left)
-        return {r: f"{lost[r]} was lost" if r in lost else f"{left[r]} has left" for r in processes if r in lost or r in left}
+
+def _settled(arrays: Sequence[Any]) -> Exception | None:
+    """Wait for all; why the first of those that failed did, which whoever reads it is told again."""
+    found = None
+    for x in arrays:
+        try:
+            _jaxlib.wait_for(x)
+        except _jaxlib.LAUNCH_ERRORS as e:
+            found = found or e
+    return found
 
 
 def _agreed(program: Over) -> None:
     """Nobody is asked."""
+
+
+def connect_own() -> None:
+    """Have the devices of this process meet, where they are several."""
+    devices = backends.local_devices()
+    n = len(devices)
+    if n == 1:
+        return
+    row, whole = Var(shaped((), np.dtype("float32"))), Var(shaped((n,), np.dtype("float32")))
+    out = Var(row.aval)
+    body = ClosedJaxpr(Jaxpr((), [row], [Eqn(prims.psum_p, [row], [out], dict(axes=(_AXIS,), axis_index_groups=None))], [out]))
+    result = Var(whole.aval)
+    mapped = Eqn(prims.xla_pmap_p, [whole], [result], dict(
+        axis_name=_AXIS, axis_size=n, backend=None, call_jaxpr=body, devices=tuple(devices), donated_invars=(False,),
+        global_arg_shapes=(None,), global_axis_size=n, in_axes=(0,), name="own devices", out_axes=(0,)))
+    closed = ClosedJaxpr(Jaxpr((), [whole], [mapped], [result]))
+    slots.evaluator.program(closed, [np.zeros(n, np.float32)])
 
 
 def over(devices: Iterable[Any]) -> tuple[Launches | None, tuple[int, ...]]:
