@@ -13,6 +13,7 @@ SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": 
               "distributed": "lamina_runtime.distributed", "launch": "lamina_runtime.launch",
               "profiler": "lamina_runtime.profiler",
               "experimental.multihost_utils": "lamina_runtime.multihost_utils",
+              "experimental.checkpointing": "lamina_runtime.checkpointing",
               "numpy": "lamina_numpy", "numpy.fft": "lamina_numpy.fft", "numpy.linalg": "lamina_numpy.linalg",
               "random": "lamina_random", "lax": "lamina_tracing.lax",
               "lax.linalg": "lamina_tracing.lax.factorizations",

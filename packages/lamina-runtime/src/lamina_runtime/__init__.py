@@ -30,7 +30,7 @@ from .transfers import (block_until_ready, device_get, device_put, device_put_re
 
 __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Shard", "Sharding", "SingleDeviceSharding",
            "TransferCounts", "WINDOW",
-           "__version__", "block_until_ready", "cache_dir", "cache_stats", "clear_caches", "clear_memory",
+           "__version__", "block_until_ready", "cache_dir", "cache_stats", "checkpointing", "clear_caches", "clear_memory",
            "compilation_cache", "default_backend", "default_device", "device_count", "device_get", "device_put",
            "device_put_replicated", "device_put_sharded", "devices", "distributed", "effects_barrier", "from_dlpack",
            "get_backend", "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count", "local_devices",
@@ -51,6 +51,6 @@ forks.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("distributed", "launch", "multihost_utils", "profiler"):
+    if name in ("checkpointing", "distributed", "launch", "multihost_utils", "profiler"):
         return import_module(f"{__name__}.{name}")  # seldom needed, so imported on demand
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,6 +5,7 @@ Arrays that jaxlib makes by itself, for the parts of a sharded array, come witho
 """
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +16,8 @@ from lamina_ir import ShapedArray, aval_of, shaped
 from . import _jaxlib, backends, host_errors, on_device, safe_launch, shardings, transfer_counts
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
-__all__ = ["Array", "Shard", "addressable_shards", "alone", "block_until_ready", "check_alive", "host_value", "piece_of", "put",
-           "put_pieces", "row_of", "text_of", "with_type"]
+__all__ = ["Array", "Shard", "addressable_shards", "adopt", "alone", "block_until_ready", "check_alive", "host_value",
+           "piece_of", "put", "put_pieces", "room_for", "row_of", "text_of", "with_type"]
 
 Array = ArrayImpl
 _device_put = _jaxlib.batched_device_put
@@ -44,6 +45,21 @@ def put_pieces(aval: ShapedArray, sharding: Any, pieces: Sequence[Any], devices:
         pieces = [np.array(p) if isinstance(p, np.ndarray) else p for p in pieces]
         return _device_put(aval, sharding, pieces, devices, committed, False, _jaxlib.ZERO_COPY)
     return _device_put(aval, sharding, pieces, devices, committed, False, _COPY)
+
+
+def room_for(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Host memory that CPU devices can take as it is, see `adopt`."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + 64, np.uint8)
+    at = -raw.ctypes.data % 64
+    return raw[at:at + size].view(dtype).reshape(shape)
+
+
+def adopt(aval: ShapedArray, sharding: Any, pieces: Sequence[np.ndarray], devices: Sequence[Any], committed: bool) -> Any:
+    """One array from host pieces that nobody else has or will write to, in order of its devices. CPU devices keep the memory
+    itself where it begins at a multiple of 64 bytes."""
+    transfer_counts.put(len(pieces), sum([p.nbytes for p in pieces]))
+    return _device_put(aval, sharding, list(pieces), list(devices), committed, False, _jaxlib.ZERO_COPY)
 
 
 def with_type(x: Any, aval: ShapedArray, sharding: Any = None) -> Any:

@@ -1,0 +1,392 @@
+"""Kept states: everything comes back to the bit, elsewhere too; what does not fit or is damaged is told; kills lose nothing."""
+import collections
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+
+import ml_dtypes
+import numpy as np
+import pytest
+from lamina_ir import DTypeError, ShapeDtypeStruct, ShapeError, trees
+from lamina_runtime import device_put, devices, kept_files, kept_trees
+from lamina_runtime.checkpointing import CheckpointError, latest, load, save, steps
+from lamina_runtime.shardings import mapped, replicated
+from lamina_tracing import enable_x64, jit, lax
+
+Point = collections.namedtuple("Point", "x y")
+
+
+@trees.register_pytree_node_class
+class Pair:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+    def tree_flatten(self):
+        return (self.a, self.b), None
+
+    @classmethod
+    def tree_unflatten(cls, data, children):
+        return cls(*children)
+
+
+def same(a, b):
+    a, b = np.asarray(a), np.asarray(b)
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+NAMES = ["bool", *[f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)], "float16", "float32", "float64", "complex64",
+         "complex128", "int2", "int4", "uint2", "uint4", *[n for n in dir(ml_dtypes) if n.startswith(("bfloat", "float"))]]
+
+
+def test_numpy_arrays_of_every_dtype_come_back_to_the_bit(tmp_path):
+    rng = np.random.default_rng(0)
+    state = {n: rng.integers(0, 2, (3, 5)).astype(getattr(ml_dtypes, n, n)) for n in NAMES}
+    state |= {"nan": np.float32([np.nan, -0.0, np.inf]), "0d": np.array(3), "none": np.zeros((0, 3)), "scalar": np.float16(2),
+              "backwards": np.arange(6)[::-2], "columns": np.arange(6.0).reshape(2, 3).T,
+              "swapped": np.arange(3, dtype=">f4")}
+    save(tmp_path, state)
+    found = load(tmp_path)
+    for name, value in state.items():
+        native = value.astype(value.dtype.newbyteorder("=")) if name == "swapped" else value
+        assert same(found[name], native) and type(found[name]) is type(value), name
+
+
+def test_arrays_of_ours_and_python_numbers_come_back_as_they_were(tmp_path):
+    numbers = {"i": -10 ** 30, "b": True, "f": float("nan"), "g": -0.0, "c": complex(1, -0.0), "h": 5e-324}
+    arrays = {n: device_put(np.ones(3).astype(getattr(ml_dtypes, n, n)))
+              for n in NAMES if n == "complex64" or not n.endswith(("64", "128")) and not n.startswith("float6_")}
+    state = {"weak": device_put(1.5), "numbers": numbers, "arrays": arrays, "empty": device_put(np.zeros((0, 2), np.float32))}
+    save(tmp_path, state)
+    found = load(tmp_path)
+    assert found["weak"].weak_type and not found["weak"]._committed
+    assert all(type(found["numbers"][k]) is type(v) and repr(found["numbers"][k]) == repr(v) for k, v in numbers.items())
+    assert all(type(found["arrays"][k]) is type(v) and same(found["arrays"][k], v) for k, v in arrays.items())
+    assert found["empty"].shape == (0, 2)
+
+
+def test_structures(tmp_path):
+    tree = {"list": [1, (2, None), []], "keys": {(1, "a"): 1, (2, "b"): 2}, "int": {3: 1, -1: 2}, "bytes": {b"x": {}},
+            "bool": {False: 1, True: 2}, "o": collections.OrderedDict(z=1, a=2)}
+    save(tmp_path, tree)
+    found = load(tmp_path)
+    assert found == tree and list(found["o"]) == ["z", "a"] and type(found["o"]) is collections.OrderedDict
+    assert all(type(k) is bool for k in found["bool"])
+    for kept in (None, 7, [], np.arange(2)):
+        save(tmp_path, kept)
+        assert kept is None and load(tmp_path) is None or np.array_equal(load(tmp_path), kept)
+
+
+def test_other_nodes_come_back_by_like_alone(tmp_path):
+    tree = {"p": Point(1, [np.arange(2)]), "q": Pair(2, 3), "d": collections.defaultdict(list, a=4)}
+    save(tmp_path, tree)
+    with pytest.raises(ValueError, match=r"load: the state holds a defaultdict at tree\['d'\], which cannot .* pass like="):
+        load(tmp_path)
+    found = load(tmp_path, like={"p": Point(0, np.ndarray), "q": Pair(0, 0), "d": collections.defaultdict(list, a=0)})
+    assert found["p"].x == 1 and same(found["p"].y[0], np.arange(2)) and found["q"].b == 3 and found["d"]["a"] == 4
+    assert found["d"].default_factory is list
+    save(tmp_path, {"k": {Point(1, 2): 1}})
+    with pytest.raises(ValueError, match=r"a dict at tree\['k'\] with keys that are no text"):
+        load(tmp_path)
+    assert load(tmp_path, like={"k": {Point(1, 2): 0}}) == {"k": {Point(1, 2): 1}}
+
+
+def places(ndim=2):
+    d = tuple(devices())
+    return {"one": d[3], "rows": mapped(d, ndim, ((0, 8),)), "columns": mapped(d[::-1], ndim, ((1, 8),)),
+            "copies": replicated(d[:4]), "both": mapped(d, ndim, ((0, 2), (1, 4))), "some": mapped(d[2:4], ndim, ((0, 2),), 1),
+            "twice": mapped(d, ndim, ((1, 4),), 2)}
+
+
+def test_every_placement_is_loaded_into_every_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_files.tiles_of, "__defaults__", (1000,))
+    x = np.random.default_rng(0).normal(size=(32, 24)).astype(np.float32)
+    save(tmp_path, {k: device_put(x, p) for k, p in places().items()})
+    for p in places().values():
+        for y in load(tmp_path, like=p).values():
+            assert same(y, x)
+            assert y.sharding == device_put(x, p).sharding and y._committed
+            assert same(jit(lambda a: lax.add(a, a), donate_argnums=0)(y), 2 * x) and y.is_deleted()
+    like = {k: ShapeDtypeStruct((32, 24), "float32", sharding=mapped(tuple(devices()), 2, ((0, 8),))) for k in places()}
+    assert all(y.sharding == s.sharding for y, s in zip(load(tmp_path, like).values(), like.values()))
+    there = device_put(x, places()["columns"])
+    found = load(tmp_path, dict.fromkeys(places(), there))
+    assert all(y.sharding == there.sharding for y in found.values())
+    there.delete()  # where it lay is still known
+    assert same(load(tmp_path, dict.fromkeys(places(), there))["rows"], x)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_only_what_is_needed_is_read(tmp_path, monkeypatch, dim):
+    x = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
+    monkeypatch.setattr(kept_files.tiles_of, "__defaults__", (1 << 16,))
+    save(tmp_path, device_put(x, mapped(tuple(devices()), 2, ((0, 8),))))
+    folder = kept_files.Folder(str(tmp_path))
+    reader = kept_files.Reader("load", folder, folder.read("load", 0)[0])
+    start, shape = ((256, 0), (128, 1024)) if dim == 0 else ((0, 256), (1024, 128))
+    needed = [t for t in reader.tiles[0] if kept_files.overlap(start, shape, t)]
+    assert sum(t.length for t in needed) < 1.01 * x.nbytes / 8
+    assert sum(np.prod(t.shape) for t in reader.tiles[0]) == x.size
+
+
+def test_what_several_devices_hold_is_written_once(tmp_path):
+    x = np.zeros((64, 1000), np.float32)
+    d = tuple(devices())
+    save(tmp_path, {"a": device_put(x, replicated(d)), "b": device_put(x, mapped(d, 2, ((0, 2),), 4))})
+    [pieces] = [p for p in tmp_path.iterdir() if p.is_dir()]
+    assert (pieces / "0.npys").stat().st_size < 2.01 * x.nbytes
+
+
+def test_records_are_numpys(tmp_path):
+    save(tmp_path, [np.arange(5), np.ones(3, ml_dtypes.bfloat16)])
+    [pieces] = [p for p in tmp_path.iterdir() if p.is_dir()]
+    (_, _, _, at, _, _), (_, _, _, there, _, _) = json.loads((pieces / "0.json").read_text())
+    with open(pieces / "0.npys", "rb") as f:
+        assert at % 64 == there % 64 == 0
+        f.seek(at)
+        assert same(np.load(f, allow_pickle=False), np.arange(5))
+        f.seek(there)
+        assert same(np.load(f, allow_pickle=False).view(ml_dtypes.bfloat16), np.ones(3, ml_dtypes.bfloat16))
+
+
+def test_a_large_array_is_never_copied_whole(tmp_path):
+    x = np.ones((1 << 12, 1 << 12), np.float32)  # 64 MiB
+    tracemalloc.start()
+    try:
+        save(tmp_path, {"x": x.T})
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+        tracemalloc.reset_peak()
+        found = load(tmp_path, like=devices()[0])
+        assert tracemalloc.get_traced_memory()[1] < (64 + 40) << 20
+    finally:
+        tracemalloc.stop()
+    assert same(found["x"], x)
+
+
+def test_64_bits(tmp_path):
+    save(tmp_path, {"a": np.arange(3)})
+    assert load(tmp_path)["a"].dtype == np.int64
+    with pytest.raises(DTypeError, match=r"load: tree\['a'\] has dtype int64.*enable_x64"):
+        load(tmp_path, like=devices()[0])
+    with enable_x64():
+        assert load(tmp_path, like=devices()[0])["a"].dtype == np.int64
+        save(tmp_path, {"a": device_put(np.arange(3))})
+    with pytest.raises(DTypeError, match="NumPy keeps them"):
+        load(tmp_path)
+    assert same(load(tmp_path, like=np.ndarray)["a"], np.arange(3))
+
+
+def test_numbers_keep_and_steps(tmp_path):
+    folder = tmp_path / "deep" / "er"
+    assert steps(folder) == [] and latest(folder) is None
+    for s in (5, 1, 3):
+        save(folder, s, s)
+    assert steps(folder) == [1, 3, 5] and latest(folder) == 5 and load(folder) == 5 and load(folder, step=1) == 1
+    save(folder, 33, 3, keep=2)
+    assert steps(folder) == [3, 5] and load(folder, step=3) == 33
+    save(folder, 0, 0, keep=1)  # what is saved stays
+    assert steps(folder) == [0, 5]
+    assert len(os.listdir(folder)) == 5
+    with pytest.raises(FileNotFoundError, match=r"no state 4 is kept in .*; there are \[0, 5\]"):
+        load(folder, step=4)
+    with pytest.raises(FileNotFoundError, match="which does not exist"):
+        load(tmp_path / "nowhere")
+    lock = kept_files.Lock("save", str(folder))
+    with pytest.raises(RuntimeError, match="another process or thread is saving"):
+        save(folder, 1, 9)
+    lock.close()
+    save(folder, 1, 9)
+    assert steps(folder) == [0, 5, 9]
+
+
+@pytest.mark.parametrize("arguments, kind, words", [
+    (("",), TypeError, "path must be the name of a folder"), ((3,), TypeError, "path must be"),
+    (("s3://x",), ValueError, "path must be a folder that the system knows"),
+    ((".", 1, 1.5), TypeError, "step must be a whole number"), ((".", 1, True), TypeError, "step must be"),
+    ((".", 1, -1), ValueError, "step must be at least 0")])
+def test_bad_arguments(arguments, kind, words):
+    with pytest.raises(kind, match=f"save: {words}"):
+        save(*(arguments if len(arguments) > 1 else (*arguments, 1)))
+
+
+@pytest.mark.parametrize("value", ["text", object(), np.array(["x"]), np.array([None]), np.ma.array([1]),
+                                   np.zeros(2, [("float0", np.void, 0)]), np.datetime64("2020-01-01"), np.longdouble(1)])
+def test_what_cannot_be_kept_is_named(tmp_path, value):
+    with pytest.raises(TypeError, match=r"save: tree\['a'\]\[1\] "):
+        save(tmp_path, {"a": [1, value]})
+    assert not os.listdir(tmp_path)
+
+
+def test_values_that_are_not_there(tmp_path):
+    gone = device_put(1.0)
+    gone.delete()
+    with pytest.raises(RuntimeError, match=r"save: tree\['a'\] has been deleted"):
+        save(tmp_path, {"a": gone})
+    with pytest.raises(TypeError, match=r"save: tree\['a'\] is a traced value"):
+        jit(lambda x: save(tmp_path, {"a": x}))(1.0)
+    with pytest.raises(ValueError, match="save: rows: the prefix does not fit"):
+        save(tmp_path, {"a": 1}, rows={"b": True})
+    with pytest.raises(ShapeError, match=r"tree\['a'\] is a float64 array of shape \(\), which has no rows"):
+        save(tmp_path, {"a": np.array(1.0)}, rows={"a": True})
+    assert not steps(tmp_path)
+
+
+LIKES = {
+    "shape": (lambda t: {**t, "w": np.zeros((3, 2), np.float32)}, ShapeError, r"\['w'\] has shape \(2, 3\); like has \(3, 2\)"),
+    "dtype": (lambda t: {**t, "w": np.zeros((2, 3), np.int32)}, DTypeError, r"tree\['w'\] has dtype float32; like has int32"),
+    "lacks": (lambda t: {"w": t["w"]}, ValueError, r"tree: against `like` the state has the extra keys \['n', 'o'\]"),
+    "more": (lambda t: {**t, "v": 1}, ValueError, r"the state lacks the keys \['v'\]"),
+    "number": (lambda t: {**t, "n": 1.0}, DTypeError, r"tree\['n'\] is a Python int; like has a Python float"),
+    "number for array": (lambda t: {**t, "w": 1.0}, TypeError, r"\['w'\] is a float32 array of shape \(2, 3\); like must have"),
+    "array for number": (lambda t: {**t, "n": np.zeros(())}, DTypeError, r"\['n'\] is a Python int; like has an array of"),
+    "kind of node": (lambda t: {**t, "o": (1, 2)}, ValueError, r"tree\['o'\] holds a list of 2 children; `like` has a tuple"),
+    "length": (lambda t: {**t, "o": [1]}, ValueError, r"tree\['o'\] holds a list of 2 children; `like` has a list of 1"),
+    "leaf for node": (lambda t: {**t, "o": 1}, ValueError, r"\['o'\] holds a list of 2 children; `like` has a int there"),
+    "None": (lambda t: {**t, "o": None}, ValueError, r"tree\['o'\] holds a list of 2 children; `like` has None"),
+    "uneven": (lambda t: {**t, "w": mapped(tuple(devices()[:4]), 2, ((1, 4),))}, ValueError, r"tree\['w'\]: dimension 1 of"),
+    "rank": (lambda t: {**t, "w": mapped(tuple(devices()[:2]), 1, ((0, 2),))}, ValueError, r"load: tree\['w'\]: .* of 1 dim"),
+}
+
+
+@pytest.mark.parametrize("name", LIKES)
+def test_a_like_that_does_not_fit_is_told_where(tmp_path, name):
+    tree = {"w": np.zeros((2, 3), np.float32), "n": 1, "o": [1, 2]}
+    change, kind, words = LIKES[name]
+    save(tmp_path, tree)
+    with pytest.raises(kind, match=words):
+        load(tmp_path, like=change(tree))
+
+
+def _flip(path, at=-9):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def _later(path):
+    path.write_text(path.read_text().replace('"format":1', '"format":2'))
+
+
+DAMAGE = {
+    "a byte of the numbers": (lambda top, p: _flip(p / "0.npys"), r"load: tree\['b'\]: .*0.npys is damaged: bytes \d+ to"),
+    "a header": (lambda top, p: _flip(p / "0.npys", 3), r"load: tree\['a'\]: .* is damaged"),
+    "cut off": (lambda top, p: os.truncate(p / "0.npys", 130), r"load: tree\['a'\]: .* is cut off"),
+    "no pieces": (lambda top, p: os.unlink(p / "0.npys"), r"load: tree\['a'\]: .*0.npys is missing"),
+    "no list of pieces": (lambda top, p: os.unlink(p / "0.json"), r"0.json is missing"),
+    "a list of pieces": (lambda top, p: _flip(p / "0.json"), r"0.json is damaged"),
+    "the list": (lambda top, p: _flip(top / "0.json"), r"0.json is damaged.*there are \[0\]"),
+    "half of the list": (lambda top, p: os.truncate(top / "0.json", 100), r"0.json is damaged"),
+    "a later format": (lambda top, p: _later(top / "0.json"), r"was written in format 2; this version .* reads format 1"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_told(tmp_path, name):
+    save(tmp_path, {"a": np.arange(1000), "b": np.arange(9)})
+    do, words = DAMAGE[name]
+    [pieces] = [p for p in tmp_path.iterdir() if p.is_dir()]
+    do(tmp_path, pieces)
+    with pytest.raises(CheckpointError, match=words):
+        load(tmp_path)
+    save(tmp_path, 1, 1)  # goes on, and touches nothing of what is damaged
+    assert load(tmp_path) == 1 and pieces.is_dir()
+
+
+def test_what_a_failed_save_has_written_is_removed(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+    def full(*args):
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(kept_files.Writer, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        save(tmp_path, {"a": np.arange(3)})
+    assert load(tmp_path) == 1 and len(os.listdir(tmp_path)) == 3
+
+
+def test_tiles_cover_a_block_once():
+    for shape, size in (((1000, 3), 8), ((7, 11, 13), 4), ((1 << 13, 1 << 10), 4), ((), 4), ((5,), 1), ((3, 0), 4)):
+        seen = np.zeros(shape, int)
+        for start, part in kept_files.tiles_of(shape, size, 1 << 10):
+            seen[tuple([slice(a, a + n) for a, n in zip(start, part)])] += 1
+            assert np.prod(part) * size <= max(1 << 10, size)
+        assert (seen == 1).all()
+
+
+def test_structures_in_words():
+    structure, leaves, places = kept_trees.written({"a": [1, Point(2, None)], "b": Pair(3, {})})
+    assert leaves == [1, 2, 3] and places == ["tree['a'][0]", "tree['a'][1].x", "tree['b'][<flat index 0>]"]
+    assert json.loads(json.dumps(structure)) == structure
+
+
+KILLED = """
+import os, random, signal, sys, time
+import numpy as np
+from lamina_runtime import checkpointing, kept_files
+folder, seed = sys.argv[1], int(sys.argv[2])
+
+def state(step):
+    return {"a": np.full((300, 1000), step), "b": [np.full(3, step), step]}
+
+def saves(first):
+    for step in range(first, first + 1000):
+        checkpointing.save(folder, state(step), step % 7 if step % 5 == 0 else step, keep=3)
+
+def check(least):
+    kept = checkpointing.steps(folder)
+    for s in kept:
+        found = checkpointing.load(folder, step=s)
+        step = found["b"][1]
+        assert step in (s, *range(s, 10000, 7)) and (found["a"] == step).all() and (found["b"][0] == step).all(), (s, found)
+    assert not kept or kept[-1] >= least, (kept, least)
+    return kept[-1] if kept else 0
+
+def child(act):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            act()
+        finally:
+            os._exit(1)
+    return pid
+
+# At drawn moments.
+draw, last = random.Random(seed), 0
+for _ in range(12):
+    pid = child(lambda: saves(last + 1))
+    time.sleep(draw.uniform(0.005, 0.12))
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    last = check(last)
+
+# Before each call of the system that changes files.
+names = ["open", "mkdir", "fsync", "replace", "unlink", "rmdir", "pwritev"]
+def dying(n):
+    left = [n]
+    for name in names:
+        def call(*args, usual=getattr(os, name), **more):
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return usual(*args, **more)
+        setattr(os, name, call)
+    checkpointing.save(folder, state(last + 1), last + 1, keep=2)
+    os._exit(0)
+deaths = 0
+for n in range(200):
+    status = os.waitpid(child(lambda: dying(n)), 0)[1]
+    found = check(last)
+    if status == 0:
+        break
+    deaths += 1
+    if found > last:
+        last = found
+checkpointing.save(folder, state(last + 1), last + 1, keep=1)
+assert status == 0 and deaths > 15 and len(os.listdir(folder)) == 3, (deaths, os.listdir(folder))
+print("whole", last, deaths)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_last_complete_state_loads(tmp_path):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), "5"], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and "whole" in done.stdout, done.stdout + done.stderr
