@@ -72,6 +72,7 @@ def ends(every, codes, limit=120):
 
 SHRINK = """
 def first(base): return f(base)
+unmet = first
 def wait(base): return np.asarray(f(base))
 def queue(base): return lamina.block_until_ready([f(base) for _ in range(8)])
 def chain(base): print(g(f(f(base)))[0])
@@ -96,10 +97,10 @@ for turn, (address, case) in enumerate(zip(addresses, sys.argv[5:])):
     name, victim = case.split(":")
     victim = int(victim)
     base = join(address, n, me)
-    if name != "first":
-        right(n, base)
-    else:
+    if name == "first":
         lamina.devices()
+    elif name != "unmet":
+        right(n, base)
     if me == victim:
         time.sleep(0.15)
         if name == "loop":
@@ -108,8 +109,9 @@ for turn, (address, case) in enumerate(zip(addresses, sys.argv[5:])):
         die()
     lost(lambda: globals()[name](base), victim)
     lost(lambda: f(base), victim)
-    alone(base)
-    lamina.effects_barrier()
+    if name != "unmet":  # before the devices of all are known there are none
+        alone(base)
+        lamina.effects_barrier()
     shutdown()
     me, n = me - (me > victim), n - 1
 if n > 1:
@@ -117,11 +119,11 @@ if n > 1:
 sys.exit(20 + rank)
 """
 
-CASES = ("first", "wait", "queue", "chain", "between", "item", "loop", "compiling")
+CASES = ("unmet", "first", "wait", "queue", "chain", "between", "item", "loop", "compiling")
 
 
 @pytest.mark.parametrize("n, devices, cases", [
-    (4, 2, ["first:0", "queue:1", "wait:1"]), pytest.param(3, 1, ["loop:0", "compiling:1"], marks=pytest.mark.slow)])
+    (4, 2, ["first:0", "queue:1", "wait:1"]), pytest.param(4, 1, ["unmet:0", "loop:2", "compiling:1"], marks=pytest.mark.slow)])
 def test_who_is_left_raises_works_alone_and_meets_again(n, devices, cases):
     """Of four processes one dies, then of the three that meet again another, ...; functions made at first go on."""
     shrunk(n, devices, cases)

@@ -16,7 +16,7 @@ from lamina_ir import config
 from lamina_ir.extend import new_generation
 from lamina_tracing import slots
 
-from . import _gpu, _jaxlib, owner, safe_launch
+from . import _gpu, _jaxlib, losses, owner, safe_launch
 
 __all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
            "devices", "generation", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays",
@@ -94,6 +94,8 @@ def client(platform: str | None = None) -> Any:
                 raise RuntimeError(f"no platform {platform!r}; there are {', '.join(_wanted())}")
             try:
                 found = here.clients[name] = make()
+            except losses.ProcessLostError:
+                raise
             except Exception as e:
                 raise RuntimeError(f"platform {platform!r} cannot be used: {e}") from e
         return found
@@ -106,6 +108,8 @@ def _first_client() -> Any:
     for name in wanted:
         try:
             return client(name)
+        except losses.ProcessLostError:
+            raise  # another platform would not be what the others use
         except RuntimeError as e:
             if explicit and len(wanted) == 1:
                 raise

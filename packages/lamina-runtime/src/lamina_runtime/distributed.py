@@ -41,19 +41,25 @@ class _Session:
         self._usual = [
             (name, backends.set_client_maker(name, make)) for name, make in (
                 ("cpu", self._cpu_client),
-                ("cuda", lambda: self._told(_gpu.make_client(client, here.rank, here.count, gpus))))]
+                ("cuda", lambda: self._gpu_client(gpus)))]
 
     def _cpu_client(self) -> Any:
         here, client = self.presence, self.client
-        before = losses.listening(here.here)
-        gloo = _jaxlib.gloo_collectives(client, here.here)
-        client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*losses.listening(here.here) - before]))
-        n = backends.num_cpu_devices.value
-        made = _jaxlib.make_cpu_client(None if n is None else int(n), distributed_client=client, node_id=here.rank,
-                                       num_nodes=here.count, collectives=gloo)
-        # All have been there: none is made without the others.
-        self._watch.know({int(key.rpartition("/")[2]): [(h, p) for h, p in json.loads(text)]
-                          for key, text in client.key_value_dir_get(_GLOO)})
+        with self._watch.joining():
+            before = losses.listening(here.here)
+            gloo = _jaxlib.gloo_collectives(client, here.here)
+            client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*losses.listening(here.here) - before]))
+            n = backends.num_cpu_devices.value
+            made = _jaxlib.make_cpu_client(None if n is None else int(n), distributed_client=client, node_id=here.rank,
+                                           num_nodes=here.count, collectives=gloo)
+            # All have been there: none is made without the others.
+            self._watch.know({int(key.rpartition("/")[2]): [(h, p) for h, p in json.loads(text)]
+                              for key, text in client.key_value_dir_get(_GLOO)})
+        return self._told(made)
+
+    def _gpu_client(self, gpus: list[int] | None) -> Any:
+        with self._watch.joining():
+            made = _gpu.make_client(self.client, self.presence.rank, self.presence.count, gpus)
         return self._told(made)
 
     def _told(self, made: Any) -> Any:

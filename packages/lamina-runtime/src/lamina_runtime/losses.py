@@ -69,7 +69,7 @@ class Watch:
         self._counting, self._sparing = threading.Lock(), threading.Lock()
         self._spared: set[int] = set()
         self._let_go = let_go
-        self._over = threading.Event()
+        self._over, self._joining = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         self._again = False
         here.listen(self._hear)
@@ -86,6 +86,31 @@ class Watch:
             gone = [] if here.lost else [r for r in program.processes if r in here.left]
             if here.lost or gone:
                 raise self._error(f"{program.call} of `{program.name}`", gone)
+
+    @contextlib.contextmanager
+    def joining(self) -> Iterator[None]:
+        """A block in which the client is made, for which every process has to say what devices it has. Who is gone may have
+        said it before, so the others are given a moment to hear it.
+
+        Raises:
+          ProcessLostError: it failed, and a process is gone.
+        """
+        self._joining.set()
+        if self.presence.lost or self.presence.left:
+            self._start(self._join_no_longer)
+        try:
+            yield
+        except Exception as e:
+            if not (self.presence.lost or self.presence.left):
+                raise
+            left = () if self.presence.lost else self.presence.left
+            raise self._error("making the devices of all processes known", left, "Until shutdown() there are no devices") from e
+        finally:
+            self._joining.clear()
+
+    def _join_no_longer(self) -> None:
+        if not self._over.wait(_WORD) and self._joining.is_set():
+            self._let_go()
 
     @contextlib.contextmanager
     def meeting(self) -> Iterator[None]:
@@ -143,19 +168,21 @@ class Watch:
             if t is not threading.current_thread():
                 t.join()
 
-    def _error(self, call: str, left: Iterable[int]) -> ProcessLostError:
+    def _error(self, call: str, left: Iterable[int], then: str = "What needs no other process works on") -> ProcessLostError:
         here = self.presence
         names = {r: f"{here.left[r]} has left" for r in left} | {r: f"{name} was lost" for r, name in dict(here.lost).items()}
         ranks = tuple(sorted(names))
         said = "; ".join([names[r] for r in ranks[:_LISTED]])
         more = f"; and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
         return ProcessLostError(
-            f"{call}: process_indices {ranks} are gone: {said}{more}. What needs no other process "
-            "works on; lamina.distributed.shutdown() and initialize(...) make a system of those who are left", ranks)
+            f"{call}: process_indices {ranks} are gone: {said}{more}. {then}; "
+            "lamina.distributed.shutdown() and initialize(...) make a system of those who are left", ranks)
 
     def _hear(self, event: presence.Event) -> None:
         if self._over.is_set():
             return
+        if event[0] != "coordinator" and self._joining.is_set():
+            self._start(self._join_no_longer)
         if event[0] == "coordinator" and not self.presence.lost:
             self._start(self._look_out)
         elif event[0] == "lost":
