@@ -160,5 +160,5 @@ def test_devices_that_call_are_named():
     from lamina_ir import evaluate_spmd
     body = program(fails_at(4), double)
     for closed in (program(loop(body, 3)), number_turns(program(loop(body, 3)))):
-        with pytest.raises(CallbackError, match="at index 1 of the scan, on device 1 of the mapped axes"):
+        with pytest.raises(CallbackError, match="at index 1 of the scan, at index 1 of axis 'i' of 2"):
             evaluate_spmd(closed, [("i", 2)], [[np.float32(0), np.float32(2)]])

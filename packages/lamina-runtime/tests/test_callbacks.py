@@ -413,16 +413,16 @@ def test_the_device_is_named(call, how):
     x = np.arange(4, dtype="float32")
     x = np.stack([x, x + 10], 1) if "vmap" in how.__code__.co_names else x
     text = told(how(lambda v: call(fails_at(3), v)), x)
-    assert "on device 3 of the mapped axes" in text
+    assert "on device cpu:3, at index 3 of " in text
     text = told(how(lambda v: lax.scan(lambda c, a: (call(fails_at(3.5), c + a), None), v, np.float32([0, .5, 0]))[0]), x)
-    assert "at index 1 of the scan" in text and "on device 3 of the mapped axes" in text
+    assert "at index 1 of the scan" in text and "on device cpu:3, at index 3 of " in text
 
 
 def test_loops_around_a_map_are_named():
     # Members of the map do not wait for each other between turns: one of them alone gets to 3.
     mapped = pmap(lambda v: pure_callback(fails_at(3), ShapeDtypeStruct((), "float32"), v))
     text = told(jit(lambda x: lax.scan(lambda c, _: (mapped(c) + 2, None), x, None, length=4)[0]), X)
-    assert "at index 1 of the scan" in text and "on device 1 of the mapped axes" in text
+    assert "at index 1 of the scan" in text and "on device cpu:1, at index 1 of the map of " in text
 
 
 def test_a_result_of_another_type_names_the_call_too():

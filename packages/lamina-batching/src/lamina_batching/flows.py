@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, MissingRuleError, dce, dtypes, happens_once, prims, shaped
+from lamina_ir import (ClosedJaxpr, MissingRuleError, dce, dtypes, guarded, happens_once, has_checks, only_checks, prims,
+                       shaped)
 from lamina_ir.extend import HELD, STACKED, Slot, Wired, forward
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
@@ -68,7 +69,7 @@ def _placed(x: Any, dim: int | None, at: int, wanted: bool, size: int) -> Any:
 # --- an index per example -----------------------------------------------------------------------------------------
 def _each_chooses(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     branches, ins = [b.program for b in w.bodies], w.bodies[0].ins
-    if any(b.jaxpr.effectful for b in branches):
+    if not all(map(only_checks, branches)):
         raise MissingRuleError(f"vmap of a {w.prim.name} whose predicate differs between examples is not defined when a branch "
                                "has effects: it would run all branches for all examples. Use lax.map instead of vmap")
     on = tuple([dims[i] is not None for i in ins])
@@ -82,13 +83,21 @@ def _each_chooses(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence
 def _selection(branches: Sequence[ClosedJaxpr], axis: BatchAxis, on: Flags) -> ClosedJaxpr:
     """All branches, and per example the results of the one its index says."""
     def make() -> Any:
-        made = [batch_program(b, axis, on) for b in branches]
-        avals = [shaped((axis.size,), np.dtype("int32")), *made[0].program.in_avals]
+        # What checks ask for is asked of the examples that chose their branch; the last one takes all other indices.
+        checks = [has_checks(b) for b in branches]
+        made = [batch_program(guarded(b), axis, (*on, True)) if c else batch_program(b, axis, on)
+                for b, c in zip(branches, checks)]
+        avals = [shaped((axis.size,), np.dtype("int32")), *made[0].program.in_avals[:len(on)]]
 
         def run(index: Any, *args: Any) -> list[Any]:
             chosen = [lax.eq(index, np.int32(k)) for k in range(len(branches))]
-            results = [[materialise(o, 0 if b else None, axis.size) for o, b in zip(
-                eval_jaxpr(m.program, _shielded(m.program, mine, args, on)), m.batched_out)] for m, mine in zip(made, chosen)]
+            asked = list(chosen)
+            if checks[-1]:
+                asked[-1] = lax.bitwise_or(lax.lt(index, np.int32(0)), lax.ge(index, np.int32(len(branches) - 1)))
+            given = [[*_shielded(m.program, mine, args, on), *[ask] * c]
+                     for m, mine, ask, c in zip(made, chosen, asked, checks)]
+            results = [[materialise(o, 0 if b else None, axis.size) for o, b in zip(eval_jaxpr(m.program, xs), m.batched_out)]
+                       for m, xs in zip(made, given)]
             # An index that is none of the others runs the last branch, with and without a batch.
             found = results[-1]
             for k in range(len(results) - 1):
@@ -149,20 +158,29 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
     held = [i for i in range(n) if w.kinds[i] == HELD]
     carry = range(n)[w.carry]
     flags = tuple([ops[i] for i in body.ins])
-    batched = batch_program(body.program, axis, flags, True).program
+    checks = [has_checks(p.program) for p in w.wires]
+    if checks[1]:
+        batched = batch_program(guarded(body.program), axis, (*flags, True), True).program
+    else:
+        batched = batch_program(body.program, axis, flags, True).program
+    if checks[0]:  # asked of an example by whose truth value the turn before has begun
+        tested = tuple([ops[i] for i in test.ins])
+        truth = batch_program(guarded(test.program), axis, (*tested, True), True).program
     bounded = bool(w.flow.bound) and w.params[w.flow.bound] is not None  # without a bound there is no reverse derivative
 
     def make() -> Any:
-        inner = {**dict(zip(test.ins, truth.in_avals)), **dict(zip(body.ins, batched.in_avals))}
+        inner = {**dict(zip(test.ins, truth.in_avals)), **dict(zip(body.ins, batched.in_avals))}  # but what guards them
 
         def step(*xs: Any) -> list[Any]:
             # before: operand -> its value as the turn begins; -1 is which examples go on. Turns run for all; `_select` keeps
             # what is done.
             before = dict(zip([*held, -1, *carry], xs))
             operands = [before[i] for i in body.ins]
-            new = eval_jaxpr(batched, _shielded(batched, before[-1], operands, flags) if bounded else operands)
+            given = _shielded(batched, before[-1], operands, flags) if bounded else operands
+            new = eval_jaxpr(batched, [*given, *[before[-1]] * checks[1]])
             after = dict(zip(carry, [_select(before[-1], a, before[i]) for a, i in zip(new, carry)]))
-            return [*eval_jaxpr(truth, [after.get(i, before[i]) for i in test.ins]), *after.values()]
+            goes_on = eval_jaxpr(truth, [*[after.get(i, before[i]) for i in test.ins], *[before[-1]] * checks[0]])
+            return [*goes_on, *after.values()]
 
         pred = truth.out_avals[0]
         goes_on = stage(lambda go: [lax.reduce_or(go, (0,))], [pred])[0]
@@ -179,7 +197,7 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
     written = body.program.derived(key, make)[1]
     ins = [_placed(args[i], dims[i], 0, ops[i], axis.size) for i in range(n)]
     # The test of the first turn is made ahead of the loop, those of the others at the end of the turn before.
-    first = eval_jaxpr(truth, [ins[i] for i in test.ins])
+    first = eval_jaxpr(truth, [*[ins[i] for i in test.ins], *[np.ones(axis.size, np.bool_)] * checks[0]])
     given = [*[ins[i] for i in held], *first, *[ins[i] for i in carry]]
     outs = bind(w.prim, *[given[i] for i in written.operands], **written.params)
     return outs[1:], [0] * m

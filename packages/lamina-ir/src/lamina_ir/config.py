@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_infs", "debug_nans",
+__all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_bounds", "debug_infs", "debug_nans",
            "default_matmul_precision", "disable_jit", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
            "generation", "keyed_values", "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion", "options", "read",
            "replicated_counts_once", "restored", "threefry_partitionable", "traceback_filtering", "unchanged", "update",
@@ -286,6 +286,7 @@ threefry_partitionable = Option("threefry_partitionable", False, keyed=True,
 replicated_counts_once = Option("replicated_counts_once", False, keyed=True,
                                 help="derivatives inside of maps take a value that is the same on all members for one value")
 debug_nans = Option("debug_nans", False, keyed=True, help="raise where a NaN first appears")
+debug_bounds = Option("debug_bounds", False, keyed=True, help="raise where an index leaves its axis")
 debug_infs = Option("debug_infs", False, keyed=True, help="raise where an infinity first appears")
 traceback_filtering = Option("traceback_filtering", True, choices=(True, False, "off", "auto", "remove_frames",
                                                                    "quiet_remove_frames", "tracebackhide"),

@@ -3,7 +3,8 @@
 A compiler may reorder calls that do not depend on each other. `thread_order` makes each ordered call an operand of the
 next, so that any backend keeps them in the order of the text with nothing but data dependence. It is the last step
 before lowering: no transformation sees threaded programs. So is `number_turns`, which tells callbacks in loops in which turn
-they are called.
+they are called. `guarded` is used where all examples of a batch run what only some of them asked for: checks there hold
+for the others.
 """
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from . import prims
 from ._stack_depth import roomy
-from .avals import shaped
+from .avals import ShapedArray, shaped
 from .errors import MissingRuleError
 from .flow import CARRIED, HELD
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
@@ -22,9 +23,11 @@ from .rewrite import map_subprograms
 from .stages import counting
 from .wiring import Slot, Wired, with_signature
 
-__all__ = ["calls_host", "happens_once", "has_ordered_effects", "number_turns", "thread_order"]
+__all__ = ["calls_host", "guarded", "happens_once", "has_checks", "has_ordered_effects", "number_turns",
+           "only_checks", "thread_order"]
 
 _TOKEN = _INDEX = shaped((), np.dtype("int32"))
+_TRUTH = shaped((), np.dtype("bool"))
 _HOST = frozenset((prims.pure_callback_p, prims.io_callback_p, prims.debug_callback_p))
 
 
@@ -54,6 +57,43 @@ def happens_once(program: ClosedJaxpr) -> str | None:
         return next((name for names in (own, inside) for name in names if name is not None), None)
 
     return program.memo("happens once", find) if program.jaxpr.effectful else None
+
+
+def _is_check(e: Eqn) -> bool:
+    return e.primitive is prims.debug_callback_p and e.params["callback"].checks
+
+
+def has_checks(program: ClosedJaxpr) -> bool:
+    """Whether a check is in a program or in one nested in it.
+
+    Args:
+      program: what to look at.
+
+    >>> from lamina_ir import parse
+    >>> has_checks(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
+    False
+    """
+    def find() -> bool:
+        return any(_is_check(e) or any(map(has_checks, subprograms(e))) for e in program.jaxpr.eqns)
+
+    return program.jaxpr.effectful and program.memo("has checks", find)
+
+
+def only_checks(program: ClosedJaxpr) -> bool:
+    """Whether a program, and those nested in it, have no effects but checks, which may be repeated without harm.
+
+    Args:
+      program: what to look at.
+
+    >>> from lamina_ir import parse
+    >>> only_checks(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
+    True
+    """
+    def find() -> bool:
+        return all(_is_check(e) if e.primitive.effectful else all(map(only_checks, subprograms(e)))
+                   for e in program.jaxpr.eqns)
+
+    return not program.jaxpr.effectful or program.memo("only checks", find)
 
 
 def has_ordered_effects(program: ClosedJaxpr) -> bool:
@@ -106,13 +146,14 @@ def _widened(e: Eqn, token: Any, after: Var) -> Eqn:
     return _handed(e, group, [token], [after], thread_order)
 
 
-def _handed(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var], change: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Eqn:
-    """The equation with further int32 operands, of this group, and results. `change` makes programs with as many more
-    arguments, last, and results; a test has one result all the same."""
+def _handed(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var], change: Callable[[ClosedJaxpr], ClosedJaxpr],
+            aval: ShapedArray = _INDEX) -> Eqn:
+    """The equation with further operands of this type (of a map: of each member), of this group, and results. `change` makes
+    programs with as many more arguments, last, and results; a test has one result all the same."""
     w = Wired.of(e)
     more = range(len(e.invars), len(e.invars) + len(given))
     programs = [(change(p.program), [*p.ins, *more], range(1 if p.decides else w.n_results + len(back))) for p in w.wires]
-    written = w.write([*w.operands(), *[Slot(group, _INDEX)] * len(given)],
+    written = w.write([*w.operands(), *[Slot(group, aval)] * len(given)],
                       [*w.results(), *[Slot(int(not w.flow.loops))] * len(back)], programs)
     return written.eqn(e.primitive, [*e.invars, *given], [*e.outvars, *back], e.source)
 
@@ -193,3 +234,62 @@ def _entered(e: Eqn, turns: list[Var], loops: Loops) -> list[Eqn]:
         return numbered if decides else counting(numbered, len(back), -1 if backwards else 1)
 
     return [_handed(e, group, [*turns, first], back, counted)]
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+@roomy()
+def guarded(program: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with one more argument, a truth value, last: where that is false its checks hold, whatever they ask for.
+
+    Args:
+      program: whose checks, in the programs nested in it too, are meant.
+    Raises:
+      MissingRuleError: one stands in a call with rules of its own, or in an op whose flow does not say how a value is handed
+        through.
+
+    >>> from lamina_ir import parse
+    >>> guarded(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
+    { lambda ; a:f32[] b:bool[]. let c:f32[] = sin a in (c,) }
+    """
+    return program.memo("guarded", lambda: _guard(program))
+
+
+def _guard(program: ClosedJaxpr) -> ClosedJaxpr:
+    jaxpr, active = program.jaxpr, Var(_TRUTH)
+    eqns: list[Eqn] = []
+    for e in jaxpr.eqns:
+        if _is_check(e):
+            ok = e.invars[0]
+            off, held = Var(_TRUTH), Var(shaped(ok.aval.shape, _TRUTH.dtype))
+            eqns.append(Eqn(prims.not_p, [active], [off], {}))
+            if ok.aval.shape:
+                off, one = Var(held.aval), off
+                eqns.append(Eqn(prims.broadcast_in_dim_p, [one], [off], {"broadcast_dimensions": (), "shape": ok.aval.shape}))
+            eqns += [Eqn(prims.or_p, [ok, off], [held], {}), Eqn(e.primitive, [held, *e.invars[1:]], e.outvars, e.params,
+                                                                 e.source)]
+        elif any(map(has_checks, subprograms(e))):
+            eqns += _guarded_eqn(e, active)
+        else:
+            eqns.append(e)
+    return with_signature(program, [*jaxpr.invars, active], jaxpr.outvars, eqns)
+
+
+def _guarded_eqn(e: Eqn, active: Var) -> list[Eqn]:
+    flow = e.primitive.flow
+    group = None if flow is None else flow.group(CARRIED if flow.loops else HELD)
+    if flow is None or group is None or flow.rule or flow.beside or flow.whole:
+        raise MissingRuleError(f"checks inside of `{e.primitive.name}` are not defined in a branch or loop about which each "
+                               "example of a batch decides: it has rules of its own. Use lax.map instead of vmap")
+    if flow.loops:
+        def carries(program: ClosedJaxpr) -> ClosedJaxpr:
+            made = guarded(program)
+            if flow.test and program is e.params[flow.test]:
+                return made
+            return with_signature(made, made.jaxpr.invars, [*made.jaxpr.outvars, made.jaxpr.invars[-1]])
+
+        return [_handed(e, group, [active], [Var(_TRUTH)], carries, _TRUTH)]
+    before, held = [], active
+    if flow.binds:  # each member is given its slice of as many copies
+        held = Var(shaped((e.params[flow.binds[1]],), _TRUTH.dtype))
+        before = [Eqn(prims.broadcast_in_dim_p, [active], [held], {"broadcast_dimensions": (), "shape": held.aval.shape})]
+    return [*before, _handed(e, group, [held], [], guarded, _TRUTH)]

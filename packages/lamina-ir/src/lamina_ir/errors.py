@@ -8,6 +8,8 @@
       ProgramError (ValueError)            an ill-formed program, text or saved file
       UnboundAxisError (NameError)         an axis name nobody has bound
       CallbackError (RuntimeError)         a host callback raised, or returned what it should not
+        CheckError                         a `debug.check` failed while the program ran
+          OutOfBoundsError (also IndexError)   an index left its axis, with `debug_bounds`
       ExecutionError (RuntimeError)        a compiled program could not be built, or failed while it ran
       LeakedTracerError (RuntimeError)     a traced value used after its trace ended
       ConcretizationError (TypeError)      a traced value used where a known number is needed
@@ -16,9 +18,10 @@
         StaticArgumentError (also ValueError)
 """
 
-__all__ = ["CallbackError", "ConcretizationError", "DTypeError", "ExecutionError", "LaminaError", "LeakedTracerError",
-           "MissingRuleError", "ProgramError", "ShapeError", "StaticArgumentError", "TracerArrayError",
-           "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError"]
+__all__ = ["CallbackError", "CheckError", "ConcretizationError", "DTypeError", "ExecutionError", "LaminaError",
+           "LeakedTracerError", "MissingRuleError", "OutOfBoundsError", "ProgramError", "ShapeError",
+           "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
+           "UnboundAxisError", "UnboundedLoopError"]
 
 
 class LaminaError(Exception):
@@ -51,6 +54,14 @@ class UnboundAxisError(LaminaError, NameError):
 
 class CallbackError(LaminaError, RuntimeError):
     """A Python function called from a program raised, or returned values of other types than promised."""
+
+
+class CheckError(CallbackError):
+    """What a `debug.check` asks for did not hold, in a program that ran."""
+
+
+class OutOfBoundsError(CheckError, IndexError):
+    """An index outside of its axis, while `debug_bounds` is on."""
 
 
 class ExecutionError(LaminaError, RuntimeError):

@@ -14,6 +14,7 @@ import numpy as np
 
 from .errors import ShapeError, UnboundAxisError
 from .params import UnnamedAxis
+from .turns import OnAxis, places_at
 
 __all__ = ["AxisEnv", "PROCESSES", "as_axis_name", "axis_names", "checked_axis_name", "checked_groups", "checked_index",
            "checked_permutation", "split_axes", "unbound_axis"]
@@ -115,6 +116,10 @@ class AxisEnv:
         rows = np.arange(self.participants).reshape(sizes).transpose(outside + inside).reshape(-1, width).tolist()
         index_groups = checked_groups("a collective", width, index_groups, names)
         return rows if index_groups is None else [[row[i] for i in g] for row in rows for g in index_groups]
+
+    def places(self, participant: int) -> tuple[OnAxis, ...]:
+        """Where a participant stands on each axis; () for one that stands on none."""
+        return places_at(zip(self.names, self.sizes), participant // self.copies)
 
     def indices(self, names: Any) -> list[int]:
         """Each participant's index along the named axes."""

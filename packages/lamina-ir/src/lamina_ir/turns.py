@@ -10,8 +10,8 @@ import numpy as np
 
 from .params import UnnamedAxis
 
-__all__ = ["OnAxis", "Turn", "axes_text", "begins", "by_device", "entering", "on_axes", "running_device", "running_places",
-           "running_turns", "turns_text"]
+__all__ = ["OnAxis", "Turn", "axes_text", "begins", "by_device", "entering", "on_axes", "places_at",
+           "running_device", "running_places", "running_turns", "turns_text"]
 
 
 class Turn(NamedTuple):
@@ -137,9 +137,25 @@ def running_places(position: int = 0) -> tuple[OnAxis, ...]:
     """
     found: list[OnAxis] = []
     for env, at in _running.around:
-        numbers = np.unravel_index(position if at is None else at, env.sizes) if env.sizes else ()
-        found += [OnAxis(name, int(i), size) for name, i, size in zip(env.names, numbers, env.sizes)]
+        found += places_at(zip(env.names, env.sizes), position if at is None else at)
     return tuple(found)
+
+
+def places_at(axes: Iterable[tuple[Any, int]], position: int) -> tuple[OnAxis, ...]:
+    """Where a position, counted row by row over some axes, is on each of them.
+
+    Args:
+      axes: name and size of each, of the outermost first.
+      position: the number.
+    Returns:
+      An `OnAxis` for each.
+
+    >>> places_at([("i", 2), ("j", 3)], 4)
+    (OnAxis(name='i', number=1, size=2), OnAxis(name='j', number=1, size=3))
+    """
+    given = list(axes)
+    numbers = np.unravel_index(position, [n for _, n in given]) if given else ()
+    return tuple([OnAxis(name, int(i), n) for (name, n), i in zip(given, numbers)])
 
 
 def axes_text(places: Iterable[OnAxis]) -> str:

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, Var, eqn_effectful, prims, shaped
-from lamina_ir.extend import Grid, Tiles, devices_needed
+from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, Var, eqn_effectful, only_checks, prims,
+                       shaped)
+from lamina_ir.extend import Grid, OnAxis, Tiles, devices_needed, places_at
 
 __all__ = ["Mesh", "MeshEnv", "map_over", "member_view"]
 
@@ -64,6 +65,10 @@ class MeshEnv(AxisEnv):
         """With one more map inside."""
         return MeshEnv(self.grid, free, [*zip(self.names, self.sizes), (name, size)], (*self.taken, (across, taken)),
                        self.processes)
+
+    def places(self, participant: int) -> tuple[OnAxis, ...]:
+        found = np.flatnonzero(self._places == participant)
+        return places_at(zip(self.names, self.sizes), int(found[0]) // self.copies) if found.size else ()
 
     def groups(self, names: Any, index_groups: Any = None) -> list[list[int]]:
         """Groups of devices; `spare` ones are in none."""
@@ -169,7 +174,7 @@ def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int,
     if width < axis_size:
         raise ShapeError(f"pmap of `{name}`: axis {axis_name!r} of size {axis_size} does not fit the {width} devices that are "
                          "left for it")
-    if width > axis_size and body.jaxpr.effectful:
+    if width > axis_size and body.jaxpr.effectful and not only_checks(body):
         raise ValueError(f"pmap of `{name}`: inside a compiled program over {grid.devices} devices the {axis_size} rows do not "
                          "fill its share of them, and the effects of the others' work would be seen. Call it by itself, or map "
                          f"{width} rows")

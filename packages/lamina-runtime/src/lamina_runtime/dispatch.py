@@ -136,7 +136,9 @@ class _Misses:
         if slots.dispatcher is not self.made_under:  # another one has moved in since
             return spec.called_by(slots.dispatcher)(*args, **kwargs), None, True
         if spec.inline:
-            if now.trace is not EVALUATION:  # each op of `lamina_numpy` comes by here while a program is staged
+            # Each op of `lamina_numpy` comes by here while a program is staged; always where indices are looked at, as checks
+            # have the line of the call.
+            if now.trace is not EVALUATION or spec.ours and config.debug_bounds.value:
                 return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True
             for a in args:
                 if isinstance(a, Tracer):

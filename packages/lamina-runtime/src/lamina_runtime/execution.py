@@ -344,7 +344,7 @@ def failure(call: str, name: str, error: Exception) -> BaseException:
         if not isinstance(raised, Exception):
             return raised
         error.__cause__ = raised
-        return CallbackError(f"{call} of `{name}`: {raised}")
+        return host_errors.kind_of(raised)(f"{call} of `{name}`: {raised}")
     lost = losses.instead(f"{call} of `{name}`", error)
     if lost is not None:
         return lost

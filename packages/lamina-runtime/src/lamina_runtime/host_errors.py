@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import CallbackError, ExecutionError
+from lamina_ir import CallbackError, CheckError, ExecutionError
 
 from . import losses
 
@@ -62,7 +62,7 @@ class Failures:
             return outs
         if not isinstance(raised, Exception):
             raise raised
-        raise CallbackError(f"{call}: {raised}") from (raised.__cause__ or raised)
+        raise kind_of(raised)(f"{call}: {raised}") from (raised.__cause__ or raised)
 
 
 _MOST_KEPT = 64
@@ -83,6 +83,11 @@ def guarded(function: Callable[..., Any], failures: Failures | None = None) -> C
                 _raised.popitem(last=False)
             raise CallbackError(f"{e} [callback error {number}]") from None
     return call
+
+
+def kind_of(raised: BaseException) -> type[CallbackError]:
+    """The class in which a callback's error reaches whoever asked."""
+    return type(raised) if isinstance(raised, CheckError) else CallbackError
 
 
 def is_failed_launch(error: Exception) -> bool:
@@ -106,7 +111,7 @@ def translated(call: str, error: Exception) -> BaseException:
     lost = losses.instead(call, error) if raised is None else None
     if lost is not None:
         return lost
-    made = CallbackError(f"{call}: {raised}") if raised is not None else ExecutionError(
+    made = kind_of(raised)(f"{call}: {raised}") if raised is not None else ExecutionError(
         f"{call}: the program that computes it failed: {error}")
     made.__cause__ = error if raised is None else raised
     return made

@@ -1,5 +1,7 @@
-"""Looking into a running program: `callback` calls Python with its values, `print` prints them."""
+"""Looking into a running program: `callback` calls Python with its values, `print` prints them, `check` raises where they are
+not as they should be."""
 from .lax.callbacks import debug_callback as callback
+from .lax.callbacks import debug_check as check
 from .lax.callbacks import debug_print as print
 
-__all__ = ["callback", "print"]
+__all__ = ["callback", "check", "print"]

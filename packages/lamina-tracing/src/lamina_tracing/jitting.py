@@ -49,7 +49,7 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
             return forward[1](*args, **kwargs)
         if config.disable_jit.value:
             return fun(*args, **kwargs)
-        if spec.inline and now.trace is not EVALUATION:
+        if spec.inline and (now.trace is not EVALUATION or spec.ours and config.debug_bounds.value):  # checks have their lines
             return spec.inlined(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):

@@ -6,11 +6,12 @@ from contextlib import AbstractContextManager
 
 from lamina_ir import config
 
-__all__ = ["checking_leaks", "debug_infs", "debug_nans", "default_matmul_precision", "disable_x64", "enable_x64",
-           "explain_cache_misses", "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion",
+__all__ = ["checking_leaks", "debug_bounds", "debug_infs", "debug_nans", "default_matmul_precision", "disable_x64",
+           "enable_x64", "explain_cache_misses", "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion",
            "threefry_partitionable"]
 
 checking_leaks = config.check_tracer_leaks
+debug_bounds = config.debug_bounds
 debug_infs = config.debug_infs
 debug_nans = config.debug_nans
 default_matmul_precision = config.default_matmul_precision

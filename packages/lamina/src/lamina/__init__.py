@@ -24,7 +24,7 @@ from lamina_runtime import (Device, Shard, block_until_ready, clear_caches, defa
                             make_array_from_single_device_arrays, process_count, process_index, process_indices,
                             transfer_guard, transfer_guard_device_to_device, transfer_guard_device_to_host,
                             transfer_guard_host_to_device, xla_computation)
-from lamina_tracing import (Array, checking_leaks, debug_infs, debug_nans, default_matmul_precision, disable_jit,
+from lamina_tracing import (Array, checking_leaks, debug_bounds, debug_infs, debug_nans, default_matmul_precision, disable_jit,
                             disable_x64, enable_x64, ensure_compile_time_eval, eval_shape, explain_cache_misses, jit,
                             log_compiles, make_jaxpr, named_call, named_scope, numpy_dtype_promotion,
                             numpy_rank_promotion, pure_callback, threefry_partitionable)
@@ -39,7 +39,7 @@ _sys.modules[f"{__name__}.config"] = config
 __all__ = ["Array", "Device", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint", "block_until_ready",
            "checking_leaks", "checkpoint", "checkpoint_policies", "clear_caches", "closure_convert",
            "compilation_cache", "config", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp",
-           "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend", "default_device",
+           "custom_vjp", "debug", "debug_bounds", "debug_infs", "debug_nans", "default_backend", "default_device",
            "default_matmul_precision", "device_count", "device_get", "device_put", "device_put_replicated",
            "device_put_sharded", "devices", "disable_jit", "disable_x64", "distributed", "dlpack", "dtypes",
            "effects_barrier", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental",

@@ -1,7 +1,8 @@
 """`lamina.errors`: what lamina raises on purpose, from `lamina_ir`, and the names older programs catch."""
-from lamina_ir import (CallbackError, ConcretizationError, DTypeError, ExecutionError, LaminaError, LeakedTracerError,
-                       MissingRuleError, ProgramError, ShapeError, StaticArgumentError, TracerArrayError,
-                       TracerBoolError, TracerIndexError, TracerIntegerError, UnboundAxisError, UnboundedLoopError)
+from lamina_ir import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, LaminaError,
+                       LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError,
+                       StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
+                       UnboundAxisError, UnboundedLoopError)
 from lamina_ir import ConcretizationError as ConcretizationTypeError
 from lamina_ir import LeakedTracerError as UnexpectedTracerError
 from lamina_ir import TracerArrayError as TracerArrayConversionError
@@ -9,8 +10,8 @@ from lamina_ir import TracerBoolError as TracerBoolConversionError
 from lamina_ir import TracerIndexError as NonConcreteBooleanIndexError
 from lamina_ir import TracerIntegerError as TracerIntegerConversionError
 
-__all__ = ["CallbackError", "ConcretizationError", "ConcretizationTypeError", "DTypeError", "ExecutionError",
-           "LaminaError", "LeakedTracerError", "MissingRuleError", "NonConcreteBooleanIndexError", "ProgramError",
-           "ShapeError", "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError",
+__all__ = ["CallbackError", "CheckError", "ConcretizationError", "ConcretizationTypeError", "DTypeError", "ExecutionError",
+           "LaminaError", "LeakedTracerError", "MissingRuleError", "NonConcreteBooleanIndexError", "OutOfBoundsError",
+           "ProgramError", "ShapeError", "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError",
            "TracerBoolConversionError", "TracerBoolError", "TracerIndexError", "TracerIntegerConversionError",
            "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError", "UnexpectedTracerError"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import MissingRuleError, prims
+from lamina_ir import MissingRuleError, UnnamedAxis, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
@@ -13,12 +13,13 @@ from ..tables import batching_rules
 __all__: list[str] = []
 
 
-def _per_example(prim: Any, axis: Any, args: Any, dims: Any, batch: Any, mapped: Any, **params: Any) -> Any:
+def _per_example(prim: Any, axis: Any, args: Any, dims: Any, batch: Any, mapped: Any, callback: Any, **params: Any) -> Any:
     """The new axis is outside of those there are."""
     old = mapped if batch else [()] * len(args)
     moved = [a if d is None else move_to(a, d, 0) for a, d in zip(args, dims)]
     flags = tuple((d is not None, *m) for d, m in zip(dims, old))
-    outs = bind(prim, *moved, batch=(axis.size, *batch), mapped=flags, **params)
+    name = None if type(axis.name) is UnnamedAxis else axis.name
+    outs = bind(prim, *moved, batch=(axis.size, *batch), mapped=flags, callback=callback.over(name), **params)
     return outs, [0] * len(outs)
 
 

@@ -11,8 +11,9 @@ from ..spmd import PROCESSES
 from ..tiles import Tiles
 from ..tree_paths import explain_mismatch
 from ..trees import set_backend
-from ..turns import OnAxis, Turn, axes_text, running_device, running_places, running_turns, turns_text
+from ..turns import OnAxis, Turn, axes_text, places_at, running_device, running_places, running_turns, turns_text
 
-__all__ = ["Grid", "OnAxis", "PROCESSES", "Placement", "Tiles", "Turn", "axes_text", "devices_needed", "explain_mismatch",
-           "lone_map", "map_placement", "rows_everywhere", "running_device", "running_places", "running_turns", "set_backend",
-           "split_by_maps", "stack_depth", "turns_text", "watching"]
+__all__ = ["Grid", "OnAxis", "PROCESSES", "Placement", "Tiles", "Turn", "axes_text", "devices_needed",
+           "explain_mismatch", "lone_map", "map_placement", "places_at", "rows_everywhere", "running_device",
+           "running_places", "running_turns", "set_backend", "split_by_maps", "stack_depth", "turns_text",
+           "watching"]

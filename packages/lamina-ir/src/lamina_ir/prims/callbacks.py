@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..avals import ShapedArray, shaped
-from ..errors import CallbackError, DTypeError, ShapeError
+from ..errors import CallbackError, CheckError, DTypeError, ShapeError
 from ..params import register_param_type
 from ..primitive import Primitive
-from ..turns import by_device, running_device, running_turns, turns_text
+from ..turns import axes_text, by_device, running_device, running_places, running_turns, turns_text
 
 __all__ = ["HostCall", "HostFunction", "debug_callback_p", "io_callback_p", "pure_callback_p", "register_host_function"]
 
@@ -42,6 +42,8 @@ class HostFunction:
       source: the line that calls it, where that is known.
       loops: the loops whose turns are its last operands: the name of the op and its line, of the outermost first (see
         `number_turns`).
+      names: of the axes of the batch, where they have any, the outermost first.
+      checks: whether it is a check: its first operand is a truth value, and it is called to raise where that is false.
 
     >>> double = HostFunction.of(lambda x: (2 * x,), "double")
     >>> double(3)
@@ -53,28 +55,35 @@ class HostFunction:
     name: str
 
     def __post_init__(self) -> None:
-        self._know(_registered.get(self.name), None, ())
+        self._know(function=_registered.get(self.name), source=None, loops=(), names=(), checks=False)
 
-    def _know(self, function: Any, source: Any, loops: tuple[tuple[str, Any], ...]) -> None:
-        for name, value in (("function", function), ("source", source), ("loops", loops)):
+    def _know(self, **facts: Any) -> None:
+        for name, value in facts.items():
             object.__setattr__(self, name, value)
 
+    def _also(self, **facts: Any) -> HostFunction:
+        made = HostFunction(self.name)
+        made._know(**{**vars(self), **facts})
+        return made
+
     @staticmethod
-    def of(function: Callable[..., Any], name: str, source: Any = None) -> HostFunction:
+    def of(function: Callable[..., Any], name: str, source: Any = None, checks: bool = False) -> HostFunction:
         """A function of this process, called `name` in print and errors, which name the line `source` too."""
         made = HostFunction(name)
-        made._know(function, source, ())
+        made._know(function=function, source=source, checks=checks)
         return made
 
     def inside(self, loops: tuple[tuple[str, Any], ...]) -> HostFunction:
         """The same function, given the turns of these loops behind its operands."""
-        made = HostFunction(self.name)
-        made._know(self.function, self.source, loops)  # type: ignore[attr-defined]
-        return made
+        return self._also(loops=loops)
+
+    def over(self, name: Any) -> HostFunction:
+        """The same function, its batch with one more axis around, called `name`; None: it has no name."""
+        return self._also(names=(name, *self.names))  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, HostFunction) and self.name == other.name
-                and self.loops == other.loops  # type: ignore[attr-defined]
+                and self.loops == other.loops and self.names == other.names  # type: ignore[attr-defined]
                 and self.function is other.function)  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
@@ -147,6 +156,7 @@ class HostCall:
     Args:
       name: of the op, for errors.
       params: of the equation. Of an ordered call `threaded` is left to the caller.
+      where: words for a position in the mapped axes; None: those of the evaluation that runs.
 
     >>> say = HostFunction.of(lambda x: (2 * x,), "double")
     >>> call = HostCall("pure_callback", dict(callback=say, batch=(), mapped=(), result_dtypes=(np.dtype("int32"),),
@@ -155,9 +165,10 @@ class HostCall:
     (array(6, dtype=int32),)
     """
 
-    __slots__ = ("name", "callback", "function", "batch", "mapped", "wanted", "indexed")
+    __slots__ = ("name", "callback", "function", "batch", "mapped", "wanted", "indexed", "where")
 
-    def __init__(self, name: str, params: dict[str, Any]) -> None:
+    def __init__(self, name: str, params: dict[str, Any], where: Callable[[int], str] | None = None) -> None:
+        self.where = where
         self.name, self.callback, self.batch, self.mapped = name, params["callback"], params["batch"], params["mapped"]
         self.function = self.callback.function
         self.wanted = tuple(zip(params.get("result_shapes", ()), params.get("result_dtypes", ())))
@@ -173,11 +184,15 @@ class HostCall:
         Raises:
           CallbackError: the function raised, or gave something else than promised. It says which of the calls that was.
         """
+        if self.callback.checks and np.all(args[0]):
+            return ()
         if not self.batch:
             return self._once(args, (turns, device, ()))
         outs = [np.empty((*self.batch, *shape), dtype) for shape, dtype in self.wanted]
         for at in itertools.product(*map(range, self.batch)):
             mine = [x[tuple(i for i, on in zip(at, flags) if on)] for x, flags in zip(args, self.mapped)]
+            if self.callback.checks and np.all(mine[0]):
+                continue
             for o, value in zip(outs, self._once(mine, (turns, device, at))):
                 o[at] = value
         return tuple(outs)
@@ -189,7 +204,7 @@ class HostCall:
             else:
                 out = self.function(*args)
         except CallbackError as e:  # it returned another tree, or a callback that it has called failed
-            raise self._error(str(e), at) from (e.__cause__ or e)
+            raise self._error(str(e), at, type(e) if isinstance(e, CheckError) else CallbackError) from (e.__cause__ or e)
         except Exception as e:
             if self.function is None:
                 raise _unknown(self.callback.name) from None
@@ -211,18 +226,23 @@ class HostCall:
             found.append(x)
         return tuple(found)
 
-    def _error(self, text: str, at: tuple[Any, int | None, tuple[int, ...]]) -> CallbackError:
+    def _error(self, text: str, at: tuple[Any, int | None, tuple[int, ...]],
+               kind: type[CallbackError] = CallbackError) -> CallbackError:
         turns, device, index = at
-        source, loops = self.callback.source, self.callback.loops
-        words = [f"called at {source}"] if source else []
+        source, loops, names = self.callback.source, self.callback.loops, self.callback.names
+        words = [f"{'at' if kind is not CallbackError else 'called at'} {source}"] if source else []
         if index:
-            words.append("at " + ", ".join([f"index {i} of the batch of {n}" for i, n in zip(index, self.batch)]))
+            named = names if len(names) == len(index) else (None,) * len(index)
+            words.append("at " + ", ".join([f"index {i} of " + ("the batch" if name is None else f"axis {name!r}") + f" of {n}"
+                                            for i, n, name in zip(index, self.batch, named)]))
         told = [(op, int(i), line) for (op, line), i in zip(loops, np.reshape(turns, -1))] if loops else running_turns()
         if told:
             words.append(turns_text(told).removeprefix(", "))
-        if device is not None:
-            words.append(f"on device {device} of the mapped axes")
-        return CallbackError(text + (f"; {', '.join(words)}" if words else ""))
+        if device is not None and self.where is not None:
+            words.append(self.where(device))
+        elif device is not None:
+            words.append(f"at {axes_text(running_places())}" if running_places() else f"on device {device} of the mapped axes")
+        return kind(text + (f"; {', '.join(words)}" if words else ""))
 
 
 def _narrows(x: Any, got: np.dtype, wanted: np.dtype) -> bool:

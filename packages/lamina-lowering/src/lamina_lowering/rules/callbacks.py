@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lamina_ir import MissingRuleError, Primitive, ShapedArray, prims, shaped
-from lamina_ir.extend import HostCall
+from lamina_ir import AxisEnv, MissingRuleError, Primitive, ShapedArray, prims, shaped
+from lamina_ir.extend import HostCall, Placement, axes_text
 
 from ..context import Context
 from ..tables import lowering_rules
@@ -31,13 +31,23 @@ def _together(ctx: Context, numbers: list[Any], aval: ShapedArray) -> Any:
     return ctx.op("stablehlo.concatenate", [ctx.reshape(x, one) for x in numbers], aval, dimension=0)
 
 
-def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool,
-          outs: list[ShapedArray]) -> Callable[..., tuple[Any, ...]]:
+def _where(env: AxisEnv, place: Placement) -> Callable[[int], str]:
+    """Words for a participant: its device, where it stands on the mapped axes, and its process where there are several."""
+    def words(participant: int) -> str:
+        device = place.devices[participant]
+        axes = axes_text(env.places(participant))
+        return (f"on device {device}" + (f", at {axes}" if axes else "")
+                + (f", in process {device.process_index}" if place.face else ""))
+    return words
+
+
+def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, outs: list[ShapedArray],
+          where: Callable[[int], str]) -> Callable[..., tuple[Any, ...]]:
     """What jaxlib calls. It checks nothing of what it gets back, so `HostCall`'s own checks are all there is.
 
     Its `blank()` gives results of the right types, for a runtime that must go on after the function has raised.
     """
-    run, threaded = HostCall(prim.name, params), bool(params.get("threaded"))
+    run, threaded = HostCall(prim.name, params, where), bool(params.get("threaded"))
 
     def call(*xs: Any) -> tuple[Any, ...]:
         turns: Any = ()
@@ -72,7 +82,8 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
         if numbers:
             avals.append(_I32 if len(numbers) == 1 else shaped((len(numbers),), _I32.dtype))
             operands.append(_together(ctx, numbers, avals[-1]))
-        number = ctx.module.host_function(_host(prim, params, loops, counted, list(outs)))
+        number = ctx.module.host_function(_host(prim, params, loops, counted, list(outs),
+                                                    _where(ctx.axis_env, ctx.module.placement)))
         attrs = dict(call_target_name=target, api_version=ctx.i32(4), has_side_effect=prim.effectful,
                      backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(avals)),
                      result_layouts=ctx.attr(_layouts(outs)))

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
+from lamina_ir import config, dtypes
 from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import repeated, Tracer, typeof
 from lamina_tracing.lax import GatherScatterMode
 
+from .bounds import look, looks
 from .plan import any_traced, FULL, parse, Plan, POINT, turned
 from .read import FILL, read
 from .write import change, change_where, may_repeat
@@ -33,6 +34,7 @@ def _number_or_array(values: Any) -> Any:
 
 
 def _changed(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
+    asked = mode is None and config.debug_bounds.value and looks()
     if mode == "wrap":
         index, mode = turned(index, x.shape), "clip"
     how = GatherScatterMode.from_any(mode)
@@ -42,6 +44,8 @@ def _changed(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: 
         if traced or isinstance(index, Tracer):
             return change_where(verb, x, values, index)
         return compile_plan((verb,), change_where, verb)(x, values, index)
+    if asked:
+        look(f"x.at[...].{verb}", index, x.shape, wrap)
     plan, positions = parse(index, x.shape, how is not FILL, wrap)
     flags = (bool(sorted_), bool(unique))
     if traced or any_traced(positions):
@@ -107,6 +111,8 @@ class AtReference:
         """`x[index] = func(x[index])`, functionally; `func` keeps shape and dtype. A position named twice is done twice,
         one after the other, unless `unique_indices` promises that there is none."""
         x, index = self.array, self.index
+        if mode is None and config.debug_bounds.value and looks():
+            look("x.at[...].apply", index, x.shape, wrap_negative_indices)
         if mode == "wrap":
             index, mode = turned(index, x.shape), "clip"
         how = GatherScatterMode.from_any(mode)

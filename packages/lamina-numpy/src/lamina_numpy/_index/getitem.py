@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from lamina_ir import config
 from lamina_tracing import jit
 from lamina_tracing.extend import Tracer, typeof
 from lamina_tracing.lax import GatherScatterMode
 
+from .bounds import look, looks
 from .plan import any_traced, FULL, parse, Plan, POINT, turned
 from .read import CLIP, FILL, read
 
@@ -71,6 +73,8 @@ def getitem(x: Any, index: Any) -> Any:
     >>> getitem(arange(6.), slice(4, 1, -1))
     Array([4., 3., 2.], dtype=float32)
     """
+    if config.debug_bounds.value and looks():
+        look("x[...]", index, x.shape)
     if type(index) is int and not isinstance(x, Tracer):
         return _read_one(x, index)
     plan, positions = parse(index, x.shape)
@@ -84,12 +88,16 @@ def getitem(x: Any, index: Any) -> Any:
 
 def traced_getitem(x: Any, index: Any) -> Any:
     """`getitem` of a traced `x`: no compiled call is tried."""
+    if config.debug_bounds.value and looks():
+        look("x[...]", index, x.shape)
     plan, positions = parse(index, x.shape)
     return read(plan, CLIP, None, _NO, True, x, *positions)
 
 
 def take_index(x: Any, index: Any, mode: Any, fill_value: Any, flags: tuple[bool, bool], wrap: bool) -> Any:
     """`x[index]` with all choices: what `x.at[index].get` does."""
+    if mode is None and config.debug_bounds.value and looks():
+        look("x.at[...].get", index, x.shape, wrap)
     if mode == "wrap":
         index, mode = turned(index, x.shape), CLIP
     how = CLIP if mode is None else GatherScatterMode.from_any(mode)

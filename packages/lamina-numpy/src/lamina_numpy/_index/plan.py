@@ -10,7 +10,7 @@ from lamina_ir import TracerArrayError, TracerIndexError, TracerIntegerError, dt
 from lamina_tracing import lax
 from lamina_tracing.extend import stands_for_array, Tracer
 
-__all__ = ["any_traced", "FLAG", "FULL", "MANY", "NEW", "parse", "Plan", "POINT", "SLICE", "STRIDED", "turned"]
+__all__ = ["any_traced", "FLAG", "FULL", "index_parts", "MANY", "NEW", "parse", "Plan", "POINT", "SLICE", "STRIDED", "turned"]
 
 # What a part of an index is. A part is (kind, ...): NEW (None), FULL, SLICE size, STRIDED (start, size, step),
 # POINT (one position), MANY (an integer array), FLAG (a Python truth value: a new axis of length 0 or 1).
@@ -149,6 +149,11 @@ def _normalised(index: Any, shape: Sequence[int]) -> list[Any]:
     else:
         parts += rest
     return parts
+
+
+def index_parts(index: Any, shape: Sequence[int]) -> list[Any]:
+    """The parts of an index, one for each `None`, axis, mask or flag; those of an Ellipsis are whole slices."""
+    return [part for part in _normalised(index, shape) if part is not _Dots]
 
 
 def turned(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import check_axis, typeof
+from lamina_tracing.extend import check_axis, check_index, typeof
 from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
 from .._ground.promotion import aval, cast
 from .._ground.publishing import public
 from .._shape.layout import ravel, reshape
+from .bounds import looks
 from .plan import FULL, MANY, Plan, POINT
 from .read import CLIP, FILL, from_front, read
 
@@ -73,6 +74,8 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     if not n and 0 not in typeof(indices).shape:
         raise IndexError(f"take: an axis of length 0 has no elements; got axis {axis} of {typeof(a).long()}")
     wrap = how is not CLIP
+    if mode is None and looks():
+        check_index("take", indices, n, axis)
     if mode == "wrap":
         indices = _modulo(indices, n)
     elif type(indices) is np.ndarray and indices.size and how is FILL and indices.min() >= -n and indices.max() < n:
@@ -128,6 +131,8 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
         raise ShapeError(f"take_along_axis: arr and indices must have one rank, and axes other than {axis} must "
                          f"broadcast; got {x_aval.long()} and {i_aval.long()}")
     how = _mode("take_along_axis", mode)
+    if mode is None and looks():
+        check_index("take_along_axis", indices, shape[axis], axis)
     indices = _modulo(indices, shape[axis]) if mode == "wrap" else from_front(indices, shape[axis])
     x_gone: list[int] = []  # see the cases below
     i_gone: list[int] = []
@@ -199,6 +204,8 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
     if len(seen) != len(shape):
         raise ShapeError(f"put_along_axis: arr and indices must have one rank; got {whole.long()} and "
                          f"{typeof(indices).long()}")
+    if mode is None and looks():
+        check_index("put_along_axis", indices, shape[axis], axis)
     target = tuple(m if a == axis else n for a, (n, m) in enumerate(zip(shape, seen, strict=True)))
     indices = _modulo(indices, shape[axis]) if mode == "wrap" else from_front(indices, shape[axis])
     indices, values = _stretch(indices, target), _stretch(cast(values, dtype), target)

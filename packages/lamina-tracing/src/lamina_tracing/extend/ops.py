@@ -1,6 +1,7 @@
 """For people who add ops: `bind`, types of values, arguments checked and made alike."""
 from ..arguments import requested_dtype
 from ..statics import as_tuple
+from ..lax._bounds import check_index, checks_bounds
 from ..lax._common import check_axes, check_axis, full_like, one_like, scalar
 from ..lax.reductions import complex_logaddexp
 from ..lax.scattering import repeated
@@ -8,5 +9,5 @@ from ..lax.windows import stacked_windows
 from ..trace import bind
 from ..tracer import stands_for_array, typeof
 
-__all__ = ["as_tuple", "bind", "check_axes", "check_axis", "complex_logaddexp", "full_like", "one_like", "repeated",
-           "requested_dtype", "scalar", "stacked_windows", "stands_for_array", "typeof"]
+__all__ = ["as_tuple", "bind", "check_axes", "check_axis", "check_index", "checks_bounds", "complex_logaddexp", "full_like",
+           "one_like", "repeated", "requested_dtype", "scalar", "stacked_windows", "stands_for_array", "typeof"]

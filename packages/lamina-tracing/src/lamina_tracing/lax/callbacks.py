@@ -6,16 +6,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import CallbackError, aval_of, dtypes, prims, trees
+from lamina_ir import CallbackError, CheckError, aval_of, dtypes, prims, trees
 from lamina_ir.extend import HostFunction
 
 from ..arguments import argument_path, flat_types
 from ..parameters import function_name
 from ..lines import user_source
 from ..trace import bind, now
-from ..tracer import Tracer
+from ..tracer import Tracer, typeof
 
-__all__ = ["debug_callback", "debug_print", "io_callback", "pure_callback"]
+__all__ = ["debug_callback", "debug_check", "debug_print", "io_callback", "pure_callback"]
 
 _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
@@ -133,7 +133,7 @@ def _is_value(x: Any) -> bool:
 
 
 def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs: Any, ordered: bool,
-           indexed: bool) -> None:
+           indexed: bool, checks: bool = False) -> None:
     flat, tree = trees.tree_flatten((args, kwargs))
     known = [None if _is_value(x) else (x,) for x in flat]  # anything else is handed on as it is
     for i, x in enumerate(flat):
@@ -151,7 +151,8 @@ def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs
         return ()
 
     bind(prims.debug_callback_p, *[x for x, v in zip(flat, known) if v is None], batch=(),
-         callback=HostFunction.of(host, name, user_source()), indexed=indexed, mapped=(), ordered=bool(ordered), threaded=False)
+         callback=HostFunction.of(host, name, user_source(), checks), indexed=indexed, mapped=(), ordered=bool(ordered),
+         threaded=False)
 
 
 def debug_callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, indexed: bool = False,
@@ -201,6 +202,20 @@ class _Trial(string.Formatter):
 _INDICES = ("batch_index", "device_index")
 
 
+def _tried(call: str, fmt: Any, args: Sequence[Any], kwargs: dict[str, Any], more: Sequence[str] = ()) -> Any:
+    """The fields that a format uses; ValueError where it does not fit."""
+    if not isinstance(fmt, str):
+        raise TypeError(f"{call}: the format must be a string; got {type(fmt).__name__}")
+    trial = _Trial()
+    given = {**dict.fromkeys(more, _Probe()), **dict.fromkeys(kwargs, _Probe())}
+    try:
+        trial.vformat(fmt, [_Probe()] * len(args), given)
+    except (ValueError, IndexError, KeyError) as e:
+        raise ValueError(f"{call}: the format {fmt!r} does not fit {len(args)} positional arguments and the "
+                         f"keywords {sorted(kwargs)}: {e}") from None
+    return trial.used
+
+
 def debug_print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     """Print values of a program while it runs: `debug_print("x = {x}", x=x)`.
 
@@ -215,18 +230,39 @@ def debug_print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> N
     >>> debug_print("x = {x:.2f}", x=2.0)
     x = 2.00
     """
-    if not isinstance(fmt, str):
-        raise TypeError(f"debug.print: the format must be a string; got {type(fmt).__name__}")
-    trial = _Trial()
-    given = {**dict.fromkeys(_INDICES, _Probe()), **dict.fromkeys(kwargs, _Probe())}
-    try:
-        trial.vformat(fmt, [_Probe()] * len(args), given)
-    except (ValueError, IndexError, KeyError) as e:
-        raise ValueError(f"debug.print: the format {fmt!r} does not fit {len(args)} positional arguments and the "
-                         f"keywords {sorted(kwargs)}: {e}") from None
-    indexed = any(n in trial.used and n not in kwargs for n in _INDICES)
+    used = _tried("debug.print", fmt, args, kwargs, _INDICES)
+    indexed = any(n in used and n not in kwargs for n in _INDICES)
 
     def show(*a: Any, **k: Any) -> None:
         sys.stdout.write(fmt.format(*a, **k) + "\n")  # one write, so that lines of several devices do not mix
 
     _debug("debug.print", "print", show, args, kwargs, ordered, indexed)
+
+
+def debug_check(pred: Any, message: str, *args: Any, **kwargs: Any) -> None:
+    """Raise where `pred` is false when the program runs: `debug.check(y > 0, "y = {}", y)`.
+
+    The error names the line, the turn of each loop around, the example of each `vmap`, and the device, the index on each
+    mapped axis and the process of a `pmap`. Where each example of a batch decides about a branch or a loop, those are asked
+    that take part. In a program over several processes all raise if one of them does.
+
+    Args:
+      pred: a truth value.
+      message: what is said if it is false, a format as of `str.format`.
+      args, kwargs: values for its fields.
+    Raises:
+      CheckError: `pred` is false; as with `debug.callback` where the result is read or the program is called.
+      ValueError: the format and the arguments do not fit.
+      TypeError: `pred` is no truth value.
+
+    >>> debug_check(1 < 2, "one is {}", 1)
+    """
+    aval = typeof(pred)
+    if aval.shape or not dtypes.is_bool(aval.dtype):
+        raise TypeError(f"debug.check: expected one truth value; got {aval.long()}. Of an array take x.all()")
+    _tried("debug.check", message, args, kwargs)
+
+    def fail(_: Any, *a: Any, **k: Any) -> None:
+        raise CheckError("debug.check: " + message.format(*a, **k))
+
+    _debug("debug.check", "check", fail, (pred, *args), kwargs, False, False, checks=True)

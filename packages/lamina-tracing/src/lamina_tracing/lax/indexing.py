@@ -8,6 +8,7 @@ import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes, prims
 from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
+from ._bounds import check_index, check_vectors, checks_bounds
 from ._common import ArrayLike, as_ints, bind, check_axes, check_axis, typeof
 from .conversions import convert_element_type
 from .elementwise import add, lt, neg, rem, select
@@ -56,10 +57,13 @@ def _from_front(call: str, start: Any, length: int, wrap: bool) -> Any:
     return select(lt(start, 0), add(start, length), start)
 
 
-def _starts(call: str, operand: Any, start_indices: Any, wrap: bool | Sequence[bool]) -> list[Any]:
+def _starts(call: str, operand: Any, start_indices: Any, wrap: bool | Sequence[bool], sizes: Sequence[int]) -> list[Any]:
     shape = typeof(operand).shape
     wraps = (wrap,) * len(shape) if isinstance(wrap, bool) else tuple(wrap)
     listed = _listed(call, start_indices, len(shape))
+    if checks_bounds(__file__):
+        for axis, (s, d, w, n) in enumerate(zip(listed, shape, wraps, sizes)):
+            check_index(call, s, d, axis, w, n)
     return [_from_front(call, s, d, w) for s, d, w in zip(listed, shape, wraps, strict=True)]
 
 
@@ -83,8 +87,8 @@ def dynamic_slice(operand: ArrayLike, start_indices: Starts, slice_sizes: Sequen
     >>> dynamic_slice(np.arange(5), (3,), (3,))
     Array([2, 3, 4], dtype=int32)
     """
-    starts = _starts("dynamic_slice", operand, start_indices, allow_negative_indices)
     sizes = as_ints("dynamic_slice", "slice_sizes", slice_sizes)
+    starts = _starts("dynamic_slice", operand, start_indices, allow_negative_indices, sizes)
     return bind(prims.dynamic_slice_p, operand, *starts, slice_sizes=sizes)
 
 
@@ -109,7 +113,7 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: S
     >>> dynamic_update_slice(np.zeros(4), np.ones(2), (1,))
     Array([0., 1., 1., 0.], dtype=float32)
     """
-    starts = _starts("dynamic_update_slice", operand, start_indices, allow_negative_indices)
+    starts = _starts("dynamic_update_slice", operand, start_indices, allow_negative_indices, typeof(update).shape)
     return bind(prims.dynamic_update_slice_p, operand, update, *starts)
 
 
@@ -235,6 +239,10 @@ def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: Gath
     dims = _numbers("gather", GatherDimensionNumbers, dimension_numbers)
     if fill_value is not None and how is not GatherScatterMode.FILL_OR_DROP:
         fill_value = None
+    if mode is None and checks_bounds(__file__):
+        shape = typeof(operand).shape
+        axes = dims.start_index_map
+        check_vectors("gather", start_indices, [shape[a] - int(slice_sizes[a]) for a in axes], axes)
     return bind(prims.gather_p, operand, start_indices, dimension_numbers=dims, fill_value=fill_value,
                 indices_are_sorted=bool(indices_are_sorted), mode=how,
                 slice_sizes=as_ints("gather", "slice_sizes", slice_sizes), unique_indices=bool(unique_indices))
@@ -245,8 +253,14 @@ def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Cal
     def scatter_like(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
                      dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
                      unique_indices: bool = False, mode: Mode = None) -> Any:
-        return bind(prim, operand, scatter_indices, updates,
-                    dimension_numbers=_numbers(prim.name, ScatterDimensionNumbers, dimension_numbers),
+        dims = _numbers(prim.name, ScatterDimensionNumbers, dimension_numbers)
+        if mode is None and checks_bounds(__file__):
+            shape, window = typeof(operand).shape, iter([typeof(updates).shape[a] for a in dims.update_window_dims])
+            sizes = [1 if a in (*dims.inserted_window_dims, *dims.operand_batching_dims) else next(window)
+                     for a in range(len(shape))]
+            into = dims.scatter_dims_to_operand_dims
+            check_vectors(prim.name, scatter_indices, [shape[a] - sizes[a] for a in into], into)
+        return bind(prim, operand, scatter_indices, updates, dimension_numbers=dims,
                     indices_are_sorted=bool(indices_are_sorted), mode=_mode(prim.name, mode),
                     unique_indices=bool(unique_indices))
 
