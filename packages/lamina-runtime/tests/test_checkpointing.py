@@ -9,11 +9,11 @@ import tracemalloc
 import ml_dtypes
 import numpy as np
 import pytest
-from lamina_ir import DTypeError, ShapeDtypeStruct, ShapeError, trees
-from lamina_runtime import device_put, devices, kept_files, kept_trees
+from lamina_ir import CallbackError, DTypeError, ShapeDtypeStruct, ShapeError, trees
+from lamina_runtime import device_put, devices, kept_files, kept_trees, transfer_guard
 from lamina_runtime.checkpointing import CheckpointError, latest, load, save, steps
 from lamina_runtime.shardings import mapped, replicated
-from lamina_tracing import enable_x64, jit, lax
+from lamina_tracing import enable_x64, jit, lax, pure_callback
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -90,6 +90,39 @@ def test_other_nodes_come_back_by_like_alone(tmp_path):
     with pytest.raises(ValueError, match=r"a dict at tree\['k'\] with keys that are no text"):
         load(tmp_path)
     assert load(tmp_path, like={"k": {Point(1, 2): 0}}) == {"k": {Point(1, 2): 1}}
+
+
+class Named:
+    """A node whose children have names of its own."""
+
+    def __init__(self, **values):
+        self.values = values
+
+
+trees.register_pytree_node(Named, lambda n: (tuple(n.values.values()), tuple(n.values)), lambda k, c: Named(**dict(zip(k, c))))
+
+
+class Keyed(Named):
+    pass
+
+
+trees.register_pytree_with_keys(Keyed, lambda n: ([(trees.DictKey(k), v) for k, v in n.values.items()], len),
+                                lambda data, children: Keyed(a=children[0], b=None))
+
+
+def test_children_of_registered_classes_are_not_mixed_up(tmp_path):
+    save(tmp_path, Named(a=1, b={"x": 2}))
+    assert load(tmp_path, like=Named(a=0, b={"x": 0})).values == {"a": 1, "b": {"x": 2}}
+    with pytest.raises(ValueError, match=r"holds a node Named of 2 children with data \('a', 'b'\); `like` .* \('a', 'c'\)"):
+        load(tmp_path, like=Named(a=0, c={"x": 0}))
+    with pytest.raises(ValueError, match=r"tree\[<flat index 1>\]\['x'\] holds a leaf"):
+        load(tmp_path, like=Named(a=0, b={"x": [0]}))
+    save(tmp_path, Keyed(a=1, b=None))
+    assert load(tmp_path, like=Keyed(a=0, b=None)).values == {"a": 1, "b": None}
+    with pytest.raises(ValueError, match=r"holds a node Keyed of 2 children, \['a'\], \['b'\]; `like` has .*\['c'\]"):
+        load(tmp_path, like=Keyed(a=0, c=None))
+    with pytest.raises(DTypeError, match=r"load: tree\['a'\] is a Python int"):
+        load(tmp_path, like=Keyed(a=0.0, b=None))
 
 
 def places(ndim=2):
@@ -196,7 +229,12 @@ def test_numbers_keep_and_steps(tmp_path):
     with pytest.raises(RuntimeError, match="another process or thread is saving"):
         save(folder, 1, 9)
     lock.close()
+    (folder / "7-0123abcd").mkdir()  # of a save that was killed
+    (folder / "7-0123abcd" / "0.npys").touch()
+    (folder / ".7.json.0123abcd").touch()
+    (folder / "mine").mkdir()
     save(folder, 1, 9)
+    assert not [n for n in os.listdir(folder) if "0123abcd" in n] and (folder / "mine").is_dir()
     assert steps(folder) == [0, 5, 9]
 
 
@@ -216,6 +254,18 @@ def test_what_cannot_be_kept_is_named(tmp_path, value):
     with pytest.raises(TypeError, match=r"save: tree\['a'\]\[1\] "):
         save(tmp_path, {"a": [1, value]})
     assert not os.listdir(tmp_path)
+
+
+def test_a_program_that_failed_and_transfers_that_are_refused(tmp_path):
+    def fails(x):
+        raise RuntimeError("no value")
+    x = jit(lambda x: pure_callback(fails, x, x))
+    with pytest.raises(CallbackError, match=r"no value"):
+        save(tmp_path, {"a": x(np.float32(1))})
+    y = device_put(np.ones(3, np.float32))
+    with transfer_guard("disallow"):
+        save(tmp_path, y)
+        assert same(load(tmp_path), y) and same(load(tmp_path, mapped(tuple(devices()[:3]), 1, ((0, 3),))), y)
 
 
 def test_values_that_are_not_there(tmp_path):

@@ -1,8 +1,8 @@
 """Trees and their leaves in words that JSON can hold, for `checkpointing`: written, compared with another tree, made again.
 
 A leaf is its number; None is null; a node is `[tag, names, children]`. Lists, tuples, dicts and OrderedDicts can be made again
-from that alone. Of other nodes (named tuples, registered classes, a defaultdict with its function) only the name is written:
-code is never looked up by a name in a file, so these need a tree of their structure.
+from that alone. Of other nodes (named tuples, registered classes, a defaultdict with its function) only the name is written and
+how their children are called: code is never looked up by a name in a file, so these need a tree of their structure.
 """
 from __future__ import annotations
 
@@ -59,7 +59,12 @@ def _head(node: Any) -> tuple[str, Any, Sequence[Any]] | None:
     fields = getattr(kind, "_fields", None)
     if isinstance(node, tuple) and fields is not None:
         return "named tuple", [kind.__qualname__, *fields], children
-    return "node", [kind.__qualname__], children
+    # Which child is which: by their keys; where the class gives none, by its data, as far as that can be compared.
+    found, _ = trees.tree_flatten_with_path(node, is_leaf=lambda x: x is not node)
+    if any(isinstance(key, FlattenedIndexKey) for (key,), _ in found):
+        data = _key(level[1])
+        return "node", [kind.__qualname__, None, data if _plain(data) else None], children
+    return "node", [kind.__qualname__, [str(key) for (key,), _ in found], None], children
 
 
 _KEYS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -95,7 +100,7 @@ def children_of(structure: Any, path: Path) -> list[tuple[Any, Path]]:
     elif tag == "named tuple":
         keys = [GetAttrKey(n) for n in names[1:]]
     elif tag == "node":
-        keys = [FlattenedIndexKey(i) for i in range(len(children))]
+        keys = names[1] or [FlattenedIndexKey(i) for i in range(len(children))]
     else:
         keys = [DictKey(_unkey(n) if _plain(n) else n[1]) for n in names]
     return [(child, (*path, key)) for child, key in zip(children, keys)]
@@ -158,8 +163,11 @@ def matched(structure: Any, like: Any, stands_for_many: Callable[[Any], bool], p
         return [(structure, like, path)]
     tag, names, children = head
     theirs = [tag, names, children]
-    if not isinstance(structure, list) or structure[0] != tag or (tag in ("named tuple", "node") and structure[1] != names):
+    if not isinstance(structure, list) or structure[0] != tag or tag == "named tuple" and structure[1] != names:
         raise ValueError(f"{label(path)} holds {_words(structure)}; `like` has {_words(theirs)} there")
+    if tag == "node" and structure[1] != names:
+        raise ValueError(f"{label(path)} holds {_words(structure)}{_more(structure)}; `like` has {_words(theirs)}"
+                         f"{_more(theirs)} there")
     if structure[1] != names:
         parts = [f"{word} {[_unkey(n) if _plain(n) else n[1] for n in a if n not in b]}"
                  for word, a, b in (("lacks the keys", names, structure[1]), ("has the extra keys", structure[1], names))
@@ -177,6 +185,12 @@ def _words(structure: Any) -> str:
     tag, names, children = structure
     name = f" {names[0]}" if tag in ("named tuple", "node") else ""
     return f"a {tag}{name} of {len(children)} children"
+
+
+def _more(structure: Any) -> str:
+    """What tells nodes of one class apart."""
+    _, children, data = structure[1]
+    return f", {', '.join(children)}" if children else f" with data {_unkey(data)!r:.200}" if data is not None else ""
 
 
 # --- leaves -------------------------------------------------------------------------------------------------------
