@@ -71,6 +71,12 @@ for bad in (0, 2):
         says(TypeError, "tree must be an array", "text")
     else:
         says(RuntimeError, f"another process, so it was not done: process {bad}: TypeError", 1)
+def full(*args):
+    raise OSError(28, "No space left on device")
+usual = kept_files.Writer.write
+kept_files.Writer.write = full if rank == 1 else usual
+says(OSError if rank == 1 else RuntimeError, "No space left on device", [np.arange(9)] * 3)
+kept_files.Writer.write = usual
 assert checkpointing.steps(folder) == [1, 2], checkpointing.steps(folder)
 try:
     checkpointing.load(folder, like={"params": np.ndarray} if rank == 1 else np.ndarray)
@@ -81,7 +87,6 @@ except (ValueError, RuntimeError) as e:
 # One dies while it writes: the others are told, and what was kept is. They go on without it; then process 0 dies.
 def death(*args):
     os._exit(0)
-usual = kept_files.Writer.write
 def lost(victim, step):
     kept_files.Writer.write = death if rank == victim else usual
     e = says(ProcessLostError, f"process {victim}", {"params": arrays()}, step)
