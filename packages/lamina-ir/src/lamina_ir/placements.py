@@ -312,8 +312,13 @@ def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[An
     ends: dict[Any, int | None] = dict(zip(e.outvars, e.params["out_axes"]))
     ins = [_rows(v.aval.ndim, axes.get(v), here) for v in closed.jaxpr.invars]
     outs = [_rows(v.aval.ndim, ends[v], here) for v in closed.jaxpr.outvars]
-    return Placement(tuple(devices), replicas=len(devices), members=True, ins=tuple(ins), outs=tuple(outs), donated=donated,
-                     committed=True, axes=((e.params["axis_name"], len(devices)),), face=tuple(face))
+    # Tuples stay what they are: there may be thousands of devices, and a placement for each call.
+    return Placement(_tuple(devices), replicas=len(devices), members=True, ins=tuple(ins), outs=tuple(outs), donated=donated,
+                     committed=True, axes=((e.params["axis_name"], len(devices)),), face=_tuple(face))
+
+
+def _tuple(xs: Sequence[Any]) -> tuple[Any, ...]:
+    return xs if isinstance(xs, tuple) else tuple(xs)
 
 
 def _rows(rank: int, axis: int | None, size: int) -> Tiles:

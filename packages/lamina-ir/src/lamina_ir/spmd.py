@@ -123,11 +123,9 @@ class AxisEnv:
 
     def indices(self, names: Any) -> list[int]:
         """Each participant's index along the named axes."""
-        out = [0] * self.participants
-        for group in self.groups(names):
-            for i, participant in enumerate(group):
-                out[participant] = i
-        return out
+        out, groups = np.empty(self.participants, np.int64), np.array(AxisEnv.groups(self, names))
+        out[groups] = np.arange(groups.shape[1])
+        return out.tolist()
 
 
 def _tuple(names: Any) -> tuple[Any, ...]:

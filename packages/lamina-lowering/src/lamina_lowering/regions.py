@@ -72,15 +72,13 @@ class MeshEnv(AxisEnv):
 
     def groups(self, names: Any, index_groups: Any = None) -> list[list[int]]:
         """Groups of devices; `spare` ones are in none."""
-        return [[int(self._places[i]) for i in row] for row in super().groups(names, index_groups)]
+        return [self._places[row].tolist() for row in super().groups(names, index_groups)]
 
     def indices(self, names: Any) -> list[int]:
         """Each device's index along the named axes; 0 for one that is no member."""
-        out = [0] * (self.processes * self.grid.devices)
-        for group in self.groups(names):
-            for i, place in enumerate(group):
-                out[place] = i
-        return out
+        out = np.zeros(self.processes * self.grid.devices, np.int64)
+        out[self._places] = super().indices(names)
+        return out.tolist()
 
 
 class Mesh:

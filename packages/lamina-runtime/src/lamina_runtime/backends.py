@@ -7,10 +7,11 @@ The number of CPU devices comes from `config.num_cpu_devices`, else from XLA_FLA
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lamina_ir import config
 from lamina_ir.extend import new_generation
@@ -235,8 +236,57 @@ def share(named: Sequence[Any] | None, backend: str | None = None) -> tuple[int,
         return 1, 1
     if named is None:
         return 1, len(by_process(backend))
-    every = [d for d in named if isinstance(d, _jaxlib.Device)]
-    return len([d for d in every if is_local(d)]), len(every)
+    found = ours_of(named)
+    return len(found.own), len(found.devices)
+
+
+class Devices(tuple[Any, ...]):
+    """Devices of which there may be thousands: their hash, which stands in the key of each call, is found once."""
+
+    def __hash__(self) -> int:
+        found = self.__dict__.get("hash")
+        if found is None:
+            found = self.__dict__["hash"] = super().__hash__()
+        return found
+
+
+class Ours(NamedTuple):
+    """What there is to know of devices that a user names.
+
+    Attributes:
+      devices: they; what is none is left out.
+      own: those of this process.
+      blocks: of which process, and how many of it follow one another.
+    """
+
+    devices: Devices
+    own: Devices
+    blocks: tuple[tuple[int, int], ...]
+
+
+def ours_of(named: Sequence[Any]) -> Ours:
+    """`Ours` of devices, found once while the clients live."""
+    known, key = owner.current.by_process, ("named", id(named))
+    found = known.get(key)
+    if found is None or found[0] is not named:
+        every = Devices([d for d in named if isinstance(d, _jaxlib.Device)])
+        blocks = tuple([(p, len([*theirs])) for p, theirs in itertools.groupby(every, lambda d: d.process_index)])
+        if len(known) >= _MOST_NAMED:
+            known.clear()
+        found = known[key] = (named, Ours(every, Devices([d for d in every if is_local(d)]), blocks))
+    return found[1]
+
+
+def checked(call: str, named: Sequence[Any]) -> Ours:
+    """`ours_of` devices that `check_devices` has nothing against; asked once."""
+    found, known, key = ours_of(named), owner.current.by_process, ("checked", id(named))
+    if known.get(key) is not found:
+        check_devices(call, named)
+        known[key] = found
+    return found
+
+
+_MOST_NAMED = 1024
 
 
 def is_local(device: Any) -> bool:
@@ -261,8 +311,9 @@ def first_of_each(rows: int, backend: str | None = None) -> tuple[tuple[Any, ...
     known, key = owner.current.by_process, (client(backend).platform, rows)
     found = known.get(key)
     if found is None:
-        every = tuple([d for theirs in by_process(backend) for d in theirs[:rows]])
-        found = known[key] = every, tuple([d for d in every if is_local(d)])
+        here, processes = client(backend).process_index(), by_process(backend)
+        own = [theirs for theirs in processes if theirs[0].process_index == here]
+        found = known[key] = Devices([d for theirs in processes for d in theirs[:rows]]), Devices(own[0][:rows] if own else ())
     return found
 
 

@@ -36,7 +36,13 @@ def _program(prim: Primitive, shape: tuple[int, ...], dtype: Any, count: int, de
     return ClosedJaxpr(Jaxpr((), [whole], [mapped], [result]))
 
 
-slots.on_devices_gone.append(lambda gone: _program.cache_clear())  # which would hold them
+def _forget(gone: Any) -> None:
+    """Devices that would be held."""
+    _program.cache_clear()
+    first_devices.cache_clear()
+
+
+slots.on_devices_gone.append(_forget)
 
 
 def together(prim: Primitive, words: np.ndarray, count: int, devices: tuple[Any, ...] | None = None,
@@ -54,7 +60,8 @@ def together(prim: Primitive, words: np.ndarray, count: int, devices: tuple[Any,
     return np.asarray(slots.evaluator.program(closed, [words[None]])[0])
 
 
-def first_devices(devices: Sequence[Any]) -> tuple[Any, ...]:
+@lru_cache(maxsize=256)
+def first_devices(devices: tuple[Any, ...]) -> tuple[Any, ...]:
     """The first device of each process among these, in this order."""
     found: dict[int, Any] = {}
     for d in devices:
@@ -79,7 +86,7 @@ def _bytes_of(firsts: tuple[Any, ...], data: bytes, lengths: Sequence[int]) -> l
     return [row.tobytes()[:n] for row, n in zip(rows, lengths)]
 
 
-def settle(devices: Sequence[Any], failure: errors.CallbackError | None, bad: str | None,
+def settle(devices: tuple[Any, ...], failure: errors.CallbackError | None, bad: str | None,
            arguments: Sequence[np.ndarray] | None) -> tuple[str, list[bytes]] | None:
     """Whether all was well in all processes.
 

@@ -9,7 +9,6 @@ process's part. Everything else is of this process alone, but for programs whose
 """
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -202,11 +201,12 @@ def _tiles_of(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
 # --- programs with maps -------------------------------------------------------------------------------------------
 def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[Any], donated: tuple[bool, ...],
             backend: str | None, rows: Callable[[], str | None] | None, words: Callable[[int], str] | None) -> Placement:
-    size, every, devices = e.params["axis_size"], rows_everywhere(e), e.params["devices"]
+    size, every, devices, ours = e.params["axis_size"], rows_everywhere(e), e.params["devices"], None
     _check_backend(f"pmap of `{e.params['name']}`", e.params["backend"])
     _check_parts(call, name, flat, words)
     if devices is not None:
-        chosen = backends.check_devices(f"pmap of `{e.params['name']}`", devices)
+        ours = backends.checked(f"pmap of `{e.params['name']}`", devices)
+        chosen: tuple[Any, ...] = ours.devices
         sentence = (f"pmap of `{e.params['name']}`: compiling computation that requires {every} logical devices, but devices "
                     f"names {len(chosen)} (num_replicas={every}, num_partitions=1)")
         if len(chosen) < every:
@@ -220,8 +220,7 @@ def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[An
         put = _committed(call, name, flat, True, words) if call == "jit" else None
         chosen = put if put is not None and len(put) == size else _first(
             "pmap", e.params["name"], size, e.params["backend"] or backend, size, rows)
-    own = tuple([d for d in chosen if backends.is_local(d)]) if every > size else ()
-    return map_placement(closed, chosen, own, donated)
+    return map_placement(closed, chosen, ours.own if every > size and ours is not None else (), donated)
 
 
 def _first_of_each(call: str, name: str, size: int, every: int, backend: str | None,
@@ -313,11 +312,9 @@ def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across
     if named is None:
         devices, own = _first_of_each(call, name, need, every // here * need, backend, rows)
     else:
-        devices = backends.check_devices(f"{call} of `{name}`", named)
-        own = tuple([d for d in devices if backends.is_local(d)])
+        devices, own, blocks = backends.checked(f"{call} of `{name}`", named)
         # Every process has to see the same of this, or some would wait for those that raise.
-        blocks = [[*theirs] for _, theirs in itertools.groupby(devices, lambda d: d.process_index)]
-        if {len(b) for b in blocks} != {need} or len({b[0].process_index for b in blocks}) * here != every:
+        if any(n != need for _, n in blocks) or len({p for p, _ in blocks}) * here != every:
             raise ValueError(f"{call} of `{name}`: in one program with other work a map has as many rows in each process, here "
                              f"{here} of {every}, and names its devices process by process, those of the maps inside of it "
                              f"together; one names {device_names(devices)}. Name them so at the outermost map, or call it by "
