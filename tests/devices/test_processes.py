@@ -300,11 +300,27 @@ if devices == 4:
     same(both[0], want * 2)
     same(both[1], np.asarray(g(every))[mine])
 
+# Callbacks beside a map: each process calls for itself, once; one that raises raises in all.
+told = []
+same(jit(lambda x: (lamina.debug.callback(lambda v: told.append(v), x), f(x) * 2)[1])(x), np.asarray(f(x)) * 2)
+assert len(told) == 1 and np.array_equal(told[0], x)
+tenfold = lambda x: lamina.pure_callback(lambda v: v * 10, x, x)
+same(jit(lambda x: f(tenfold(x)) + 1)(x), np.asarray(f(x * 10)) + 1)
+told.clear()
+note = lambda i: told.append(int(i))
+jit(lambda x: lax.scan(lambda c, i: ((lamina.debug.callback(note, i), f(c))[1], None), x, jnp.arange(3))[0])(x)
+lamina.effects_barrier()
+assert told == [0, 1, 2], told
 try:
-    jit(lambda x: (lamina.debug.callback(print, x), f(x) * 2)[1])(x)
+    jit(lambda x, last: (lamina.debug.check(~last, "{}", 7), f(x) * 2)[1])(x, rank == processes - 1)
+    raise SystemExit("nobody said anything")
+except lamina.errors.CheckError as e:
+    assert "debug.check: 7; at " in str(e) and f"in process {processes - 1}" in str(e), e
+try:
+    jit(lambda x: f(lamina.experimental.io_callback(lambda v: v, x, x)) + 1)(x)
     raise SystemExit("whose x?")
 except ValueError as e:
-    assert "callbacks stand within maps" in str(e)
+    assert "a callback with effects and results stands within maps" in str(e)
 
 place = f(x).sharding
 same(jit(lambda x: lax.with_sharding_constraint(f(x) * 2, place))(x), np.asarray(f(x)) * 2)

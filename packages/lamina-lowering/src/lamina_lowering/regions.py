@@ -140,6 +140,15 @@ class Mesh:
             "manual_axes": parsed[f'#sdy<manual_axes{{"{Grid.PROCESSES}"}}>']})
         return [found] if len(outs) == 1 else list(found)
 
+    def each_device(self, ctx: Any, emit: Any, values: Sequence[Any], avals: Sequence[ShapedArray],
+                    outs: Sequence[ShapedArray]) -> list[Any]:
+        """What `emit(ctx, *values)` gives on each device by itself, on whole arrays: the same on all devices of a process."""
+        every = tuple(range(len(self.grid.sizes)))
+        found = ctx.op("sdy.manual_computation", values, *outs, regions=[ctx.region(avals, emit, "sdy.return")], attributes={
+            "in_shardings": self.per_value([((),) * a.ndim for a in avals], False),
+            "out_shardings": self.per_value([((),) * o.ndim for o in outs], False), "manual_axes": self.axes(every)})
+        return [found] if len(outs) == 1 else list(found)
+
     def axes(self, axes: Sequence[int]) -> Any:
         """The attribute that names the axes a region takes."""
         return self.build.session.parsed["#sdy<manual_axes{" + ", ".join(f'"{Grid.axis(a)}"' for a in axes) + "}>"]

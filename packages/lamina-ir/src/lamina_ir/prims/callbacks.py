@@ -156,7 +156,7 @@ class HostCall:
     Args:
       name: of the op, for errors.
       params: of the equation. Of an ordered call `threaded` is left to the caller.
-      where: words for a position in the mapped axes; None: those of the evaluation that runs.
+      where: words for a position in the mapped axes (None: beside them); None: those of the evaluation that runs.
 
     >>> say = HostFunction.of(lambda x: (2 * x,), "double")
     >>> call = HostCall("pure_callback", dict(callback=say, batch=(), mapped=(), result_dtypes=(np.dtype("int32"),),
@@ -167,7 +167,7 @@ class HostCall:
 
     __slots__ = ("name", "callback", "function", "batch", "mapped", "wanted", "indexed", "where")
 
-    def __init__(self, name: str, params: dict[str, Any], where: Callable[[int], str] | None = None) -> None:
+    def __init__(self, name: str, params: dict[str, Any], where: Callable[[int | None], str] | None = None) -> None:
         self.where = where
         self.name, self.callback, self.batch, self.mapped = name, params["callback"], params["batch"], params["mapped"]
         self.function = self.callback.function
@@ -238,8 +238,8 @@ class HostCall:
         told = [(op, int(i), line) for (op, line), i in zip(loops, np.reshape(turns, -1))] if loops else running_turns()
         if told:
             words.append(turns_text(told).removeprefix(", "))
-        if device is not None and self.where is not None:
-            words.append(self.where(device))
+        if self.where is not None:
+            words += filter(None, [self.where(device)])
         elif device is not None:
             words.append(f"at {axes_text(running_places())}" if running_places() else f"on device {device} of the mapped axes")
         return kind(text + (f"; {', '.join(words)}" if words else ""))

@@ -31,9 +31,12 @@ def _together(ctx: Context, numbers: list[Any], aval: ShapedArray) -> Any:
     return ctx.op("stablehlo.concatenate", [ctx.reshape(x, one) for x in numbers], aval, dimension=0)
 
 
-def _where(env: AxisEnv, place: Placement) -> Callable[[int], str]:
-    """Words for a participant: its device, where it stands on the mapped axes, and its process where there are several."""
-    def words(participant: int) -> str:
+def _where(env: AxisEnv, place: Placement) -> Callable[[int | None], str]:
+    """Words for a participant: its device, where it stands on the mapped axes, and its process where there are several, of
+    which nothing else is known beside the maps."""
+    def words(participant: int | None) -> str:
+        if participant is None:
+            return f"in process {place.face[0].process_index}" if place.face else ""
         device = place.devices[participant]
         axes = axes_text(env.places(participant))
         return (f"on device {device}" + (f", at {axes}" if axes else "")
@@ -42,7 +45,7 @@ def _where(env: AxisEnv, place: Placement) -> Callable[[int], str]:
 
 
 def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, outs: list[ShapedArray],
-          where: Callable[[int], str]) -> Callable[..., tuple[Any, ...]]:
+          where: Callable[[int | None], str]) -> Callable[..., tuple[Any, ...]]:
     """What jaxlib calls. It checks nothing of what it gets back, so `HostCall`'s own checks are all there is.
 
     Its `blank()` gives results of the right types, for a runtime that must go on after the function has raised.
@@ -62,6 +65,32 @@ def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, ou
         return run(xs, turns, device)
     call.blank = lambda: tuple(np.zeros(a.shape, a.dtype) for a in outs)  # type: ignore[attr-defined]
     return call
+
+
+def _beside(ctx: Context, prim: Primitive, operands: list[Any], avals: list[ShapedArray], outs: list[ShapedArray],
+            attrs: dict[str, Any]) -> list[Any]:
+    """A call beside the maps of a program over several processes. Each process has its own view of what stands there, and calls
+    for itself: by its first device, or, where there are results, which may be asked for any number of times, by all of them."""
+    mesh = ctx.module.mesh
+    assert mesh is not None
+    if outs and prim.effectful:
+        raise ValueError(f"{prim.name}: in a program over several processes a callback with effects and results stands within "
+                         "maps, where each member calls; this one stands beside them. Call it outside of jit, or use "
+                         "pure_callback")
+
+    def call(ctx: Context, *xs: Any) -> list[Any]:
+        made = ctx.op("stablehlo.custom_call", xs, *outs, attributes=attrs)
+        return [made] if len(outs) == 1 else list(made)
+
+    def first(ctx: Context, *xs: Any) -> list[Any]:
+        devices = mesh.grid.devices
+        if devices == 1 or outs:
+            return call(ctx, *xs)
+        at = ctx.of_participant([int(k % devices != 0) for k in range(devices * mesh.processes)])
+        ctx.op("stablehlo.case", (at,), regions=[ctx.region((), lambda ctx: call(ctx, *xs)), ctx.region((), lambda ctx: [])])
+        return []
+
+    return first(ctx, *operands) if mesh.grid.devices == 1 else mesh.each_device(ctx, first, operands, avals, outs)
 
 
 def _callback(prim: Primitive) -> Callable[..., Any]:
@@ -87,12 +116,12 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
         attrs = dict(call_target_name=target, api_version=ctx.i32(4), has_side_effect=prim.effectful,
                      backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(avals)),
                      result_layouts=ctx.attr(_layouts(outs)))
-        if ctx.module.mesh is not None:
-            if not ctx.axis_env.names and ctx.module.mesh.processes > 1:
-                raise ValueError(f"{prim.name}: in a program over several processes callbacks stand within maps, where each "
-                                 "member calls; this one stands beside them. Call it outside of jit")
+        mesh = ctx.module.mesh
+        if mesh is not None:
+            if not ctx.axis_env.names and mesh.processes > 1:
+                return _beside(ctx, prim, operands, avals, list(outs), attrs)
             if not ctx.axis_env.names:  # as below, in Shardy's words; within a map each member calls
-                attrs["sdy.sharding"] = ctx.module.mesh.first_alone(len(outs))
+                attrs["sdy.sharding"] = mesh.first_alone(len(outs))
         elif ctx.module.partitions > 1:  # the host is called once, by the first partition, with whole arrays
             one = "{maximal device=0}"
             attrs["mhlo.sharding"] = one if len(outs) < 2 else "{" + ", ".join([one] * len(outs)) + "}"
