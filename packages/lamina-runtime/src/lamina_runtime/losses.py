@@ -26,7 +26,7 @@ _AGAIN = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between cuts: a connection m
 # What jaxlib says of a connection that ended, in either place.
 _BROKEN = re.compile(r"[Gg]loo|coordination|Connection (closed|reset)|Socket closed|CANCELLED|NCCL")
 _PATIENCE = 0.5  # seconds to wait for devices of this process that are being connected
-_KNOCK = 5.0  # seconds for an answer at a door
+_KNOCK, _KNOCKS = 5.0, 4  # seconds for an answer at a door, and how often it is asked for
 _LOOK = 0.5  # seconds between two looks at the connections, where no coordinator tells of losses
 Place = tuple[str, int]  # host and port
 _LISTED = 8  # processes named in a message
@@ -145,15 +145,17 @@ class Watch:
         """
         here, until = self.presence, time.monotonic() + _WORD
         with here.changed:
-            while not here.lost and not here.alone and (left := until - time.monotonic()) > 0:
+            while not (here.lost or here.alone or self._over.is_set()) and (left := until - time.monotonic()) > 0:
                 if here.left and left < _WORD * 3 / 4:  # the end of one who took leave is the likely reason
                     break
                 here.changed.wait(min(left, _WORD / 4))
         for r in suspects:
             if r not in here.left and r not in here.lost:
                 here.note_lost(r, f"process {r}, which closed its connection,")
-        if here.alone and not here.lost:
-            self._knock()
+        while here.alone and not here.lost and not self._over.is_set():
+            self._knock()  # a process that is just being ended may still have an open door
+            if here.lost or time.monotonic() > until or self._over.wait(_PATIENCE):
+                break
         return bool(here.lost or here.left)
 
     def error(self, call: str) -> ProcessLostError:
@@ -211,10 +213,13 @@ class Watch:
     # --- without a coordinator
     def _look_out(self) -> None:
         """Nobody tells of losses any more: where a connection to another process ends, see who does not answer."""
-        known = 0
+        known = knocks = 0
         while not self.presence.lost and not self._over.wait(_LOOK):
             now = _outside(self._places)
             if now < known:
+                knocks = _KNOCKS
+            if knocks:
+                knocks -= 1
                 self._knock()
             known = now
 
