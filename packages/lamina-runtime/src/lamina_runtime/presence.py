@@ -123,8 +123,7 @@ class Presence:
         if not self._leaving:
             self._let_go()
             if silent:  # the coordinator's machine is off, or this one is cut off: the others may count it for lost
-                self.note_lost(self.rank, f"process {self.rank} (this one: no sign of life from the coordinator for "
-                                          f"{self.heartbeat:g} s)")
+                self.note_lost(self.rank, f"process {self.rank} (this one: the coordinator gives no sign of life)")
             with self.changed:
                 self.alone = True
                 self.changed.notify_all()

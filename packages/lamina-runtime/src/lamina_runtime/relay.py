@@ -1,8 +1,8 @@
 """What stands between jaxlib's client and its service, in each member.
 
 jaxlib ends a process as soon as its connection to the service breaks. So the client is connected to this process itself, which
-passes on what comes, and holds the client's side open when the service's side has gone, until the client is let go. A few small
-messages a second pass, and keys and values; the data of collectives takes other ways.
+passes on what comes, and holds the client's side open when the service's side has gone, until the client is let go. Keys
+and values pass; the data of collectives takes other ways.
 """
 from __future__ import annotations
 
@@ -57,6 +57,9 @@ class Relay:
                 continue
             for s in (client, service):
                 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            service.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # days may pass between two first meetings of devices
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                service.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
             self._sockets += [client, service]
             for ends in ((client, service, True), (service, client, False)):
                 self._threads.append(threading.Thread(target=self._pass_on, args=ends, name="lamina-relay", daemon=True))
