@@ -17,27 +17,36 @@ from typing import Any
 from lamina_ir import config
 from lamina_tracing.extend import logger
 
-from . import _gpu, _jaxlib, backends, clusters, effects, lobby, losses, owner, presence, relay, starting, together
+from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, lobby, losses, owner, peers, presence, relay, starting,
+               together)
 from ._version import __version__
+from .agreement import AgreementError, CollectiveTimeoutError
 from .lobby import CALL
 from .losses import ProcessLostError
 
-__all__ = ["ProcessLostError", "initialize", "is_initialized", "shutdown"]
+__all__ = ["AgreementError", "CollectiveTimeoutError", "ProcessLostError", "initialize", "is_initialized", "shutdown"]
 
 _lock = threading.Lock()
 _session: _Session | None = None
 _GLOO = "lamina/gloo/"  # and a number: where that process's Gloo listens
+_PEERS = "lamina/peers/"  # and a number: where that process's peers find it
 
 
 class _Session:
     """What a member holds: its presence, jaxlib's client, and the makers of clients that were in force before."""
 
-    def __init__(self, here: presence.Presence, client: Any, way: relay.Relay, gpus: list[int] | None, stay: float) -> None:
+    def __init__(self, here: presence.Presence, client: Any, way: relay.Relay, gpus: list[int] | None, stay: float,
+                 asks: agreement.Agreement | None) -> None:
         self.presence, self.client, self._way, self._stay = here, client, way, stay
         self._detached = threading.Lock()
         self._watch = losses.Watch(here, self.detach)
         self.launches = together.Launches(self._watch)
         losses.begin(self._watch)
+        self._asks = asks
+        if asks is not None:
+            asks.look, asks.word = self._watch.check, self.launches.await_word
+            self.launches.agree = asks.meet
+        together.joined.append(self)
         self._usual = [
             (name, backends.set_client_maker(name, make)) for name, make in (
                 ("cpu", self._cpu_client),
@@ -68,6 +77,12 @@ class _Session:
             owner.current.together = self.launches
         return made
 
+    def in_child(self) -> None:
+        self.presence.in_child()
+        together.joined.clear()
+        if self._asks is not None:
+            self._asks.sockets.in_child()
+
     def detach(self) -> None:
         """Let go of jaxlib's service, once. What is connected stays so; nothing new can be."""
         if self._detached.acquire(blocking=False):
@@ -86,6 +101,9 @@ class _Session:
         self.detach()
         self.presence.goodbye()
         self._watch.end()
+        together.joined.clear()
+        if self._asks is not None:
+            self._asks.close()
 
 
 def is_initialized() -> bool:
@@ -168,7 +186,8 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
             found: clusters.Found) -> _Session:
     key = lobby.token()
     timeout, heartbeat, leaving = seconds[0], math.ceil(seconds[1]), math.ceil(seconds[2])
-    fits = {"lamina-runtime": __version__, "jaxlib": _jaxlib.VERSION, "enable_x64": bool(config.enable_x64.value)}
+    fits = {"lamina-runtime": __version__, "jaxlib": _jaxlib.VERSION, "enable_x64": bool(config.enable_x64.value),
+            "agreement": together.agreement.value}
     about = {"fits": fits, "heartbeat": heartbeat, "leaving": leaving}
     failed: list[str] = []  # to start a coordinator: why, or ""
 
@@ -178,17 +197,20 @@ def _joined(address: str, bind: str, rank: int, count: int, seconds: list[float]
 
     nobody = start if rank == 0 else None
     here = presence.join(address, rank, count, about, key, timeout, nobody, found.names_may_come)
-    client = way = None
+    client = way = asks = None
     try:
         _reach(here.service)
         way = relay.Relay(here.service)
         client = _jaxlib.new_distributed_client(lobby.written(*way.address), rank, here.limit, leaving)
         client.connect()
         way.shut_door()
+        asks = _asking(here, client, key)
         here.confirm(here.limit)
         ends_with_us = failed == [""] and (found.ends_with_task or os.getpid() == 1)  # 1: the first of a container
-        session = _Session(here, client, way, gpus, leaving if ends_with_us else 0)
+        session = _Session(here, client, way, gpus, leaving if ends_with_us else 0, asks)
     except BaseException:
+        if asks is not None:
+            asks.close()
         if client is not None:
             client.shutdown()
         if way is not None:
@@ -220,6 +242,24 @@ def _reach(service: tuple[str, int]) -> None:
     except OSError as e:
         raise ConnectionError(f"{CALL}: jaxlib's service at {lobby.written(*service)} cannot be reached: {e.strerror or e}. "
                               "The others must be able to reach any port of the coordinator's machine") from e
+
+
+def _asking(here: presence.Presence, client: Any, key: bytes) -> agreement.Agreement | None:
+    """What compares launches with those of the others. Everyone makes it before it says that it is connected."""
+    mode = together.agreement.value
+    if here.count == 1 or mode == "off":
+        return None
+
+    def ask(rank: int) -> str:
+        if here.alone:
+            raise ConnectionError("the coordinator has gone")
+        try:
+            return str(client.blocking_key_value_get(f"{_PEERS}{rank}", 10_000))
+        except _jaxlib.LAUNCH_ERRORS as e:
+            raise ConnectionError(str(e)) from e
+
+    return agreement.Agreement(
+        peers.Peers(here.rank, here.here, key, lambda text: client.key_value_set(f"{_PEERS}{here.rank}", text), ask), mode)
 
 
 def _at_exit(process: int) -> None:
@@ -268,7 +308,7 @@ def _in_child() -> None:
     global _session, _lock
     _lock = threading.Lock()
     if _session is not None:
-        _session.presence.in_child()
+        _session.in_child()
         _jaxlib.keep_for_ever(_session.client)
         _session = None
 

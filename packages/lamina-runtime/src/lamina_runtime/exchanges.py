@@ -35,8 +35,9 @@ class _Exchange:
       direct: whether no device needs much more memory than what it gives and gets.
     """
 
-    __slots__ = ("loaded", "lowered", "placement", "handlers", "turned", "direct", "window", "together", "processes", "met")
-    call, name = "device_put", "exchange"
+    __slots__ = ("loaded", "lowered", "placement", "handlers", "turned", "direct", "window", "together", "processes", "met",
+                 "pact")
+    call, name, staged = "device_put", "exchange", None
 
     def __init__(self, aval: ShapedArray, old: Any, new: Any) -> None:
         devices, wanted = shardings.sharding_devices(old), shardings.sharding_devices(new)
@@ -46,6 +47,7 @@ class _Exchange:
         n = len(devices)
         self.together, self.processes = together.over(devices)
         self.met = False
+        self.pact = None
         self.placement = Placement(devices, partitions=n, ins=(old.tiles,), outs=(out,), committed=True)
         self.lowered = low = lower(_identity(aval), name="exchange", platform=backends.lowering_platform(devices[0]),
                                    placement=self.placement)

@@ -56,11 +56,12 @@ class Program:
       window: where launches whose devices wait for each other are counted; None for others.
       together, processes: how it is launched where its devices are of several processes, and which; None and () for others.
       met: whether its groups of devices have come together.
+      pact: what `agreement` keeps of it.
     """
 
     __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "handlers",
-                 "const_args", "kept", "window", "together", "processes", "met", "in_avals", "out_avals", "_closed", "order",
-                 "effectful", "name")
+                 "const_args", "kept", "window", "together", "processes", "met", "pact", "in_avals", "out_avals", "_closed",
+                 "order", "effectful", "name")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  overrides: tuple[tuple[str, Any], ...], rules: Any) -> None:
@@ -71,6 +72,7 @@ class Program:
         self.effectful = closed.jaxpr.effectful
         self.together, self.processes = together.over(devices)
         self.met = len(devices) == 1
+        self.pact = None
         # Ordered effects pass a token through the program, as one more operand and result, always the last; never donated.
         self.order = None
         ordered = has_ordered_effects(closed)
@@ -119,6 +121,11 @@ class Program:
             self.window = safe_launch.window_of(devices[0].client) if _names_collectives(closed) else None
         else:
             self.window = safe_launch.window_for(self.executable, devices[0]) if len(devices) > 1 else None
+
+    @property
+    def staged(self) -> ClosedJaxpr | None:
+        """What was compiled, while anybody holds it."""
+        return self._closed()
 
     def run(self, flat: Sequence[Any]) -> list[Any]:
         """Run on flat arguments, wherever they are."""

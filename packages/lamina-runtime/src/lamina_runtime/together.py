@@ -6,15 +6,39 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, prims, shaped
 from lamina_tracing import slots
 
 from . import _jaxlib, backends, host_errors, losses, owner
 
-__all__ = ["Launches", "Over", "over"]
+__all__ = ["Launches", "Over", "agreement", "collective_timeout_seconds", "joined", "over"]
 
 _Outs = TypeVar("_Outs", bound=Sequence[Any])
 _AXIS = "own"
+joined: list[Any] = []  # the session, while there is one
+
+
+def _not_joined(value: Any) -> None:
+    if joined:
+        raise RuntimeError(f"config agreement: {value!r} must be chosen before distributed.initialize, the same in all "
+                           "processes")
+
+
+def _timeout(value: Any) -> None:
+    try:
+        fits = value is None or (not isinstance(value, bool) and 0 < float(value) < 1e8)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise ValueError(f"config collective_timeout_seconds: expected a number of seconds above 0, or None; got {value!r}")
+
+
+agreement = config.Option("agreement", "every", choices=("every", "first", "off"), check=_not_joined,
+                          help="launches over several processes that are compared before: 'every', the 'first' of each "
+                               "program, or none ('off'); the same in all processes, chosen before they join")
+collective_timeout_seconds = config.Option("collective_timeout_seconds", None, check=_timeout,
+                                           help="seconds that a launch over several processes waits for the others to come "
+                                                "to it; None: for ever")
 
 
 class Over(Protocol):
@@ -25,6 +49,8 @@ class Over(Protocol):
       processes: the numbers of those whose devices it runs on, in order.
       placement, lowered, loaded: how it lies on devices, what was lowered, and the executable.
       met: whether its groups of devices have come together; set here.
+      staged: the program, or None where there is none to show.
+      pact: what `agreement` keeps of it; None at first.
     """
 
     call: str
@@ -34,6 +60,10 @@ class Over(Protocol):
     lowered: Any
     loaded: Any
     met: bool
+    pact: Any
+
+    @property
+    def staged(self) -> Any: ...
 
 
 class Launches:

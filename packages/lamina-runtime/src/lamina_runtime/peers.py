@@ -1,0 +1,267 @@
+"""Sockets from member to member, over which they compare what they are about to launch; see `agreement`.
+
+Each member listens at the address where the others find it (loopback, unless the coordinator is elsewhere) and has one
+connection to each peer for what it says, made when first needed, and one from it for what it hears, taken by a thread at any
+time. Who connects shows that it has the lobby's token, and so does who is called. What goes over them is tokens of 16 bytes
+and, where these do not settle it, JSON.
+"""
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import select
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import lobby
+
+__all__ = ["TOKEN", "Peer", "Peers", "read_all"]
+
+TOKEN = 16  # bytes
+_WORDS = b"\xfflamina\xff"  # what words begin with, and tokens, which are digests, do not
+_HEAD = struct.Struct("!8sII")  # that, the length, and nothing
+_LONGEST = 1 << 20
+_BLINK = 0.02  # seconds that the quick way waits before it looks around
+_SLOW = 10.0   # seconds for a peer's thread to answer a call, and for a peer's system to take some bytes
+
+
+class Peer:
+    """Another member.
+
+    Attributes:
+      rank: its number.
+      send, recv: of the sockets to it and from it; None while there is none.
+      frames: what has come from it: a token, or a dict.
+      gone: whether a connection has ended.
+      clear: whether the next token may be exchanged at once: nothing lies here, and nothing is owed.
+      lock: held by a launch over this process and that one.
+      told, heard: how many notices of failure it was sent, and has sent. Each asks for one in return.
+      state: a digest of what was launched with it since the last of them.
+      token: of the launch that is being agreed; sent, got: whether it was exchanged.
+    """
+
+    __slots__ = ("rank", "send", "recv", "frames", "gone", "clear", "lock", "told", "heard", "state", "token", "sent", "got",
+                 "out", "into", "_held")
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.send: Any = None
+        self.recv: Any = None
+        self.out: socket.socket | None = None
+        self.into: socket.socket | None = None
+        self.frames: deque[Any] = deque()
+        self.gone = self.clear = self.sent = self.got = False
+        self.lock = threading.Lock()
+        self.told = self.heard = 0
+        self.state = self.token = bytes(TOKEN)
+        self._held = bytearray()
+
+    def say(self, what: bytes | dict[str, Any]) -> None:
+        """Send a token or words. Whoever has gone meanwhile is missed elsewhere."""
+        if isinstance(what, dict):
+            text = json.dumps(what).encode()
+            what = _HEAD.pack(_WORDS, len(text), 0) + text
+        try:
+            if self.out is not None:
+                self.out.sendall(what)
+        except OSError:
+            self.gone = True
+
+    def came(self, data: bytes) -> None:
+        """Take what was received: frames are made of it."""
+        held = self._held
+        held += data
+        while len(held) >= TOKEN:
+            if held[:8] != _WORDS:
+                self.frames.append(bytes(held[:TOKEN]))
+                del held[:TOKEN]
+                continue
+            length = _HEAD.unpack_from(held)[1]
+            if length > _LONGEST:
+                self.gone = True
+                return
+            if len(held) < TOKEN + length:
+                return
+            self.frames.append(json.loads(bytes(held[TOKEN:TOKEN + length])))
+            del held[:TOKEN + length]
+
+    @property
+    def partial(self) -> bool:
+        """Whether more of something is to come."""
+        return bool(self._held) and not self.gone
+
+    def read(self) -> None:
+        """Take what is there, without waiting."""
+        try:
+            while data := self.recv(1 << 16, socket.MSG_DONTWAIT):
+                self.came(data)
+            self.gone = True
+        except (BlockingIOError, InterruptedError):
+            pass
+        except (OSError, ValueError):
+            self.gone = True
+
+    def look(self) -> None:
+        """Work out `clear`."""
+        self.clear = bool(self.told == self.heard and not self.frames and not self._held and self.send and self.recv
+                          and not self.gone)
+
+    def close(self) -> None:
+        self.gone, self.clear = True, False
+        for s in (self.out, self.into):
+            if s is not None:
+                try:
+                    s.shutdown(socket.SHUT_RDWR)  # whoever waits in another thread is woken
+                except OSError:
+                    pass
+                s.close()
+
+
+def read_all(peers: Iterable[Peer], seconds: float) -> None:
+    """Wait so long for something of these peers, and take it."""
+    poll, by_number = select.poll(), {}
+    for p in peers:
+        if p.into is None:
+            seconds = min(seconds, _BLINK)  # its connection may come at any time
+        elif not p.gone:
+            number = p.into.fileno()
+            if number >= 0:
+                by_number[number] = p
+                poll.register(number, select.POLLIN)
+    for number, _ in poll.poll(seconds * 1000):
+        by_number[number].read()
+
+
+class Peers:
+    """The sockets of one member.
+
+    Args:
+      rank: its number.
+      host: where it listens: its address, as others see it.
+      key: the lobby's token.
+      tell: makes a text known to the others; ask: what a peer made known, or OSError.
+    """
+
+    def __init__(self, rank: int, host: str, key: bytes, tell: Callable[[str], None], ask: Callable[[int], str]) -> None:
+        self.rank, self._key, self._ask = rank, key, ask
+        self._known: dict[int, Peer] = {}
+        self._lock = threading.Lock()
+        self._calls = threading.BoundedSemaphore(64)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._door = socket.create_server((host, 0), family=family, backlog=256)
+        self._name = os.urandom(16).hex()
+        self.closed = False
+        tell(json.dumps({"host": host, "port": self._door.getsockname()[1], "name": self._name}))
+        self._thread = threading.Thread(target=self._listen, name="lamina-peers", daemon=True)
+        self._thread.start()
+
+    def peer(self, rank: int) -> Peer:
+        with self._lock:
+            found = self._known.get(rank)
+            if found is None:
+                found = self._known[rank] = Peer(rank)
+            return found
+
+    def reach(self, peer: Peer) -> None:
+        """Connect to a peer. Where that fails it is taken for gone."""
+        s = None
+        try:
+            where = json.loads(self._ask(peer.rank))
+            s = socket.create_connection((where["host"], where["port"]), _SLOW)
+            challenge, nonce = _exactly(s, 32).decode(), os.urandom(16).hex()
+            proof = lobby.mac(self._key, "peer", where["name"], challenge, str(self.rank), nonce)
+            s.sendall(f"{self.rank:08d}{nonce}{proof}".encode())
+            if not hmac.compare_digest(_exactly(s, 64), lobby.mac(self._key, "here", challenge, nonce).encode()):
+                raise PermissionError(f"process {peer.rank} did not show that it has the token")
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            s.settimeout(None)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _interval(_SLOW))
+        except (OSError, ValueError, KeyError):
+            if s is not None:
+                s.close()
+            peer.gone = True
+            return
+        with self._lock:
+            peer.out, peer.send = s, s.send
+            if self.closed:
+                peer.close()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                s, _ = self._door.accept()
+            except OSError:
+                if self.closed:
+                    return
+                continue
+            if self._calls.acquire(blocking=False):
+                threading.Thread(target=self._answer, args=(s,), name="lamina-peers-call", daemon=True).start()
+            else:
+                s.close()
+
+    def _answer(self, s: socket.socket) -> None:
+        try:
+            s.settimeout(_SLOW)
+            challenge = os.urandom(16).hex()
+            s.sendall(challenge.encode())
+            text = _exactly(s, 8 + 32 + 64).decode()
+            rank, nonce, proof = text[:8], text[8:40], text[40:]
+            wanted = lobby.mac(self._key, "peer", self._name, challenge, str(int(rank)), nonce)
+            if not hmac.compare_digest(proof.encode(), wanted.encode()):
+                raise PermissionError("no token")
+            peer = self.peer(int(rank))
+            s.settimeout(None)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _interval(_BLINK))
+            with self._lock:
+                if self.closed or peer.into is not None:
+                    raise PermissionError("connected already")
+                s.sendall(lobby.mac(self._key, "here", challenge, nonce).encode())
+                peer.into, peer.recv = s, s.recv
+        except (OSError, ValueError):
+            s.close()
+        finally:
+            self._calls.release()
+
+    def close(self) -> None:
+        """End the connections and the thread; whoever waits for a peer finds it gone."""
+        with self._lock:
+            self.closed = True
+            for p in self._known.values():
+                p.close()
+        try:
+            self._door.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        except OSError:
+            pass
+        self._door.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join(2)
+
+    def in_child(self) -> None:
+        """In a forked child: what it holds of the connections would hide the end of its parent. Nothing is shut down."""
+        self.closed = True
+        for s in (self._door, *[s for p in self._known.values() for s in (p.out, p.into)]):
+            if s is not None:
+                s.close()
+        for p in self._known.values():
+            p.gone, p.clear = True, False
+
+
+def _exactly(s: socket.socket, n: int) -> bytes:
+    found = s.recv(n, socket.MSG_WAITALL)
+    while 0 < len(found) < n:
+        more = s.recv(n - len(found))
+        if not more:
+            break
+        found += more
+    if len(found) < n:
+        raise ConnectionError("the other side has gone")
+    return found
+
+
+def _interval(seconds: float) -> bytes:
+    return struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))

@@ -1,0 +1,286 @@
+"""Processes compare what they launch. Here they are threads with sockets between them; `tests/devices` has real ones."""
+import socket
+import threading
+import time
+
+import pytest
+from lamina_ir import config
+from lamina_runtime import peers, together
+from lamina_runtime.agreement import Agreement, rounds_of
+
+
+class Program:
+    """As far as agreement asks for it."""
+
+    call = "pmap"
+
+    def __init__(self, name, processes):
+        self.name, self.processes, self.pact = name, tuple(processes), None
+
+
+def digest(program):
+    return f"{program.name:<8}{len(program.processes):>8}".encode()[:16]
+
+
+def side(program):
+    return {"call": f"pmap of `{program.name}`", "processes": list(program.processes), "devices": [], "count": 2, "at": "",
+            "digest": program.name, "types": "", "collectives": [f"{program.name} over 'i' of float32[4], train.py:3"],
+            "text": program.name}
+
+
+class System:
+    def __init__(self, n, mode="every", keys=None):
+        told = {}
+        self.all = [Agreement(peers.Peers(r, "127.0.0.1", (keys or {}).get(r, b"key"), lambda text, r=r: told.update({r: text}),
+                                          lambda r: told[r]), mode, word=self.word, digest=digest, side=side)
+                    for r in range(n)]
+
+    @staticmethod
+    def word(call, gone):
+        raise ConnectionError(f"{call}: lost {[*gone]}")
+
+    def run(self, *scripts, seconds=30, timeout=None):
+        """What became of each launch of each process's script: a list of "ok" and errors. A number in a script is a pause."""
+        found = [[] for _ in scripts]
+
+        def act(rank, script):
+            programs = {}
+            for what in script:
+                if isinstance(what, (int, float)):
+                    time.sleep(what)
+                    continue
+                name, over = what if isinstance(what, tuple) else (what, range(len(self.all)))
+                key = (name, tuple(over))
+                try:
+                    with config.options["collective_timeout_seconds"](timeout):
+                        self.all[rank].meet(programs.setdefault(key, Program(*key)))
+                    found[rank].append("ok")
+                except Exception as e:
+                    found[rank].append(e)
+
+        threads = [threading.Thread(target=act, args=pair, daemon=True) for pair in enumerate(scripts)]
+        for t in threads:
+            t.start()
+        until = time.monotonic() + seconds
+        for t in threads:
+            t.join(max(until - time.monotonic(), 0))
+        assert not any(t.is_alive() for t in threads), found
+        return found
+
+    def close(self):
+        for a in self.all:
+            a.close()
+
+
+@pytest.fixture
+def system():
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(System(*args, **kwargs))
+        return made[-1]
+    yield make
+    for s in made:
+        s.close()
+
+
+def kinds(found):
+    return [["ok" if x == "ok" else type(x).__name__ for x in script] for script in found]
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8, 9, 13])
+def test_the_same_everywhere(system, n):
+    s = system(n)
+    assert kinds(s.run(*[["a", "b", "a", "a"]] * n)) == [["ok"] * 4] * n
+    assert all(not p.frames and p.clear for a in s.all for p in a._groups[tuple(range(n))].pairs)
+
+
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("usual, odd, fails", [("abz", "baz", 2), ("az", "bz", 1), ("abcz", "aabz", 2)],
+                         ids=["order", "other", "twice"])
+def test_divergences_are_told_everywhere(system, n, usual, odd, fails):
+    s = system(n)
+    found = s.run(*[usual] * (n - 1), odd)
+    first = usual[0] == odd[0]
+    assert kinds(found) == [["ok"] * first + ["AgreementError"] * fails + ["ok"]] * n
+    text, = {str(script[first]) for script in found}
+    for words in ("processes 0, 1", f"`{odd[first]}`", f"{usual[first]} over 'i' of float32[4], train.py:3"):
+        assert words in text, text
+
+
+def test_ten_in_a_row_fail_and_the_next_works(system):
+    s = system(3)
+    found = s.run([*"aaaaaaaaaaz"], [*"aabbccddeez"], [*"abababababz"])
+    for x, y, z, *outs in zip("aaaaaaaaaaz", "aabbccddeez", "abababababz", *kinds(found)):
+        assert outs == (["ok"] if x == y == z else ["AgreementError"]) * 3
+
+
+def test_parts_of_the_processes(system):
+    s = system(4)
+    pair, rest = [0, 1], [2, 3]
+    for script in s.run(*[[("a", pair), "b", ("a", pair)]] * 2, *[[("a", rest), ("c", rest), "b"]] * 2):
+        assert set(script) == {"ok"}
+    # one is at a launch of all, the others of its pair at one of the pair; who had no part in it goes on
+    found = kinds(s.run([("a", pair), 1.0, "d"], [("a", pair), 1.0, "d"], [("a", rest), 1.0, "d"], ["a", 1.0, "d"]))
+    assert found == [["ok", "ok"], ["ok", "ok"], ["AgreementError", "ok"], ["AgreementError", "ok"]]
+    found = s.run(["a", "d"], [("a", pair), "d"], ["a", "d"], ["a", "d"])
+    assert kinds(found) == [["AgreementError", "ok"]] * 4
+    assert len({str(script[0]) for script in found}) == 1
+    assert "processes 0, 2, 3" in str(found[0][0])
+
+
+def test_more_than_eight_know_of_a_difference(system):
+    s = system(11)
+    scripts = [["a", "b", "z"]] * 11
+    scripts[4] = ["a", "c", "z"]
+    found = s.run(*scripts)
+    assert kinds(found) == [["ok", "AgreementError", "ok"]] * 11
+    assert all("`c`" in str(script[1]) and "process 4" in str(script[1]) for script in found)
+
+
+def test_who_comes_late_is_waited_for(system):
+    assert kinds(system(2).run(["a", "b"], [0.6, "a", "b"])) == [["ok", "ok"]] * 2
+
+
+def test_a_timeout_names_who_did_not_come_and_tells_the_late(system):
+    s = system(3)
+    found = s.run(["a", 1.5, "b"], ["a", 1.5, "b"], [1.2, "a", 0.8, "b"], timeout=0.8)
+    assert kinds(found) == [["CollectiveTimeoutError", "ok"]] * 3
+    error = found[0][0]
+    assert isinstance(error, TimeoutError) and isinstance(error, RuntimeError)
+    for words in ("process 2 did not come", "a over 'i' of float32[4], train.py:3"):
+        assert all(words in str(script[0]) for script in found), found
+
+
+def test_who_comes_late_to_another_launch_goes_on(system):
+    s = system(2)
+    found = kinds(s.run(["a", 1.0, "b", "c"], [1.6, "b", "c"], timeout=0.8))
+    assert found == [["CollectiveTimeoutError", "ok", "ok"], ["ok", "ok"]]
+
+
+def test_two_who_differ_do_not_wait_for_a_third(system):
+    s = system(3)
+    start = time.monotonic()
+    found = s.run(["a", "z"], ["b", "z"], [3.0, "a", "z"])
+    assert kinds(found) == [["AgreementError", "ok"]] * 3
+    assert "process 2: not there" in str(found[0][0]) and time.monotonic() - start < 8
+
+
+def test_each_another_program_and_one_of_them_late(system):
+    s = system(4)
+    found = s.run(["a", "z"], ["b", "z"], [0.7, "c", "z"], [1.5, "d", "z"])
+    assert kinds(found) == [["AgreementError", "ok"]] * 4
+    assert all(f"`{name}`" in str(found[3][0]) for name in "abcd")
+
+
+def test_an_end_of_a_connection_is_a_loss(system):
+    s = system(3)
+    assert kinds(s.run(*[["a"]] * 3)) == [["ok"]] * 3
+    s.all[2].close()
+    found = s.run(["a", ("b", [0, 1])], ["a", ("b", [0, 1])], [])
+    assert kinds(found) == [["ConnectionError", "ok"]] * 2 + [[]], found
+
+
+def test_a_closed_session_waits_for_nobody(system):
+    s = system(2)
+    threading.Timer(0.5, s.all[0].close).start()
+    found = s.run(["a"], [], seconds=5)
+    assert isinstance(found[0][0], (RuntimeError, ConnectionError))
+
+
+def test_threads_take_turns(system):
+    s = system(2)
+    many = [Program("a", (0, 1)) for _ in range(2)]
+    errors = []
+
+    def work(rank):
+        try:
+            for _ in range(300):
+                s.all[rank].meet(many[rank])
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work, args=(r,)) for r in (0, 1) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    assert not errors and s.all[0]._groups[0, 1].number == 900
+
+
+def test_an_interrupt_while_waiting_tells_the_others(system):
+    s = system(3)
+
+    def look(program):
+        raise KeyboardInterrupt
+
+    s.all[0].look = look
+    caught = []
+    t = threading.Thread(target=lambda: caught.append(_interrupted(s.all[0], Program("a", range(3)))))
+    t.start()
+    found = s.run([1.2, "z"], ["a", "z"], [1.2, "a", "z"])
+    t.join()
+    assert caught == ["KeyboardInterrupt"]
+    assert kinds(found) == [["ok"], ["AgreementError", "ok"], ["AgreementError", "ok"]], found
+    assert "interrupted" in str(found[1][0])
+
+
+def _interrupted(a, program):
+    try:
+        a.meet(program)
+    except BaseException as e:
+        a.look = lambda program: None
+        return type(e).__name__
+
+
+def test_first_asks_once(system):
+    s = system(2, "first")
+    found = s.run(["a", "b", *"aaaa"], ["a", "b", *"aaaa"])
+    assert kinds(found) == [["ok"] * 6] * 2
+    assert kinds(s.run(["a"], [])) == [["ok"], []]  # nobody is asked
+    assert kinds(s.run(["c"], ["c"])) == [["AgreementError"]] * 2  # but an order that differs is told at the next that is new
+
+
+def test_who_has_no_token_is_sent_away(system):
+    s = system(2, keys={1: b"other"})
+    found = s.run(["a"], ["a"], seconds=20)
+    assert kinds(found) == [["ConnectionError"]] * 2
+
+
+def test_garbage_at_the_door(system):
+    s = system(2)
+    door = s.all[0].sockets._door.getsockname()
+    for data in (b"", b"GET / HTTP/1.1\r\n\r\n" * 20, b"\xff" * 200):
+        with socket.create_connection(door) as c:
+            c.sendall(data)
+    assert kinds(s.run(["a"], ["a"])) == [["ok"], ["ok"]]
+
+
+@pytest.mark.parametrize("n", [9, 16, 100, 4096])
+def test_rounds_reach_everybody(n):
+    """Simulated: after the last round each knows of all, and who sends waits for as many as it sends to."""
+    ranks = range(n)
+    every = [rounds_of(ranks, r) for r in ranks] if n <= 100 else None
+    assert len(rounds_of(ranks, n // 2)) == (n - 1).bit_length()
+    if every is None:
+        return
+    known = [{r} for r in ranks]
+    for k in range(len(every[0])):
+        known = [known[r].union(*[known[q] for q in every[r][k][1]]) for r in ranks]
+        assert all(r in every[q][k][0] for r in ranks for q in every[r][k][1])
+    assert all(k == set(ranks) for k in known)
+
+
+def test_settings():
+    with pytest.raises(ValueError, match="expected one of"):
+        config.update("agreement", "sometimes")
+    for wrong in (0, -1, "soon", True):
+        with pytest.raises(ValueError, match="collective_timeout_seconds: expected a number of seconds"):
+            config.update("collective_timeout_seconds", wrong)
+
+
+def test_the_setting_is_chosen_before(monkeypatch):
+    monkeypatch.setattr(together, "joined", ["a session"])
+    with pytest.raises(RuntimeError, match="before distributed.initialize"):
+        config.update("agreement", "first")
+    assert config.read("agreement") == "every"
