@@ -1,0 +1,127 @@
+"""What a process does about the loss of another, with sockets of this process in place of Gloo's. In real processes:
+tests/devices/test_losses.py."""
+import pickle
+import socket
+import threading
+from types import SimpleNamespace
+
+import pytest
+from lamina_runtime import losses
+from lamina_runtime.losses import ProcessLostError
+
+
+class Here:
+    """A presence that is told what to tell."""
+
+    def __init__(self, rank=0, count=4):
+        self.rank, self.count, self.heartbeat, self.alone = rank, count, 2, False
+        self.lost, self.left, self.changed = {}, {}, threading.Condition()
+
+    def listen(self, act):
+        self.act = act
+
+    def note_lost(self, rank, name):
+        with self.changed:
+            self.lost[rank] = name
+            self.changed.notify_all()
+        self.act(("lost", rank))
+
+
+def pair(door):
+    near = socket.create_connection(door.getsockname())
+    far, _ = door.accept()
+    return near, far
+
+
+@pytest.fixture
+def watch():
+    found = losses.Watch(Here(), lambda: found.let.append(1))
+    found.let = []
+    yield found
+    found.end()
+
+
+PROGRAM = SimpleNamespace(call="jit", name="f", processes=(0, 1))
+
+
+def test_the_error_is_pickled_and_names_processes_in_order():
+    e = pickle.loads(pickle.dumps(ProcessLostError("gone", [3, 1, 3])))
+    assert isinstance(e, RuntimeError) and (str(e), e.process_indices) == ("gone", (1, 3))
+
+
+def test_a_loss_ends_all_launches_and_a_leave_those_of_who_left(watch):
+    watch.check(PROGRAM)
+    watch.presence.left[2] = "process 2"
+    watch.check(PROGRAM)
+    watch.presence.left[1] = "process 1"
+    with pytest.raises(ProcessLostError, match=r"jit of `f`: process_indices \(1,\) are gone: process 1 has left") as told:
+        watch.check(PROGRAM)
+    assert told.value.process_indices == (1,)
+    watch.presence.note_lost(3, "process 3")
+    with pytest.raises(ProcessLostError, match=r"\(3,\) are gone: process 3 was lost"):
+        watch.check(PROGRAM)
+
+
+def test_connections_are_cut_but_for_those_of_this_process_alone(watch):
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_server(("127.0.0.1", 0)) as other:
+        place = door.getsockname()
+        assert place in losses.listening("127.0.0.1") and place not in losses.listening("127.0.0.2")
+        watch.know({0: [place]})
+        with watch.sparing():
+            spared = pair(door)
+        cut, foreign = pair(door), pair(other)
+        for s in (*spared, *cut, *foreign):
+            s.settimeout(0.2)
+        watch.presence.note_lost(1, "process 1")
+        assert [s.recv(1) for s in cut] == [b"", b""]
+        for s in (*spared, *foreign):
+            with pytest.raises(TimeoutError):
+                s.recv(1)
+        for s in (*spared, *cut, *foreign):
+            s.close()
+    assert watch.let == []  # nothing waited for a first meeting
+
+
+def test_what_waits_for_a_first_meeting_is_let_go(watch):
+    with watch.meeting():
+        assert watch.let == []
+        watch.presence.note_lost(1, "process 1")
+        assert watch.let == [1]
+    with watch.meeting():
+        assert watch.let == [1, 1]  # what begins later as well
+
+
+def test_an_error_waits_for_the_word(watch):
+    losses.begin(watch)
+    threading.Timer(0.1, watch.presence.note_lost, (2, "process 2")).start()
+    assert losses.instead("jit of `f`", ValueError("shapes differ")) is None
+    found = losses.instead("jit of `f`", RuntimeError("Gloo all-reduce failed: Connection closed by peer"))
+    assert isinstance(found, ProcessLostError) and found.process_indices == (2,) and "Gloo" in str(found.__cause__)
+
+
+def test_suspects_count_where_no_word_comes(watch, monkeypatch):
+    monkeypatch.setattr(losses, "_WORD", 0.1)
+    assert not watch.told()
+    assert watch.told([3]) and "process 3, which closed its connection, was lost" in str(watch.error("a call"))
+
+
+def test_without_a_coordinator_doors_are_asked(watch, monkeypatch):
+    monkeypatch.setattr(losses, "_WORD", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_server(("127.0.0.1", 0)) as gone:
+        watch.know({0: [("127.0.0.1", 1)], 1: [door.getsockname()], 2: [gone.getsockname()]})
+        watch.presence.alone = True
+        assert not watch.told()
+        gone.close()
+        assert watch.told() and watch.error("a call").process_indices == (2,)
+
+
+def test_while_the_client_is_made_others_have_a_moment(watch, monkeypatch):
+    monkeypatch.setattr(losses, "_WORD", 0.1)
+    with pytest.raises(ProcessLostError, match=r"\(1,\) are gone: process 1 was lost. Until shutdown\(\) there are no devices"):
+        with watch.joining():
+            watch.presence.note_lost(1, "process 1")
+            assert watch.let == []
+            until = threading.Event()
+            while not watch.let:
+                until.wait(0.02)
+            raise ValueError("CANCELLED")
