@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from lamina_runtime import losses
+from lamina_runtime import gone, losses
 from lamina_runtime.losses import ProcessLostError
 
 
@@ -92,10 +92,10 @@ def test_what_waits_for_a_first_meeting_is_let_go(watch):
 
 
 def test_an_error_waits_for_the_word(watch):
-    losses.begin(watch)
+    gone.begin(watch)
     threading.Timer(0.1, watch.presence.note_lost, (2, "process 2")).start()
-    assert losses.instead("jit of `f`", ValueError("shapes differ")) is None
-    found = losses.instead("jit of `f`", RuntimeError("Gloo all-reduce failed: Connection closed by peer"))
+    assert gone.instead("jit of `f`", ValueError("shapes differ")) is None
+    found = gone.instead("jit of `f`", RuntimeError("Gloo all-reduce failed: Connection closed by peer"))
     assert isinstance(found, ProcessLostError) and found.process_indices == (2,) and "Gloo" in str(found.__cause__)
 
 

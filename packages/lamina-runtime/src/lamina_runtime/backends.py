@@ -17,7 +17,7 @@ from lamina_ir import config
 from lamina_ir.extend import new_generation
 from lamina_tracing import slots
 
-from . import _gpu, _jaxlib, losses, owner, safe_launch
+from . import _gpu, _jaxlib, gone, owner, safe_launch
 
 __all__ = ["client", "default_backend", "default_device", "default_device_option", "device_count", "device_of",
            "devices", "generation", "get_backend", "host_count", "host_id", "host_ids", "in_use", "live_arrays",
@@ -95,7 +95,7 @@ def client(platform: str | None = None) -> Any:
                 raise RuntimeError(f"no platform {platform!r}; there are {', '.join(_wanted())}")
             try:
                 found = here.clients[name] = make()
-            except losses.ProcessLostError:
+            except gone.ProcessLostError:
                 raise
             except Exception as e:
                 raise RuntimeError(f"platform {platform!r} cannot be used: {e}") from e
@@ -109,7 +109,7 @@ def _first_client() -> Any:
     for name in wanted:
         try:
             return client(name)
-        except losses.ProcessLostError:
+        except gone.ProcessLostError:
             raise  # another platform would not be what the others use
         except RuntimeError as e:
             if explicit and len(wanted) == 1:

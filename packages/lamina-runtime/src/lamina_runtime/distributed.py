@@ -17,12 +17,12 @@ from typing import Any
 from lamina_ir import config
 from lamina_tracing.extend import logger
 
-from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, lobby, losses, owner, peers, presence, relay, starting,
-               together)
+from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, gone, lobby, losses, owner, peers, presence,
+               relay, starting, together)
 from ._version import __version__
 from .agreement import AgreementError, CollectiveTimeoutError
 from .lobby import CALL
-from .losses import ProcessLostError
+from .gone import ProcessLostError
 
 __all__ = ["AgreementError", "CollectiveTimeoutError", "ProcessLostError", "initialize", "is_initialized", "shutdown"]
 
@@ -41,7 +41,7 @@ class _Session:
         self._detached = threading.Lock()
         self._watch = losses.Watch(here, self.detach)
         self.launches = together.Launches(self._watch)
-        losses.begin(self._watch)
+        gone.begin(self._watch)
         self._asks = asks
         if asks is not None:
             asks.look, asks.word = self._watch.check, self.launches.await_word

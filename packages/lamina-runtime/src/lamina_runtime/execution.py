@@ -13,7 +13,7 @@ from lamina_ir.extend import Placement, Tiles
 from lamina_lowering import lower, rows
 from lamina_tracing.extend import logger, told
 
-from . import (_jaxlib, arrays, backends, compiling, debug, effects, host_errors, losses, owner,
+from . import (_jaxlib, arrays, backends, compiling, debug, effects, gone, host_errors, owner,
                safe_launch, shardings, together, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .placing import device_names
@@ -352,7 +352,7 @@ def failure(call: str, name: str, error: Exception) -> BaseException:
             return raised
         error.__cause__ = raised
         return host_errors.kind_of(raised)(f"{call} of `{name}`: {raised}")
-    lost = losses.instead(f"{call} of `{name}`", error)
+    lost = gone.instead(f"{call} of `{name}`", error)
     if lost is not None:
         return lost
     if "Disallowed" in str(error):

@@ -11,7 +11,7 @@ from typing import Any
 
 from lamina_ir import CallbackError, CheckError, ExecutionError
 
-from . import losses
+from . import gone
 
 __all__ = ["Failures", "guarded", "is_failed_launch", "original", "translated"]
 
@@ -108,7 +108,7 @@ def translated(call: str, error: Exception) -> BaseException:
     raised = original(error)
     if raised is not None and not isinstance(raised, Exception):
         return raised
-    lost = losses.instead(call, error) if raised is None else None
+    lost = gone.instead(call, error) if raised is None else None
     if lost is not None:
         return lost
     made = kind_of(raised)(f"{call}: {raised}") if raised is not None else ExecutionError(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import threading
 import time
@@ -18,39 +17,17 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import presence
+from .gone import ProcessLostError
 
-__all__ = ["ProcessLostError", "Watch", "instead", "listening"]
+__all__ = ["Watch", "listening"]
 
 _WORD = 2.0  # seconds from a broken connection to the lobby's word of a loss, at the most
 _AGAIN = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between cuts: a connection may have been on its way
-# What jaxlib says of a connection that ended, in either place.
-_BROKEN = re.compile(r"[Gg]loo|coordination|Connection (closed|reset)|Socket closed|CANCELLED|NCCL")
 _PATIENCE = 0.5  # seconds to wait for devices of this process that are being connected
 _KNOCK, _KNOCKS = 5.0, 4  # seconds for an answer at a door, and how often it is asked for
 _LOOK = 0.5  # seconds between two looks at the connections, where no coordinator tells of losses
 Place = tuple[str, int]  # host and port
 _LISTED = 8  # processes named in a message
-
-
-class ProcessLostError(RuntimeError):
-    """Other processes have ended, or are silent, and what this one was to do with them cannot be done.
-
-    What needs no other process works on. `shutdown()` and then `initialize(...)` make a new system of those who are left; what
-    was jitted works there.
-
-    Attributes:
-      process_indices: numbers of those that are gone, in order. This process's own: the others have taken it for lost.
-
-    >>> ProcessLostError("jit of `f`: process 2 is gone", [2]).process_indices
-    (2,)
-    """
-
-    def __init__(self, message: str, process_indices: Iterable[int] = ()) -> None:
-        super().__init__(message)
-        self.process_indices = tuple(sorted({*process_indices}))
-
-    def __reduce__(self) -> Any:
-        return type(self), (str(self), self.process_indices)
 
 
 class Watch:
@@ -167,7 +144,7 @@ class Watch:
         self._over.set()
         self._let_go = _nothing
         for t in self._threads:
-            if t is not threading.current_thread():
+            if t is not threading.current_thread() and t.ident is not None:  # one that begins now finds that it is over
                 t.join()
 
     def _error(self, call: str, left: Iterable[int], then: str = "What needs no other process works on") -> ProcessLostError:
@@ -237,25 +214,6 @@ class Watch:
 
 def _nothing() -> None:
     """Nothing is held any more."""
-
-
-_latest: Watch | None = None
-
-
-def begin(watch: Watch) -> None:
-    """Tell failures of launches from now on by what this one knows, until another takes its place."""
-    global _latest
-    _latest = watch
-
-
-def instead(call: str, error: BaseException) -> ProcessLostError | None:
-    """What is raised in place of jaxlib's error: None where no process is gone, or it fails for another reason."""
-    watch = _latest
-    if watch is None or _BROKEN.search(str(error)) is None or not watch.told():
-        return None
-    made = watch.error(call)
-    made.__cause__ = error
-    return made
 
 
 # --- sockets ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-from . import _jaxlib, losses
+from . import _jaxlib, gone
 
 __all__ = ["Meeting", "begin"]
 
@@ -58,7 +58,7 @@ class Meeting:
         self._round += 1
         if isinstance(every, dict):
             self._ended = True
-            raise losses.ProcessLostError(every["gone"], every["process_indices"])
+            raise gone.ProcessLostError(every["gone"], every["process_indices"])
         failed = [f"process {r}: {w['failed']}" for r, w in enumerate(every) if "failed" in w]
         if failed:
             self._ended = True
@@ -101,7 +101,7 @@ class Meeting:
         """Everyone's words; or a dict that says who is gone."""
         try:
             found = [json.loads(self._wait(f"{self._round}/{r}", r)) for r in range(self.count)]
-        except losses.ProcessLostError as e:
+        except gone.ProcessLostError as e:
             return {"gone": str(e), "process_indices": e.process_indices}
         if self._round == 0 and self._number:  # all have come, so nobody is in the meeting before this one
             self._session.client.key_value_delete(f"lamina/meetings/{self._number - 1}/")
@@ -134,11 +134,11 @@ class Meeting:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
 
-    def _alone(self) -> losses.ProcessLostError:
+    def _alone(self) -> gone.ProcessLostError:
         """The coordinator is gone, or it was given up as somebody is."""
         if self._session.presence.lost:
             return self._session.launches.watch.error(self._call)
-        return losses.ProcessLostError(f"{self._call}: the coordinator is gone, through which the processes agree. "
+        return gone.ProcessLostError(f"{self._call}: the coordinator is gone, through which the processes agree. "
                                        "lamina.distributed.shutdown() and initialize(...) make a new system")
 
 

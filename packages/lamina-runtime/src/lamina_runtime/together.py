@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, prims, shaped
 from lamina_tracing import slots
 
-from . import _jaxlib, backends, host_errors, losses, owner
+from . import _jaxlib, backends, gone, host_errors, owner
+
+if TYPE_CHECKING:
+    from .losses import Watch
 
 __all__ = ["Launches", "Over", "agreement", "collective_timeout_seconds", "joined", "over"]
 
@@ -74,7 +77,7 @@ class Launches:
       agree: asked, with the program, before each launch: whether the others launch the same; raises where they do not.
     """
 
-    def __init__(self, watch: losses.Watch) -> None:
+    def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.agree: Callable[[Over], None] = _agreed
         self._first = threading.Lock()
@@ -91,7 +94,7 @@ class Launches:
         try:
             return start() if program.met else self._first_of(program, start)
         except _jaxlib.LAUNCH_ERRORS as e:
-            lost = None if host_errors.original(e) else losses.instead(f"{program.call} of `{program.name}`", e)
+            lost = None if host_errors.original(e) else gone.instead(f"{program.call} of `{program.name}`", e)
             if lost is not None:
                 raise lost from e
             raise
@@ -105,7 +108,7 @@ class Launches:
         with self.watch.meeting():
             outs = start()
             error = _settled(outs)
-            lost = losses.instead(f"{program.call} of `{program.name}`", error) if error is not None else None
+            lost = gone.instead(f"{program.call} of `{program.name}`", error) if error is not None else None
             if lost is not None:
                 raise lost from error
         program.met = True

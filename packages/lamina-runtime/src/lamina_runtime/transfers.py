@@ -8,7 +8,7 @@ import numpy as np
 from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, shaped, trees
 from lamina_tracing.extend import stands_for_array, Tracer
 
-from . import _jaxlib, arrays, backends, host_errors, losses, on_device, shardings, transfer_guards
+from . import _jaxlib, arrays, backends, gone, host_errors, on_device, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
@@ -47,7 +47,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
         return _put_tree(x, device, donate)
     except _jaxlib.LAUNCH_ERRORS as e:
         if host_errors.is_failed_launch(e):
-            raise losses.instead("device_put", e) or ExecutionError(f"device_put: the transfer failed: {e}") from e
+            raise gone.instead("device_put", e) or ExecutionError(f"device_put: the transfer failed: {e}") from e
         raise
 
 
