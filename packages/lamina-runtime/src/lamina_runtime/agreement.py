@@ -160,7 +160,7 @@ class Agreement:
                     p.sent = True
                     p.send(p.token)
                 for p in of:
-                    found = p.recv(4 * TOKEN)  # what lies behind the token matters: it may be taken back
+                    found = p.next()
                     if found != p.token:
                         p.came(found)
                         if not found:
@@ -205,6 +205,7 @@ class _Meeting:
         looked = began
         for p in pairs:
             p.clear = False
+            p.came(b"")
             p.token = self._token_of(p)
         for p in pairs:
             if p.send is None and not p.gone:
@@ -373,6 +374,7 @@ class _Meeting:
             self._lost([])
         began = time.monotonic()
         while (passed := time.monotonic() - began) < _GATHER:
+            self._sort()
             for p in self.pairs:
                 if p.frames and p not in self._informed:
                     live.append(p)  # it comes just now

@@ -271,12 +271,9 @@ def ours_of(named: Sequence[Any]) -> Ours:
     if found is None or found[0] is not named:
         every = Devices([d for d in named if isinstance(d, _jaxlib.Device)])
         blocks = tuple([(p, len([*theirs])) for p, theirs in itertools.groupby(every, lambda d: d.process_index)])
-        found = named, Ours(every, Devices([d for d in every if is_local(d)]), blocks)
-        if any(map(owner.is_closed, every)):  # not to be kept alive here
-            return found[1]
         if len(known) >= _MOST_NAMED:
             known.clear()
-        known[key] = found
+        found = known[key] = (named, Ours(every, Devices([d for d in every if is_local(d)]), blocks))
     return found[1]
 
 
@@ -285,8 +282,7 @@ def checked(call: str, named: Sequence[Any]) -> Ours:
     found, known, key = ours_of(named), owner.current.by_process, ("checked", id(named))
     if known.get(key) is not found:
         check_devices(call, named)
-        if ("named", id(named)) in known:
-            known[key] = found
+        known[key] = found
     return found
 
 

@@ -61,7 +61,7 @@ class Program:
 
     __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "handlers",
                  "const_args", "kept", "window", "together", "processes", "met", "pact", "in_avals", "out_avals", "_closed",
-                 "order", "effectful", "name")
+                 "order", "effectful", "name", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  overrides: tuple[tuple[str, Any], ...], rules: Any) -> None:

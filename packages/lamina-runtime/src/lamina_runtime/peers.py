@@ -36,7 +36,7 @@ class Peer:
     Attributes:
       rank: its number.
       send, recv: of the sockets to it and from it; None while there is none.
-      frames: what has come from it: a token, or a dict.
+      frames: what has come from it: a token, or a dict; ahead: a token that came with the one before.
       gone: whether a connection has ended.
       clear: whether the next token may be exchanged at once: nothing lies here, and nothing is owed.
       lock: held by a launch over this process and that one.
@@ -45,8 +45,8 @@ class Peer:
       token: of the launch that is being agreed; sent, got: whether it was exchanged.
     """
 
-    __slots__ = ("rank", "send", "recv", "frames", "gone", "clear", "lock", "told", "heard", "state", "token", "sent", "got",
-                 "out", "into", "_held")
+    __slots__ = ("rank", "send", "recv", "frames", "ahead", "gone", "clear", "lock", "told", "heard", "state", "token", "sent",
+                 "got", "out", "into", "_held")
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -55,6 +55,7 @@ class Peer:
         self.out: socket.socket | None = None
         self.into: socket.socket | None = None
         self.frames: deque[Any] = deque()
+        self.ahead = b""
         self.gone = self.clear = self.sent = self.got = False
         self.lock = threading.Lock()
         self.told = self.heard = 0
@@ -72,10 +73,26 @@ class Peer:
         except OSError:
             self.gone = True
 
+    def next(self) -> bytes:
+        """What comes next, waited for a blink: a token as a rule. OSError where nothing does."""
+        found = self.recv(4 * TOKEN) if not self.ahead else self.ahead + self._more()
+        self.ahead = b""
+        if len(found) == 2 * TOKEN and not found.startswith(_WORDS, TOKEN):
+            self.ahead = found[TOKEN:]
+            return bytes(found[:TOKEN])
+        return bytes(found)  # what lies behind the token matters: it may be taken back
+
+    def _more(self) -> bytes:
+        try:
+            return bytes(self.recv(4 * TOKEN, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return b""
+
     def came(self, data: bytes) -> None:
         """Take what was received: frames are made of it."""
         held = self._held
-        held += data
+        held += data + self.ahead
+        self.ahead = b""
         while len(held) >= TOKEN:
             if held[:8] != _WORDS:
                 self.frames.append(bytes(held[:TOKEN]))
