@@ -2,6 +2,7 @@
 import lamina_runtime
 import numpy as np
 from lamina_ir import config
+from lamina_runtime import owner
 from lamina_runtime.repeats import MOST, Repeats
 from lamina_runtime.trees_cpp import REGISTRY
 
@@ -43,6 +44,14 @@ def test_integers_are_looked_at_and_programs_let_go():
     del program
     assert repeats.find((y,), {}) is None
     kept = [noted(repeats, np.ones(n)) for n in range(3 * MOST)]
-    assert len(repeats._known) == MOST and repeats.find((np.ones(len(kept) - 1),), {})[0] is kept[-1]
+    assert len(owner.current.repeats[repeats]) == MOST and repeats.find((np.ones(len(kept) - 1),), {})[0] is kept[-1]
     repeats.forget()
+    assert repeats.find((y,), {}) is None
+
+
+def test_what_is_known_goes_with_the_clients(monkeypatch):
+    repeats, y = Repeats(), np.ones(3, np.float32)
+    program = noted(repeats, y)
+    assert repeats.find((y,), {})[0] is program
+    monkeypatch.setattr(owner, "current", owner.Owner(owner.current.epoch + 1))
     assert repeats.find((y,), {}) is None

@@ -27,6 +27,7 @@ class Owner:
       singles, lists, gspmds: placements, see `shardings`.
       ways: (question, old placement, new one, shape) -> how arrays get there, see `on_device`; text of devices -> these.
       layouts: program -> the user's placements of its arguments and results, by their key, see `layouts`.
+      repeats: table of a function -> calls over several processes that it has seen, see `repeats`.
       windows: client -> programs with collectives in flight, see `safe_launch`.
       orders, pending: tokens of ordered effects, receipts of the others, see `effects`.
       executables, size: compiled programs by content and their bytes, see `compiling`.
@@ -34,7 +35,7 @@ class Owner:
     """
 
     __slots__ = ("epoch", "clients", "failures", "default", "default_device", "by_process", "singles", "lists", "gspmds",
-                 "ways", "layouts", "windows", "orders", "pending", "executables", "size", "together")
+                 "ways", "layouts", "repeats", "windows", "orders", "pending", "executables", "size", "together")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -48,6 +49,7 @@ class Owner:
         self.gspmds: dict[Any, Any] = {}
         self.ways: dict[Any, Any] = {}
         self.layouts: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+        self.repeats: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
         self.windows: dict[Any, Any] = {}
         self.orders: dict[Any, Any] = {}
         self.pending: deque[Any] = deque()

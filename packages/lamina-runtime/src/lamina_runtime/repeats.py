@@ -23,37 +23,34 @@ class _Known(NamedTuple):
 
     tree: Any
     key: tuple[Any, ...]
-    owner: Any
     leaves: tuple[tuple[Any, ...], ...]
     program: Any  # a weak reference: programs are let go by their number and size
     out_tree: Any
 
 
 class Repeats:
-    """The signatures of one function, the one used last first."""
+    """The signatures of one function, the one used last first. They live with the clients, whose devices they name."""
 
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: list[_Known] = []
+    __slots__ = ("__weakref__",)
 
     def forget(self) -> None:
-        self._known = []
+        owner.current.repeats.pop(self, None)
 
     def find(self, args: Any, kwargs: Any) -> tuple[Any, list[Any], Any] | None:
         """(program, flat arguments, tree of results) of a call that is like one before; None for others."""
-        known = self._known
-        if not known:
+        table = owner.current.repeats
+        known = table.get(self)
+        if known is None:
             return None
         flat, tree = REGISTRY.flatten((args, kwargs))
-        key, here = config.cache_key(), owner.current
+        key = config.cache_key()
         for k in known:
-            if k.owner is here and (k.key is key or k.key == key) and k.tree == tree and _fits(k.leaves, flat):
+            if (k.key is key or k.key == key) and k.tree == tree and _fits(k.leaves, flat):
                 program = k.program()
                 if program is None:
                     break
                 if k is not known[0]:
-                    self._known = [k, *[other for other in known if other is not k]]
+                    table[self] = [k, *[other for other in known if other is not k]]
                 return program, flat, k.out_tree
         return None
 
@@ -73,8 +70,8 @@ class Repeats:
                 leaves.append((kind,))
             else:
                 return
-        made = _Known(tree, config.cache_key(), owner.current, tuple(leaves), weakref.ref(program), out_tree)
-        self._known = [made, *[k for k in self._known if k.program() is not None and k.owner is made.owner]][:MOST]
+        made, table = _Known(tree, config.cache_key(), tuple(leaves), weakref.ref(program), out_tree), owner.current.repeats
+        table[self] = [made, *[k for k in table.get(self, ()) if k.program() is not None]][:MOST]
 
 
 def _fits(leaves: tuple[tuple[Any, ...], ...], flat: list[Any]) -> bool:
