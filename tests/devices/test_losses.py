@@ -264,3 +264,34 @@ def test_rounds_with_a_new_process_each():
     begun = time.monotonic()
     texts = ends([*stay, *come], [20, 21] + [-signal.SIGKILL] * rounds)
     print(texts[0], f"{time.monotonic() - begun:.1f} s")
+
+
+STUCK = """
+from lamina_runtime import distributed, losses, patience
+lamina.config.update("agreement", "off")  # else the first to wait is told before it launches
+base = join(sys.argv[3], 2, rank)
+right(2, base)
+losses._cut = lambda *more: None  # as where the connections are not ours
+session = distributed._session
+session.launches.patience = patience.install(session._watch)
+right(2, base)
+x = g(base)
+if rank == 1:
+    time.sleep(0.5)
+    die()
+y = f(base)
+
+assert not y.is_ready()
+lost(lambda: np.asarray(g(y)), 1)
+lost(lambda: y.block_until_ready(), 1)
+lost(lambda: lamina.block_until_ready([x, y]), 1)
+lost(lambda: f(base), 1)
+assert np.array_equal(x, base * 2 + 1)
+sys.exit(20)
+"""
+
+
+@pytest.mark.slow
+def test_what_cannot_be_freed_is_told_all_the_same():
+    address = free()
+    ends([start(STUCK, r, 2, address) for r in range(2)], [20, -signal.SIGKILL], 60)

@@ -127,4 +127,6 @@ def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: 
         options["visible_devices"] = visible
     if distributed is not None:
         options["node_id"], options["num_nodes"] = node_id, num_nodes
+        if "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE" not in os.environ:
+            options["abort_collectives_on_failure"] = True
     return xc.make_c_api_client("cuda", options, distributed)

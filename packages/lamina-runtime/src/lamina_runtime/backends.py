@@ -271,9 +271,12 @@ def ours_of(named: Sequence[Any]) -> Ours:
     if found is None or found[0] is not named:
         every = Devices([d for d in named if isinstance(d, _jaxlib.Device)])
         blocks = tuple([(p, len([*theirs])) for p, theirs in itertools.groupby(every, lambda d: d.process_index)])
+        found = named, Ours(every, Devices([d for d in every if is_local(d)]), blocks)
+        if any(map(owner.is_closed, every)):  # not to be kept alive here
+            return found[1]
         if len(known) >= _MOST_NAMED:
             known.clear()
-        found = known[key] = (named, Ours(every, Devices([d for d in every if is_local(d)]), blocks))
+        known[key] = found
     return found[1]
 
 
@@ -282,7 +285,8 @@ def checked(call: str, named: Sequence[Any]) -> Ours:
     found, known, key = ours_of(named), owner.current.by_process, ("checked", id(named))
     if known.get(key) is not found:
         check_devices(call, named)
-        known[key] = found
+        if ("named", id(named)) in known:
+            known[key] = found
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from lamina_ir import config
 from lamina_tracing.extend import logger
 
-from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, gone, lobby, losses, owner, peers, presence,
+from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, gone, lobby, losses, owner, patience, peers, presence,
                relay, starting, together)
 from ._version import __version__
 from .agreement import AgreementError, CollectiveTimeoutError
@@ -69,6 +69,7 @@ class _Session:
     def _gpu_client(self, gpus: list[int] | None) -> Any:
         with self._watch.joining():
             made = _gpu.make_client(self.client, self.presence.rank, self.presence.count, gpus)
+        self.launches.patience = patience.install(self._watch)
         return self._told(made)
 
     def _told(self, made: Any) -> Any:
@@ -101,6 +102,7 @@ class _Session:
         self.detach()
         self.presence.goodbye()
         self._watch.end()
+        patience.uninstall()
         together.joined.clear()
         if self._asks is not None:
             self._asks.close()

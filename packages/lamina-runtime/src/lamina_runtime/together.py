@@ -75,10 +75,12 @@ class Launches:
     Attributes:
       watch: knows who is gone.
       agree: asked, with the program, before each launch: whether the others launch the same; raises where they do not.
+      patience: how is waited where what waits for a lost process cannot be freed; None where it can.
     """
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
+        self.patience: Any = None
         self.agree: Callable[[Over], None] = _agreed
         self._first = threading.Lock()
         self._connected = False
@@ -92,12 +94,15 @@ class Launches:
         self.watch.check(program)
         self.agree(program)
         try:
-            return start() if program.met else self._first_of(program, start)
+            outs = start() if program.met else self._first_of(program, start)
         except _jaxlib.LAUNCH_ERRORS as e:
             lost = None if host_errors.original(e) else gone.instead(f"{program.call} of `{program.name}`", e)
             if lost is not None:
                 raise lost from e
             raise
+        if self.patience is not None:
+            self.patience.launched(outs)
+        return outs
 
     def _first_of(self, program: Over, start: Callable[[], _Outs]) -> _Outs:
         """The first launch of a program is waited for: while it lasts jaxlib may wait for devices of others."""
@@ -106,9 +111,12 @@ class Launches:
                 self._connected = True
                 connect_own()
         with self.watch.meeting():
-            outs = start()
+            call = f"{program.call} of `{program.name}`"
+            outs = start() if self.patience is None else self.patience.aside(call, start)
+            if self.patience is not None:
+                self.patience.launched(outs)
             error = _settled(outs)
-            lost = gone.instead(f"{program.call} of `{program.name}`", error) if error is not None else None
+            lost = gone.instead(call, error) if error is not None else None
             if lost is not None:
                 raise lost from error
         program.met = True

@@ -1,0 +1,122 @@
+"""Waits that end when a process is lost, where what waits for that one cannot be freed.
+
+The connections of Gloo are cut (`losses`), and all that is pending fails. NCCL's are not ours: the GPU client is told to end
+its collectives when it learns of a failure, but it may not learn of one, or be in a call that does not return. So once such a
+client is made, nobody waits for an array inside of jaxlib: it is asked whether it is ready, a first launch is made by another
+thread, and when a process is lost and some seconds have passed, who still waits is told.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from . import _jaxlib, arrays, losses
+
+__all__ = ["Patience", "install"]
+
+_FREED = 5.0      # seconds after a loss in which the platform may end what waits
+_LONGEST = 1e-3   # seconds between two questions, at the most
+_T = TypeVar("_T")
+_latest: Patience | None = None
+_usual = _jaxlib.wait_for, _jaxlib.batched_block_until_ready, arrays._read
+
+
+class Patience:
+    """How one session waits.
+
+    Args:
+      watch: knows who is lost.
+    """
+
+    def __init__(self, watch: losses.Watch) -> None:
+        self._watch = watch
+        self._newest: Any = None  # of the latest launch over several processes: devices run programs in order
+        self._lost: float | None = None  # when a loss was first seen
+
+    def launched(self, outs: Sequence[Any]) -> None:
+        """A program over several processes was launched; `outs` are its results."""
+        if outs:
+            least = min(outs, key=lambda x: x.nbytes)
+            self._newest = least._rewrap_with_aval_and_sharding(least.aval, least._sharding)
+
+    def ready(self, x: Any) -> Any:
+        """Wait until an array is computed; returns it.
+
+        Raises:
+          ProcessLostError: it is behind something that waits for a process that was lost.
+        """
+        pause = 1e-5
+        while not x.is_deleted() and not x.is_ready():
+            self._check("block_until_ready", self._newest is not None and not self._newest.is_ready())
+            time.sleep(pause)
+            pause = min(1.5 * pause, _LONGEST)
+        return _usual[0](x)
+
+    def aside(self, call: str, act: Callable[[], _T]) -> _T:
+        """What `act()` gives, which may not return once a process is lost.
+
+        Raises:
+          ProcessLostError: it has not.
+        """
+        found: list[_T] = []
+        failed: list[BaseException] = []
+        over = threading.Event()
+
+        def run() -> None:
+            try:
+                found.append(act())
+            except BaseException as e:
+                failed.append(e)
+            over.set()
+
+        threading.Thread(target=run, name="lamina-launch", daemon=True).start()
+        while not over.wait(0.05):
+            self._check(call, True)
+        if failed:
+            raise failed[0]
+        return found[0]
+
+    def _check(self, call: str, stuck: bool) -> None:
+        if self._watch.presence.lost:
+            now = time.monotonic()
+            self._lost = self._lost or now
+            if stuck and now > self._lost + _FREED:
+                if self._newest is not None:
+                    for d in self._newest._sharding._internal_device_list:
+                        _jaxlib.keep_for_ever(d.client)  # its end would wait as well
+                raise self._watch.error(call)
+
+
+def install(watch: losses.Watch) -> Patience:
+    """Have every wait for an array end when a process is lost; of the session that is in force."""
+    global _latest
+    _latest = made = Patience(watch)
+    arrays._wait_for = _jaxlib.wait_for = _ready
+    _jaxlib.batched_block_until_ready = _all_ready
+    arrays._read = _read
+    return made
+
+
+def uninstall() -> None:
+    """The session is over: arrays are waited for as usual."""
+    global _latest
+    if _latest is not None:
+        _latest = None
+        arrays._wait_for = _jaxlib.wait_for = _usual[0]
+        _jaxlib.batched_block_until_ready, arrays._read = _usual[1:]
+
+
+def _ready(x: Any) -> Any:
+    known = _latest
+    return _usual[0](x) if known is None else known.ready(x)
+
+
+def _all_ready(xs: Sequence[Any]) -> None:
+    for x in xs:
+        _ready(x)
+
+
+def _read(x: Any, sharding: Any, aval: Any) -> Any:
+    return _usual[2](_ready(x), sharding, aval)
