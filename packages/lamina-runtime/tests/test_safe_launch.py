@@ -13,6 +13,7 @@ from lamina_tracing import jit, lax
 
 class Fake:
     nbytes = 4
+    ready = False
     _sharding = SimpleNamespace(_internal_device_list=())
 
     def __init__(self, deleted=False):
@@ -24,6 +25,9 @@ class Fake:
 
     def is_deleted(self):
         return self.deleted
+
+    def is_ready(self):
+        return self.ready
 
 
 def test_window_waits_for_the_oldest(monkeypatch):
@@ -64,6 +68,18 @@ def test_window_holds_the_smallest_result_and_no_large_ones(monkeypatch):
         w.passed([o, more])
     w.passed([])
     assert waited == outs
+
+
+def test_window_lets_go_of_large_results_that_have_come(monkeypatch):
+    monkeypatch.setattr(safe_launch, "_wait", lambda x: None)
+    w, outs = safe_launch.Window(), [Fake() for _ in range(4)]
+    for i, o in enumerate(outs):
+        o.nbytes = safe_launch.HELD // 4
+        w.passed([o])
+        o.ready = i < 2
+    assert [x for x, *_ in w._pending] == outs[2:]
+    w.drain()
+    assert not w._pending
 
 
 def test_window_keeps_nobodys_array():

@@ -72,6 +72,8 @@ class Window:
         if devices is self._devices and since < STRIDE and size <= HELD // WINDOW:
             return
         self._devices, self._since, self._bytes, pending = devices, 0, 0, self._pending
+        if size > HELD // WINDOW:
+            self._let_go()
         pending.append((least._rewrap_with_aval_and_sharding(IN_FLIGHT, least._sharding), since, size))
         self._flying += since
         self._held += size
@@ -80,6 +82,20 @@ class Window:
                 break
         if len(pending) <= 1:
             self._flying, self._held = since, size
+
+    def _let_go(self) -> None:
+        """Of what has ended, so that the next results have the memory."""
+        pending = self._pending
+        try:
+            while True:
+                oldest = pending.popleft()
+                if oldest[0].is_deleted() or not oldest[0].is_ready():
+                    pending.appendleft(oldest)
+                    return
+                self._flying -= oldest[1]
+                self._held -= oldest[2]
+        except (IndexError, *_jaxlib.LAUNCH_ERRORS):  # nothing is left, or it failed, which its reader is told
+            pass
 
     def _wait_for_oldest(self, newest: Any) -> bool:
         try:
