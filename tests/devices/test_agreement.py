@@ -101,6 +101,8 @@ assert np.array_equal(f(x), want)
 # A forked child holds no connection.
 if rank == 0 and hasattr(os, "fork"):
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    import warnings
+    warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, about threads
     child = os.fork()
     if not child:
         os._exit(0 if not before or len(os.listdir("/proc/self/fd")) < before else 1)
