@@ -6,8 +6,12 @@ import socket
 import subprocess
 import sys
 
+# What Gloo says goes to stderr: it writes its lines in pieces, from several threads.
 START = """
-import sys
+import os, sys
+own = os.dup(1)
+os.dup2(2, 1)
+sys.stdout = os.fdopen(own, "w", buffering=1)
 import numpy as np
 import lamina
 address, processes, rank, devices = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
@@ -30,11 +34,11 @@ def run(text: str, processes: int = 2, devices: int = 2, cache: str = "0") -> li
         address = f"127.0.0.1:{s.getsockname()[1]}"
     env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": cache, "TF_CPP_MIN_LOG_LEVEL": "2"}
     every = [subprocess.Popen([sys.executable, "-c", START + text, address, str(processes), str(rank), str(devices)], env=env,
-                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(processes)]
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(processes)]
     try:
-        texts = [p.communicate(timeout=150)[0] for p in every]
+        texts = [p.communicate(timeout=150) for p in every]
     finally:
         for p in every:
             p.kill()
-    assert not any(p.returncode for p in every), "\n".join(f"--- process {i}\n{t}" for i, t in enumerate(texts))
-    return ["\n".join(line for line in t.splitlines() if not line.startswith("[Gloo]")) for t in texts]
+    assert not any(p.returncode for p in every), "\n".join(f"--- process {i}\n{t}{e}" for i, (t, e) in enumerate(texts))
+    return [t.rstrip("\n") for t, _ in texts]
