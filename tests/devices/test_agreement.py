@@ -9,11 +9,30 @@ from processes import run  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
+CIRCLE = """
+import threading, time
+from lamina import lax, pmap
+from lamina.distributed import AgreementError
+firsts = [next(d for d in lamina.devices() if d.process_index == p) for p in range(processes)]
+
+def circle():
+    "Each waits for the next one."
+    who = [firsts[p] for p in sorted((rank, (rank + 1) % processes))]
+    begun = time.monotonic()
+    try:
+        pmap(lambda x: lax.psum(x, "i"), "i", devices=who)(np.ones((1, 3), np.float32))
+    except AgreementError as e:
+        print(e)
+        assert time.monotonic() - begun < 5 and "wait for one another" in str(e), e
+    else:
+        raise SystemExit("nobody found the circle")
+"""
+
 # In each case the odd process calls something else than the others. What each call raised is printed, and is the same in all.
-DIVERGENCES = """
-import os, signal, threading, time
-from lamina import jit, lax, pmap
-from lamina.distributed import AgreementError, CollectiveTimeoutError
+DIVERGENCES = CIRCLE + """
+import os, signal
+from lamina import jit
+from lamina.distributed import CollectiveTimeoutError
 
 x = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)[mine]
 def summed(name, op=lax.psum, scale=2.0, **how):
@@ -26,7 +45,6 @@ def grouped(groups):
     return pmap(lambda x: lax.psum(x, "i", axis_index_groups=groups), "i")
 def looped(op):
     return pmap(lambda x: lax.scan(lambda c, _: (op(lax.psum(c, "i") * 0.01), None), x, None, length=3)[0], "i")
-firsts = [next(d for d in lamina.devices() if d.process_index == p) for p in range(processes)]
 halves = [[*range(rows // 2)], [*range(rows // 2, rows)]]
 evens = [[*range(0, rows, 2)], [*range(1, rows, 2)]]
 big = jit(lambda x: f(x) * 2)
@@ -81,6 +99,8 @@ def late(kind, waits, comes):
     assert np.array_equal(f(x), want)
 late(CollectiveTimeoutError, 0.5, 1.0)
 if processes > 2:
+    circle()
+    assert np.array_equal(f(x), want)
     sys.exit()
 
 # An interrupt while others are waited for.
@@ -120,3 +140,21 @@ def test_divergences(processes, devices):
                   "psum over 'j' of float32[4]", "axis_index_groups=", "perm=", "jit of `<lambda>`", "in scan",
                   "mul c 3.0", "<string>:", f"process {processes - 1} did not come to this launch"):
         assert words in said, (words, said)
+
+
+def test_a_circle():
+    """Main threads wait for threads that launch, where a helper sleeps as well; one process is late."""
+    outs = run(CIRCLE + """
+f = pmap(lambda x: lax.psum(x, "i"), "i")
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+for turn in range(2):
+    assert float(f(np.ones(devices, np.float32))[0]) == rows
+    if rank == turn:
+        time.sleep(1.2)
+    t = threading.Thread(target=circle)
+    t.start()
+    t.join()
+assert float(f(np.ones(devices, np.float32))[0]) == rows
+""", 3, 1)
+    assert len(set(outs)) == 1, "\n-----\n".join(outs)
+    assert outs[0].count("wait for one another") == 2 and outs[0].count("psum over 'i' of float32[3]") == 6, outs[0]

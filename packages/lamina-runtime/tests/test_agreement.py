@@ -1,11 +1,13 @@
 """Processes compare what they launch. Here they are threads with sockets between them; `tests/devices` has real ones."""
+import os
+import random
 import socket
 import threading
 import time
 
 import pytest
 from lamina_ir import config
-from lamina_runtime import peers, together
+from lamina_runtime import agreement, circles, peers, together
 from lamina_runtime.agreement import Agreement, rounds_of
 
 
@@ -32,8 +34,10 @@ class System:
     def __init__(self, n, mode="every", keys=None):
         told = {}
         self.all = [Agreement(peers.Peers(r, "127.0.0.1", (keys or {}).get(r, b"key"), lambda text, r=r: told.update({r: text}),
-                                          lambda r: told[r]), mode, word=self.word, digest=digest, side=side)
+                                          lambda r: told[r]), mode, word=self.word, digest=digest, side=side,
+                              at_work=lambda waiting, r=r: not self.threads[r] <= {*waiting})
                     for r in range(n)]
+        self.threads = [set() for _ in range(n)]  # of each process, those that may come to a launch
 
     @staticmethod
     def word(call, gone):
@@ -44,6 +48,7 @@ class System:
         found = [[] for _ in scripts]
 
         def act(rank, script):
+            self.threads[rank].add(threading.get_ident())
             programs = {}
             for what in script:
                 if isinstance(what, (int, float)):
@@ -57,6 +62,7 @@ class System:
                     found[rank].append("ok")
                 except Exception as e:
                     found[rank].append(e)
+            self.threads[rank].discard(threading.get_ident())
 
         threads = [threading.Thread(target=act, args=pair, daemon=True) for pair in enumerate(scripts)]
         for t in threads:
@@ -136,6 +142,98 @@ def test_more_than_eight_know_of_a_difference(system):
     found = s.run(*scripts)
     assert kinds(found) == [["ok", "AgreementError", "ok"]] * 11
     assert all("`c`" in str(script[1]) and "process 4" in str(script[1]) for script in found)
+
+
+CIRCLES = {
+    "three": [[("a", [0, 1]), "z"], [("b", [1, 2]), "z"], [("c", [0, 2]), "z"]],
+    "again": [[("a", [0, 1]), ("a", [0, 1]), "z"], [("b", [1, 2]), ("a", [0, 1]), "z"], [("c", [0, 2]), 0.0, "z"]],
+    "four": [[("a", [0, 1]), "z"], [("b", [1, 2]), "z"], [("c", [2, 3]), "z"], [("d", [0, 3]), "z"]],
+    "shared": [[("a", [0, 1, 2]), "z"], [("a", [0, 1, 2]), "z"], [("b", [2, 3]), "z"], [("c", [0, 3]), "z"]],
+    "late": [[("a", [0, 1]), "z"], [("b", [1, 2]), "z"], [1.5, ("c", [0, 2]), "z"]],
+}
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+def test_a_circle_is_told_to_all_in_it(system, name):
+    scripts = CIRCLES[name]
+    s = system(len(scripts))
+    assert all(set(script) == {"ok"} for script in s.run(*[["y"]] * len(scripts)))
+    start = time.monotonic()
+    found = s.run(*scripts)
+    assert time.monotonic() - start < 5 + 1.5 * (name == "late")
+    launches = [sum(type(w) is not float for w in script) for script in scripts]
+    assert kinds(found) == [["AgreementError", *["ok"] * (k - 1)] for k in launches]
+    text, = {str(script[0]) for script in found}
+    assert "wait for one another" in text and all(f"`{script[0 if name != 'late' or i < 2 else 1][0]}`" in text
+                                                 for i, script in enumerate(scripts)), text
+
+
+def test_who_waits_behind_a_circle_goes_on(system):
+    """Process 3 waits for one that raises, and then comes."""
+    found = system(4).run([("a", [0, 1]), ("d", [0, 3])], [("b", [1, 2])], [("c", [0, 2])], [("d", [0, 3])])
+    assert kinds(found) == [["AgreementError", "ok"], ["AgreementError"], ["AgreementError"], ["ok"]]
+
+
+def test_a_thread_that_may_come_makes_no_circle(system):
+    """Process 1 waits for 2, and that for 0, which waits for 1: where another thread comes to that."""
+    s = system(3)
+    programs = {r: [Program(*p) for p in (("a", [0, 1]), ("b", [1, 2]), ("c", [0, 2]))] for r in range(3)}
+    s.threads[1].add("another")
+    found = []
+    for rank, which in ((0, 0), (1, 1), (2, 2)):
+        def act(rank=rank, which=which):
+            s.threads[rank].add(threading.get_ident())
+            try:
+                s.all[rank].meet(programs[rank][which])
+                found.append("ok")
+                s.threads[rank].discard(threading.get_ident())
+                if rank != 1:
+                    s.all[rank].meet(programs[rank][{0: 2, 2: 1}[rank]])
+            except Exception as e:
+                found.append(e)
+        threading.Thread(target=act, daemon=True).start()
+    time.sleep(2)
+    assert found == []
+    s.all[1].meet(programs[1][0])
+    until = time.monotonic() + 10
+    while len(found) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert found == ["ok"] * 3
+
+
+def test_which_threads_may_come():
+    gate, lock = threading.Event(), threading.Lock()
+    waits, naps = threading.Thread(target=gate.wait, daemon=True), threading.Thread(target=gate.wait, args=(60,), daemon=True)
+    joins = threading.Thread(target=waits.join, daemon=True)
+    for t in (waits, naps, joins):
+        t.start()
+    time.sleep(0.2)
+    others = dict.fromkeys([t.ident for t in threading.enumerate() if t not in (waits, naps, joins)])
+    assert circles.at_work(others)  # a wait that ends by itself
+    assert not circles.at_work({**others, naps.ident: None})
+    assert circles.at_work({**others, naps.ident: lock})
+    with lock:
+        assert not circles.at_work({**others, naps.ident: lock})
+    gate.set()
+
+
+@pytest.mark.parametrize("seed", range(60 if os.environ.get("LAMINA_LAWS") else 3))
+def test_drawn_scripts(system, monkeypatch, seed):
+    """Launches over drawn parts in one order raise nothing, however late some come and however often is asked; a ring of
+    them raises in all, and the next launch works."""
+    monkeypatch.setattr(agreement, "_ASK", 0.01)
+    monkeypatch.setattr(agreement, "_SELDOM", 0.04)
+    draw = random.Random(seed)
+    n = draw.choice((3, 4))
+    order = [(draw.choice("abc"), tuple(sorted(draw.sample(range(n), draw.choice((2, 2, 3)))))) for _ in range(12)]
+
+    def script(rank, order):
+        return [w for what in order if rank in what[1] for w in (draw.choice((0.0, 0.0, 0.0, 0.03, 0.1)), what)]
+    s = system(n)
+    assert all(set(found) <= {"ok"} for found in s.run(*[script(r, order) for r in range(n)]))
+    ring = [(draw.choice("abc"), tuple(sorted((r, (r + 1) % n)))) for r in range(n)]
+    found = s.run(*[[draw.choice((0.0, 0.1)), w, "z"] for w in ring])
+    assert kinds(found) == [["AgreementError", "ok"]] * n and len({str(f[0]) for f in found}) == 1
 
 
 def test_who_comes_late_is_waited_for(system):

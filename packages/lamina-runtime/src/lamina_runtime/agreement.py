@@ -5,17 +5,18 @@ peer have launched together before. Everyone sends its token to everyone (of mor
 1, 2, 4, ... places further) and launches when all that it gets are its own. Else, or when somebody gives up waiting, a *notice*
 goes to the peers, with what this process was about to launch, and asks for theirs; everyone raises with all sides in view.
 Whoever comes late finds the notice, and raises as well. Before the next launch a process waits until its notices are answered;
-tokens sent before an answer count for nothing. `docs/agreement.md` says what holds.
+tokens sent before an answer count for nothing. Launches that wait in a circle find that out by `circles`. `docs/agreement.md`
+says what holds.
 """
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NoReturn
 
-from . import peers, sides
+from . import circles, peers, sides
 from .peers import TOKEN, Peer
 from .sides import AgreementError, CollectiveTimeoutError
 from .together import collective_timeout_seconds
@@ -28,6 +29,8 @@ _GATHER = 2.0     # seconds to hear the other sides, at the most
 _QUIET = 0.75     # seconds to hear of those that have not come
 _LOOK = 0.25      # seconds between looks for who is lost
 _BEAT = 0.05     # seconds between looks at what has come, while something is wrong
+_ASK = 0.75      # seconds after which a launch that waits asks what for, then twice as many, ...
+_SELDOM = 8.0    # ... up to so many
 
 def rounds_of(ranks: Sequence[int], rank: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Round by round: to whom a process sends its token, and whose it waits for before the next.
@@ -57,10 +60,10 @@ class _Group:
       known: digests of programs that all have launched.
     """
 
-    __slots__ = ("ranks", "rounds", "pairs", "number", "failures", "known")
+    __slots__ = ("ranks", "rounds", "pairs", "number", "failures", "known", "_waits")
 
-    def __init__(self, ranks: tuple[int, ...], rank: int, find: Callable[[int], Peer]) -> None:
-        self.ranks = ranks
+    def __init__(self, ranks: tuple[int, ...], rank: int, find: Callable[[int], Peer], waits: circles.Waits) -> None:
+        self.ranks, self._waits = ranks, waits
         self.rounds = [(tuple(map(find, to)), tuple(map(find, of))) for to, of in rounds_of(ranks, rank)]
         pairs = {p.rank: p for to, of in self.rounds for p in (*to, *of)}
         self.pairs = tuple([pairs[r] for r in sorted(pairs)])  # one order for all threads, for their locks
@@ -71,7 +74,9 @@ class _Group:
         held = []
         try:
             for p in self.pairs:
-                p.lock.acquire()
+                if not p.lock.acquire(False):
+                    with self._waits.behind(p.lock):
+                        p.lock.acquire()
                 held.append(p)
         except BaseException:
             for p in held:
@@ -92,15 +97,19 @@ class Agreement:
       look: called with a program while its peers are waited for; raises where one of them is lost.
       word: called with words for a call and numbers of peers whose connection has ended; raises that.
       digest, side: of a program, see `sides`.
+      at_work: whether some thread may come to a launch, see `circles`.
     """
 
     def __init__(self, sockets: peers.Peers, mode: str = "every", look: Callable[[Any], None] = lambda program: None,
                  word: Callable[[str, Sequence[int]], None] = lambda call, gone: None,
-                 digest: Callable[[Any], bytes] = sides.digest, side: Callable[[Any], dict[str, Any]] = sides.side) -> None:
+                 digest: Callable[[Any], bytes] = sides.digest, side: Callable[[Any], dict[str, Any]] = sides.side,
+                 at_work: Callable[[Mapping[int, Any]], bool] = circles.at_work) -> None:
         self.sockets, self.rank, self.look, self.word, self.digest, self.side = sockets, sockets.rank, look, word, digest, side
         self._first = mode == "first"
         self._groups: dict[tuple[int, ...], _Group] = {}
         self._lock = threading.Lock()
+        self.waits = circles.Waits(self.rank, sockets.question, at_work)
+        sockets.answer = self.waits.answer
 
     def close(self) -> None:
         """The session is over."""
@@ -111,7 +120,7 @@ class Agreement:
         with self._lock:
             group = self._groups.get(ranks)
             if group is None:
-                group = self._groups[ranks] = _Group(ranks, self.rank, self.sockets.peer)
+                group = self._groups[ranks] = _Group(ranks, self.rank, self.sockets.peer, self.waits)
         program.pact = found = (group, self.digest(program))
         return found
 
@@ -191,6 +200,8 @@ class _Meeting:
         self._informed: set[Peer] = set()
         self._elsewhere: set[Peer] = set()  # those that were answered when they had given up another launch
         self._late: list[int] = []  # who has not come, where somebody gave up waiting
+        self._circle: list[int] = []  # those that waited in one
+        self._wait: circles.Wait | None = None  # what others are told of this launch, once it has waited for a while
 
     @property
     def _call(self) -> str:
@@ -198,11 +209,22 @@ class _Meeting:
 
     def run(self) -> None:
         """Return when all agree."""
+        try:
+            self._run()
+            if self._wait is None or self.by.waits.end(self._wait):
+                return
+        finally:
+            if self._wait is not None:
+                self.by.waits.end(self._wait)
+        self._break_off()
+
+    def _run(self) -> None:
         by, pairs = self.by, self.pairs
         seconds = collective_timeout_seconds.value
         began = time.monotonic()
         until = None if seconds is None else began + float(seconds)
-        looked = began
+        looked, pause = began, _ASK
+        asks = began + pause
         for p in pairs:
             p.clear = False
             p.came(b"")
@@ -212,6 +234,10 @@ class _Meeting:
                 by.sockets.reach(p)
         peers.read_all(pairs, 0)
         while True:
+            if self._wait is not None:
+                self._wait.still = False
+                if self._wait.verdict is not None:
+                    return
             self._sort()
             if self.odd or self.notice:
                 self._wait_for_others()
@@ -231,6 +257,15 @@ class _Meeting:
                 looked = now
             if until is not None and now > until:
                 self._fail("timeout")
+            if now > asks:
+                if self._wait is None:
+                    self._wait = by.waits.begin(self._own(), [[*self.group.ranks], self.group.number])
+                self._say_what_for()
+                by.waits.look(self._wait)
+                pause = min(2 * pause, _SELDOM)
+                asks = time.monotonic() + pause
+                continue
+            self._say_what_for()
             peers.read_all(pairs, _LOOK if until is None else min(_LOOK, max(until - now, 0) + 0.001))
         for p in pairs:
             p.look()
@@ -252,6 +287,29 @@ class _Meeting:
                                "lamina.distributed.shutdown() is the way out")
         self._end(0)
 
+    # --- circles --------------------------------------------------------------------------------------------------
+    def _say_what_for(self) -> None:
+        """What this launch waits for until it moves again."""
+        if self._wait is None or any(p.partial for p in self.pairs):
+            return
+        silent = [p.rank for p in self.pairs if p.silent]
+        open_ = next(([p.rank for p in of if not p.got] for _, of in self.group.rounds if not all(p.got for p in of)), [])
+        self._wait.tell(waits=silent or open_, answer=bool(silent), sent=[p.rank for p in self.pairs if p.sent],
+                        pairs=[p.rank for p in self.pairs])
+
+    def _break_off(self) -> NoReturn:
+        """It is in a circle, of which all in it are told at this moment."""
+        assert self._wait is not None and self._wait.verdict is not None
+        time.sleep(_GRACE)
+        self._circle = self._wait.verdict["circle"]
+        self.sides = {int(r): s for r, s in self._wait.verdict["sides"].items()}
+        self._notify("circle", self.pairs)
+        for r in self._wait.verdict.pop("owing", ()):  # once for all threads
+            p = self.by.sockets.peer(r)
+            p.owing, p.clear = True, False
+        self._end()
+        raise sides.error("circle", self.sides, self.by.rank, self._circle)
+
     # --- tokens ---------------------------------------------------------------------------------------------------
     def _token_of(self, p: Peer) -> bytes:
         return blake2b(p.state + self._digest, digest_size=TOKEN).digest()
@@ -259,7 +317,7 @@ class _Meeting:
     def _advance(self) -> bool:
         """Send what may be sent; whether all have agreed."""
         for p in self.pairs:
-            if p.told > p.heard:  # it has not yet come to a launch that was given up
+            if p.silent:  # it has not yet come to a launch that was given up
                 return False
         for to, of in self.group.rounds:
             for p in to:
@@ -280,7 +338,7 @@ class _Meeting:
     def _taken(self, p: Peer, f: Any) -> bool:
         """Whether the next frame of a peer belongs here."""
         if type(f) is bytes:
-            if p.told > p.heard:
+            if p.silent:
                 return True  # from before it knew
             if p.got or self._failed or (p in self._elsewhere and not p.sent):
                 return False
@@ -295,15 +353,17 @@ class _Meeting:
         if p.told <= p.heard and (self._failed or p in self.answered):
             return False  # of a later launch
         p.heard += 1
+        p.owing = False
         if p.told >= p.heard:
             if self._failed and p.told == p.heard:  # else it is of an earlier launch
                 self.answered.add(p)
                 self._learn(f["sides"])
             if p.told == p.heard:
                 self._settle(p)
-        elif f["seen"] or f["token"] == p.token.hex() or f["slot"] == self._slot():
+        elif f["seen"] or self.by.rank not in f["circle"] and (f["token"] == p.token.hex() or f["slot"] == self._slot()):
             self.answered.add(p)
             self.notice = self.notice or f
+            self._circle = self._circle or f["circle"]
             self._learn(f["sides"])
         else:  # it gave up another launch, to which this process did not come
             self._tell(p, "answer")
@@ -327,7 +387,7 @@ class _Meeting:
         # this one need not come to it.
         alike = kind == "differ" and all(s["processes"] == [*self.group.ranks] for s in self.sides.values())
         p.say({"notice": kind, "token": p.token.hex(), "seen": p.got, "sides": self.sides, "late": self._late,
-               "slot": self._slot() if alike else None})
+               "slot": self._slot() if alike else None, "circle": self._circle})
 
     def _slot(self) -> list[Any]:
         return [[*self.group.ranks], self.group.number, self.group.failures]
@@ -337,7 +397,8 @@ class _Meeting:
 
     def _notify(self, kind: str, those: Sequence[Peer]) -> None:
         self._failed = True
-        self.sides[self.by.rank] = self._own()
+        if self.by.rank not in self.sides:
+            self.sides[self.by.rank] = self._own()
         for p in those:
             if p not in self._informed and (p.sent or p not in self._elsewhere):
                 self._informed.add(p)
@@ -389,7 +450,7 @@ class _Meeting:
             peers.read_all(self.pairs, _BEAT)
         self._notify(kind, self.pairs)  # those that were not there: by now it is known what the others did
         self._end()
-        raise sides.error(kind, self.sides, self.by.rank, self._late)
+        raise sides.error(kind, self.sides, self.by.rank, self._circle if kind == "circle" else self._late)
 
     def _lost(self, gone: Sequence[int]) -> NoReturn:
         self.by.look(self.program)

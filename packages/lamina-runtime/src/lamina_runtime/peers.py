@@ -27,6 +27,7 @@ _WORDS = b"\xfflamina\xff"  # what words begin with, and tokens, which are diges
 _HEAD = struct.Struct("!8sII")  # that, the length, and nothing
 _LONGEST = 1 << 20
 _BLINK = 0.02  # seconds that the quick way waits before it looks around
+_SOON = 1.0    # seconds for the answer to a question, and for its parts
 _SLOW = 10.0   # seconds for a peer's thread to answer a call, and for a peer's system to take some bytes
 
 
@@ -41,12 +42,13 @@ class Peer:
       clear: whether the next token may be exchanged at once: nothing lies here, and nothing is owed.
       lock: held by a launch over this process and that one.
       told, heard: how many notices of failure it was sent, and has sent. Each asks for one in return.
+      owing: whether a notice comes for sure that answers none: what comes before counts for nothing.
       state: a digest of what was launched with it since the last of them.
       token: of the launch that is being agreed; sent, got: whether it was exchanged.
     """
 
     __slots__ = ("rank", "send", "recv", "frames", "ahead", "gone", "clear", "lock", "told", "heard", "state", "token", "sent",
-                 "got", "out", "into", "_held")
+                 "got", "owing", "out", "into", "_held")
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -56,7 +58,7 @@ class Peer:
         self.into: socket.socket | None = None
         self.frames: deque[Any] = deque()
         self.ahead = b""
-        self.gone = self.clear = self.sent = self.got = False
+        self.gone = self.clear = self.sent = self.got = self.owing = False
         self.lock = threading.Lock()
         self.told = self.heard = 0
         self.state = self.token = bytes(TOKEN)
@@ -112,6 +114,11 @@ class Peer:
         """Whether more of something is to come."""
         return bool(self._held) and not self.gone
 
+    @property
+    def silent(self) -> bool:
+        """Whether a notice is to come before anything else counts."""
+        return self.owing or self.told > self.heard
+
     def read(self) -> None:
         """Take what is there, without waiting."""
         try:
@@ -125,8 +132,8 @@ class Peer:
 
     def look(self) -> None:
         """Work out `clear`."""
-        self.clear = bool(self.told == self.heard and not self.frames and not self._held and self.send and self.recv
-                          and not self.gone)
+        self.clear = bool(not self.silent and self.told == self.heard and not self.frames and not self._held and self.send
+                          and self.recv and not self.gone)
 
     def close(self) -> None:
         self.gone, self.clear = True, False
@@ -162,6 +169,9 @@ class Peers:
       host: where it listens: its address, as others see it.
       key: the lobby's token.
       tell: makes a text known to the others; ask: what a peer made known, or OSError.
+
+    Attributes:
+      answer: what a peer is answered that asks something, see `question`; called by a thread.
     """
 
     def __init__(self, rank: int, host: str, key: bytes, tell: Callable[[str], None], ask: Callable[[int], str]) -> None:
@@ -169,6 +179,8 @@ class Peers:
         self._known: dict[int, Peer] = {}
         self._lock = threading.Lock()
         self._calls = threading.BoundedSemaphore(64)
+        self._where: dict[int, dict[str, Any]] = {}
+        self.answer: Callable[[dict[str, Any]], dict[str, Any]] = lambda question: {}
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._door = socket.create_server((host, 0), family=family, backlog=256)
         self._name = os.urandom(16).hex()
@@ -186,27 +198,44 @@ class Peers:
 
     def reach(self, peer: Peer) -> None:
         """Connect to a peer. Where that fails it is taken for gone."""
-        s = None
         try:
-            where = json.loads(self._ask(peer.rank))
-            s = socket.create_connection((where["host"], where["port"]), _SLOW)
-            challenge, nonce = _exactly(s, 32).decode(), os.urandom(16).hex()
-            proof = lobby.mac(self._key, "peer", where["name"], challenge, str(self.rank), nonce)
-            s.sendall(f"{self.rank:08d}{nonce}{proof}".encode())
-            if not hmac.compare_digest(_exactly(s, 64), lobby.mac(self._key, "here", challenge, nonce).encode()):
-                raise PermissionError(f"process {peer.rank} did not show that it has the token")
+            s = self._connected("peer", peer.rank, _SLOW)
             s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             s.settimeout(None)
             s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _interval(_SLOW))
         except (OSError, ValueError, KeyError):
-            if s is not None:
-                s.close()
             peer.gone = True
             return
         with self._lock:
             peer.out, peer.send = s, s.send
             if self.closed:
                 peer.close()
+
+    def question(self, rank: int, words: dict[str, Any]) -> dict[str, Any] | None:
+        """What a peer answers, whatever its own launches wait for; None where it does not, in time."""
+        try:
+            with self._connected("question", rank, _SOON) as s:
+                _put(s, words)
+                return _get(s)
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _connected(self, why: str, rank: int, seconds: float) -> socket.socket:
+        """A connection to a peer, both sides of which have shown the token. OSError, ValueError, KeyError."""
+        where = self._where.get(rank)
+        if where is None:
+            where = self._where[rank] = json.loads(self._ask(rank))
+        s = socket.create_connection((where["host"], where["port"]), seconds)
+        try:
+            challenge, nonce = _exactly(s, 32).decode(), os.urandom(16).hex()
+            proof = lobby.mac(self._key, why, where["name"], challenge, str(self.rank), nonce)
+            s.sendall(f"{self.rank:08d}{nonce}{proof}".encode())
+            if not hmac.compare_digest(_exactly(s, 64), lobby.mac(self._key, "here", challenge, nonce).encode()):
+                raise PermissionError(f"process {rank} did not show that it has the token")
+        except BaseException:
+            s.close()
+            raise
+        return s
 
     def _listen(self) -> None:
         while True:
@@ -228,16 +257,23 @@ class Peers:
             s.sendall(challenge.encode())
             text = _exactly(s, 8 + 32 + 64).decode()
             rank, nonce, proof = text[:8], text[8:40], text[40:]
-            wanted = lobby.mac(self._key, "peer", self._name, challenge, str(int(rank)), nonce)
-            if not hmac.compare_digest(proof.encode(), wanted.encode()):
+            why = [w for w in ("peer", "question") if hmac.compare_digest(
+                proof.encode(), lobby.mac(self._key, w, self._name, challenge, str(int(rank)), nonce).encode())]
+            if not why:
                 raise PermissionError("no token")
+            here = lobby.mac(self._key, "here", challenge, nonce).encode()
+            if why == ["question"]:
+                with s:
+                    s.sendall(here)
+                    _put(s, self.answer(_get(s)))
+                return
             peer = self.peer(int(rank))
             s.settimeout(None)
             s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _interval(_BLINK))
             with self._lock:
                 if self.closed or peer.into is not None:
                     raise PermissionError("connected already")
-                s.sendall(lobby.mac(self._key, "here", challenge, nonce).encode())
+                s.sendall(here)
                 peer.into, peer.recv = s, s.recv
         except (OSError, ValueError):
             s.close()
@@ -277,6 +313,21 @@ def _exactly(s: socket.socket, n: int) -> bytes:
         found += more
     if len(found) < n:
         raise ConnectionError("the other side has gone")
+    return found
+
+
+def _put(s: socket.socket, words: dict[str, Any]) -> None:
+    text = json.dumps(words).encode()
+    s.sendall(_HEAD.pack(_WORDS, len(text), 0) + text)
+
+
+def _get(s: socket.socket) -> dict[str, Any]:
+    length = _HEAD.unpack(_exactly(s, _HEAD.size))[1]
+    if length > _LONGEST:
+        raise ValueError("words without end")
+    found = json.loads(_exactly(s, length))
+    if not isinstance(found, dict):
+        raise ValueError("not an object")
     return found
 
 

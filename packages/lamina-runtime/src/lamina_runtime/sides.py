@@ -133,7 +133,8 @@ def _hex(program: Any) -> str:
 
 # --- all of them --------------------------------------------------------------------------------------------------
 def error(kind: str, found: dict[int, dict[str, Any]], own: int, late: list[int]) -> Exception:
-    """The error of a launch that was not agreed, the same in all that know the same sides; `late` have not come to it."""
+    """The error of a launch that was not agreed, the same in all that know the same sides; `late` have not come to
+    it, or wait in a circle."""
     ranks = sorted(found)
     wanted = {r for s in found.values() for r in s["processes"]}
     absent = sorted(wanted - set(ranks))
@@ -147,10 +148,17 @@ def error(kind: str, found: dict[int, dict[str, Any]], own: int, late: list[int]
     if kind == "interrupted":
         return AgreementError(f"{found[own]['call']}: a process was interrupted while it waited for the others to launch this; "
                               f"none of its data has been exchanged\n{text}")
+    if kind == "circle":
+        return AgreementError(
+            f"{_processes(late)} wait for one another, each to come to its launch: none of these can begin, and none of their "
+            f"data has been exchanged\n{text}\n{_ORDER}")
     return AgreementError(
         f"{_processes(ranks)} launch different programs over their devices; none of their data has been exchanged\n{text}\n"
-        "Every process must launch the same programs over several processes, in one order. The next launch that is the same "
-        "in all of them works")
+        f"{_ORDER}")
+
+
+_ORDER = ("Every process must launch the same programs over several processes, in one order. The next launch that is the same "
+          "in all of them works")
 
 
 def _processes(ranks: list[int]) -> str:
