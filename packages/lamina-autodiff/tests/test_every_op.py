@@ -20,7 +20,7 @@ def test_linear_ops_have_a_transpose_row_or_reason(prim):
 
 ONLY = {"polygamma": (1,), "zeta": (1,), "igamma_grad_a": (1,), "random_gamma_grad": (1,),
         "regularized_incomplete_beta": (2,)}  # no closed form is known for the other operand; it raises and says so
-SAMPLES = [s for p in prims.ALL if p.family != "collectives" for s in samples_of(p) if s.differentiable
+SAMPLES = [s for p in prims.ALL if p.family not in ("collectives", "maps") for s in samples_of(p) if s.differentiable
            and p.name not in ("stop_gradient", "xla_pmap")]
 
 

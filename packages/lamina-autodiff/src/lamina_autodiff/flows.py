@@ -51,10 +51,10 @@ def _remembered(w: Wired, what: Any, make: Callable[[], Any]) -> Any:
 
 
 def _inside(w: Wired) -> Any:
-    """The axis that a map binds, in scope, for deriving programs of its body."""
+    """The axes that a map binds, in scope, for deriving programs of its body."""
     if not w.flow.binds:
         return contextlib.nullcontext()
-    return bound_axes(AxisFrame(*w.flow.axis(w.params)))
+    return bound_axes(*[AxisFrame(name, size) for name, size in w.flow.axes(w.params)])
 
 
 def _still(w: Wired, on: Flags) -> bool:

@@ -32,8 +32,12 @@ Flags = tuple[bool, ...]
 def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any]) -> Any:
     """The row of an op with a flow: its results, and where they carry the batch."""
     w, on = Wired(prim, params, len(args)), tuple([d is not None for d in dims])
-    frame = bound_axes(AxisFrame(*w.flow.axis(params))) if w.flow.binds else contextlib.nullcontext()
-    with frame:
+    binds, scope = w.flow.binds, contextlib.nullcontext()
+    if binds is not None:
+        scope = bound_axes(*[AxisFrame(name, size) for name, size in binds.axes(params)])  # type: ignore[assignment]
+        if axis.name in binds.names(params):
+            axis = axis._replace(name=None)  # an inner axis hides an outer one of its name
+    with scope:
         # ops: operands that carry the batch once carries have settled; outs: results that do. The rounds batch the body for
         # marks that may grow still; programs made on the way are remembered, and the last one is the one that is used.
         ops, outs = forward(w, on, lambda wire, marks: batch_program(wire.program, axis, marks).batched_out)
@@ -51,8 +55,9 @@ def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
                                                   for b, p in zip(made, w.wires)])
     out_on = made[-1].batched_out
     new = written.params
-    for names, flags in ((w.flow.each, on), (w.flow.results, out_on)):  # the batch comes before the axis of a map
-        new |= {p: tuple([a if a is None or not b else a + 1 for a, b in zip(new[p], flags)]) for p in names}
+    if binds is not None:
+        for p, flags in ((binds.ins, on), (binds.outs, out_on)):
+            new[p] = tuple([binds.behind_batch(entry) if b else entry for entry, b in zip(new[p], flags)])
     if w.flow.test:
         new[w.flow.body].memo("source", lambda: w.bodies[0].program.memo("source", lambda: None))
     # The batch is axis 0 of what a turn sees, so axis 1 of what is stacked.

@@ -154,7 +154,7 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
         if not isinstance(sub, ClosedJaxpr):
             raise fail(f"its program {i} must be a ClosedJaxpr; got {type(sub).__name__}")
         _check(sub, f"{where}equation {n} ({p.name}), program {i}: ", done,
-               axes | {e.params[p.flow.binds[0]]} if p.flow.binds else axes)  # type: ignore[union-attr]
+               axes | p.flow.binds.names(e.params) if p.flow.binds else axes)  # type: ignore[union-attr]
     try:
         out = p.infer(*[a.aval for a in e.invars], **e.params)
     except LaminaError as err:

@@ -194,7 +194,7 @@ class _Keeper:
             forward.append((filled(k.forward, ends[:count], types, mine, ends[count:]), b.ins, outs))
             again.append((k.again, [*b.ins, *[n + at for at in mine]], range(count)))
         out, into = [[Var(w.type_stacked(a)) for a in types] for _ in range(2)]
-        first = w.write(w.operands(), [*w.results(), *[Slot(1)] * len(types)], forward)
+        first = w.write(w.operands(), [*w.results(), *[Slot(1, a) for a in types]], forward)
         second = w.write([*w.operands(), *[Slot(group, a) for a in types]], w.results(), again)  # type: ignore[arg-type]
         return _Pair([first.eqn(stacking.primitive, stacking.invars, [*e.outvars, *out], e.source)],
                      [second.eqn(stacking.primitive, [*stacking.invars, *into], e.outvars, e.source)], out, into)

@@ -148,12 +148,12 @@ def _widened(e: Eqn, token: Any, after: Var) -> Eqn:
 
 def _handed(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var], change: Callable[[ClosedJaxpr], ClosedJaxpr],
             aval: ShapedArray = _INDEX) -> Eqn:
-    """The equation with further operands of this type (of a map: of each member), of this group, and results. `change` makes
-    programs with as many more arguments, last, and results; a test has one result all the same."""
+    """The equation with further operands of this type, of this group (of a map: all members have them), and results. `change`
+    makes programs with as many more arguments, last, and results; a test has one result all the same."""
     w = Wired.of(e)
     more = range(len(e.invars), len(e.invars) + len(given))
     programs = [(change(p.program), [*p.ins, *more], range(1 if p.decides else w.n_results + len(back))) for p in w.wires]
-    written = w.write([*w.operands(), *[Slot(group, aval)] * len(given)],
+    written = w.write([*w.operands(), *[Slot(group, aval, shared=True)] * len(given)],
                       [*w.results(), *[Slot(int(not w.flow.loops))] * len(back)], programs)
     return written.eqn(e.primitive, [*e.invars, *given], [*e.outvars, *back], e.source)
 
@@ -216,13 +216,7 @@ def _entered(e: Eqn, turns: list[Var], loops: Loops) -> list[Eqn]:
     if flow is None or group is None or not (turns or flow.loops):
         return [map_subprograms(e, number_turns)]
     if not flow.loops:
-        before, held = [], turns
-        if flow.binds:  # each member is given its slice of as many copies
-            copied = shaped((e.params[flow.binds[1]],), _INDEX.dtype)
-            held = [Var(copied) for _ in turns]
-            before = [Eqn(prims.broadcast_in_dim_p, [t], [v], {"broadcast_dimensions": (), "shape": copied.shape})
-                      for t, v in zip(turns, held)]
-        return [*before, _handed(e, group, held, [], lambda program: _numbered(program, loops))]
+        return [_handed(e, group, turns, [], lambda program: _numbered(program, loops))]
     inner = (*loops, (e.primitive.name, e.source))
     backwards = bool(flow.reverse and e.params[flow.reverse])
     first = Literal(np.int32(e.params[flow.length] - 1 if backwards else 0), _INDEX)
@@ -288,8 +282,4 @@ def _guarded_eqn(e: Eqn, active: Var) -> list[Eqn]:
             return with_signature(made, made.jaxpr.invars, [*made.jaxpr.outvars, made.jaxpr.invars[-1]])
 
         return [_handed(e, group, [active], [Var(_TRUTH)], carries, _TRUTH)]
-    before, held = [], active
-    if flow.binds:  # each member is given its slice of as many copies
-        held = Var(shaped((e.params[flow.binds[1]],), _TRUTH.dtype))
-        before = [Eqn(prims.broadcast_in_dim_p, [active], [held], {"broadcast_dimensions": (), "shape": held.aval.shape})]
-    return [*before, _handed(e, group, [held], [], guarded, _TRUTH)]
+    return [_handed(e, group, [active], [], guarded, _TRUTH)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from .binds import Binds
 from .errors import ProgramError
 
 __all__ = ["CARRIED", "CHOOSES", "HELD", "STACKED", "Flow", "Layout", "Operands", "carried", "chooses", "held", "stacked"]
@@ -121,9 +122,8 @@ class Flow:
       length: of a loop, the param that says how many turns there are.
       reverse: of a loop that stacks, the param that says whether it begins with the last slice; default: the first.
       bound: of a loop with a `test`, the param that says how many turns there are at most, or None.
-      binds: of a map, the params with the name of the axis it binds, with how many of its members have operands and results
-        here, and, where others have theirs elsewhere, with how many there are (or None): every member runs the program.
-      each: params with one entry per operand, and the entry of a new one (of a map: of one mapped along its leading axis).
+      binds: of a map, which axes it binds, and how operands and results lie along them: every member runs the program.
+      each: params with one entry per operand, and the entry of a new one (of those in `binds`, that says it).
       results: params with one entry per result, and the entry of a new one.
       spent: as `each`, but true of one run only: an equation made from others starts with these entries.
       beside: params of programs that stand beside these, such as a solver's transpose.
@@ -140,7 +140,7 @@ class Flow:
                  "again", "rule", "whole", "programs", "entries", "loops", "into", "_last", "_layouts")
 
     def __init__(self, *operands: Operands, body: str = "", test: str = "", length: str = "", reverse: str = "",
-                 bound: str = "", binds: tuple[str, ...] | None = None, each: Mapping[str, Any] | None = None,
+                 bound: str = "", binds: Binds | None = None, each: Mapping[str, Any] | None = None,
                  results: Mapping[str, Any] | None = None, spent: Mapping[str, Any] | None = None,
                  beside: tuple[str, ...] = (), again: str = "", rule: str = "", whole: str = "") -> None:
         self.operands, self.body, self.test, self.length, self.reverse = operands, body, test, length, reverse
@@ -158,10 +158,9 @@ class Flow:
         self._last = {g.kind: i for i, g in groups if g.of in ("", body)}
         self._layouts: dict[tuple[int, ...], Layout] = {}
 
-    def axis(self, params: Mapping[str, Any]) -> tuple[Any, int]:
-        """Of a map with these params, the name and the size of the axis that its program sees."""
-        name, here, *everywhere = [params[p] for p in self.binds or ()]
-        return name, next(filter(None, everywhere), here)
+    def axes(self, params: Mapping[str, Any]) -> tuple[tuple[Any, int], ...]:
+        """The name and the size of each axis that is bound for the programs; of what is no map, none."""
+        return () if self.binds is None else self.binds.axes(params)
 
     def group(self, kind: str) -> int | None:
         """The number of the last group of this kind that goes to the body; None if there is none."""
@@ -201,7 +200,7 @@ class Flow:
         own = ("body", "test", "length", "reverse", "bound", "again", "rule")
         named = {**{field: getattr(self, field) for field in own}, **{f"beside[{i}]": p for i, p in enumerate(self.beside)},
                  **{f"each[{p!r}]": p for p in (*self.each, *self.spent)}, **{f"results[{p!r}]": p for p in self.results},
-                 **{f"binds[{i}]": p for i, p in enumerate(self.binds or ())}}
+                 **{f"binds[{i}]": p for i, p in enumerate(self.binds.params if self.binds else ())}}
         named |= {f"operands[{i}].count": g.count for i, g in enumerate(self.operands) if type(g.count) is str}
         named |= {f"operands[{i}].of": g.of for i, g in enumerate(self.operands)}
         for field, param in named.items():

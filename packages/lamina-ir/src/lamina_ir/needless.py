@@ -72,7 +72,8 @@ def _of_eqn(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]
     if not p.subprograms:
         return [e]
     if p.flow.binds:  # type: ignore[union-attr]
-        sizes = {n: size for n, size in sizes.items() if n != params[p.flow.binds[0]]}  # type: ignore[union-attr]
+        hidden = p.flow.binds.names(params)  # type: ignore[union-attr]
+        sizes = {n: size for n, size in sizes.items() if n not in hidden}
     new: dict[str, Any] = {}
     for name in p.subprograms:
         value = params[name]

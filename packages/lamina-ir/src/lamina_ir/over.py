@@ -191,19 +191,20 @@ def _settled(prim: Primitive, overs: Sequence[Axes], params: dict[str, Any],
              bound: Axes) -> tuple[Wired, Sequence[Axes], Axes, Sequence[Axes]]:
     """Of an op with programs: what operands differ over inside, the axes bound there, and what its results differ over."""
     w = Wired(prim, params, len(overs))
-    inside, back = bound, None
+    inside = bound
     ins: Sequence[Axes] = overs
-    if w.flow.binds:
-        # An inner map: what it maps differs over its axis inside, and its results are whole. Its name hides an equal one.
-        name = params[w.flow.binds[0]]
-        if name in bound or any(name in m for m in overs):
-            back = UnnamedAxis()
-            ins = [_renamed(m, name, back) for m in overs]
-        inside = _renamed(bound, name, back) | {name}
-        ins = [m if axis is None else m | {name} for m, axis in zip(ins, params["in_axes"])]
+    binds = w.flow.binds
+    if binds is not None:
+        # An inner map: what it maps differs over its axes inside, and its results are whole. Its names hide equal ones.
+        names = binds.names(params)
+        hidden = names & bound.union(*overs)
+        away = {name: UnnamedAxis() for name in hidden}
+        back = {other: name for name, other in away.items()}
+        inside = _renamed(bound, away) | names
+        ins = [_renamed(m, away) | binds.along(params, entry) for m, entry in zip(overs, params[binds.ins])]
     ins, found = forward(w, ins, lambda wire, marks: over_of_results(wire.program, marks, inside))
-    if w.flow.binds:
-        found = tuple([_renamed(m - {name}, back, name) for m in found])
+    if binds is not None:
+        found = tuple([_renamed(m - names, back) for m in found])
     return w, ins, inside, found
 
 
@@ -222,8 +223,8 @@ def _nested(prim: Primitive, overs: Sequence[Axes], params: dict[str, Any], boun
     return _with(params, new), found
 
 
-def _renamed(m: Axes, old: Any, new: Any) -> Axes:
-    return (m - {old}) | {new} if old in m else m
+def _renamed(m: Axes, new: dict[Any, Any]) -> Axes:
+    return frozenset([new.get(name, name) for name in m]) if new else m
 
 
 def speaks_of_axes(closed: ClosedJaxpr) -> bool:
@@ -337,7 +338,7 @@ def _waiting(closed: ClosedJaxpr) -> dict[Any, str]:
             found.update(dict.fromkeys(eqn_axis_names(e), p.name))
         if p.subprograms:
             inner = {axis: op for sub in subprograms(e) for axis, op in _waits(sub).items()}
-            if p.flow is not None and p.flow.binds:
-                inner.pop(e.params[p.flow.binds[0]], None)
+            for name, _ in p.flow.axes(e.params):  # type: ignore[union-attr]
+                inner.pop(name, None)
             found.update(inner)
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .binds import are_sizes, is_entry, is_mesh
 from .program import ClosedJaxpr
 from .rule import Rule
 
@@ -33,6 +34,7 @@ _ints = _tuple_of(_is_int)
 KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bool": ("a bool", lambda v: isinstance(v, (bool, np.bool_))),
     "dtype": ("a dtype", lambda v: isinstance(v, np.dtype)),
+    "entries": ("a tuple of tuples of None, Indexed and Split", _tuple_of(_tuple_of(is_entry))),
     "groups?": ("None or a tuple of tuples of ints", _or_none(lambda v: isinstance(v, (tuple, list)) and all(
         isinstance(g, (tuple, list)) and all(map(_is_int, g)) for g in v))),
     "dtype?": ("a dtype or None", _or_none(lambda v: isinstance(v, np.dtype))),
@@ -40,6 +42,8 @@ KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "int?": ("an int or None", _or_none(_is_int)),
     "ints": ("a tuple of ints", _ints),
     "ints?": ("a tuple of ints or None", _or_none(_ints)),
+    "mesh": ("(names, sizes, devices), with a device for each place", is_mesh),
+    "mesh?": ("None, or (names, sizes, devices)", _or_none(is_mesh)),
     "name groups": ("a tuple of tuples of strings", _tuple_of(_tuple_of(lambda v: isinstance(v, str)))),
     "number?": ("a number or None", _or_none(lambda v: isinstance(v, (bool, int, float, complex, np.generic)) or (
         isinstance(v, np.ndarray) and not v.shape))),
@@ -47,6 +51,7 @@ KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "program": ("a ClosedJaxpr", lambda v: isinstance(v, ClosedJaxpr)),
     "programs": ("a tuple of ClosedJaxprs", _tuple_of(lambda v: isinstance(v, ClosedJaxpr))),
     "rule": ("a prims.Rule", lambda v: type(v) is Rule and type(v.name) is str),
+    "sizes": ("a tuple of pairs of a name and an int", are_sizes),
     "str": ("a string", lambda v: isinstance(v, str)),
     "str?": ("a string or None", _or_none(lambda v: isinstance(v, str))),
 }
@@ -56,6 +61,7 @@ _BY_KIND = {
             "prevent_cse reverse threaded tiled transpose_a unique_indices unit_diagonal weak_type",
     "dtype": "dtype index_dtype new_dtype",
     "dtype?": "preferred_element_type",
+    "entries": "in_specs out_specs",
     "int": "all_gather_dimension axis axis_size batch_group_count body_nconsts concat_axis cond_nconsts dimension "
            "exponent_bits feature_group_count "
            "k length mantissa_bits num_aux num_carry num_consts num_held num_keys permutation_size "
@@ -71,6 +77,7 @@ _BY_KIND = {
     "program": "body_jaxpr call_jaxpr computation cond_jaxpr jaxpr matvec transpose_jaxpr",
     "programs": "branches",
     "rule": "bwd forward fwd jvp rule",
+    "sizes": "axis_sizes",
     "str": "memory_kind name sharding",
     "str?": "vmap_method",
 }

@@ -330,7 +330,7 @@ def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
             if isinstance(sub, ClosedJaxpr):  # `check` says so of what is none
                 names.update(sub.jaxpr.axis_names)
         if p.flow.binds:  # type: ignore[union-attr]
-            names.discard(params[p.flow.binds[0]])  # type: ignore[union-attr]
+            names -= p.flow.binds.names(params)  # type: ignore[union-attr]
     return frozenset(names)
 
 

@@ -394,7 +394,7 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     between = [Var(w.type_stacked(a)) for a in types]
     made = [(filled(first, first.jaxpr.outvars[:n], types, mine, values), [*[place[i] for i in own], *invariants],
              range(n + len(types))) for first, values, mine, own in zip(firsts, fresh, places, ins)]
-    one = w.write(ops, [*w.results(done), *[Slot(1)] * len(types)], made)
+    one = w.write(ops, [*w.results(done), *[Slot(1, a) for a in types]], made)
     at_slots, at_late = len(read), len(read) + len(types)
     operands += [*[Slot(group, a) for a in types], *[Slot(w.groups[i], None, i) for i, _ in late]]
     seconds = []

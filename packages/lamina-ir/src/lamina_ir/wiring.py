@@ -45,18 +45,20 @@ class Slot(NamedTuple):
 
     Attributes:
       group: of an operand: the number of its group in the flow. Of a result: 0 if it is carried, else 1.
-      aval: its type inside a program; needed where a program takes it that does not read it.
+      aval: its type inside a program; needed where a program takes it that does not read it, and of a map's new ones.
       like: the number of the operand or result whose per-operand params it shares; None: those of a new one.
       same: whether it is that very operand, so that what is true of one run only stays true (a donated buffer).
+      shared: of a map's new operand, whether it is one for all members; else each has its own.
 
     >>> Slot(0, like=2)
-    Slot(group=0, aval=None, like=2, same=False)
+    Slot(group=0, aval=None, like=2, same=False, shared=False)
     """
 
     group: int
     aval: ShapedArray | None = None
     like: int | None = None
     same: bool = False
+    shared: bool = False
 
 
 class Written(NamedTuple):
@@ -173,10 +175,9 @@ class Wired:
 
     def type_stacked(self, aval: ShapedArray) -> ShapedArray:
         """The type of a new result that is `aval` in each turn, or for each member of a map."""
-        if self.flow.loops or self.flow.binds:
-            size = self.params[self.flow.binds[1] if self.flow.binds else self.flow.length]
-            return shaped((size, *aval.shape), aval.dtype, aval.weak_type)
-        return aval
+        if self.flow.binds is not None:
+            return self.flow.binds.own(self.params, aval)[1]
+        return shaped((self.params[self.flow.length], *aval.shape), aval.dtype, aval.weak_type) if self.flow.loops else aval
 
     def operands(self, numbers: Iterable[int] | None = None, same: bool = True) -> list[Slot]:
         """Slots of these operands, by default all."""
@@ -226,9 +227,18 @@ class Wired:
             old, default, lasting = self.params[name], self.prim.defaults.get(name), name not in flow.spent
             if old or default != ():
                 order = [operands[i] for i in ops] if of_operands else [results[j] for j in outs]
-                found = tuple([old[s.like] if s.like is not None and old and (lasting or s.same) else new for s in order])
+                found = tuple([old[s.like] if s.like is not None and old and (lasting or s.same)
+                               else self._entry(name, new, s) for s in order])
                 params[name] = () if default == () and all(v == new for v in found) else found
         return Written(params, ops, outs)
+
+    def _entry(self, name: str, new: Any, slot: Slot) -> Any:
+        """What stands for a new operand or result in a param with an entry for each."""
+        binds = self.flow.binds
+        if binds is None or name not in (binds.ins, binds.outs):
+            return new
+        aval: ShapedArray = slot.aval  # type: ignore[assignment]  # a new one of a map says what it is
+        return binds.shared(aval) if slot.shared else binds.own(self.params, aval)[0]
 
     def unspent(self) -> dict[str, Any]:
         """Params without what was true of one run only."""

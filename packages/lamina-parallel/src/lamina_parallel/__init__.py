@@ -3,7 +3,7 @@ from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pargmax, pargmin, pbroadcast, pdot, pmax, pmean,
                                 pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)
 
-from . import batching, differentiation, extend
+from . import batching, differentiation, extend, maps_rows
 from ._version import __version__
 from .padded import padded
 from .pmap import pmap
@@ -12,6 +12,6 @@ __all__ = ["__version__", "all_gather", "all_to_all", "axis_index", "axis_size",
            "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes",
            "xeinsum"]
 
-del batching, differentiation
+del batching, differentiation, maps_rows
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

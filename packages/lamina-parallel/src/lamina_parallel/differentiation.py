@@ -25,7 +25,7 @@ def _call(args: Any, call_jaxpr: Any, in_axes: Any, out_axes: Any, params: dict[
 def xla_pmap_transpose(cts: list[Any], *args: Any, call_jaxpr: Any, in_axes: Any, out_axes: Any, **params: Any) -> Any:
     """An operand every device shares gets the sum of the devices' cotangents, those of other processes' devices among them. A
     result taken from one device because all agree is their mean, so each device gets its share."""
-    name, size = prims.xla_pmap_p.flow.axis(params)  # type: ignore[union-attr]
+    (name, size), = prims.xla_pmap_p.flow.axes(params)  # type: ignore[union-attr]
     across = size > params["axis_size"]  # other processes have rows, so only the members can sum over all
     linear = tuple(is_linear(a) for a in args)
     active = tuple(ct is not None for ct in cts)

@@ -125,8 +125,8 @@ def over_places(closed: ClosedJaxpr, places: Places) -> ClosedJaxpr:
     def enters(e: Eqn) -> bool:
         if _has_rules(e, places.name):
             to_cut.add(e.outvars[0])
-        binds = e.primitive.flow.binds  # type: ignore[union-attr]
-        return not binds or e.params[binds[0]] != places.name  # a map within that binds the same name hides it
+        inner = [name for name, _ in e.primitive.flow.axes(e.params)]  # type: ignore[union-attr]
+        return places.name not in inner  # a map within that binds the same name hides it
 
     return rewrite(closed, replaced, nested=enters)
 
@@ -145,8 +145,7 @@ def _sizes(closed: ClosedJaxpr) -> dict[Any, int | None]:
     for program in todo:
         for e in program.jaxpr.eqns:
             flow = e.primitive.flow
-            if flow is not None and flow.binds:
-                found.append(flow.axis(e.params))
+            found += () if flow is None else flow.axes(e.params)
             fresh = [s for s in subprograms(e) if s not in seen]
             seen.update(fresh)
             todo += fresh

@@ -148,6 +148,15 @@ class _Now(threading.local):
 now = _Now()
 
 
+def _named_shape(tracer: Tracer) -> dict[Hashable, int]:
+    """The mapped axes over which a traced value may differ, with their sizes: `{name: size}`, outermost first."""
+    over = tracer.aval.over
+    return {frame.name: frame.size for frame in now.axes if frame.name in over} if over else {}
+
+
+Tracer.named_shape = property(_named_shape)  # type: ignore[attr-defined]  # here, where the axes in scope are known
+
+
 def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
     """Apply an op: to values, or, where an argument is traced, in the deepest transformation among them.
 

@@ -3,7 +3,7 @@ from .. import param_kinds as _param_kinds
 from ..primitive import Primitive as _Primitive
 from ..primitive import by_name, register  # noqa: F401  (`by_name` is part of this namespace, and of pickles)
 from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft,
-               indexing, products, random_bits, reductions, shape, solves, sorting, special, windows)
+               indexing, maps, products, random_bits, reductions, shape, solves, sorting, special, windows)
 from .callbacks import *
 from .calls import *
 from .collectives import *
@@ -14,6 +14,7 @@ from .elementwise import *
 from .factorizations import *
 from .fft import *
 from .indexing import *
+from .maps import *
 from .products import *
 from .random_bits import *
 from .reductions import *
@@ -24,7 +25,7 @@ from .special import *
 from .windows import *
 
 FAMILIES = (elementwise, special, shape, reductions, windows, products, convolution, factorizations, fft, indexing,
-            sorting, solves, random_bits, calls, callbacks, collectives, control, custom)
+            sorting, solves, random_bits, calls, maps, callbacks, collectives, control, custom)
 ALL = tuple(getattr(family, name) for family in FAMILIES for name in family.__all__
             if isinstance(getattr(family, name), _Primitive))
 for _p in ALL:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..avals import ShapedArray, shaped
+from ..binds import Axis
 from ..errors import ExecutionError, ShapeError
 from ..flow import Flow, held
 from ..primitive import Primitive
@@ -88,6 +89,6 @@ xla_pmap_p = Primitive(
     "xla_pmap", params=("axis_name", "axis_size", "backend", "call_jaxpr", "devices", "donated_invars",
                         "global_arg_shapes", "global_axis_size", "in_axes", "name", "out_axes"),
     family="calls", infer=_pmap_infer, numpy=_pmap_numpy, spmd=_pmap_spmd, multiple=True,
-    flow=Flow(held(), body="call_jaxpr", binds=("axis_name", "axis_size", "global_axis_size"), each={"in_axes": 0},
+    flow=Flow(held(), body="call_jaxpr", binds=Axis("axis_name", "axis_size", "global_axis_size"), each={"in_axes": 0},
               results={"out_axes": 0}, spent={"donated_invars": False, "global_arg_shapes": None}),
     spec="num_replicas / num_partitions of the module")
