@@ -22,19 +22,28 @@ mine = slice(rank * devices, (rank + 1) * devices)
 """
 
 
-def run(text: str, processes: int = 2, devices: int = 2, cache: str = "0") -> list[str]:
+def free() -> str:
+    """An address that nobody has."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{s.getsockname()[1]}"
+
+
+def run(text: str, processes: int = 2, devices: int = 2, cache: str = "0", more: int = 0) -> list[str]:
     """What each process prints that runs the text, in which `rank`, `processes`, `devices` (of each), `rows` (of all devices)
-    and `mine` (those of this process) are known.
+    and `mine` (those of this process) are known; `sys.argv[5:]` are `more` addresses to meet at later.
 
     Raises:
       AssertionError: one of them failed; with what all printed.
     """
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{s.getsockname()[1]}"
+    addresses = [free() for _ in range(1 + more)]
     env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": cache, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    every = [subprocess.Popen([sys.executable, "-c", START + text, address, str(processes), str(rank), str(devices)], env=env,
-                              text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(processes)]
+    given = [str(processes), "", str(devices), *addresses[1:]]
+    every = []
+    for rank in range(processes):
+        given[1] = str(rank)
+        every.append(subprocess.Popen([sys.executable, "-c", START + text, addresses[0], *given], env=env, text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     try:
         texts = [p.communicate(timeout=150) for p in every]
     finally:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from lamina_runtime import gone, losses
-from lamina_runtime.losses import ProcessLostError
+from lamina_runtime.losses import LaunchFailedError, ProcessLostError
 
 
 class Here:
@@ -15,7 +15,7 @@ class Here:
 
     def __init__(self, rank=0, count=4):
         self.rank, self.count, self.heartbeat, self.alone = rank, count, 2, False
-        self.lost, self.left, self.changed = {}, {}, threading.Condition()
+        self.lost, self.left, self.failed, self.changed = {}, {}, {}, threading.Condition()
 
     def listen(self, act):
         self.act = act
@@ -59,6 +59,21 @@ def test_a_loss_ends_all_launches_and_a_leave_those_of_who_left(watch):
     assert told.value.process_indices == (1,)
     watch.presence.note_lost(3, "process 3")
     with pytest.raises(ProcessLostError, match=r"\(3,\) are gone: process 3 was lost"):
+        watch.check(PROGRAM)
+
+
+def test_a_failure_ends_all_launches_and_goes_before_leaves(watch):
+    watch.presence.left[1] = "process 1"
+    watch.presence.failed[1] = "process 1 (here, pid 3): pmap of `g`: MemoryError: no more"
+    with pytest.raises(LaunchFailedError, match=r"jit of `f`: .*\(1,\) and not in all: process 1 \(here.*no more") as told:
+        watch.check(SimpleNamespace(call="jit", name="f", processes=(0, 2)))
+    assert told.value.process_indices == (1,) and watch.told()
+    again = pickle.loads(pickle.dumps(told.value))
+    assert isinstance(again, LaunchFailedError) and again.process_indices == (1,) and isinstance(again, RuntimeError)
+    with watch.meeting():
+        assert watch.let == [1]
+    watch.presence.note_lost(2, "process 2")
+    with pytest.raises(ProcessLostError, match="process 2 was lost"):
         watch.check(PROGRAM)
 
 

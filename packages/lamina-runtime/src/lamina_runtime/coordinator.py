@@ -31,6 +31,8 @@ _STRANGERS = 128  # connections that have said nothing yet
 _FAREWELL = 5.0  # seconds that members have to let go, when the coordinator is told to end
 _BEATS = 6  # how often in a heartbeat timeout members are asked for a sign of life
 _BEAT = 4.0  # seconds after which they are at the latest
+_ALIKE = 1.0  # seconds in which a launch that failed in one process may fail in all
+_TEXT = 4000  # characters of what is told of such a failure
 _LISTED = 16  # numbers of processes written out in a message
 
 
@@ -72,6 +74,7 @@ class _System:
         self.service: Any = None
         self.port = 0
         self.failed: str | None = None  # while connecting
+        self.failures: dict[str, tuple[float, dict[int, str]]] = {}  # launches: until when others may fail; who did, and why
 
 
 def _pause(s: _System) -> float:
@@ -137,6 +140,7 @@ class Coordinator:
 
     def _pause(self) -> float:
         times = [g.until for g in self._strangers] + [min(s.until, s.beat) for s in self._systems]
+        times += [until for s in self._systems for until, _ in s.failures.values()]
         if not self._systems:
             times.append(self._end)
         return min(max(min(times, default=60.0) - time.monotonic(), 0.0), 60.0)
@@ -157,6 +161,11 @@ class Coordinator:
                     self._lost(g)
         for s in [s for s in self._systems if s.beat <= now]:
             self._ask(s, now)
+        for s in self._systems:
+            for launch in [n for n, (until, _) in s.failures.items() if until <= now]:
+                for r, text in s.failures.pop(launch)[1].items():
+                    for g in list(s.members.values()):
+                        g.lines.say(failed=r, name=text)
         if self._told and self._end != float("-inf"):
             self._end = float("-inf")
             for s in list(self._systems):
@@ -214,6 +223,8 @@ class Coordinator:
                 elif "connected" in words and g.system.phase == "connecting":
                     g.connected = True
                     self._all_connected(g.system)
+                elif "failed" in words and g.system.phase == "running":
+                    self._launch_failed(g.system, g, words)
                 elif "bye" in words:
                     return self._left(g)
                 if g not in self._strangers and not self._is_member(g):
@@ -364,6 +375,19 @@ class Coordinator:
             if s.phase == "running":
                 other.lines.say(left=g.rank, name=str(g))
         self._close_if_empty(s)
+
+    @staticmethod
+    def _launch_failed(s: _System, g: _Guest, words: dict[str, Any]) -> None:
+        """A launch failed in a member. If it does in all of them nobody waits for their data, and they go on; else all members
+        are told."""
+        launch = str(words.get("launch"))
+        _, those = s.failures.setdefault(launch, (time.monotonic() + _ALIKE, {}))
+        those[g.rank] = f"{g}: {str(words['failed'])[:_TEXT]}"
+        if len(those) == words.get("of"):
+            del s.failures[launch]
+            for r in those:
+                if r in s.members:
+                    s.members[r].lines.say(alike=launch)
 
     def _close_if_empty(self, s: _System) -> None:
         if not s.members and s in self._systems:

@@ -22,9 +22,10 @@ from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, gone, lobb
 from ._version import __version__
 from .agreement import AgreementError, CollectiveTimeoutError
 from .lobby import CALL
-from .gone import ProcessLostError
+from .gone import LaunchFailedError, ProcessLostError
 
-__all__ = ["AgreementError", "CollectiveTimeoutError", "ProcessLostError", "initialize", "is_initialized", "shutdown"]
+__all__ = ["AgreementError", "CollectiveTimeoutError", "LaunchFailedError", "ProcessLostError", "initialize",
+           "is_initialized", "shutdown"]
 
 _lock = threading.Lock()
 _session: _Session | None = None
@@ -287,7 +288,7 @@ def shutdown() -> None:
         if _session is not None and backends.in_use():
             try:
                 effects.effects_barrier()
-            except ProcessLostError:
+            except (ProcessLostError, LaunchFailedError):
                 pass  # to leave is what there is to do about it
     finally:
         if _leave():

@@ -6,13 +6,24 @@ import re
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-__all__ = ["ProcessLostError", "begin", "instead"]
+__all__ = ["LaunchFailedError", "ProcessLostError", "begin", "instead"]
 
 # What jaxlib says of a connection that ended, in either place.
 _BROKEN = re.compile(r"[Gg]loo|coordination|Connection (closed|reset)|Socket closed|CANCELLED|NCCL")
 
 
-class ProcessLostError(RuntimeError):
+class _OfProcesses(RuntimeError):
+    """An error with the numbers of some processes, in order: `process_indices`."""
+
+    def __init__(self, message: str, process_indices: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.process_indices = tuple(sorted({*process_indices}))
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.process_indices)
+
+
+class ProcessLostError(_OfProcesses):
     """Other processes have ended, or are silent, and what this one was to do with them cannot be done.
 
     What needs no other process works on. `shutdown()` and then `initialize(...)` make a new system of those who are left; what
@@ -25,12 +36,20 @@ class ProcessLostError(RuntimeError):
     (2,)
     """
 
-    def __init__(self, message: str, process_indices: Iterable[int] = ()) -> None:
-        super().__init__(message)
-        self.process_indices = tuple(sorted({*process_indices}))
 
-    def __reduce__(self) -> Any:
-        return type(self), (str(self), self.process_indices)
+class LaunchFailedError(_OfProcesses):
+    """A launch that all its processes had agreed on has failed in some of them, for want of memory say, and not in all: the
+    others would wait for their data for ever. So all launches over several processes end.
+
+    Those in which it failed raise their own error. All of them are there, and what needs no other process works on.
+    `shutdown()` and then `initialize(...)` in all make a new system.
+
+    Attributes:
+      process_indices: numbers of those in which it failed, in order.
+
+    >>> LaunchFailedError("pmap of `f`: a launch failed in process 1", [1]).process_indices
+    (1,)
+    """
 
 
 class Watch(Protocol):
@@ -39,7 +58,7 @@ class Watch(Protocol):
     def told(self) -> bool:
         """Whether one is gone; waits for the word shortly."""
 
-    def error(self, call: str) -> ProcessLostError:
+    def error(self, call: str) -> ProcessLostError | LaunchFailedError:
         """Of a call that failed."""
 
 
@@ -52,8 +71,8 @@ def begin(watch: Watch) -> None:
     _latest = watch
 
 
-def instead(call: str, error: BaseException) -> ProcessLostError | None:
-    """What is raised in place of jaxlib's error: None where no process is gone, or it fails for another reason."""
+def instead(call: str, error: BaseException) -> ProcessLostError | LaunchFailedError | None:
+    """What is raised in place of jaxlib's error: None where no process is gone, or has failed, or it has another reason."""
     watch = _latest
     if watch is None or _BROKEN.search(str(error)) is None or not watch.told():
         return None

@@ -1,10 +1,11 @@
-"""The loss of another process: how what waits for it is freed, and what is raised.
+"""The loss of another process, or of its part in a launch: how what waits for it is freed, and what is raised.
 
 Gloo waits for ever for a process that is gone where several devices of this one take part, and jaxlib waits half a minute for
 one that never came to a group of devices. So when the lobby tells of a loss, the connections that Gloo has are shut, which ends
 the first wait, and if need be the client of jaxlib's service is let go, which ends the second: what is pending over several
 processes fails at once, here and, as the others do the same, everywhere. From then on nothing over several processes is
-launched. The devices of one process are connected in the same way; those connections are spared.
+launched. The devices of one process are connected in the same way; those connections are spared. Where a launch that all had
+agreed on fails in one process alone, the others wait for its data in the same way, and are freed in the same way.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import presence
-from .gone import ProcessLostError
+from .gone import LaunchFailedError, ProcessLostError
 
 __all__ = ["Watch", "listening"]
 
@@ -28,6 +29,7 @@ _KNOCK, _KNOCKS = 5.0, 4  # seconds for an answer at a door, and how often it is
 _LOOK = 0.5  # seconds between two looks at the connections, where no coordinator tells of losses
 Place = tuple[str, int]  # host and port
 _LISTED = 8  # processes named in a message
+_TEXT = 2000  # characters of an error that are told
 
 
 class Watch:
@@ -57,11 +59,11 @@ class Watch:
         self._doors = doors
 
     def check(self, program: Any) -> None:
-        """ProcessLostError where a program over several processes cannot be launched any more."""
+        """ProcessLostError or LaunchFailedError where a program over several processes cannot be launched any more."""
         here = self.presence
-        if here.lost or here.left:
+        if here.lost or here.left or here.failed:
             gone = [] if here.lost else [r for r in program.processes if r in here.left]
-            if here.lost or gone:
+            if here.lost or gone or here.failed:
                 raise self._error(f"{program.call} of `{program.name}`", gone)
 
     @contextlib.contextmanager
@@ -94,7 +96,7 @@ class Watch:
         """A block in which groups of devices may come together that are not of this process alone."""
         with self._counting:
             self._meeting += 1
-            if self.presence.lost:
+            if self.presence.lost or self.presence.failed:
                 self._let_go()
         try:
             yield
@@ -115,28 +117,44 @@ class Watch:
                 self._sparing.release()
 
     def told(self, suspects: Iterable[int] = ()) -> bool:
-        """A connection to another process has ended: wait shortly for the lobby's word on who is gone. Whether somebody is.
+        """A connection to another process has ended: wait shortly for the lobby's word on who is gone, or has failed. Whether
+        somebody has.
 
         Args:
           suspects: whose connection it was; without a word they count as gone.
         """
         here, until = self.presence, time.monotonic() + _WORD
         with here.changed:
-            while not (here.lost or here.alone or self._over.is_set()) and (left := until - time.monotonic()) > 0:
+            while (not (here.lost or here.failed or here.alone or self._over.is_set())
+                   and (left := until - time.monotonic()) > 0):
                 if here.left and left < _WORD * 3 / 4:  # the end of one who took leave is the likely reason
                     break
                 here.changed.wait(min(left, _WORD / 4))
         for r in suspects:
             if r not in here.left and r not in here.lost:
                 here.note_lost(r, f"process {r}, which closed its connection,")
-        while here.alone and not here.lost and not self._over.is_set():
+        while here.alone and not here.lost and not here.failed and not self._over.is_set():
             self._knock()  # a process that is just being ended may still have an open door
             if here.lost or time.monotonic() > until or self._over.wait(_PATIENCE):
                 break
-        return bool(here.lost or here.left)
+        return bool(here.lost or here.left or here.failed)
 
-    def error(self, call: str) -> ProcessLostError:
-        """Of a call that failed: those that are gone."""
+    def failed(self, call: str, launch: str, of: int, error: BaseException) -> None:
+        """A launch that all had agreed on has failed in this process: the others are told, unless it has in all of them.
+
+        Args:
+          launch: its name, the same in all; of: how many processes it has.
+        """
+        here = self.presence
+        if here.lost or here.failed or self._over.is_set() or here.tell_failure(
+                launch, of, f"{call}: {type(error).__name__}: {error}"[:_TEXT]):
+            return
+        if hasattr(error, "add_note"):
+            error.add_note(f"{call}: the other processes were about to launch this too, and are told that it failed here; "
+                           "lamina.distributed.shutdown() and initialize(...) in all of them are the way on")
+
+    def error(self, call: str) -> ProcessLostError | LaunchFailedError:
+        """Of a call that failed: those that are gone, or in which a launch failed."""
         return self._error(call, self.presence.left if not self.presence.lost else ())
 
     def end(self) -> None:
@@ -147,8 +165,16 @@ class Watch:
             if t is not threading.current_thread() and t.ident is not None:  # one that begins now finds that it is over
                 t.join()
 
-    def _error(self, call: str, left: Iterable[int], then: str = "What needs no other process works on") -> ProcessLostError:
+    def _error(self, call: str, left: Iterable[int],
+               then: str = "What needs no other process works on") -> ProcessLostError | LaunchFailedError:
         here = self.presence
+        failed = dict(here.failed)
+        if failed and not here.lost:
+            said = "; ".join([failed[r] for r in sorted(failed)[:_LISTED]])
+            return LaunchFailedError(
+                f"{call}: a launch that all had agreed on failed in process_indices {tuple(sorted(failed))} and not in all: "
+                f"{said}. Nothing over several processes is launched any more. What needs no other process works on; "
+                "lamina.distributed.shutdown() and initialize(...) in all of them are the way on", failed)
         names = {r: f"{here.left[r]} has left" for r in left} | {r: f"{name} was lost" for r, name in dict(here.lost).items()}
         ranks = tuple(sorted(names))
         said = "; ".join([names[r] for r in ranks[:_LISTED]])
@@ -164,7 +190,7 @@ class Watch:
             self._start(self._join_no_longer)
         if event[0] == "coordinator" and not self.presence.lost:
             self._start(self._look_out)
-        elif event[0] == "lost":
+        elif event[0] in ("lost", "failed"):
             held = self._sparing.acquire(timeout=_PATIENCE)
             _cut(self._places, self._spared)
             if held:

@@ -79,7 +79,7 @@ class Patience:
         return found[0]
 
     def _check(self, call: str, stuck: bool) -> None:
-        if self._watch.presence.lost:
+        if self._watch.presence.lost or self._watch.presence.failed:
             now = time.monotonic()
             self._lost = self._lost or now
             if stuck and now > self._lost + _FREED:

@@ -23,8 +23,9 @@ __all__ = ["Event", "Presence", "join"]
 _KINDS: dict[str, type[Exception]] = {"value": ValueError, "timeout": TimeoutError, "permission": PermissionError}
 _GREETING = 10.0  # seconds for the first line of a coordinator, which may be starting on a busy machine
 _KNOCK = 0.05
+_VERDICT = 3.0  # seconds for the coordinator to say what becomes of a launch that failed
 _SILENCE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
-Event = tuple[str, int]  # ("lost" or "left", process index); ("coordinator", -1): nothing more will be told
+Event = tuple[str, int]  # ("lost", "left" or "failed", process index); ("coordinator", -1): nothing more will be told
 
 
 class Presence:
@@ -37,6 +38,7 @@ class Presence:
       here: this machine's number as the coordinator's machine sees it; other processes find this one there.
       lost, left: process index -> name, of those that died or were silent and those that said goodbye. With this process's own
         index: it was silent to the coordinator, or that to it, and the others go on without it.
+      failed: process index -> words, of those in which a launch has failed alone; alike: names of launches that have in all.
       alone: whether the coordinator is gone.
     """
 
@@ -46,6 +48,8 @@ class Presence:
         self.here = str(lines.socket.getsockname()[0])
         self.lost: dict[int, str] = {}
         self.left: dict[int, str] = {}
+        self.failed: dict[int, str] = {}
+        self.alike: set[str] = set()
         self.alone = False
         self.changed = threading.Condition()
         self._lines = lines
@@ -75,9 +79,10 @@ class Presence:
         self._thread.start()
 
     def listen(self, act: Callable[[Event], None]) -> None:
-        """Call `act(event)` for each loss and leave, those already known included; in the thread, so let it be quick."""
+        """Call `act(event)` for each loss, leave and failure, those already known included; in the thread: be quick."""
         with self.changed:
-            known: list[Event] = [("lost", r) for r in self.lost] + [("left", r) for r in self.left]
+            known: list[Event] = [(kind, r) for kind, those in (("lost", self.lost), ("left", self.left),
+                                                                ("failed", self.failed)) for r in those]
             self._listeners.append(act)
         for event in known + [("coordinator", -1)] * self.alone:
             act(event)
@@ -115,7 +120,11 @@ class Presence:
                 break
             if "beat" in words:
                 self._lines.say(beat=True)
-            for kind, known in (("lost", self.lost), ("left", self.left)):
+            if "alike" in words:
+                with self.changed:
+                    self.alike.add(str(words["alike"]))
+                    self.changed.notify_all()
+            for kind, known in (("lost", self.lost), ("left", self.left), ("failed", self.failed)):
                 rank = words.get(kind)
                 if isinstance(rank, int):
                     self._note(known, rank, str(words.get("name")))
@@ -133,6 +142,23 @@ class Presence:
                 pass
             self._lines.socket.close()
             self._call(("coordinator", -1))
+
+    def tell_failure(self, launch: str, of: int, text: str) -> bool:
+        """This process's part of a launch has failed. Whether it did in all others as well, so that nobody waits for them;
+        else the others, and this one, are told.
+
+        Args:
+          launch: its name, the same in all; of: how many processes it has.
+          text: what happened.
+        """
+        self._lines.say(failed=text, launch=launch, of=of)
+        with self.changed:
+            self.changed.wait_for(lambda: self.alone or self.failed or self.lost or launch in self.alike, _VERDICT)
+            heard = launch in self.alike or self.failed or self.lost
+        if not heard:
+            self._note(self.failed, self.rank, f"process {self.rank}: {text}")
+            self._call(("failed", self.rank))
+        return launch in self.alike
 
     def note_lost(self, rank: int, name: str) -> None:
         """Somebody is lost, by other signs than the coordinator's word."""

@@ -1,8 +1,10 @@
 """Launches of programs over several processes: what is asked before one, and how its failure is told."""
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -83,6 +85,7 @@ class Launches:
         self.patience: Any = None
         self.agree: Callable[[Over], None] = _agreed
         self._first = threading.Lock()
+        self._numbers: dict[tuple[int, ...], Iterator[int]] = {}
         self._connected = False
 
     def launch(self, program: Over, args: Sequence[Any], start: Callable[[], _Outs]) -> _Outs:
@@ -90,21 +93,33 @@ class Launches:
 
         Raises:
           ProcessLostError: a process was lost, or one of the program's has left, before or meanwhile.
+          LaunchFailedError: a launch failed in some processes alone. What `start` raises here is told to the others.
         """
         self.watch.check(program)
         self.agree(program)
+        numbers = self._numbers.get(program.processes) or self._numbers.setdefault(program.processes, itertools.count())
+        number = next(numbers)
         try:
-            outs = start() if program.met else self._first_of(program, start)
-        except _jaxlib.LAUNCH_ERRORS as e:
-            lost = None if host_errors.original(e) else gone.instead(f"{program.call} of `{program.name}`", e)
-            if lost is not None:
-                raise lost from e
+            outs = start() if program.met else self._first_of(program, number, start)
+        except (gone.ProcessLostError, gone.LaunchFailedError):
+            raise
+        except BaseException as e:
+            if isinstance(e, _jaxlib.LAUNCH_ERRORS) and not host_errors.original(e):
+                lost = gone.instead(f"{program.call} of `{program.name}`", e)
+                if lost is not None:
+                    raise lost from e
+            self._failed(program, number, e)
             raise
         if self.patience is not None:
             self.patience.launched(outs)
         return outs
 
-    def _first_of(self, program: Over, start: Callable[[], _Outs]) -> _Outs:
+    def _failed(self, program: Over, number: int, error: BaseException) -> None:
+        """All have agreed, and this process's part has failed: the others may wait for its data."""
+        launch = blake2b(f"{program.processes} {number}".encode(), digest_size=16).hexdigest()
+        self.watch.failed(f"{program.call} of `{program.name}`", launch, len(program.processes), error)
+
+    def _first_of(self, program: Over, number: int, start: Callable[[], _Outs]) -> _Outs:
         """The first launch of a program is waited for: while it lasts jaxlib may wait for devices of others."""
         with self._first:
             if not self._connected:  # those of this process first: later there may be no way
@@ -116,9 +131,11 @@ class Launches:
             if self.patience is not None:
                 self.patience.launched(outs)
             error = _settled(outs)
-            lost = gone.instead(call, error) if error is not None else None
-            if lost is not None:
-                raise lost from error
+            if error is not None:
+                lost = gone.instead(call, error)
+                if lost is not None:
+                    raise lost from error
+                self._failed(program, number, error)  # whoever reads the results here is told as well
         program.met = True
         return outs
 
