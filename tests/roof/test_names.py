@@ -25,8 +25,9 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff"], "custom_batching": ["lamina_ba
             "custom_derivatives": ["lamina_autodiff"], "dlpack": ["lamina_runtime"], "dtypes": ["lamina_ir.dtypes"],
             "errors": ["lamina_ir.errors"], "experimental": ["lamina_tracing"], "experimental.maps": [],
             "experimental.x64_context": ["lamina_tracing"], "lib": [], "lib.xla_bridge": ["lamina_runtime"],
-            "parallel": ["lamina_parallel"], "sharding": ["lamina_runtime"], "test_util": ["lamina_autodiff.testing"],
-            "tools": [], "tools.colab_tpu": ["lamina_runtime"], "tree": ["lamina_ir.trees"], "typing": ["lamina_tracing"],
+            "parallel": ["lamina_parallel"], "sharding": ["lamina_runtime", "lamina_parallel"],
+            "test_util": ["lamina_autodiff.testing"], "tools": [],
+            "tools.colab_tpu": ["lamina_runtime"], "tree": ["lamina_ir.trees"], "typing": ["lamina_tracing"],
             "lax": ["lamina_tracing.lax", "lamina_autodiff"]}
 OWN = {"__version__", "float0"}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",

@@ -123,7 +123,18 @@ def _ints(text: str) -> list[int]:
 
 
 def tiles_of(counts: Sequence[int], copies: int = 1, order: Sequence[int] = ()) -> Tiles:
-    """`Tiles` in their one form: no order where it is the usual one, no counts where nothing is split."""
+    """`Tiles` in their one form: no order where it is the usual one, no counts where nothing is split.
+
+    Args:
+      counts: parts along each dimension.
+      copies: how many devices hold each part.
+      order: for each part, row by row, and for each of its copies, the device; (): in order.
+    Returns:
+      Tiles.
+
+    >>> tiles_of((1, 2), 2, (0, 1, 2, 3)), tiles_of((1, 1), 4)
+    (Tiles(counts=(1, 2), copies=2, order=()), Tiles(counts=(), copies=1, order=()))
+    """
     if math.prod(counts) == 1:
         return Tiles()
     usual = list(order) == list(range(len(order)))

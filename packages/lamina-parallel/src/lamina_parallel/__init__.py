@@ -5,12 +5,14 @@ from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, p
 
 from . import batching, differentiation, extend, maps_rows
 from ._version import __version__
+from .mesh import Mesh
 from .padded import padded
+from .partition_spec import PartitionSpec
 from .pmap import pmap
 
-__all__ = ["__version__", "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "padded", "pargmax", "pargmin",
-           "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes",
-           "xeinsum"]
+__all__ = ["Mesh", "PartitionSpec", "__version__", "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "padded",
+           "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum",
+           "psum_scatter", "pswapaxes", "xeinsum"]
 
 del batching, differentiation, maps_rows
 

@@ -7,7 +7,7 @@ from lamina_lowering import lower
 from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
-from ._jaxlib import Device, GSPMDSharding, Sharding, SingleDeviceSharding
+from ._jaxlib import Device, Sharding
 from . import array_methods, compilation_cache, debug, dispatcher, evaluator, forks, stages, trees_cpp
 from ._version import __version__
 from .arrays import Array, Shard
@@ -22,13 +22,15 @@ from .disk_cache import cache_dir
 from .effects import effects_barrier
 from .evaluator import clear_caches
 from .safe_launch import WINDOW
+from .sharding_classes import GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, SingleDeviceSharding
 from .transfer_counts import TransferCounts, transfer_counts
 from .transfer_guards import (transfer_guard, transfer_guard_device_to_device, transfer_guard_device_to_host,
                               transfer_guard_host_to_device)
 from .transfers import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
                         from_dlpack)
 
-__all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Shard", "Sharding", "SingleDeviceSharding",
+__all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "NamedSharding", "PmapSharding", "PositionalSharding", "Shard",
+           "Sharding", "SingleDeviceSharding",
            "TransferCounts", "WINDOW",
            "__version__", "block_until_ready", "cache_dir", "cache_stats", "checkpointing", "clear_caches", "clear_memory",
            "compilation_cache", "default_backend", "default_device", "device_count", "device_get", "device_put",

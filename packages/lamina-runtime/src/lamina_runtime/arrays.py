@@ -26,12 +26,12 @@ _wait_for = _jaxlib.wait_for
 
 
 # --- making -------------------------------------------------------------------------------------------------------
-def put(x: Any, device: Any, committed: bool, aval: ShapedArray | None = None) -> Any:
-    """A host value on one device. The memory is copied before this returns."""
+def put(x: Any, device: Any, committed: bool, aval: ShapedArray | None = None, sharding: Any = None) -> Any:
+    """A host value on one device, which `sharding` may say in names. The memory is copied before this returns."""
     if aval is None:
         aval = aval_of(x)
     transfer_counts.put(1, aval.size * aval.dtype.itemsize)
-    return _device_put(aval, shardings.single(device), [x], [device], committed, False, _COPY)
+    return _device_put(aval, sharding or shardings.single(device), [x], [device], committed, False, _COPY)
 
 
 def put_pieces(aval: ShapedArray, sharding: Any, pieces: Sequence[Any], devices: Sequence[Any],
@@ -258,6 +258,7 @@ def _restore(value: np.ndarray, dtype: Any, weak: bool, placement: bytes | None 
         except RuntimeError:  # there are fewer devices here, or others
             pass
         else:
+            sharding = shardings.fitted("unpickle", aval.shape, sharding)
             where, parts = shardings.plan(sharding, aval.shape) if type(sharding) is not SingleDeviceSharding else (
                 [sharding._device], None)
             return put_pieces(aval, sharding, [value] * len(where) if parts is None else [value[p] for p in parts], where)

@@ -110,6 +110,8 @@ def _is_shape(x: Any) -> bool:
 def _from_local(call: str, sharding: Any, x: Any, global_shape: Any) -> Any:
     aval = transfers._type_of(call, x)
     local = aval.shape
+    if sharding._mesh is not None:
+        sharding = shardings.by_spec(sharding._mesh, sharding._spec, len(local), call)
     wanted = (None,) * len(local) if global_shape is None else tuple(global_shape)
     if len(wanted) != len(local):
         raise ValueError(f"{call}: global_shape {wanted} has {len(wanted)} dimensions; local_data is {aval.long()}")
@@ -158,10 +160,10 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
     """
     call = "make_array_from_callback"
     place, shape = _sharding(call, sharding), tuple([int(n) for n in shape])
+    place = shardings.fitted(call, shape, place)
     if type(place) is SingleDeviceSharding:
         where, parts = [place._device], None
     else:
-        shardings.check_fits(call, shape, place)
         _here(call, place)
         where, parts = shardings.plan(place, shape)
     indices = [(slice(None),) * len(shape)] * len(where) if parts is None else parts
@@ -207,8 +209,8 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     """
     call = "make_array_from_single_device_arrays"
     place, shape = _sharding(call, sharding), tuple([int(n) for n in shape])
+    place = shardings.fitted(call, shape, place)
     where = _here(call, place)
-    shardings.check_fits(call, shape, place)
     local = place.shard_shape(shape)
     held: dict[Any, Any] = {}
     for i, x in enumerate(arrays):

@@ -187,7 +187,7 @@ class _Misses:
             program = execution.program_for(kind, staged.closed, spec.name, place, spec.keep_unused, self.overrides)
             if donated:
                 safe_launch.check_donation(kind, spec.name, flat, donated, words)
-            outs = program.run(flat)
+            outs = program.run(flat, layout)
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure(kind, spec.name, e) from e
         result = trees.tree_unflatten(staged.out_tree, outs)
@@ -202,7 +202,7 @@ class _Misses:
         if program.together is not None and layout is None and not spec.statics.nums and not spec.statics.names and not changed:
             self.again = self.again or repeats.Repeats()
             self.again.note(args, kwargs, flat, program, staged.out_tree)
-        return result, program.fast_path(flat, staged.out_tree), changed
+        return result, program.fast_path(flat, staged.out_tree, layout), changed
 
 
 @boundary

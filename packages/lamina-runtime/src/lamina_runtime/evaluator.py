@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, prims, walk
 from lamina_ir.extend import Tiles
+from lamina_parallel.extend import mesh_in_text
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
@@ -167,7 +168,7 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
 def _laid_out(prim: Primitive, params: dict[str, Any]) -> Any:
     """A constraint moves the array: in a program of nothing else the compiler would leave it."""
     run, text = _op(prim, params), params["sharding"]
-    named = text.partition(" on ")[2]
+    named = text.partition(" on ")[2].partition(" of ")[0]
 
     def move(x: Any) -> Any:
         if params["unspecified_dims"] or not named:
@@ -179,7 +180,11 @@ def _laid_out(prim: Primitive, params: dict[str, Any]) -> Any:
                 return run(x)  # which says so
         by_id = sorted(range(len(devices)), key=lambda i: devices[i].id)  # the op counts them so
         sharding = shardings.tiled(devices, Tiles.parse(text).renumbered(by_id))
-        shardings.check_fits("with_sharding_constraint", aval_of(x).shape, sharding)
+        shape = aval_of(x).shape
+        shardings.check_fits("with_sharding_constraint", shape, sharding)
+        mesh = mesh_in_text(text, told)
+        if mesh is not None and mesh.flat_devices == devices:
+            sharding = shardings.in_words(mesh, sharding, len(shape))
         return transfers.device_put(x, sharding)
 
     return move

@@ -11,12 +11,13 @@ from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, 
                        thread_order)
 from lamina_ir.extend import Placement, Tiles
 from lamina_lowering import lower, rows
+from lamina_parallel.extend import mesh_in_scope
 from lamina_tracing.extend import logger, told
 
 from . import (_jaxlib, arrays, backends, compiling, debug, effects, gone, host_errors, owner,
                safe_launch, shardings, together, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
-from .placing import device_names
+from .placing import device_names, mesh_told
 
 __all__ = ["FastPath", "Program", "failure", "place", "program_for"]
 
@@ -53,6 +54,7 @@ class Program:
 
     Attributes:
       in_shardings, out_shardings: jaxlib's, of every argument and result.
+      worn: for a mesh and wished placements, how results are made in their names: (handlers, shardings).
       window: where launches whose devices wait for each other are counted; None for others.
       together, processes: how it is launched where its devices are of several processes, and which; None and () for others.
       met: whether its groups of devices have come together.
@@ -61,7 +63,7 @@ class Program:
 
     __slots__ = ("call", "executable", "loaded", "lowered", "placement", "in_shardings", "out_shardings", "handlers",
                  "const_args", "kept", "window", "together", "processes", "met", "pact", "in_avals", "out_avals", "_closed",
-                 "order", "effectful", "name", "__weakref__")
+                 "order", "effectful", "name", "worn", "_mesh", "__weakref__")
 
     def __init__(self, call: str, closed: ClosedJaxpr, name: str, placement: Placement, keep_unused: bool,
                  overrides: tuple[tuple[str, Any], ...], rules: Any) -> None:
@@ -116,6 +118,8 @@ class Program:
             self.out_shardings.append(everywhere)
         avals = [*closed.out_avals, *low.out_avals[n_out:]]
         self.handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
+        self.worn: dict[Any, tuple[list[Any], list[Any]]] = {}
+        self._mesh = mesh_told(closed) if split and not placement.members else None
         # Launches whose devices wait for each other go through a window.
         if placement.members:
             self.window = safe_launch.window_of(devices[0].client) if _names_collectives(closed) else None
@@ -127,18 +131,51 @@ class Program:
         """What was compiled, while anybody holds it."""
         return self._closed()
 
-    def run(self, flat: Sequence[Any]) -> list[Any]:
-        """Run on flat arguments, wherever they are."""
+    def words(self, flat: Sequence[Any], layout: Any = None) -> tuple[list[Any], list[Any]]:
+        """How results are made, and their placements, said in the names of a mesh of just the program's devices: that of the
+        user's placements of arguments and results (a `Layout`), else of the arguments, that in scope, that of constraints."""
+        placement = self.placement
+        if placement.members or placement.face or not placement.committed:
+            return self.handlers, self.out_shardings
+        devices = placement.devices
+        mesh: Any = None
+        for x in flat:
+            if type(x) is ArrayImpl and x._sharding._mesh is not None:
+                mesh = x._sharding._mesh
+                if mesh.flat_devices == devices:
+                    break
+        for other in (None if layout is None else layout.mesh, mesh, mesh_in_scope(), self._mesh):
+            if other is not None and other.flat_devices == devices:
+                return self._worn(other, None if layout is None else layout.outs)
+        return self.handlers, self.out_shardings
+
+    def _worn(self, mesh: Any, wished: Sequence[Any] | None) -> tuple[list[Any], list[Any]]:
+        key = mesh, None if wished is None else tuple([0 if s is None else s.face for s in wished])
+        found = self.worn.get(key)
+        if found is None:
+            if len(self.worn) > 64:
+                self.worn.clear()
+            avals = self.out_avals
+            told = [s if s is not None and s._mesh is not None else shardings.in_words(mesh, p, a.ndim) for s, p, a in zip(
+                wished or (None,) * len(avals), self.out_shardings, avals)] + self.out_shardings[len(avals):]
+            handlers = [h if s is p else _jaxlib.result_handler(a, s, True) for h, s, p, a in zip(
+                self.handlers, told, self.out_shardings, avals)] + self.handlers[len(avals):]
+            found = self.worn[key] = handlers, told
+        return found
+
+    def run(self, flat: Sequence[Any], layout: Any = None) -> list[Any]:
+        """Run on flat arguments, wherever they are; `layout` are the user's placements of arguments and results, or None."""
+        handlers = self.words(flat, layout)[0]
         args = list(self.const_args)
         if args:
             safe_launch.check_constants(self.call, self.name, args)
         args += [place(x, s, a) for x, k, s, a in zip(flat, self.kept, self.in_shardings, self.in_avals) if k]
         failures, failure = self.loaded.failures, None
         if failures is None:
-            outs = self._started(args)
+            outs = self._started(args, handlers)
         else:
             try:
-                outs = failures.settled(f"{self.call} of `{self.name}`", lambda: self._started(args))
+                outs = failures.settled(f"{self.call} of `{self.name}`", lambda: self._started(args, handlers))
             except CallbackError as e:
                 if self.together is None:
                     raise
@@ -159,23 +196,23 @@ class Program:
                                     self.placement if several or self.placement.members else None)
         return list(outs)
 
-    def _started(self, args: list[Any]) -> Sequence[Any]:
+    def _started(self, args: list[Any], handlers: list[Any]) -> Sequence[Any]:
         if self.together is not None:
-            return self.together.launch(self, args, lambda: self._launch(args))
+            return self.together.launch(self, args, lambda: self._launch(args, handlers))
         if not self.met:
             self.met = True
             launches = owner.current.together
             if launches is not None:
-                return launches.alone(lambda: self._launch(args), args)
-        return self._launch(args)
+                return launches.alone(lambda: self._launch(args, handlers), args)
+        return self._launch(args, handlers)
 
-    def _launch(self, args: list[Any]) -> list[Any]:
+    def _launch(self, args: list[Any], handlers: list[Any]) -> list[Any]:
         order = self.order
         if not self.effectful:
-            return self.executable.execute_sharded(args).consume_with_handlers(self.handlers)
+            return self.executable.execute_sharded(args).consume_with_handlers(handlers)
         if order is None:
             found = self.executable.execute_sharded(args, with_tokens=True)
-            outs = found.consume_with_handlers(self.handlers)
+            outs = found.consume_with_handlers(handlers)
             self._launched(found.consume_token())
             return outs
         with order.lock:
@@ -184,7 +221,7 @@ class Program:
             except _jaxlib.LAUNCH_ERRORS:
                 order.failed()
                 raise
-            *outs, token = found.consume_with_handlers(self.handlers)
+            *outs, token = found.consume_with_handlers(handlers)
             order.passed(token)
             effects.launched(found.consume_token())
         return outs
@@ -195,7 +232,7 @@ class Program:
         else:
             receipt.block_until_ready()
 
-    def fast_path(self, flat: Sequence[Any], out_tree: Any) -> Any:
+    def fast_path(self, flat: Sequence[Any], out_tree: Any, layout: Any = None) -> Any:
         """What lets jaxlib run the next call of this signature by itself; None where Python has to look on: at what a callback
         raises, at the other processes of a program over several, and at an argument that lies on as many devices as it should,
         but otherwise, which jaxlib would not notice."""
@@ -211,7 +248,7 @@ class Program:
         n_const, n_out = len(self.const_args), len(self.handlers)
         kept = [True] * n_const + list(self.kept)
         ins = [c._sharding for c in self.const_args] + [s for s, k in zip(self.in_shardings, self.kept) if k]
-        return FastPath(self.executable, out_tree, ins, self.out_shardings, self.out_avals,
+        return FastPath(self.executable, out_tree, ins, self.words(flat, layout)[1], self.out_avals,
                         [self.placement.committed] * n_out, kept, [None] * len(ins), self.const_args)
 
 

@@ -114,7 +114,7 @@ def _wish(call: str, leaf: Leaf, target: Any, place: str, mine: bool, meeting: m
     except RuntimeError as e:  # its devices were given up
         raise RuntimeError(f"{place}: {e}") from None
     if type(sharding) is not SingleDeviceSharding:
-        shardings.check_fits(place, leaf.shape, sharding)
+        sharding = shardings.fitted(place, leaf.shape, sharding)
         if not sharding._internal_device_list.addressable_device_list:
             raise ValueError(f"{place}: none of the devices is of this process: {sharding}")
         if start is not None and not sharding.is_fully_addressable:

@@ -1,7 +1,7 @@
 """`jit(in_shardings=, out_shardings=)`: where each argument and result of a call has to lie.
 
-Both are trees of placements, or a prefix of the arguments' or result's tree; None leaves the choice to the call. All
-placements of a call name the same devices, which are then the devices it runs on.
+Both are trees of placements (in a block `with mesh:` of specs too), or a prefix of the arguments' or result's tree; None leaves
+the choice to the call. All placements of a call name the same devices, which are then the devices it runs on.
 """
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import trees
+from lamina_parallel import PartitionSpec
+from lamina_parallel.extend import mesh_in_scope
 from lamina_tracing import lax
 from lamina_tracing.extend import CallSpec, Staged, result_path
 
@@ -20,12 +22,13 @@ __all__ = ["Layout", "call_inside", "key_of", "layout_of"]
 
 
 class Layout:
-    """The placements of one signature's flat arguments and results, and the devices they share."""
+    """The placements of one signature's flat arguments and results, the devices they share, and the mesh that some name."""
 
-    __slots__ = ("ins", "outs", "devices", "in_tree")
+    __slots__ = ("ins", "outs", "devices", "in_tree", "mesh")
 
     def __init__(self, ins: tuple[Any, ...], outs: tuple[Any, ...], devices: tuple[Any, ...] | None, in_tree: Any) -> None:
         self.ins, self.outs, self.devices, self.in_tree = ins, outs, devices, in_tree
+        self.mesh = next((s._mesh for s in (*ins, *outs) if s is not None and s._mesh is not None), None)
 
     def placed(self, spec: CallSpec, flat: Sequence[Any]) -> list[Any]:
         """The arguments where they have to be. ValueError for one that is committed to another place."""
@@ -41,7 +44,7 @@ class Layout:
 
 
 def _is_leaf(x: Any) -> bool:
-    return x is None or isinstance(x, _jaxlib.Sharding)
+    return x is None or isinstance(x, (_jaxlib.Sharding, PartitionSpec))
 
 
 def key_of(spec: CallSpec) -> Any:
@@ -52,10 +55,10 @@ def key_of(spec: CallSpec) -> Any:
     for what in ("in_shardings", "out_shardings"):
         leaves, tree = trees.tree_flatten(getattr(spec, what), is_leaf=_is_leaf)
         for x in leaves:
-            if x is not None and type(x) not in (_jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding):
-                raise TypeError(f"jit of `{spec.name}`: {what}: expected shardings, as an array's `.sharding`, None, or a "
-                                f"tree of them; got {type(x).__name__}: {x!r:.60}")
-        key += [tuple(leaves), tree]
+            if x is not None and type(x) not in (_jaxlib.SingleDeviceSharding, _jaxlib.GSPMDSharding, PartitionSpec):
+                raise TypeError(f"jit of `{spec.name}`: {what}: expected shardings, as NamedSharding(mesh, spec) or an array's "
+                                f"`.sharding`, None, or a tree of them; got {type(x).__name__}: {x!r:.60}")
+        key += [tuple(leaves), tuple([getattr(x, "face", 0) for x in leaves]), tree]
     return tuple(key)
 
 
@@ -65,6 +68,7 @@ def layout_of(spec: CallSpec, staged: Staged, tree: Any) -> Layout | None:
     if key is None:
         return None
     known = owner.current.layouts.setdefault(staged.closed, {})
+    key += (mesh_in_scope(),)
     found = known.get(key)
     if found is None:
         if len(known) > 256:
@@ -103,10 +107,9 @@ def _flat(spec: CallSpec, what: str, wanted: Any, avals: Any, words: Callable[[i
         except ValueError as e:
             whose = "positional arguments" if what == "in_shardings" else "function's output"
             raise ValueError(f"jit of `{spec.name}`: {what} is no prefix of the {whose}: {e}") from None
-    for i, (s, a) in enumerate(zip(found, leaves)):
-        if s is not None:
-            shardings.check_fits(lambda i=i: f"jit of `{spec.name}`: {what} for {words(i)}", a.shape, s)  # type: ignore[misc]
-    return tuple([None if s is None else shardings.interned(s) for s in found])
+    return tuple([None if s is None else shardings.fitted(
+        lambda i=i: f"jit of `{spec.name}`: {what} for {words(i)}", a.shape, s)  # type: ignore[misc]
+        for i, (s, a) in enumerate(zip(found, leaves))])
 
 
 def call_inside(spec: CallSpec, staged: Staged, layout: Layout, flat: Sequence[Any], donated: tuple[bool, ...]) -> Any:

@@ -4,13 +4,12 @@ Before data moves the processes compare what they were called with: where they d
 """
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from lamina_ir import prims, trees
-from lamina_ir.extend import Tiles
+from lamina_parallel import Mesh, PartitionSpec
 from lamina_tracing import jit
 
 from . import _jaxlib, arrays, assembling, backends, jointly, shardings, transfers
@@ -193,10 +192,9 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs
 
     Args:
       local_inputs: a tree of this process's parts, see `lamina.make_array_from_process_local_data`.
-      global_mesh: what has `devices`, an array of devices, and `axis_names`, one for each of its axes. None: `pspecs` are
-        shardings.
-      pspecs: for each array, for each of its dimensions, the name of the axis of the mesh that splits it, a tuple of names, or
-        None; a prefix of the tree of inputs. An entry may be a sharding.
+      global_mesh: a `Mesh`, or what has `devices` and `axis_names` as one. None: `pspecs` are shardings.
+      pspecs: for each array a `PartitionSpec`, or a tuple of its entries; a prefix of the tree of inputs. An entry may be a
+        sharding.
     Returns:
       A tree of arrays over the mesh.
     Raises:
@@ -253,17 +251,6 @@ def _by_spec(call: str, mesh: Any, spec: Any, rank: int) -> Any:
         return spec
     if mesh is None:
         raise TypeError(f"{call}: global_mesh is None, so pspecs must be shardings; got {spec!r}")
-    names, devices = list(mesh.axis_names), np.asarray(mesh.devices, object)
-    dims = [() if s is None else s if isinstance(s, tuple) else (s,) for s in spec or ()]
-    dims += [()] * (rank - len(dims))
-    used = [name for d in dims for name in d]
-    if len(dims) > rank or len({*used}) < len(used) or not {*used} <= {*names}:
-        raise ValueError(f"{call}: pspecs: {spec!r} must name axes of the mesh, {names}, each at most once, for at most "
-                         f"{rank} dimensions")
-    at = [names.index(name) for name in used]
-    rest = [a for a in range(devices.ndim) if a not in at]
-    order = np.arange(devices.size).reshape(devices.shape).transpose([*at, *rest]).reshape(-1).tolist()
-    counts = tuple([math.prod([devices.shape[names.index(n)] for n in d]) for d in dims])
-    usual = order == [*range(len(order))]
-    copies = devices.size // math.prod(counts)
-    return shardings.tiled(tuple(devices.reshape(-1)), Tiles(counts, copies, () if usual else tuple(order)))
+    named = mesh if isinstance(mesh, Mesh) else Mesh(mesh.devices, tuple(mesh.axis_names))
+    entries = spec if isinstance(spec, PartitionSpec) else PartitionSpec(*(spec or ()))
+    return shardings.by_spec(named, entries, rank, f"{call}: pspecs")

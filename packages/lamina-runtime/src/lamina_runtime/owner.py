@@ -24,7 +24,7 @@ class Owner:
       clients: platform -> client; failures: platform -> why it could not be made.
       default, default_device: the client and device nobody has to name.
       by_process: platform (and a number) -> the (first so many) devices of each process, see `backends`.
-      singles, lists, gspmds: placements, see `shardings`.
+      singles, lists, gspmds, faces: placements, see `shardings`.
       ways: (question, old placement, new one, shape) -> how arrays get there, see `on_device`; text of devices -> these.
       layouts: program -> the user's placements of its arguments and results, by their key, see `layouts`.
       repeats: table of a function -> calls over several processes that it has seen, see `repeats`.
@@ -35,7 +35,7 @@ class Owner:
     """
 
     __slots__ = ("epoch", "clients", "failures", "default", "default_device", "by_process", "singles", "lists", "gspmds",
-                 "ways", "layouts", "repeats", "windows", "orders", "pending", "executables", "size", "together")
+                 "faces", "ways", "layouts", "repeats", "windows", "orders", "pending", "executables", "size", "together")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -47,6 +47,7 @@ class Owner:
         self.singles: dict[Any, Any] = {}
         self.lists: dict[tuple[Any, ...], Any] = {}
         self.gspmds: dict[Any, Any] = {}
+        self.faces: dict[Any, Any] = {}
         self.ways: dict[Any, Any] = {}
         self.layouts: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
         self.repeats: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()

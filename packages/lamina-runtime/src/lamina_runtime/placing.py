@@ -15,10 +15,12 @@ from typing import Any
 from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, subprograms, walk
 from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
 
+from lamina_parallel.extend import mesh_in_text
+
 from . import backends, shardings
 from ._jaxlib import ArrayImpl, GSPMDSharding, SingleDeviceSharding
 
-__all__ = ["Lying", "as_it_lies", "device_names", "placement_of", "rows_across"]
+__all__ = ["Lying", "as_it_lies", "device_names", "mesh_told", "placement_of", "rows_across"]
 
 
 class Lying:
@@ -44,8 +46,7 @@ def as_it_lies(x: Any, aval: ShapedArray) -> Any:
     if type(sharding) not in (SingleDeviceSharding, GSPMDSharding):
         raise TypeError("lower: the sharding of a ShapeDtypeStruct must be one that an array has as x.sharding; got "
                         f"{type(sharding).__name__}: {sharding!r:.60}")
-    shardings.check_fits("lower", aval.shape, sharding)
-    return Lying(aval, shardings.interned(sharding))
+    return Lying(aval, shardings.fitted("lower", aval.shape, sharding))
 
 
 def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any], donated: tuple[bool, ...] = (),
@@ -166,6 +167,17 @@ def _constrained(call: str, name: str, closed: ClosedJaxpr) -> tuple[Any, ...] |
     return first
 
 
+def mesh_told(closed: ClosedJaxpr) -> Any:
+    """The mesh that a program's constraints speak of, of the devices they name; None where they speak of none or several."""
+    return closed.memo("mesh", lambda: (_ask_mesh(closed),))[0]
+
+
+def _ask_mesh(closed: ClosedJaxpr) -> Any:
+    told = {e.params["sharding"].partition(" on ")[2] for e in walk(closed) if e.primitive is prims.sharding_constraint_p}
+    found = {mesh_in_text(text, backends.devices_called(text.partition(" of ")[0])) for text in told if text}
+    return found.pop() if len(found) == 1 else None
+
+
 def _constraints(closed: ClosedJaxpr) -> list[tuple[str, str]]:
     """What the constraints outside of maps name: each text once, with its line."""
     return closed.memo("constraints", lambda: _ask_constraints(closed))
@@ -179,7 +191,7 @@ def _ask_constraints(closed: ClosedJaxpr) -> list[tuple[str, str]]:
             if e.primitive is prims.sharding_constraint_p:
                 _, on, devices = e.params["sharding"].partition(" on ")
                 if on:
-                    found.setdefault(devices, f" at {e.source}" if e.source else "")
+                    found.setdefault(devices.partition(" of ")[0], f" at {e.source}" if e.source else "")
             elif e.primitive.subprograms and e.primitive is not prims.xla_pmap_p:
                 fresh = [s for s in subprograms(e) if s not in seen]
                 seen.update(fresh)

@@ -3,13 +3,17 @@
 Exactly two classes are used, because jaxlib's call path looks for exactly these: `SingleDeviceSharding` and
 `GSPMDSharding`. One object stands for one placement, so comparing is mostly a matter of identity.
 
+A sharding that a user said in names, by a mesh and a spec, is an object of the same classes that knows them, one for each
+rank. It is equal to others that place arrays alike, and jaxlib, which compares in its own way, tells it from them by a number
+(`face`), so that a repeated call gives results in the names of its own arguments.
+
 A mapped array (made by `pmap`) is tiled with one row per device along its mapped axes. `mapped_dims` of a sharding are
 the dimensions that are split at all. The compiler may give the tiles of a result to the devices in any order (those of a
 reversed array go to the devices backwards), so a tile is never looked for at its own number: `holders` says who has it.
 """
 from __future__ import annotations
 
-import copyreg
+import itertools
 import math
 import weakref
 from collections.abc import Callable
@@ -19,12 +23,15 @@ from typing import Any
 import numpy as np
 
 from lamina_ir.extend import Tiles
+from lamina_parallel import Mesh, PartitionSpec
+from lamina_parallel.extend import mesh_in_scope, spec_of, tiles_for
 
-from . import _jaxlib, backends, owner
+from . import _jaxlib, owner
 from ._jaxlib import DeviceList, GSPMDSharding, HloSharding, SingleDeviceSharding
 
-__all__ = ["check_fits", "device_list", "gspmd", "index_map", "interned", "is_replicated", "mapped", "named", "part", "plan",
-           "replicated", "sharding_devices", "single", "tiled"]
+__all__ = ["by_spec", "check_fits", "device_list", "faced", "fitted", "gspmd", "in_words", "index_map", "interned",
+           "is_replicated", "mapped", "named", "new_face", "part", "plan", "replicated", "sharding_devices", "single",
+           "tiled"]
 
 Index = tuple[slice, ...]
 _REPLICATED = HloSharding.replicate()
@@ -54,15 +61,15 @@ def device_list(devices: tuple[Any, ...]) -> Any:
     return found
 
 
-def gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
-    """The placement over several devices that a tile assignment describes."""
-    key = (devices, tiles)
+def gspmd(devices: tuple[Any, ...], tiles: Any, face: int = 0) -> Any:
+    """The placement over several devices that a tile assignment describes; those with a face are told from others by it."""
+    key = (devices, tiles, face)
     known = owner.current.gspmds
     found = known.get(key)
     if found is None:
         if len(known) > 4096:
             known.clear()
-        found = GSPMDSharding(device_list(devices), tiles)
+        found = GSPMDSharding(device_list(devices), _marked(tiles, face) if face else tiles)
         found.on_host = devices[0].platform == "cpu"
         found.parts = {}  # shape -> what each device holds
         found.plans = {}  # shape -> how host arrays are split
@@ -70,10 +77,102 @@ def gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
         found.partly_copied = tiles.is_tiled() and tiles.replicate_on_last_tile_dim()
         found.holders = _holders(tiles)
         found.tiles = Tiles.parse(str(tiles)) if tiles.is_tiled() else Tiles()
+        found.plain, found.face, found.lies = tiles, face, _lies(tiles, found.tiles)
         found = known.setdefault(key, found)
     return found
 
 
+def _marked(tiles: Any, face: int) -> Any:
+    """The same tiles, which jaxlib's call object takes for others. The compiler never sees the mark."""
+    proto = tiles.to_proto()
+    proto.is_shard_group, proto.shard_group_id = True, face
+    return HloSharding.from_proto(proto)
+
+
+def _lies(hlo: Any, tiles: Tiles) -> Any:
+    """The same for all tile assignments by which each device holds the same part of an array, of whatever rank."""
+    if not hlo.is_tiled():
+        return () if hlo.is_replicated() else str(hlo)
+    places, counts = tiles.positions(), [*tiles.counts]
+    if tiles.copies > 1:
+        places.sort(axis=-1)
+    while counts and counts[-1] == 1:
+        counts.pop()
+    return tuple(counts), places.tobytes()
+
+
+# --- in names -------------------------------------------------------------------------------------------------------
+_faces = itertools.count(1)
+
+
+def new_face() -> int:
+    """Another number by which jaxlib tells a placement from those that place arrays alike."""
+    return next(_faces)
+
+
+def faced(devices: tuple[Any, ...], tiles: Tiles, face: int) -> Any:
+    """What `tiled` gives, told from it."""
+    if len(devices) > 1:
+        return gspmd(devices, _REPLICATED if tiles.whole else _hlo_tiles(tiles), face)
+    owner.check_open(devices[0])
+    found = SingleDeviceSharding(devices[0])
+    found.on_host, found.face = devices[0].platform == "cpu", face
+    return found
+
+
+def by_spec(mesh: Mesh, spec: PartitionSpec, ndim: int | None = None, call: str | Callable[[], str] = "NamedSharding") -> Any:
+    """The placement that a spec says in the names of a mesh's axes, of arrays of so many dimensions; None: of as many as it has
+    entries. ValueError where it does not."""
+    known = owner.current.faces.get((mesh, spec))
+    rank = len(spec) if ndim is None else ndim
+    found = None if known is None else known[1].get(rank)
+    if found is not None:
+        return found
+    tiles, free = tiles_for(mesh, spec, rank, call if isinstance(call, str) else call())
+    devices = mesh.flat_devices
+    if known is None:
+        if len(owner.current.faces) > 4096:
+            owner.current.faces.clear()
+        known = owner.current.faces.setdefault((mesh, spec), (new_face(), {}))
+    face, ranks = known
+    found = faced(devices, tiles, face)
+    found._mesh, found._spec, found.free = mesh, spec, free
+    return ranks.setdefault(rank, found)
+
+
+def in_words(mesh: Mesh, sharding: Any, ndim: int) -> Any:
+    """The same placement in the names of a mesh, which has just its devices; itself where the mesh has no words for it."""
+    known = owner.current.faces.setdefault((mesh, "read"), (0, {}))[1]
+    key = (sharding.tiles, ndim)
+    if key not in known:
+        if len(known) > 1024:
+            known.clear()
+        known[key] = spec_of(mesh, sharding.tiles)
+    spec = known[key]
+    return sharding if spec is None else by_spec(mesh, spec, ndim)
+
+
+def fitted(call: str | Callable[[], str], shape: tuple[int, ...], given: Any) -> Any:
+    """Our own object for a placement that a user gave, as it is of arrays of this shape: a sharding, or a spec in the mesh in
+    scope. ValueError where it does not fit them. `call` is who asks, or says it."""
+    if type(given) is PartitionSpec:
+        mesh = mesh_in_scope()
+        if mesh is None:
+            raise ValueError(f"{_said(call)}: {given!r} names axes of a mesh, and no mesh is in scope. Call it in a block "
+                             "`with mesh:`, or give NamedSharding(mesh, spec)")
+        sharding = by_spec(mesh, given, len(shape), call)
+    elif given._mesh is not None:
+        sharding = by_spec(given._mesh, given._spec, len(shape), call)
+    else:
+        sharding = interned(given)
+    if sharding.free:
+        raise ValueError(f"{_said(call)}: {sharding._spec!r} leaves dimension {sharding.free[0]} to the compiler, which is for "
+                         "with_sharding_constraint. Name an axis, or None")
+    check_fits(call, shape, sharding)
+    return sharding
+
+
+# --- which part lies where ------------------------------------------------------------------------------------------
 def _split_dims(tiles: Any) -> tuple[int, ...]:
     return tuple(d for d, n in enumerate(_counts(tiles)) if n > 1) if tiles.is_tiled() else ()
 
@@ -191,9 +290,10 @@ def check_fits(call: str | Callable[[], str], shape: tuple[int, ...], sharding: 
                          f"an array of {len(shape)} dimensions, of shape {shape}. Reshape it, or place it by one of its rank")
     for d, (n, k) in enumerate(zip(shape, counts)):
         if n % k:
+            by = f"{sharding} cuts it into {k} parts" if sharding._mesh is None else (
+                f"{sharding._spec} cuts it into {k} parts along {sharding._spec[d]!r} of {sharding._mesh}")
             raise ValueError(f"{_said(call)}: dimension {d} of an array of shape {shape} has length {n}, which cannot be split "
-                             f"over {k} devices evenly: {sharding} cuts it into {k} parts. Pad it to a multiple of {k}, or "
-                             "split another dimension")
+                             f"over {k} devices evenly: {by}. Pad it to a multiple of {k}, or split another dimension")
 
 
 def _said(call: str | Callable[[], str]) -> str:
@@ -216,7 +316,7 @@ def named(x: Any) -> Any:
     if isinstance(x, _jaxlib.Sharding):
         devices = sharding_devices(x)
         tiles = str(x._to_xla_hlo_sharding(0))  # which would hold x
-        return weakref.ref(devices[0].client), tuple([d.id for d in devices]), tiles
+        return weakref.ref(devices[0].client), tuple([d.id for d in devices]), tiles, x.face
     return tuple(map(named, x)) if type(x) is tuple else x
 
 
@@ -247,83 +347,3 @@ def plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], tuple[Index,
         sharding.plans.clear()
     found = sharding.plans[shape] = where, parts
     return found
-
-
-def _shard_shape(self: Any, global_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of one device's part of an array of `global_shape`."""
-    shape = tuple(global_shape)
-    if is_replicated(self):
-        return shape
-    counts = self._hlo_sharding.tile_assignment_dimensions()
-    return tuple(-(-n // k) for n, k in zip(shape, counts))
-
-
-def _equal_single(self: Any, other: Any) -> bool:
-    return self is other or (type(other) is SingleDeviceSharding and self._device == other._device)
-
-
-def _equal_gspmd(self: Any, other: Any) -> bool:
-    return self is other or (type(other) is GSPMDSharding and self._hlo_sharding == other._hlo_sharding
-                             and self._internal_device_list == other._internal_device_list)
-
-
-def _repr_gspmd(self: Any) -> str:
-    devices = ", ".join(str(d) for d in self._internal_device_list)
-    dims = self.mapped_dims
-    if dims:
-        return f"MappedSharding(dims={dims}, devices=[{devices}])"
-    if self._hlo_sharding.is_replicated():
-        return f"ReplicatedSharding(devices=[{devices}])"
-    return f"GSPMDSharding({self._hlo_sharding}, devices=[{devices}])"
-
-
-def _indices(self: Any, global_shape: tuple[int, ...]) -> dict[Any, Index]:
-    """Device -> the part of an array of `global_shape` it holds."""
-    return dict(zip(sharding_devices(self), index_map(interned(self), tuple(global_shape))))
-
-
-def _install() -> None:
-    # jaxlib's call path knows these two classes by their exact type, so they are dressed instead of derived from; what it
-    # looks up in Python (`memory_kind`, `_to_xla_hlo_sharding`) it finds on the class.
-    one, many = SingleDeviceSharding, GSPMDSharding
-    one._to_xla_hlo_sharding = lambda self, ndim: _REPLICATED
-    many._to_xla_hlo_sharding = lambda self, ndim: self._hlo_sharding
-    one.__eq__, many.__eq__ = _equal_single, _equal_gspmd
-    one.__hash__ = lambda self: hash(self._device)
-    many.__hash__ = lambda self: hash(self._hlo_sharding)
-    one.__repr__ = lambda self: f"SingleDeviceSharding(device={self._device!r})"
-    many.__repr__ = _repr_gspmd
-    copyreg.pickle(_jaxlib.Device, lambda self: (device_called, (self.platform, self.id)))
-    one.__reduce__ = lambda self: (single, (self._device,))
-    many.__reduce__ = lambda self: (_restore_gspmd, (sharding_devices(self), self._hlo_sharding.to_proto()))
-    one.num_devices = 1
-    many.num_devices = property(lambda self: len(self._internal_device_list))
-    many.mapped_dims = one.mapped_dims = many.holders = one.holders = ()
-    many.partly_copied = one.partly_copied = False
-    one.tiles = Tiles()
-    many.on_host = one.on_host = False
-    for kind in (one, many):
-        kind.memory_kind = None
-        kind.device_set = property(lambda self: set(sharding_devices(self)))
-        kind.is_fully_replicated = property(is_replicated)
-        kind.is_fully_addressable = property(lambda self: self._internal_device_list.is_fully_addressable)
-        kind.addressable_devices = property(lambda self: set(self._internal_device_list.addressable_device_list))
-        kind.devices_indices_map = _indices
-        kind.shard_shape = _shard_shape
-
-
-def device_called(platform: str, number: int) -> Any:
-    """The device of this number, for pickles. RuntimeError where there is none."""
-    here = backends.devices(platform)
-    for d in here:
-        if d.id == number:
-            return d
-    raise RuntimeError(f"what was pickled names device {number} of platform {platform!r}; here the numbers are "
-                       f"{[d.id for d in here]}. Run with as many devices as where it was pickled")
-
-
-def _restore_gspmd(devices: tuple[Any, ...], tiles: Any) -> Any:
-    return gspmd(devices, HloSharding.from_proto(tiles))
-
-
-_install()

@@ -222,7 +222,7 @@ class Compiled(_Stage):
             safe_launch.check_donation(spec.call, spec.name, flat, self._donated, words)
         place = _placement(self, flat)
         program = self._program if place == self._place else self._program_at(place)
-        return trees.tree_unflatten(staged.out_tree, program.run(flat))
+        return trees.tree_unflatten(staged.out_tree, program.run(flat, self._layout))
 
     call = __call__
 

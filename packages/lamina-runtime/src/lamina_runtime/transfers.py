@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, shaped, trees
+from lamina_parallel import PartitionSpec
 from lamina_tracing.extend import stands_for_array, Tracer
 
-from . import _jaxlib, arrays, backends, gone, host_errors, on_device, shardings, transfer_guards
+from . import _jaxlib, arrays, backends, gone, host_errors, on_device, safe_launch, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
@@ -16,7 +17,7 @@ __all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicat
 
 
 def _is_target(x: Any) -> bool:
-    return x is None or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding))
+    return x is None or isinstance(x, (_jaxlib.Device, _jaxlib.Sharding, PartitionSpec))
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: bool | None = None) -> Any:
@@ -25,8 +26,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
     Args:
       x: array, number or tree of them.
       device: a device or a sharding; the results are then committed to it and decide where programs run. None: host
-        values go to the default device, uncommitted, and arrays stay where they are. A tree of these that is a prefix
-        of `x` gives each part its own.
+        values go to the default device, uncommitted, and arrays stay where they are. In a block `with mesh:` a
+        `PartitionSpec` will do. A tree of these that is a prefix of `x` gives each part its own.
       src: where `x` lies, for code that says so; nobody needs to know.
       donate: the caller gives up the arrays of `x`.
       may_alias: False asks for memory of its own. Arrays are immutable and copies are made where they are needed, so this
@@ -35,6 +36,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = Fa
       `x` with an `Array` at each leaf. Host memory is copied before this returns.
     Raises:
       TypeError: a leaf is no array or number.
+      ValueError: an array cannot be split as a sharding says.
       ExecutionError: the memory of the device does not suffice.
 
     >>> device_put([1.0, 2])
@@ -101,9 +103,9 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
 
 def spread(x: Any, aval: ShapedArray, sharding: Any) -> Any:
     """A host value placed by a sharding, committed."""
+    sharding = shardings.fitted("device_put", aval.shape, sharding)
     if type(sharding) is SingleDeviceSharding:
-        return arrays.put(x, sharding._device, True, aval)
-    sharding = shardings.interned(sharding)
+        return arrays.put(x, sharding._device, True, aval, sharding)
     host = np.asarray(x, aval.dtype)
     where, parts = shardings.plan(sharding, aval.shape)
     if parts is None:
@@ -118,22 +120,29 @@ def _move(x: Any, target: Any) -> Any:
     pass through the host."""
     arrays.check_alive(x)
     aval, old = x.aval, x._sharding
-    sharding = shardings.single(target) if isinstance(target, _jaxlib.Device) else shardings.interned(target)
+    sharding = shardings.single(target) if isinstance(target, _jaxlib.Device) else shardings.fitted(
+        "device_put", aval.shape, target)
     if old is sharding or old == sharding:
         if x._committed:
-            return x
+            return x if old.face == sharding.face else _said_so(x, sharding)
         if type(old) is SingleDeviceSharding:
             return arrays.put_pieces(aval, sharding, [x], [old._device])
     if type(old) is SingleDeviceSharding and type(sharding) is SingleDeviceSharding:
         if old._device.client is sharding._device.client:
             return arrays.put_pieces(aval, sharding, [x], [sharding._device])
-    shardings.check_fits("device_put", aval.shape, sharding)
     if old.num_devices > 1 and old.is_fully_addressable and not sharding.is_fully_addressable:
         raise ValueError(f"device_put: {aval.long()} lies on devices of this process, as its part of something; {sharding} is "
                          "over several processes. lamina.make_array_from_process_local_data makes one array of all parts; "
                          "np.asarray(x) is a value to be put, the same in each process")
     out = on_device.moved(x, sharding)
     return spread(arrays.host_value(x), aval, sharding) if out is None else out
+
+
+def _said_so(x: Any, sharding: Any) -> Any:
+    """The same array, whose placement another sharding says in other names."""
+    out = arrays.with_type(x, x.aval, sharding)
+    safe_launch.share_memory(x, out)
+    return out
 
 
 def _device_tuple(call: str, given: Any) -> tuple[Any, ...]:

@@ -17,8 +17,9 @@ from lamina_batching import vmap
 from lamina_ir import ShapeDtypeStruct, config
 from lamina_ir.trees import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
 from lamina_parallel import pmap
-from lamina_runtime import (Device, Shard, block_until_ready, clear_caches, default_backend, default_device, device_count,
-                            device_get, device_put, device_put_replicated, device_put_sharded, devices,
+from lamina_runtime import (Device, NamedSharding, Shard, block_until_ready, clear_caches, default_backend,
+                            default_device, device_count, device_get, device_put, device_put_replicated, device_put_sharded,
+                            devices,
                             effects_barrier, host_count, host_id, host_ids, live_arrays, local_device_count,
                             local_devices, make_array_from_callback, make_array_from_process_local_data,
                             make_array_from_single_device_arrays, process_count, process_index, process_indices,
@@ -36,7 +37,7 @@ float0 = dtypes.float0
 # A module of its own under this path would hide the settings: `import lamina.config` gives them too.
 _sys.modules[f"{__name__}.config"] = config
 
-__all__ = ["Array", "Device", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint", "block_until_ready",
+__all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint", "block_until_ready",
            "checking_leaks", "checkpoint", "checkpoint_policies", "clear_caches", "closure_convert",
            "compilation_cache", "config", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp",
            "custom_vjp", "debug", "debug_bounds", "debug_infs", "debug_nans", "default_backend", "default_device",

@@ -1,4 +1,7 @@
-"""`lamina.sharding`: how arrays lie on devices, from `lamina_runtime`."""
-from lamina_runtime import GSPMDSharding, Sharding, SingleDeviceSharding
+"""`lamina.sharding`: how arrays lie on devices, from `lamina_runtime` and `lamina_parallel`."""
+from lamina_parallel import Mesh, PartitionSpec
+from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, Sharding,
+                            SingleDeviceSharding)
 
-__all__ = ["GSPMDSharding", "Sharding", "SingleDeviceSharding"]
+__all__ = ["GSPMDSharding", "Mesh", "NamedSharding", "PartitionSpec", "PmapSharding", "PositionalSharding", "Sharding",
+           "SingleDeviceSharding"]

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import ShapeError, prims, trees
-from lamina_ir.extend import Tiles
+from lamina_ir import prims, trees
 
 from ._common import bind, given_back, typeof
 
@@ -37,13 +36,14 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
     Args:
       x: array or tree of arrays.
-      shardings: a sharding, such as an array's `.sharding`, for all of `x`, or a tree of them that is a prefix of the
-        tree of `x`; None leaves the layout to the compiler.
+      shardings: a sharding, as `NamedSharding(mesh, spec)` or an array's `.sharding`, for all of `x`, or a tree of them that is
+        a prefix of the tree of `x`; None leaves the layout to the compiler. In a block `with mesh:` a `PartitionSpec` will do.
+        A spec may have `PartitionSpec.UNCONSTRAINED` for dimensions of which the compiler decides.
     Returns:
       The same tree.
     Raises:
       TypeError: a leaf of `shardings` is neither a sharding nor None.
-      ShapeError: a sharding splits more axes than an array has.
+      ValueError: a sharding splits more axes than an array has, a spec names what the mesh has not, or no mesh is in scope.
 
     Derivative: linear; tangents and cotangents are constrained alike. `vmap` leaves its axis to the compiler.
 
@@ -51,30 +51,17 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     (1.0, 2.0)
     """
     flat, tree = trees.tree_flatten(x)
-    given = trees.broadcast_prefix(shardings, x, is_leaf=lambda s: s is None)
+    given = trees.broadcast_prefix(shardings, x, is_leaf=lambda s: s is None or hasattr(s, "constraint"))
     return trees.tree_unflatten(tree, [_constrained(v, s) for v, s in zip(flat, given, strict=True)])
 
 
 def _constrained(x: Any, sharding: Any) -> Any:
     if sharding is None:
         return given_back(x)
-    ndim = len(typeof(x).shape)
     try:
-        tiles = sharding._to_xla_hlo_sharding(ndim)
+        constraint = sharding.constraint
     except AttributeError:
-        raise TypeError("with_sharding_constraint: expected shardings, such as an array's `.sharding`, or None; "
-                        f"got {type(sharding).__name__}") from None
-    if tiles.is_tiled():
-        counts = tiles.tile_assignment_dimensions()
-        split = len(counts) - (tiles.replicate_on_last_tile_dim() or len(tiles.subgroup_types()) > 0)
-        if split != ndim:
-            raise ShapeError(f"with_sharding_constraint: the sharding must be of arrays with {ndim} axes, as "
-                             f"{typeof(x).long()}; got one for {split} axes: {tiles}")
-    # The op counts devices by their ids: a program need not lie on them in the order of the sharding.
-    text, devices = str(tiles), list(sharding.devices_indices_map(typeof(x).shape))
-    ids = [d.id for d in devices]
-    if tiles.is_tiled():
-        number = {i: n for n, i in enumerate(sorted(ids))}
-        text = Tiles.parse(text).renumbered([number[i] for i in ids]).text()
-    text += f" on {devices[0].platform}:{','.join(map(str, ids))}"
-    return bind(prims.sharding_constraint_p, x, sharding=text, unspecified_dims=())
+        raise TypeError("with_sharding_constraint: expected shardings, such as an array's `.sharding`, PartitionSpecs in a "
+                        f"block `with mesh:`, or None; got {type(sharding).__name__}") from None
+    text, unspecified = constraint(typeof(x))
+    return bind(prims.sharding_constraint_p, x, sharding=text, unspecified_dims=unspecified)

@@ -1,0 +1,215 @@
+"""`Mesh`: devices in a grid whose axes have names, and `with mesh:`, the mesh in scope.
+
+A mesh knows of its devices that they can be compared, and their `platform`, `id` and `process_index`.
+"""
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from lamina_ir import config
+
+__all__ = ["Mesh", "mesh_in_scope"]
+
+# What programs are staged and called under: names, sizes and numbers of the devices. The mesh itself would keep its devices.
+_in_scope = config.Option("mesh", None, keyed=True, check=lambda value: _check_scope(value),
+                          help="the mesh of `with mesh:`, which sets it")
+
+
+class _Open(threading.local):
+    """The blocks of a thread: (mesh, the block of the setting)."""
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[Mesh, Any]] = []
+
+
+_open = _Open()
+
+
+class Mesh:
+    """Devices in a grid with a name for each axis; how arrays lie on them is said by the names (`PartitionSpec`).
+
+    In a block `with mesh:` a `PartitionSpec` alone stands for a sharding over this mesh. Blocks may stand in one another, of
+    one mesh too; the innermost of this thread counts.
+
+    Args:
+      devices: an array or nested list of devices, of one platform, each once.
+      axis_names: a name for each axis of it, or one name.
+    Attributes:
+      devices: an array of devices.
+      axis_names: a tuple.
+      shape: name -> length of the axis, in order.
+      size: how many devices there are.
+    Raises:
+      TypeError: something in `devices` is no device, or a name cannot be one.
+      ValueError: there is no device, one stands twice, they are of two platforms, or the names do not fit.
+
+    >>> from lamina_parallel.testing import made_up_devices
+    >>> mesh = Mesh(np.reshape(made_up_devices(8), (4, 2)), ("x", "y"))
+    >>> mesh
+    Mesh('x': 4, 'y': 2)
+    >>> mesh.shape["y"], mesh.size
+    (2, 8)
+    """
+
+    devices: np.ndarray
+    axis_names: tuple[Hashable, ...]
+
+    def __init__(self, devices: Any, axis_names: Hashable | Sequence[Hashable]) -> None:
+        grid = _grid(devices)
+        names = tuple(axis_names) if isinstance(axis_names, (tuple, list)) else (axis_names,)
+        flat = _checked(grid, names)
+        grid.flags.writeable = False
+        self.devices, self.axis_names = grid, names
+        self._key = names, grid.shape, tuple(flat)
+        self._hash = hash(self._key)
+        self.token = names, grid.shape, flat[0].platform, tuple([d.id for d in flat])
+
+    @property
+    def flat_devices(self) -> tuple[Any, ...]:
+        """The devices row by row."""
+        return self._key[2]
+
+    @cached_property
+    def shape(self) -> OrderedDict[Hashable, int]:
+        return OrderedDict(zip(self.axis_names, self.devices.shape))
+
+    @property
+    def axis_sizes(self) -> tuple[int, ...]:
+        """The lengths of the axes."""
+        return self.devices.shape
+
+    @property
+    def shape_tuple(self) -> tuple[tuple[Hashable, int], ...]:
+        """(name, length) of each axis."""
+        return tuple(self.shape.items())
+
+    @property
+    def size(self) -> int:
+        return self.devices.size
+
+    @property
+    def empty(self) -> bool:
+        """False: a mesh has devices."""
+        return self.size == 0
+
+    @property
+    def device_ids(self) -> np.ndarray:
+        """The numbers of the devices."""
+        return np.array([d.id for d in self.flat_devices]).reshape(self.devices.shape)
+
+    @cached_property
+    def _own(self) -> np.ndarray:
+        """Which devices are of this process."""
+        client = getattr(self.flat_devices[0], "client", None)
+        here = 0 if client is None else client.process_index()
+        return np.array([d.process_index == here for d in self.flat_devices]).reshape(self.devices.shape)
+
+    @property
+    def local_devices(self) -> list[Any]:
+        """Those of this process."""
+        return self.devices[self._own].tolist()
+
+    @property
+    def is_multi_process(self) -> bool:
+        """Whether some devices are of other processes."""
+        return not self._own.all()
+
+    @property
+    def local_mesh(self) -> Mesh:
+        """The mesh of this process's devices, a block of this one. ValueError where they are none."""
+        own = self._own
+        inside = np.ix_(*[np.unique(at) for at in np.nonzero(own)])
+        if not own.any() or not own[inside].all():
+            raise ValueError(f"local_mesh: this process's devices {self.local_devices} are no block of {self}, whose devices "
+                             f"are {self.device_ids.tolist()}. Give the devices of a process neighbouring places")
+        return self if own.all() else Mesh(self.devices[inside], self.axis_names)
+
+    def __enter__(self) -> Mesh:
+        block = _in_scope(self.token)
+        block.__enter__()
+        _open.blocks.append((self, block))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        blocks = _open.blocks
+        at = next((i for i in reversed(range(len(blocks))) if blocks[i][0] is self), None)
+        if at is None:
+            raise RuntimeError(f"{self}: its block was not entered in this thread")
+        blocks.pop(at)[1].__exit__(*error)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Mesh) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> Any:
+        return Mesh, (self.devices, self.axis_names)
+
+    def __repr__(self) -> str:
+        return f"Mesh({', '.join([f'{name!r}: {n}' for name, n in self.shape.items()])})"
+
+
+def mesh_in_scope() -> Mesh | None:
+    """The mesh of the innermost `with mesh:` of this thread.
+
+    Returns:
+      A mesh, or None outside of such blocks.
+
+    >>> mesh_in_scope() is None
+    True
+    """
+    blocks = _open.blocks
+    return blocks[-1][0] if blocks else None
+
+
+def _grid(devices: Any) -> np.ndarray:
+    if isinstance(devices, np.ndarray):
+        return devices.astype(object)
+    found = np.array(devices, dtype=object)  # whose shape is that of the lists; an array of its own
+    if found.size and any(isinstance(d, (list, tuple)) for d in found.reshape(-1)):
+        raise ValueError("Mesh: devices: the nested lists must be of equal lengths, as the rows of a grid are")
+    return found
+
+
+def _checked(grid: np.ndarray, names: tuple[Hashable, ...]) -> list[Any]:
+    """The devices row by row."""
+    flat = grid.reshape(-1).tolist()
+    if not flat:
+        raise ValueError(f"Mesh: devices: there must be at least one device; got an array of shape {grid.shape}")
+    for d in flat:
+        if not all(hasattr(d, name) for name in ("platform", "id", "process_index")):
+            raise TypeError("Mesh: devices: expected devices, as lamina.devices() gives them; got "
+                            f"{type(d).__name__}: {d!r:.60}")
+    if grid.ndim != len(names):
+        raise ValueError(f"Mesh: axis_names: expected a name for each axis of devices, which have the shape {grid.shape}; got "
+                         f"{len(names)}: {names}. Reshape the devices, as np.reshape(lamina.devices(), (4, 2))")
+    for name in names:
+        try:
+            hash(name)
+        except TypeError:
+            raise TypeError(f"Mesh: axis_names: a name must be hashable; got {type(name).__name__}: {name!r:.60}") from None
+        if name is None or isinstance(name, tuple):
+            raise TypeError(f"Mesh: axis_names: {name!r} cannot be a name: in a PartitionSpec it means something else")
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise ValueError(f"Mesh: axis_names: {twice[0]!r} names two axes: {names}. Give each its own name")
+    seen = set()
+    for d in flat:
+        if d in seen:
+            raise ValueError(f"Mesh: devices: {d} stands there twice. Each device has one place in a mesh")
+        seen.add(d)
+    platforms = sorted({d.platform for d in flat})
+    if len(platforms) > 1:
+        raise ValueError(f"Mesh: devices: the devices of a mesh must be of one platform; got {', '.join(platforms)}")
+    return flat
+
+
+def _check_scope(value: Any) -> None:
+    if value is not None and not (isinstance(value, tuple) and len(value) == 4):
+        raise TypeError(f"config mesh: is set by `with mesh:`; got {value!r:.60}")

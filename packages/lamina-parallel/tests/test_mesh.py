@@ -1,0 +1,187 @@
+"""Meshes and specs, which know of devices no more than that they are some."""
+import copy
+import itertools
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from lamina_ir import config
+from lamina_ir.extend import Tiles
+from lamina_parallel import Mesh, PartitionSpec as P
+from lamina_parallel.extend import mesh_in_scope, mesh_in_text, placement_text, spec_of, tiles_for
+from lamina_parallel.testing import MadeUpDevice, made_up_devices
+
+ALL = made_up_devices(8)
+GRID = np.array(ALL, object).reshape(4, 2)
+MESH = Mesh(GRID, ("x", "y"))
+
+
+def test_a_mesh_has_devices_and_names():
+    assert MESH.shape == {"x": 4, "y": 2} and list(MESH.shape) == ["x", "y"] and MESH.size == 8 and not MESH.empty
+    assert MESH.axis_names == ("x", "y") and MESH.axis_sizes == (4, 2) and MESH.shape_tuple == (("x", 4), ("y", 2))
+    np.testing.assert_array_equal(MESH.device_ids, np.arange(8).reshape(4, 2))
+    assert MESH.devices.dtype == object and MESH.devices[3, 1] is ALL[7] and MESH.flat_devices == tuple(ALL)
+    assert repr(MESH) == str(MESH) == "Mesh('x': 4, 'y': 2)"
+    with pytest.raises(ValueError, match="read-only"):
+        MESH.devices[0, 0] = ALL[1]
+    GRID[0, 0], kept = ALL[5], GRID[0, 0]  # the mesh has an array of its own
+    assert MESH.devices[0, 0] is ALL[0]
+    GRID[0, 0] = kept
+
+
+def test_meshes_are_equal_by_devices_and_names():
+    same = Mesh([[ALL[2 * i], ALL[2 * i + 1]] for i in range(4)], ["x", "y"])
+    assert same == MESH and hash(same) == hash(MESH) and {MESH: 1}[same] == 1
+    for other in (Mesh(GRID, ("x", "z")), Mesh(GRID[::-1], ("x", "y")), Mesh(GRID.T, ("y", "x")), Mesh(ALL, "x"), "mesh"):
+        assert other != MESH
+    for again in (pickle.loads(pickle.dumps(MESH)), copy.deepcopy(MESH), copy.copy(MESH)):
+        assert again == MESH
+    assert Mesh(ALL[3], ()).shape == {} and Mesh(ALL, "x").shape == {"x": 8}
+
+
+@pytest.mark.parametrize("devices, names, error, words", [
+    ([], "x", ValueError, "at least one device"),
+    (np.empty((0, 2), object), ("x", "y"), ValueError, r"at least one device.*\(0, 2\)"),
+    ([3, 4], "x", TypeError, "expected devices.*got int: 3"),
+    ([[ALL[0], ALL[1]], [ALL[2]]], ("x", "y"), ValueError, "nested lists must be of equal lengths"),
+    (ALL[:4], ("x", "y"), ValueError, r"a name for each axis of devices.*\(4,\).*2: \('x', 'y'\)"),
+    (GRID, ("x", "x"), ValueError, "'x' names two axes"),
+    (GRID, ("x", []), TypeError, "a name must be hashable; got list"),
+    (GRID, ("x", None), TypeError, "None cannot be a name"),
+    (GRID, ("x", ("y", "z")), TypeError, "cannot be a name"),
+    ([ALL[0], ALL[1], ALL[0]], "x", ValueError, "cpu:0 stands there twice"),
+    ([ALL[0], MadeUpDevice(1, "gpu")], "x", ValueError, "one platform; got cpu, gpu"),
+])
+def test_what_is_no_mesh(devices, names, error, words):
+    with pytest.raises(error, match=words):
+        Mesh(devices, names)
+
+
+def test_a_mesh_in_scope_is_the_innermost_of_its_thread():
+    other, seen = Mesh(ALL, "i"), []
+    assert mesh_in_scope() is None
+    with MESH as entered:
+        key = config.cache_key()
+        assert entered is MESH is mesh_in_scope()
+        with other, MESH, MESH:
+            assert mesh_in_scope() is MESH
+        with other:
+            assert mesh_in_scope() is other and config.cache_key() != key
+            thread = threading.Thread(target=lambda: seen.append(mesh_in_scope()))
+            thread.start()
+            thread.join()
+        assert mesh_in_scope() is MESH and config.cache_key() == key
+        with pytest.raises(KeyError), other:
+            raise KeyError
+        assert mesh_in_scope() is MESH
+    assert mesh_in_scope() is None and seen == [None]
+    with pytest.raises(RuntimeError, match="was not entered in this thread"):
+        MESH.__exit__(None, None, None)
+    with pytest.raises(TypeError, match="is set by `with mesh:`"):
+        config.update("mesh", "x")
+
+
+def test_blocks_of_generators_end_in_any_order():
+    def block(mesh):
+        with mesh:
+            yield
+
+    first, second = block(MESH), block(Mesh(ALL, "i"))
+    next(first), next(second)
+    first.close()
+    assert mesh_in_scope().axis_names == ("i",)
+    second.close()
+    assert mesh_in_scope() is None and config.read("mesh") is None
+
+
+def test_a_mesh_over_processes_has_a_part_here():
+    devices = np.array(made_up_devices(8, 2), object)
+    whole = Mesh(devices.reshape(4, 2), ("x", "y"))
+    assert whole.is_multi_process and whole.local_devices == list(devices[:4])
+    assert whole.local_mesh == Mesh(devices[:4].reshape(2, 2), ("x", "y")) and not whole.local_mesh.is_multi_process
+    across = Mesh(devices.reshape(2, 4).T, ("x", "y"))  # y goes over the processes
+    assert across.local_mesh.shape == {"x": 4, "y": 1} and not across.local_mesh.is_multi_process
+    with pytest.raises(ValueError, match="no block of Mesh"):
+        Mesh(devices[[0, 4, 5, 1]].reshape(2, 2), ("x", "y")).local_mesh
+    with pytest.raises(ValueError, match="no block of Mesh"):
+        Mesh(devices[4:], "x").local_mesh
+
+
+def test_a_spec_is_a_tuple_of_entries():
+    spec = P("x", None, ["y", "z"])
+    assert repr(spec) == "PartitionSpec('x', None, ('y', 'z'))" and spec == P("x", None, ("y", "z")) == ("x", None, ("y", "z"))
+    assert len(spec) == 3 and spec[2] == ("y", "z") and list(spec)[1] is None and isinstance(spec, tuple)
+    assert P("x") != P("x", None) and hash(P("x")) == hash(P("x")) and P() == () and repr(P("x")) == "PartitionSpec('x',)"
+    free = P(P.UNCONSTRAINED, "x")
+    assert repr(free) == "PartitionSpec(UNCONSTRAINED, 'x')"
+    for s in (spec, P(), P(("x", "y")), free):
+        again = pickle.loads(pickle.dumps(s))
+        assert again == s and type(again) is P and type(copy.deepcopy(s)) is P
+    with pytest.raises(TypeError, match="expected names of axes.*got"):
+        P({})
+
+
+@pytest.mark.parametrize("spec, tiles", [
+    (P("x", "y"), Tiles((4, 2))), (P(), Tiles()), (P(None, None), Tiles()), (P("x"), Tiles((4, 1), 2)),
+    (P(("x", "y")), Tiles((8, 1))), (P(("y", "x")), Tiles((8, 1), 1, (0, 2, 4, 6, 1, 3, 5, 7))),
+    (P("y", "x"), Tiles((2, 4), 1, (0, 2, 4, 6, 1, 3, 5, 7))), (P(None, "y"), Tiles((1, 2), 4, (0, 2, 4, 6, 1, 3, 5, 7))),
+    (P((), ("y",)), Tiles((1, 2), 4, (0, 2, 4, 6, 1, 3, 5, 7)))])
+def test_a_spec_in_tiles(spec, tiles):
+    assert tiles_for(MESH, spec, 2) == (tiles, ())
+
+
+def test_dimensions_that_the_compiler_may_split():
+    assert tiles_for(MESH, P(P.UNCONSTRAINED, "x"), 3) == (Tiles((1, 4, 1), 2), (0,))
+
+
+def specs(names, ndim):
+    """Every spec of so many dimensions that uses some of the names."""
+    for n in range(len(names) + 1):
+        for used in itertools.permutations(names, n):
+            for where in itertools.product(range(ndim), repeat=n):
+                dims = [tuple(a for a, d in zip(used, where) if d == i) for i in range(ndim)]
+                yield P(*[None if not d else d[0] if len(d) == 1 else d for d in dims])
+
+
+@pytest.mark.parametrize("mesh", [MESH, Mesh(ALL, "i"), Mesh(np.array(ALL[::-1], object).reshape(2, 2, 2), ("a", "b", "c"))])
+def test_tiles_are_read_back_as_the_spec(mesh):
+    for spec in {*specs(mesh.axis_names, 2)}:
+        found = spec_of(mesh, tiles_for(mesh, spec, 2)[0])
+        assert tiles_for(mesh, found, 2) == tiles_for(mesh, spec, 2)
+        entries = list(spec)
+        while entries and entries[-1] is None:
+            entries.pop()
+        assert found == P(*entries)
+
+
+def test_tiles_that_a_mesh_has_no_words_for():
+    assert spec_of(MESH, Tiles((2, 1), 4)) is None  # half of x
+    assert spec_of(MESH, Tiles((8,), 1, tuple(range(8))[::-1])) is None
+    assert spec_of(MESH, Tiles((4,))) is None
+    ones = Mesh(np.array(ALL, object).reshape(1, 8), ("one", "i"))
+    assert spec_of(ones, tiles_for(ones, P("one", "i"), 2)[0]) == P(None, "i")
+    swapped = tiles_for(MESH, P("x"), 1)[0]._replace(order=(1, 0, 2, 3, 4, 5, 6, 7))  # the same parts, copies counted otherwise
+    assert spec_of(MESH, swapped) == P("x")
+
+
+@pytest.mark.parametrize("spec, ndim, error, words", [
+    (P("z"), 1, ValueError, "names the axis 'z', which Mesh.'x': 4, 'y': 2. has not. Name its axes: 'x', 'y'"),
+    (P("x", "x"), 2, ValueError, "names the axis 'x' of Mesh.* twice"),
+    (P(("x", "y"), "y"), 2, ValueError, "names the axis 'y' of Mesh.* twice"),
+    (P("x", None), 1, ValueError, "has 2 entries, one for each dimension; the array has 1 dimension[.]"),
+    (P((None,)), 1, ValueError, "names the axis None"),
+    (("x",), 1, TypeError, "expected a PartitionSpec.*got tuple"),
+    (None, 1, TypeError, "expected a PartitionSpec.*got NoneType")])
+def test_what_is_no_spec_of_a_mesh(spec, ndim, error, words):
+    with pytest.raises(error, match=words):
+        tiles_for(MESH, spec, ndim)
+
+
+def test_a_mesh_in_the_text_of_a_constraint():
+    back = Mesh(np.array(ALL[::-1], object).reshape(4, 2), ("x", "y"))
+    text = placement_text(tiles_for(back, P("x"), 1)[0], back.flat_devices, back)
+    assert text == "{devices=[4,2]7,6,5,4,3,2,1,0 last_tile_dim_replicate} on cpu:7,6,5,4,3,2,1,0 of x=4,y=2"
+    assert mesh_in_text(text, back.flat_devices) == back and Tiles.parse(text).counts == (4,)
+    odd = Mesh(ALL, ("i, j",))
+    assert mesh_in_text(placement_text(Tiles(), ALL, odd), tuple(ALL)) is None

@@ -1,0 +1,316 @@
+"""Shardings said by a mesh and a spec: in `device_put`, `jit`, constraints, and on what comes out."""
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from lamina_autodiff import grad
+from lamina_batching import vmap
+from lamina_ir import ShapeDtypeStruct
+from lamina_parallel import Mesh, PartitionSpec as P, pmap
+from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, Sharding, SingleDeviceSharding,
+                            cache_stats, device_put, devices, make_array_from_callback, make_array_from_process_local_data,
+                            make_array_from_single_device_arrays)
+from lamina_runtime.multihost_utils import host_local_array_to_global_array
+from lamina_runtime.shardings import mapped, replicated, single
+from lamina_tracing import jit, lax, make_jaxpr
+
+ALL = tuple(devices())
+GRID = np.array(ALL, object).reshape(4, 2)
+MESH, TWIN = Mesh(GRID, ("x", "y")), Mesh(GRID, ("a", "b"))
+X = np.arange(64, dtype=np.float32).reshape(8, 8)
+told = lax.with_sharding_constraint
+
+
+def named(*entries, mesh=MESH):
+    return NamedSharding(mesh, P(*entries))
+
+
+def said(x):
+    """In which words an array lies."""
+    return x.sharding.mesh.axis_names, x.sharding.spec
+
+
+def test_parts_lie_on_the_devices_of_the_mesh():
+    for grid in (GRID, GRID[::-1, ::-1], GRID.T.reshape(4, 2), GRID[[2, 0]]):
+        mesh = Mesh(grid, ("x", "y"))
+        n = mesh.shape["x"]
+        x = device_put(X, named("x", "y", mesh=mesh))
+        assert len(x.addressable_shards) == mesh.size
+        for shard in x.addressable_shards:
+            (i,), (j,) = np.nonzero(mesh.devices == shard.device)
+            np.testing.assert_array_equal(shard.data, X[8 // n * i:8 // n * (i + 1), 4 * j:4 * j + 4])
+        copies = device_put(X, named(None, "y", mesh=mesh))
+        for shard in copies.addressable_shards:
+            j = np.nonzero(mesh.devices == shard.device)[1][0]
+            np.testing.assert_array_equal(shard.data, X[:, 4 * j:4 * j + 4])
+
+
+def test_one_spec_places_arrays_of_every_rank():
+    rows = named("x")
+    for shape in ((4,), (8, 3), (4, 1, 2)):
+        x = device_put(np.zeros(shape), rows)
+        assert x.sharding == rows and said(x) == (("x", "y"), P("x")) and hash(x.sharding) == hash(rows)
+        assert rows.shard_shape(shape) == (shape[0] // 4, *shape[1:]) == x.addressable_shards[0].data.shape
+        assert rows.devices_indices_map(shape) == {s.device: s.index for s in x.addressable_shards}
+    assert device_put(3.0, named()).sharding.is_fully_replicated
+    tree = device_put({"a": np.zeros(8), "b": np.zeros((8, 2))}, {"a": rows, "b": named(None, "y")})
+    assert tree["b"].sharding.spec == P(None, "y")
+
+
+def test_shardings_are_equal_where_they_place_alike():
+    assert named("x") is named("x") and named("x") == named("x", None) == named(("x",)) == named("a", mesh=TWIN)
+    assert len({named("x"), named("x", None), named("a", mesh=TWIN), mapped(ALL, 2, ((0, 4),), 2)}) == 1
+    assert named("x") != named("y") and named("x") != named("x", "y") and named() == replicated(ALL)
+    assert named("x") != named("x", mesh=Mesh(GRID[::-1], ("x", "y"))) and named("x") != "x"
+    assert named("x").is_equivalent_to(named("x", None), 2) and not named("x").is_equivalent_to(named("y"), 2)
+    assert repr(named("x", None)) == "NamedSharding(mesh=Mesh('x': 4, 'y': 2), spec=PartitionSpec('x', None))"
+    for s in (named("x", None), device_put(X, named("x", "y")).sharding):
+        for again in (pickle.loads(pickle.dumps(s)), copy.deepcopy(s)):
+            assert again == s and again.mesh == MESH and again.spec == s.spec
+    x = pickle.loads(pickle.dumps(device_put(X, named("x"))))
+    assert said(x) == (("x", "y"), P("x"))
+    np.testing.assert_array_equal(x, X)
+
+
+def test_classes_are_told_apart():
+    of = {NamedSharding: device_put(X, named("x")).sharding, SingleDeviceSharding: single(ALL[0]),
+          PmapSharding: pmap(lambda r: r)(X).sharding, PositionalSharding: PositionalSharding(GRID)}
+    for kind, s in of.items():
+        assert isinstance(s, Sharding)
+        assert [k for k in of if isinstance(s, k)] == [kind]
+    assert isinstance(of[PmapSharding], GSPMDSharding) and not isinstance(of[NamedSharding], GSPMDSharding)
+    assert not isinstance(3, NamedSharding) and isinstance(named(mesh=Mesh(ALL[:1], "d")), NamedSharding)
+    assert not isinstance(named(mesh=Mesh(ALL[:1], "d")), SingleDeviceSharding)
+    assert not hasattr(of[PmapSharding], "spec") and not hasattr(of[SingleDeviceSharding], "mesh")
+    with pytest.raises(AttributeError, match="has no spec, it was not made of a mesh"):
+        of[PmapSharding].spec  # noqa: B018
+
+
+@pytest.mark.parametrize("f, spec", [
+    (lambda a: a + 1, P("x", "y")), (lambda a: a.T, P("y", "x")), (lambda a: lax.reduce_sum(a, (0,)), P("y")),
+    (lambda a: lax.reduce_sum(a, (0, 1)), P()), (lambda a: lax.dot(a, a.T), P("x"))])
+def test_results_are_said_in_the_names_of_the_arguments(f, spec):
+    """Of two meshes of the same devices too, whose arrays lie alike: one program, and jaxlib's own calls."""
+    x, y, g = device_put(X, named("x", "y")), device_put(X, named("a", "b", mesh=TWIN)), jit(f)
+    other = {"x": "a", "y": "b"}
+    twin = P(*[other.get(e) for e in spec])
+    g(x), f(x)
+    before = cache_stats()
+    for _ in range(3):
+        assert said(g(y)) == (("a", "b"), twin) and said(g(x)) == (("x", "y"), spec)
+        assert said(f(y)) == (("a", "b"), twin) and said(f(x)) == (("x", "y"), spec)
+    after = cache_stats()
+    assert (after.misses, after.disk_hits) == (before.misses, before.disk_hits)
+    np.testing.assert_allclose(g(y), f(X), rtol=1e-6)
+    plain = device_put(X, mapped(ALL, 2, ((0, 4), (1, 2))))
+    assert not hasattr(g(plain).sharding, "spec") and said(g(x)) == (("x", "y"), spec)
+
+
+def test_calls_of_equal_placements_run_without_python():
+    f = jit(lambda a: a * 2)
+    x, y = device_put(X, named("x", "y")), device_put(X, named("x", "y"))
+    f(x)
+    n = f._cache_size()
+    for v in (x, y, f(x)):
+        f(v)
+    assert f._cache_size() == n
+    f(device_put(X, named("a", "b", mesh=TWIN)))
+    assert f._cache_size() == n + 1
+
+
+def test_a_placement_in_other_words_moves_nothing():
+    x = device_put(X, named("x", "y"))
+    y = device_put(x, named("a", "b", mesh=TWIN))
+    assert said(y) == (("a", "b"), P("a", "b")) and said(x) == (("x", "y"), P("x", "y"))
+    where = [s.data.unsafe_buffer_pointer() for s in x.addressable_shards]
+    assert [s.data.unsafe_buffer_pointer() for s in y.addressable_shards] == where
+    assert device_put(x, named("x", "y")) is x
+    assert jit(lambda a: a, in_shardings=named("a", "b", mesh=TWIN))(x).sharding.spec == P("a", "b")
+    y.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        np.asarray(x)
+
+
+def test_jit_is_told_in_names():
+    f = jit(lambda a, b: {"m": lax.dot(a, b), "s": lax.reduce_sum(a, (0, 1))}, in_shardings=(named("x"), None),
+            out_shardings={"m": named(None, "y"), "s": None})
+    for a in (X, device_put(X), device_put(X, named("x")), device_put(X, named("a", mesh=TWIN))):
+        for _ in range(2):
+            out = f(a, X)
+            assert out["m"].sharding.spec == P(None, "y") and out["m"].sharding.mesh is MESH
+            assert out["s"].sharding == named() and out["s"].sharding.spec == P()
+            np.testing.assert_allclose(out["m"], X @ X)
+    g = jit(lambda a: (a, a), out_shardings=(named("x", None), named("x")))
+    assert [r.sharding.spec for r in g(X)] == [P("x", None), P("x")] == [r.sharding.spec for r in g(g(X)[0])]
+    compiled = f.lower(ShapeDtypeStruct((8, 8), np.float32, sharding=named("x")), X).compile()
+    assert compiled.input_shardings[0][0] == named("x") and compiled(X, X)["m"].sharding.spec == P(None, "y")
+    asked = jit(lambda a: a + 1).lower(ShapeDtypeStruct((8, 8), np.float32, sharding=named("y"))).compile()
+    assert asked.input_shardings[0][0] == named("y") and asked(device_put(X, named("y"))).sharding.spec == P("y")
+
+
+def test_two_functions_told_in_two_meshes():
+    def f(a):
+        return a + 1
+
+    one, two = jit(f, in_shardings=named("x"), out_shardings=named("x")), jit(
+        f, in_shardings=named("a", mesh=TWIN), out_shardings=named("a", mesh=TWIN))
+    for _ in range(2):
+        assert said(one(X)) == (("x", "y"), P("x")) and said(two(X)) == (("a", "b"), P("a"))
+
+
+@pytest.mark.parametrize("f", [
+    lambda v: told(v, named("x", "y")), lambda v: told(v * 2, named("x", "y")) / 2,
+    lambda v: lax.cond(v[0, 0] < 9, lambda v: told(v, named("x", "y")), lambda v: v, v),
+    lambda v: jit(lambda v: told(v, named("x", "y")))(v), lambda v: vmap(lambda r: told(r, named("y")))(told(v, named("x"))),
+    lambda v: told(v, P("x", "y")),
+    lambda v: told(told(v, named(None, "y")), named("x", P.UNCONSTRAINED))])
+def test_constraints_in_names(f):
+    for v in (X, device_put(X), device_put(X, named("y"))):
+        with MESH:
+            y = jit(f)(v)
+            assert y.sharding == named("x", "y") and said(y) == (("x", "y"), P("x", "y"))
+        np.testing.assert_array_equal(y, X)
+    if f.__code__.co_names != ("told", "P"):
+        assert said(jit(f)(X)) == (("x", "y"), P("x", "y"))  # the constraint knows its mesh
+
+
+def test_derivatives_and_loops_through_constraints():
+    def loss(w):
+        def step(c, r):
+            return told(c + r * r, named("x")), c[0]
+        c, firsts = lax.scan(step, told(w[0], named("x")), w)
+        return lax.reduce_sum(c * c, (0,)) + lax.reduce_sum(firsts, (0,))
+
+    want = grad(lambda w: loss_plain(w))(X / 8)
+    np.testing.assert_allclose(jit(grad(loss))(X / 8), want, rtol=1e-5)
+    with MESH:
+        np.testing.assert_allclose(jit(grad(lambda w: lax.reduce_sum(told(w, P("x", "y")) * w, (0, 1))))(X), 2 * X)
+
+
+def loss_plain(w):
+    c, firsts = lax.scan(lambda c, r: (c + r * r, c[0]), w[0], w)
+    return lax.reduce_sum(c * c, (0,)) + lax.reduce_sum(firsts, (0,))
+
+
+def test_specs_alone_follow_the_mesh_in_scope():
+    f, g = jit(lambda a: told(a * 2, P("x"))), jit(lambda a: a + 1, in_shardings=P("x"), out_shardings=P(None, "x"))
+    back = Mesh(GRID[::-1], ("x", "y"))
+    for mesh in (MESH, back, MESH):
+        with mesh:
+            assert f(X).sharding == named("x", mesh=mesh) and f(X).sharding.mesh == mesh
+            assert g(X).sharding == named(None, "x", mesh=mesh)
+            assert device_put(X, P("y", "x")).sharding == named("y", "x", mesh=mesh)
+            assert jit(lambda a: g(a))(device_put(X, P("x"))).sharding == named(None, "x", mesh=mesh)
+    for call in (lambda: f(X), lambda: g(X), lambda: device_put(X, P("x"))):
+        with pytest.raises(ValueError, match="no mesh is in scope.*`with mesh:`"):
+            call()
+
+
+def test_lengths_that_do_not_divide_work_inside():
+    f = jit(lambda a: lax.reduce_sum(told(told(a * 2, named("x")), named("y")), (0,)))
+    np.testing.assert_allclose(f(X[:, :7].T.reshape(7, 8)), 2 * X[:, :7].T.reshape(7, 8).sum(0))
+    y = jit(lambda a: told(a * 2, named("x")))(X[:7])
+    np.testing.assert_array_equal(y, 2 * X[:7])
+    assert "of x=4,y=2" in str(make_jaxpr(lambda a: told(a, named("x")))(X))
+
+
+def test_arrays_made_of_parts():
+    made = make_array_from_callback((8, 8), named("x"), lambda index: X[index])
+    assert said(made) == (("x", "y"), P("x"))
+    np.testing.assert_array_equal(made, X)
+    again = make_array_from_single_device_arrays((8, 8), named("x"), [s.data for s in made.addressable_shards][::-1])
+    assert said(again) == (("x", "y"), P("x"))
+    np.testing.assert_array_equal(again, X)
+    for local in (make_array_from_process_local_data(named("x", "y"), X),
+                  host_local_array_to_global_array(X, MESH, P("x", "y"))):
+        assert said(local) == (("x", "y"), P("x", "y"))
+        np.testing.assert_array_equal(local, X)
+    full = lax.full((8, 2), 3.0, sharding=named("x"))
+    assert said(full) == (("x", "y"), P("x"))
+
+
+def test_a_mesh_of_one_device():
+    one = named("d", mesh=Mesh(ALL[3:4], "d"))
+    x = device_put(X, one)
+    assert x.device == ALL[3] and said(x) == (("d",), P("d")) and x.sharding == single(ALL[3])
+    y = jit(lambda a: a + 1)(x)
+    assert y.device == ALL[3] and said(y) == (("d",), P()) and said(x * 2)[0] == ("d",)
+    np.testing.assert_array_equal(jit(lambda a: a, in_shardings=one)(X), X)
+
+
+def test_methods_of_shardings():
+    s = named("x", "y")
+    assert s.device_set == {*ALL} and s.is_fully_addressable and not s.is_fully_replicated and s.memory_kind is None
+    assert s.addressable_devices == {*ALL} and s.addressable_devices_indices_map((8, 8)) == s.devices_indices_map((8, 8))
+    assert s.with_memory_kind("device") is s and s.num_devices == 8
+    s.check_compatible_aval((8, 8))
+    with pytest.raises(ValueError, match="dimension 1 .* length 3.*2 parts along 'y'"):
+        s.check_compatible_aval((8, 3))
+    with pytest.raises(ValueError, match="the devices' own memory"):
+        s.with_memory_kind("pinned_host")
+    assert SingleDeviceSharding(ALL[2]) is single(ALL[2])
+    assert GSPMDSharding(ALL, "{devices=[4,2]<=[8]}") is mapped(ALL, 2, ((0, 4), (1, 2)))
+    assert GSPMDSharding(ALL, named("x")._to_xla_hlo_sharding(1)) == named("x")
+    assert GSPMDSharding.get_replicated(ALL) == replicated(ALL)
+    assert PmapSharding.default((8, 2)) is mapped(ALL, 2, ((0, 8),))
+    assert PmapSharding.default((2, 4), 1, ALL[4:]) is mapped(ALL[4:], 2, ((1, 4),))
+
+
+def test_shardings_by_position():
+    s = PositionalSharding(ALL)
+    assert s.shape == (8,) and s.ndim == 1
+    x = device_put(X, s.reshape(4, 2))
+    assert x.sharding == named("x", "y") and isinstance(x.sharding, PositionalSharding)
+    assert device_put(X, s.reshape(4, 2).T).sharding == named("y", "x") and s.reshape(4, 2).T.shape == (2, 4)
+    assert s.reshape(4, 2).transpose(1, 0) == s.reshape((4, 2)).T
+    assert s.reshape(4, 2).replicate(0) == named(None, "y") and s.reshape(4, 2).replicate(0).shape == (1, 2)
+    assert s.reshape(4, 2).replicate(1, keepdims=False) == named("x") and s.replicate() == named()
+    assert s.reshape(4, 2).replicate(0).replicate(1).shape == (1, 1) and s.reshape(2, 2, 2).replicate((0, 2)).shape == (1, 2, 1)
+    again = pickle.loads(pickle.dumps(s.reshape(4, 2)))
+    assert again == s.reshape(4, 2) and again.shape == (4, 2)
+    assert "PositionalSharding([[{cpu:0, cpu:2, cpu:4, cpu:6}" in repr(s.reshape(4, 2).replicate(0))
+    with pytest.raises(ValueError, match=r"the shape \(8,\) cannot become \(3, 2\)"):
+        s.reshape(3, 2)
+    with pytest.raises(ValueError, match="each of 2 axes once"):
+        s.reshape(4, 2).transpose(0, 0)
+    with pytest.raises(AttributeError, match="no attribute 'shape'"):
+        named("x").shape  # noqa: B018
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda: named("z"), ValueError, "NamedSharding: .* names the axis 'z', which Mesh"),
+    (lambda: named("x", "x"), ValueError, "names the axis 'x' .* twice"),
+    (lambda: NamedSharding(MESH, ("x",)), TypeError, "spec: expected a PartitionSpec.*got tuple"),
+    (lambda: NamedSharding(MESH, None), TypeError, "spec: expected a PartitionSpec.*got NoneType"),
+    (lambda: NamedSharding(P("x"), MESH), TypeError, "mesh: expected a Mesh; got PartitionSpec"),
+    (lambda: NamedSharding(MESH, P(), memory_kind="pinned_host"), ValueError, "memory_kind: .*'pinned_host'"),
+    (lambda: device_put(X[:7], named("x")), ValueError,
+     r"device_put: dimension 0 .*\(7, 8\) has length 7.*4 devices evenly: .* 4 parts along 'x' of Mesh\('x': 4, 'y': 2\)"),
+    (lambda: device_put(X, named(None, ("x", "y"), None)), ValueError, "has 3 entries.*the array has 2 dimensions"),
+    (lambda: device_put(X, named(P.UNCONSTRAINED)), ValueError, "leaves dimension 0 to the compiler"),
+    (lambda: jit(lambda p: p["w"], in_shardings=({"w": named("x")},))({"w": X[:6]}), ValueError,
+     r"in_shardings for p\['w'\]: dimension 0 .* length 6.*along 'x'"),
+    (lambda: jit(lambda a: {"s": a[:3]}, out_shardings=named("y"))(X), ValueError,
+     r"out_shardings for output\['s'\]: dimension 0 .* length 3.*along 'y'"),
+    (lambda: jit(lambda a: a, in_shardings=named("x", None, None))(X), ValueError, "in_shardings for a: .*has 3 entries"),
+    (lambda: jit(lambda a: told(a, named("x", None, None)))(X), ValueError, "has 3 entries"),
+    (lambda: jit(lambda a: a, in_shardings=named("x"))(device_put(X, named("y"))), ValueError,
+     "a .*is committed to NamedSharding"),
+    (lambda: jit(lambda a, b: a, in_shardings=(named("x"), named("x", mesh=Mesh(GRID[::-1], ("x", "y")))))(X, X), ValueError,
+     "the same devices in one order"),
+    (lambda: jit(lambda a, b: (a, b))(device_put(X, named("x")), device_put(X, named("x", mesh=Mesh(GRID[:2], ("x", "y"))))),
+     ValueError, "committed to different devices"),
+    (lambda: jit(lambda a: a).lower(ShapeDtypeStruct((7,), np.float32, sharding=named("x"))), ValueError, "lower: dimension 0"),
+    (lambda: make_array_from_callback((7,), named("x"), lambda i: X), ValueError, "make_array_from_callback: dimension 0"),
+    (lambda: GSPMDSharding(ALL[:4], "{devices=[8]<=[8]}"), ValueError, "is of 8 devices; got 4"),
+    (lambda: GSPMDSharding(ALL, "{manual}"), ValueError, "expected a tile assignment"),
+    (lambda: GSPMDSharding(ALL, 3), TypeError, "expected text as.*got int"),
+    (lambda: SingleDeviceSharding(3), TypeError, "expected a device; got int"),
+    (lambda: PmapSharding(ALL), TypeError, "PmapSharding.default"),
+    (lambda: PmapSharding.default((3, 8), 0, ALL), ValueError, "3 rows; got 8 devices"),
+    (lambda: PositionalSharding([3]), TypeError, "must be a device"),
+])
+def test_what_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
