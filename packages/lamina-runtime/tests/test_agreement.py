@@ -4,6 +4,7 @@ import random
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lamina_ir import config
@@ -208,13 +209,21 @@ def test_which_threads_may_come():
     for t in (waits, naps, joins):
         t.start()
     time.sleep(0.2)
-    others = dict.fromkeys([t.ident for t in threading.enumerate() if t not in (waits, naps, joins)])
+    pool = ThreadPoolExecutor(1)
+    pool.submit(int).result()
+    time.sleep(0.1)
+    workers = [*pool._threads]
+    others = dict.fromkeys([t.ident for t in threading.enumerate() if t not in (waits, naps, joins, *workers)])
     assert circles.at_work(others)  # a wait that ends by itself
     assert not circles.at_work({**others, naps.ident: None})
     assert circles.at_work({**others, naps.ident: lock})
     with lock:
         assert not circles.at_work({**others, naps.ident: lock})
+    pool.submit(gate.wait, 60)
+    time.sleep(0.1)
+    assert circles.at_work({**others, naps.ident: None})
     gate.set()
+    pool.shutdown()
 
 
 @pytest.mark.parametrize("seed", range(60 if os.environ.get("LAMINA_LAWS") else 3))
@@ -345,13 +354,47 @@ def test_who_has_no_token_is_sent_away(system):
     assert kinds(found) == [["ConnectionError"]] * 2
 
 
-def test_garbage_at_the_door(system):
+def test_garbage_at_the_doors(system):
     s = system(2)
-    door = s.all[0].sockets._door.getsockname()
-    for data in (b"", b"GET / HTTP/1.1\r\n\r\n" * 20, b"\xff" * 200):
-        with socket.create_connection(door) as c:
-            c.sendall(data)
+    for door in s.all[0].sockets._doors:
+        for data in (b"", b"GET / HTTP/1.1\r\n\r\n" * 20, b"\xff" * 200):
+            with socket.socket(door.family, socket.SOCK_STREAM) as c:
+                c.connect(door.getsockname())
+                c.sendall(data)
     assert kinds(s.run(["a"], ["a"])) == [["ok"], ["ok"]]
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_peers_of_one_machine_are_near(system, monkeypatch, near):
+    if not near:
+        monkeypatch.setattr(peers, "_near", lambda name, seconds: None)  # as where they are on two
+    elif not peers._NEAR:
+        pytest.skip("Linux")
+    s = system(2)
+    assert kinds(s.run("ab", "ab")) == [["ok"] * 2] * 2
+    family = s.all[0].sockets.peer(1).out.family
+    assert family == (socket.AF_UNIX if near else socket.AF_INET) == s.all[1].sockets.peer(0).into.family
+
+
+def test_who_asks_in_vain_asks_seldom():
+    peer, asked = peers.Peer(1), []
+
+    def recv(size, flags=0):
+        asked.append(flags)
+        if flags and not there:
+            raise BlockingIOError
+        return bytes(peers.TOKEN)
+    peer.recv, there = recv, False
+    for _ in range(1000):
+        assert peer.next() == bytes(peers.TOKEN)
+    assert asked.count(0) == 1000 and asked.count(socket.MSG_DONTWAIT) < 40 * peers._TRIES
+    there = True
+    for _ in range(40):
+        peer.next()
+    del asked[:]
+    for _ in range(40):
+        peer.next()
+    assert asked == [socket.MSG_DONTWAIT] * 40
 
 
 @pytest.mark.parametrize("n", [9, 16, 100, 4096])

@@ -207,6 +207,9 @@ def at_work(waiting: Mapping[int, Any]) -> bool:
 
 
 def _asleep(frame: Any) -> bool:
+    names = frame.f_locals
+    if frame.f_code.co_name == "_worker" and "executor_reference" in names and "work_queue" in names:  # of a pool
+        return bool(names["work_queue"].empty()) and names.get("work_item") is None
     for _ in range(3):
         if frame is None:
             break

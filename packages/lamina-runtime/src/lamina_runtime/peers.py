@@ -1,9 +1,9 @@
 """Sockets from member to member, over which they compare what they are about to launch; see `agreement`.
 
-Each member listens at the address where the others find it (loopback, unless the coordinator is elsewhere) and has one
-connection to each peer for what it says, made when first needed, and one from it for what it hears, taken by a thread at any
-time. Who connects shows that it has the lobby's token, and so does who is called. What goes over them is tokens of 16 bytes
-and, where these do not settle it, JSON.
+Each member listens at the address where the others find it (loopback, unless the coordinator is elsewhere), and on Linux for
+those of its machine at a Unix socket, which takes half the time of TCP. It has one connection to each peer for what it says,
+made when first needed, and one from it for what it hears, taken by a thread at any time. Who connects shows that it has the
+lobby's token, and so does who is called. What goes over them is tokens of 16 bytes and, where these do not settle it, JSON.
 """
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import os
 import select
 import socket
 import struct
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -27,6 +28,8 @@ _WORDS = b"\xfflamina\xff"  # what words begin with, and tokens, which are diges
 _HEAD = struct.Struct("!8sII")  # that, the length, and nothing
 _LONGEST = 1 << 20
 _BLINK = 0.02  # seconds that the quick way waits before it looks around
+_NEAR = "\0lamina/" if sys.platform == "linux" else ""  # what Unix sockets are called, which stand in no folder
+_TRIES, _RARE = 20, 31  # how often in a row a token is asked for without sleep, some 25 us; see `Peer._awaited`
 _SOON = 1.0    # seconds for the answer to a question, and for its parts
 _SLOW = 10.0   # seconds for a peer's thread to answer a call, and for a peer's system to take some bytes
 
@@ -48,7 +51,7 @@ class Peer:
     """
 
     __slots__ = ("rank", "send", "recv", "frames", "ahead", "gone", "clear", "lock", "told", "heard", "state", "token", "sent",
-                 "got", "owing", "out", "into", "_held")
+                 "got", "owing", "out", "into", "_held", "_sleeps", "_vain")
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -63,6 +66,7 @@ class Peer:
         self.told = self.heard = 0
         self.state = self.token = bytes(TOKEN)
         self._held = bytearray()
+        self._sleeps = self._vain = 0  # how often not to ask in vain, next and latest
 
     def say(self, what: bytes | dict[str, Any]) -> None:
         """Send a token or words. Whoever has gone meanwhile is missed elsewhere."""
@@ -77,12 +81,28 @@ class Peer:
 
     def next(self) -> bytes:
         """What comes next, waited for a blink: a token as a rule. OSError where nothing does."""
-        found = self.recv(4 * TOKEN) if not self.ahead else self.ahead + self._more()
+        found = self._awaited() if not self.ahead else self.ahead + self._more()
         self.ahead = b""
         if len(found) == 2 * TOKEN and not found.startswith(_WORDS, TOKEN):
             self.ahead = found[TOKEN:]
             return bytes(found[:TOKEN])
         return bytes(found)  # what lies behind the token matters: it may be taken back
+
+    def _awaited(self) -> bytes:
+        # Where two processes have a core each, asking again and again costs less than to sleep and be woken. Where they share
+        # one it keeps the other from it: so who has asked in vain sleeps at the next times, up to `_RARE` of them.
+        if self._sleeps:
+            self._sleeps -= 1
+            return bytes(self.recv(4 * TOKEN))
+        for _ in range(_TRIES):
+            try:
+                found = self.recv(4 * TOKEN, socket.MSG_DONTWAIT)
+                self._vain = 0
+                return bytes(found)
+            except BlockingIOError:
+                pass
+        self._sleeps = self._vain = min(2 * self._vain + 1, _RARE)
+        return bytes(self.recv(4 * TOKEN))
 
     def _more(self) -> bytes:
         try:
@@ -182,12 +202,19 @@ class Peers:
         self._where: dict[int, dict[str, Any]] = {}
         self.answer: Callable[[dict[str, Any]], dict[str, Any]] = lambda question: {}
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._door = socket.create_server((host, 0), family=family, backlog=256)
+        self._doors = [socket.create_server((host, 0), family=family, backlog=256)]
         self._name = os.urandom(16).hex()
+        if _NEAR:
+            near = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            near.bind(_NEAR + self._name)
+            near.listen(256)
+            self._doors.append(near)
         self.closed = False
-        tell(json.dumps({"host": host, "port": self._door.getsockname()[1], "name": self._name}))
-        self._thread = threading.Thread(target=self._listen, name="lamina-peers", daemon=True)
-        self._thread.start()
+        tell(json.dumps({"host": host, "port": self._doors[0].getsockname()[1], "name": self._name}))
+        self._threads = [threading.Thread(target=self._listen, args=(d,), name="lamina-peers", daemon=True)
+                         for d in self._doors]
+        for t in self._threads:
+            t.start()
 
     def peer(self, rank: int) -> Peer:
         with self._lock:
@@ -200,7 +227,6 @@ class Peers:
         """Connect to a peer. Where that fails it is taken for gone."""
         try:
             s = self._connected("peer", peer.rank, _SLOW)
-            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             s.settimeout(None)
             s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _interval(_SLOW))
         except (OSError, ValueError, KeyError):
@@ -225,7 +251,10 @@ class Peers:
         where = self._where.get(rank)
         if where is None:
             where = self._where[rank] = json.loads(self._ask(rank))
-        s = socket.create_connection((where["host"], where["port"]), seconds)
+        s = _near(where["name"], seconds)
+        if s is None:
+            s = socket.create_connection((where["host"], where["port"]), seconds)
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             challenge, nonce = _exactly(s, 32).decode(), os.urandom(16).hex()
             proof = lobby.mac(self._key, why, where["name"], challenge, str(self.rank), nonce)
@@ -237,10 +266,10 @@ class Peers:
             raise
         return s
 
-    def _listen(self) -> None:
+    def _listen(self, door: socket.socket) -> None:
         while True:
             try:
-                s, _ = self._door.accept()
+                s, _ = door.accept()
             except OSError:
                 if self.closed:
                     return
@@ -286,18 +315,20 @@ class Peers:
             self.closed = True
             for p in self._known.values():
                 p.close()
-        try:
-            self._door.shutdown(socket.SHUT_RDWR)  # wakes the thread
-        except OSError:
-            pass
-        self._door.close()
-        if self._thread is not threading.current_thread():
-            self._thread.join(2)
+        for door in self._doors:
+            try:
+                door.shutdown(socket.SHUT_RDWR)  # wakes its thread
+            except OSError:
+                pass
+            door.close()
+        for t in self._threads:
+            if t is not threading.current_thread():
+                t.join(2)
 
     def in_child(self) -> None:
         """In a forked child: what it holds of the connections would hide the end of its parent. Nothing is shut down."""
         self.closed = True
-        for s in (self._door, *[s for p in self._known.values() for s in (p.out, p.into)]):
+        for s in (*self._doors, *[s for p in self._known.values() for s in (p.out, p.into)]):
             if s is not None:
                 s.close()
         for p in self._known.values():
@@ -314,6 +345,20 @@ def _exactly(s: socket.socket, n: int) -> bytes:
     if len(found) < n:
         raise ConnectionError("the other side has gone")
     return found
+
+
+def _near(name: str, seconds: float) -> socket.socket | None:
+    """A connection to a peer on this machine; None where it is on another."""
+    if not _NEAR:
+        return None
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        s.settimeout(seconds)
+        s.connect(_NEAR + name)
+    except OSError:
+        s.close()
+        return None
+    return s
 
 
 def _put(s: socket.socket, words: dict[str, Any]) -> None:
