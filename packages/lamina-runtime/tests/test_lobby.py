@@ -113,6 +113,34 @@ def test_members_meet_and_are_told_of_losses_and_leaves(place):
     assert not a.alone and not a.let
 
 
+def test_a_launch_that_fails_in_all_harms_none_and_else_all_are_told(place):
+    a, b, c = p = place().system(3)
+    found = {}
+
+    def fail(m):
+        found[m.rank] = m.tell_failure("first", 2, "no memory")
+    threads = [threading.Thread(target=fail, args=(m,)) for m in (a, b)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(20)
+    assert found == {0: True, 1: True} and not any(m.failed or m.events for m in p)
+    assert b.tell_failure("second", 2, "no memory") is False
+    until(lambda: all(m.events == [("failed", 1)] for m in p))
+    assert all(m.failed[1].startswith("process 1 (") and m.failed[1].endswith("no memory") for m in p)
+    for m in p:
+        m.goodbye()
+
+
+def test_a_failure_that_no_coordinator_hears_counts_here(place):
+    a, b = place().system(2)
+    a._lines.socket.shutdown(socket.SHUT_RDWR)
+    until(lambda: a.alone)
+    assert a.tell_failure("first", 2, "no memory") is False and a.failed[0] == "process 0: no memory"
+    assert a.events[-1] == ("failed", 0)
+    b.goodbye()
+
+
 def test_who_left_meets_again_while_others_work(place):
     p = place()
     a, b, c = p.system(3)
