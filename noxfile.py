@@ -42,6 +42,14 @@ def laws(session: nox.Session) -> None:
 
 
 @nox.session
+def processes(session: nox.Session) -> None:
+    """Everything over 2, 3 and 4 processes of 1, 2 and 4 devices, and each kind of loss of any of them; the tests try a few."""
+    session.env |= {"LAMINA_WIDE": "1", "LAMINA_LOSSES": "every"}
+    for path in sorted(Path("tests/devices").glob("test_*.py")):
+        python(session, "-m", "pytest", "-q", str(path), *session.posargs)
+
+
+@nox.session
 def isolated(session: nox.Session) -> None:
     """Each built wheel, and that of examples/outside, with only what it declares in a bare environment: its tests pass."""
     python(session, "tools/run_isolated.py", *session.posargs)

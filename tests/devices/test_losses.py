@@ -1,5 +1,7 @@
 """Processes that die, are silent, or lose their coordinator: who is left is told, works on alone, and meets again."""
 import os
+import random
+import re
 import signal
 import socket
 import subprocess
@@ -9,7 +11,8 @@ import time
 import pytest
 from lamina_runtime import starting
 
-EVERY = os.environ.get("LAMINA_LOSSES") == "every"  # all kinds of death, of any process, and ten rounds
+EVERY = os.environ.get("LAMINA_LOSSES") == "every"  # each kind of loss, of any of 2, 3 and 4 processes, and ten rounds
+SIZES = [(n, devices) for n in (2, 3, 4) for devices in (1, 2)]
 
 
 def free():
@@ -43,30 +46,43 @@ def lost(act, *who):
     try:
         act()
     except ProcessLostError as e:
-        assert time.monotonic() - begun < TIMEOUT + 5
+        now = time.monotonic()
+        assert now - begun < TIMEOUT + 5
+        say("told", begun, now)
         assert e.process_indices == who and isinstance(e, RuntimeError) and str(who) in str(e), (e.process_indices, who)
         return e
     raise AssertionError("no ProcessLostError")
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + ";\\n").encode())  # in one piece
 def die():
+    say("dies", time.monotonic())
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def start(text, rank, devices, *more):
     env = {**os.environ, "XLA_FLAGS": "", "LAMINA_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "2", "LAMINA_TOKEN": "of these tests"}
-    return subprocess.Popen([sys.executable, "-c", START + text, str(rank), str(devices), *map(str, more)], env=env, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    command = [sys.executable, "-X", "faulthandler", "-c", START + text, *map(str, (rank, devices, *more))]
+    return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def ends(every, codes, limit=120):
     """Wait for processes; AssertionError where one ends otherwise than with its code, with what all said."""
+    until, texts, late = time.monotonic() + limit, [], []
     try:
-        texts = [p.communicate(timeout=limit)[0] for p in every]
+        for i, p in enumerate(every):
+            try:
+                texts.append(p.communicate(timeout=max(until - time.monotonic(), 0.1))[0])
+            except subprocess.TimeoutExpired:
+                late.append(i)
+                p.send_signal(signal.SIGABRT)  # it says where it stands
+                texts.append(p.communicate()[0])
     finally:
         for p in every:
             p.kill()
     found = [p.returncode for p in every]
-    assert found == codes, "\n".join([f"{found}, not {codes}", *(f"--- {i}\n{t}" for i, t in enumerate(texts))])
+    said = "\n".join(f"--- {i}\n{t}" for i, t in enumerate(texts))
+    assert found == codes and not late, f"{found}, not {codes}; {late} stood still\n{said}"
     return texts
 
 
@@ -82,15 +98,24 @@ def between(base):
 def item(base):
     y = f(base)
     return y[0].item() + float(y[devices - 1])
-def loop(base):
-    while True:
-        base = f(base)
 def compiling(base):
     def heavy(x):
         for _ in range(6):
             x = lax.sort(lax.sin(lax.sort(lax.cos(x))))
         return lax.psum(x, "i")
     return np.asarray(lamina.pmap(heavy, axis_name="i")(np.ones((devices, 64), np.float32)))
+# In these the one that dies does as the others do.
+def loop(base):
+    while True:
+        base = f(base)
+large = np.ones((devices, 1 << 21), np.float32)
+def psum(base):
+    while True:
+        f(large).block_until_ready()
+def eight(base):
+    while True:
+        lamina.block_until_ready([f(large) for _ in range(8)])
+all_compile = compiling
 addresses = sys.argv[4].split(",")
 me, n = rank, int(sys.argv[3])
 for turn, (address, case) in enumerate(zip(addresses, sys.argv[5:])):
@@ -103,9 +128,10 @@ for turn, (address, case) in enumerate(zip(addresses, sys.argv[5:])):
         right(n, base)
     if me == victim:
         time.sleep(0.15)
-        if name == "loop":
-            threading.Timer(0.1, die).start()
-            loop(base)
+        if name in ("loop", "psum", "eight", "all_compile"):
+            threading.Timer(0.05 if name == "all_compile" else 0.2, die).start()
+            globals()[name](base)
+            time.sleep(9)
         die()
     lost(lambda: globals()[name](base), victim)
     lost(lambda: f(base), victim)
@@ -119,7 +145,7 @@ if n > 1:
 sys.exit(20 + rank)
 """
 
-CASES = ("unmet", "first", "wait", "queue", "chain", "between", "item", "loop", "compiling")
+CASES = ("unmet", "first", "wait", "queue", "chain", "between", "item", "compiling", "loop", "psum", "eight", "all_compile")
 
 
 @pytest.mark.parametrize("n, devices, cases", [
@@ -130,59 +156,134 @@ def test_who_is_left_raises_works_alone_and_meets_again(n, devices, cases):
 
 
 def shrunk(n, devices, cases):
+    """Seconds from each death, or from the call if that came later, until a survivor was told."""
     codes, alive = [0] * n, list(range(n))
     for case in cases:
         codes[alive.pop(int(case.split(":")[1]))] = -signal.SIGKILL
     for r in alive:
         codes[r] = 20 + r
     addresses = ",".join(free() for _ in range(len(cases) + 1))
-    ends([start(SHRINK, r, devices, n, addresses, *cases) for r in range(n)], codes)
+    texts = ends([start(SHRINK, r, devices, n, addresses, *cases) for r in range(n)], codes)
+    deaths = sorted(float(t) for text in texts for t in re.findall(r"dies (\S+);", text))
+    told = [re.findall(r"told (\S+) (\S+);", text)[::2] for text in texts]  # each asks twice
+    found = [float(now) - max(float(begun), deaths[turn]) for each in told for turn, (begun, now) in enumerate(each)]
+    assert len(deaths) == len(cases) and len(found) == sum(n - k for k in range(1, len(cases) + 1)), texts
+    assert max(found) < 3 + 5, found
+    return found
 
 
 @pytest.mark.skipif(not EVERY, reason="minutes: LAMINA_LOSSES=every")
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("n, devices", [(n, d) for n in (2, 3, 4) for d in (1, 2)])
-def test_every_death(n, devices, case):
-    for victim in range(n):
-        shrunk(n, devices, [f"{case}:{victim}"])
+@pytest.mark.parametrize("n, devices, victim", [(n, devices, victim) for n, devices in SIZES for victim in range(n)])
+def test_every_death(n, devices, victim, case):
+    found = shrunk(n, devices, [f"{case}:{victim}"])
+    print(f"told after {min(found):.3f} to {max(found):.3f} s")
+
+
+AT_RANDOM = """
+import random, subprocess
+addresses, n, victim, seed = sys.argv[3].split(","), int(sys.argv[4]), int(sys.argv[5]), int(sys.argv[6])
+draw = random.Random(seed)  # the same in all
+large = np.ones((devices, 1 << 19), np.float32)
+def meet(address, n, rank, seconds):
+    say("meets")
+    initialize(address, n, rank, initialization_timeout=seconds, heartbeat_timeout_seconds=TIMEOUT)
+    say("met")
+    return np.arange(devices, dtype=np.float32) + rank * devices
+def new(base):
+    k = draw.randrange(1, 9)
+    total = lamina.pmap(lambda x: lax.psum(x * k, "i"), axis_name="i")(base)
+    assert float(total[0]) == k * sum(range(n * devices))
+def jitted(base):
+    lamina.jit(lambda x: f(x) * 2)(base).block_until_ready()
+acts = [new, jitted, alone, lambda base: right(n, base), lambda base: [f(base) for _ in range(20)],
+        lambda base: [f(large) for _ in range(8)], lambda base: f(large).block_until_ready(), lambda base: time.sleep(0.02)]
+if rank == victim:  # killed by another
+    moment = float(sys.argv[7])
+    say("dies", time.monotonic() + moment)
+    subprocess.Popen(["sh", "-c", f"sleep {moment}; kill -9 {os.getpid()}"])
+try:
+    for address in addresses[:-1]:
+        base = meet(address, n, rank, 8)
+        for _ in range(draw.randrange(12) if address != addresses[-2] else 10_000):
+            begun = time.monotonic()
+            draw.choice(acts)(base)
+        shutdown()
+    raise AssertionError("nobody said anything")
+except ProcessLostError as e:
+    say("told", begun, time.monotonic())
+    assert e.process_indices == (victim,), e
+except (ConnectionError, TimeoutError) as e:  # of initialize
+    say("unmet", type(e).__name__, e)
+    assert not lamina.distributed.is_initialized()
+shutdown()
+n -= 1
+base = np.arange(devices, dtype=np.float32)
+if n > 1:
+    right(n, meet(addresses[-1], n, rank - (rank > victim), 60))
+else:
+    alone(base)
+sys.exit(20 + rank)
+"""
+
+
+@pytest.mark.skipif(not EVERY, reason="minutes: LAMINA_LOSSES=every")
+@pytest.mark.parametrize("seed", range(60))
+def test_a_death_at_any_moment(seed):
+    """While processes start, meet, compile, launch, wait, leave and meet again."""
+    draw = random.Random(seed)
+    n, devices = SIZES[seed % len(SIZES)]
+    victim, moment = draw.randrange(n), draw.uniform(0, 3)
+    addresses = ",".join(free() for _ in range(4))
+    texts = ends([start(AT_RANDOM, r, devices, addresses, n, victim, seed, moment) for r in range(n)],
+                 [-signal.SIGKILL if r == victim else 20 + r for r in range(n)])
+    died = float(re.search(r"dies (\S+);", texts[victim])[1])
+    told = [float(now) - max(float(begun), died) for text in texts for begun, now in re.findall(r"told (\S+) (\S+);", text)]
+    assert not told or max(told) < 3 + 5, told
+    print(f"{n} processes with {devices}, {victim} after {moment:.2f} s, had met {texts[victim].count('met;')} of "
+          f"{texts[victim].count('meets')} times;", *(f"told after {t:.3f} s" for t in told))
 
 
 SILENT = """
 from lamina_runtime import distributed
-base = join(sys.argv[3], 3, rank)
-right(3, base)
+n, silent = int(sys.argv[5]), int(sys.argv[6])
+base = join(sys.argv[3], n, rank)
+right(n, base)
 print("ready", flush=True)
-if rank == 1:
+if rank == silent:
     time.sleep(0.5)  # stopped meanwhile
-error = lost(lambda: np.asarray(f(base)), 1)
-assert ("no sign of life" in str(error)) == (rank == 1), error
+error = lost(lambda: np.asarray(f(base)), silent)
+assert ("no sign of life" in str(error)) == (rank == silent), error
 alone(base)
-if rank != 1:
+if rank != silent:
     shutdown()
-    base = join(sys.argv[4], 2, rank // 2)
-    right(2, base)
-if rank == 0:  # the other leaves in order
-    here = distributed._session.presence
-    with here.changed:
-        assert here.changed.wait_for(lambda: here.left, 60)
-    assert "has left" in str(lost(lambda: f(base), 1))
+    me, n = rank - (rank > silent), n - 1
+    base = join(sys.argv[4], n, me)
+    right(n, base)
+    if me == 0 and n > 1:  # the others leave in order
+        here = distributed._session.presence
+        with here.changed:
+            assert here.changed.wait_for(lambda: len(here.left) == n - 1, 60)
+        assert "has left" in str(lost(lambda: f(base), *range(1, n)))
 sys.exit(20 + rank)
 """
 
 
 @pytest.mark.slow
-def test_silence():
+@pytest.mark.parametrize("n, devices, silent", [(n, d, r) for n, d in SIZES for r in range(n)] if EVERY else [(3, 2, 1)])
+def test_silence(n, devices, silent):
     """One is stopped for longer than the timeout. When it wakes it is told that it is lost, and the others have met again."""
     a, b = free(), free()
-    every = [start(SILENT, r, 2, a, b) for r in range(3)]
+    every = [start(SILENT, r, devices, a, b, n, silent) for r in range(n)]
+    left = [r for r in range(n) if r != silent]
     try:
         for p in every:
             while "ready" not in (line := p.stdout.readline()):
                 assert line, p.communicate()
-        every[1].send_signal(signal.SIGSTOP)
-        ends([every[0], every[2]], [20, 22])
-        every[1].send_signal(signal.SIGCONT)
-        ends([every[1]], [21])
+        every[silent].send_signal(signal.SIGSTOP)
+        ends([every[r] for r in left], [20 + r for r in left])
+        every[silent].send_signal(signal.SIGCONT)
+        ends([every[silent]], [20 + silent])
     finally:
         for p in every:
             p.kill()
@@ -191,38 +292,40 @@ def test_silence():
 
 BEREFT = """
 from lamina_runtime import distributed
-base = join(sys.argv[3], 3, rank)
-right(3, base)
+n = int(sys.argv[5])
+base = join(sys.argv[3], n, rank)
+right(n, base)
 print("ready", flush=True)
 here = distributed._session.presence
 with here.changed:
     assert here.changed.wait_for(lambda: here.alone, 60)
-right(3, base)  # what is connected stays so
+right(n, base)  # what is connected stays so
 if rank == 1:
     time.sleep(1.5)
     die()
 lost(lambda: np.asarray(f(base)), 1)
 alone(base)
 shutdown()
-right(2, join(sys.argv[4], 2, rank // 2))
+if n > 2:
+    right(n - 1, join(sys.argv[4], n - 1, rank - (rank > 1)))
 sys.exit(20 + rank)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [1, 2] if EVERY else [2])
-def test_a_death_after_the_coordinators(devices):
+@pytest.mark.parametrize("n, devices", SIZES if EVERY else [(3, 2)])
+def test_a_death_after_the_coordinators(n, devices):
     """Nobody tells; the end of the connections does."""
     address, child = starting.start("127.0.0.1:0", b"of these tests", 60, detach=False)
     with child:
-        every = [start(BEREFT, r, devices, address, free_one) for free_one in [free()] for r in range(3)]
+        every = [start(BEREFT, r, devices, address, free_one, n) for free_one in [free()] for r in range(n)]
         try:
             for p in every:
                 while "ready" not in (line := p.stdout.readline()):
                     assert line, p.communicate()
         finally:
             child.kill()
-        ends(every, [20, -signal.SIGKILL, 22])
+        ends(every, [20, -signal.SIGKILL, 22, 23][:n])
 
 
 ROUNDS = """
@@ -255,12 +358,13 @@ sys.exit(20 + rank)
 
 
 @pytest.mark.slow
-def test_rounds_with_a_new_process_each():
+@pytest.mark.parametrize("devices", [1, 2] if EVERY else [2])
+def test_rounds_with_a_new_process_each(devices):
     """A new process joins the two that are left, and dies: their threads and descriptors go with each round."""
     rounds = 10 if EVERY else 3
     addresses = ",".join(free() for _ in range(rounds + 1))
-    stay = [start(ROUNDS, r, 2, addresses, rounds) for r in range(2)]
-    come = [start(ROUNDS, 2, 2, addresses, rounds, turn) for turn in range(rounds)]
+    stay = [start(ROUNDS, r, devices, addresses, rounds) for r in range(2)]
+    come = [start(ROUNDS, 2, devices, addresses, rounds, turn) for turn in range(rounds)]
     begun = time.monotonic()
     texts = ends([*stay, *come], [20, 21] + [-signal.SIGKILL] * rounds)
     print(texts[0], f"{time.monotonic() - begun:.1f} s")

@@ -10,6 +10,14 @@ from processes import run  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
+WIDE = bool(os.environ.get("LAMINA_WIDE"))
+SIZES = [(n, devices) for n in (2, 3, 4) for devices in (1, 2, 4)]  # a wide run has all of them
+
+
+def of(*sizes):
+    return pytest.mark.parametrize("processes, devices", SIZES if WIDE else sizes)
+
+
 # The denotation of a map over all rows is a vmap over them.
 MAPS = """
 import copy
@@ -155,7 +163,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("processes, devices", [(2, 2), (3, 1)])
+@of((2, 2), (3, 1))
 def test_maps(processes, devices):
     assert all(t.endswith("done") for t in run(MAPS, processes, devices))
 
@@ -225,8 +233,9 @@ print("done")
 """
 
 
-def test_derivatives():
-    assert all(t.endswith("done") for t in run(DERIVATIVES))
+@of((2, 2))
+def test_derivatives(processes, devices):
+    assert all(t.endswith("done") for t in run(DERIVATIVES, processes, devices))
 
 
 BESIDE = DRAWN + """
@@ -332,14 +341,17 @@ except ValueError as e:
     assert "of this process, whose view of the program it is in" in str(e), e
 
 # The page of pmap: two processes of four devices.
-print(pmap(lambda x: x + lax.psum(x, axis_name="i"), axis_name="i")(np.arange(4) + 4 * rank))
+print(pmap(lambda x: x + lax.psum(x, axis_name="i"), axis_name="i")(np.arange(devices) + devices * rank))
 print("done")
 """
 
 
-def test_maps_beside_other_work():
-    first, second = run(BESIDE, 2, 4)
-    assert first.endswith("[28 29 30 31]\ndone") and second.endswith("[32 33 34 35]\ndone"), (first, second)
+@of((2, 4))
+def test_maps_beside_other_work(processes, devices):
+    texts = run(BESIDE, processes, devices)
+    assert all(t.endswith("done") for t in texts)
+    if (processes, devices) == (2, 4):
+        assert texts[0].endswith("[28 29 30 31]\ndone") and texts[1].endswith("[32 33 34 35]\ndone"), texts
 
 
 DRAWN = """
@@ -358,18 +370,27 @@ for seed in SEEDS:
         beside = jit(lambda w, x: y(w, x + 1) * 2 + x)
         return y(w, xs), beside(w, xs), *grad(lambda w, x: (y(w, x) * c).sum(), (0, 1))(w, xs)
 
-    wants, gots = both(vmap, every, c), both(pmap, every[mine], c[mine])
+    try:
+        wants = both(vmap, every, c)
+    except lamina.errors.UnboundAxisError as e:  # vmap of what has no mapped argument leaves it out
+        assert "so the call and its rule are outside of it" in str(e), e
+        continue
+    gots = both(pmap, every[mine], c[mine])
     for k, (want, got) in enumerate(zip(wants, gots)):
         want = np.asarray(want) if k == 2 else np.asarray(want)[mine]
-        assert np.array_equal(np.asarray(got), want), (seed, k, got, want)
+        if k < 2:
+            assert np.array_equal(np.asarray(got), want), (seed, k, got, want)
+        else:  # rows that attain an extreme share its derivative
+            np.testing.assert_allclose(np.asarray(got), want, rtol=1e-6, atol=1e-5, err_msg=f"seed {seed}")
 print("done")
 """
 
 
-def test_drawn_rows():
+@of((2, 2))
+def test_drawn_rows(processes, devices):
     laws, seeds = Path(__file__).parents[1] / "laws", range(int(os.environ.get("LAMINA_LAWS", "2")))
     text = DRAWN.replace("LAWS", repr(str(laws))).replace("SEEDS", repr([*seeds]))
-    assert all(t.endswith("done") for t in run(text))
+    assert all(t.endswith("done") for t in run(text, processes, devices))
 
 
 PARTS = """
@@ -418,11 +439,12 @@ def refused(words, f, *args):
     else:
         raise SystemExit(f"nobody said: {words}")
 
-refused("those of processes [1] differ", hosts.broadcast_one_to_all, np.zeros(2 + rank))
-refused("is_source is true in 2", hosts.broadcast_one_to_all, 1.0, True)
-refused("those of processes [1] differ", hosts.process_allgather, np.zeros(1 + rank))
+others = [*range(1, processes)]
+refused(f"those of processes {others} differ", hosts.broadcast_one_to_all, np.zeros(2 + rank))
+refused(f"is_source is true in {processes}", hosts.broadcast_one_to_all, 1.0, True)
+refused(f"those of processes {others} differ", hosts.process_allgather, np.zeros(1 + rank))
 refused("pass tiled=True", hosts.process_allgather, whole)
-refused("ranks: processes [1] differ from process 0", hosts.assert_equal, rank, "ranks")
+refused(f"ranks: processes {others} differ from process 0", hosts.assert_equal, rank, "ranks")
 refused("wait at another name", hosts.sync_global_devices, f"at {rank}")
 refused("dimension 0 of local_data", lamina.make_array_from_process_local_data, whole.sharding, every[:1], (rows + 1, 2))
 refused("must give an array of shape", lamina.make_array_from_callback, every.shape, whole.sharding, lambda i: every[i][:0])
@@ -439,8 +461,9 @@ print("done")
 """
 
 
-def test_parts_and_wholes():
-    assert all(t.endswith("done") for t in run(PARTS))
+@of((2, 2))
+def test_parts_and_wholes(processes, devices):
+    assert all(t.endswith("done") for t in run(PARTS, processes, devices))
 
 
 def test_parts_of_one_process():
