@@ -116,20 +116,31 @@ def eight(base):
     while True:
         lamina.block_until_ready([f(large) for _ in range(8)])
 all_compile = compiling
+def connecting(base):
+    def look():  # dies when some of the others have come to it, and not all
+        while len(os.listdir("/dev/fd")) < open_now + 2 * devices * devices:
+            time.sleep(0.0002)
+        die()
+    if me == victim:
+        open_now = len(os.listdir("/dev/fd"))
+        threading.Thread(target=look, daemon=True).start()
+    while True:
+        f(base)
 addresses = sys.argv[4].split(",")
 me, n = rank, int(sys.argv[3])
 for turn, (address, case) in enumerate(zip(addresses, sys.argv[5:])):
     name, victim = case.split(":")
     victim = int(victim)
     base = join(address, n, me)
-    if name == "first":
+    if name in ("first", "connecting"):
         lamina.devices()
     elif name != "unmet":
         right(n, base)
     if me == victim:
         time.sleep(0.15)
-        if name in ("loop", "psum", "eight", "all_compile"):
-            threading.Timer(0.05 if name == "all_compile" else 0.2, die).start()
+        if name in ("loop", "psum", "eight", "all_compile", "connecting"):
+            if name != "connecting":
+                threading.Timer(0.05 if name == "all_compile" else 0.2, die).start()
             globals()[name](base)
             time.sleep(9)
         die()
@@ -145,11 +156,13 @@ if n > 1:
 sys.exit(20 + rank)
 """
 
-CASES = ("unmet", "first", "wait", "queue", "chain", "between", "item", "compiling", "loop", "psum", "eight", "all_compile")
+CASES = ("unmet", "first", "wait", "queue", "chain", "between", "item", "compiling", "loop", "psum", "eight", "all_compile",
+         "connecting")
 
 
 @pytest.mark.parametrize("n, devices, cases", [
-    (4, 2, ["first:0", "queue:1", "wait:1"]), pytest.param(4, 1, ["unmet:0", "loop:2", "compiling:1"], marks=pytest.mark.slow)])
+    (4, 2, ["connecting:0", "queue:1", "wait:1"]),
+    pytest.param(4, 1, ["unmet:0", "loop:2", "compiling:1"], marks=pytest.mark.slow)])
 def test_who_is_left_raises_works_alone_and_meets_again(n, devices, cases):
     """Of four processes one dies, then of the three that meet again another, ...; functions made at first go on."""
     shrunk(n, devices, cases)

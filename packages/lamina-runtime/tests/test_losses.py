@@ -2,6 +2,7 @@
 tests/devices/test_losses.py."""
 import pickle
 import socket
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -75,6 +76,19 @@ def test_a_failure_ends_all_launches_and_goes_before_leaves(watch):
     watch.presence.note_lost(2, "process 2")
     with pytest.raises(ProcessLostError, match="process 2 was lost"):
         watch.check(PROGRAM)
+
+
+def test_connections_that_a_first_meeting_awaits_come_and_end(watch):
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        door.settimeout(5)
+        watch.know({0: [door.getsockname()], 1: []})
+        with watch.meeting():
+            watch.presence.note_lost(1, "process 1")
+            for number in range(5):
+                come, _ = door.accept()
+                with come:
+                    come.settimeout(5)
+                    assert come.makefile("rb").read() == number.to_bytes(8, sys.byteorder)
 
 
 def test_connections_are_cut_but_for_those_of_this_process_alone(watch):

@@ -2,16 +2,18 @@
 
 Gloo waits for ever for a process that is gone where several devices of this one take part, and jaxlib waits half a minute for
 one that never came to a group of devices. So when the lobby tells of a loss, the connections that Gloo has are shut, which ends
-the first wait, and if need be the client of jaxlib's service is let go, which ends the second: what is pending over several
-processes fails at once, here and, as the others do the same, everywhere. From then on nothing over several processes is
-launched. The devices of one process are connected in the same way; those connections are spared. Where a launch that all had
-agreed on fails in one process alone, the others wait for its data in the same way, and are freed in the same way.
+the first wait, and if need be the client of jaxlib's service is let go, which ends the second. Where Gloo, as a group comes
+together, awaits a connection that nobody will make any more, this process makes it itself, and ends it. So what is pending over
+several processes fails at once, here and, as the others do the same, everywhere. From then on nothing over them is launched.
+The devices of one process are connected in the same way; those connections are spared. Where a launch that all had agreed on
+fails in one process alone, the others wait for its data in the same way, and are freed in the same way.
 """
 from __future__ import annotations
 
 import contextlib
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +26,7 @@ __all__ = ["Watch", "listening"]
 
 _WORD = 2.0  # seconds from a broken connection to the lobby's word of a loss, at the most
 _AGAIN = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between cuts: a connection may have been on its way
+_NUMBERS = 4096  # of awaited connections, and half of the descriptors, that are tried at the most
 _PATIENCE = 0.5  # seconds to wait for devices of this process that are being connected
 _KNOCK, _KNOCKS = 5.0, 4  # seconds for an answer at a door, and how often it is asked for
 _LOOK = 0.5  # seconds between two looks at the connections, where no coordinator tells of losses
@@ -209,9 +212,21 @@ class Watch:
 
     def _cut_again(self) -> None:
         for seconds in _AGAIN:
+            self._come_for_others()
             if self._over.wait(seconds):
                 return
             _cut(self._places, _inside(self._places))
+
+    def _come_for_others(self) -> None:
+        """Come to Gloo in place of those whose connections it awaits, and go again. Who comes says a number of 8 bytes: each
+        device of a group has one for each, from 0 on. What comes under one that is not awaited is kept until Gloo ends."""
+        limit = min(_NUMBERS, os.sysconf("SC_OPEN_MAX") // 2)
+        for place in self._doors.get(self.presence.rank, ()):
+            for number in range(limit):
+                if number % 64 == 0 and (not self._meeting or self._over.wait(0.005)):
+                    return
+                with contextlib.suppress(OSError), socket.create_connection(place, _KNOCK) as s:
+                    s.sendall(number.to_bytes(8, sys.byteorder))
 
     # --- without a coordinator
     def _look_out(self) -> None:
