@@ -23,7 +23,7 @@ SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": 
 # Modules that gather names of several rooms, or some names of one.
 GATHERED = {"ad_checkpoint": ["lamina_autodiff"], "custom_batching": ["lamina_batching"],
             "custom_derivatives": ["lamina_autodiff"], "dlpack": ["lamina_runtime"], "dtypes": ["lamina_ir.dtypes"],
-            "errors": ["lamina_ir.errors"], "experimental": ["lamina_tracing"], "experimental.maps": [],
+            "errors": ["lamina_ir.errors"], "experimental": ["lamina_tracing"], "experimental.maps": ["lamina_parallel"],
             "experimental.x64_context": ["lamina_tracing"], "lib": [], "lib.xla_bridge": ["lamina_runtime"],
             "parallel": ["lamina_parallel"], "sharding": ["lamina_runtime", "lamina_parallel"],
             "test_util": ["lamina_autodiff.testing"], "tools": [],
@@ -76,7 +76,7 @@ def test_every_module_attribute_imports_by_its_dotted_path():
     "import lamina.numpy.linalg as jla; jla.norm", "import lamina.numpy.fft; lamina.numpy.fft.fft",
     "from lamina.lax import linalg; linalg.cholesky", "import lamina.lax.linalg as ll; ll.qr",
     "from lamina.experimental.compilation_cache import compilation_cache as cc; cc.set_cache_dir",
-    "import lamina.experimental.maps as maps; assert not hasattr(maps, 'xmap')",
+    "from lamina.experimental.maps import xmap; import lamina_parallel; assert lamina_parallel.xmap is xmap",
     "import lamina; lamina.profiler.trace, lamina.distributed.initialize, lamina.sharding.SingleDeviceSharding",
     "import lamina; lamina.test_util.check_grads, lamina.lib.xla_bridge.get_backend",
     "from lamina.config import config; import lamina; assert config is lamina.config; config.update('jax_enable_x64', True)",

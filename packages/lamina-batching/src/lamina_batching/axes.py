@@ -258,3 +258,6 @@ class _Shown:
             return (self.value if hasattr(self.value, "long") else typeof(self.value)).long()
         except TypeError:
             return type(self.value).__name__
+
+
+_Shown.__name__ = "value"  # as `explain_mismatch` names it

@@ -1,4 +1,4 @@
-"""Named axes across devices: `pmap`, its rows in the tables of the rooms below, and the collectives. No backend needed."""
+"""Named axes: `pmap` and `xmap`, their rows in the tables of the rooms below, and the collectives. No backend needed."""
 from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pargmax, pargmin, pbroadcast, pdot, pmax, pmean,
                                 pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)
@@ -9,10 +9,11 @@ from .mesh import Mesh
 from .padded import padded
 from .partition_spec import PartitionSpec
 from .pmap import pmap
+from .xmap import AxisName, ResourceSet, xmap
 
-__all__ = ["Mesh", "PartitionSpec", "__version__", "all_gather", "all_to_all", "axis_index", "axis_size", "extend", "padded",
-           "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin", "ppermute", "pshuffle", "psum",
-           "psum_scatter", "pswapaxes", "xeinsum"]
+__all__ = ["AxisName", "Mesh", "PartitionSpec", "ResourceSet", "__version__", "all_gather", "all_to_all", "axis_index",
+           "axis_size", "extend", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin",
+           "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "xeinsum", "xmap"]
 
 del batching, differentiation, maps_rows
 

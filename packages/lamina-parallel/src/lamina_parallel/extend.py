@@ -1,9 +1,11 @@
-"""The door for dispatchers, and for nobody else: what `pmap` hands to the dispatcher in force, and meshes in tiles.
+"""The door for runtimes, and for nobody else: what `pmap` hands to the dispatcher in force, meshes in tiles, and `placed`,
+which writes a program's maps of named axes in other ops before it is compiled.
 
 Of `PmapSpec` a dispatcher reads what `lamina_tracing.extend.CallSpec` says.
 """
 from .mesh import mesh_in_scope
 from .partition_spec import mesh_in_text, placement_text, spec_of, tiles_for
+from .placement import placed
 from .pmap import PmapSpec
 
-__all__ = ["PmapSpec", "mesh_in_scope", "mesh_in_text", "placement_text", "spec_of", "tiles_for"]
+__all__ = ["PmapSpec", "mesh_in_scope", "mesh_in_text", "placed", "placement_text", "spec_of", "tiles_for"]

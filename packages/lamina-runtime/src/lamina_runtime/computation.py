@@ -10,6 +10,7 @@ from lamina_ir import trees
 from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, split_by_maps
 from lamina_lowering import lower
 from lamina_lowering import xla_computation as _computation
+from lamina_parallel.extend import placed
 from lamina_tracing import make_jaxpr
 from lamina_tracing.extend import JitSpec, Tracer, function_name
 
@@ -91,6 +92,7 @@ def xla_computation(fun: Callable[..., Any], static_argnums: int | Sequence[int]
         if any(isinstance(c, Tracer) for c in closed.consts):
             raise ValueError(f"xla_computation of `{name}`: the function uses values of an enclosing transformation, so it "
                              "cannot be lowered by itself; pass them as arguments")
+        closed = placed(closed, tuple(axis_env or ()))
         ins, in_count = _shardings("in_parts", None if in_parts is None else (in_parts, None), tree)
         outs, out_count = _shardings("out_parts", out_parts, trees.tree_structure(shapes))
         platform = backends.lowering_platform(backends.client(backend).local_devices()[0])

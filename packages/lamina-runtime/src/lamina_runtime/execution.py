@@ -11,7 +11,7 @@ from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, 
                        thread_order)
 from lamina_ir.extend import Placement, Tiles
 from lamina_lowering import lower, rows
-from lamina_parallel.extend import mesh_in_scope
+from lamina_parallel.extend import mesh_in_scope, placed
 from lamina_tracing.extend import logger, told
 
 from . import (_jaxlib, arrays, backends, compiling, debug, effects, gone, host_errors, owner,
@@ -332,6 +332,7 @@ def program_for(call: str, closed: ClosedJaxpr, name: str, placement: Placement,
       overrides: the user's settings of the compiler.
       rules: the lowering rows of a step that was lowered before; None, or of another platform: those in force.
     """
+    closed = placed(closed)
     platform = backends.lowering_platform(placement.devices[0])
     if rules is None or rules.platform != platform:
         rules = rows(platform)

@@ -14,8 +14,7 @@ from typing import Any
 
 from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, subprograms, walk
 from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
-
-from lamina_parallel.extend import mesh_in_text
+from lamina_parallel.extend import mesh_in_text, placed
 
 from . import backends, shardings
 from ._jaxlib import ArrayImpl, GSPMDSharding, SingleDeviceSharding
@@ -65,6 +64,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     Raises:
       ValueError: the arguments are committed to different devices, or there are too few devices for the maps inside.
     """
+    closed = placed(closed)
     e = lone_map(closed)
     _check_backend(f"{call} of `{name}`", backend)
     if e is not None and (layout is None or layout.devices is None):

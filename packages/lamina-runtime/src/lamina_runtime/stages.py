@@ -12,6 +12,7 @@ from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import rows
 from lamina_lowering import xla_computation as _computation
+from lamina_parallel.extend import placed
 from lamina_tracing.extend import CallSpec, Staged, Tracer, flat_types
 
 from . import _jaxlib, backends, compiling, execution, layouts, placing, safe_launch
@@ -152,7 +153,7 @@ class Lowered(_Stage):
         self._place = _placement(self, traced._lying)
         own = backends.lowering_platform(self._place.devices[0])
         self._rules = rows(platform or own)
-        self._lowered = _lower(staged.closed, name=spec.name, platform=platform or own, placement=self._place,
+        self._lowered = _lower(placed(staged.closed), name=spec.name, platform=platform or own, placement=self._place,
                                rules=self._rules, keep_unused=spec.keep_unused)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:

@@ -1,0 +1,303 @@
+"""`xmap`: a program of named axes, given a positional face.
+
+`XmapSpec` says what is named and stages it, once, in the view of one position: types carry names (`f32[3]{batch}`). The
+result is one equation; how its axes are carried out is decided when a program is compiled (`placement.py`).
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, prims, shaped, trees
+from lamina_ir.extend import typed_equation
+from lamina_tracing import slots
+from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, Tracer, bind, boundary, bound_axes,
+                                   duck_types, explain_miss, flat_results, now, result_path, stage, staging_logged,
+                                   stands_for_array, typeof)
+
+from .axis_names import Mappings, Named, resources_of, sizes_of
+
+__all__ = ["AxisName", "ResourceSet", "XmapSpec", "xmap"]
+
+AxisName = Hashable
+ResourceSet = Hashable | tuple[Hashable, ...]
+
+_programs = PerFunction()
+_MOST_PROGRAMS = 1024  # per function and options; beyond that the oldest half is forgotten
+
+
+class XmapSpec:
+    """A function of named axes and their positional face: what a dispatcher's `pmap` makes a callable of.
+
+    Args:
+      fun: the function of one position.
+      in_axes, out_axes: which dimensions of arguments and results are named axes; trees of dicts and lists.
+      axis_sizes: axis -> size, where no argument says it.
+      axis_resources: axis -> resources.
+      donate_argnums: positions of arguments whose memory may be reused.
+      backend: platform name, or None.
+    Raises:
+      TypeError: `fun` cannot be called, or something is of the wrong kind.
+      ValueError: an axis is not known, or named twice for an array.
+
+    >>> import numpy as np
+    >>> spec = XmapSpec(lambda x: x * 2, {0: "i"}, {0: "i"})
+    >>> args = (np.arange(3.0, dtype=np.float32),)
+    >>> print(spec.stage_call(args, {}, *spec.split(args, {})).closed.eqns[0].params["call_jaxpr"])
+    { lambda ; a:f32[]{i}. let b:f32[]{i} = mul a 2.0:f32[] in (b,) }
+    """
+
+    call = "xmap"
+    device = in_shardings = out_shardings = compiler_options = None
+    inline = keep_unused = ours = False
+
+    def __init__(self, fun: Callable[..., Any], in_axes: Any, out_axes: Any, *, axis_sizes: Any = None,
+                 axis_resources: Any = None, donate_argnums: Any = (), backend: str | None = None) -> None:
+        self._jit = JitSpec(fun, donate_argnums=donate_argnums, call="xmap")
+        self.fun, self.name, self.known_as, self.statics = fun, self._jit.name, self._jit.known_as, self._jit.statics
+        self.lead = lead = f"xmap of `{self.name}`"
+        self.donate_argnums, self.backend = self._jit.donate_argnums, backend
+        self.ins, self.outs = Mappings(lead, "in_axes", in_axes, fun), Mappings(lead, "out_axes", out_axes, None)
+        self.given_sizes = sizes_of(lead, axis_sizes)
+        self.names = tuple(dict.fromkeys([*self.ins.names, *self.given_sizes]))
+        for name in self.outs.names:
+            if name not in self.names:
+                raise ValueError(f"{lead}: out_axes names the axis {name!r}, which is in neither in_axes nor axis_sizes; those "
+                                 f"are {', '.join(map(repr, self.names)) or 'none'}. Give its size in axis_sizes")
+        self.resources = resources_of(lead, axis_resources, self.names)
+        if self.resources:
+            raise NotImplementedError(f"{lead}: axis_resources={axis_resources!r}: axes are not yet divided over resources. "
+                                      "Leave it out: results are the same")
+        # Found again by another xmap of the same function.
+        self.known_by = (self.ins.key, self.outs.key, tuple(self.given_sizes.items()), self.donate_argnums, backend)
+        self.programs: dict[Any, Staged] = _programs.of(self.known_as).setdefault(self.known_by, {})
+
+    def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        """(flat arguments, their tree, key of the static ones: there are none)."""
+        if kwargs:
+            raise TypeError(f"{self.lead}: keyword arguments are not supported, since in_axes says what positional arguments "
+                            f"are; got {', '.join([f'`{k}`' for k in kwargs])}. Give them by position")
+        return self._jit.split(args, kwargs)
+
+    def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
+        """(program, tree of the arguments) for arrays or anything with shape and dtype."""
+        flat, tree, static = self.split(args, kwargs)
+        types = [Tracer(EVALUATION, a) for a in duck_types(self.call, self.name, flat, tree)]
+        return self.stage_call(args, kwargs, types, tree, static), tree
+
+    def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> Staged:
+        """The program for arguments of these types, staged now or remembered: a single map. It takes the values in `outer`,
+        which are the same at all positions, and then the arguments."""
+        for i, x in enumerate(flat):
+            if stands_for_array(x):
+                flat[i] = x.__jax_array__()
+        avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
+        key = (avals, tree, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
+        found = self.programs.get(key)
+        if found is None:
+            self._jit.retire_if_changed()
+            others = config.generation.elsewhere()
+            if config.explain_cache_misses.value:
+                explain_miss(self.call, self.name, self.fun, (avals, tree, (), *key[2:]), self.programs)
+            if config.log_compiles.value:
+                with staging_logged(self.call, self.name):
+                    found = self._stage(avals, tree)
+            else:
+                found = self._stage(avals, tree)
+            if not found.outer and config.unchanged(key[-1], others):
+                if len(self.programs) >= _MOST_PROGRAMS:
+                    for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
+                        self.programs.pop(old, None)
+                self.programs[key] = found
+        return found
+
+    def _type(self, x: Any, i: int, tree: Any) -> Any:
+        try:
+            return typeof(x)
+        except TypeError as e:
+            raise TypeError(f"{self.lead}: {self.argument(tree, i)}: {e}. Arguments are arrays and trees of them; close over "
+                            "other values") from None
+
+    def _stage(self, avals: Sequence[Any], tree: Any) -> Staged:
+        for frame in now.axes:
+            if frame.name in self.names:
+                raise ValueError(f"{self.lead}: the axis name {frame.name!r} is bound already, by a map around, with size "
+                                 f"{frame.size}. Give the axes names of their own")
+        entries = self._entries(avals, tree)
+        sizes = self._sizes(avals, entries, tree)
+        axes = tuple(sizes.items())
+        names = frozenset(sizes)
+        parts = []
+        for aval, entry in zip(avals, entries):
+            mine = [kind.names[0] for kind in entry if kind is not None]
+            shape = tuple([n for n, kind in zip(aval.shape, entry) if kind is None])
+            parts.append(shaped(shape, aval.dtype, aval.weak_type).differing(aval.over.union(mine)))
+        out_tree = None
+
+        def run(*tracers: Any) -> list[Any]:
+            nonlocal out_tree
+            args, _ = trees.tree_unflatten(tree, tracers)
+            leaves, out_tree = flat_results(self.call, self.name, self.fun(*args))
+            return leaves
+
+        # The program of one position. What it closes over (`outer`) leads its operands: it has no axis of this map.
+        with bound_axes(*[AxisFrame(name, size) for name, size in axes]):
+            closed, outer = stage(run, parts, (self.call, self.fun, tree, ()))
+        found = self.outs.of(trees.tree_unflatten(out_tree, [_Shown(a) for a in closed.out_avals]))
+        outs = tuple([self._placed(closed, i, mapping, names, out_tree) for i, mapping in enumerate(found)])
+        whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
+        ins = (*[(None,) * v.aval.ndim for v in whole[:len(outer)]], *entries)
+        params = dict(axis_resources=(), axis_sizes=axes, backend=self.backend, call_jaxpr=closed, donated_invars=(),
+                      in_axes=ins, mesh=None, name=self.name, out_axes=outs)
+        params, types = typed_equation(prims.xmap_p, [v.aval for v in whole], params, frozenset([f.name for f in now.axes]))
+        results = [Var(a) for a in types]
+        return Staged(ClosedJaxpr(Jaxpr([], whole, [Eqn(prims.xmap_p, whole, results, params)], results)), outer, out_tree)
+
+    def _entries(self, avals: Sequence[Any], tree: Any) -> list[tuple[Any, ...]]:
+        """For each flat argument what becomes of its dimensions."""
+        args, _ = trees.tree_unflatten(tree, [_Shown(a) for a in avals])
+        found = []
+        for i, (aval, mapping) in enumerate(zip(avals, self.ins.of(args))):
+            words = f"{self.argument(tree, i)}, {aval.long()}"
+            found.append(mapping.entry(f"{self.lead}: {self.ins.where(mapping)}", aval.ndim, words))
+        return found
+
+    def _sizes(self, avals: Sequence[Any], entries: Sequence[tuple[Any, ...]], tree: Any) -> dict[Hashable, int]:
+        """Axis -> size: those that arguments have, in their order, then those of axis_sizes alone."""
+        sizes: dict[Hashable, int] = {}
+        said: dict[Hashable, str] = {}
+        for i, (aval, entry) in enumerate(zip(avals, entries)):
+            for at, kind in enumerate(entry):
+                if kind is None:
+                    continue
+                name, size = kind.names[0], aval.shape[at]
+                words = f"{self.argument(tree, i)}, {aval.long()}, has {size} along dimension {at}"
+                if size == 0:
+                    raise ValueError(f"{self.lead}: the axis {name!r} has size 0: {words}, so there is no position to compute; "
+                                     "expected at least one")
+                wanted = sizes.setdefault(name, self.given_sizes.get(name, size))
+                told = said.setdefault(name, words if name not in self.given_sizes else f"axis_sizes says {wanted}")
+                if size != wanted:
+                    raise ValueError(f"{self.lead}: the sizes of the axis {name!r} differ: {words}, and {told}")
+        missing = [name for name in self.names if name not in sizes and name not in self.given_sizes]
+        if missing:
+            raise ValueError(f"{self.lead}: no argument has the axis {missing[0]!r}: the trees that in_axes gives it have no "
+                             "arrays. Give its size in axis_sizes")
+        return {**sizes, **{name: size for name, size in self.given_sizes.items() if name not in sizes}}
+
+    def _placed(self, closed: ClosedJaxpr, i: int, mapping: Named, names: frozenset[Any], out_tree: Any) -> tuple[Any, ...]:
+        """What becomes of the dimensions of a result."""
+        aval, where = closed.out_avals[i], self.outs.where(mapping)
+        left = sorted((aval.over & names).difference(mapping.names), key=repr)
+        if left:
+            raise ValueError(f"{self.lead}: {result_path(out_tree, i)} is {aval.short()}: it has the named axis "
+                             f"{' and '.join(map(repr, left))}, which {where}, {mapping.given!r}, leaves out"
+                             f"{_made_at(closed, i)}. Name it there, or reduce over it inside, as lax.psum(x, {left[0]!r})")
+        words = f"{result_path(out_tree, i)}, {aval.short()} inside"
+        return mapping.entry(f"{self.lead}: {where}", aval.ndim + len(mapping.names), words)
+
+    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+        """For each flat argument, whether the caller gives up its buffer; (): none."""
+        return self._jit.donated(args, kwargs)
+
+    def argument(self, tree: Any, i: int) -> str:
+        """What the user calls a flat argument, of this structure: `params['w'][0]`."""
+        return self._jit.argument(tree, i)
+
+    def rows(self, staged: Staged, tree: Any) -> str | None:
+        """A map inside says how many rows it has."""
+        return None
+
+    def call_staged(self, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
+        """Apply a staged program as one `xmap`, through whatever transformations its arguments are in."""
+        params = staged.closed.jaxpr.eqns[0].params
+        if donated:
+            params = {**params, "donated_invars": (*[False] * len(staged.outer), *donated)}
+        return trees.tree_unflatten(staged.out_tree, bind(prims.xmap_p, *staged.outer, *flat, **params))
+
+    def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A map is never part of a program without being a map."""
+        flat, tree, static = self.split(args, kwargs)
+        return self.call_staged(self.stage_call(args, kwargs, flat, tree, static), flat)
+
+    def called_by(self, dispatcher: Any) -> Callable[..., Any]:
+        """The callable that a dispatcher makes of it."""
+        return dispatcher.pmap(self)
+
+    def portable(self) -> Callable[..., Any]:
+        """The callable of the default dispatcher: the evaluator runs the map."""
+        made_under = slots.dispatcher
+        forward: tuple[Any, Callable[..., Any]] | None = None
+
+        @boundary
+        def mapped(*args: Any, **kwargs: Any) -> Any:
+            nonlocal forward
+            if slots.dispatcher is not made_under:
+                if forward is None or forward[0] is not slots.dispatcher:
+                    forward = slots.dispatcher, slots.dispatcher.pmap(self)
+                return forward[1](*args, **kwargs)
+            return self.inlined(args, kwargs)
+
+        functools.update_wrapper(mapped, self.fun, updated=())
+        mapped.spec = self  # type: ignore[attr-defined]
+        return mapped
+
+
+class _Shown:
+    """A type in the place of its array, for errors that show a tree."""
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return self.aval.short()
+
+
+_Shown.__name__ = "value"  # as `explain_mismatch` names it
+
+
+def _made_at(closed: ClosedJaxpr, i: int) -> str:
+    result = closed.jaxpr.outvars[i]
+    if result in closed.jaxpr.invars:
+        return ": it is an argument that has it"
+    made = next((e for e in closed.jaxpr.eqns if result in e.outvars), None)
+    return "" if made is None or made.source is None else f": {made.primitive.name} at {made.source} gives it"
+
+
+@boundary
+def xmap(fun: Callable[..., Any], in_axes: Any, out_axes: Any, *, axis_sizes: Mapping[Hashable, int] | None = None,
+         axis_resources: Mapping[Hashable, Any] | None = None, donate_argnums: int | Sequence[int] = (),
+         backend: str | None = None) -> Callable[..., Any]:
+    """Give a program of named axes a positional signature.
+
+    Inside, an array has no dimension for a named axis: the function sees one position, and collectives such as `lax.psum` work
+    along names. Values broadcast by name: what is made of two values has the names of both. A value that lacks a name is
+    the same at each position. Each dimension that `in_axes` names is taken, and those that `out_axes` names are given back.
+
+    Args:
+      fun: function of arrays and trees of them, given by position.
+      in_axes: for each array of the arguments a dict from dimension to axis name, or a list of the names of its leading
+        dimensions that ends with `...` (without it, the list names all); a tree of these that is a prefix of the arguments.
+      out_axes: likewise for the result; positions count in the array that is returned. An axis that the value lacks is
+        repeated; one that it has must be named.
+      axis_sizes: axis name -> size, needed for axes that no argument has.
+      axis_resources: axis name -> what its positions are divided over; does not change results.
+      donate_argnums: positions of arguments whose memory may be reused for results.
+      backend: platform name, as "cpu".
+    Returns:
+      A function of whole arrays. It has `lower`, `trace` and the other steps of a jitted function.
+    Raises:
+      TypeError: something is no mapping, no name, or no array; keyword arguments.
+      ValueError: axes or sizes that do not fit; a result has an axis that `out_axes` leaves out. Names the argument.
+      NotImplementedError: `axis_resources` names resources.
+
+    >>> import numpy as np
+    >>> from lamina_tracing import lax
+    >>> x = np.arange(10, dtype=np.int32).reshape(2, 5)
+    >>> xmap(lambda a, b: lax.dot(a, b), ({0: "left"}, {1: "right"}), ["left", "right", ...])(x, x.T)
+    Array([[ 30,  80],
+           [ 80, 255]], dtype=int32)
+    """
+    return slots.dispatcher.pmap(XmapSpec(fun, in_axes, out_axes, axis_sizes=axis_sizes, axis_resources=axis_resources,
+                                          donate_argnums=donate_argnums, backend=backend))

@@ -1,0 +1,123 @@
+"""Drawn programs under `xmap` are those under nested `vmap`: values exactly, derivatives within rounding."""
+from __future__ import annotations
+
+import os
+
+import lamina
+import lamina.numpy as jnp
+import numpy as np
+import pytest
+from lamina import lax
+from lamina.experimental.maps import xmap
+
+COUNT = int(os.environ.get("LAMINA_LAWS", "3"))
+SIZES = {"i": 2, "j": 4, "k": 2}
+
+
+@lamina.custom_jvp
+def doubled(x):
+    return 2 * x
+
+
+doubled.defjvp(lambda x, t: (doubled(*x), 2 * t[0]))
+
+
+@lamina.custom_vjp
+def halved(x):
+    return x / 2
+
+
+halved.defvjp(lambda x: (x / 2, None), lambda _, ct: (ct / 2,))
+
+
+def one_op(rng, names):
+    """A function of two arrays of shape (4,): name of the op for reports, the function."""
+    axis = names[rng.integers(len(names))]
+    size = SIZES[axis]
+    shift = [(k, (k + 1) % size) for k in range(size)]
+    ops = {
+        "add": lambda x, y: x + y,
+        "mul": lambda x, y: x * (y % 3),
+        "psum": lambda x, y: lax.psum(x, axis),
+        "psum of all": lambda x, y: lax.psum(x + y, tuple(names)),
+        "pmean": lambda x, y: x - lax.pmean(y, axis),
+        "pmax": lambda x, y: lax.pmax(x, axis) - y,
+        "gather": lambda x, y: lax.all_gather(x, axis).sum(0) * 2 - y,
+        "permute": lambda x, y: lax.ppermute(x, axis, shift),
+        "scatter": lambda x, y: jnp.tile(lax.psum_scatter(x, axis, tiled=True), size) + y,
+        "exchange": lambda x, y: lax.all_to_all(x.reshape(size, -1), axis, 0, 0).reshape(-1),
+        "broadcast": lambda x, y: lax.pbroadcast(x, axis, size - 1) + y,
+        "index": lambda x, y: x * lax.axis_index(axis),
+        "cumsum": lambda x, y: jnp.cumsum(x) + y,
+        "scan": lambda x, y: lax.scan(lambda c, v: (c + v * lax.psum(v, axis) % 5, c), 0.0, x)[1] + y,
+        "cond": lambda x, y: lax.cond(y[0] > 2, lambda x: x * 2, lambda x: x + 1, x),
+        "while": lambda x, y: lax.fori_loop(0, 2, lambda _, v: v + lax.psum(v, axis) % 3, x),
+        "checkpoint": lambda x, y: lamina.checkpoint(lambda x: lax.psum(x * 2, axis) + y)(x),
+        "jit": lambda x, y: lamina.jit(lambda x, y: lax.psum(x, axis) - y)(x, y),
+        "custom_jvp": lambda x, y: doubled(lax.psum(x, axis)) + y,
+        "custom_vjp": lambda x, y: halved(x) + y,
+        "vmap": lambda x, y: lamina.vmap(lambda a: a + lax.psum(a, axis))(x),
+        "grad": lambda x, y: lamina.grad(lambda x: (x * lax.psum(x, axis)).sum())(x),
+        "sort": lambda x, y: jnp.sort(x) + y,
+        "constant": lambda x, y: jnp.arange(4.0) + y[::-1],
+    }
+    name = list(ops)[rng.integers(len(ops))]
+    return f"{name} over {axis}", ops[name]
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    names = ["i", "j", "k"][:rng.integers(1, 4)]
+    steps = [(one_op(rng, names), rng.integers(0, 2 + n), rng.integers(0, 2 + n)) for n in range(4)]
+
+    def fun(x, y):
+        values = [x, y]
+        for (_, op), a, b in steps:
+            values.append(op(values[a], values[b]) % 64)
+        return values[-1], values[-2]
+
+    placed = []  # of each argument: dimension -> name
+    for _ in range(2):
+        mine = [n for n in names if rng.integers(3)]
+        order = rng.permutation(len(mine) + 1)  # one of the dimensions stays
+        placed.append({int(at): n for at, n in zip(order, mine)})
+    args = []
+    for mine in placed:
+        shape = [SIZES[mine[d]] if d in mine else 4 for d in range(len(mine) + 1)]
+        args.append(rng.integers(0, 8, shape).astype(np.float32))
+    return names, fun, placed, args, [text for (text, _), *_ in steps]
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_a_drawn_program_is_that_of_nested_vmap(seed):
+    names, fun, placed, args, text = drawn(seed)
+
+    def positional(*args):
+        """All axes in front of the results, in order."""
+        f = fun
+        fronts = [sorted(range(a.ndim), key=lambda d, mine=mine: names.index(mine[d]) if d in mine else 9)
+                  for a, mine in zip(args, placed)]
+        for name in reversed(names):
+            f = lamina.vmap(f, [0 if name in mine.values() else None for mine in placed], axis_name=name,
+                            axis_size=SIZES[name])
+        return f(*[jnp.transpose(a, order) for a, order in zip(args, fronts)])
+
+    f = xmap(fun, tuple(placed), [*reversed(names), ...], axis_sizes={n: SIZES[n] for n in names})
+
+    def g(*args):
+        return [jnp.transpose(o, (*reversed(range(len(names))), len(names))) for o in positional(*args)]
+
+    cts = [np.random.default_rng(seed).integers(0, 4, o.shape).astype(np.float32) for o in g(*args)]
+    for run in (f, lamina.jit(f)):
+        for a, b in zip(run(*args), g(*args)):
+            assert a.shape == b.shape and np.array_equal(a, b), text
+
+    def whole(h):
+        return lambda *args: sum([(o * c).sum() for o, c in zip(h(*args), cts)])
+
+    for derivative in ((lamina.grad, lambda h, n: lamina.jit(lamina.grad(h, n)), lamina.jacfwd)[seed % 3],):
+        for a, b in zip(derivative(whole(f), (0, 1))(*args), derivative(whole(g), (0, 1))(*args)):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=str(text))
+    batch = [np.stack([a, a + 1]) for a in args]
+    for a, b in zip(lamina.vmap(f)(*batch), lamina.vmap(g)(*batch)):
+        assert np.array_equal(a, b), text

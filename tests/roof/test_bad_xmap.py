@@ -1,0 +1,130 @@
+"""Mistakes in what `xmap` is told: each raises when it is traced at the latest, names the argument, the axis, sizes and types,
+and nothing of ours; called directly, under `jit`, in another `xmap` and in gradients alike."""
+import lamina as jax
+import numpy as np
+import pytest
+from lamina import lax
+from lamina.experimental.maps import xmap
+
+X = np.ones((4, 3), np.float32)
+
+
+def ident(v):
+    return v
+
+
+def loss(v, w):
+    return v * w
+
+
+B = {0: "b"}
+# what xmap is given, the arguments, the kind of error and words of it
+CASES = {
+    "in_axes is vmap's": ((ident, 0, B), (X,), TypeError, r"in_axes must be a dict .* got int: 0. vmap's integers are written"),
+    "in_axes is None": ((ident, None, {}), (X,), TypeError, "in_axes must be .* For an array without named axes write {}"),
+    "in_axes is a word": ((ident, "b", {}), (X,), TypeError, "in_axes must be .* got str: 'b'"),
+    "in_axes is an Ellipsis": ((ident, ..., {}), (X,), TypeError, r"in_axes must be .* Write it in a list, \[...\]"),
+    "out_axes is vmap's": ((ident, B, 0), (X,), TypeError, "out_axes must be a dict .* got int: 0"),
+    "no function": ((3, B, B), (X,), TypeError, "xmap: expected a function; got int: 3"),
+    "unknown axis in out_axes": ((ident, B, {0: "c"}), (X,), ValueError,
+                                 "out_axes names the axis 'c', which is in neither in_axes nor axis_sizes; those are 'b'"),
+    "name left out": ((ident, B, {}), (X,), ValueError,
+                      r"output is f32\[3\]{b}: it has the named axis 'b', which out_axes, {}, leaves out: it is an argument"),
+    "name left out in a tree": ((lambda v: {"loss": v * 2}, B, {"loss": {}}), (X,), ValueError,
+                                r"output\['loss'\] is f32\[3\]{b}: .* out_axes\['loss'\], {}, leaves out: mul at .*test_bad"),
+    "axis twice in an argument": ((ident, {0: "b", 1: "b"}, ["b"]), (X,), ValueError, "the axis 'b' is named twice"),
+    "axis twice in a result": ((ident, B, {0: "b", 1: "b"}), (X,), ValueError, "out_axes: the axis 'b' is named twice"),
+    "one dimension twice": ((ident, {0: "b", -2: "c"}, ["b", "c"]), (X,), ValueError,
+                            r"two axes are named for dimension 0 of v, float32\[4,3\]"),
+    "more names than dimensions": ((ident, ["a", "b", "c", ...], []), (X,), ValueError,
+                                   r"names 3 axes, .* of v, float32\[4,3\], which has 2 dimensions"),
+    "list without Ellipsis": ((ident, ["a"], ["a", ...]), (X,), ValueError, r"must name all 2 dimensions of v, float32\[4,3\]"),
+    "result's list without Ellipsis": ((ident, ["a", ...], ["a"]), (X,), ValueError, "must name all 2 dimensions of output"),
+    "dimension out of range": ((ident, {5: "b"}, B), (X,), ValueError, r"names dimension 5, .* of v, float32\[4,3\]"),
+    "result's dimension": ((ident, B, {7: "b"}), (X,), ValueError, "names dimension 7, .* of output"),
+    "an integer as name": ((ident, {0: 3}, B), (X,), TypeError, "in_axes: .*3 cannot name a mapped axis"),
+    "None as name": ((ident, {0: None}, {}), (X,), TypeError, "None names no axis"),
+    "an Ellipsis inside": ((ident, [..., "b"], {}), (X,), TypeError, "the Ellipsis stands last"),
+    "a truth value as dimension": ((ident, {True: "b"}, {}), (X,), TypeError, "the keys of a mapping are positions"),
+    "sizes": ((loss, B, B), (X, X[0]), ValueError, r"the axis 'b' differ: w, float32\[3\], has 3 along dimension 0, and v, "
+              r"float32\[4,3\], has 4 along dimension 0"),
+    "sizes given": ((ident, B, B, dict(axis_sizes={"b": 5})), (X,), ValueError,
+                    "the axis 'b' differ: v, .* has 4 along dimension 0, and axis_sizes says 5"),
+    "size 0 given": ((ident, B, B, dict(axis_sizes={"b": 0})), (X,), ValueError, r"axis_sizes\['b'\] must be at least 1"),
+    "size in words": ((ident, B, B, dict(axis_sizes={"b": "4"})), (X,), TypeError, r"axis_sizes\['b'\] must be an integer"),
+    "sizes not by name": ((ident, B, B, dict(axis_sizes=4)), (X,), TypeError, "axis_sizes must be a dict"),
+    "no size": ((ident, (B, {0: "c"}), B), (X, []), (TypeError, ValueError), "no argument has the axis 'c'"),
+    "entries": ((loss, (B,), B), (X, X), ValueError, r"one entry per argument; got 1 entries for 2 arguments \(v, w\)"),
+    "prefix": ((ident, ({"p": B},), B), ({"q": X},), ValueError, r"in_axes must be a prefix .* lacks the keys \['p'\]"),
+    "result's prefix": ((ident, B, {"p": B}), (X,), ValueError, "out_axes must be a prefix of the function's output"),
+    "empty axis": ((ident, B, B), (X[:0],), ValueError, r"the axis 'b' has size 0: v, float32\[0,3\]"),
+    "no array": ((ident, B, B), ("text",), TypeError, "v: expected an array or a number; got str"),
+    "no array returned": ((lambda v: "text", B, B), (X,), TypeError, "returned str at output"),
+    "unbound name": ((lambda v: lax.psum(v, "z"), B, {}), (X,), NameError, "'z' is not bound; bound here: .*'b'"),
+    "a name again inside": ((lambda v: xmap(ident, B, B)(v), B, B), (X,), ValueError, "'b' is bound already, by a map around"),
+    "inner name left out": ((lambda v: xmap(ident, {0: "c"}, {})(v), B, B), (X,), ValueError, r"output is f32\[\]{b,c}: "),
+    "donated": ((ident, B, B, dict(donate_argnums=4)), (X,), ValueError, "donate_argnums 4 is out of range"),
+    "backend": ((ident, B, B, dict(backend="gnu")), (X,), RuntimeError, "no platform 'gnu'"),
+    "resource of an unknown axis": ((ident, B, B, dict(axis_resources={"z": "x"})), (X,), ValueError,
+                                    "axis_resources names the axis 'z', which is in neither in_axes nor axis_sizes"),
+    "a resource twice": ((ident, B, B, dict(axis_resources={"b": ("x", "x")})), (X,), ValueError, "names a resource twice"),
+    "resources not by name": ((ident, B, B, dict(axis_resources="b")), (X,), TypeError, "axis_resources must be a dict"),
+    "resources": ((ident, B, B, dict(axis_resources={"b": "x"})), (X,), NotImplementedError, "not yet divided over resources"),
+    "a branch on a traced value": ((lambda v: v if v.sum() > 0 else -v, B, B), (X,), TypeError, "no known number"),
+}
+
+
+def direct(f, args):
+    return f(*args)
+
+
+def jitted(f, args):
+    return jax.jit(f)(*args)
+
+
+def nested(f, args):
+    return xmap(lambda z: f(*args), {0: "outer"}, {})(X)
+
+
+def in_gradient(f, args):
+    return jax.grad(lambda z: f(*[z * a if isinstance(a, np.ndarray) else a for a in args]).sum())(1.0)
+
+
+@pytest.mark.parametrize("how", [direct, jitted, nested, in_gradient])
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_told_by_name(case, how):
+    given, args, kind, words = CASES[case]
+    *positional, options = given if isinstance(given[-1], dict) and len(given) == 4 else (*given, {})
+    if how is not direct and case in ("no array", "backend"):  # what is no array does not get that far; the outermost decides
+        return
+    with pytest.raises(kind, match=words) as told:
+        how(lambda *args: xmap(*positional, **options)(*args), args)
+    text = str(told.value)
+    assert not any(word in text for word in ("PyTreeDef", "ShapedArray", "_Shown", "Indexed", "xmap_p", "0x", "lamina_")), text
+
+
+def test_keyword_arguments_are_refused_by_name():
+    with pytest.raises(TypeError, match="keyword arguments are not supported.* got `w`"):
+        xmap(loss, B, B)(X, w=X)
+    with pytest.raises(TypeError, match="keyword arguments"):
+        xmap(loss, B, B).lower(X, w=X)
+
+
+def test_a_stale_value_of_another_map():
+    kept = []
+    xmap(lambda v: kept.append(v) or v, B, B)(X)
+    with pytest.raises(jax.errors.LeakedTracerError):
+        xmap(lambda v: v + kept[0], B, B)(X + 1)
+
+
+def test_a_name_of_a_map_around():
+    with pytest.raises(ValueError, match="'b' is bound already, by a map around, with size 1"):
+        jax.vmap(xmap(ident, B, B), axis_name="b")(X[None])
+
+
+def test_donated_arguments_are_gone():
+    f = xmap(lambda v: v + 1, B, B, donate_argnums=0)
+    x = jax.numpy.ones((4, 3))
+    assert np.array_equal(f(x), X + 1)
+    with pytest.raises((RuntimeError, ValueError), match="deleted|donated"):
+        f(x)
