@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import check_axes, typeof, requested_dtype
+from lamina_tracing.extend import check_axes, refuse_name, typeof, requested_dtype
 from lamina_tracing.lax import FftType
 
 from ._elementwise import ufuncs
 from ._shape import joining, tiling
 from ._ground.promotion import cast, literal, to_inexact
+from ._ground.names import along_axis
 from ._ground.publishing import public, publish
 from ._make.creation import arange
 
@@ -34,7 +35,7 @@ def _resized(x: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
     return lax.pad(x, np.zeros((), t.dtype), pads)
 
 
-def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | None) -> Any:
+def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | None, argument: str = "axes") -> Any:
     if norm not in _NORMS:
         raise ValueError(f"{call}: norm must be None, 'backward', 'ortho' or 'forward'; got {norm!r}")
     x = to_inexact(call, x)
@@ -45,7 +46,7 @@ def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | 
     ndim = len(t.shape)
     if axes is None:
         axes = tuple(range(ndim)) if s is None else tuple(range(ndim - len(s), ndim))
-    axes = check_axes(call, axes, ndim)
+    axes = check_axes(call, axes, ndim, argument)
     wide = np.dtype("float32") if t.dtype.itemsize < 4 else t.dtype
     x = cast(x, wide if real_in else dtypes.complex_of(wide))
     if s is not None and len(s) != len(axes):
@@ -94,10 +95,11 @@ def _normalised(x: Any, norm: str | None, count: int, inverse: bool) -> Any:
 
 
 def _one(call: str, kind: FftType, a: Any, n: int | None, axis: int, norm: str | None) -> Any:
-    return _transform(call, kind, a, None if n is None else (n,), (axis,), norm)
+    return _transform(call, kind, a, None if n is None else (n,), (axis,), norm, "axis")
 
 
 @public("n", "axis", "norm")
+@along_axis()
 def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The discrete Fourier transform along one axis: `sum_j a[j] exp(-2 pi i j k / n)`.
 
@@ -122,6 +124,7 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 
 
 @public("n", "axis", "norm")
+@along_axis()
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
     """The inverse of `fft` along one axis: `sum_k a[k] exp(2 pi i j k / n) / n`.
 
@@ -250,6 +253,7 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
 
 
 @public("s", "axes", "norm", lists=True)
+@along_axis(several=True, argument="axes")
 def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """`fft` along several axes.
 
@@ -275,6 +279,7 @@ def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, no
 
 
 @public("s", "axes", "norm", lists=True)
+@along_axis(several=True, argument="axes")
 def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """The inverse of `fftn`.
 
@@ -350,12 +355,14 @@ def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, 
 
 
 def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
+    refuse_name(call, "axes", axes)
     if len(axes) != 2:
         raise ValueError(f"{call}: expected two axes; got {axes}")
     return _transform(call, kind, a, s, axes, norm)
 
 
 @public("s", "axes", "norm", lists=True)
+@along_axis(several=True, argument="axes")
 def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """`fftn` along two axes.
 
@@ -382,6 +389,7 @@ def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1)
 
 
 @public("s", "axes", "norm", lists=True)
+@along_axis(several=True, argument="axes")
 def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `fft2`.
 
@@ -521,10 +529,11 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: DTypeLike | None = None) -> Array
 
 def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
     n = len(typeof(x).shape)
-    return tuple(range(n)) if axes is None else check_axes(call, axes, n)
+    return tuple(range(n)) if axes is None else check_axes(call, axes, n, "axes")
 
 
 @public("axes", lists=True)
+@along_axis(several=True, argument="axes")
 def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """Frequency zero moved to the middle of the axes.
 
@@ -547,6 +556,7 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
 
 
 @public("axes", lists=True)
+@along_axis(several=True, argument="axes")
 def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """The inverse of `fftshift`.
 

@@ -222,7 +222,7 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: AxisLike) -> A
     a = asarray(a)
     n = len(typeof(a).shape)
     for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
-        at = check_axis("apply_over_axes", axis, n)
+        at = check_axis("apply_over_axes", axis, n, "axes")
         b = func(a, at)
         if len(typeof(b).shape) == n - 1:
             b = expand_dims(b, at)

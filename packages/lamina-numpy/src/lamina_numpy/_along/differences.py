@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
-from lamina_tracing.extend import check_axes, check_axis, typeof
+from lamina_tracing.extend import check_axes, check_axis, is_name, typeof
 
 from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact
+from .._ground.names import all_in_front, along_axis
 from .._ground.publishing import core, public
 from .._ground.axes import split_at, with_axes
 from .._ground.choosing import choose_by
@@ -112,6 +113,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
 
 
 @public("axis", "edge_order")
+@along_axis(several=True)
 def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int | None = None) -> Any:
     """Slopes along axes by central differences, one-sided at the ends.
 
@@ -119,7 +121,7 @@ def gradient(f: ArrayLike, *varargs: Any, axis: AxisLike = None, edge_order: int
       f: number array, at least two samples along each axis.
       varargs: the spacing: none for 1, one for all axes, or one per axis; each a number, or coordinates `[n]` of
         that axis.
-      axis: an int, a tuple of ints, or None for all; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all; negative ones count from the end.
       edge_order: 1 or None: order of the differences at the ends.
     Returns:
       Float array of the shape of `f`, in its units over those of the spacing; with more than one axis, or none, a
@@ -189,7 +191,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
       y: number array `[..., n, ...]`.
       x: coordinates of the samples, `[n]` or the shape of `y`; None for equal distances.
       dx: distance between samples where `x` is None.
-      axis: the axis of length n; negative counts from the end.
+      axis: the axis of length n; negative counts from the end. Or the name of a mapped one: `x` is then the position's own.
     Returns:
       Float array of the other axes, in the units of `y` times those of `x`; 0 of fewer than two samples.
     Raises:
@@ -203,6 +205,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     Array(8., dtype=float32)
     """
     y = to_inexact("trapezoid", own_array("trapezoid", y))
+    if type(axis) is not int and is_name(axis):
+        y, x = all_in_front(y, (axis,)), x if x is None else all_in_front(own_array("trapezoid", x), (axis,))
+        axis = 0
     at = check_axis("trapezoid", axis, len(typeof(y).shape))
     y = moveaxis(y, at, -1)
     if x is None:
@@ -215,13 +220,14 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
 
 @public("axis")
+@along_axis()
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * np.pi) -> Array:
     """Jumps of more than half a period along an axis taken out, by adding whole periods.
 
     Args:
       p: real array `[..., n, ...]`, in radians unless `period` says otherwise.
       discont: the least jump that is taken out; None, and less than that, means half a period.
-      axis: the axis of length n; negative counts from the end.
+      axis: the axis of length n, or the name of a mapped one; negative counts from the end.
       period: number: the length of a turn, in the units of `p`.
     Returns:
       Float array of the shape and units of `p`.

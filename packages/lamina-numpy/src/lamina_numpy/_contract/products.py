@@ -8,12 +8,13 @@ import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_ir.prims import as_precision
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import check_axes, check_axis, typeof, requested_dtype
+from lamina_tracing.extend import check_axes, check_axis, is_name, refuse_name, typeof, requested_dtype
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of, cast, convert, equation, no_out, pair, promote_all
 from .._ground.publishing import public
 from .._ground.axes import permuted, with_axes
 from .._ground.conversion import own_array
+from .._ground.names import axes_of, reduced
 from .._elementwise.ufuncs import multiply
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.joining import stack
@@ -191,7 +192,7 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = 
 
     Args:
       x1, x2: number or boolean arrays, of one length along `axis`.
-      axis: the axis to sum over, of either operand; negative counts from its end.
+      axis: the axis to sum over, of either operand; negative counts from its end. Or the name of a mapped axis.
       precision: of the products, where the hardware offers several: None for the configured one, a name such as
         "high" or "highest", or one per operand.
       preferred_element_type: element type to sum in, and of the result; None for that of the operands.
@@ -211,6 +212,11 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1, precision: Any = 
     Array([3., 7.], dtype=float32)
     """
     x, y, s, t = _two("vecdot", x1, x2)
+    if type(axis) is not int and is_name(axis):
+        one = vecdot(with_axes(x, (len(s),)), with_axes(y, (len(t),)), precision=precision,
+                     preferred_element_type=preferred_element_type)
+        summed = prims.reduce_or_p if typeof(one).dtype == dtypes.BOOL else prims.reduce_sum_p
+        return reduced(summed, one, axes_of("vecdot", axis, 0))
     if not s or not t:
         raise ShapeError(f"vecdot: operands need at least one axis; got shapes {s} and {t}")
     x, y = moveaxis(x, check_axis("vecdot", axis, len(s)), -1), moveaxis(y, check_axis("vecdot", axis, len(t)), -1)
@@ -380,9 +386,11 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, prec
             raise TypeError(f"tensordot: {n} axes cannot be contracted for operands of shapes {s} and {t}")
         left, right = tuple(range(len(s) - n, len(s))), tuple(range(n))
     else:
+        refuse_name("tensordot", "axes", axes)
         if len(axes) != 2:
             raise ValueError(f"tensordot: axes must be a number or two sequences; got {axes!r}")
-        left, right = check_axes("tensordot", axes[0], len(s)), check_axes("tensordot", axes[1], len(t))
+        left = check_axes("tensordot", axes[0], len(s), "axes")
+        right = check_axes("tensordot", axes[1], len(t), "axes")
         if len(left) != len(right):
             raise TypeError(f"tensordot: as many axes of both operands are needed; got {axes!r}")
     for i, j in zip(left, right):
@@ -441,6 +449,9 @@ def cross(a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: i
     >>> cross(np.array([1., 0., 0.]), np.array([0., 1., 0.]))
     Array([0., 0., 1.], dtype=float32)
     """
+    refuse_name("cross", "axis", axis)
+    for argument, at in (("axisa", axisa), ("axisb", axisb), ("axisc", axisc)):
+        refuse_name("cross", argument, at)
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = own_array("cross", a), own_array("cross", b, 1)

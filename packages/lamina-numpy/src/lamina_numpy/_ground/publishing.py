@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import unwrap
 from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 
@@ -130,7 +131,7 @@ def _at_home(fun: Any) -> None:
 def _taking_lists(fun: Function) -> Function:
     """The face of functions whose static arguments are often lists: those become tuples on the way in."""
     static = _static[fun]
-    places = fun.__code__.co_varnames
+    places = unwrap(fun).__code__.co_varnames
     at = [places.index(name) for name in static]
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import refuse_name, typeof
 
 from .._ground.promotion import aval, cast, literal
 from .._ground.publishing import public
@@ -110,6 +110,8 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     sizes = aval("diagonal", a).shape
     if len(sizes) < 2:
         raise ShapeError(f"diagonal: expected at least two axes; got {typeof(a).long()}")
+    refuse_name("diagonal", "axis1", axis1)
+    refuse_name("diagonal", "axis2", axis2)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
     *lead, n, m = typeof(a).shape
     start = max(0, -offset) * m + max(0, offset)
@@ -148,6 +150,8 @@ def trace(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
     >>> trace(np.array([[1, 2], [3, 4]]))
     Array(5, dtype=int32)
     """
+    refuse_name("trace", "axis1", axis1)
+    refuse_name("trace", "axis2", axis2)
     return total(diagonal(a, offset, axis1, axis2), -1, dtype, out)
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import check_axis, check_index, typeof
+from lamina_tracing.extend import check_axis, check_index, is_name, typeof
 from lamina_tracing.lax import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
 from .._ground.promotion import aval, cast
+from .._ground.names import all_in_front, along_axis
 from .._ground.publishing import public
 from .._shape.layout import ravel, reshape
 from .bounds import looks
@@ -44,7 +45,7 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
     Args:
       a: array `[..., n, ...]`.
       indices: integers of any shape.
-      axis: the axis of length `n`; None flattens `a` first.
+      axis: the axis of length `n`; None flattens `a` first. Or the name of a mapped one: the axes of `indices` come first.
       out: not supported, must be None.
       mode: for positions outside: 'fill' (the default; negative ones count from the end), 'clip' (negative ones read
         the first), 'wrap' (modulo `n`) or 'promise_in_bounds'.
@@ -66,6 +67,8 @@ def take(a: ArrayLike, indices: ArrayLike, axis: int | None = None, out: None = 
         raise NotImplementedError("take: `out` is not supported, since arrays never change; use the result")
     indices = _integers("take", indices)
     aval("take", a)
+    if type(axis) is not int and is_name(axis):
+        a, axis = all_in_front(a, (axis,)), 0
     if axis is None:
         a, axis = ravel(a), 0
     shape = typeof(a).shape
@@ -92,6 +95,7 @@ def _modulo(indices: Any, n: int) -> Any:
 
 
 @public("axis", "mode", "fill_value")
+@along_axis(arrays=2)
 def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, mode: Any = None,
                     fill_value: ArrayLike | None = None) -> Array:
     """Elements along one axis, at positions given for each place on the other axes.
@@ -100,7 +104,8 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1, m
       arr: array `[..., n, ...]` of any dtype.
       indices: integer array of the same rank; its other axes broadcast with those of `arr`. Negative ones count from
         the end.
-      axis: the axis of length `n`; negative counts from the end. None flattens `arr` first.
+      axis: the axis of length `n`; negative counts from the end. None flattens `arr` first. Or the name of a mapped axis:
+        `indices` are then positions along it.
       mode: for positions outside: 'fill' (the default), 'clip', 'wrap' (modulo `n`) or 'promise_in_bounds'.
       fill_value: for mode 'fill'; None means NaN, or the lowest signed or highest unsigned integer.
     Returns:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import check_axis, typeof, requested_dtype
+from lamina_tracing.extend import check_axis, refuse_name, typeof, requested_dtype
 
 from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
 from .._ground.publishing import compiled, public
@@ -67,6 +67,7 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     >>> linspace(0, 1, 4, endpoint=False, retstep=True)
     (Array([0.  , 0.25, 0.5 , 0.75], dtype=float32), Array(0.25, dtype=float32))
     """
+    refuse_name("linspace", "axis", axis)
     num = operator.index(num)
     if num < 0:
         raise ValueError(f"linspace: num must not be negative; got {num}")
@@ -122,6 +123,7 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     >>> logspace(0, 2, 3)
     Array([  1.,  10., 100.], dtype=float32)
     """
+    refuse_name("logspace", "axis", axis)
     d, final = _range_dtype("logspace", dtype, start, stop, base)
     if aval("logspace", base, 4).shape:
         base, start, stop = alike("logspace", [cast(x, d) for x in (base, start, stop)])
@@ -153,6 +155,7 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
     >>> geomspace(1, 8, 4)
     Array([1., 2., 4., 8.], dtype=float32)
     """
+    refuse_name("geomspace", "axis", axis)
     d, final = _range_dtype("geomspace", dtype, start, stop)
     start, stop = cast(start, d), cast(stop, d)
     if dtypes.is_complex(d):

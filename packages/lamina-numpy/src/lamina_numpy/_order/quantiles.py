@@ -13,11 +13,11 @@ from .._ground.promotion import aval, cast, fixed, inexact_dtype, literal, no_ou
 from .._ground.publishing import public
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by
+from .._ground.names import Along, all_in_front, axes_of
 from .._ground.conversion import asarray
 from .._elementwise.ufuncs import clip, multiply, true_divide
 from .._elementwise.logic import isnan
 from .._shape.layout import moveaxis, ravel, reshape
-from .._reduce.reductions import axes_of
 from .._reduce.reductions import any as any_
 from .._reduce.reductions import sum as total
 from .._index.taking import take_along_axis
@@ -42,6 +42,9 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     a, q = cast(a, d), cast(q, d)
     axes = axes_of(call, axis, len(t.shape))
     kept = tuple(1 if i in axes else n for i, n in enumerate(t.shape))
+    if isinstance(axes, Along):
+        a, lead = all_in_front(a, axes.names), len(axes.names)
+        t, axes = typeof(a), (*range(lead), *(i + lead for i in axes))
     rest = tuple(n for i, n in enumerate(t.shape) if i not in axes)
     n = math.prod(t.shape[i] for i in axes)
     lines = reshape(moveaxis(a, axes, tuple(range(-len(axes), 0))), (*rest, n)) if axes else with_axes(a, (len(rest),))
@@ -92,7 +95,7 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None
     Args:
       a: ordered array `[...]`, not complex; the result is NaN where one element is.
       q: shares in [0, 1], a number or `[k]`, may be traced; those below and above count as the lowest and highest.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       overwrite_input: of no effect: arrays never change.
       method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
@@ -106,6 +109,7 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None
         another word.
       TypeError: `a` or `q` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.quantile`; `q` outside of its range raises there.
@@ -125,7 +129,7 @@ def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = N
     Args:
       a: ordered array `[...]`, not complex; NaN is left out.
       q: shares in [0, 1], a number or `[k]`, may be traced; those below and above count as the lowest and highest.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       overwrite_input: of no effect: arrays never change.
       method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
@@ -139,6 +143,7 @@ def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = N
         another word.
       TypeError: `a` or `q` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.nanquantile`; `q` outside of its range raises there.
@@ -163,7 +168,7 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = No
       a: ordered array `[...]`, not complex; the result is NaN where one element is.
       q: percentages in [0, 100], a number or `[k]`, may be traced; those below and above count as the lowest and
         highest.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       overwrite_input: of no effect: arrays never change.
       method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
@@ -177,6 +182,7 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = No
         another word.
       TypeError: `a` or `q` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.percentile`; `q` outside of its range raises there.
@@ -197,7 +203,7 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None =
       a: ordered array `[...]`, not complex; NaN is left out.
       q: percentages in [0, 100], a number or `[k]`, may be traced; those below and above count as the lowest and
         highest.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       overwrite_input: of no effect: arrays never change.
       method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
@@ -211,6 +217,7 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None =
         another word.
       TypeError: `a` or `q` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.nanpercentile`; `q` outside of its range raises there.
@@ -229,7 +236,7 @@ def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_inpu
 
     Args:
       a: ordered array `[...]`, not complex; the result is NaN where one element is.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       overwrite_input: of no effect: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
@@ -239,6 +246,7 @@ def median(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_inpu
       ValueError: there are no elements along the axes, `a` is complex.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.median`; of no elements NaN there.
@@ -257,7 +265,7 @@ def nanmedian(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_i
 
     Args:
       a: ordered array `[...]`, not complex; NaN is left out.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       overwrite_input: of no effect: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
@@ -268,6 +276,7 @@ def nanmedian(a: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_i
       ValueError: there are no elements along the axes, `a` is complex.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.nanmedian`; of no elements NaN there.

@@ -9,6 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
 from .._ground.promotion import aval, cast
+from .._ground.names import along_axis
 from .._ground.publishing import public
 from .._ground.conversion import asarray
 from .._shape.layout import ravel
@@ -32,13 +33,14 @@ def _kind(call: str, kind: Any, order: Any) -> None:
 
 
 @public("axis", "kind", "order", "stable", "descending")
+@along_axis()
 def sort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order: None = None, stable: bool = True,
          descending: bool = False) -> Array:
     """Elements in ascending order along an axis.
 
     Args:
       a: array of any dtype; NaN is larger than all, complex numbers go by real part, then imaginary part.
-      axis: the axis to sort along, negative counts from the end; None sorts the flat array.
+      axis: the axis to sort along, negative counts from the end, or the name of a mapped one; None sorts the flat array.
       kind: a NumPy name of an algorithm, or None; all are the same here.
       order: for structured arrays, must be None.
       stable: whether equal elements must stay in order.
@@ -63,13 +65,14 @@ def sort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order:
 
 
 @public("axis", "kind", "order", "stable", "descending")
+@along_axis()
 def argsort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, order: None = None, stable: bool = True,
             descending: bool = False) -> Array:
     """Positions that would sort the elements along an axis.
 
     Args:
       a: array of any dtype; NaN is larger than all, complex numbers go by real part, then imaginary part.
-      axis: the axis to sort along, negative counts from the end; None sorts the flat array.
+      axis: the axis to sort along, negative counts from the end, or the name of a mapped one; None sorts the flat array.
       kind: a NumPy name of an algorithm, or None; all are the same here.
       order: for structured arrays, must be None.
       stable: whether equal elements must stay in order.
@@ -98,12 +101,13 @@ def argsort(a: ArrayLike, axis: int | None = -1, *, kind: str | None = None, ord
 
 
 @public("axis")
+@along_axis()
 def lexsort(keys: Sequence[ArrayLike] | ArrayLike, axis: int = -1) -> Array:
     """Positions that sort by several keys, the last one first.
 
     Args:
       keys: a sequence, or an array's first axis, of arrays of one shape and any dtype.
-      axis: the axis of each key to sort along; negative counts from the end.
+      axis: the axis of each key to sort along; negative counts from the end. Or the name of a mapped one.
     Returns:
       Array of the default integer, of the shape of a key; equal places stay in order; 0 for keys without axes.
     Raises:
@@ -158,13 +162,14 @@ def _kth(call: str, kth: Any, n: int) -> None:
 
 
 @public("kth", "axis")
+@along_axis()
 def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     """Elements rearranged so that those before position `kth` are not larger, those after it not smaller.
 
     Args:
       a: array of any dtype; NaN is larger than all, complex numbers go by real part, then imaginary part.
       kth: an int: the position that must hold what it would when sorted; negative counts from the end.
-      axis: the axis to rearrange along, negative counts from the end; None for the flat array.
+      axis: the axis to rearrange along, negative counts from the end, or the name of a mapped one; None for the flat array.
     Returns:
       Array of the dtype and units of `a`, and of its shape, or `[a.size]` where `axis` is None; here, all of it is
       sorted.
@@ -183,13 +188,14 @@ def partition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
 
 
 @public("kth", "axis")
+@along_axis()
 def argpartition(a: ArrayLike, kth: int, axis: int | None = -1) -> Array:
     """Positions that would partition the elements.
 
     Args:
       a: array of any dtype; NaN is larger than all, complex numbers go by real part, then imaginary part.
       kth: an int: the position that must hold what it would when sorted; negative counts from the end.
-      axis: the axis to rearrange along, negative counts from the end; None for the flat array.
+      axis: the axis to rearrange along, negative counts from the end, or the name of a mapped one; None for the flat array.
     Returns:
       Array of the default integer, of the shape of `a`, or `[a.size]` where `axis` is None; here, they sort all of
       it.

@@ -1,7 +1,6 @@
 """Means, variances and weighted averages along axes; half precision is summed in float32."""
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from lamina_tracing.extend import typeof, requested_dtype
 from .._ground.promotion import aval, cast, convert, equation, fixed, inexact_dtype, literal, no_out, pair, to_inexact
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
+from .._ground.names import axes_of, count_along, kept, reduced
 from .._elementwise.ufuncs import multiply, true_divide
-from .reductions import axes_of, fitted, kept, work_dtype
+from .reductions import fitted, work_dtype
 from .reductions import sum as total_of
 
 __all__ = ["average", "mean", "std", "var"]
@@ -34,7 +34,7 @@ def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
 
     Args:
       a: number or boolean array `[...]`.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type of the result; None for that of `a`, float for integers and booleans.
       out: not supported, must be None: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
@@ -45,6 +45,7 @@ def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: linear; the transpose repeats and divides.
@@ -60,8 +61,8 @@ def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
     shape = typeof(a).shape
     axes = axes_of("mean", axis, len(shape))
     if where is None:
-        total = equation(prims.reduce_sum_p, a, axes=axes)
-        count: Any = literal(math.prod(shape[i] for i in axes), work)
+        total = equation(prims.reduce_sum_p, a, axes=axes) if type(axes) is tuple else reduced(prims.reduce_sum_p, a, axes)
+        count: Any = literal(count_along(axes, shape), work)
     else:
         total = lax.reduce_sum(choose_by(where, a, literal(0, work)), axes)
         count = cast(lax.reduce_sum(cast(fitted(where, shape), work), axes), work)
@@ -84,10 +85,11 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     else:
         square = equation(prims.integer_pow_p, gap, y=2)
     if where is None:
-        count: Any = math.prod(shape[i] for i in axes)
+        count: Any = count_along(axes, shape)
     else:
         count = lax.reduce_sum(cast(fitted(where, shape), part), axes)
-    total = equation(prims.reduce_sum_p, square, axes=axes)
+    total = equation(prims.reduce_sum_p, square, axes=axes) if type(axes) is tuple \
+        else reduced(prims.reduce_sum_p, square, axes)
     if isinstance(count, int) and isinstance(ddof, (int, float)):
         left = count - ddof
         out = equation(prims.div_p, total, literal(left if left > 0 else np.nan, part))
@@ -116,7 +118,7 @@ def var(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
 
     Args:
       a: number or boolean array `[...]`.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type of the result; None for that of `a`, float for integers and booleans.
       out: not supported, must be None: arrays never change.
       ddof: what is taken off the number of elements before dividing; may be traced.
@@ -129,6 +131,7 @@ def var(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       ValueError: both `ddof` and `correction` are given.
       NotImplementedError: `out` is given.
 
@@ -149,7 +152,7 @@ def std(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
 
     Args:
       a: number or boolean array `[...]`.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type of the result; None for that of `a`, float for integers and booleans.
       out: not supported, must be None: arrays never change.
       ddof: what is taken off the number of elements before dividing; may be traced.
@@ -162,6 +165,7 @@ def std(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       ValueError: both `ddof` and `correction` are given.
       NotImplementedError: `out` is given.
 
@@ -183,7 +187,7 @@ def average(a: ArrayLike, axis: AxisLike = None, weights: ArrayLike | None = Non
 
     Args:
       a: number or boolean array `[...]`.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       weights: numbers of the shape of `a`, or of its `axis`; None weighs all alike.
       returned: whether the sum of the weights is wanted too.
       keepdims: leave the reduced axes in place with length 1.
@@ -193,6 +197,7 @@ def average(a: ArrayLike, axis: AxisLike = None, weights: ArrayLike | None = Non
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       ValueError: `weights` has another shape.
 
     Source: meaning of `numpy.average`.
@@ -206,7 +211,7 @@ def average(a: ArrayLike, axis: AxisLike = None, weights: ArrayLike | None = Non
     axes = axes_of("average", axis, len(shape))
     if weights is None:
         out = mean(a, axes, None, None, keepdims)
-        count = fixed(math.prod(shape[i] for i in axes), typeof(out).dtype)
+        count = fixed(count_along(axes, shape), typeof(out).dtype)
         total: Any = lax.broadcast_in_dim(count, typeof(out).shape, ())
         return (out, total) if returned else out
     w_shape = aval("average", weights, 1).shape

@@ -33,7 +33,7 @@ def nansum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
 
     Args:
       a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type to sum in, and of the result; None for that of `a`, integers and booleans narrower than the
         default integer widened to it.
       out: not supported, must be None: arrays never change.
@@ -45,6 +45,7 @@ def nansum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: zero where elements are NaN.
@@ -63,7 +64,7 @@ def nanprod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None,
 
     Args:
       a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type to multiply in, and of the result; None for that of `a`, integers and booleans narrower than
         the default integer widened to it.
       out: not supported, must be None: arrays never change.
@@ -75,6 +76,7 @@ def nanprod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None,
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: zero where elements are NaN.
@@ -105,7 +107,7 @@ def nanmax(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool
 
     Args:
       a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
       initial: a number to start from.
@@ -116,6 +118,7 @@ def nanmax(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool
       ValueError: there are no elements along the axes and no `initial`.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: zero where elements are NaN.
@@ -134,7 +137,7 @@ def nanmin(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool
 
     Args:
       a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
       initial: a number to start from.
@@ -145,6 +148,7 @@ def nanmin(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool
       ValueError: there are no elements along the axes and no `initial`.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: zero where elements are NaN.
@@ -163,7 +167,7 @@ def nanmean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None,
 
     Args:
       a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type of the result; None for that of `a`, float for integers and booleans.
       out: not supported, must be None: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
@@ -173,6 +177,7 @@ def nanmean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None,
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: zero where elements are NaN.
@@ -191,7 +196,7 @@ def nanvar(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
 
     Args:
       a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type of the result; None for that of `a`, float for integers and booleans.
       out: not supported, must be None: arrays never change.
       ddof: what is taken off the number of elements before dividing; may be traced.
@@ -202,6 +207,7 @@ def nanvar(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: zero where elements are NaN.
@@ -220,7 +226,7 @@ def nanstd(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
 
     Args:
       a: number array `[...]`; integers and booleans hold no NaN.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type of the result; None for that of `a`, float for integers and booleans.
       out: not supported, must be None: arrays never change.
       ddof: what is taken off the number of elements before dividing; may be traced.
@@ -231,6 +237,7 @@ def nanstd(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: zero where elements are NaN.

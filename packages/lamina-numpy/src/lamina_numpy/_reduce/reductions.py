@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes, prims
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import check_axes, check_axis, typeof, requested_dtype
+from lamina_tracing.extend import check_axis, is_name, typeof, requested_dtype
 
 from .._ground.promotion import aval, broadcast, cast, convert, equation, literal, no_out, pair
 from .._ground.publishing import public
 from .._ground.axes import with_axes
+from .._ground.names import axes_of, kept, reduced
 from .._ground.choosing import choose_by, truth
 from .._elementwise.logic import isnan
 from .._shape.layout import ravel
@@ -28,20 +29,6 @@ _sum, _prod = prims.reduce_sum_p, prims.reduce_prod_p
 _max, _min, _and, _or = prims.reduce_max_p, prims.reduce_min_p, prims.reduce_and_p, prims.reduce_or_p
 _F32 = np.dtype("float32")
 _HALF = frozenset((np.dtype("float16"), dtypes.bfloat16))
-
-
-def axes_of(call: str, axis: Any, ndim: int) -> tuple[int, ...]:
-    """The axes to reduce, counted from the front."""
-    if axis is None:
-        return tuple(range(ndim))
-    if type(axis) is int and 0 <= axis < ndim:
-        return (axis,)
-    return check_axes(call, axis, ndim)
-
-
-def kept(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """With `keepdims` the reduced axes, of length 1."""
-    return with_axes(x, axes) if keepdims else x
 
 
 def sum_dtype(d: np.dtype) -> np.dtype:
@@ -75,7 +62,7 @@ def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool,
     axes = axes_of(call, axis, len(t.shape))
     if where is not None:
         a = choose_by(where, a, literal(unit, work))
-    out = equation(prim, a, axes=axes)
+    out = equation(prim, a, axes=axes) if type(axes) is tuple else reduced(prim, a, axes)
     if initial is not None:
         out = op(*pair(call, out, cast(initial, work)))
     if work != final:
@@ -90,7 +77,7 @@ def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
 
     Args:
       a: number or boolean array `[...]`.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type to sum in, and of the result; None for that of `a`, integers and booleans narrower than the
         default integer widened to it.
       out: not supported, must be None: arrays never change.
@@ -104,6 +91,7 @@ def sum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, out
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: linear; the transpose repeats.
@@ -126,7 +114,7 @@ def prod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
 
     Args:
       a: number or boolean array `[...]`.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       dtype: element type to multiply in, and of the result; None for that of `a`, integers and booleans narrower than
         the default integer widened to it.
       out: not supported, must be None: arrays never change.
@@ -140,6 +128,7 @@ def prod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: exact where elements are zero, too.
@@ -173,7 +162,8 @@ def _extreme(call: str, prim: Any, op: Any, sign: int, a: Any, axis: Any, keepdi
         if initial is None:
             raise ValueError(f"{call}: with where, give initial too: it is the result where nothing is included")
         a = choose_by(where, a, _lowest(t.dtype, sign))
-    out = equation(prim, cast(a, t.dtype) if t.weak_type else a, axes=axes)
+    a = cast(a, t.dtype) if t.weak_type else a
+    out = equation(prim, a, axes=axes) if type(axes) is tuple else reduced(prim, a, axes)
     if initial is not None:
         out = op(*pair(call, out, cast(initial, t.dtype)))
     return kept(out, axes, keepdims)
@@ -186,7 +176,7 @@ def max(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
 
     Args:
       a: ordered array `[...]`: integers, floats or booleans; complex numbers go by real part, then imaginary part.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
       initial: a number that takes part; needed where there are no elements, and with `where`.
@@ -197,6 +187,7 @@ def max(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
       ValueError: there are no elements along the axes and no `initial`, or `where` is given without `initial`.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: equal largest elements share equally.
@@ -216,7 +207,7 @@ def min(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
 
     Args:
       a: ordered array `[...]`: integers, floats or booleans; complex numbers go by real part, then imaginary part.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
       initial: a number that takes part; needed where there are no elements, and with `where`.
@@ -227,6 +218,7 @@ def min(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
       ValueError: there are no elements along the axes and no `initial`, or `where` is given without `initial`.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: equal smallest elements share equally.
@@ -247,7 +239,7 @@ def _quantifier(call: str, prim: Any, unit: bool, a: Any, axis: Any, keepdims: b
     axes = axes_of(call, axis, len(typeof(a).shape))
     if where is not None:
         a = choose_by(where, a, np.bool_(unit))
-    return kept(equation(prim, a, axes=axes), axes, keepdims)
+    return kept(reduced(prim, a, axes), axes, keepdims)
 
 
 @public("axis", "out", "keepdims")
@@ -257,7 +249,7 @@ def all(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
 
     Args:
       a: array `[...]` of any dtype; NaN is true.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
       where: booleans that broadcast to `a`: which elements to include; None for all.
@@ -266,6 +258,7 @@ def all(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.all`.
@@ -284,7 +277,7 @@ def any(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
 
     Args:
       a: array `[...]` of any dtype; NaN is true.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
       where: booleans that broadcast to `a`: which elements to include; None for all.
@@ -293,6 +286,7 @@ def any(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.any`.
@@ -310,13 +304,14 @@ def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -
 
     Args:
       a: array `[...]` of any dtype; NaN counts.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       keepdims: leave the reduced axes in place with length 1.
     Returns:
       Integer array of the axes that are left, of the default integer dtype.
     Raises:
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
 
     Source: meaning of `numpy.count_nonzero`.
 
@@ -338,7 +333,7 @@ def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
 
     Args:
       a: number array `[...]`.
-      axis: an int, a tuple of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
       out: not supported, must be None: arrays never change.
       keepdims: leave the reduced axes in place with length 1.
     Returns:
@@ -347,6 +342,7 @@ def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
       ValueError: there are no elements along the axes.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` names an axis that `a` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.ptp`.
@@ -361,8 +357,10 @@ def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
 # --- positions ------------------------------------------------------------------------------------------------------
 
 
-def _position(call: str, place: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
+def _position(call: str, place: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     shape = aval(call, a).shape
+    if type(axis) is not int and is_name(axis):
+        return place(a, axis, dtypes.canonical_int())
     if axis is None:
         ndim = len(shape)
         a, at = ravel(a), 0
@@ -383,7 +381,7 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 
     Args:
       a: ordered array `[..., n, ...]`.
-      axis: the axis of length `n`; None flattens `a` first.
+      axis: the axis of length `n`, or the name of a mapped one; None flattens `a` first.
       out: not supported, must be None: arrays never change.
       keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
     Returns:
@@ -393,6 +391,7 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
       ValueError: the axis has no elements.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: zero.
@@ -411,7 +410,7 @@ def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 
     Args:
       a: ordered array `[..., n, ...]`.
-      axis: the axis of length `n`; None flattens `a` first.
+      axis: the axis of length `n`, or the name of a mapped one; None flattens `a` first.
       out: not supported, must be None: arrays never change.
       keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
     Returns:
@@ -421,6 +420,7 @@ def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
       ValueError: the axis has no elements.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Derivative: zero.
@@ -449,7 +449,7 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 
     Args:
       a: ordered array `[..., n, ...]`.
-      axis: the axis of length `n`; None flattens `a` first.
+      axis: the axis of length `n`, or the name of a mapped one; None flattens `a` first.
       out: not supported, must be None: arrays never change.
       keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
     Returns:
@@ -458,6 +458,7 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
       ValueError: the axis has no elements.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.nanargmax`, which raises where all elements are NaN.
@@ -475,7 +476,7 @@ def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 
     Args:
       a: ordered array `[..., n, ...]`.
-      axis: the axis of length `n`; None flattens `a` first.
+      axis: the axis of length `n`, or the name of a mapped one; None flattens `a` first.
       out: not supported, must be None: arrays never change.
       keepdims: leave the axis (all axes, for `axis=None`) in place with length 1.
     Returns:
@@ -484,6 +485,7 @@ def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
       ValueError: the axis has no elements.
       TypeError: `a` is neither an array nor a number.
       ShapeError: `axis` is outside `[-a.ndim, a.ndim)`.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       NotImplementedError: `out` is given.
 
     Source: meaning of `numpy.nanargmin`, which raises where all elements are NaN.

@@ -8,6 +8,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, literal, no_out
+from .._ground.names import along_axis
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
 from .._elementwise.logic import isnan
@@ -33,12 +34,13 @@ def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> A
 
 
 @public("axis", "dtype", "out")
+@along_axis()
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running sum along an axis.
 
     Args:
       a: number or boolean array `[..., n, ...]`.
-      axis: the axis of length `n`; None goes over all elements in order.
+      axis: the axis of length `n`, or the name of a mapped one; None goes over all elements in order.
       dtype: element type to sum in, and of the result; None for that of `a`, booleans as integers.
       out: not supported, must be None: arrays never change.
     Returns:
@@ -60,12 +62,13 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
 
 
 @public("axis", "dtype", "out")
+@along_axis()
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running product along an axis.
 
     Args:
       a: number or boolean array `[..., n, ...]`.
-      axis: the axis of length `n`; None goes over all elements in order.
+      axis: the axis of length `n`, or the name of a mapped one; None goes over all elements in order.
       dtype: element type to multiply in, and of the result; None for that of `a`, booleans as integers.
       out: not supported, must be None: arrays never change.
     Returns:
@@ -91,12 +94,13 @@ def _without_nan(call: str, a: Any, unit: int) -> Any:
 
 
 @public("axis", "dtype", "out")
+@along_axis()
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running sum along an axis, NaN counting as zero.
 
     Args:
       a: number or boolean array `[..., n, ...]`.
-      axis: the axis of length `n`; None goes over all elements in order.
+      axis: the axis of length `n`, or the name of a mapped one; None goes over all elements in order.
       dtype: element type to sum in, and of the result; None for that of `a`, booleans as integers.
       out: not supported, must be None: arrays never change.
     Returns:
@@ -116,12 +120,13 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
 
 
 @public("axis", "dtype", "out")
+@along_axis()
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
     """Running product along an axis, NaN counting as one.
 
     Args:
       a: number or boolean array `[..., n, ...]`.
-      axis: the axis of length `n`; None goes over all elements in order.
+      axis: the axis of length `n`, or the name of a mapped one; None goes over all elements in order.
       dtype: element type to multiply in, and of the result; None for that of `a`, booleans as integers.
       out: not supported, must be None: arrays never change.
     Returns:
@@ -153,13 +158,14 @@ def _cumulative(call: str, running: Any, unit: int, x: Any, axis: int | None, dt
 
 
 @public("axis", "dtype", "include_initial")
+@along_axis()
 def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
                    include_initial: bool = False) -> Array:
     """Running sum along an axis, as the array API defines it.
 
     Args:
       x: number or boolean array `[..., n, ...]` of at least one axis.
-      axis: the axis of length `n`; only arrays of one axis may leave it out.
+      axis: the axis of length `n`, or the name of a mapped one; only arrays of one axis may leave it out.
       dtype: element type of the result; None for that of `x`, integers narrower than the default integer widened.
       include_initial: whether a zero comes first.
     Returns:
@@ -178,13 +184,14 @@ def cumulative_sum(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike
 
 
 @public("axis", "dtype", "include_initial")
+@along_axis()
 def cumulative_prod(x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
                     include_initial: bool = False) -> Array:
     """Running product along an axis, as the array API defines it.
 
     Args:
       x: number or boolean array `[..., n, ...]` of at least one axis.
-      axis: the axis of length `n`; only arrays of one axis may leave it out.
+      axis: the axis of length `n`, or the name of a mapped one; only arrays of one axis may leave it out.
       dtype: element type of the result; None for that of `x`, integers narrower than the default integer widened.
       include_initial: whether a one comes first.
     Returns:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ConcretizationError, ShapeError
 from lamina_tracing import Array, ArrayLike, DTypeLike
-from lamina_tracing.extend import check_axis, EVALUATION, now, typeof, requested_dtype
+from lamina_tracing.extend import check_axis, EVALUATION, now, refuse_name, typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, no_out, promote_all
 from .._ground.publishing import compiled, core, public
@@ -303,6 +303,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     >>> append(np.array([1, 2]), 3)
     Array([1, 2, 3], dtype=int32)
     """
+    refuse_name("append", "axis", axis)
     return concatenate([ravel(asarray(arr)), ravel(asarray(values))], 0) if axis is None \
         else concatenate([arr, values], axis)
 

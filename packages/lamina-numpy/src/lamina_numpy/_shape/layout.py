@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError
 from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
-from lamina_tracing.extend import check_axes, check_axis, typeof
+from lamina_tracing.extend import check_axes, check_axis, refuse_name, typeof
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of
 from .._ground.publishing import public
 from .._ground.axes import as_shape, permuted, reshaped, resolve_sizes, with_axes
 from .._ground.conversion import asarray
+from .._ground.names import Along, axes_of, count_along
 
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
            "expand_dims", "flip", "fliplr", "flipud", "matrix_transpose", "moveaxis", "ndim", "permute_dims", "ravel",
@@ -63,8 +64,8 @@ def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
 
     Args:
       a: array, number, or nested lists of numbers; may be traced.
-      axis: an int, a sequence of ints (the product of their lengths), or None for all elements; negative ones count
-        from the end.
+      axis: an int, the name of a mapped axis, a sequence of them (the product of their lengths), or None for all elements;
+        negative ones count from the end.
     Returns:
       Int; 1 of a number.
     Raises:
@@ -80,7 +81,7 @@ def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     sizes = shape(a)
     if axis is None:
         return math.prod(sizes)
-    return math.prod(sizes[i] for i in check_axes("size", axis, len(sizes)))
+    return count_along(axes_of("size", axis, len(sizes)), sizes)
 
 
 @public("shape", "order", "copy", lists=True)
@@ -171,7 +172,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     if axes is None:
         order = tuple(range(n - 1, -1, -1))
     else:
-        order = check_axes("transpose", axes, n)
+        order = check_axes("transpose", axes, n, "axes")
         if len(order) != n:
             raise ShapeError(f"transpose: axes must name each of the {n} axes of {typeof(a).long()} once; got "
                              f"{tuple(axes)}")
@@ -225,7 +226,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     (4, 3, 2)
     """
     n = len(aval("swapaxes", a).shape)
-    i, j = check_axis("swapaxes", axis1, n), check_axis("swapaxes", axis2, n)
+    i, j = check_axis("swapaxes", axis1, n, "axis1"), check_axis("swapaxes", axis2, n, "axis2")
     order = list(range(n))
     order[i], order[j] = j, i
     return permuted(a, tuple(order))
@@ -253,7 +254,7 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     (3, 4, 2)
     """
     n = len(aval("moveaxis", a).shape)
-    src, dst = check_axes("moveaxis", source, n), check_axes("moveaxis", destination, n)
+    src, dst = check_axes("moveaxis", source, n, "source"), check_axes("moveaxis", destination, n, "destination")
     if len(src) != len(dst):
         raise ValueError(f"moveaxis: source and destination must name as many axes; got {source} and {destination}")
     order = [i for i in range(n) if i not in src]
@@ -285,6 +286,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """
     n = len(aval("rollaxis", a).shape)
     at = check_axis("rollaxis", axis, n)
+    refuse_name("rollaxis", "start", start)
     if not -n <= start <= n:
         raise ShapeError(f"rollaxis: start {start} is out of range for {n} axes")
     start += n if start < 0 else 0
@@ -426,11 +428,12 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
 
     Args:
       m: array of any shape and dtype.
-      axis: an int, a sequence of ints, or None for all axes; negative ones count from the end.
+      axis: an int, the name of a mapped axis, a sequence of them, or None for all axes; negative ones count from the end.
     Returns:
       Array of the shape, dtype and units of `m`.
     Raises:
       ShapeError: `axis` names an axis that `m` does not have, or one twice.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
       TypeError: `m` is neither an array nor a number.
 
     Derivative: linear; its own transpose.
@@ -440,9 +443,11 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
     Array([[2, 1],
            [4, 3]], dtype=int32)
     """
-    n = len(aval("flip", m).shape)
-    axes = tuple(range(n)) if axis is None else check_axes("flip", axis, n)
-    return lax.rev(m, axes) if axes else m  # type: ignore[return-value]  # an array, as `public` gives it
+    axes = axes_of("flip", axis, len(aval("flip", m).shape))
+    if isinstance(axes, Along):
+        for name in axes.names:
+            m = lax.pshuffle(m, (name,), range(lax.axis_size((name,)))[::-1])
+    return lax.rev(m, tuple(axes)) if axes else m  # type: ignore[return-value]  # an array, as `public` gives it
 
 
 @public()
@@ -511,7 +516,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     Array([[2, 4],
            [1, 3]], dtype=int32)
     """
-    found = check_axes("rot90", axes, len(aval("rot90", m).shape))
+    found = check_axes("rot90", axes, len(aval("rot90", m).shape), "axes")
     if len(found) != 2:
         raise ValueError(f"rot90: expected two axes; got {axes}")
     if not hasattr(k, "__index__"):

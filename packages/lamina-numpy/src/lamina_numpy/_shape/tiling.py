@@ -12,6 +12,7 @@ from .._ground.promotion import aval, broadcast, cast, fixed, literal
 from .._ground.publishing import core, hashable
 from .._ground.axes import as_shape, split_at
 from .._ground.conversion import asarray
+from .._ground.names import along_axis
 from .._elementwise.division import remainder
 from .layout import ravel, reshape
 
@@ -55,6 +56,7 @@ def tiled(A: Any, reps: tuple[int, ...]) -> Any:
     return reshape(broadcast(out, split_shape, wide), tuple(r * s for r, s in zip(reps, sizes)))
 
 
+@along_axis(several=True)
 def roll(a: ArrayLike, shift: Any, axis: AxisLike = None) -> Array:
     """Elements moved along axes; what falls off the end comes back at the start.
 
@@ -62,8 +64,8 @@ def roll(a: ArrayLike, shift: Any, axis: AxisLike = None) -> Array:
       a: array `[..., n, ...]` of any dtype.
       shift: by how many places, an int or an integer array; one per axis, one for all, or several for one axis, which
         add up. Negative ones move towards the start. May be traced.
-      axis: an int, a sequence of ints, or None, which moves the elements in flat order; negative ones count from the
-        end.
+      axis: an int, the name of a mapped axis, a sequence of them, or None, which moves the elements in flat order; negative
+        ones count from the end.
     Returns:
       Array of the shape, dtype and units of `a`.
     Raises:

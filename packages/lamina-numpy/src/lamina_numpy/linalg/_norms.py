@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import check_axes, check_axis, typeof
+from lamina_tracing.extend import check_axis, is_name, typeof
 
 from .._contract import products
 from .._elementwise import powers, ufuncs
@@ -18,6 +18,7 @@ from .._ground.promotion import literal, to_inexact
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray, own_array
+from .._ground.names import Along, all_in_front, axes_of
 from .._make.creation import eye
 from .._contract.einsum import einsum
 from .._index.diagonals import diagonal as _diagonal
@@ -53,8 +54,9 @@ def _vector(x: Any, axes: tuple[int, ...], order: Any, keepdims: bool) -> Any:
     return powers.power(total, literal(1.0 / order, d))
 
 
-def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
-    row, column = axes
+def _matrix(x: Any, axes: tuple[Any, ...], order: Any, keepdims: bool) -> Any:
+    row, column = axes  # names among them have no place in `x`
+    places = tuple([a for a in axes if not is_name(a)])
     if order is None or order == "fro":
         return lax.sqrt(reductions.sum(_size_squared(x), axes, None, None, keepdims))
     size = lax.abs(x)
@@ -62,13 +64,15 @@ def _matrix(x: Any, axes: tuple[int, int], order: Any, keepdims: bool) -> Any:
         first, second = (row, column) if abs(order) == 1 else (column, row)
         sums = reductions.sum(size, first, None, None, True)
         out = (reductions.max if order > 0 else reductions.min)(sums, second, None, True)
-        return out if keepdims else layout.squeeze(out, axes)
+        return out if keepdims else layout.squeeze(out, places)
     if order in (2, -2, "nuc"):
-        moved = layout.moveaxis(x, axes, (-2, -1))
+        names = tuple([a for a in axes if is_name(a)])
+        moved = layout.moveaxis(all_in_front(x, names), tuple([names.index(a) if a in names else a + len(names) for a in axes]),
+                                (-2, -1))
         values = svdvals(moved)
         how = reductions.sum if order == "nuc" else reductions.max if order == 2 else reductions.min
         out = how(values, -1)
-        return layout.expand_dims(out, tuple(sorted(axes))) if keepdims else out
+        return layout.expand_dims(out, tuple(sorted(places))) if keepdims else out
     raise ValueError(f"norm: {order!r} is no matrix norm; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
 
 
@@ -82,8 +86,8 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
         or smallest size; for matrices "fro" or None for the root of the sum of squares, "nuc" for the sum of the
         singular values, 2 or -2 for the largest or smallest of them, 1 or -1 for the largest or smallest column sum
         of sizes, inf or -inf for that of rows. None: the root of the sum of squares.
-      axis: an int for vectors, two ints (rows, columns) for matrices; None takes all of `x`. Negative ones count
-        from the end.
+      axis: an int or the name of a mapped axis for vectors, two of them (rows, columns) for matrices; None takes all of
+        `x`. Negative ones count from the end.
       keepdims: leave the axes in place with length 1.
     Returns:
       Real array of the axes that are left, in the units of `x`; float of the precision of `x`, but float32 for half
@@ -110,8 +114,13 @@ def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, ke
             raise ValueError(f"norm: an order needs one or two axes; got {typeof(x).long()}. Name them with axis")
         axes: tuple[int, ...] = tuple(range(n))
     else:
-        axes = check_axes("norm", axis, n)
-    if len(axes) == 1:
+        axes = axes_of("norm", axis, n)
+    if isinstance(axes, Along):
+        given = axis if isinstance(axis, (tuple, list)) else (axis,)
+        if len(given) == 2:  # rows and columns, in the order given
+            return _matrix(x, tuple([a if is_name(a) else check_axis("norm", a, n) for a in given]), ord, keepdims)
+        axes = axes if len(given) == 1 else ()
+    if len(axes) == 1 or isinstance(axes, Along):
         return _vector(x, axes, ord, keepdims)
     if len(axes) == 2:
         return _matrix(x, axes, ord, keepdims)
@@ -125,8 +134,8 @@ def vector_norm(x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = Fals
 
     Args:
       x: number array `[...]`.
-      axis: an int, a tuple of ints whose elements together make one vector, or None for all axes; negative ones
-        count from the end.
+      axis: an int, the name of a mapped axis, a tuple of them whose elements together make one vector, or None for all
+        axes; negative ones count from the end.
       keepdims: leave the axes in place with length 1.
       ord: a number p for `sum(|x|**p)**(1/p)`, 0 for how many are not zero, inf or -inf for the largest or smallest
         size; None means 2.
@@ -146,7 +155,7 @@ def vector_norm(x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = Fals
     """
     x = to_inexact("vector_norm", x)
     n = len(typeof(x).shape)
-    return _vector(x, tuple(range(n)) if axis is None else check_axes("vector_norm", axis, n), ord, keepdims)
+    return _vector(x, axes_of("vector_norm", axis, n), ord, keepdims)
 
 
 @public("keepdims", "ord")

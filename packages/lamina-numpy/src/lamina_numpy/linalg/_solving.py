@@ -177,7 +177,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
     a, b = _same_dtype("tensorsolve", a, b)
     n = len(typeof(a).shape)
     if axes is not None:
-        moved = check_axes("tensorsolve", axes, n)
+        moved = check_axes("tensorsolve", axes, n, "axes")
         a = layout.transpose(a, [*(x for x in range(n) if x not in moved), *moved])
     s, t = typeof(a).shape, typeof(b).shape
     rest = s[len(t):]

@@ -1,7 +1,7 @@
 """What the `lax` modules share: binding, reading types, matching Python scalars, checking axes."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator
 from operator import index
 from typing import Any
 
@@ -15,9 +15,9 @@ from ..array import Array, ArrayLike, HostArray
 from ..trace import EVALUATION, bind, now
 from ..tracer import typeof
 
-__all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "full_like", "given_back",
-           "match_scalars",
-           "one_like", "scalar", "typeof", "zeros_like"]
+__all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "full_like",
+           "given_back", "is_name", "match_scalars", "one_like", "refuse_name", "scalar",
+           "typeof", "zeros_like"]
 
 _SCALARS = frozenset((bool, int, float, complex))
 
@@ -165,13 +165,46 @@ def as_ints(call: str, argument: str, values: Any) -> tuple[int, ...]:
                         f"{values!r:.60}") from None
 
 
-def check_axis(call: str, axis: Any, ndim: int) -> int:
+def is_name(axis: Any) -> bool:
+    """Whether this is the name of a mapped axis and no axis of an array.
+
+    Args:
+      axis: what a caller gave as an axis.
+    Returns:
+      True of any hashable that is neither an integer nor None nor several of them.
+
+    >>> is_name("batch"), is_name(0), is_name(("batch", 0))
+    (True, False, False)
+    """
+    return isinstance(axis, Hashable) and axis is not None and not isinstance(axis, (tuple, range, Iterator)) \
+        and not hasattr(axis, "__index__")
+
+
+def refuse_name(call: str, argument: str, axis: Any) -> None:
+    """Refuse the name of a mapped axis where only axes of an array will do.
+
+    Args:
+      call, argument: whose, and which, for the message.
+      axis: what was given.
+    Raises:
+      TypeError: it is a name.
+
+    >>> refuse_name("stack", "axis", "batch")
+    Traceback (most recent call last):
+    TypeError: stack: axis takes positional axes only, integers; got the name 'batch'
+    """
+    if is_name(axis):
+        raise TypeError(f"{call}: {argument} takes positional axes only, integers; got the name {axis!r}")
+
+
+def check_axis(call: str, axis: Any, ndim: int, argument: str = "axis") -> int:
     """An axis counted from the front.
 
     Args:
       call: whose argument it is, for the message.
       axis: an integer; negative counts from the end.
       ndim: the number of axes there are.
+      argument: what the call calls it, for the message.
     Returns:
       An integer in `[0, ndim)`.
     Raises:
@@ -184,6 +217,7 @@ def check_axis(call: str, axis: Any, ndim: int) -> int:
     if axis.__class__ is int and 0 <= axis < ndim:
         return axis
     if not hasattr(axis, "__index__"):
+        refuse_name(call, argument, axis)
         raise TypeError(f"{call}: the axis must be an integer; got {axis!r}")
     at = axis.__index__()
     if not -ndim <= at < ndim:
@@ -192,13 +226,14 @@ def check_axis(call: str, axis: Any, ndim: int) -> int:
     return at + ndim if at < 0 else at
 
 
-def check_axes(call: str, axes: Sequence[int] | int, ndim: int) -> tuple[int, ...]:
+def check_axes(call: str, axes: Any, ndim: int, argument: str = "axis") -> tuple[int, ...]:
     """Axes counted from the front, no repeats.
 
     Args:
       call: whose argument they are, for the message.
       axes: an integer or a sequence of integers; negative ones count from the end.
       ndim: the number of axes there are.
+      argument: what the call calls them, for the message.
     Returns:
       A tuple of integers in `[0, ndim)`, in the order given.
     Raises:
@@ -216,11 +251,11 @@ def check_axes(call: str, axes: Sequence[int] | int, ndim: int) -> tuple[int, ..
             last = a
         else:
             return axes
-    if isinstance(axes, (int, np.integer)):
-        axes = (axes,)
+    if isinstance(axes, (int, np.integer)) or isinstance(axes, str) or not hasattr(axes, "__iter__") and is_name(axes):
+        axes = (axes,)  # a name is refused below
     elif not hasattr(axes, "__iter__"):
         raise TypeError(f"{call}: the axes must be a sequence of integers; got {axes!r}")
-    found = tuple(check_axis(call, a, ndim) for a in axes)
+    found = tuple(check_axis(call, a, ndim, argument) for a in axes)
     if len(set(found)) != len(found):
         raise ShapeError(f"{call}: axes {tuple(axes)} name an axis twice")
     return found

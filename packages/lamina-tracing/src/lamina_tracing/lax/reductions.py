@@ -1,7 +1,7 @@
 """Combining elements along axes: reductions, positions of extremes, cumulations and scans."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,25 +10,30 @@ from lamina_ir import DTypeError, ShapeError, dtypes, prims, trees
 from ..array import Array
 from . import elementwise as ew
 from . import shape as sh
-from ._common import ArrayLike, as_dtype, bind, check_axes, check_axis, full_like, typeof
+from ._common import ArrayLike, as_dtype, bind, check_axes, check_axis, full_like, is_name, typeof
+from ._names import arg_by_name, axes_along, gathered, own, reduced_by_name
 from ._monoids import stage_combination, with_start
 
 __all__ = ["argmax", "argmin", "associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
            "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor"]
 
 
+Axis = int | Hashable  # of an array, or the name of a mapped one
+
+
 def _reduction(prim: Any, does: str, example: str, note: str) -> Callable[[ArrayLike, Sequence[int]], Any]:
     name = prim.name
 
-    def reduction(operand: ArrayLike, axes: Sequence[int]) -> Array:
-        return bind(prim, operand, axes=check_axes(name, axes, len(typeof(operand).shape)))
+    def reduction(operand: ArrayLike, axes: Sequence[Axis]) -> Array:
+        axes = axes_along(name, axes, len(typeof(operand).shape))
+        return bind(prim, operand, axes=axes) if axes.__class__ is tuple else reduced_by_name(prim, operand, axes)  # type: ignore[arg-type]
 
     reduction.__name__ = reduction.__qualname__ = name
     reduction.__doc__ = f"""{does} over some axes; negative axes count from the end.
 
     Args:
       operand: array of any shape.
-      axes: the axes that go away.
+      axes: the axes that go away; names of mapped axes too.
     Returns:
       Array of the other axes, dtype of `operand`.
 
@@ -61,13 +66,16 @@ reduce_xor = _reduction(
 
 
 # --- positions of extremes ----------------------------------------------------------------------------------------
-def _arg(prim: Any, operand: ArrayLike, axis: int, index_dtype: Any) -> Any:
-    return bind(prim, operand, axes=(check_axis(prim.name, axis, len(typeof(operand).shape)),),
-                index_dtype=as_dtype(prim.name, "index_dtype", index_dtype))
+def _arg(prim: Any, operand: ArrayLike, axis: Axis, index_dtype: Any) -> Any:
+    dtype = as_dtype(prim.name, "index_dtype", index_dtype)
+    if axis.__class__ is not int and is_name(axis):
+        return arg_by_name(prim, operand, axis, dtype)
+    return bind(prim, operand, axes=(check_axis(prim.name, axis, len(typeof(operand).shape)),), index_dtype=dtype)
 
 
-def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
-    """Position of the maximum along one axis: the lowest among equals, the first NaN where there is one.
+def argmax(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
+    """Position of the maximum along one axis, or along a mapped one that is named: the lowest among equals, the first NaN
+    where there is one.
 
     >>> argmax(np.array([1., 3., 3.], np.float32), 0, "int32")
     Array(1, dtype=int32)
@@ -75,8 +83,9 @@ def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
     return _arg(prims.argmax_p, operand, axis, index_dtype)
 
 
-def argmin(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
-    """Position of the minimum along one axis: the lowest among equals, the first NaN where there is one.
+def argmin(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
+    """Position of the minimum along one axis, or along a mapped one that is named: the lowest among equals, the first NaN
+    where there is one.
 
     >>> argmin(np.array([1., 3., 1.], np.float32), 0, "int32")
     Array(0, dtype=int32)
@@ -85,11 +94,14 @@ def argmin(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
 
 
 # --- cumulations --------------------------------------------------------------------------------------------------
-def _cumulate(prim: Any, operand: ArrayLike, axis: int, reverse: bool) -> Any:
-    return bind(prim, operand, axis=check_axis(prim.name, axis, len(typeof(operand).shape)), reverse=bool(reverse))
+def _cumulate(prim: Any, operand: ArrayLike, axis: Axis, reverse: bool) -> Any:
+    if axis.__class__ is not int and is_name(axis):
+        return own(bind(prim, gathered(operand, (axis,)), axis=0, reverse=bool(reverse)), axis)
+    return bind(prim, operand, axis=check_axis(prim.name, axis, len(typeof(operand).shape)),
+                reverse=bool(reverse))
 
 
-def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+def cumsum(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
     """Running sum along one axis, from its last element when `reverse`.
 
     Derivative: linear; the transpose is the same sum from the other end.
@@ -100,7 +112,7 @@ def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     return _cumulate(prims.cumsum_p, operand, axis, reverse)
 
 
-def cumprod(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+def cumprod(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
     """Running product along one axis, from its last element when `reverse`.
 
     >>> cumprod(np.array([1., 2., 3.], np.float32), reverse=True)
@@ -109,7 +121,7 @@ def cumprod(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     return _cumulate(prims.cumprod_p, operand, axis, reverse)
 
 
-def cummax(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+def cummax(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
     """Running maximum along one axis, from its last element when `reverse`; NaN stays.
 
     >>> cummax(np.array([1., 3., 2.], np.float32))
@@ -118,7 +130,7 @@ def cummax(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     return _cumulate(prims.cummax_p, operand, axis, reverse)
 
 
-def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+def cummin(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
     """Running minimum along one axis, from its last element when `reverse`; NaN stays.
 
     >>> cummin(np.array([2., 3., 1.], np.float32))
@@ -127,7 +139,7 @@ def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
     return _cumulate(prims.cummin_p, operand, axis, reverse)
 
 
-def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
     """Running `log(sum(exp(x)))` along one axis, without overflow.
 
     >>> cumlogsumexp(np.zeros(2, np.float32))
@@ -135,6 +147,8 @@ def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Ar
     """
     if not dtypes.is_inexact(typeof(operand).dtype):
         raise DTypeError(f"cumlogsumexp: expected floats or complex numbers; got {typeof(operand).long()}")
+    if axis.__class__ is not int and is_name(axis):
+        return own(cumlogsumexp(gathered(operand, (axis,)), 0, reverse), axis)
     return associative_scan(_logaddexp, operand, reverse=reverse,
                             axis=check_axis("cumlogsumexp", axis, len(typeof(operand).shape)))
 

@@ -1,25 +1,26 @@
 """Sorting in NumPy's order: -0 equals 0 and NaN comes last."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from lamina_ir import DTypeError, ShapeError, dtypes, prims
 
 from ..array import Array
-from ._common import ArrayLike, as_int, bind, check_axis, typeof
+from ._common import ArrayLike, as_int, bind, check_axis, is_name, typeof
+from ._names import gathered, own
 from .elementwise import neg
 
 __all__ = ["approx_max_k", "approx_min_k", "sort", "sort_key_val", "top_k"]
 
 
-def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stable: bool = True,
+def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int | Hashable = -1, is_stable: bool = True,
          num_keys: int = 1) -> Array | tuple[Array, ...]:
     """Sort along one axis, ascending.
 
     Args:
       operand: an array, or several of one shape that are reordered together.
-      dimension: the axis.
+      dimension: the axis, or the name of a mapped one: each position gets the element of its place in the order.
       is_stable: whether equal keys keep their order.
       num_keys: how many of the operands, from the first, are compared; the first decides, then the second, ...
     Returns:
@@ -34,6 +35,10 @@ def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int = -1, is_stabl
     operands: tuple[Any, ...] = tuple(operand) if isinstance(operand, (tuple, list)) else (operand,)
     if not operands:
         raise ShapeError("sort: expected an array or a sequence of arrays; got an empty sequence")
+    if dimension.__class__ is not int and is_name(dimension):
+        whole = tuple([gathered(x, (dimension,)) for x in operands])
+        mine = [own(y, dimension) for y in sort(whole, 0, is_stable, num_keys)]
+        return tuple(mine) if isinstance(operand, (tuple, list)) else mine[0]
     axis = check_axis("sort", dimension, len(typeof(operands[0]).shape))
     out = bind(prims.sort_p, *operands, dimension=axis, is_stable=bool(is_stable), num_keys=int(num_keys))
     return tuple(out) if isinstance(operand, (tuple, list)) else out[0]
