@@ -154,6 +154,15 @@ else:
     all_cases(("inf", "check"), ("scan of vmap",), ("jit(pmap)", "in scan"))
 if rows // processes > 1:
     nested(kinds if wide else ("nan", "check"))
+from lamina_runtime.shardings import mapped
+whole = lamina.device_put(every, mapped(tuple(lamina.devices()), 1, ((0, rows),)))  # over all devices, and given away
+try:
+    with lamina.debug_nans(True):
+        jit(lambda a: FAULTS["nan"](a - 2.0) * 2, donate_argnums=0)(whole)
+except FloatingPointError as e:
+    assert SAYS["nan"][1] in str(e) and "(<lambda>)" in str(e) and whole.is_deleted(), e
+else:
+    wrong.append("nothing was said of what is donated")
 y = pmap(lambda x: lax.psum(x, "i"), "i")(every[mine])  # nobody waits for anybody
 assert float(y[0]) == every.sum()
 assert not wrong, wrong

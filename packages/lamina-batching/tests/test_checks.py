@@ -1,7 +1,7 @@
 """Checks in branches and loops about which each example decides ask the examples that take part."""
 import numpy as np
 import pytest
-from lamina_batching import vmap
+from lamina_batching import custom_vmap, vmap
 from lamina_ir import CheckError, MissingRuleError, OutOfBoundsError, config
 from lamina_tracing import debug, jit, lax
 
@@ -59,9 +59,65 @@ def test_a_check_of_its_own_operands():
         f(np.float32([-1, 2]), np.float32(-1))
 
 
-def test_rules_cannot_be_guarded():
-    f = pytest.importorskip("lamina_autodiff").custom_jvp(at)
-    f.defjvp(lambda xs, ts: (f(*xs), np.float32(0)))
+def ask(here, v):
+    if here:
+        debug.check(v < 3, "{v}", v=v)
+
+
+def squares(where):
+    """v * v with a slope of 5 v, by two kinds of rules, and checks in those parts that `where` names."""
+    autodiff = pytest.importorskip("lamina_autodiff")
+
+    @autodiff.custom_jvp
+    def forward(v):
+        ask("f" in where, v)
+        return v * v
+
+    @forward.defjvp
+    def rule(xs, ts):
+        ask("r" in where, xs[0])
+        return forward(xs[0]), ts[0] * 5 * xs[0]
+
+    @autodiff.custom_vjp
+    def backward(v):
+        ask("f" in where, v)
+        return v * v
+
+    backward.defvjp(lambda v: (ask("r" in where, v), (v * v, (v,)))[1],
+                    lambda kept, t: (ask("b" in where, kept[0]), (t * 5 * kept[0],))[1])
+    return forward, backward
+
+
+@pytest.mark.parametrize("where", ["f", "fr", "fb"])
+@pytest.mark.parametrize("kind", [0, 1])
+def test_in_functions_with_rules(where, kind):
+    from lamina_autodiff import grad
+    f, x = squares(where)[kind], np.float32([1, 4, 2])
+
+    def chosen(f, most=3):
+        return lambda v: lax.cond(v < most, f, lambda v: v * 0 - 1, v)
+
+    def twice(v):
+        return lax.scan(lambda c, _: (c + chosen(f)(v), None), v * 0, None, length=2)[0]
+
+    for how in (lambda f: f, jit):
+        np.testing.assert_array_equal(how(vmap(chosen(f)))(x), [1, -1, 4])
+        np.testing.assert_array_equal(how(vmap(vmap(chosen(f))))(np.stack([x, x])), [[1, -1, 4]] * 2)
+        np.testing.assert_array_equal(how(vmap(lambda v: lax.while_loop(
+            lambda c: c[0] < 2, lambda c: (c[0] + v, f(c[0]) + c[1]), (0 * v, 0 * v))[1]))(x), [1, 0, 0])
+        np.testing.assert_array_equal(how(vmap(grad(chosen(f))))(x), [5, 0, 10])
+        np.testing.assert_array_equal(how(grad(lambda x: vmap(chosen(f))(x).sum()))(x), [5, 0, 10])
+        np.testing.assert_array_equal(how(grad(lambda x: vmap(twice)(x).sum()))(x), [10, 0, 20])
+    all_chosen = chosen(f, 5)
+    slopes = (vmap(grad(all_chosen)), grad(lambda x: vmap(all_chosen)(x).sum()))  # where a vjp rule stands for the function
+    for g in (vmap(all_chosen), *slopes[:0 if kind and where == "f" else 2]):
+        with pytest.raises(CheckError, match="debug.check: 4.0.*at index 1 of the batch of 3"):
+            np.asarray(g(x))
+
+
+def test_a_batching_rule_cannot_be_guarded():
+    f = custom_vmap(at)
+    f.def_vmap(lambda n, on, i: (vmap(at)(i), True))
     with config.debug_bounds(True), pytest.raises(MissingRuleError, match="rules of its own"):
         vmap(lambda i: lax.cond(i < 3, f, lambda i: np.float32(0), i))(np.int32([1, 4]))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import prims
+from . import dtypes, prims
 from ._stack_depth import roomy
 from .avals import ShapedArray, shaped
 from .errors import MissingRuleError
@@ -238,8 +238,8 @@ def guarded(program: ClosedJaxpr) -> ClosedJaxpr:
     Args:
       program: whose checks, in the programs nested in it too, are meant.
     Raises:
-      MissingRuleError: one stands in a call with rules of its own, or in an op whose flow does not say how a value is handed
-        through.
+      MissingRuleError: one stands in an op whose flow does not say how a value is handed through, as in a call whose batch is
+        a function's, or in a solve.
 
     >>> from lamina_ir import parse
     >>> guarded(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"))
@@ -269,6 +269,8 @@ def _guard(program: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _guarded_eqn(e: Eqn, active: Var) -> list[Eqn]:
+    if e.primitive in (prims.custom_jvp_call_p, prims.custom_vjp_call_p):
+        return [_guarded_call(e, active)]
     flow = e.primitive.flow
     group = None if flow is None else flow.group(CARRIED if flow.loops else HELD)
     if flow is None or group is None or flow.rule or flow.beside or flow.whole:
@@ -283,3 +285,37 @@ def _guarded_eqn(e: Eqn, active: Var) -> list[Eqn]:
 
         return [_handed(e, group, [active], [Var(_TRUTH)], carries, _TRUTH)]
     return [_handed(e, group, [active], [], guarded, _TRUTH)]
+
+
+def _guarded_call(e: Eqn, active: Var) -> Eqn:
+    """A call with rules for its derivative. The truth value is the first of the operands without one, in the rules' programs
+    too; the backward rule has it from the forward rule, as the last of what that keeps."""
+    p = e.params
+    more = {"call_jaxpr": _led(p["call_jaxpr"]), "num_consts": p["num_consts"] + 1}
+    if e.primitive is prims.custom_jvp_call_p:
+        more["jvp"] = prims.Rule(p["jvp"].name, lambda: _led(p["jvp"].program()))
+    else:
+        cotangents = sum([dtypes.is_inexact(a.dtype) for a in p["call_jaxpr"].out_avals])
+
+        def forward() -> ClosedJaxpr:
+            made = _led(p["fwd"].program())
+            return with_signature(made, made.jaxpr.invars, [*made.jaxpr.outvars, made.jaxpr.invars[0]])
+
+        def backward() -> ClosedJaxpr:
+            made = guarded(p["bwd"].program())
+            *ins, held = made.jaxpr.invars
+            at = len(ins) - cotangents
+            return with_signature(made, [*ins[:at], held, *ins[at:]], made.jaxpr.outvars)
+
+        more |= {"fwd": prims.Rule(p["fwd"].name, forward), "bwd": prims.Rule(p["bwd"].name, backward)}
+    return Eqn(e.primitive, [active, *e.invars], e.outvars, {**p, **more}, e.source)
+
+
+def _led(program: ClosedJaxpr) -> ClosedJaxpr:
+    """`guarded`, with the truth value first."""
+    def make() -> ClosedJaxpr:
+        made = guarded(program)
+        *ins, held = made.jaxpr.invars
+        return with_signature(made, [held, *ins], made.jaxpr.outvars)
+
+    return program.memo("guarded first", make)

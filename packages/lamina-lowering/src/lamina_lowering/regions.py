@@ -13,7 +13,7 @@ names and no others.
     pmap of 3             ----        members 0 0 1 1 2 2 - -     (`-`: gets the last row again, and nobody reads what it makes)
 
 In several processes this is the mesh of each, whose devices see its own arrays; around all stands a region over one more axis,
-that of the processes, which the outermost map that spans them takes besides its own.
+that of the processes, which the outermost map that spans them takes besides its own, its members in any order.
 """
 from __future__ import annotations
 
@@ -36,24 +36,28 @@ class MeshEnv(AxisEnv):
       grid: the mesh of each process.
       processes: how many there are; devices are numbered process by process.
       free: axes that no map around has taken.
-      taken: for each map around, whether it spans the processes, and the axes of the mesh that it takes.
+      taken: for each map around, in which order its members are if it spans the processes (their numbers in order of the
+        processes; (): in just that order), None if it does not; and the axes of the mesh that it takes.
       spare: devices that run no member of the maps around.
     """
 
     __slots__ = ("grid", "processes", "taken", "free", "spare", "_places")
 
     def __init__(self, grid: Grid, free: tuple[int, ...], axes: Sequence[tuple[Hashable, int]] = (),
-                 taken: tuple[tuple[bool, tuple[int, ...]], ...] = (), processes: int = 1) -> None:
+                 taken: tuple[tuple[tuple[int, ...] | None, tuple[int, ...]], ...] = (), processes: int = 1) -> None:
         self.grid, self.free, self.taken, self.processes = grid, free, taken, processes
-        # Axis 0 is that of the processes. In a map that spans them it comes before the rows of each.
-        over = [a for across, axes_of_one in taken for a in ((0,) if across else ()) + tuple([1 + a for a in axes_of_one])]
+        # Axis 0 is that of the processes. In a map that spans them, the outermost one, it comes before the rows of each.
+        over = [a for order, own in taken for a in (() if order is None else (0,)) + tuple([1 + a for a in own])]
         rest = [a for a in range(1 + len(grid.sizes)) if a not in over]
         every = np.arange(processes * grid.devices).reshape((processes, *grid.sizes)).transpose([*over, *rest])
         widths, members = [], []
-        for (_, size), (across, axes_of_one) in zip(axes, taken):
+        for (_, size), (order, axes_of_one) in zip(axes, taken):
+            across = order is not None
             widths += [processes] * across + [grid.width(axes_of_one)]
             members += [slice(None)] * across + [slice(size // processes if across else size)]
         places = every.reshape([*widths, -1])[tuple(members)]
+        if taken and taken[0][0]:
+            places = places.reshape(axes[0][1], -1)[list(taken[0][0])]
         super().__init__(axes, participants=places.size)
         self._places = places.reshape(-1)
         self.spare = sorted({*range(every.size)} - {*self._places.tolist()})
@@ -61,9 +65,10 @@ class MeshEnv(AxisEnv):
     def key(self) -> tuple[Any, ...]:
         return "mesh", self.names, self.sizes, self.taken, self.free, self.grid.sizes, self.processes
 
-    def inside(self, name: Hashable, size: int, across: bool, taken: tuple[int, ...], free: tuple[int, ...]) -> MeshEnv:
+    def inside(self, name: Hashable, size: int, order: tuple[int, ...] | None, taken: tuple[int, ...],
+               free: tuple[int, ...]) -> MeshEnv:
         """With one more map inside."""
-        return MeshEnv(self.grid, free, [*zip(self.names, self.sizes), (name, size)], (*self.taken, (across, taken)),
+        return MeshEnv(self.grid, free, [*zip(self.names, self.sizes), (name, size)], (*self.taken, (order, taken)),
                        self.processes)
 
     def places(self, participant: int) -> tuple[OnAxis, ...]:
@@ -165,13 +170,13 @@ def dims_text(mesh: str, dims: Sequence[Sequence[int]], open_dims: Sequence[int]
 
 # --- a map within a program ---------------------------------------------------------------------------------------
 def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, body: ClosedJaxpr,
-             in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str, rows: int) -> list[Any]:
+             in_axes: Sequence[int | None], out_axes: Sequence[int | None], name: str, rows: int,
+             order: tuple[int, ...] | None) -> list[Any]:
     """The results of a map over whole arrays: a manual region, or on one device the body itself. `rows` are those of all
-    processes."""
+    processes, `order` is as in `MeshEnv.taken`."""
     build, around = ctx.module, ctx.axis_env
-    across = rows > axis_size
     if build.mesh is None or (build.mesh.grid.devices == 1 and devices_needed(body) == 1):
-        env = around.extend(axis_name, 1) if build.mesh is None else around.inside(axis_name, rows, across, (), ())
+        env = around.extend(axis_name, 1) if build.mesh is None else around.inside(axis_name, rows, order, (), ())
         return _alone(ctx, args, axis_name, axis_size, body, in_axes, out_axes, name, env)
     grid, mesh = build.mesh.grid, build.mesh
     free = around.free
@@ -186,7 +191,7 @@ def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int,
                          "fill its share of them, and the effects of the others' work would be seen. Call it by itself, or map "
                          f"{width} rows")
     last = devices_needed(body) == 1  # no map inside
-    env = around.inside(axis_name, rows, across, taken, () if last else left)
+    env = around.inside(axis_name, rows, order, taken, () if last else left)
     manual = (*taken, *left) if last else taken
 
     # Operands: those of the map, with rows to spare; then large constants of the body, which stand outside of it.

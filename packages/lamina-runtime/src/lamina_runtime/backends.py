@@ -7,7 +7,6 @@ The number of CPU devices comes from `config.num_cpu_devices`, else from XLA_FLA
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -256,12 +255,13 @@ class Ours(NamedTuple):
     Attributes:
       devices: they; what is none is left out.
       own: those of this process.
-      blocks: of which process, and how many of it follow one another.
+      rows: those of each process, in the order in which they come; whole: these one after the other.
     """
 
     devices: Devices
     own: Devices
-    blocks: tuple[tuple[int, int], ...]
+    rows: tuple[Devices, ...]
+    whole: Devices
 
 
 def ours_of(named: Sequence[Any]) -> Ours:
@@ -270,8 +270,11 @@ def ours_of(named: Sequence[Any]) -> Ours:
     found = known.get(key)
     if found is None or found[0] is not named:
         every = Devices([d for d in named if isinstance(d, _jaxlib.Device)])
-        blocks = tuple([(p, len([*theirs])) for p, theirs in itertools.groupby(every, lambda d: d.process_index)])
-        found = named, Ours(every, Devices([d for d in every if is_local(d)]), blocks)
+        rows: dict[int, list[Any]] = {}
+        for d in every:
+            rows.setdefault(d.process_index, []).append(d)
+        whole = Devices([d for theirs in rows.values() for d in theirs])
+        found = named, Ours(every, Devices([d for d in every if is_local(d)]), tuple(map(Devices, rows.values())), whole)
         if any(map(owner.is_closed, every)):  # not to be kept alive here
             return found[1]
         if len(known) >= _MOST_NAMED:

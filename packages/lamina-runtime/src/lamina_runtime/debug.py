@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lamina_ir.extend import Placement, Tiles, lone_map
 from lamina_tracing import jit
 from lamina_tracing.extend import batch_position, eager_lines, user_source
 
-from . import _jaxlib, arrays, jointly, second_look, shardings
+from . import _jaxlib, arrays, jointly, placing, second_look, shardings
 from ._jaxlib import ArrayImpl
 
 __all__ = ["check_results", "install", "keeping", "settle", "wanted"]
@@ -40,7 +41,7 @@ def _bad(x: Any) -> str | None:
 
 
 class _Kept(threading.local):
-    copies: dict[int, np.ndarray] = {}
+    copies: dict[int, Any] = {}
 
 
 _kept = _Kept()
@@ -48,8 +49,9 @@ _kept = _Kept()
 
 @contextmanager
 def keeping(given: Sequence[Any]) -> Iterator[None]:
-    """Around a call that takes these arrays away: host copies of them, for running it again."""
-    old, _kept.copies = _kept.copies, {id(x): np.array(x) for x in given if x._sharding.is_fully_addressable}
+    """Around a call that takes these arrays away: copies of them, for running it again. Of an array over several processes each
+    copies what it has."""
+    old, _kept.copies = _kept.copies, {id(x): np.array(x) if x._sharding.is_fully_addressable else copy(x) for x in given}
     try:
         yield
     finally:
@@ -113,6 +115,7 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
 
 _DONATED = "its arguments were donated; leave donate_argnums out to find the operation"
 _TWICE = "it has effects with results, which would happen twice"
+_TURNED = "maps in its maps take their rows in another order than that of the processes"
 _GONE = "run op by op it is not there: the compiler orders operations differently"
 
 
@@ -143,7 +146,9 @@ def settle(name: str, closed: ClosedJaxpr, placement: Placement, flat: Sequence[
     seen = _first_bad(outs) if looks and failure is None else None
     closed = second_look.quiet(closed) if looks else closed
     flat = _with_copies(flat)
-    known = looks and not closed.jaxpr.effectful and not any(type(a) is ArrayImpl and a.is_deleted() for a in flat)
+    turned = bool(placement.face and not placement.members and placing.turned(closed))
+    known = looks and not turned and not closed.jaxpr.effectful and not any(
+        type(a) is ArrayImpl and a.is_deleted() for a in flat)
     whole = not placement.face  # arrays over all devices, which the processes put together if they have to
     values = None if not known else [] if whole else [_host(x, a.dtype) for x, a in zip(flat, closed.in_avals)]
     settled = jointly.settle(placement.devices, failure, None if seen is None else seen[1], values)
@@ -152,7 +157,7 @@ def settle(name: str, closed: ClosedJaxpr, placement: Placement, flat: Sequence[
     what, parts = settled
     line, result = user_source(2), "of another process" if seen is None else seen[0].aval.long()
     if not parts:
-        raise _unknown(name, what, result, _TWICE if closed.jaxpr.effectful else _DONATED)
+        raise _unknown(name, what, result, _TURNED if turned else _TWICE if closed.jaxpr.effectful else _DONATED)
     with config.debug_nans(False), config.debug_infs(False):
         if whole:
             everywhere = shardings.tiled(placement.devices, Tiles())

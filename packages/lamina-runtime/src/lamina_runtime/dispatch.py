@@ -22,7 +22,7 @@ from lamina_tracing import jit, slots
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, Tracer, any_traced, boundary, filter_traceback, now,
                                    translated)
 
-from . import (_jaxlib, backends, compiling, debug, execution, host_errors, layouts, leaving, owner, placing, repeats,
+from . import (_jaxlib, backends, compiling, debug, execution, host_errors, layouts, leaving, owner, pieces, placing, repeats,
                safe_launch, shardings, stages)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
@@ -181,10 +181,12 @@ class _Misses:
         given = flat
         if layout is not None:
             flat = layout.placed(spec, flat)
-        place = placing.placement_of(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend, layout,
-                                     lambda: spec.rows(staged, tree), words)
+        cut = layout is None and pieces.in_pieces(staged.closed)
+        place = None if cut else placing.placement_of(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend,
+                                                      layout, lambda: spec.rows(staged, tree), words)
         try:
-            program = execution.program_for(kind, staged.closed, spec.name, place, spec.keep_unused, self.overrides)
+            program = (pieces.Pieces(kind, spec.name, staged.closed, flat, words) if place is None else
+                       execution.program_for(kind, staged.closed, spec.name, place, spec.keep_unused, self.overrides))
             if donated:
                 safe_launch.check_donation(kind, spec.name, flat, donated, words)
             outs = program.run(flat, layout)

@@ -14,7 +14,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
 from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, leaving, owner,
-               placing, safe_launch, shardings, transfer_guards, transfers, trees_cpp)
+               pieces, placing, safe_launch, shardings, transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
@@ -193,8 +193,8 @@ def _laid_out(prim: Primitive, params: dict[str, Any]) -> Any:
 def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any], Any]:
     safe_launch.check_usable("evaluation", name, args)
     try:
-        place = placing.placement_of("evaluation", name, closed, args)
-        program = execution.program_for("evaluation", closed, name, place)
+        program = (pieces.Pieces("evaluation", name, closed, args) if pieces.in_pieces(closed) else execution.program_for(
+            "evaluation", closed, name, placing.placement_of("evaluation", name, closed, args)))
         return program.run(args), program
     except _jaxlib.JaxRuntimeError as e:
         raise execution.failure("evaluation", name, e) from e

@@ -86,20 +86,20 @@ def _bytes_of(firsts: tuple[Any, ...], data: bytes, lengths: Sequence[int]) -> l
     return [row.tobytes()[:n] for row, n in zip(rows, lengths)]
 
 
-def settle(devices: tuple[Any, ...], failure: errors.CallbackError | None, bad: str | None,
+def settle(devices: tuple[Any, ...], failure: Exception | None, bad: str | None,
            arguments: Sequence[np.ndarray] | None) -> tuple[str, list[bytes]] | None:
     """Whether all was well in all processes.
 
     Args:
       devices: of the program.
-      failure: what a callback raised in this process.
+      failure: what a callback raised in this process, or what was raised of a NaN beside its maps.
       bad: what this process has seen: "a NaN", "an infinity".
       arguments: this process's, for finding where that comes from; None where there is no finding out.
     Returns:
       None if all was well; else what the first process that has seen something has seen, and the bytes of the arguments of
       each process, in the order of their first devices; an empty list where one of them cannot give any.
     Raises:
-      CallbackError: a callback raised in some process: that process's own error there, its text in the others.
+      CallbackError, FloatingPointError: `failure` is given in some process: that process's own there, its text in the others.
     """
     firsts = first_devices(devices)
     text = b"" if failure is None else f"{type(failure).__name__}\n{failure}".encode()
@@ -113,7 +113,7 @@ def settle(devices: tuple[Any, ...], failure: errors.CallbackError | None, bad: 
             if failure is not None:
                 raise failure
             name, _, words = texts[kinds.index(_FAILED)].decode().partition("\n")
-            raise getattr(errors, name, errors.CallbackError)(words)
+            raise (FloatingPointError if name == "FloatingPointError" else getattr(errors, name, errors.CallbackError))(words)
         if not any(kinds):
             return None
         what = _KINDS[next(k for k in kinds if k)]

@@ -9,7 +9,7 @@ process's part. Everything else is of this process alone, but for programs whose
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, subprograms, walk
@@ -19,7 +19,8 @@ from lamina_parallel.extend import mesh_in_text, placed
 from . import backends, shardings
 from ._jaxlib import ArrayImpl, GSPMDSharding, SingleDeviceSharding
 
-__all__ = ["Lying", "as_it_lies", "device_names", "mesh_told", "placement_of", "rows_across"]
+__all__ = ["Lying", "as_it_lies", "check_parts", "device_names", "is_across", "mesh_told", "outermost",
+           "placement_of", "rows_across", "turned"]
 
 
 class Lying:
@@ -215,7 +216,7 @@ def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[An
             backend: str | None, rows: Callable[[], str | None] | None, words: Callable[[int], str] | None) -> Placement:
     size, every, devices, ours = e.params["axis_size"], rows_everywhere(e), e.params["devices"], None
     _check_backend(f"pmap of `{e.params['name']}`", e.params["backend"])
-    _check_parts(call, name, flat, words)
+    check_parts(call, name, flat, words)
     if devices is not None:
         ours = backends.checked(f"pmap of `{e.params['name']}`", devices)
         chosen: tuple[Any, ...] = ours.devices
@@ -294,7 +295,7 @@ def _too_few(sentence: str, size: int, each: int, rows: Callable[[], str | None]
                       "rounds")
 
 
-def _check_parts(call: str, name: str, flat: Sequence[Any], words: Callable[[int], str] | None) -> None:
+def check_parts(call: str, name: str, flat: Sequence[Any], words: Callable[[int], str] | None) -> None:
     for i, x in enumerate(flat):
         if type(x) in _PLACED and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
             raise ValueError(f"{call} of `{name}`: {_word(words, i)}, {x.aval.long()}, is split over devices of several "
@@ -309,28 +310,73 @@ def rows_across(closed: ClosedJaxpr) -> tuple[int, int] | None:
                                                 and rows_everywhere(e) > e.params["axis_size"]), None),))[0]
 
 
+def is_across(e: Eqn) -> bool:
+    """Whether an equation is a map that spans processes."""
+    return e.primitive is prims.xla_pmap_p and rows_everywhere(e) > e.params["axis_size"]
+
+
+def outermost(closed: ClosedJaxpr) -> Iterator[Eqn]:
+    """The maps of a program that stand in no other."""
+    todo, seen = [closed], {closed}
+    for program in todo:
+        for e in program.jaxpr.eqns:
+            if e.primitive is prims.xla_pmap_p:
+                yield e
+            elif e.primitive.subprograms:
+                fresh = [s for s in subprograms(e) if s not in seen]
+                seen.update(fresh)
+                todo += fresh
+
+
+def turned(closed: ClosedJaxpr) -> bool | None:
+    """Whether the rows of maps over processes beside other work are in another order than that of the processes. None: no one
+    program holds these maps, as they are not on the same devices, in the same order in each process, and as many in each."""
+    return closed.memo("turned", lambda: _turned(closed))
+
+
+def _turned(closed: ClosedJaxpr) -> bool | None:
+    maps, need = [*outermost(closed)], devices_needed(closed)
+    known, found = None, False
+    if any(getattr(e.params["axis_name"], "apart", False) for e in maps):  # `padded` says so
+        return None
+    for e in [e for e in maps if e.params["devices"]]:
+        devices, each = e.params["devices"], devices_needed(e.params["call_jaxpr"])
+        rows = backends.ours_of(devices).rows
+        groups = [{d.process_index for d in devices[k:k + each]} for k in range(0, len(devices), each)]
+        if not is_across(e) or any(len(theirs) != need for theirs in rows) or any(len(g) > 1 for g in groups):
+            return None
+        known = known or rows
+        if {*known} != {*rows}:
+            return None
+        found = found or tuple(devices) != tuple([d for theirs in known for d in theirs])
+    if known and any(is_across(e) and rows_everywhere(e) != e.params["axis_size"] * len(known) for e in maps):
+        return None
+    # A map that names none has its rows in order of the processes.
+    order = [theirs[0].process_index for theirs in known or ()]
+    return None if order != sorted(order) and any(is_across(e) and not e.params["devices"] for e in maps) else found
+
+
 def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across: tuple[int, int], flat: Sequence[Any],
                     donated: tuple[bool, ...], backend: str | None, layout: Any,
                     rows: Callable[[], str | None] | None, words: Callable[[int], str] | None) -> Placement:
     """The placement of a program with maps over processes beside other work: as many devices of each, whose own views of the
     program these split."""
     every, here = across
-    _check_parts(call, name, flat, words)
+    check_parts(call, name, flat, words)
     if layout is not None and layout.devices is not None:
         raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings are of whole programs; this one holds a map over "
                          "several processes, and each of these has its own view of it. Leave them out, or name this process's "
                          "devices at the map")
+    if turned(closed) is None:  # every process sees the same of this, or some would wait for those that raise
+        raise ValueError(f"{call} of `{name}`: processes have different numbers of rows, here {here} of {every}, or maps run "
+                         "on different devices, so that the program runs in pieces, and cannot be lowered. Call it, or name as "
+                         "many devices of each process, the same at each map")
     named = _named_by_maps(closed)
     if named is None:
         devices, own = _first_of_each(call, name, need, every // here * need, backend, rows)
     else:
-        devices, own, blocks = backends.checked(f"{call} of `{name}`", named)
-        # Every process has to see the same of this, or some would wait for those that raise.
-        if any(n != need for _, n in blocks) or len({p for p, _ in blocks}) * here != every:
-            raise ValueError(f"{call} of `{name}`: in one program with other work a map has as many rows in each process, here "
-                             f"{here} of {every}, and names its devices process by process, those of the maps inside of it "
-                             f"together; one names {device_names(devices)}. Name them so at the outermost map, or call it by "
-                             "itself")
+        found = backends.checked(f"{call} of `{name}`", named)
+        devices, own = found.whole, found.own
     grid = Grid.of(closed, need)
     lies = [_tiles_of(x, own) for x in flat]
     ins = [w if t is None or grid.spelled(t) is None else t for t, w in zip(lies, split_by_maps(closed, grid))]

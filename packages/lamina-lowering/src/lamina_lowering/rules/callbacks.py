@@ -11,6 +11,7 @@ from lamina_ir.extend import HostCall, Placement, axes_text
 
 from ..context import Context
 from ..tables import lowering_rules
+from .collectives import from_one
 
 __all__: list[str] = []
 
@@ -70,13 +71,10 @@ def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, ou
 def _beside(ctx: Context, prim: Primitive, operands: list[Any], avals: list[ShapedArray], outs: list[ShapedArray],
             attrs: dict[str, Any]) -> list[Any]:
     """A call beside the maps of a program over several processes. Each process has its own view of what stands there, and calls
-    for itself: by its first device, or, where there are results, which may be asked for any number of times, by all of them."""
+    for itself: by its first device, from which the others have the results; or, where there are no effects, so that results may
+    be asked for any number of times, by all of them."""
     mesh = ctx.module.mesh
     assert mesh is not None
-    if outs and prim.effectful:
-        raise ValueError(f"{prim.name}: in a program over several processes a callback with effects and results stands within "
-                         "maps, where each member calls; this one stands beside them. Call it outside of jit, or use "
-                         "pure_callback")
 
     def call(ctx: Context, *xs: Any) -> list[Any]:
         made = ctx.op("stablehlo.custom_call", xs, *outs, attributes=attrs)
@@ -84,11 +82,13 @@ def _beside(ctx: Context, prim: Primitive, operands: list[Any], avals: list[Shap
 
     def first(ctx: Context, *xs: Any) -> list[Any]:
         devices = mesh.grid.devices
-        if devices == 1 or outs:
+        if devices == 1 or not prim.effectful:
             return call(ctx, *xs)
         at = ctx.of_participant([int(k % devices != 0) for k in range(devices * mesh.processes)])
-        ctx.op("stablehlo.case", (at,), regions=[ctx.region((), lambda ctx: call(ctx, *xs)), ctx.region((), lambda ctx: [])])
-        return []
+        found = ctx.op("stablehlo.case", (at,), *outs, regions=[
+            ctx.region((), lambda ctx: call(ctx, *xs)), ctx.region((), lambda ctx: [ctx.const(0, o) for o in outs])])
+        groups = [[*range(p * devices, (p + 1) * devices)] for p in range(mesh.processes)]
+        return [from_one(ctx, x, o, groups) for x, o in zip((found,) if len(outs) == 1 else found, outs)]
 
     return first(ctx, *operands) if mesh.grid.devices == 1 else mesh.each_device(ctx, first, operands, avals, outs)
 

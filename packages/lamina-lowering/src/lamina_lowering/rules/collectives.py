@@ -16,7 +16,7 @@ from lamina_ir.prims import highest, lowest
 from ..context import Context
 from ..tables import lowering_rules
 
-__all__ = ["gather_over"]
+__all__ = ["from_one", "gather_over"]
 
 _I32 = shaped((), np.dtype("int32"))
 _F32 = np.dtype("float32")
@@ -165,6 +165,24 @@ def _each_members(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int
         row = ctx.op("stablehlo.dynamic_slice", (whole, at, *[zero] * aval.ndim), one, slice_sizes=ctx.i64s(one.shape))
         found.append(ctx.reshape(row, aval))
     return found
+
+
+def from_one(ctx: Context, x: Any, aval: ShapedArray, groups: list[list[int]]) -> Any:
+    """The `x` of the one participant of each group whose bits are not all zero, to the bit, on all of them."""
+    if dtypes.is_complex(aval.dtype):
+        part = shaped(aval.shape, dtypes.real_of(aval.dtype))
+        halves = [from_one(ctx, ctx.op(f"stablehlo.{name}", (x,), part), part, groups) for name in ("real", "imag")]
+        return ctx.op("stablehlo.complex", halves, aval)
+    bits = held = aval
+    if dtypes.is_float(aval.dtype):
+        bits = held = shaped(aval.shape, np.dtype(f"int{aval.dtype.itemsize * 8}"))
+        x = ctx.op("stablehlo.bitcast_convert", (x,), bits)
+    if held.dtype.itemsize < 4:  # which not every library of collectives adds up
+        held = shaped(aval.shape, _I32.dtype)
+        x = ctx.convert(x, bits, held)
+    (x, _), = _together(ctx, [(x, held)], groups, "stablehlo.add", "stablehlo.or")
+    x = ctx.convert(x, held, bits)
+    return x if bits is aval else ctx.op("stablehlo.bitcast_convert", (x,), aval)
 
 
 def _own_part(ctx: Context, x: Any, aval: ShapedArray, axis: int, groups: list[list[int]], part: ShapedArray) -> Any:

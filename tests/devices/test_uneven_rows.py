@@ -1,0 +1,169 @@
+"""Maps over devices of several processes in any order, and with any number of rows in each, beside other work: as one process
+with all rows would have them."""
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `processes`
+from processes import run  # noqa: E402
+
+pytestmark = pytest.mark.slow
+WIDE = bool(os.environ.get("LAMINA_WIDE"))
+
+BESIDE = """
+from lamina import grad, jit, lax, pmap, vmap
+import lamina.numpy as jnp
+
+def same(got, want):
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.shape == want.shape and np.array_equal(got, want), (got, want)
+
+def meets(w, x):
+    return lax.psum(x * w, "i") * (lax.axis_index("i") + 1) + lax.all_gather(x, "i")[::2].sum(0) - x
+
+D = lamina.devices()
+by_turns = sorted(D, key=lambda d: (d.id % devices, d.process_index))
+orders = [by_turns, by_turns[::-1], [d for d in by_turns if d != D[0] or devices == 1]]
+orders += [[d for d in D if d.process_index or d == D[devices - 1]][::-1]] * (devices > 1)
+for ds in orders:
+    n = len(ds)
+    draw = np.random.RandomState(n)
+    every, c = (draw.randint(-3, 4, (n, 3)).astype(np.float32) for _ in range(2))
+    own = [k for k, d in enumerate(ds) if d.process_index == rank]
+    x, w = every[own], np.float32(2)
+
+    def over(mapped, **options):
+        f = mapped(meets, axis_name="i", in_axes=(None, 0), **options)
+        return lambda x: f(w, x)
+
+    f, g = over(pmap, devices=ds), over(vmap)
+    y = f(x)
+    same(y, np.asarray(g(every))[own])
+
+    # Beside other work: what that is may depend on how many rows there are here.
+    z = jit(lambda x: f(x * 2 + 1) + x)(x)
+    same(z, (np.asarray(g(every * 2 + 1)) + every)[own])
+    assert z.sharding == y.sharding or len(own) == 1, (z.sharding, y.sharding)
+    found, most, again = jit(lambda x: (f(f(x) + x.sum()), x.max(), x))(x)
+    sums = np.array([every[[k for k, d in enumerate(ds) if d.process_index == e.process_index]].sum() for e in ds])
+    same(found, np.asarray(g(np.asarray(g(every)) + sums[:, None].astype(np.float32)))[own])
+    same(most, x.max())
+    same(again, x)
+    if n > len({d.process_index for d in ds}):
+        same(jit(lambda x, y: f(x) + y)(lamina.device_put(x, lamina.local_devices()[0]), y), 2 * np.asarray(y))
+
+    if n == rows:  # beside a map that names no devices, and has its rows in order of the processes
+        both = jit(lambda x: (f(x) + 1, pmap(lambda x: x * 0 + lax.axis_index("i"), "i")(x)))(x)
+        same(both[0], np.asarray(y) + 1)
+        same(both[1][:, 0], np.arange(rows)[mine])
+
+    # In loops and branches.
+    state, halves = every, []
+    for _ in range(3):
+        state = np.asarray(g(state)) * 0.5
+        halves.append(state[own, 0])
+    last, rows_of = jit(lambda x: lax.scan(lambda c, i: (f(c) * 0.5, (f(c)[:, 0] * 0.5, i)), x, jnp.arange(3)))(x)
+    same(last, state[own])
+    same(rows_of[0], np.array(halves))
+    same(rows_of[1], np.arange(3))
+    same(jit(lambda x: lax.scan(lambda c, i: (f(c) * 0.5, i), x, jnp.arange(3), reverse=True))(x)[1], np.arange(3))
+    same(jit(lambda x: lax.fori_loop(0, 3, lambda i, c: f(c) * 0.5, x))(x), state[own])
+    same(jit(lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, f(c[1]) * 0.5), (0, x)))(x)[1], state[own])
+    pick = jit(lambda p, x: lax.cond(p, lambda x: f(x) * 2, lambda x: x, x) + 1)
+    same(pick(True, x), (np.asarray(g(every)) * 2 + 1)[own])
+    same(pick(False, x), x + 1)
+
+    # Under grad and vmap, in and around.
+    def loss(f, c):
+        return lambda x: (f(x * 2) * c).sum()
+
+    want = np.asarray(grad(loss(g, c))(every))[own]
+    same(jit(grad(loss(f, c[own])))(x), want)
+    same(grad(jit(loss(f, c[own])))(x), want)
+
+    def slope(mapped, xs, c, **options):
+        y = mapped(meets, axis_name="i", in_axes=(None, 0), **options)
+        return lambda w: grad(lambda w: (y(w * 3, xs) * c).sum())(w)
+
+    same(jit(slope(pmap, x, c[own], devices=ds))(w), slope(vmap, every, c)(w))
+    both = np.stack([every, every + 1])
+    same(jit(vmap(lambda x: f(x) + 1))(both[:, own]), np.stack([g(both[0]), g(both[1])])[:, own] + 1)
+
+    # Donation; callbacks beside the maps; failures, which all hear of.
+    given = lamina.device_put(x)
+    found, passed, three = jit(lambda x: (f(x) + 1, x, 3.0), donate_argnums=0)(given)
+    same(found, np.asarray(g(every))[own] + 1)
+    same(passed, x)
+    assert given.is_deleted() and float(three) == 3
+    told = []
+    jit(lambda x: (lamina.debug.callback(told.append, x.sum()), f(x) + 1)[1])(x)
+    lamina.effects_barrier()
+    assert [*map(float, told)] == [x.sum()], told
+
+    for kind, setting, faulty in (
+            (lamina.errors.CheckError, lamina.debug_nans(False), jit(lambda x, p: lax.scan(
+                lambda c, i: ((lamina.debug.check(p | (i < 1), "turn {i}", i=i), f(c))[1], None), x, jnp.arange(3))[0])),
+            (FloatingPointError, lamina.debug_nans(True), jit(lambda x, p: f(jnp.log(jnp.where(p, 1.0, -1.0)) + x) + 1))):
+        try:
+            with setting:
+                faulty(x, rank != processes - 1)
+            raise SystemExit("nobody said anything")
+        except kind as e:
+            assert f"in process {processes - 1}" in str(e), e
+            assert kind is FloatingPointError and "`log` produced a NaN" in str(e) or "turn 1; at " in str(e) and (
+                "at index 1 of the scan" in str(e)), e
+    same(f(x), np.asarray(y))
+
+# Several maps, over different devices.
+if devices > 1:
+    few = [d for d in D if d.process_index or d == D[0]]
+    total = np.arange(rows, dtype=np.float32)
+    own = [k for k, d in enumerate(few) if d.process_index == rank]
+    f, g = (pmap(lambda x: x + lax.psum(x, "i"), "i", **o) for o in ({}, {"devices": few}))
+    y, z = jit(lambda x: (f(x * 2), g(x[:len(own)])))(total[mine])
+    same(y, (total * 2 + 2 * total.sum())[mine])
+    given = [*total[:1], *np.concatenate([total[p * devices:(p + 1) * devices] for p in range(1, processes)])]
+    same(z, total[mine][:len(own)] + np.sum(given))
+
+    # Whoever has no device does not call it; what has no one module is not lowered; maps within maps have as many rows in each.
+    def refused(kind, words, call, *args):
+        try:
+            call(*args)
+        except kind as e:
+            assert words in str(e), e
+        else:
+            raise SystemExit(f"nobody said: {words}")
+
+    alone = pmap(lambda x: x, devices=[d for d in D if d.process_index == 1])
+    if rank == 0:
+        refused(ValueError, "devices names none of this process", jit(lambda x: alone(x) + 1), total[mine])
+    refused(ValueError, "the program runs in pieces, and cannot be lowered", jit(lambda x: g(x) + 1).lower,
+            total[mine][:len(own)])
+pairs = [D[k:k + 2] for k in range(0, rows, 2)] if devices % 2 == 0 else []
+if pairs:
+    pairs.sort(key=lambda g: (g[0].id % devices, -g[0].process_index))
+    own = [k for k, g in enumerate(pairs) if g[0].process_index == rank]
+    every = np.random.RandomState(3).randint(-3, 4, (len(pairs), 2, 3)).astype(np.float32)
+
+    def inner(x):
+        return lax.psum(x, "j") + lax.psum(x, ("i", "j")) * lax.axis_index("i") + lax.axis_index("j") - x
+
+    want = np.asarray(vmap(vmap(inner, axis_name="j"), axis_name="i")(every))[own]
+    nested = pmap(pmap(inner, "j"), "i", devices=[d for g in pairs for d in g])
+    same(nested(every[own]), want)
+    same(jit(lambda x: nested(x) * 2)(every[own]), want * 2)
+    with lamina.debug_nans(True):
+        same(jit(lambda x: nested(x) * 2)(every[own]), want * 2)
+if devices == 4:
+    fewer = [d for g in pairs for d in g if g[0] != D[0]]
+    odd = pmap(pmap(lambda x: x, "j"), "i", devices=fewer)
+    refused(NotImplementedError, "as many rows in each", odd, every[own][:len(own) - (rank == 0)])
+print("done")
+"""
+
+
+@pytest.mark.parametrize("processes, devices", [(2, 2)] + [(2, 4), (3, 1), (3, 2)] * WIDE)
+def test_beside_other_work(processes, devices):
+    assert all(t.endswith("done") for t in run(BESIDE, processes, devices))
