@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_batching import vmap
@@ -18,7 +18,7 @@ from lamina_tracing.extend import (EVALUATION, PerFunction, Tracer, boundary, ev
                                    typeof)
 
 from .pmap import PmapSpec, pmap
-from .rounds import Places, like, over_places, repeated
+from .rounds import PartOfAxis, Places, like, over_places, repeated
 from .row_numbers import communicates_over, numbered
 
 __all__ = ["padded"]
@@ -34,7 +34,8 @@ def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = N
     """Parallel map of any number of rows: `pmap`, with several rows for each device where there are more rows than devices.
 
     Results and derivatives are those of `vmap`, and collectives are over all rows and nothing else. A function without
-    collectives is run for one row at a time on each device; with collectives, a device's rows are batched.
+    collectives is run for one row at a time on each device; with collectives, a device's rows are batched. In several processes
+    each gives and gets its own rows, as of `pmap`, of which it may have another number than the others.
 
     Args:
       fun: function of one row: arrays and trees of them. Left out, `padded` is a decorator with options.
@@ -43,16 +44,16 @@ def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = N
         Keyword arguments are mapped over axis 0.
       out_axes: where the mapped axis goes in each result; None: it is the same for all rows.
       static_broadcasted_argnums: positions of arguments that are Python values, part of the program.
-      devices: the devices to use, in order. Default: all of `local_devices()`; within another map over devices none but the
-        one that is there.
+      devices: the devices to use, in order. Default: all of each process; within another map over devices none but the one
+        that is there.
       backend: platform name.
       axis_size: how many rows there are, where no argument says it.
     Returns:
       A function of whole arguments. Its program is compiled once for a number of rounds; with an `axis_name`, whose size
       the function may ask for, once for a number of rows.
     Raises:
-      ValueError: axes or sizes that do not fit, or a function that calls the host and has collectives, where rows do not
-        fill the devices; names the arguments.
+      ValueError: axes or sizes that do not fit, a process without rows, or a function that calls the host and has
+        collectives, where rows do not fill the devices; names the arguments.
       TypeError: an argument is no array.
 
     >>> import numpy as np
@@ -68,44 +69,130 @@ def padded(fun: Callable[..., Any] | None = None, axis_name: Hashable | None = N
     spec = PmapSpec(fun, axis_name, call="padded", **options)
     known = _rounds.of(spec.known_as)
 
-    direct: dict[int, Callable[..., Any]] = {}
-
     @boundary
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        if spec.share() != (1, 1) and (spec.devices is None or spec.share()[0] < spec.share()[1]):
-            raise RuntimeError(f"{spec.lead}: rows in rounds are of one process; name this process's devices with devices=")
         flat, tree, static = spec.split(args, kwargs)
         flat = [x.__jax_array__() if stands_for_array(x) else x for x in flat]
-        axes, rows = spec.extent(args, kwargs, flat, tree)
         alone = any(frame.trace is None for frame in now.axes)  # each member of a map over devices has one
-        found = 1 if alone else len(spec.devices) if spec.devices is not None else _device_count(spec)
-        devices = rows if found is None else min(found, rows)
-        if devices == rows and not alone:  # a device for each
-            if rows not in direct:
-                direct[rows] = slots.dispatcher.pmap(spec if spec.devices is None else PmapSpec(
-                    fun, axis_name, call="padded", **{**options, "devices": spec.devices[:rows]}))
-            return direct[rows](*args, **kwargs)
+        own, every = spec.share()
+        across = every > own
+        try:
+            axes, rows = spec.extent(args, kwargs, flat, tree)
+        except ValueError:
+            if across:  # the others are waiting for the number
+                _rows_of_each(spec, 0)
+            raise
+        laid = _over_processes(spec, rows) if across else _here(spec, rows, alone)
+        if laid.places.rounds == 1 and not alone:  # a device for each
+            key: Any = laid.devices, "each", spec.known_by if type(spec.known_by) is tuple else spec
+            direct = known.get(key)
+            if direct is None:
+                direct = _kept(known, key, slots.dispatcher.pmap(spec if laid.devices == spec.devices else PmapSpec(
+                    fun, axis_name, call="padded", **{**options, "devices": laid.devices})))
+            return direct(*args, **kwargs)
         given = flat if axis_name is not None else _shortened(flat, axes, rows)
-        staged = spec.stage_call(args, kwargs, given, tree, static)
+        everyone = None if not across else laid.places.rows if axis_name is not None else 2
+        staged = spec.stage_call(args, kwargs, given, tree, static, everyone)
         params = staged.closed.jaxpr.eqns[0].params
-        places = Places(spec.axis_name, rows, devices, -(-rows // devices))
-        key = (params["call_jaxpr"], devices, places.rounds, rows if axis_name is not None else None, params["in_axes"],
-               params["out_axes"], spec.devices, backend, alone, config.cache_key())
+        places = laid.places
+        key = (laid.devices, params["call_jaxpr"], places.devices, places.rounds,
+               laid.counts if axis_name is not None else places.parts[0].apart, params["in_axes"], params["out_axes"], backend,
+               alone, config.cache_key())
         run = known.get(key)
         if run is None:
-            run = _program(spec, params, places, alone)
+            run = _program(spec, params, places, laid.devices, alone)
             if not staged.outer:
-                if len(known) >= _MOST:
-                    known.clear()
-                known[key] = run
-        operands = [x if axis is None else _laid_out(x, axis, places)
+                _kept(known, key, run)
+        operands = [x if axis is None else _laid_out(x, axis, laid.own)
                     for x, axis in zip([*staged.outer, *flat], params["in_axes"])]
-        outs = run(places, operands)
+        outs = run(laid, operands)
         return trees.tree_unflatten(staged.out_tree, [_rows(o, axis, rows) for o, axis in zip(outs, params["out_axes"])])
 
     functools.update_wrapper(mapped, fun, updated=())
     mapped.spec = spec  # type: ignore[attr-defined]
     return mapped
+
+
+def _kept(known: dict[Any, Any], key: Any, made: Any) -> Any:
+    if len(known) >= _MOST:
+        known.clear()
+    known[key] = made
+    return made
+
+
+def _forget_devices(gone: Callable[[Any], bool]) -> None:
+    """Forget what runs on devices that are no more; `gone` says it of one."""
+    for table in _rounds.tables():
+        for key in list(table):
+            if key[0] and gone(key[0][0]):
+                table.pop(key, None)
+
+
+slots.on_devices_gone.append(_forget_devices)
+
+
+class _Laid(NamedTuple):
+    """How the rows of a call are laid out.
+
+    Attributes:
+      places: of all rows; own: of this process's, among themselves.
+      here: which of the devices of `places` are this process's.
+      devices: as `pmap` is told them.
+      counts: the rows of each process.
+    """
+
+    places: Places
+    own: Places
+    here: Any
+    devices: tuple[Any, ...] | None
+    counts: tuple[int, ...]
+
+
+def _here(spec: PmapSpec, rows: int, alone: bool) -> _Laid:
+    """All in this process."""
+    found = 1 if alone else len(spec.devices) if spec.devices is not None else _device_count(spec)
+    devices = rows if found is None else min(found, rows)
+    places = Places(spec.axis_name, rows, devices, -(-rows // devices))
+    return _Laid(places, places, slice(None), None if spec.devices is None else spec.devices[:devices], (rows,))
+
+
+def _over_processes(spec: PmapSpec, rows: int) -> _Laid:
+    """Each process has its rows on its own devices, in as many rounds as the one that needs most. All are told how many rows
+    there are in each, at each call: one that has met these numbers before does not know that another has not."""
+    each, mine = _rows_of_each(spec, rows)
+    empty = [p for p, (_, n) in enumerate(each) if not n]
+    if empty:
+        raise ValueError(f"{spec.lead}: the {empty[0] + 1}. of {len(each)} processes has no rows; expected at least one in "
+                         "each. Name the devices of those that have some with devices=")
+    used = [theirs[:n] for theirs, n in each]
+    counts = tuple([n for _, n in each])
+    rounds = max([-(-n // len(theirs)) for theirs, n in zip(used, counts)])
+    owner = {d: (p, l) for p, theirs in enumerate(used) for l, d in enumerate(theirs)}
+    devices = [d for d in spec.devices or owner if d in owner]
+    # The rows are counted device by device; a place without one works on the last row of its process.
+    sources, last, number = np.zeros((len(devices), rounds), np.int32), [0] * len(each), 0
+    for k, d in enumerate(devices):
+        p, l = owner[d]
+        real = min(max(counts[p] - l * rounds, 0), rounds)
+        sources[k, :real] = np.arange(number, number + real)
+        number += real
+        if real:
+            last[p] = number - 1
+        if real < rounds:  # from its last row on
+            sources[k, real:] = last[p]
+    sources = sources.reshape(-1)
+    plain = np.array_equal(sources, np.minimum(np.arange(sources.size), number - 1))
+    even = spec.devices is None and len({*map(len, used)}) == 1
+    own = Places(spec.axis_name, rows, len(used[mine]), rounds)
+    places = Places(spec.axis_name, number, len(devices), rounds, None if plain else sources, len({*counts}) > 1)
+    return _Laid(places, own, [k for k, d in enumerate(devices) if owner[d][0] == mine], None if even else tuple(devices),
+                 counts)
+
+
+def _rows_of_each(spec: PmapSpec, rows: int) -> Any:
+    """(devices and rows of each process, which of them this is)"""
+    dispatcher: Any = slots.dispatcher  # one that says it has several processes can say this too
+    return dispatcher.rows_of_each(rows, spec.devices, spec.backend)
 
 
 def _device_count(spec: PmapSpec) -> int | None:
@@ -158,8 +245,8 @@ def _rows(x: Any, axis: int | None, rows: int) -> Any:
 
 
 # --- what runs the places ---------------------------------------------------------------------------------------------
-def _program(spec: PmapSpec, params: dict[str, Any], places: Places,
-             alone: bool) -> Callable[[Places, Sequence[Any]], Sequence[Any]]:
+def _program(spec: PmapSpec, params: dict[str, Any], places: Places, devices: tuple[Any, ...] | None,
+             alone: bool) -> Callable[[_Laid, Sequence[Any]], Sequence[Any]]:
     """A function of operands in places to results in places, both with an axis of devices and one of rounds behind it."""
     closed, name = params["call_jaxpr"], spec.axis_name
     outs = [0 if to is None else to for to in params["out_axes"]]
@@ -167,8 +254,8 @@ def _program(spec: PmapSpec, params: dict[str, Any], places: Places,
     communicates = type(name) is not UnnamedAxis and communicates_over(closed, name)
     if communicates and alone:
         batched = vmap(jaxpr_as_fun(closed), in_axes=ins, out_axes=outs, axis_name=name, axis_size=places.rounds)
-        mapped = _over_devices(spec, batched, ins, outs, None, None)
-        return lambda places, operands: mapped(*operands)
+        mapped = _over_devices(spec, batched, ins, outs, None, devices, None)
+        return lambda laid, operands: mapped(*operands)
     if communicates:
         if places.empty and closed.jaxpr.effectful:
             raise ValueError(f"{spec.lead}: the function has collectives and effects, and its {places.rows} rows leave "
@@ -176,8 +263,8 @@ def _program(spec: PmapSpec, params: dict[str, Any], places: Places,
                              f"effects too. Use a multiple of {places.devices} rows")
         one = over_places(closed, places)
         batched = vmap(jaxpr_as_fun(one), in_axes=ins, out_axes=outs, axis_name=places.parts[1], axis_size=places.rounds)
-        mapped = _over_devices(spec, batched, ins, outs, places, places.parts[0])
-        return lambda places, operands: mapped(*operands)
+        mapped = _over_devices(spec, batched, ins, outs, places, devices, places.parts[0])
+        return lambda laid, operands: mapped(*operands)
     asks = name in closed.jaxpr.axis_names
     body = numbered(closed, name) if asks else closed
     # With a name there is a program for each number of rows; without, one for all that take as many rounds.
@@ -202,22 +289,21 @@ def _program(spec: PmapSpec, params: dict[str, Any], places: Places,
         _, found = lax.scan(turn, (), [real, row, *slices])
         return [move_to(x, 0, to) for x, to in zip(found, outs)]
 
-    mapped = _over_devices(spec, rounds, (0, 0, *ins), outs, None if alone else places, None)
+    apart = PartOfAxis(None, "devices", True) if places.parts[0].apart else None
+    mapped = _over_devices(spec, rounds, (0, 0, *ins), outs, None if alone else places, devices, apart)
 
-    def run(places: Places, operands: Sequence[Any]) -> Sequence[Any]:
-        number = np.arange(places.count, dtype=np.int32)
-        row = np.minimum(number, places.rows - 1).reshape(places.devices, places.rounds)
-        return mapped(row == number.reshape(row.shape), row, *operands)
+    def run(laid: _Laid, operands: Sequence[Any]) -> Sequence[Any]:
+        real, row = laid.places.filled()
+        return mapped(real[laid.here], row[laid.here], *operands)
 
     return run
 
 
 def _over_devices(spec: PmapSpec, fun: Callable[..., Any], ins: Sequence[int | None], outs: Sequence[int],
-                  places: Places | None, axis_name: Hashable | None) -> Callable[..., Any]:
+                  places: Places | None, devices: tuple[Any, ...] | None, axis_name: Hashable | None) -> Callable[..., Any]:
     """The function of one device's places, mapped over the devices; without places, run on the one that is there."""
     fun.__name__ = spec.name
     if places is not None:
-        devices = None if spec.devices is None else spec.devices[:places.devices]
         return pmap(fun, axis_name, in_axes=tuple(ins), out_axes=list(outs), devices=devices, backend=spec.backend,
                     axis_size=places.devices)
 

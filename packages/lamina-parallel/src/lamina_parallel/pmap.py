@@ -109,14 +109,16 @@ class PmapSpec:
         types = [Tracer(EVALUATION, a) for a in duck_types(self.call, self.name, flat, tree)]
         return self.stage_call(args, kwargs, types, tree, static), tree
 
-    def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> Staged:
+    def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any,
+                   rows: int | None = None) -> Staged:
         """The program for arguments of these types, staged now or remembered: a single map. It takes the values in `outer`,
-        which all devices share, and then the arguments."""
+        which all devices share, and then the arguments. `rows` are those of all processes, where their devices do not say."""
         for i, x in enumerate(flat):
             if stands_for_array(x):
                 flat[i] = x.__jax_array__()
         avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
-        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), self.share(), config.cache_key())
+        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), self.share(), rows,
+               config.cache_key())
         found = self.programs.get(key)
         if found is None:
             self._jit.retire_if_changed()
@@ -125,9 +127,9 @@ class PmapSpec:
                 explain_miss(self.call, self.name, self.fun, key, self.programs)
             if config.log_compiles.value:
                 with staging_logged(self.call, self.name):
-                    found = self._stage(args, kwargs, avals, flat, tree, static)
+                    found = self._stage(args, kwargs, avals, flat, tree, static, rows)
             else:
-                found = self._stage(args, kwargs, avals, flat, tree, static)
+                found = self._stage(args, kwargs, avals, flat, tree, static, rows)
             if not found.outer and config.unchanged(key[-1], others):
                 if len(self.programs) >= _MOST_PROGRAMS:
                     for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
@@ -174,12 +176,12 @@ class PmapSpec:
                             "static_broadcasted_argnums") from None
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
-               static: Any) -> Staged:
+               static: Any, rows: int | None) -> Staged:
         axes, here = self.extent(args, kwargs, flat, tree)
         refuse_axis_twice(self.lead, self.axis_name)
         own, every = self.share()
-        size = here * every // own  # of the axis: the rows of all processes
-        if size * own != here * every:
+        size = here * every // own if rows is None else rows  # of the axis: the rows of all processes
+        if rows is None and size * own != here * every:
             raise ValueError(f"{self.lead}: devices names {every} devices, {own} of them of this process, which has {here} "
                              "rows. Name a device for each row of each process")
         parts = [a if axis is None else shaped(a.shape[:axis] + a.shape[axis + 1:], a.dtype, a.weak_type)

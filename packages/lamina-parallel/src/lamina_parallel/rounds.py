@@ -3,7 +3,8 @@
 Collectives over the rows' axis become collectives over the axes of devices and of rounds, of the real rows alone. A place
 behind the last row does what the place of the last row does, to the bit: it has its operands and its index, and is sent what
 that is sent. So it has no NaN that the last row has not, and nothing that it computes goes anywhere: sums leave it out, and
-gathers drop it. The table of what becomes of each op is in docs/rows-in-rounds.md.
+gathers drop it. In several processes each has places of its own, whose empty ones repeat the last row of that process. The
+table of what becomes of each op is in docs/rows-in-rounds.md.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from lamina_autodiff import custom_jvp
+from lamina_batching import vmap
 from lamina_batching.extend import move_to
 from lamina_ir import ClosedJaxpr, Eqn, Var, dtypes, prims, register_param_type, rewrite, subprograms
 from lamina_tracing import lax
@@ -28,10 +30,12 @@ __all__ = ["PartOfAxis", "Places", "like", "over_places", "repeated"]
 @register_param_type
 @dataclasses.dataclass(frozen=True)
 class PartOfAxis:
-    """The name of one of the two axes that a mapped axis is laid over: `devices` or `rounds`."""
+    """The name of one of the two axes that a mapped axis is laid over: `devices` or `rounds`. Where processes lay out different
+    numbers of rows, what stands beside the map over devices is another program in each, which `apart` says to who runs it."""
 
     axis: Hashable
     part: str
+    apart: bool = False
 
 
 class Places:
@@ -42,13 +46,29 @@ class Places:
       rows: how many there are.
       devices: how many of these.
       rounds: how many rows each device has.
+      sources: the row that each place works on, device by device, where the places without a row are not the last ones.
+      apart: whether processes have different numbers of rows.
+
+    Attributes:
+      count, empty: of places, and of those without a row.
+      at: the place of each row; None where row `r` has place `r`.
     """
 
-    def __init__(self, name: Hashable, rows: int, devices: int, rounds: int) -> None:
+    def __init__(self, name: Hashable, rows: int, devices: int, rounds: int, sources: np.ndarray | None = None,
+                 apart: bool = False) -> None:
         self.name, self.rows, self.devices, self.rounds = name, rows, devices, rounds
         self.count = devices * rounds
         self.empty = self.count - rows
-        self.parts = PartOfAxis(name, "devices"), PartOfAxis(name, "rounds")
+        self.parts = PartOfAxis(name, "devices", apart), PartOfAxis(name, "rounds")
+        # The first place that works on a row is its own.
+        self.sources, self.at = sources, None if sources is None else np.unique(sources, return_index=True)[1].astype(np.int32)
+
+    def filled(self) -> tuple[np.ndarray, np.ndarray]:
+        """For each place, device by device: whether a row is there, and which row it works on."""
+        places = np.arange(self.count, dtype=np.int32)
+        found = np.minimum(places, self.rows - 1) if self.sources is None else self.sources
+        real = (found if self.at is None else self.at[found]) == places
+        return real.reshape(self.devices, self.rounds), found.reshape(self.devices, self.rounds)
 
     def spread(self, names: Sequence[Any]) -> tuple[Any, ...]:
         """The names, this axis' as the two that it is laid over: the first varies slowest, as the places are counted."""
@@ -61,17 +81,25 @@ class Places:
 
     def row(self) -> Any:
         """The row that this place works on: its own, or the last."""
+        if self.sources is not None:
+            return lax.dynamic_index_in_dim(self.sources, self.place(), 0, False)
         return lax.min(self.place(), np.int32(self.rows - 1)) if self.empty else self.place()
+
+    def is_real(self) -> Any:
+        """Whether a row is here."""
+        if self.sources is not None:
+            return lax.dynamic_index_in_dim(self.filled()[0].reshape(-1), self.place(), 0, False)
+        return lax.lt(self.place(), np.int32(self.rows))
 
     def real(self, x: Any) -> Any:
         """`x`, and zero where no row is."""
-        return lax.select(lax.lt(self.place(), np.int32(self.rows)), x, lax.full_like(x, 0)) if self.empty else x
+        return lax.select(self.is_real(), x, lax.full_like(x, 0)) if self.empty else x
 
     def cut(self, x: Any) -> Any:
         """`x`, without a derivative where no row is."""
         if not dtypes.is_inexact(typeof(x).dtype):
             return x
-        return lax.select(lax.lt(self.place(), np.int32(self.rows)), x, lax.stop_gradient(x))
+        return lax.select(self.is_real(), x, lax.stop_gradient(x))
 
 
 def over_places(closed: ClosedJaxpr, places: Places) -> ClosedJaxpr:
@@ -209,8 +237,11 @@ class _Call:
             return x
         rest = shape[axis] // (before * p.rows)
         x = lax.reshape(x, (*shape[:axis], before, p.rows, rest, *shape[axis + 1:]))
-        last = lax.slice_in_dim(x, p.rows - 1, p.rows, 1, axis + 1)
-        x = lax.concatenate([x, repeated(last, axis + 1, p.empty)], axis + 1)
+        if p.sources is not None:
+            x = _taken(x, axis + 1, p.sources)
+        else:
+            last = lax.slice_in_dim(x, p.rows - 1, p.rows, 1, axis + 1)
+            x = lax.concatenate([x, repeated(last, axis + 1, p.empty)], axis + 1)
         return lax.reshape(x, (*shape[:axis], before * p.count * rest, *shape[axis + 1:]))
 
     def narrow(self, x: Any, axis: int) -> Any:
@@ -220,7 +251,7 @@ class _Call:
             return x
         rest = shape[axis] // (before * p.count)
         x = lax.reshape(x, (*shape[:axis], before, p.count, rest, *shape[axis + 1:]))
-        x = lax.slice_in_dim(x, 0, p.rows, 1, axis + 1)
+        x = lax.slice_in_dim(x, 0, p.rows, 1, axis + 1) if p.at is None else _taken(x, axis + 1, p.at)
         return lax.reshape(x, (*shape[:axis], before * p.rows * rest, *shape[axis + 1:]))
 
     def exchanged(self, x: Any) -> Any:
@@ -313,6 +344,11 @@ def _all_gather(c: _Call, xs: Sequence[Any]) -> list[Any]:
     return [_merged(whole, at) if tiled else whole]
 
 
+def _taken(x: Any, axis: int, at: np.ndarray) -> Any:
+    """The slices of these numbers along an axis."""
+    return vmap(lambda i: lax.dynamic_index_in_dim(x, i, axis, False), out_axes=axis)(at)
+
+
 def _merged(x: Any, at: int) -> Any:
     s = typeof(x).shape
     return lax.reshape(x, (*s[:at], s[at] * s[at + 1], *s[at + 2:]))
@@ -349,8 +385,16 @@ def _ppermute(c: _Call, xs: Sequence[Any]) -> list[Any]:
     p, (before, behind) = c.places, c.around
     pairs = np.asarray(c.params["perm"], np.int64).reshape(-1, 2)
     outer, row, inner = np.unravel_index(pairs, (before, p.rows, behind))
-    found = np.ravel_multi_index((outer, row, inner), (before, p.count, behind))
+    found = np.ravel_multi_index((outer, row if p.at is None else p.at[row], inner), (before, p.count, behind))
     moved = bind(prims.ppermute_p, x, axis_name=c.spread, perm=tuple([(int(a), int(b)) for a, b in found]))
+    if p.sources is not None and p.at is not None:  # several rows are repeated
+        copies = p.sources[~p.filled()[0].reshape(-1)]
+        if not np.isin(row[:, 1], copies).any():
+            return [moved]
+        every = bind(prims.all_gather_p, lax.stop_gradient(moved), all_gather_dimension=0, axis_name=p.parts,
+                     axis_index_groups=None, axis_size=p.count, tiled=False)
+        mine = lax.dynamic_index_in_dim(every, lax.dynamic_index_in_dim(p.at, p.row(), 0, False), 0, False)
+        return [lax.select(p.is_real(), moved, mine)]
     if not p.empty or not (row[:, 1] == p.rows - 1).any():
         return [moved]
     # What is sent to the last row goes to its copies too.
