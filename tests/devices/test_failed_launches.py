@@ -21,10 +21,10 @@ f, g = (pmap(lambda x, op=op: x + op(x, "i"), "i") for op in (lax.psum, lax.pmax
 usual = Program._launch
 
 def fails(error, first=False):
-    def launch(self, args):
+    def launch(self, *given):
         Program._launch = usual
         if first:
-            usual(self, args)
+            usual(self, *given)
         raise error
     Program._launch = launch
 
