@@ -470,7 +470,7 @@ refused("dimension 0 of local_data", lamina.make_array_from_process_local_data, 
 refused("must give an array of shape", lamina.make_array_from_callback, every.shape, whole.sharding, lambda i: every[i][:0])
 refused("must have the shape", lamina.make_array_from_single_device_arrays, (2 * rows, 2 * devices), whole.sharding,
         [s.data for s in whole.addressable_shards])
-refused("must name axes of the mesh", hosts.host_local_array_to_global_array, every[mine], Mesh, ("q",))
+refused("names the axis 'q', which Mesh", hosts.host_local_array_to_global_array, every[mine], Mesh, ("q",))
 Mesh.devices, Mesh.axis_names = Mesh.devices.T, ("d", "p")
 if devices > 1:
     refused("no block of the array", hosts.host_local_array_to_global_array, every[mine], Mesh, (("d", "p"),))
