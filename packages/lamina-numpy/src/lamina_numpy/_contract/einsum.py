@@ -11,19 +11,21 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapeError, dtypes
+from lamina_ir import ShapeError, dtypes, prims
 from lamina_tracing import Array, DTypeLike, lax
-from lamina_tracing.extend import typeof, requested_dtype
+from lamina_tracing.extend import split_names, typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, literal, no_out, promote_all
 from .._ground.publishing import core
 from .._ground.axes import permuted
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray
+from .._ground.names import axes_of, reduced
 from .products import dot_general
 
 __all__ = ["einsum", "einsum_path"]
 
+_NONE: frozenset[str] = frozenset()
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" + "".join(map(chr, range(0x100, 0x180)))
 
 
@@ -96,13 +98,40 @@ def _check_sizes(subscripts: str, terms: Sequence[str], shapes: Sequence[tuple[i
     return sizes
 
 
+Term = tuple[str, frozenset[str]]  # labels of an array's axes, and the names of mapped ones that take part
+
+
+@lru_cache(maxsize=512)
+def _parts(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[Term, ...], Term]:
+    """`parse`, of subscripts with names in braces too."""
+    if "{" not in subscripts:
+        terms, out = parse(subscripts, ranks)
+        return tuple([(t, _NONE) for t in terms]), (out, _NONE)
+    letters, names = split_names("einsum", subscripts)
+    plain = ",".join(letters[:-1]) + ("" if letters[-1] == "?" else "->" + letters[-1])
+    terms, out = parse(plain, ranks)
+    return tuple(zip(terms, map(frozenset, names))), (out, frozenset(names[-1]))
+
+
+def _check_names(subscripts: str, xs: Sequence[Any], terms: Sequence[Term]) -> None:
+    """Each name is bound, and in the type of its operand."""
+    for i, (x, (_, names)) in enumerate(zip(xs, terms)):
+        for name in sorted(names):
+            lax.axis_size(name)
+            if name not in typeof(x).over:
+                raise ValueError(f"einsum: operand {i} of {subscripts!r} has no axis {name!r}: it is {typeof(x).long()}, the "
+                                 "same at each position. Leave the name out of its term")
+
+
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any = "auto", precision: Any = None,
            preferred_element_type: DTypeLike | None = None) -> Array:
     """Sums of products over labelled axes.
 
     Args:
       subscripts: labels of the axes of each operand and of the result, `"ij,jk->ik"`; `...` stands for axes that
-        broadcast, and without `->` the labels that occur once, in order of the alphabet, make the result.
+        broadcast, and without `->` the labels that occur once, in order of the alphabet, make the result. Behind the labels
+        of a term, names of mapped axes in braces, `"ab{i},bc{i,j}->ac{j}"`: those that the result's term leaves out are
+        summed over; what no term names is carried along.
       operands: arrays, one per term; or, in place of `subscripts` too, arrays and lists of labels in turn, `x, [0,
         1], y, [1, 2], [0, 2]`.
       out: not supported, must be None: arrays never change.
@@ -116,7 +145,8 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
       or `preferred_element_type`, and the product of their units. Axes of length 1 broadcast.
     Raises:
       ValueError: `subscripts` does not fit the number of operands or of their axes, names a result's axis twice or
-        one that is nowhere, or `optimize` is a path that does not fit.
+        one that is nowhere, or a mapped axis that its operand lacks; or `optimize` is a path that does not fit.
+      UnboundAxisError: a name is not bound.
       ShapeError: one label has two lengths.
       TypeError: an operand is neither an array nor a number, or `preferred_element_type` cannot hold the products.
       KeyError: `optimize` is an unknown strategy.
@@ -130,6 +160,9 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
     Array(11., dtype=float32)
     >>> einsum("ii->i", np.array([[1, 2], [3, 4]]))
     Array([1, 4], dtype=int32)
+    >>> from lamina_batching import vmap
+    >>> vmap(lambda x, y: einsum("a{i},a{i}->", x, y), axis_name="i", out_axes=None)(np.ones((2, 3)), np.ones((2, 3)))
+    Array(6., dtype=float32)
     """
     no_out("einsum", out)
     if not isinstance(subscripts, str):
@@ -144,11 +177,14 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: Any =
 @core("subscripts", "optimize", "precision", "preferred", name="einsum")
 def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, preferred: Any) -> Any:
     shapes = [aval("einsum", x, i).shape for i, x in enumerate(operands)]
-    terms, out = parse(subscripts, tuple(map(len, shapes)))
+    named, (out, out_names) = _parts(subscripts, tuple(map(len, shapes)))
+    terms = [t for t, _ in named]
     _check_sizes(subscripts, terms, shapes)
+    if "{" in subscripts:
+        _check_names(subscripts, operands, named)
     xs = promote_all("einsum", operands)
     final = typeof(xs[0]).dtype if preferred is None else requested_dtype(preferred)
-    todo = list(zip(xs, terms))
+    todo = list(zip(xs, terms, [names for _, names in named]))
     for step in _order(subscripts, terms, out, shapes, optimize):
         if len(set(step)) < len(step) or not all(0 <= i < len(todo) for i in step):
             raise ValueError(f"einsum: step {step} of optimize={optimize!r} names operands that are not there, or one twice; "
@@ -156,17 +192,25 @@ def _einsum(*operands: Any, subscripts: str, optimize: Any, precision: Any, pref
         # todo: operands that are left, with their labels. keep: labels that somebody else still needs, so that this step may
         # not sum over them. The very last product gives the axes in the order of the result.
         picked = [todo.pop(i) for i in sorted(step, reverse=True)][::-1]
-        keep = set(out).union(*(t for _, t in todo))
+        keep = set(out).union(*(t for _, t, _ in todo))
+        kept_names = out_names.union(*(n for _, _, n in todo))
         while len(picked) > 1:
-            rest = keep.union(*(t for _, t in picked[2:]))
+            rest = keep.union(*(t for _, t, _ in picked[2:]))
             last = not todo and len(picked) == 2
-            picked[:2] = [_contract(*picked[0], *picked[1], rest, out if last else None, precision, preferred)]
+            (x, a, m), (y, b, n), *others = picked
+            names = kept_names.union(*(k for _, _, k in others))
+            x, m = _summed(x, m, names | n)
+            y, n = _summed(y, n, names | m)
+            x, a = _contract(x, a, y, b, rest, out if last else None, precision, preferred)
+            x, m = _summed(x, m | n, names)
+            picked[:2] = [(x, a, m)]
         todo.append(picked[0])
     if len(todo) > 1:
         raise ValueError(f"einsum: the path optimize={optimize!r} leaves {len(todo)} operands to contract")
-    x, names = todo[0]
-    x, names = _alone(x, names, set(out))
-    x = permuted(x, tuple(names.index(c) for c in out))
+    x, a, names = todo[0]
+    x, a = _alone(x, a, set(out))
+    x, _ = _summed(x, names, out_names)
+    x = permuted(x, tuple(a.index(c) for c in out))
     return cast(x, final, typeof(x).weak_type and preferred is None)
 
 
@@ -187,6 +231,15 @@ def _order(subscripts: str, terms: Sequence[str], out: str, shapes: Sequence[tup
 def _path(text: str, shapes: tuple[tuple[int, ...], ...], optimize: str) -> Sequence[tuple[int, ...]]:
     import opt_einsum  # here, since only three and more operands need an order, and loading it takes tens of milliseconds
     return opt_einsum.contract_path(text, *shapes, shapes=True, optimize=optimize)[0]
+
+
+def _summed(x: Any, names: frozenset[str], keep: frozenset[str]) -> tuple[Any, frozenset[str]]:
+    """`x` summed over the mapped axes that nobody else needs."""
+    gone = names - keep
+    if gone:
+        op = prims.reduce_or_p if typeof(x).dtype == dtypes.BOOL else prims.reduce_sum_p
+        x = reduced(op, x, axes_of("einsum", tuple(sorted(gone)), len(typeof(x).shape)))
+    return x, names & keep
 
 
 def _alone(x: Any, names: str, keep: set[str]) -> tuple[Any, str]:
@@ -273,6 +326,9 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
     if not isinstance(subscripts, str):
         subscripts, found = _interleaved((subscripts, *operands))
         operands = tuple(found)
+    if "{" in subscripts:  # each position multiplies its own arrays: names change no order
+        letters, _ = split_names("einsum_path", subscripts)
+        subscripts = ",".join(letters[:-1]) + ("" if letters[-1] == "?" else "->" + letters[-1])
     shapes = [typeof(asarray(x)).shape for x in operands]
     path, info = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
     return ["einsum_path", *path], info

@@ -13,10 +13,10 @@ from .products import PrecisionLike, dot_general
 from .reductions import reduce_sum
 from .shape import transpose
 
-__all__ = ["pdot", "xeinsum"]
+__all__ = ["pdot", "xeinsum"]  # and, in lamina_tracing.extend, what einsum of lamina.numpy parses by
 
 Axes = Sequence[int]
-_TERM = re.compile(r"([A-Za-z]*)(?:\{([^{}]*)\})?\Z")
+_TERM = re.compile(r"([^{}>,]*)(?:\{([^{}]*)\})?\Z")
 
 
 def pdot(x: ArrayLike, y: ArrayLike, axis_name: Hashable | Sequence[Hashable],
@@ -42,25 +42,53 @@ def pdot(x: ArrayLike, y: ArrayLike, axis_name: Hashable | Sequence[Hashable],
     return psum(dot_general(x, y, dims, precision), axis_name)
 
 
-def _terms(spec: str) -> tuple[list[tuple[str, tuple[str, ...]]], tuple[str, tuple[str, ...]]]:
-    """(letters, names) of each operand, and of the result."""
-    sides = spec.replace(" ", "").split("->")
-    if len(sides) != 2:
-        raise ValueError(f"xeinsum: the specification needs one '->' between operands and result; got {spec!r}")
-    found = []
-    for text in (*re.split(r",(?![^{]*\})", sides[0]), sides[1]):
+def split_names(call: str, spec: str) -> tuple[list[str], list[tuple[str, ...]]]:
+    """The two halves of a specification such as `"ab{i},bc{i,j}->ac{j}"`: letters, and names of mapped axes.
+
+    Args:
+      call: whose specification it is, for messages.
+      spec: terms of letters and then names in braces, one for each operand and, after `->`, one for the result.
+    Returns:
+      The letters of each term, as they are written, and the names of each; the result's is last. Where there is no
+      `->`, the letters of the result are `"?"`, and its names those that stand in one term alone.
+    Raises:
+      ValueError: a term is no letters and then names, a name stands twice in one, or the result has one that no
+        operand has.
+
+    >>> split_names("einsum", "ab{i},bc{i, j}->ac{j}")
+    (['ab', 'bc', 'ac'], [('i',), ('i', 'j'), ('j',)])
+    """
+    left, arrow, right = spec.replace(" ", "").partition("->")
+    letters, names = [], []
+    for text in (*re.split(r",(?![^{]*\})", left), *((right,) if arrow else ())):
         term = _TERM.match(text)
         if term is None:
-            raise ValueError(f"xeinsum: each term is letters and then names in braces, as 'ab{{i,j}}'; got {text!r} in "
-                             f"{spec!r}")
-        names = tuple(n for n in (term[2] or "").split(",") if n)
-        if len(set(term[1])) < len(term[1]) or len(set(names)) < len(names):
+            raise ValueError(f"{call}: each term is letters and then names in braces, as 'ab{{i,j}}'; got {text!r} in {spec!r}")
+        found = tuple(n for n in (term[2] or "").split(",") if n)
+        if len(set(found)) < len(found):
+            raise ValueError(f"{call}: a letter or name may stand once in each term; got {text!r} in {spec!r}")
+        letters.append(term[1])
+        names.append(found)
+    every = [n for term in (names[:-1] if arrow else names) for n in term]
+    if not arrow:
+        letters.append("?")
+        names.append(tuple(n for n in dict.fromkeys(every) if every.count(n) == 1))
+    if missing := [n for n in names[-1] if n not in every]:
+        raise ValueError(f"{call}: the result's axis {missing[0]!r} is in no operand of {spec!r}")
+    return letters, names
+
+
+def _terms(spec: str) -> tuple[list[tuple[str, tuple[str, ...]]], tuple[str, tuple[str, ...]]]:
+    """(letters, names) of each operand, and of the result."""
+    letters, names = split_names("xeinsum", spec)
+    if letters[-1] == "?":
+        raise ValueError(f"xeinsum: the specification needs one '->' between operands and result; got {spec!r}")
+    for text in letters:
+        if text and not text.isalpha() or len(set(text)) < len(text):
             raise ValueError(f"xeinsum: a letter or name may stand once in each term; got {text!r} in {spec!r}")
-        found.append((term[1], names))
-    *operands, result = found
-    for wanted, given in ((result[0], "".join(t[0] for t in operands)), (result[1], sum((t[1] for t in operands), ()))):
-        if missing := [n for n in wanted if n not in given]:
-            raise ValueError(f"xeinsum: the result's axis {missing[0]!r} is in no operand of {spec!r}")
+    *operands, result = zip(letters, names)
+    if missing := [c for c in result[0] if not any(c in t[0] for t in operands)]:
+        raise ValueError(f"xeinsum: the result's axis {missing[0]!r} is in no operand of {spec!r}")
     return operands, result
 
 
