@@ -13,6 +13,7 @@ SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": 
               "distributed": "lamina_runtime.distributed", "launch": "lamina_runtime.launch",
               "profiler": "lamina_runtime.profiler",
               "experimental.multihost_utils": "lamina_runtime.multihost_utils",
+              "experimental.mesh_utils": "lamina_runtime.mesh_utils", "experimental.pjit": "lamina_runtime.pjit",
               "experimental.checkpointing": "lamina_runtime.checkpointing",
               "numpy": "lamina_numpy", "numpy.fft": "lamina_numpy.fft", "numpy.linalg": "lamina_numpy.linalg",
               "random": "lamina_random", "lax": "lamina_tracing.lax",
@@ -25,7 +26,7 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff"], "custom_batching": ["lamina_ba
             "custom_derivatives": ["lamina_autodiff"], "dlpack": ["lamina_runtime"], "dtypes": ["lamina_ir.dtypes"],
             "errors": ["lamina_ir.errors"], "experimental": ["lamina_tracing"], "experimental.maps": ["lamina_parallel"],
             "experimental.x64_context": ["lamina_tracing"], "lib": [], "lib.xla_bridge": ["lamina_runtime"],
-            "parallel": ["lamina_parallel"], "sharding": ["lamina_runtime", "lamina_parallel"],
+            "parallel": ["lamina_parallel"], "sharding": ["lamina_runtime", "lamina_parallel", "lamina_runtime.visualizing"],
             "test_util": ["lamina_autodiff.testing"], "tools": [],
             "tools.colab_tpu": ["lamina_runtime"], "tree": ["lamina_ir.trees"], "typing": ["lamina_tracing"],
             "lax": ["lamina_tracing.lax", "lamina_autodiff"]}

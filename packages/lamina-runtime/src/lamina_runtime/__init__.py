@@ -21,6 +21,7 @@ from .compiling import CacheStats, cache_stats, clear_memory
 from .disk_cache import cache_dir
 from .effects import effects_barrier
 from .evaluator import clear_caches
+from .mesh_utils import make_mesh
 from .safe_launch import WINDOW
 from .sharding_classes import GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, SingleDeviceSharding
 from .transfer_counts import TransferCounts, transfer_counts
@@ -37,9 +38,9 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "NamedSharding", "P
            "device_put_replicated", "device_put_sharded", "devices", "distributed", "effects_barrier", "from_dlpack",
            "get_backend", "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count", "local_devices",
            "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-           "multihost_utils", "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages",
-           "transfer_counts", "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-           "transfer_guard_host_to_device", "xla_computation"]
+           "make_mesh", "mesh_utils", "multihost_utils", "pjit", "process_count", "process_index", "process_indices",
+           "profiler", "setup_tpu", "stages", "transfer_counts", "transfer_guard", "transfer_guard_device_to_device",
+           "transfer_guard_device_to_host", "transfer_guard_host_to_device", "visualizing", "xla_computation"]
 
 for _file in (__file__, lower.__code__.co_filename):
     hide_frames_of(_file.rsplit("/", 1)[0] + "/")
@@ -53,6 +54,6 @@ forks.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("checkpointing", "distributed", "launch", "multihost_utils", "profiler"):
+    if name in ("checkpointing", "distributed", "launch", "multihost_utils", "pjit", "profiler", "visualizing"):
         return import_module(f"{__name__}.{name}")  # seldom needed, so imported on demand
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

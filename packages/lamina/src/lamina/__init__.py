@@ -22,7 +22,7 @@ from lamina_runtime import (Device, NamedSharding, Shard, block_until_ready, cle
                             devices,
                             effects_barrier, host_count, host_id, host_ids, live_arrays, local_device_count,
                             local_devices, make_array_from_callback, make_array_from_process_local_data,
-                            make_array_from_single_device_arrays, process_count, process_index, process_indices,
+                            make_array_from_single_device_arrays, make_mesh, process_count, process_index, process_indices,
                             transfer_guard, transfer_guard_device_to_device, transfer_guard_device_to_host,
                             transfer_guard_host_to_device, xla_computation)
 from lamina_tracing import (Array, checking_leaks, debug_bounds, debug_infs, debug_nans, default_matmul_precision, disable_jit,
@@ -48,9 +48,9 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
            "host_ids", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "launch", "lax", "lib", "linear_transpose", "linearize",
            "live_arrays", "local_device_count", "local_devices", "log_compiles",
            "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-           "make_jaxpr", "named_call", "named_scope", "numpy", "numpy_dtype_promotion", "numpy_rank_promotion", "parallel",
-           "pmap", "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random", "remat",
-           "sharding", "stages", "test_util", "threefry_partitionable", "tools", "transfer_guard",
+           "make_jaxpr", "make_mesh", "named_call", "named_scope", "numpy", "numpy_dtype_promotion", "numpy_rank_promotion",
+           "parallel", "pmap", "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random",
+           "remat", "sharding", "stages", "test_util", "threefry_partitionable", "tools", "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
            "tree", "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tree_util",
            "typing", "value_and_grad", "vjp", "vmap", "xla_computation"]

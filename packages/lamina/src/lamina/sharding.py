@@ -2,6 +2,7 @@
 from lamina_parallel import Mesh, PartitionSpec
 from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, Sharding,
                             SingleDeviceSharding)
+from lamina_runtime.visualizing import visualize
 
 __all__ = ["GSPMDSharding", "Mesh", "NamedSharding", "PartitionSpec", "PmapSharding", "PositionalSharding", "Sharding",
-           "SingleDeviceSharding"]
+           "SingleDeviceSharding", "visualize"]

@@ -1,0 +1,79 @@
+"""`pjit`: `jit` under the name it once had for programs over meshes."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from lamina_ir import trees
+from lamina_parallel import PartitionSpec
+from lamina_tracing import jit
+
+from . import _jaxlib
+
+__all__ = ["AUTO", "pjit"]
+
+
+class _Unsaid:
+    def __repr__(self) -> str:
+        return "UNSPECIFIED"
+
+
+_UNSAID = _Unsaid()
+
+
+class AUTO:
+    """Shardings that a compiler would search for, which the one here does not.
+
+    Raises:
+      NotImplementedError: when one is made.
+
+    >>> AUTO(None)
+    Traceback (most recent call last):
+    NotImplementedError: AUTO: the compiler does not search for shardings of arguments. Leave them to the call with None...
+    """
+
+    def __init__(self, mesh: Any) -> NoReturn:
+        raise NotImplementedError("AUTO: the compiler does not search for shardings of arguments. Leave them to the call with "
+                                  "None, or name them")
+
+
+def pjit(fun: Callable[..., Any] | None = None, in_shardings: Any = _UNSAID, out_shardings: Any = _UNSAID,
+         static_argnums: int | Sequence[int] | None = None, static_argnames: str | Iterable[str] | None = None,
+         donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
+         keep_unused: bool = False, device: Any = None, backend: str | None = None, inline: bool = False,
+         compiler_options: dict[str, Any] | None = None, *, in_axis_resources: Any = _UNSAID, out_axis_resources: Any = _UNSAID,
+         abstracted_axes: Any = None) -> Callable[..., Any]:
+    """`jit`, whose shardings may be `PartitionSpec`s, in a block `with mesh:` around the calls.
+
+    Args:
+      fun: the function.
+      in_shardings, out_shardings: as of `jit`.
+      in_axis_resources, out_axis_resources: the same under the names they had before, where None is a copy on each device.
+      static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, device, backend, inline, compiler_options,
+        abstracted_axes: as of `jit`.
+    Returns:
+      A function like `fun`.
+    Raises:
+      ValueError: both names of one are given.
+
+    >>> import lamina_runtime
+    >>> from lamina_parallel import Mesh
+    >>> import numpy as np
+    >>> with Mesh(lamina_runtime.devices()[:1], "x"):
+    ...     pjit(lambda x: x + 1, in_axis_resources=PartitionSpec("x"), out_axis_resources=None)(np.ones(1))
+    Array([2.], dtype=float32)
+    """
+    ours = []
+    for name, new, old in (("in", in_shardings, in_axis_resources), ("out", out_shardings, out_axis_resources)):
+        if new is not _UNSAID and old is not _UNSAID:
+            raise ValueError(f"pjit: give {name}_shardings or {name}_axis_resources, which is its name of before, not both")
+        ours.append((None if new is _UNSAID else new) if old is _UNSAID else _everywhere(old))
+    return jit(fun, in_shardings=ours[0], out_shardings=ours[1], static_argnums=static_argnums, static_argnames=static_argnames,
+               donate_argnums=donate_argnums, donate_argnames=donate_argnames, keep_unused=keep_unused, device=device,
+               backend=backend, inline=inline, compiler_options=compiler_options, abstracted_axes=abstracted_axes)
+
+
+def _everywhere(given: Any) -> Any:
+    """The tree, with a copy on each device where it says None."""
+    return trees.tree_map(lambda s: PartitionSpec() if s is None else s, given,
+                          is_leaf=lambda s: s is None or isinstance(s, (PartitionSpec, _jaxlib.Sharding)))

@@ -1,0 +1,3 @@
+"""`lamina.experimental.pjit`: `jit` under the name it had for programs over meshes, from `lamina_runtime.pjit`."""
+from lamina_runtime.pjit import *
+from lamina_runtime.pjit import __all__ as __all__
