@@ -138,7 +138,7 @@ def test_jit_is_told_in_names():
     for a in (X, device_put(X), device_put(X, named("x")), device_put(X, named("a", mesh=TWIN))):
         for _ in range(2):
             out = f(a, X)
-            assert out["m"].sharding.spec == P(None, "y") and out["m"].sharding.mesh is MESH
+            assert out["m"].sharding.spec == P(None, "y") and out["m"].sharding.mesh == MESH
             assert out["s"].sharding == named() and out["s"].sharding.spec == P()
             np.testing.assert_allclose(out["m"], X @ X)
     g = jit(lambda a: (a, a), out_shardings=(named("x", None), named("x")))
