@@ -257,6 +257,15 @@ def test_methods_of_shardings():
     assert PmapSharding.default((2, 4), 1, ALL[4:]) is mapped(ALL[4:], 2, ((1, 4),))
 
 
+def test_classes_show_what_their_objects_can():
+    s = named("x")
+    assert NamedSharding.shard_shape(s, (8, 2)) == (2, 2) and NamedSharding.spec.fget(s) == P("x")
+    for kind in (NamedSharding, PositionalSharding, PmapSharding, GSPMDSharding, SingleDeviceSharding):
+        assert callable(kind.devices_indices_map) and callable(kind.is_equivalent_to) and "index" not in dir(kind)
+    assert PmapSharding.default((8,)).devices.tolist() == [*ALL] and hasattr(PositionalSharding, "replicate")
+    assert not hasattr(SingleDeviceSharding, "spec")
+
+
 def test_shardings_by_position():
     s = PositionalSharding(ALL)
     assert s.shape == (8,) and s.ndim == 1

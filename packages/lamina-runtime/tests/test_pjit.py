@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from lamina_parallel import PartitionSpec as P
 from lamina_runtime import NamedSharding, device_put, devices, make_mesh
-from lamina_runtime.pjit import AUTO, pjit
+from lamina_runtime.pjit import AUTO, UNSPECIFIED, pjit
 from lamina_tracing import lax
 
 MESH = make_mesh((4, 2), ("x", "y"))
@@ -31,6 +31,7 @@ def test_specs_are_of_the_mesh_around_the_call(options):
 
 
 def test_it_is_jit():
+    assert repr(UNSPECIFIED) == "UNSPECIFIED" and pjit(lambda a: a, in_shardings=UNSPECIFIED)(X).shape == X.shape
     assert pjit(lambda a, n: a * n, static_argnums=1)(X, 2).sharding.num_devices == 1
     with MESH:
         f = pjit(lambda a: a + 1, in_axis_resources=None, out_axis_resources=P("y"), donate_argnums=0)

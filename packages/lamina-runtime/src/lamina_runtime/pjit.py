@@ -7,10 +7,11 @@ from typing import Any, NoReturn
 from lamina_ir import trees
 from lamina_parallel import PartitionSpec
 from lamina_tracing import jit
+from lamina_tracing.lax import with_sharding_constraint
 
 from . import _jaxlib
 
-__all__ = ["AUTO", "pjit"]
+__all__ = ["AUTO", "UNSPECIFIED", "pjit", "with_sharding_constraint"]
 
 
 class _Unsaid:
@@ -18,7 +19,7 @@ class _Unsaid:
         return "UNSPECIFIED"
 
 
-_UNSAID = _Unsaid()
+UNSPECIFIED = _Unsaid()
 
 
 class AUTO:
@@ -37,12 +38,12 @@ class AUTO:
                                   "None, or name them")
 
 
-def pjit(fun: Callable[..., Any] | None = None, in_shardings: Any = _UNSAID, out_shardings: Any = _UNSAID,
+def pjit(fun: Callable[..., Any] | None = None, in_shardings: Any = UNSPECIFIED, out_shardings: Any = UNSPECIFIED,
          static_argnums: int | Sequence[int] | None = None, static_argnames: str | Iterable[str] | None = None,
          donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
          keep_unused: bool = False, device: Any = None, backend: str | None = None, inline: bool = False,
-         compiler_options: dict[str, Any] | None = None, *, in_axis_resources: Any = _UNSAID, out_axis_resources: Any = _UNSAID,
-         abstracted_axes: Any = None) -> Callable[..., Any]:
+         compiler_options: dict[str, Any] | None = None, *, in_axis_resources: Any = UNSPECIFIED,
+         out_axis_resources: Any = UNSPECIFIED, abstracted_axes: Any = None) -> Callable[..., Any]:
     """`jit`, whose shardings may be `PartitionSpec`s, in a block `with mesh:` around the calls.
 
     Args:
@@ -65,9 +66,9 @@ def pjit(fun: Callable[..., Any] | None = None, in_shardings: Any = _UNSAID, out
     """
     ours = []
     for name, new, old in (("in", in_shardings, in_axis_resources), ("out", out_shardings, out_axis_resources)):
-        if new is not _UNSAID and old is not _UNSAID:
+        if new is not UNSPECIFIED and old is not UNSPECIFIED:
             raise ValueError(f"pjit: give {name}_shardings or {name}_axis_resources, which is its name of before, not both")
-        ours.append((None if new is _UNSAID else new) if old is _UNSAID else _everywhere(old))
+        ours.append((None if new is UNSPECIFIED else new) if old is UNSPECIFIED else _everywhere(old))
     return jit(fun, in_shardings=ours[0], out_shardings=ours[1], static_argnums=static_argnums, static_argnames=static_argnames,
                donate_argnums=donate_argnums, donate_argnames=donate_argnames, keep_unused=keep_unused, device=device,
                backend=backend, inline=inline, compiler_options=compiler_options, abstracted_axes=abstracted_axes)

@@ -194,3 +194,16 @@ class PositionalSharding(metaclass=_Face):
     @staticmethod
     def _is(x: Any) -> bool:
         return x._places is not None
+
+
+def _show() -> None:
+    """What the objects can do, on the classes that people look it up on."""
+    every = ("addressable_devices addressable_devices_indices_map check_compatible_aval device_set devices_indices_map "
+             "is_equivalent_to is_fully_addressable is_fully_replicated memory_kind num_devices shard_shape with_memory_kind")
+    more = {NamedSharding: "mesh spec", PmapSharding: "devices", PositionalSharding: "T ndim replicate reshape shape transpose"}
+    for kind in (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, SingleDeviceSharding):
+        for name in f"{every} {more.get(kind, '')}".split():
+            setattr(kind, name, getattr(_many, name))
+
+
+_show()

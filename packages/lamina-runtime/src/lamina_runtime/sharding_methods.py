@@ -236,6 +236,7 @@ def _install() -> None:
         kind.with_memory_kind, kind.constraint = _with_memory_kind, _constraint
         kind.reshape, kind.transpose, kind.replicate = _reshape, _transpose, _replicate
         kind.T = property(_transpose)
+        kind.devices = property(lambda self: np.array(shardings.sharding_devices(self), object))
         kind.shape = property(lambda self: _places(self, "shape").shape[:-1])
         kind.ndim = property(lambda self: _places(self, "ndim").ndim - 1)
 
