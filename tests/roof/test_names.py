@@ -25,6 +25,7 @@ SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": 
 GATHERED = {"ad_checkpoint": ["lamina_autodiff"], "custom_batching": ["lamina_batching"],
             "custom_derivatives": ["lamina_autodiff"], "dlpack": ["lamina_runtime"], "dtypes": ["lamina_ir.dtypes"],
             "errors": ["lamina_ir.errors"], "experimental": ["lamina_tracing"], "experimental.maps": ["lamina_parallel"],
+            "experimental.shard_map": ["lamina_parallel"],
             "experimental.x64_context": ["lamina_tracing"], "lib": [], "lib.xla_bridge": ["lamina_runtime"],
             "parallel": ["lamina_parallel"], "sharding": ["lamina_runtime", "lamina_parallel", "lamina_runtime.visualizing"],
             "test_util": ["lamina_autodiff.testing"], "tools": [],

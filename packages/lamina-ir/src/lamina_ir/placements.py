@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _stack_depth, prims
 from .errors import ShapeError
+from .meshes import mesh_tiles, meshes
 from .program import ClosedJaxpr, Eqn, Literal, subprograms
 from .tiles import Tiles, tiles_of
 
@@ -101,7 +102,11 @@ def _widest(closed: ClosedJaxpr) -> tuple[int, ...]:
         todo.pop()
         found: tuple[int, ...] = ()
         for e, s in inside:
-            nest = (e.params["axis_size"], *nests[s]) if e.primitive is prims.xla_pmap_p else nests[s]
+            nest = nests[s]
+            if e.primitive is prims.xla_pmap_p:
+                nest = e.params["axis_size"], *nest
+            elif e.primitive is prims.shard_map_p:  # those inside of it take axes of the same mesh
+                nest = e.params["mesh"][1]
             if math.prod(nest) > math.prod(found):
                 found = nest
         nests[program] = found
@@ -265,16 +270,17 @@ def lone_map(closed: ClosedJaxpr) -> Eqn | None:
 
 def _lone_map(closed: ClosedJaxpr) -> Eqn | None:
     jaxpr = closed.jaxpr
-    if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive is not prims.xla_pmap_p:
+    if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive not in (prims.xla_pmap_p, prims.shard_map_p):
         return None
     e = jaxpr.eqns[0]
-    if devices_needed(e.params["call_jaxpr"]) > 1 or not {*jaxpr.outvars} <= {*e.outvars}:
+    if devices_needed(e.params["call_jaxpr"]) > 1 or e.params.get("auto") or not {*jaxpr.outvars} <= {*e.outvars}:
         return None
+    binds: Any = e.primitive.flow.binds  # type: ignore[union-attr]
     given = {*jaxpr.invars}
     seen = set()
-    for v, axis in zip(e.invars, e.params["in_axes"]):
+    for v, entry in zip(e.invars, e.params[binds.ins]):
         if isinstance(v, Literal) or v not in given:
-            if axis is not None:
+            if binds.along(e.params, entry):
                 return None
         elif v in seen:
             return None
@@ -304,6 +310,8 @@ def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[An
     (Tiles(counts=(2,), copies=1, order=()),)
     """
     e = lone_map(closed)
+    if e is not None and e.primitive is prims.shard_map_p:
+        return _mesh_placement(closed, e, devices, donated)
     here = len(face or devices)
     if e is None or e.params["axis_size"] != here or rows_everywhere(e) != len(devices):
         raise ShapeError(f"map_placement: expected a program that is one map over {len(devices)} rows, {here} of them here; "
@@ -317,6 +325,18 @@ def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[An
                      committed=True, axes=((e.params["axis_name"], len(devices)),), face=_tuple(face))
 
 
+def _mesh_placement(closed: ClosedJaxpr, e: Eqn, devices: Sequence[Any], donated: tuple[bool, ...]) -> Placement:
+    mesh = e.params["mesh"]
+    if len(devices) != len(mesh[2]):
+        raise ShapeError(f"map_placement: expected the {len(mesh[2])} devices of a mesh; got {len(devices)}")
+    ins = {v: mesh_tiles(mesh, entry) for v, entry in zip(e.invars, e.params["in_specs"]) if not isinstance(v, Literal)}
+    outs = {v: mesh_tiles(mesh, entry) for v, entry in zip(e.outvars, e.params["out_specs"])}
+    return Placement(_tuple(devices), replicas=len(devices), members=True,
+                     ins=tuple([ins.get(v, Tiles()) for v in closed.jaxpr.invars]),
+                     outs=tuple([outs[v] for v in closed.jaxpr.outvars]),  # type: ignore[index]
+                     donated=donated, committed=True, axes=tuple(zip(*mesh[:2])))
+
+
 def _tuple(xs: Sequence[Any]) -> tuple[Any, ...]:
     return xs if isinstance(xs, tuple) else tuple(xs)
 
@@ -328,10 +348,10 @@ def _rows(rank: int, axis: int | None, size: int) -> Tiles:
 
 
 # --- where a program's maps want its arguments --------------------------------------------------------------------
-Wish = tuple[tuple[int, ...], ...]  # per dimension, the axes of the grid
+Wish = tuple[tuple[int, ...], ...] | Tiles  # per dimension, the axes of the grid
 
 
-def split_by_maps(closed: ClosedJaxpr, grid: Grid) -> tuple[Tiles, ...]:
+def split_by_maps(closed: ClosedJaxpr, grid: Grid, devices: Sequence[Any] = ()) -> tuple[Tiles, ...]:
     """How the arguments of a program with maps inside had better lie.
 
     As the first map that takes them, or what is computed from them element by element, holds them; whole on every
@@ -340,6 +360,7 @@ def split_by_maps(closed: ClosedJaxpr, grid: Grid) -> tuple[Tiles, ...]:
     Args:
       closed: the program.
       grid: of its devices.
+      devices: these, as the `shard_map`s in it name them; (): in the order of the mesh of the first.
     Returns:
       One for each argument.
 
@@ -349,13 +370,16 @@ def split_by_maps(closed: ClosedJaxpr, grid: Grid) -> tuple[Tiles, ...]:
     """
     def make() -> tuple[Tiles, ...]:
         with _stack_depth.roomy():
-            wishes = _wishes(closed, grid, tuple(range(len(grid.sizes))))
-        return tuple([Tiles() if w is None else grid.tiles(w) for w in wishes])
+            wishes = _wishes(closed, grid, tuple(range(len(grid.sizes))), number)
+        return tuple([Tiles() if w is None else w if isinstance(w, Tiles) else grid.tiles(w) for w in wishes])
 
-    return closed.memo(("split", grid.devices), make)
+    named = meshes(closed)
+    devices = tuple(devices or named[0].params["mesh"][2]) if named else ()
+    number = {d: i for i, d in enumerate(devices)}
+    return closed.memo(("split", grid.devices, devices), make)
 
 
-def _wishes(closed: ClosedJaxpr, grid: Grid, free: tuple[int, ...]) -> list[Wish | None]:
+def _wishes(closed: ClosedJaxpr, grid: Grid, free: tuple[int, ...], number: dict[Any, int]) -> list[Wish | None]:
     jaxpr = closed.jaxpr
     wanted: dict[Any, Wish] = {}
     for e in reversed(jaxpr.eqns):  # the first to ask is heard last, and overrules
@@ -364,16 +388,22 @@ def _wishes(closed: ClosedJaxpr, grid: Grid, free: tuple[int, ...]) -> list[Wish
             body, size = e.params["call_jaxpr"], e.params["axis_size"]
             taken = grid.take(free, size)
             exact = grid.width(taken) == size
-            inner = _wishes(body, grid, tuple(a for a in free if a not in taken))
+            inner = _wishes(body, grid, tuple(a for a in free if a not in taken), number)
             for v, axis, w in zip(e.invars, e.params["in_axes"], inner):
                 rank = len(v.aval.shape) - (axis is not None)
-                dims = list(w or ((),) * rank)
+                dims: list[Any] = list(w or ((),) * rank)
                 if axis is not None:
                     dims.insert(axis, taken if exact else ())
                 if any(dims) and not isinstance(v, Literal):
                     wanted[v] = tuple(dims)
+        elif p is prims.shard_map_p:
+            mesh = e.params["mesh"]
+            for v, entry in zip(e.invars, e.params["in_specs"]):
+                lies = mesh_tiles(mesh, entry, [number[d] for d in mesh[2]])
+                if not lies.whole and not isinstance(v, Literal):
+                    wanted[v] = lies
         elif p is prims.xla_call_p:
-            for v, w in zip(e.invars, _wishes(e.params["call_jaxpr"], grid, free)):
+            for v, w in zip(e.invars, _wishes(e.params["call_jaxpr"], grid, free, number)):
                 if w is not None and not isinstance(v, Literal):
                     wanted[v] = w
         elif p.elementwise:

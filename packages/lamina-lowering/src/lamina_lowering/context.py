@@ -328,6 +328,12 @@ class Context:
 
     def of_participant(self, table: Sequence[int]) -> Value:
         """This participant's entry of a table with one for each: int32[]."""
+        env = self.axis_env
+        if env.names and getattr(env, "free", ()):  # XLA knows no number of a partition where it may split what is around
+            return self.module.mesh.apart(self, env, lambda ctx: [ctx._of_participant(table)], _I32)
+        return self._of_participant(table)
+
+    def _of_participant(self, table: Sequence[int]) -> Value:
         index = self.participant()
         if list(table) == list(range(len(table))):
             return self.convert(index, _U32, _I32)

@@ -113,7 +113,7 @@ def _kinds(closed: ClosedJaxpr) -> tuple[bool, bool]:
 def _kinds_of(e: Eqn) -> tuple[bool, bool]:
     nested = [s.memo("lowering: kinds", lambda s=s: _kinds(s)) for s in subprograms(e)]
     return (any(h for h, _ in nested) or not nested and e.primitive.family not in _FUSED,
-            any(n for _, n in nested) or e.primitive.family in _NEVER or e.primitive is prims.xla_pmap_p)
+            any(n for _, n in nested) or e.primitive.family in _NEVER or e.primitive in (prims.xla_pmap_p, prims.shard_map_p))
 
 
 def _evenly_spaced(at: list[int]) -> Iterator[tuple[int, int, int]]:

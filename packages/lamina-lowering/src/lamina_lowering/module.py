@@ -14,7 +14,7 @@ from typing import Any
 
 from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, eqn_effectful, number_turns, prims,
                        subprograms)
-from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, rows_everywhere, split_by_maps, stack_depth
+from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, meshes, split_by_maps, stack_depth
 
 from . import _jaxlib, hlo, session, tables
 from .combine import together
@@ -125,9 +125,9 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     env, grid = AxisEnv(axis_env, placement.replicas), None
     if placement.members:
         e = lone_map(closed_jaxpr)
-        if e is None or ((e.params["axis_name"], rows_everywhere(e)),) != placement.axes:
+        if e is None or e.primitive.flow.binds.axes(e.params) != placement.axes:  # type: ignore[union-attr]
             raise ShapeError(f"lower: a placement of {placement.replicas} members along {placement.axes} is of a program that "
-                             f"is one map over that axis; got {closed_jaxpr.jaxpr}")
+                             f"is one map over these; got {closed_jaxpr.jaxpr}")
         env = AxisEnv(placement.axes)
         closed_jaxpr = member_view(e, closed_jaxpr)
     elif placement.partitions > 1 and (devices_needed(closed_jaxpr) > 1 or placement.face):
@@ -155,7 +155,9 @@ def _usual(closed: ClosedJaxpr, axis_env: Sequence[tuple[Hashable, int]]) -> Pla
     if partitions == 1:
         return Placement(tuple(range(replicas)), replicas)
     grid = Grid.of(closed, partitions)
-    return Placement(tuple(range(replicas * partitions)), replicas, partitions, ins=split_by_maps(closed, grid),
+    named = meshes(closed)
+    devices = named[0].params["mesh"][2] if named and replicas == 1 else tuple(range(replicas * partitions))
+    return Placement(devices, replicas, partitions, ins=split_by_maps(closed, grid),
                      axes=grid.axes())
 
 

@@ -26,7 +26,7 @@ from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError
                        shaped)
 from lamina_ir.extend import Grid, OnAxis, Tiles, devices_needed, places_at
 
-__all__ = ["Mesh", "MeshEnv", "map_over", "member_view"]
+__all__ = ["Mesh", "MeshEnv", "map_over", "member_view", "shard_over"]
 
 
 class MeshEnv(AxisEnv):
@@ -38,18 +38,20 @@ class MeshEnv(AxisEnv):
       free: axes that no map around has taken.
       taken: for each map around, in which order its members are if it spans the processes (their numbers in order of the
         processes; (): in just that order), None if it does not; and the axes of the mesh that it takes.
+      named: the device at each place of the mesh, of one that a `shard_map` names; (): they are numbered as the places are.
       spare: devices that run no member of the maps around.
     """
 
-    __slots__ = ("grid", "processes", "taken", "free", "spare", "_places")
+    __slots__ = ("grid", "processes", "taken", "free", "named", "spare", "_places")
 
     def __init__(self, grid: Grid, free: tuple[int, ...], axes: Sequence[tuple[Hashable, int]] = (),
-                 taken: tuple[tuple[tuple[int, ...] | None, tuple[int, ...]], ...] = (), processes: int = 1) -> None:
-        self.grid, self.free, self.taken, self.processes = grid, free, taken, processes
+                 taken: tuple[tuple[tuple[int, ...] | None, tuple[int, ...]], ...] = (), processes: int = 1,
+                 named: tuple[int, ...] = ()) -> None:
+        self.grid, self.free, self.taken, self.processes, self.named = grid, free, taken, processes, named
         # Axis 0 is that of the processes. In a map that spans them, the outermost one, it comes before the rows of each.
         over = [a for order, own in taken for a in (() if order is None else (0,)) + tuple([1 + a for a in own])]
         rest = [a for a in range(1 + len(grid.sizes)) if a not in over]
-        every = np.arange(processes * grid.devices).reshape((processes, *grid.sizes)).transpose([*over, *rest])
+        every = np.array(named or range(processes * grid.devices)).reshape((processes, *grid.sizes)).transpose([*over, *rest])
         widths, members = [], []
         for (_, size), (order, axes_of_one) in zip(axes, taken):
             across = order is not None
@@ -63,13 +65,13 @@ class MeshEnv(AxisEnv):
         self.spare = sorted({*range(every.size)} - {*self._places.tolist()})
 
     def key(self) -> tuple[Any, ...]:
-        return "mesh", self.names, self.sizes, self.taken, self.free, self.grid.sizes, self.processes
+        return "mesh", self.names, self.sizes, self.taken, self.free, self.grid.sizes, self.processes, self.named
 
     def inside(self, name: Hashable, size: int, order: tuple[int, ...] | None, taken: tuple[int, ...],
                free: tuple[int, ...]) -> MeshEnv:
         """With one more map inside."""
         return MeshEnv(self.grid, free, [*zip(self.names, self.sizes), (name, size)], (*self.taken, (order, taken)),
-                       self.processes)
+                       self.processes, self.named)
 
     def places(self, participant: int) -> tuple[OnAxis, ...]:
         found = np.flatnonzero(self._places == participant)
@@ -117,14 +119,33 @@ class Mesh:
                 raise ShapeError("in a program over several processes an array must lie as the rows of its maps do; got "
                                  f"{tiles.text()}")
             sizes = (*tiles.counts, tiles.copies)
-            name = self._others.get((sizes, tiles.order)) or self._others.setdefault((sizes, tiles.order), self._declare(
-                f"mesh{len(self._others) + 1}", [(Grid.axis(a), n) for a, n in enumerate(sizes)], tiles.order))
+            name = self._other(sizes, tiles.order)
             spelled = tuple((d,) if n > 1 else () for d, n in enumerate(tiles.counts))
         return dims_text(name, spelled, open_dims)
 
-    def per_value(self, dims: Sequence[Any], open_dims: bool) -> Any:
+    def _other(self, sizes: tuple[int, ...], order: tuple[int, ...]) -> str:
+        found = self._others.get((sizes, order))
+        if found is None:
+            found = self._others[sizes, order] = self._declare(
+                f"mesh{len(self._others) + 1}", [(Grid.axis(a), n) for a, n in enumerate(sizes)], order)
+        return found
+
+    def named(self, sizes: tuple[int, ...], order: tuple[int, ...]) -> tuple[str, list[tuple[int, ...]]]:
+        """What the mesh of a `shard_map` is called, and what each of its axes is: the module's own mesh if that is as fine and
+        has its devices in this order; else one more, of the same devices."""
+        axes, at = [], 0
+        for size in sizes:
+            first = at
+            while at < len(self.grid.sizes) and self.grid.width(range(first, at)) < size:
+                at += 1
+            axes.append(tuple(range(first, at)))
+        if order == (*range(len(order)),) and [self.grid.width(a) for a in axes] == [*sizes]:
+            return "mesh", axes
+        return self._other(sizes, order), [(k,) for k in range(len(sizes))]
+
+    def per_value(self, dims: Sequence[Any], open_dims: bool, mesh: str = "mesh") -> Any:
         """The attribute for several values, each given by the axes that split its dimensions."""
-        texts = [dims_text("mesh", d, [i for i, axes in enumerate(d) if not axes] if open_dims else ()) for d in dims]
+        texts = [dims_text(mesh, d, [i for i, axes in enumerate(d) if not axes] if open_dims else ()) for d in dims]
         return self.build.session.parsed[f"#sdy.sharding_per_value<[{', '.join(texts)}]>"]
 
     def first_alone(self, results: int) -> Any:
@@ -154,6 +175,16 @@ class Mesh:
             "out_shardings": self.per_value([((),) * o.ndim for o in outs], False), "manual_axes": self.axes(every)})
         return [found] if len(outs) == 1 else list(found)
 
+    def apart(self, ctx: Any, env: MeshEnv, emit: Any, out: ShapedArray) -> Any:
+        """What `emit(ctx)` gives in a region over the axes that no map around has taken; along these all give the same."""
+        mesh: str = "mesh"
+        axes: list[tuple[int, ...]] = [(a,) for a in range(len(env.grid.sizes))]
+        if env.named:
+            mesh, axes = self.named(env.grid.sizes, env.named)
+        return ctx.op("sdy.manual_computation", (), out, regions=[ctx.region((), emit, "sdy.return")], attributes={
+            "in_shardings": self.per_value([], False), "out_shardings": self.per_value([((),) * out.ndim], False, mesh),
+            "manual_axes": self.axes(sorted([a for k in env.free for a in axes[k]]))})
+
     def axes(self, axes: Sequence[int]) -> Any:
         """The attribute that names the axes a region takes."""
         return self.build.session.parsed["#sdy<manual_axes{" + ", ".join(f'"{Grid.axis(a)}"' for a in axes) + "}>"]
@@ -178,7 +209,7 @@ def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int,
     if build.mesh is None or (build.mesh.grid.devices == 1 and devices_needed(body) == 1):
         env = around.extend(axis_name, 1) if build.mesh is None else around.inside(axis_name, rows, order, (), ())
         return _alone(ctx, args, axis_name, axis_size, body, in_axes, out_axes, name, env)
-    grid, mesh = build.mesh.grid, build.mesh
+    grid = build.mesh.grid
     free = around.free
     taken = grid.take(free, axis_size)
     width = grid.width(taken)
@@ -194,42 +225,62 @@ def map_over(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int,
     env = around.inside(axis_name, rows, order, taken, () if last else left)
     manual = (*taken, *left) if last else taken
 
-    # Operands: those of the map, with rows to spare; then large constants of the body, which stand outside of it.
-    avals = list(ctx.avals_in)
+    # Operands are those of the map, with rows to spare.
     values, dims, local = [], [], []
-    for x, aval, axis in zip(args, avals, in_axes, strict=True):
+    for x, aval, axis in zip(args, ctx.avals_in, in_axes, strict=True):
         if axis is not None and width > axis_size:
             x, aval = _filled(ctx, x, aval, axis, width)
         values.append(x)
         dims.append(_split_at(aval.ndim, axis, taken))
         local.append(aval if axis is None else shaped((*aval.shape[:axis], 1, *aval.shape[axis + 1:]), aval.dtype))
-    big = build.big(body)
-    for number, (_, aval) in big.items():
-        values.append(ctx.big[number])
-        dims.append(_split_at(aval.ndim, None, taken))
-        local.append(aval)
     results = [o if axis is None else shaped((*o.shape[:axis], width, *o.shape[axis:]), o.dtype)
                for o, axis in zip(body.out_avals, out_axes, strict=True)]
-    out_dims = [_split_at(o.ndim, axis, taken) for o, axis in zip(results, out_axes)]
+    own = [o if axis is None else shaped((*o.shape[:axis], 1, *o.shape[axis:]), o.dtype)
+           for o, axis in zip(body.out_avals, out_axes)]
+    made = region(ctx, body, name, env, "mesh", manual, not last, (values, dims, local),
+                  (results, [_split_at(o.ndim, axis, taken) for o, axis in zip(results, out_axes)], own))
+    return [y if axis is None or width == axis_size else _cut(ctx, y, o, out)
+            for y, o, out, axis in zip(made, results, ctx.avals_out, out_axes)]
+
+
+def region(ctx: Any, body: ClosedJaxpr, name: str, env: MeshEnv, mesh: str, manual: Sequence[int], more: bool, operands: Any,
+           results: Any) -> list[Any]:
+    """The results of a program in a manual region.
+
+    Args:
+      ctx: where it stands.
+      body, name: the program, of one device, and what it is called.
+      env: the axes in force in it.
+      mesh: what the mesh is called in the module; manual: the axes that the region takes.
+      more: whether some are left, which the compiler or a region inside of it may take.
+      operands: values, for each the axes that split its dimensions, and its type on a device.
+      results: types, and likewise. On a device they may have axes of length 1 that the body has not.
+    """
+    values, dims, local = operands
+    whole, out_dims, own = results
+    build, given = ctx.module, len(values)
+    big = build.big(body)  # large constants of the body stand outside of it
+    for number, (_, aval) in big.items():
+        values.append(ctx.big[number])
+        dims.append(((),) * aval.ndim)
+        local.append(aval)
 
     def emit(ctx: Any, *held: Any) -> list[Any]:
         outer, outer_big = ctx.axis_env, ctx.big
-        ctx.axis_env, ctx.big = env, dict(zip(big, held[len(args):]))
+        ctx.axis_env, ctx.big = env, dict(zip(big, held[given:]))
         try:
-            own = [x if axis is None else ctx.reshape(x, part)
-                   for x, axis, part in zip(held, in_axes, body.in_avals, strict=False)]
-            made = ctx.inline(body, own, name=name) if last else ctx.body(body, own, name)
-            return [y if axis is None else ctx.reshape(y, shaped((*o.shape[:axis], 1, *o.shape[axis:]), o.dtype))
-                    for y, o, axis in zip(made, body.out_avals, out_axes)]
+            parts = [x if a.shape == part.shape else ctx.reshape(x, part)
+                     for x, a, part in zip(held, local, body.in_avals, strict=False)]
+            made = ctx.body(body, parts, name) if more else ctx.inline(body, parts, name=name)
+            return [y if a.shape == o.shape else ctx.reshape(y, a) for y, a, o in zip(made, own, body.out_avals)]
         finally:
             ctx.axis_env, ctx.big = outer, outer_big
 
-    made = ctx.op("sdy.manual_computation", values, *results, regions=[ctx.region(local, emit, "sdy.return")],
-                  attributes={"in_shardings": mesh.per_value(dims, not last),
-                              "out_shardings": mesh.per_value(out_dims, not last), "manual_axes": mesh.axes(sorted(manual))})
-    made = made if len(results) != 1 else (made,)
-    return [y if axis is None or width == axis_size else _cut(ctx, y, o, out)
-            for y, o, out, axis in zip(made, results, ctx.avals_out, out_axes)]
+    made = ctx.op("sdy.manual_computation", values, *whole, regions=[ctx.region(local, emit, "sdy.return")],
+                  attributes={"in_shardings": build.mesh.per_value(dims, more, mesh),
+                              "out_shardings": build.mesh.per_value(out_dims, more, mesh),
+                              "manual_axes": build.mesh.axes(sorted(manual))})
+    return made if len(whole) != 1 else [made]
 
 
 def _split_at(rank: int, axis: int | None, taken: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -264,35 +315,96 @@ def _alone(ctx: Any, args: Sequence[Any], axis_name: Hashable, axis_size: int, b
     return [y if axis is None else ctx.reshape(y, out) for y, axis, out in zip(made, out_axes, ctx.avals_out)]
 
 
+# --- a map that names its mesh ------------------------------------------------------------------------------------
+def shard_over(ctx: Any, args: Sequence[Any], mesh: tuple[Any, ...], auto: Sequence[Hashable], body: ClosedJaxpr,
+               in_specs: Sequence[Any], out_specs: Sequence[Any], name: str) -> list[Any]:
+    """The results of a `shard_map` over whole arrays: a region that is manual over all axes of its mesh but those in `auto`."""
+    names, sizes, devices = mesh
+    build, around = ctx.module, ctx.axis_env
+    mine = [k for k, axis in enumerate(names) if axis not in auto]
+    if len(devices) == 1 and build.partitions == 1:
+        env = around
+        for k in mine:
+            env = env.extend(names[k], 1)
+        own = [x if a.shape == part.shape else ctx.reshape(x, part) for x, a, part in zip(args, ctx.avals_in, body.in_avals)]
+        made = ctx.inline(body, own, env, name)
+        return [y if a.shape == o.shape else ctx.reshape(y, a) for y, a, o in zip(made, ctx.avals_out, body.out_avals)]
+    if build.mesh is None:
+        raise ShapeError(f"shard_map of `{name}`: its mesh has {len(devices)} devices, and the program runs on "
+                         f"{build.placement.replicas} replicas of {build.partitions}")
+    number = {d: i for i, d in enumerate(build.placement.devices)}
+    if {*number} != {*devices}:
+        raise ShapeError(f"shard_map of `{name}`: its mesh is of the devices [{', '.join(map(str, devices))}]; the "
+                         "program it is "
+                         f"in runs on [{', '.join(map(str, number))}]. Put the arguments on the devices of the mesh")
+    order = tuple([number[d] for d in devices])
+    grid = Grid.along([*zip(map(str, range(len(sizes))), sizes)])
+    if not around.names:
+        around = MeshEnv(grid, tuple(range(len(sizes))), named=order)
+    elif around.grid.sizes != grid.sizes or around.named != order:
+        raise ShapeError(f"shard_map of `{name}`: it stands in a map over other devices, or over a mesh in another order. "
+                         "Maps in one another are over axes of one mesh: those inside over axes that are in `auto` outside")
+    taken = [k for k in mine if k not in around.free]
+    if taken:
+        raise ShapeError(f"shard_map of `{name}`: a map around it is over {names[taken[0]]!r} of the same mesh already")
+    free = tuple([k for k in around.free if k not in mine])
+    env = MeshEnv(grid, free, [*zip(around.names, around.sizes), *[(names[k], sizes[k]) for k in mine]],
+                  (*around.taken, *[(None, (k,)) for k in mine]), named=order)
+    symbol, axes = build.mesh.named(sizes, order)
+
+    def split(entries: Sequence[Any]) -> list[Any]:
+        return [tuple([() if kind is None else tuple([a for axis in kind.names for a in axes[names.index(axis)]])
+                       for kind in entry]) for entry in entries]
+
+    ins = [_held(part, entry) or part for part, entry in zip(body.in_avals, in_specs)]
+    outs = [_held(part, entry) or part for part, entry in zip(body.out_avals, out_specs)]
+    return region(ctx, body, name, env, symbol, [a for k in mine for a in axes[k]], bool(free),
+                  ([*args], split(in_specs), ins), (ctx.avals_out, split(out_specs), outs))
+
+
 # --- a map by itself ----------------------------------------------------------------------------------------------
 def member_view(e: Eqn, closed: ClosedJaxpr) -> ClosedJaxpr:
-    """What each device of a lone map runs: the body, on rows that still have the mapped axis, of length one."""
-    body, params = e.params["call_jaxpr"].jaxpr, e.params
+    """What each device of a lone map runs: the body, on parts that still have the dimensions that are gone inside, of length
+    one."""
+    body = e.params["call_jaxpr"].jaxpr
+    binds: Any = e.primitive.flow.binds  # type: ignore[union-attr]
     inner: dict[Any, Any] = {}
     eqns: list[Eqn] = []
     invars = {}
-    for v, own, axis in zip(e.invars, body.invars, params["in_axes"]):
+    for v, own, entry in zip(e.invars, body.invars, e.params[binds.ins]):
         if v in closed.jaxpr.invars:
-            if axis is None:
+            held = _held(own.aval, entry)
+            if held is None:
                 invars[v] = own
                 continue
-            invars[v] = Var(shaped((*own.aval.shape[:axis], 1, *own.aval.shape[axis:]), own.aval.dtype, own.aval.weak_type))
+            invars[v] = Var(held)
             eqns.append(_reshape(invars[v], own))
         else:
             inner[own] = v
     eqns += [q.replace(invars=[inner.get(v, v) for v in q.invars]) for q in body.eqns] if inner else body.eqns
     outs: dict[Any, Any] = {}
-    for o, own, axis in zip(e.outvars, body.outvars, params["out_axes"]):
+    for o, own, entry in zip(e.outvars, body.outvars, e.params[binds.outs]):
         own = inner.get(own, own) if type(own) is Var else own
-        if axis is not None:
-            held = Var(shaped((*own.aval.shape[:axis], 1, *own.aval.shape[axis:]), own.aval.dtype, own.aval.weak_type))
-            eqns.append(_reshape(own, held))
-            own = held
+        held = _held(own.aval, entry)
+        if held is not None:
+            part = Var(held)
+            eqns.append(_reshape(own, part))
+            own = part
         outs[o] = own
     outer = closed.jaxpr
     return ClosedJaxpr(Jaxpr([*outer.constvars, *body.constvars], [invars.get(v) or Var(v.aval) for v in outer.invars], eqns,
                              [outs[v] for v in outer.outvars], body.axis_names, any(map(eqn_effectful, eqns))),
                        [*closed.consts, *e.params["call_jaxpr"].consts])
+
+
+def _held(aval: ShapedArray, entry: Any) -> ShapedArray | None:
+    """The type on a device of what is this inside of a map; None where that is the same."""
+    if type(entry) is not tuple:
+        return None if entry is None else shaped((*aval.shape[:entry], 1, *aval.shape[entry:]), aval.dtype, aval.weak_type)
+    if not any(type(kind) is prims.Indexed for kind in entry):
+        return None
+    rest = iter(aval.shape)
+    return shaped(tuple([1 if type(kind) is prims.Indexed else next(rest) for kind in entry]), aval.dtype, aval.weak_type)
 
 
 def _reshape(source: Any, target: Var) -> Eqn:

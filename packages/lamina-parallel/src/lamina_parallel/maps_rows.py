@@ -14,6 +14,7 @@ from lamina_autodiff.extend import flow_row, is_linear, jvp_rules, transpose_pro
 from lamina_batching.extend import batching_rules
 from lamina_batching.extend import flow_row as batching_row
 from lamina_ir import ClosedJaxpr, config, prims
+from lamina_ir.extend import without_needless
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, scalar, stage, typeof
 
@@ -68,7 +69,8 @@ def _backward(body: ClosedJaxpr, axes: Sequence[tuple[Any, int]], linear: Flags,
 
             cts = [a.differing(a.over - same) for a, same in zip(
                 back.program.in_avals[count:], [same for same, on in zip(agreed, active) if on])]
-            return stage(run, [*back.program.in_avals[:count], *cts])[0], back.active_out
+            program = stage(run, [*back.program.in_avals[:count], *cts])[0]
+            return without_needless(program, sizes), back.active_out
 
     key = ("transpose of a map", tuple(axes), linear, active, tuple(shared), tuple(agreed))
     return body.derived(key, make)

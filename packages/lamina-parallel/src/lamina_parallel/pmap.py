@@ -9,19 +9,19 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from lamina_batching.extend import MappedAxes
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, UnnamedAxis, Var, config, prims, shaped, trees
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, UnnamedAxis, Var, prims, shaped, trees
 from lamina_ir.extend import (checked_axis_name, over_of_results, refuse_disagreement, typed_equation, typed_program,
                               without_needless)
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, Tracer, argument_name,
-                                   bind, boundary, bound_axes, duck_types, explain_miss, flat_results, now, refuse_axis_twice,
-                                   result_path, stage, staging_logged, stands_for_array, typeof)
+from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, argument_name, boundary, bound_axes, flat_results,
+                                   now, refuse_axis_twice, result_path, stage, typeof)
+
+from .map_spec import MapSpec, made_at
 
 __all__ = ["PmapSpec", "pmap"]
 
 
 _programs = PerFunction()
-_MOST_PROGRAMS = 1024  # per function and options; beyond that the oldest half is forgotten
 
 
 def _hashable(axes: Any) -> Any:
@@ -29,7 +29,7 @@ def _hashable(axes: Any) -> Any:
     return tree, tuple([(type(n), n) for n in leaves])
 
 
-class PmapSpec:
+class PmapSpec(MapSpec):
     """A function and how it is mapped: what a dispatcher's `pmap` makes a callable of.
 
     Args:
@@ -55,8 +55,7 @@ class PmapSpec:
     { lambda ; a:f32[]{i}. let b:f32[]{i} = mul a 2.0:f32[] in (b,) }
     """
 
-    device = in_shardings = out_shardings = compiler_options = None
-    inline = keep_unused = ours = False
+    hint = "; mark Python values with static_broadcasted_argnums"
 
     def __init__(self, fun: Callable[..., Any], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
                  static_broadcasted_argnums: Any = (), devices: Sequence[Any] | None = None, backend: str | None = None,
@@ -103,40 +102,6 @@ class PmapSpec:
                              f"position: {names} must stand among the positional arguments; got {len(args)} of these")
         return self._jit.split(args, kwargs)
 
-    def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
-        """(program, tree of the dynamic arguments) for arrays or anything with shape and dtype."""
-        flat, tree, static = self.split(args, kwargs)
-        types = [Tracer(EVALUATION, a) for a in duck_types(self.call, self.name, flat, tree)]
-        return self.stage_call(args, kwargs, types, tree, static), tree
-
-    def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any,
-                   rows: int | None = None) -> Staged:
-        """The program for arguments of these types, staged now or remembered: a single map. It takes the values in `outer`,
-        which all devices share, and then the arguments. `rows` are those of all processes, where their devices do not say."""
-        for i, x in enumerate(flat):
-            if stands_for_array(x):
-                flat[i] = x.__jax_array__()
-        avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
-        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), self.share(), rows,
-               config.cache_key())
-        found = self.programs.get(key)
-        if found is None:
-            self._jit.retire_if_changed()
-            others = config.generation.elsewhere()
-            if config.explain_cache_misses.value:
-                explain_miss(self.call, self.name, self.fun, key, self.programs)
-            if config.log_compiles.value:
-                with staging_logged(self.call, self.name):
-                    found = self._stage(args, kwargs, avals, flat, tree, static, rows)
-            else:
-                found = self._stage(args, kwargs, avals, flat, tree, static, rows)
-            if not found.outer and config.unchanged(key[-1], others):
-                if len(self.programs) >= _MOST_PROGRAMS:
-                    for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
-                        self.programs.pop(old, None)
-                self.programs[key] = found
-        return found
-
     def extent(self, args: Sequence[Any], kwargs: dict[str, Any], flat: Sequence[Any],
                tree: Any) -> tuple[list[int | None], int]:
         """For each flat argument the axis that is mapped, and its size: how many rows this process has."""
@@ -167,13 +132,6 @@ class PmapSpec:
             raise ValueError(f"{self.lead}: axis_size is the number of rows in all processes together; {rows} cannot be shared "
                              f"out evenly by {every} {'processes' if self.devices is None else 'devices'}")
         return None if rows is None else rows * own // every
-
-    def _type(self, x: Any, i: int, tree: Any) -> Any:
-        try:
-            return typeof(x)
-        except TypeError as e:
-            raise TypeError(f"{self.lead}: {self.axes.argument(tree, i)}: {e}; mark Python values with "
-                            "static_broadcasted_argnums") from None
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
                static: Any, rows: int | None) -> Staged:
@@ -245,13 +203,9 @@ class PmapSpec:
         for i, (axis, over) in enumerate(zip(out_axes, overs)):
             if axis is None and self.axis_name in over:
                 raise ValueError(f"{self.lead}: out_axes is None for {result_path(out_tree, i)}, but it may differ between the "
-                                 f"devices of the mapped axis{_made_at(closed, i)}. Make it the same on all of them, with "
+                                 f"devices of the mapped axis{made_at(closed, i)}. Make it the same on all of them, with "
                                  "lax.psum, pmean, pmax or all_gather over the axis, or give it an axis in out_axes and take a "
                                  "row")
-
-    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """For each flat dynamic argument, whether the caller gives up its buffer; (): none."""
-        return self._jit.donated(args, kwargs)
 
     def argument(self, tree: Any, i: int) -> str:
         """What the user calls a flat argument, of this structure: `params['w'][0]`."""
@@ -265,38 +219,6 @@ class PmapSpec:
                 return f"{self.axes.argument(tree, i)}, {v.aval.long()}, has {v.aval.shape[axis]} rows along axis {axis}"
         return f"axis_size is {e.params['axis_size']}"
 
-    def call_staged(self, staged: Staged, flat: Sequence[Any], donated: tuple[bool, ...] = ()) -> Any:
-        """Apply a staged program as one `xla_pmap`, through whatever transformations its arguments are in."""
-        outs = bind(prims.xla_pmap_p, *staged.outer, *flat, **staged.closed.jaxpr.eqns[0].params)
-        return trees.tree_unflatten(staged.out_tree, outs)
-
-    def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A map is never part of a program without being a map."""
-        flat, tree, static = self.split(args, kwargs)
-        return self.call_staged(self.stage_call(args, kwargs, flat, tree, static), flat)
-
-    def called_by(self, dispatcher: Any) -> Callable[..., Any]:
-        """The callable that a dispatcher makes of it."""
-        return dispatcher.pmap(self)
-
-    def portable(self) -> Callable[..., Any]:
-        """The callable of the default dispatcher: the evaluator runs the mapped call."""
-        made_under = slots.dispatcher
-        forward: tuple[Any, Callable[..., Any]] | None = None
-
-        @boundary
-        def mapped(*args: Any, **kwargs: Any) -> Any:
-            nonlocal forward
-            if slots.dispatcher is not made_under:
-                if forward is None or forward[0] is not slots.dispatcher:
-                    forward = slots.dispatcher, slots.dispatcher.pmap(self)
-                return forward[1](*args, **kwargs)
-            return self.inlined(args, kwargs)
-
-        functools.update_wrapper(mapped, self.fun, updated=())
-        mapped.spec = self  # type: ignore[attr-defined]
-        return mapped
-
 
 def _forget_devices(gone: Callable[[Any], bool]) -> None:
     """Forget the programs of maps whose `devices` are no more; `gone` says it of one."""
@@ -307,15 +229,6 @@ def _forget_devices(gone: Callable[[Any], bool]) -> None:
 
 
 slots.on_devices_gone.append(_forget_devices)
-
-
-def _made_at(closed: ClosedJaxpr, i: int) -> str:
-    """Where a result of a program was made, as far as that is known."""
-    result = closed.jaxpr.outvars[i]
-    if result in closed.jaxpr.invars:
-        return ": it is an argument that is mapped"
-    made = next((e for e in closed.jaxpr.eqns if result in e.outvars), None)
-    return "" if made is None or made.source is None else f": {made.primitive.name} at {made.source} gives it"
 
 
 @boundary

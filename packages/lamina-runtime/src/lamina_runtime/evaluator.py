@@ -80,7 +80,7 @@ class XlaEvaluator:
             if where is not None:
                 args = [transfers.device_put(a, backends.device_of(where)) for a in args]
             return tuple(self.program(params["call_jaxpr"], args, params["name"]))
-        if prim.name == "xla_pmap":
+        if prim.name in ("xla_pmap", "shard_map"):
             body = params["call_jaxpr"]
             avals = tuple([aval_of(a) for a in args])
             params = {**params, "donated_invars": (False,) * len(args)}

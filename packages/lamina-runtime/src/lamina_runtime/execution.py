@@ -80,7 +80,7 @@ class Program:
         ordered = has_ordered_effects(closed)
         if ordered:
             if placement.members:
-                raise ValueError(f"pmap of `{name}`: ordered effects need a single device, and the devices of a pmap run at "
+                raise ValueError(f"{call} of `{name}`: ordered effects need a single device, and the devices of a map run at "
                                  "the same time; use ordered=False")
             if len(devices) > 1:
                 raise ValueError(f"jit of `{name}`: ordered effects need a single device; this program runs on "
@@ -88,9 +88,11 @@ class Program:
             self.order = effects.order_of(devices[0])
             if placement.donated:
                 placement = placement._replace(donated=(*placement.donated, False))
+        self._mesh = mesh_told(closed) if placement.partitions > 1 or placement.members else None
+        kind = "pmap_" if self._mesh is None else "shard_map_"
         by_id = sorted(range(len(here)), key=lambda i: here[i].id) if placement.partitions > 1 else None
         self.lowered = low = lower(thread_order(closed) if ordered else closed, placement=placement, rules=rules,
-                                   name=f"pmap_{name}" if placement.members else name, keep_unused=keep_unused,
+                                   name=f"{kind if placement.members else ''}{name}", keep_unused=keep_unused,
                                    platform=backends.lowering_platform(devices[0]), partition_order=by_id)
         n_out = len(closed.out_avals)
         split = placement.partitions > 1
@@ -114,12 +116,14 @@ class Program:
             chosen = [t.part(own)[0] for t in chosen]
         wanted = placement.outs or (None,) * n_out
         self.out_shardings = [whole(here, c if t is None else t) for t, c in zip(wanted, chosen)]
+        if self._mesh is not None and placement.members:
+            self.out_shardings = [shardings.in_words(self._mesh, s, a.ndim)
+                                  for s, a in zip(self.out_shardings, closed.out_avals)]
         if ordered:
             self.out_shardings.append(everywhere)
         avals = [*closed.out_avals, *low.out_avals[n_out:]]
         self.handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
         self.worn: dict[Any, tuple[list[Any], list[Any]]] = {}
-        self._mesh = mesh_told(closed) if split and not placement.members else None
         # Launches whose devices wait for each other go through a window.
         if placement.members:
             self.window = safe_launch.window_of(devices[0].client) if _names_collectives(closed) else None
@@ -298,7 +302,7 @@ def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int]) -> int:
             count += known[called]
         else:
             count += 1
-        if count > _FEW or e.primitive.name == "xla_pmap":
+        if count > _FEW or e.primitive.name in ("xla_pmap", "shard_map"):
             return _FEW + 1
     return count
 

@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, subprograms, walk
-from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
+from lamina_ir.extend import (Grid, Placement, Tiles, devices_needed, lone_map, map_placement, meshes, rows_everywhere,
+                              split_by_maps)
+from lamina_parallel import Mesh
 from lamina_parallel.extend import mesh_in_text, placed
 
 from . import backends, shardings
@@ -66,7 +69,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
       ValueError: the arguments are committed to different devices, or there are too few devices for the maps inside.
     """
     closed = placed(closed)
-    e = lone_map(closed)
+    e, named = lone_map(closed), meshes(closed)
     _check_backend(f"{call} of `{name}`", backend)
     if e is not None and (layout is None or layout.devices is None):
         return _of_map(call, name, closed, e, flat, donated, backend, rows, words)
@@ -91,8 +94,11 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     told = _constrained(call, name, closed)
     if chosen is None and told is not None:
         chosen = told
-    committed = chosen is not None
     across = rows_across(closed)
+    if named:
+        chosen = _of_meshes(call, name, named[0], chosen, by, across is not None, layout)
+        by = "the mesh of a shard_map in it names"
+    committed = chosen is not None
     if across is not None:
         place = _over_processes(call, name, closed, need, across, flat, donated, backend, layout, rows, words)
         if told is not None and {*told} != {*place.face}:
@@ -100,13 +106,19 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
                              f"{_constraints(closed)[0][1]}; of this process, whose view of the program it is in, the maps "
                              f"inside run on {device_names(place.face)}. Name these")
         return place
-    if need > 1:
+    if need > 1 and named:
+        if len(chosen or ()) != need:
+            raise ValueError(f"{call} of `{name}`: the pmaps inside take {need} devices together; the mesh of a shard_map "
+                             f"in it names {device_names(chosen or ())}. A program runs on one set of devices: call the one "
+                             "by itself")
+    elif need > 1:
         found = _for_maps(call, name, closed, need, chosen, backend, rows)
         if found != chosen:
             by = "the maps inside run on"
         chosen, committed = found, True
     elif chosen is None:
         chosen = (backends.default_device(),)
+    assert chosen is not None
     n = len(chosen)
     if told is not None and {*told} != {*chosen}:
         raise ValueError(f"{call} of `{name}`: with_sharding_constraint names {device_names(told)}{_constraints(closed)[0][1]};"
@@ -117,7 +129,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     axes: tuple[tuple[str, int], ...] = ()
     if need > 1:
         grid = Grid.of(closed, n)
-        ins, axes = [w if t is None else t for t, w in zip(ins, split_by_maps(closed, grid))], grid.axes()
+        ins, axes = [w if t is None else t for t, w in zip(ins, split_by_maps(closed, grid, chosen))], grid.axes()
     outs: tuple[Tiles | None, ...] = ()
     if layout is not None:
         ins = [t if s is None else s.tiles for t, s in zip(ins, layout.ins)]
@@ -169,11 +181,15 @@ def _constrained(call: str, name: str, closed: ClosedJaxpr) -> tuple[Any, ...] |
 
 
 def mesh_told(closed: ClosedJaxpr) -> Any:
-    """The mesh that a program's constraints speak of, of the devices they name; None where they speak of none or several."""
+    """The mesh of a program's first `shard_map`; without one, the one that its constraints speak of, of the devices they name;
+    None where they speak of none or several."""
     return closed.memo("mesh", lambda: (_ask_mesh(closed),))[0]
 
 
 def _ask_mesh(closed: ClosedJaxpr) -> Any:
+    for e in meshes(closed):
+        names, sizes, devices = e.params["mesh"]
+        return Mesh(np.array(devices, object).reshape(sizes), names)
     told = {e.params["sharding"].partition(" on ")[2] for e in walk(closed) if e.primitive is prims.sharding_constraint_p}
     found = {mesh_in_text(text, backends.devices_called(text.partition(" of ")[0])) for text in told if text}
     return found.pop() if len(found) == 1 else None
@@ -193,7 +209,7 @@ def _ask_constraints(closed: ClosedJaxpr) -> list[tuple[str, str]]:
                 _, on, devices = e.params["sharding"].partition(" on ")
                 if on:
                     found.setdefault(devices.partition(" of ")[0], f" at {e.source}" if e.source else "")
-            elif e.primitive.subprograms and e.primitive is not prims.xla_pmap_p:
+            elif e.primitive.subprograms and e.primitive not in (prims.xla_pmap_p, prims.shard_map_p):
                 fresh = [s for s in subprograms(e) if s not in seen]
                 seen.update(fresh)
                 todo += fresh
@@ -214,6 +230,10 @@ def _tiles_of(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
 # --- programs with maps -------------------------------------------------------------------------------------------
 def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[Any], donated: tuple[bool, ...],
             backend: str | None, rows: Callable[[], str | None] | None, words: Callable[[int], str] | None) -> Placement:
+    if e.primitive is prims.shard_map_p:
+        put = _committed(call, name, flat, True, words)
+        where = _of_meshes(call, name, e, put, "arguments are committed to", False, None)
+        return map_placement(closed, where, (), donated)
     size, every, devices, ours = e.params["axis_size"], rows_everywhere(e), e.params["devices"], None
     _check_backend(f"pmap of `{e.params['name']}`", e.params["backend"])
     check_parts(call, name, flat, words)
@@ -234,6 +254,21 @@ def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[An
         chosen = put if put is not None and len(put) == size else _first(
             "pmap", e.params["name"], size, e.params["backend"] or backend, size, rows)
     return map_placement(closed, chosen, ours.own if every > size and ours is not None else (), donated)
+
+
+def _of_meshes(call: str, name: str, e: Eqn, chosen: tuple[Any, ...] | None, by: str, across: bool,
+               layout: Any) -> tuple[Any, ...]:
+    """The devices of a program with a `shard_map`: those of its mesh, which are all that arguments and the call may name."""
+    words = f"shard_map of `{e.params['name']}`{f' at {e.source}' if e.source else ''}"
+    devices = backends.check_devices(words, e.params["mesh"][2])
+    if across:
+        raise ValueError(f"{call} of `{name}`: {words} takes whole arrays, and a pmap in the same program its process's "
+                         "rows. Call them one after the other")
+    fixed = layout is not None and layout.devices is not None
+    if chosen is not None and ({*chosen} != {*devices} if fixed else not {*chosen} <= {*devices}):
+        raise ValueError(f"{call} of `{name}`: {by} {device_names(chosen)}; the mesh of {words} is of {device_names(devices)}. "
+                         "Move the arguments there with device_put, or make the mesh of the devices they are on")
+    return chosen if fixed and chosen is not None else devices
 
 
 def _first_of_each(call: str, name: str, size: int, every: int, backend: str | None,

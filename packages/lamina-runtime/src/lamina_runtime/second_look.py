@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Literal, dtypes, evaluate_primitive, evaluate_spmd, prims, rewrite
-from lamina_ir.extend import (PROCESSES, Grid, OnAxis, Placement, Turn, axes_text, lone_map, running_places, running_turns,
-                              turns_text, watching)
+from lamina_ir import ClosedJaxpr, Eqn, Literal, dtypes, evaluate_primitive, evaluate_spmd, rewrite
+from lamina_ir.extend import (PROCESSES, Grid, OnAxis, Placement, Turn, axes_text, lone_map, meshes, running_places,
+                              running_turns, turns_text, watching)
 from lamina_tracing import slots
 from lamina_tracing.extend import batch_position
 
@@ -164,8 +164,8 @@ class _Look:
         def run(program: ClosedJaxpr, args: Sequence[Any], turn: int | None = None) -> list[Any]:
             return self.steps(program, args, line, turns if turn is None else (*turns, Turn(name, turn, line)))
 
-        if name == "xla_pmap":
-            self.lockstep(lambda: evaluate_primitive(prims.xla_pmap_p, [np.asarray(x) for x in values], params), turns)
+        if name in ("xla_pmap", "shard_map"):
+            self.lockstep(lambda: evaluate_primitive(eqn.primitive, [np.asarray(x) for x in values], params), turns)
             return None
         if "call_jaxpr" in eqn.primitive.subprograms:
             return run(params["call_jaxpr"], values)
@@ -205,6 +205,17 @@ def _devices(placement: Placement | None, closed: ClosedJaxpr, across: bool) -> 
     if placement is None:
         return lambda axes: (None, None)
     devices = placement.devices
+    grids = {e.params["mesh"][0]: e.params["mesh"] for e in reversed(meshes(closed))}  # of the shard_maps, by their axes
+    if grids:
+        def of_mesh(axes: Axes) -> tuple[Any, int | None]:
+            at = {a.name: a.number for a in axes}
+            mesh = next((m for names, m in grids.items() if {*names} == {*at}), None)
+            if mesh is None:
+                return None, None
+            d = mesh[2][int(np.ravel_multi_index([at[name] for name in mesh[0]], mesh[1]))]
+            return d, d.process_index if across else None
+
+        return of_mesh
 
     def of_member(axes: Axes) -> tuple[Any, int | None]:
         d = devices[axes[0].number]
@@ -252,7 +263,7 @@ def look(closed: ClosedJaxpr, flat: Sequence[Any], nans: bool, line: Any, placem
       placement: how it lay on devices; None: on one.
     """
     this = _Look(nans, line, _devices(placement, closed, False))
-    if placement is not None and placement.members:
+    if placement is not None and placement.members and not meshes(closed):
         _members(this, closed, [[np.asarray(x) for x in flat]], placement)
     else:
         this.steps(closed, flat, line)
@@ -268,7 +279,7 @@ def look_over(closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]], nans: 
         arrays whole, those.
     """
     this = _Look(nans, line, _devices(placement, closed, True))
-    if placement.members:
+    if placement.members and not meshes(closed):
         _members(this, closed, parts, placement)
     elif placement.face:
         this.lockstep(lambda: evaluate_spmd(closed, [(PROCESSES, len(parts))], [*zip(*parts)]))

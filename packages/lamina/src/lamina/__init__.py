@@ -16,7 +16,7 @@ from lamina_autodiff import (checkpoint, checkpoint_policies, closure_convert, c
 from lamina_batching import vmap
 from lamina_ir import ShapeDtypeStruct, config
 from lamina_ir.trees import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
-from lamina_parallel import pmap
+from lamina_parallel import pmap, shard_map
 from lamina_runtime import (Device, NamedSharding, Shard, block_until_ready, clear_caches, default_backend,
                             default_device, device_count, device_get, device_put, device_put_replicated, device_put_sharded,
                             devices,
@@ -50,7 +50,7 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
            "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
            "make_jaxpr", "make_mesh", "named_call", "named_scope", "numpy", "numpy_dtype_promotion", "numpy_rank_promotion",
            "parallel", "pmap", "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random",
-           "remat", "sharding", "stages", "test_util", "threefry_partitionable", "tools", "transfer_guard",
+           "remat", "shard_map", "sharding", "stages", "test_util", "threefry_partitionable", "tools", "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
            "tree", "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tree_util",
            "typing", "value_and_grad", "vjp", "vmap", "xla_computation"]

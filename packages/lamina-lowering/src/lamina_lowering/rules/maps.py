@@ -1,11 +1,21 @@
 """Maps of several axes."""
 from __future__ import annotations
 
+from typing import Any
+
 from lamina_ir import prims
 
+from ..context import Context
+from ..regions import shard_over
 from ..tables import lowering_rules
 
 __all__: list[str] = []
 
+
+def shard_map_lowering(ctx: Context, *args: Any, mesh: Any, auto: Any, call_jaxpr: Any, in_specs: Any, out_specs: Any,
+                       name: str = "shard_map", **_: Any) -> list[Any]:
+    return shard_over(ctx, args, mesh, auto, call_jaxpr, in_specs, out_specs, name)
+
+
 lowering_rules.hole(prims.xmap_p, "it is written in other ops before it is lowered, by lamina_parallel.placement")
-lowering_rules.hole(prims.shard_map_p, "its region over a mesh is not written yet")
+lowering_rules.define(prims.shard_map_p, shard_map_lowering)

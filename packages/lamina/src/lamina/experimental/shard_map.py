@@ -1,0 +1,4 @@
+"""`lamina.experimental.shard_map`: a function of one device's blocks, from `lamina_parallel`."""
+from lamina_parallel import shard_map
+
+__all__ = ["shard_map"]
