@@ -1,6 +1,7 @@
 """Shardings said by a mesh and a spec: in `device_put`, `jit`, constraints, and on what comes out."""
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -115,6 +116,11 @@ def test_calls_of_equal_placements_run_without_python():
     for v in (x, y, f(x)):
         f(v)
     assert f._cache_size() == n
+    seen = []
+    sys.setprofile(lambda frame, event, argument: seen.append(frame.f_code.co_name) if event == "call" else None)
+    f(y)
+    sys.setprofile(None)
+    assert not seen
     f(device_put(X, named("a", "b", mesh=TWIN)))
     assert f._cache_size() == n + 1
 
