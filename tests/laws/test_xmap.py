@@ -1,4 +1,5 @@
-"""Drawn programs under `xmap` are those under nested `vmap`: values exactly, derivatives within rounding."""
+"""Drawn programs under `xmap` are those under nested `vmap`: values exactly, derivatives within rounding; over a mesh
+both within rounding."""
 from __future__ import annotations
 
 import os
@@ -8,10 +9,11 @@ import lamina.numpy as jnp
 import numpy as np
 import pytest
 from lamina import lax
-from lamina.experimental.maps import xmap
+from lamina.experimental.maps import Mesh, xmap
 
 COUNT = int(os.environ.get("LAMINA_LAWS", "3"))
 SIZES = {"i": 2, "j": 4, "k": 2}
+SHAPES = [(4, 2), (2, 2, 2), (2, 4)]
 
 
 @lamina.custom_jvp
@@ -88,11 +90,31 @@ def drawn(seed):
     return names, fun, placed, args, [text for (text, _), *_ in steps]
 
 
+def drawn_mesh(seed):
+    """Eight devices in any order, in a grid of one to three dimensions."""
+    devices = np.random.default_rng(seed).permutation(np.array(lamina.devices()[:8], object))
+    return Mesh(devices.reshape(SHAPES[seed % 3]), tuple("xyz"[:len(SHAPES[seed % 3])]))
+
+
+def drawn_resources(seed, names):
+    rng = np.random.default_rng(seed)
+    free = list(zip("xyz", SHAPES[seed % 3]))
+    rng.shuffle(free)
+    found: dict = {}
+    for name in names:
+        room = SIZES[name]
+        while free and room % int(free[-1][1]) == 0 and rng.integers(4):
+            axis, n = free.pop()
+            room //= int(n)
+            found[name] = (*found.get(name, ()), str(axis))
+    return found
+
+
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_a_drawn_program_is_that_of_nested_vmap(seed):
     names, fun, placed, args, text = drawn(seed)
 
-    def positional(*args):
+    def nested(*args):
         """All axes in front of the results, in order."""
         f = fun
         fronts = [sorted(range(a.ndim), key=lambda d, mine=mine: names.index(mine[d]) if d in mine else 9)
@@ -105,7 +127,7 @@ def test_a_drawn_program_is_that_of_nested_vmap(seed):
     f = xmap(fun, tuple(placed), [*reversed(names), ...], axis_sizes={n: SIZES[n] for n in names})
 
     def g(*args):
-        return [jnp.transpose(o, (*reversed(range(len(names))), len(names))) for o in positional(*args)]
+        return [jnp.transpose(o, (*reversed(range(len(names))), len(names))) for o in nested(*args)]
 
     cts = [np.random.default_rng(seed).integers(0, 4, o.shape).astype(np.float32) for o in g(*args)]
     for run in (f, lamina.jit(f)):
@@ -118,6 +140,12 @@ def test_a_drawn_program_is_that_of_nested_vmap(seed):
     for derivative in ((lamina.grad, lambda h, n: lamina.jit(lamina.grad(h, n)), lamina.jacfwd)[seed % 3],):
         for a, b in zip(derivative(whole(f), (0, 1))(*args), derivative(whole(g), (0, 1))(*args)):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=str(text))
+    h = xmap(fun, tuple(placed), [*reversed(names), ...], axis_sizes={n: SIZES[n] for n in names},
+             axis_resources=drawn_resources(seed, names))
+    with drawn_mesh(seed):
+        for program, of in ((h, g), (lamina.jit(lamina.grad(whole(h), (0, 1))), lamina.grad(whole(g), (0, 1)))):
+            for a, b in zip(program(*args), of(*args)):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=f"{text} {h.spec.resources}")
     batch = [np.stack([a, a + 1]) for a in args]
     for a, b in zip(lamina.vmap(f)(*batch), lamina.vmap(g)(*batch)):
         assert np.array_equal(a, b), text

@@ -69,7 +69,7 @@ CASES = {
                                     "axis_resources names the axis 'z', which is in neither in_axes nor axis_sizes"),
     "a resource twice": ((ident, B, B, dict(axis_resources={"b": ("x", "x")})), (X,), ValueError, "names a resource twice"),
     "resources not by name": ((ident, B, B, dict(axis_resources="b")), (X,), TypeError, "axis_resources must be a dict"),
-    "resources": ((ident, B, B, dict(axis_resources={"b": "x"})), (X,), NotImplementedError, "not yet divided over resources"),
+    "resources without a mesh": ((ident, B, B, dict(axis_resources={"b": "x"})), (X,), ValueError, "no mesh is in scope"),
     "a branch on a traced value": ((lambda v: v if v.sum() > 0 else -v, B, B), (X,), TypeError, "no known number"),
 }
 

@@ -180,14 +180,11 @@ def resources_of(lead: str, given: Any, known: Sequence[Hashable]) -> dict[Hasha
                              f"those are {', '.join(map(repr, known)) or 'none'}")
         mine = given[name]
         found[name] = tuple(mine) if isinstance(mine, (tuple, list)) else (mine,)
-        if len(set(map(_identity, found[name]))) < len(found[name]):
+        try:
+            twice = len(set(found[name])) < len(found[name])
+        except TypeError:
+            raise TypeError(f"{lead}: axis_resources[{name!r}] must be an axis of a mesh or a tuple of these; got "
+                            f"{mine!r}") from None
+        if twice:
             raise ValueError(f"{lead}: axis_resources[{name!r}] names a resource twice: {mine!r}")
     return {name: mine for name, mine in found.items() if mine}
-
-
-def _identity(resource: Any) -> Any:
-    try:
-        hash(resource)
-    except TypeError:
-        return id(resource)
-    return resource

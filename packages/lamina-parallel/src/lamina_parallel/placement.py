@@ -5,13 +5,17 @@ it cannot change a result. (On NumPy `xmap` runs as it is, by its meaning.)
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 from lamina_batching.extend import BatchAxis, batch_program, materialise
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, prims, subprograms
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapeError, prims, shaped, subprograms, walk
+from lamina_ir.extend import typed_equation, without_needless
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bound_axes, eval_jaxpr, stage, typeof
+
+from .resources import conflict, in_view_of_a_device, without_sharing
 
 __all__ = ["placed"]
 
@@ -62,6 +66,11 @@ def _written(closed: ClosedJaxpr, around: Axes) -> ClosedJaxpr:
 
 def _equation(e: Eqn, around: Axes) -> Eqn:
     flow, params = e.primitive.flow, dict(e.params)
+    if e.primitive is prims.xla_pmap_p:
+        for inner in walk(params["call_jaxpr"]):
+            if inner.primitive is prims.xmap_p and inner.params["axis_resources"]:
+                raise ValueError(f"xmap of `{inner.params['name']}`: axis_resources inside of a pmap, of `{params['name']}`, "
+                                 "whose members have a device each. Leave them out, or name both axes in one xmap")
     inside = (*around, *flow.axes(params))  # type: ignore[union-attr]
     for name in e.primitive.subprograms:
         value = params[name]
@@ -73,10 +82,64 @@ def _equation(e: Eqn, around: Axes) -> Eqn:
         return e if all(params[name] is e.params[name] for name in e.primitive.subprograms) else e.replace(params=params)
     avals = tuple([a.aval for a in e.invars])
     body = params["call_jaxpr"]
-    key = ("positional", around, avals, params["axis_sizes"], params["in_axes"], params["out_axes"])
+    key = ("positional", around, avals, *[params[p] for p in ("axis_sizes", "axis_resources", "in_axes", "mesh", "out_axes")])
+    if params["axis_resources"]:
+        made = body.derived(key, lambda: _divided(body, avals, params, around))
+        return Eqn(prims.shard_map_p, e.invars, e.outvars, made, e.source)
     program = body.derived(key, lambda: _positional(body, avals, params, around))
     call = {**prims.xla_call_p.defaults, "call_jaxpr": program, "name": params["name"]}
     return Eqn(prims.xla_call_p, e.invars, e.outvars, call, e.source)
+
+
+def _divided(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], around: Axes) -> dict[str, Any]:
+    """The params of the map over a mesh, where a device has a block of each dimension that is an axis with resources, and
+    batches within it."""
+    binds, axes, resources = prims.xmap_p.flow.binds, params["axis_sizes"], params["axis_resources"]  # type: ignore[union-attr]
+    names, sizes, _ = mesh = params["mesh"]
+    lead, bound = f"xmap of `{params['name']}`", frozenset([name for name, _ in around])
+    clash = [name for name in names if name in bound]
+    if clash:
+        raise ValueError(f"{lead}: axis_resources: the mesh axis {clash[0]!r} has the name of an axis that a map around binds. "
+                         "Give them names of their own, and each mesh axis to one map")
+    body = without_needless(body, dict(axes))
+    if conflict(body, resources) is not None:
+        # In a derivative axes may meet that never do in the program itself: cotangents of a value that two of them use. Then
+        # the first has the mesh axis, and the others are whole on each device.
+        resources = without_sharing(resources)
+    assert binds is not None
+    marks = [a.over | binds.along(params, entry) for a, entry in zip(avals, params["in_axes"])]
+    program, within = in_view_of_a_device(body, marks, axes, resources, bound.union(names))
+    devices = dict(zip(names, sizes))
+    over, inner = dict(resources), dict(within)
+    rest = tuple([(inner[name], size // math.prod([devices[r] for r in over.get(name, ())])) for name, size in axes])
+
+    def entry_within(entry: Any) -> Any:
+        return tuple([kind and prims.Indexed(tuple([inner[name] for name in kind.names])) for kind in entry])
+
+    def spec(entry: Any) -> Any:
+        return tuple([_split(kind, over) for kind in entry])
+
+    view = {**params, "axis_sizes": rest, **{p: tuple(map(entry_within, params[p])) for p in ("in_axes", "out_axes")}}
+    ins, outs = [tuple(map(spec, params[p])) for p in ("in_axes", "out_axes")]
+    blocks = []
+    for a, entry in zip(avals, ins):
+        mine = [() if kind is None else kind.names for kind in entry]
+        shape = tuple([n // math.prod([devices[r] for r in along]) for n, along in zip(a.shape, mine)])
+        blocks.append(shaped(shape, a.dtype, a.weak_type).differing(a.over.union(*mine)))
+    block = _positional(program, blocks, view, (*around, *devices.items()))
+    call = {"auto": (), "call_jaxpr": block, "donated_invars": (), "in_specs": ins, "mesh": mesh, "name": params["name"],
+            "out_specs": outs}
+    return typed_equation(prims.shard_map_p, avals, call, bound)[0]
+
+
+def _split(kind: Any, over: dict[Hashable, tuple[Hashable, ...]]) -> Any:
+    """What a device has of a dimension that is an axis."""
+    if kind is None or not any(name in over for name in kind.names):
+        return None
+    if len(kind.names) > 1:
+        raise ShapeError(f"xmap: a dimension that lies along several axes, {kind.names}, cannot be divided over a mesh: give "
+                         "each a dimension of its own")
+    return prims.Split(over[kind.names[0]])
 
 
 def _positional(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], around: Axes) -> ClosedJaxpr:

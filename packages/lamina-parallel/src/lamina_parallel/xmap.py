@@ -9,14 +9,16 @@ import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, prims, shaped, trees
-from lamina_ir.extend import typed_equation
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, config, prims, shaped, trees
+from lamina_ir.extend import refuse_disagreement, typed_equation, typed_program, without_needless
 from lamina_tracing import slots
 from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, Tracer, bind, boundary, bound_axes,
                                    duck_types, explain_miss, flat_results, now, result_path, stage, staging_logged,
                                    stands_for_array, typeof)
 
 from .axis_names import Mappings, Named, resources_of, sizes_of
+from .mesh import mesh_in_scope
+from .resources import checked_resources, conflict
 
 __all__ = ["AxisName", "ResourceSet", "XmapSpec", "xmap"]
 
@@ -66,11 +68,9 @@ class XmapSpec:
                 raise ValueError(f"{lead}: out_axes names the axis {name!r}, which is in neither in_axes nor axis_sizes; those "
                                  f"are {', '.join(map(repr, self.names)) or 'none'}. Give its size in axis_sizes")
         self.resources = resources_of(lead, axis_resources, self.names)
-        if self.resources:
-            raise NotImplementedError(f"{lead}: axis_resources={axis_resources!r}: axes are not yet divided over resources. "
-                                      "Leave it out: results are the same")
         # Found again by another xmap of the same function.
-        self.known_by = (self.ins.key, self.outs.key, tuple(self.given_sizes.items()), self.donate_argnums, backend)
+        self.known_by = (self.ins.key, self.outs.key, tuple(self.given_sizes.items()), tuple(self.resources.items()),
+                         self.donate_argnums, backend)
         self.programs: dict[Any, Staged] = _programs.of(self.known_as).setdefault(self.known_by, {})
 
     def split(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
@@ -148,8 +148,9 @@ class XmapSpec:
         outs = tuple([self._placed(closed, i, mapping, names, out_tree) for i, mapping in enumerate(found)])
         whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
         ins = (*[(None,) * v.aval.ndim for v in whole[:len(outer)]], *entries)
-        params = dict(axis_resources=(), axis_sizes=axes, backend=self.backend, call_jaxpr=closed, donated_invars=(),
-                      in_axes=ins, mesh=None, name=self.name, out_axes=outs)
+        mesh, resources = self._over_mesh(closed, sizes)
+        params = dict(axis_resources=resources, axis_sizes=axes, backend=self.backend, call_jaxpr=closed, donated_invars=(),
+                      in_axes=ins, mesh=mesh, name=self.name, out_axes=outs)
         params, types = typed_equation(prims.xmap_p, [v.aval for v in whole], params, frozenset([f.name for f in now.axes]))
         results = [Var(a) for a in types]
         return Staged(ClosedJaxpr(Jaxpr([], whole, [Eqn(prims.xmap_p, whole, results, params)], results)), outer, out_tree)
@@ -196,6 +197,24 @@ class XmapSpec:
                              f"{_made_at(closed, i)}. Name it there, or reduce over it inside, as lax.psum(x, {left[0]!r})")
         words = f"{result_path(out_tree, i)}, {aval.short()} inside"
         return mapping.entry(f"{self.lead}: {where}", aval.ndim + len(mapping.names), words)
+
+    def _over_mesh(self, closed: ClosedJaxpr, sizes: dict[Hashable, int]) -> tuple[Any, Any]:
+        """(the mesh, what each axis takes of it), if axes have resources."""
+        if not self.resources:
+            return None, ()
+        mesh = mesh_in_scope()
+        resources = checked_resources(self.lead, self.resources, sizes, mesh)
+        text = conflict(without_needless(closed, sizes), resources)
+        if text is not None:
+            raise ValueError(f"{self.lead}: axis_resources: {text}")
+        divided = frozenset([name for name, _ in resources])  # members of other axes run together
+        marks = [a.over & divided for a in closed.in_avals]
+        try:
+            refuse_disagreement(typed_program(closed, marks, divided.union(self.names, [f.name for f in now.axes])))
+        except ProgramError as e:
+            raise ValueError(f"{self.lead}: {e}") from None
+        assert mesh is not None
+        return (mesh.axis_names, mesh.devices.shape, mesh.flat_devices), resources
 
     def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
         """For each flat argument, whether the caller gives up its buffer; (): none."""
@@ -244,6 +263,19 @@ class XmapSpec:
         return mapped
 
 
+def _forget_devices(gone: Callable[[Any], bool]) -> None:
+    """Forget the programs of meshes that are no more; `gone` says it of a device."""
+    for table in _programs.tables():
+        for programs in list(table.values()):
+            for key, staged in list(programs.items()):
+                mesh = staged.closed.jaxpr.eqns[0].params["mesh"]
+                if mesh is not None and gone(mesh[2][0]):
+                    programs.pop(key, None)
+
+
+slots.on_devices_gone.append(_forget_devices)
+
+
 class _Shown:
     """A type in the place of its array, for errors that show a tree."""
 
@@ -282,15 +314,17 @@ def xmap(fun: Callable[..., Any], in_axes: Any, out_axes: Any, *, axis_sizes: Ma
       out_axes: likewise for the result; positions count in the array that is returned. An axis that the value lacks is
         repeated; one that it has must be named.
       axis_sizes: axis name -> size, needed for axes that no argument has.
-      axis_resources: axis name -> what its positions are divided over; does not change results.
+      axis_resources: axis name -> an axis of the mesh in scope (`with mesh:`), or a tuple of these, the first slowest, over
+        which its positions are divided. It does not change results, which lie divided likewise.
       donate_argnums: positions of arguments whose memory may be reused for results.
       backend: platform name, as "cpu".
     Returns:
       A function of whole arrays. It has `lower`, `trace` and the other steps of a jitted function.
     Raises:
       TypeError: something is no mapping, no name, or no array; keyword arguments.
-      ValueError: axes or sizes that do not fit; a result has an axis that `out_axes` leaves out. Names the argument.
-      NotImplementedError: `axis_resources` names resources.
+      ValueError: axes or sizes that do not fit; a result has an axis that `out_axes` leaves out; resources that no mesh in
+        scope has, that do not divide the size, or that two axes share which meet in one value. Names the argument.
+      NotImplementedError: the mesh in scope has devices of several processes.
 
     >>> import numpy as np
     >>> from lamina_tracing import lax
