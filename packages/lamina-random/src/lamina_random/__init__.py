@@ -7,12 +7,13 @@ from ._discrete import bernoulli, categorical, geometric, rademacher, randint
 from ._gamma import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
 from ._keys import PRNGKey, clone, fold_in, key, key_data, key_impl, split, wrap_key_data
 from ._matrix import multivariate_normal, orthogonal
+from ._named import NamedShape
 from ._normal import normal, truncated_normal, uniform
 from ._rejection import binomial, poisson
 from ._shuffles import choice, permutation, shuffle
 from ._version import __version__
 
-__all__ = ["PRNGKey", "__version__", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy",
+__all__ = ["NamedShape", "PRNGKey", "__version__", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy",
            "chisquare", "choice", "clone", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma",
            "generalized_normal", "geometric", "gumbel", "key", "key_data", "key_impl", "laplace", "loggamma",
            "logistic", "lognormal", "maxwell", "multivariate_normal", "normal", "orthogonal", "pareto", "permutation",

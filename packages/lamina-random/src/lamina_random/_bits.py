@@ -14,6 +14,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import requested_dtype
 
 from ._arguments import as_shape, key_words
+from ._named import NamedShape, at_position
 
 __all__ = ["bits", "draw_bits", "raw_words", "word_of"]
 
@@ -40,6 +41,8 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     >>> bits(PRNGKey(42), (3,))
     Array([2465931498,  430176367,  255383827], dtype=uint32)
     """
+    if shape.__class__ is NamedShape:
+        return bits(at_position("bits", key, shape), shape.sizes, dtype)
     found = dtypes.canonical(np.uint64) if dtype is None else requested_dtype(dtype)
     if found not in _UINTS.values():
         raise DTypeError(f"bits: dtype must be an unsigned integer dtype of 8 to 64 bits; got {found.name}")

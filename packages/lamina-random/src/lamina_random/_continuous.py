@@ -13,6 +13,7 @@ from lamina_tracing.extend import scalar
 from ._arguments import as_float, as_shape
 from ._draws import with_parameters
 from ._keys import halves
+from ._named import takes_names
 from ._normal import normal_core, unit_core, uniform_core
 
 __all__ = ["cauchy", "double_sided_maxwell", "exponential", "gumbel", "gumbel_core", "laplace", "logistic",
@@ -88,7 +89,7 @@ def _plain(name: str, core: Callable[..., Any], words: str, formula: str) -> Cal
     >>> {name}(PRNGKey(0), (2, 3)).shape
     (2, 3)
     """
-    return draw
+    return takes_names(draw)
 
 
 exponential = _plain("exponential", _exponential, "the exponential distribution with mean 1",
@@ -156,6 +157,7 @@ _draw_maxwell = with_parameters("double_sided_maxwell", _double_sided_maxwell, 2
 _draw_wald = with_parameters("wald", _wald, 1)
 
 
+@takes_names
 def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Rayleigh distribution: lengths of plane vectors of two independent normal parts.
 
@@ -179,6 +181,7 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, d
     return _draw_rayleigh(key, (scale,), shape, dtype)
 
 
+@takes_names
 def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shape: ShapeLike | None = None,
                 dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Weibull distribution: times to failure where the rate is a power of the time.
@@ -204,6 +207,7 @@ def weibull_min(key: ArrayLike, scale: ArrayLike, concentration: ArrayLike, shap
     return _draw_weibull(key, (scale, concentration), shape, dtype)
 
 
+@takes_names
 def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the Pareto distribution, at least 1, that exceed x with probability `x**-b`.
 
@@ -227,6 +231,7 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: 
     return _draw_pareto(key, (b,), shape, dtype)
 
 
+@takes_names
 def lognormal(key: ArrayLike, sigma: ArrayLike = 1.0, shape: ShapeLike | None = None,
               dtype: DTypeLike | None = None) -> Array:
     """Numbers whose logarithm is normal with mean 0.
@@ -251,6 +256,7 @@ def lognormal(key: ArrayLike, sigma: ArrayLike = 1.0, shape: ShapeLike | None = 
     return _draw_lognormal(key, (sigma,), shape, dtype)
 
 
+@takes_names
 def triangular(key: ArrayLike, left: ArrayLike, mode: Any, right: ArrayLike, shape: ShapeLike | None = None,
                dtype: DTypeLike | None = None) -> Array:
     """Numbers whose density rises linearly from `left` to `mode` and falls to `right`.
@@ -275,6 +281,7 @@ def triangular(key: ArrayLike, left: ArrayLike, mode: Any, right: ArrayLike, sha
     return _draw_triangular(key, (left, mode, right), shape, dtype)
 
 
+@takes_names
 def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None,
                          dtype: DTypeLike | None = None) -> Array:
     """Numbers that lie, with equal chance, above or below `loc` by a Maxwell distributed distance.
@@ -300,6 +307,7 @@ def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape
     return _draw_maxwell(key, (loc, scale), shape, dtype)
 
 
+@takes_names
 def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the inverse Gaussian distribution of scale 1.
 

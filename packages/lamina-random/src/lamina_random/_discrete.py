@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import scalar, typeof, requested_dtype
+from lamina_tracing.extend import is_name, scalar, typeof, requested_dtype
 
 from ._arguments import as_float, as_int, as_shape, common_shape, to_shape
 from ._bits import draw_bits
-from ._continuous import gumbel_core
-from ._keys import halves
+from ._continuous import gumbel, gumbel_core
+from ._keys import fold_in, halves
+from ._named import takes_names
 from ._normal import unit_core, uniform_core
 
 __all__ = ["bernoulli", "categorical", "geometric", "rademacher", "randint", "randint_core"]
@@ -20,6 +21,7 @@ __all__ = ["bernoulli", "categorical", "geometric", "rademacher", "randint", "ra
 _part = config.threefry_partitionable
 
 
+@takes_names
 def randint(key: ArrayLike, shape: ShapeLike, minval: ArrayLike, maxval: ArrayLike,
             dtype: DTypeLike | None = None) -> Array:
     """Integers spread evenly over `[minval, maxval)`.
@@ -112,6 +114,7 @@ def _within(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
 _randint = jit(randint_core, static_argnums=(3, 4, 5, 6), inline=True)
 
 
+@takes_names
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None) -> Array:
     """Truth values that are True with a probability.
 
@@ -142,6 +145,7 @@ def _bernoulli_core(key: Any, p: Any, shape: tuple[int, ...], part: bool) -> Any
 _bernoulli = jit(_bernoulli_core, static_argnums=(2, 3), inline=True)
 
 
+@takes_names
 def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """-1 or 1 with equal chance.
 
@@ -172,6 +176,7 @@ def _rademacher_core(key: Any, shape: tuple[int, ...], dtype: np.dtype, part: bo
 _rademacher = jit(_rademacher_core, static_argnums=(1, 2, 3), inline=True)
 
 
+@takes_names
 def geometric(key: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """How many trials it takes to succeed, 1 or more.
 
@@ -206,13 +211,15 @@ def _geometric_core(key: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, p
 _geometric = jit(_geometric_core, static_argnums=(2, 3, 4), inline=True)
 
 
+@takes_names
 def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeLike | None = None) -> Array:
     """Categories with probabilities proportional to `exp(logits)` along one axis.
 
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
       logits: float array; natural logarithms of weights.
-      axis: the axis of `logits` that lists the categories.
+      axis: the axis of `logits` that lists the categories, or the name of a mapped one: `logits` is then the weight of the
+        position's own category.
       shape: of the result; must end with the shape of `logits` without `axis`. Default: just that.
     Returns:
       Integers in `[0, n)`, n the size of the axis.
@@ -228,6 +235,10 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
     """
     aval = typeof(logits)
     as_float("categorical", aval.dtype)
+    if is_name(axis):  # each position draws the noise of its own category
+        drawn = common_shape("categorical", shape, shaped_like(aval.shape))
+        noise = gumbel(fold_in(key, lax.axis_index((axis,))), drawn, aval.dtype)
+        return lax.argmax(lax.add(noise, to_shape(logits, drawn, aval.dtype)), axis, dtypes.canonical_int())
     at = axis + aval.ndim if axis < 0 else axis
     rest = aval.shape[:at] + aval.shape[at + 1:]
     drawn = common_shape("categorical", shape, shaped_like(rest))

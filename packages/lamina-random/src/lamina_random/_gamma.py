@@ -15,6 +15,7 @@ from ._discrete import rademacher
 from ._draws import any_left, full, with_parameters
 from ._keys import halves
 from ._lanes import lane_keys, lane_normal, lane_split, lane_unit, where_keys
+from ._named import takes_names
 from ._normal import normal_core
 
 __all__ = ["ball", "beta", "chisquare", "dirichlet", "f", "gamma", "generalized_normal", "loggamma", "t"]
@@ -126,6 +127,7 @@ _draw_beta, _draw_chi = with_parameters("beta", _beta, 2), with_parameters("chis
 _draw_t, _draw_f = with_parameters("t", _t, 1), with_parameters("f", _f, 2)
 
 
+@takes_names
 def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the gamma distribution with scale 1; NaN where `a` is negative.
 
@@ -150,6 +152,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
     return _draw_gamma(key, (a,), shape, dtype)
 
 
+@takes_names
 def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Logarithms of numbers of the gamma distribution, accurate where these are too small for the dtype.
 
@@ -174,6 +177,7 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype
     return _draw_log(key, (a,), shape, dtype)
 
 
+@takes_names
 def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None,
          dtype: DTypeLike | None = None) -> Array:
     """Numbers in [0, 1] of the beta distribution.
@@ -198,6 +202,7 @@ def beta(key: ArrayLike, a: ArrayLike, b: ArrayLike, shape: ShapeLike | None = N
     return _draw_beta(key, (a, b), shape, dtype)
 
 
+@takes_names
 def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of the chi-square distribution.
 
@@ -221,6 +226,7 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dty
     return _draw_chi(key, (df,), shape, dtype)
 
 
+@takes_names
 def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """Numbers of Student's t distribution.
 
@@ -244,6 +250,7 @@ def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTyp
     return _draw_t(key, (df,), shape, dtype)
 
 
+@takes_names
 def f(key: ArrayLike, dfnum: ArrayLike, dfden: ArrayLike, shape: ShapeLike | None = None,
       dtype: DTypeLike | None = None) -> Array:
     """Numbers of the F distribution.
@@ -279,6 +286,7 @@ def _dirichlet(key: Any, alpha: Any, shape: tuple[int, ...], dtype: np.dtype, pa
 _draw_dirichlet = jit(_dirichlet, static_argnums=(2, 3, 4), inline=True)
 
 
+@takes_names
 def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
               dtype: DTypeLike | None = None) -> Array:
     """Vectors of positive numbers that sum to 1, of the Dirichlet distribution.
@@ -309,6 +317,7 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
     return _draw_dirichlet(key, alpha, (*lead, own[-1]), as_float("dirichlet", dtype), _part.value)
 
 
+@takes_names
 def generalized_normal(key: ArrayLike, p: float, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers with density proportional to `exp(-|x|**p)`.
 
@@ -335,6 +344,7 @@ def generalized_normal(key: ArrayLike, p: float, shape: ShapeLike = (), dtype: D
     return lax.mul(size, rademacher(ks, shape, dtype))
 
 
+@takes_names
 def ball(key: ArrayLike, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Vectors spread evenly over the unit ball of a norm.
 

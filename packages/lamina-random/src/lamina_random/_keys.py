@@ -8,8 +8,9 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes, shaped
 from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike, slots
 from lamina_tracing.extend import typeof
 
-from ._arguments import as_shape, key_words
+from ._arguments import as_shape
 from ._bits import own_words, raw_words
+from ._named import folded
 
 __all__ = ["PRNGKey", "clone", "fold_in", "halves", "key", "key_data", "key_impl", "split", "split_core", "wrap_key_data"]
 
@@ -219,16 +220,6 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     """
     if isinstance(data, int):
         data = np.uint32(data & 0xFFFFFFFF)
-    return _fold_in(key, data)
+    return folded(key, data)
 
 
-def _fold_in_core(key: Any, data: Any) -> Any:
-    aval = typeof(data)
-    if aval.shape or not dtypes.is_integer(aval.dtype):
-        raise ShapeError(f"fold_in: data must be a rank-0 integer; got {aval.long()}; use vmap for several")
-    k0, k1 = key_words("fold_in", key)
-    words = lax.threefry2x32(k0, k1, np.uint32(0), lax.convert_element_type(data, _U32))
-    return lax.concatenate([lax.reshape(y, (1,)) for y in words], 0)
-
-
-_fold_in = jit(_fold_in_core, inline=True)

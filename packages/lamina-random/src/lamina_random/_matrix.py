@@ -9,6 +9,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
 from ._arguments import as_float, as_shape
+from ._named import takes_names
 from ._normal import normal_core
 
 __all__ = ["multivariate_normal", "orthogonal"]
@@ -48,6 +49,7 @@ def _multivariate(key: Any, mean: Any, cov: Any, shape: tuple[int, ...], dtype: 
 _draw = jit(_multivariate, static_argnums=(3, 4, 5, 6), inline=True)
 
 
+@takes_names
 def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: ShapeLike | None = None,
                         dtype: DTypeLike | None = None, method: str = "cholesky") -> Array:
     """Normal vectors with this mean and covariance.
@@ -97,6 +99,7 @@ def _widened(x: Any, lead: tuple[int, ...], last: int) -> Any:
     return lax.broadcast_in_dim(x, (*lead, *inner), (*[at + i for i in kept], *range(len(lead), len(lead) + last)))
 
 
+@takes_names
 def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Orthogonal matrices, every one equally likely (Haar measure); unitary ones for a complex dtype.
 

@@ -12,6 +12,7 @@ from lamina_tracing.extend import scalar
 from ._arguments import as_float, as_shape, common_shape, to_shape
 from ._bits import draw_bits
 from ._keys import halves
+from ._named import NamedShape, at_position, takes_names
 
 __all__ = ["normal", "normal_core", "normal_of", "truncated_normal", "uniform", "uniform_core", "unit_core", "unit_of",
            "unit_width"]
@@ -41,6 +42,8 @@ def uniform(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
     >>> uniform(PRNGKey(0), (2,))
     Array([0.21629536, 0.8041241 ], dtype=float32)
     """
+    if shape.__class__ is NamedShape:  # the commonest draws go without the frame of `takes_names`
+        return uniform(at_position("uniform", key, shape), shape.sizes, dtype, minval, maxval)
     dtype = as_float("uniform", dtype)
     if type(minval) is float and type(maxval) is float and minval == 0.0 and maxval == 1.0:
         return _unit(key, as_shape("uniform", shape), dtype, _part.value)
@@ -100,6 +103,8 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     >>> [round(float(x), 4) for x in normal(PRNGKey(0), (2,))]
     [-0.7848, 0.8564]
     """
+    if shape.__class__ is NamedShape:
+        return normal(at_position("normal", key, shape), shape.sizes, dtype)
     return _normal(key, as_shape("normal", shape), as_float("normal", dtype, complex_too=True), _part.value)
 
 
@@ -117,6 +122,7 @@ def normal_of(unit: Any, dtype: np.dtype) -> Any:
     return lax.mul(scalar(math.sqrt(2), dtype), lax.erf_inv(_stretched(unit, low, scalar(1, dtype))))
 
 
+@takes_names
 def truncated_normal(key: ArrayLike, lower: ArrayLike, upper: ArrayLike, shape: ShapeLike | None = None,
                      dtype: DTypeLike | None = None) -> Array:
     """Numbers of the normal distribution that fell between `lower` and `upper`.

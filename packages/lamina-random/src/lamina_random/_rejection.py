@@ -11,6 +11,7 @@ from lamina_tracing.extend import typeof
 from ._arguments import as_float, as_int, common_shape
 from ._draws import accepted, any_left, full
 from ._keys import halves
+from ._named import takes_names
 from ._normal import unit_core
 
 __all__ = ["binomial", "poisson"]
@@ -76,6 +77,7 @@ def _poisson(key: Any, lam: Any, shape: tuple[int, ...], dtype: np.dtype, kind: 
 _draw_poisson = jit(_poisson, static_argnums=(2, 3, 4, 5), inline=True)
 
 
+@takes_names
 def poisson(key: ArrayLike, lam: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
     """How many events happen in a unit of time when `lam` are expected; -1 where `lam` is negative or NaN.
 
@@ -182,6 +184,7 @@ def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype,
 _draw_binomial = jit(_binomial, static_argnums=(3, 4, 5, 6), inline=True)
 
 
+@takes_names
 def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None,
              dtype: DTypeLike | None = None) -> Array:
     """How many of `n` trials succeed, each with probability `p`; NaN where these make no sense.

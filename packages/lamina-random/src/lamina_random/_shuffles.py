@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike
-from lamina_tracing.extend import check_axis, scalar, typeof
+from lamina_tracing.extend import check_axis, refuse_name, scalar, typeof
 
 from ._arguments import as_shape, key_words
 from ._bits import draw_bits
 from ._continuous import gumbel_core
 from ._discrete import randint_core
 from ._keys import halves
+from ._named import takes_names
 from ._normal import unit_core
 
 __all__ = ["choice", "permutation", "shuffle"]
@@ -69,6 +70,7 @@ def shuffle(key: ArrayLike, x: ArrayLike, axis: int = 0) -> Array:
     >>> sorted(shuffle(PRNGKey(0), np.arange(4)).tolist())
     [0, 1, 2, 3]
     """
+    refuse_name("shuffle", "axis", axis)
     return permutation(key, x, axis, independent=True)
 
 
@@ -104,6 +106,7 @@ def _take(x: Any, index: Any, axis: int) -> Any:
     return lax.reshape(lax.transpose(flat, order), (*shape[:axis], *own, *shape[axis + 1:]))
 
 
+@takes_names
 def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = True, p: ArrayLike | None = None,
            axis: int = 0) -> Array:
     """Elements chosen from an array, or from 0..a-1 for an integer `a`.
