@@ -14,7 +14,7 @@ from lamina_lowering import lowering_rules
 from lamina_tracing.extend import bind
 
 OPS = [p for p in prims.ALL if samples_of(p) and not p.axis_params and not p.effectful and p in lowering_rules
-       and p.name != "xla_pmap"]
+       and p.name != "xla_pmap" and p.family != "maps"]
 
 
 def run(row):
