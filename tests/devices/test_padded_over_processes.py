@@ -20,7 +20,7 @@ def same(got, want):
     got, want = np.asarray(got), np.asarray(want)
     assert got.shape == want.shape and np.array_equal(got, want), (got, want)
 
-D, wide = lamina.devices(), WIDE
+D = lamina.devices()
 by_turns = sorted(D, key=lambda d: (d.id % devices, d.process_index))
 few = [d for d in D if d.process_index or d == D[0]]
 
@@ -55,7 +55,7 @@ cases = [(5, 3), (1, 7), (2 * devices, 2 * devices), (devices, 1), (4, 2 * devic
 cases = [[*c[:1], *c[1:] * (processes - 1)] for c in cases]
 bodies = {"sums": sums, "moves": moves, "exchanges": exchanges, "groups": groups, "branches": branches, "numbers": numbers}
 for k, counts in enumerate(cases):
-    for ds in ([None, by_turns, few] if wide else [(None, by_turns, few, None, by_turns)[k]]):
+    for ds in [(None, by_turns, few)[(k + SHIFT) % 3]]:
         n = sum(counts)
         draw = np.random.RandomState(n)
         every, c = (draw.randint(-3, 4, (n, 3)).astype(np.float32) for _ in range(2))
@@ -71,7 +71,7 @@ for k, counts in enumerate(cases):
         assert len(owners) == n
         own = [i for i, p in enumerate(owners) if p == rank]
         x, w = every[own], np.float32(2)
-        for name in bodies if wide or k < 2 else [[*bodies][k]]:
+        for name in [[*bodies][(k + SHIFT) % 6]]:
             f = bodies[name](n)
             options = dict(axis_name="i", in_axes=(None, 0))
             g, m = vmap(f, **options), padded(f, devices=ds, **options)
@@ -102,8 +102,8 @@ def doubled_once(x):
 
 with lamina.log_compiles():
     m = padded(doubled_once)
-    for mine_, theirs in ((5, 4), (5, 6), (6, 6), (5, 4)):
-        k = 2 * devices + (mine_ if rank == 0 else theirs) - 6
+    for mine_, theirs in ((3, 1), (1, 3), (3, 3), (3, 1)):
+        k = devices * (mine_ if rank == 0 else theirs)
         same(m(np.arange(k, dtype=np.float32)), np.arange(k) * 2)
 found = [t for t in compiled if t.startswith("`doubled_once`") and ("compiled in" in t or "loaded from disk" in t)]
 assert len(found) == 1, found
@@ -132,6 +132,8 @@ print("done")
 """
 
 
+# Which devices, and which of the functions, each of the cases is tried with.
+@pytest.mark.parametrize("shift", range(6 if WIDE else 1))
 @pytest.mark.parametrize("processes, devices", [(2, 2)] + [(2, 4), (3, 1)] * WIDE)
-def test_rows_in_rounds(processes, devices):
-    assert all(t.endswith("done") for t in run(ROWS.replace("WIDE", str(WIDE)), processes, devices))
+def test_rows_in_rounds(processes, devices, shift):
+    assert all(t.endswith("done") for t in run(ROWS.replace("SHIFT", str(shift)), processes, devices))
