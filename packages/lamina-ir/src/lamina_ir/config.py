@@ -157,7 +157,12 @@ class Option:
       check: called with a value that is to be set; raises ValueError or TypeError when it will not do.
       keyed: whether programs depend on it, so that it belongs to the keys of staged and compiled ones.
       help: one line.
+
+    Attributes:
+      ever: whether it has been anything but false since the process began: a plain attribute, for the hottest of paths.
     """
+
+    ever = False
 
     def __init__(self, name: str, default: Any, *, choices: tuple[Any, ...] | None = None,
                  check: Callable[[Any], object] | None = None, keyed: bool = False, help: str = "") -> None:
@@ -172,6 +177,7 @@ class Option:
         text = os.environ.get("LAMINA_" + name.upper()) or os.environ.get("JAX_" + name.upper())
         if text:
             self._default = self._parse(text)
+        self.ever = bool(self._default)
         options[name] = self
         if keyed:
             _keyed.append(self)
@@ -230,6 +236,7 @@ class Option:
         value = self._check(value)
         with generation.changing():
             self._default = value
+            self.ever = self.ever or bool(value)
             if self.keyed:
                 generation.count()
         for tell in self._watchers:
@@ -245,6 +252,7 @@ class Option:
             vars(self._local).pop("value", None)
         else:
             self._local.value = value
+            self.ever = self.ever or bool(value)
         self._changed()
         for tell in self._watchers:
             tell(value, True)

@@ -31,6 +31,7 @@ __all__ = ["call_object", "fallback", "install", "make_call"]
 
 _cache = _jaxlib.PjitFunctionCache(capacity=compiling.MOST_PROGRAMS)
 staging_state = _jaxlib.new_state("staging", None)
+_bounds = config.debug_bounds
 
 
 def _on_staging(begins: bool) -> None:
@@ -108,20 +109,31 @@ class _Misses:
     @boundary
     def held(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         """For the object people hold."""
-        if self.counted is None:
-            try:
-                if self.again is not None and (found := self.repeated(args, kwargs)) is not None:
-                    return found[0], None, False
-                result, fast, forget = self.answer(args, kwargs)
-            except BaseException:
-                self.refused()
-                raise
-            if self.window is None:
-                return result, fast, forget
-            known: Any = functools.partial(_known, weakref.ref(self))
-            self.counted = self.object("counted", known, lambda *args, **kwargs: known(*args, **kwargs)[0])
-            return result, None, forget
-        return self.counting(args, kwargs), None, False
+        spec = self.spec
+        try:
+            # The first way out: each op of `lamina_numpy` comes by here while a program is staged. Always where indices are
+            # looked at, as checks have the line of the call.
+            if spec.inline and slots.dispatcher is self.made_under:
+                among = now.trace is not EVALUATION or spec.ours and _bounds.ever and _bounds.value
+                for a in () if among else args:
+                    if isinstance(a, Tracer):
+                        among = True
+                        break
+                if among:
+                    if leaving.staying:
+                        leaving.stay()
+                    return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True
+            if self.window is not None:
+                if self.counted is None:
+                    known: Any = functools.partial(_known, weakref.ref(self))
+                    self.counted = self.object("counted", known, lambda *args, **kwargs: known(*args, **kwargs)[0])
+                return self.launched(self.counted(*args, **kwargs)), None, False
+            if self.again is not None and (found := self.repeated(args, kwargs)) is not None:
+                return found[0], None, False
+            return self.answer(args, kwargs)
+        except BaseException:
+            self.refused()
+            raise
 
     def repeated(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         """(the result,) of a call over several processes that is like one before; None for others."""
@@ -137,30 +149,23 @@ class _Misses:
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure(self.spec.call, self.spec.name, e) from e
 
-    def counting(self, args: Any, kwargs: Any) -> Any:
-        """The result of a call whose launch is counted."""
-        out = self.counted(*args, **kwargs)
+    def launched(self, out: Any) -> Any:
+        """The result of a call of `counted`, whose launch is counted here."""
         if now.trace is EVALUATION:
-            leaves = [out] if type(out) is ArrayImpl else REGISTRY.flatten(out)[0]
-            self.window.passed([x for x in leaves if type(x) is ArrayImpl])
+            self.window.passed((out,) if type(out) is ArrayImpl else
+                               [x for x in REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
         return out
 
-    def answer(self, args: Any, kwargs: Any) -> tuple[Any, Any, bool]:
+    def answer(self, args: Any, kwargs: Any, counted: bool = False) -> tuple[Any, Any, bool]:
         """What the call gives, what lets jaxlib run the signature by itself, and whether it must forget it, as the next call
-        may not be like this one. From the cheapest way out to the dearest."""
+        may not be like this one. From the cheapest way out to the dearest, but for the first one, in `held`.
+
+        `counted` says that who asks runs what is counted."""
         spec, kind = self.spec, self.spec.call
         if leaving.staying:
             leaving.stay()
         if slots.dispatcher is not self.made_under:  # another one has moved in since
             return spec.called_by(slots.dispatcher)(*args, **kwargs), None, True
-        if spec.inline:
-            # Each op of `lamina_numpy` comes by here while a program is staged; always where indices are looked at, as checks
-            # have the line of the call.
-            if now.trace is not EVALUATION or spec.ours and config.debug_bounds.value:
-                return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True
-            for a in args:
-                if isinstance(a, Tracer):
-                    return spec.fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs), None, True
         others = config.generation.elsewhere()
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):
@@ -204,14 +209,14 @@ class _Misses:
         if program.together is not None and layout is None and not spec.statics.nums and not spec.statics.names and not changed:
             self.again = self.again or repeats.Repeats()
             self.again.note(args, kwargs, flat, program, staged.out_tree)
-        return result, program.fast_path(flat, staged.out_tree, layout), changed
+        return result, program.fast_path(flat, staged.out_tree, layout) if counted or self.window is None else None, changed
 
 
 @boundary
 def _known(misses: Any, /, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
     """For the object behind that of `misses`, a weak reference, that runs what is counted."""
     try:
-        return misses().answer(args, kwargs)
+        return misses().answer(args, kwargs, True)
     except BaseException:
         misses().refused()
         raise
@@ -224,7 +229,8 @@ def _explaining(spec: CallSpec, call: Any, misses: _Misses) -> Callable[..., Any
         try:
             if misses.again is not None and (found := misses.repeated(args, kwargs)) is not None:
                 return found[0]
-            return call(*args, **kwargs) if misses.counted is None else misses.counting(args, kwargs)
+            counted = misses.counted
+            return call(*args, **kwargs) if counted is None else misses.launched(counted(*args, **kwargs))
         except Exception as e:
             if host_errors.is_failed_launch(e):
                 raise execution.failure(spec.call, spec.name, e) from e

@@ -78,23 +78,32 @@ class StagingTrace(Trace):
 
     def process(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         # Each frame that is looked at costs as much as the rest of an equation, so the look for lines begins behind `bind`.
-        invars = [a._var if type(a) is StagingTracer and a._trace is self else self.lift(a) for a in args]
+        # One loop: before Python 3.12 a comprehension is a call, as dear as what it does for one operand or two.
+        invars, avals = [], []
+        for a in args:
+            var = a._var if type(a) is StagingTracer and a._trace is self else self.lift(a)
+            invars.append(var)
+            avals.append(var.aval)
         if prim.multiple:
-            out_avals = prim.infer(*[v.aval for v in invars], **params)
+            out_avals = prim.infer(*avals, **params)
             if prim.subprograms and (prim.flow.binds or any(a.over for a in out_avals)):  # type: ignore[union-attr]
-                params, out_avals = typed_equation(prim, [v.aval for v in invars], params, self.bound, out_avals)
+                params, out_avals = typed_equation(prim, avals, params, self.bound, out_avals)
             outvars = [Var(a) for a in out_avals]
             self.eqns.append(Eqn(prim, invars, outvars, params, user_source(3, self.sources)))
             return tuple([StagingTracer(self, v.aval, v) for v in outvars])
-        aval = prim.infer(*[v.aval for v in invars], **params)
+        aval = prim.infer(*avals, **params)
         var = Var(aval)
         self.eqns.append(Eqn(prim, invars, (var,), params, user_source(3, self.sources)))
         return StagingTracer(self, aval, var)
 
     def _among_axes(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """`process` while mapped axes are bound: types say over which of them values differ."""
-        invars = [a._var if type(a) is StagingTracer and a._trace is self else self.lift(a) for a in args]
-        params, found = typed_equation(prim, [v.aval for v in invars], params, self.bound)
+        invars, avals = [], []
+        for a in args:
+            var = a._var if type(a) is StagingTracer and a._trace is self else self.lift(a)
+            invars.append(var)
+            avals.append(var.aval)
+        params, found = typed_equation(prim, avals, params, self.bound)
         outvars = tuple([Var(a) for a in found]) if prim.multiple else (Var(found),)
         self.eqns.append(Eqn(prim, invars, outvars, params, user_source(3, self.sources)))
         if prim.multiple:

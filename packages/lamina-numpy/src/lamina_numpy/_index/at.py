@@ -34,7 +34,7 @@ def _number_or_array(values: Any) -> Any:
 
 
 def _changed(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
-    asked = mode is None and config.debug_bounds.value and looks()
+    asked = mode is None and config.debug_bounds.ever and looks()
     if mode == "wrap":
         index, mode = turned(index, x.shape), "clip"
     how = GatherScatterMode.from_any(mode)
@@ -111,7 +111,7 @@ class AtReference:
         """`x[index] = func(x[index])`, functionally; `func` keeps shape and dtype. A position named twice is done twice,
         one after the other, unless `unique_indices` promises that there is none."""
         x, index = self.array, self.index
-        if mode is None and config.debug_bounds.value and looks():
+        if mode is None and config.debug_bounds.ever and looks():
             look("x.at[...].apply", index, x.shape, wrap_negative_indices)
         if mode == "wrap":
             index, mode = turned(index, x.shape), "clip"

@@ -21,6 +21,7 @@ from .read import CLIP, FILL, read
 __all__ = ["compile_plan", "getitem", "take_index", "traced_getitem"]
 
 _NO = (False, False)
+_bounds = config.debug_bounds
 _MOST = 4096  # programs remembered
 _programs: dict[Any, Callable[..., Any]] = {}
 
@@ -73,7 +74,7 @@ def getitem(x: Any, index: Any) -> Any:
     >>> getitem(arange(6.), slice(4, 1, -1))
     Array([4., 3., 2.], dtype=float32)
     """
-    if config.debug_bounds.value and looks():
+    if _bounds.ever and looks():
         look("x[...]", index, x.shape)
     if type(index) is int and not isinstance(x, Tracer):
         return _read_one(x, index)
@@ -88,7 +89,7 @@ def getitem(x: Any, index: Any) -> Any:
 
 def traced_getitem(x: Any, index: Any) -> Any:
     """`getitem` of a traced `x`: no compiled call is tried."""
-    if config.debug_bounds.value and looks():
+    if _bounds.ever and looks():
         look("x[...]", index, x.shape)
     plan, positions = parse(index, x.shape)
     return read(plan, CLIP, None, _NO, True, x, *positions)
@@ -96,7 +97,7 @@ def traced_getitem(x: Any, index: Any) -> Any:
 
 def take_index(x: Any, index: Any, mode: Any, fill_value: Any, flags: tuple[bool, bool], wrap: bool) -> Any:
     """`x[index]` with all choices: what `x.at[index].get` does."""
-    if mode is None and config.debug_bounds.value and looks():
+    if mode is None and _bounds.ever and looks():
         look("x.at[...].get", index, x.shape, wrap)
     if mode == "wrap":
         index, mode = turned(index, x.shape), CLIP
