@@ -40,7 +40,6 @@ class MappedAxes:
     def __init__(self, call: str, fun: Callable[..., Any], in_axes: Any, out_axes: Any, axis_size: int | None = None,
                  static: Collection[int] = (), least: int = 0) -> None:
         self.call, self.fun, self.static = call, fun, static
-        self.lead = f"{call} of `{function_name(fun)}`"
         self.in_axes = tuple(in_axes) if isinstance(in_axes, (list, tuple)) else in_axes
         self.out_axes = out_axes
         if type(in_axes) is not int:
@@ -58,6 +57,11 @@ class MappedAxes:
             if axis_size < least:
                 raise ValueError(f"{self.lead}: axis_size must be at least {least}; got {axis_size}")
         self.axis_size = axis_size
+
+    @property
+    def lead(self) -> str:
+        """How errors begin."""
+        return f"{self.call} of `{function_name(self.fun)}`"
 
     def _check(self, what: str, spec: Any) -> None:
         for path, x in trees.tree_leaves_with_path(spec, is_leaf=_is_none):
@@ -103,6 +107,8 @@ class MappedAxes:
           ValueError: in_axes is no prefix of the arguments.
         """
         spec = self.in_axes
+        if spec == 0 and type(spec) is int:  # as of keyword arguments, whatever it says
+            return [0] * len(flat)
         if isinstance(spec, tuple) and self.static:
             spec = tuple([a for i, a in enumerate(spec) if i not in self.static])
         described = None

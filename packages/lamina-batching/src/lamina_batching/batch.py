@@ -159,20 +159,27 @@ def materialise(x: Any, dim: int | None, size: int, at: int = 0) -> Any:
 def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequence[Any],
                 dims: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
     """`fun` on examples of flat `args` batched at `dims`: flat results and where they are batched."""
-    # The frame lets collectives over the name find this trace; an axis without a name needs none.
     trace = BatchTrace(now.depth + 1, axis)
-    frames = () if axis.name is None else (AxisFrame(axis.name, axis.size, trace),)
-    with deeper(trace), bound_axes(*frames):
-        ins = [a if d is None else BatchTracer(trace, a, d) for a, d in zip(args, dims)]
-        outs: list[Any] = []
-        out_dims: list[int | None] = []
-        for o in fun(*ins):
-            if type(o) is BatchTracer and o._trace is trace:
-                outs.append(o.val)
-                out_dims.append(o.dim)
-            else:
-                outs.append(o)
-                out_dims.append(None)
+    if axis.name is None:
+        with deeper(trace):
+            return _examples(fun, trace, args, dims)
+    # The frame lets collectives over the name find this trace.
+    with deeper(trace), bound_axes(AxisFrame(axis.name, axis.size, trace)):
+        return _examples(fun, trace, args, dims)
+
+
+def _examples(fun: Callable[..., Sequence[Any]], trace: BatchTrace, args: Sequence[Any],
+              dims: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
+    ins = [a if d is None else BatchTracer(trace, a, d) for a, d in zip(args, dims)]
+    outs: list[Any] = []
+    out_dims: list[int | None] = []
+    for o in fun(*ins):
+        if type(o) is BatchTracer and o._trace is trace:
+            outs.append(o.val)
+            out_dims.append(o.dim)
+        else:
+            outs.append(o)
+            out_dims.append(None)
     return outs, out_dims
 
 

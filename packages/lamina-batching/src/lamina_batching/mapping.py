@@ -42,7 +42,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
     if not callable(fun):
         raise TypeError(f"vmap: expected a function; got {type(fun).__name__}")
     name = function_name(fun)
-    checked_axis_name(f"vmap of `{name}`", axis_name)
+    if axis_name is not None:
+        checked_axis_name(f"vmap of `{name}`", axis_name)
     spec = MappedAxes("vmap", fun, in_axes, out_axes, axis_size)
     one_for_all = type(in_axes) is int
 
@@ -71,12 +72,12 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name
         targets = spec.of_results(outs, out_tree)
         results = []
         for i, (o, d, to) in enumerate(zip(outs, dims, targets)):
-            if to is None:
-                if d is not None:
-                    raise ValueError(f"vmap of `{name}`: out_axes is None for {result_path(out_tree, i)}, which depends on the "
-                                     "mapped axis: there is a value for each example. Give it an axis in out_axes")
+            if to == d:  # it is there already, which is most results
                 results.append(o)
                 continue
+            if to is None:
+                raise ValueError(f"vmap of `{name}`: out_axes is None for {result_path(out_tree, i)}, which depends on the "
+                                 "mapped axis: there is a value for each example. Give it an axis in out_axes")
             try:
                 aval = typeof(o)
             except TypeError as e:
