@@ -52,8 +52,10 @@ def test_a_function_that_is_its_own_static_argument_goes(monkeypatch):
     reference = weakref.ref(f)
     del f, specification, static
     kept = [jit(function()) for _ in range(8)]
+    for g in kept:
+        g(np.float32(1))
     gc.collect()
-    assert reference() is None and len(kept) == 8
+    assert reference() is None
 
 
 def test_loops_are_staged_once_per_body(monkeypatch):

@@ -45,8 +45,13 @@ def typed_equation(prim: Primitive, avals: Sequence[ShapedArray], params: dict[s
     """
     if outs is None:
         outs = prim.infer(*avals, **params)
-    if prim.plainly_over:
-        found: _Found = _together([a.over for a in avals])
+    found: _Found
+    if prim.plainly_over:  # as nearly all are: `_together`, without a list
+        total = _NONE
+        for a in avals:
+            if a.over is not total and a.over:
+                total = total | a.over if total else a.over
+        found = total
     else:
         params, found = _decide(prim, [a.over for a in avals], params, bound, True)
     if not prim.multiple:

@@ -179,6 +179,8 @@ def split_axes(call: str, axes: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     (('i',), (0,))
     """
     given = axes if type(axes) is tuple else tuple(axes) if isinstance(axes, list) else (axes,)
+    if len(given) == 1 and type(given[0]) is str:  # as most are
+        return given, ()
     names = tuple([a for a in given if not isinstance(a, _INTEGERS)])
     for a in given:
         if isinstance(a, _BOOLEANS):

@@ -25,6 +25,8 @@ _programs = PerFunction()
 
 
 def _hashable(axes: Any) -> Any:
+    if type(axes) is int:
+        return axes
     leaves, tree = trees.tree_flatten(axes)
     return tree, tuple([(type(n), n) for n in leaves])
 
@@ -127,11 +129,14 @@ class PmapSpec(MapSpec):
 
     def _own_rows(self) -> int | None:
         """How many rows of `axis_size`, which counts those of all processes, are this process's."""
-        rows, (own, every) = self.axes.axis_size, self.share()
-        if rows is not None and rows * own % every:
+        rows = self.axes.axis_size
+        if rows is None:
+            return None
+        own, every = self.share()
+        if rows * own % every:
             raise ValueError(f"{self.lead}: axis_size is the number of rows in all processes together; {rows} cannot be shared "
                              f"out evenly by {every} {'processes' if self.devices is None else 'devices'}")
-        return None if rows is None else rows * own // every
+        return rows * own // every
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
                static: Any, rows: int | None) -> Staged:
@@ -180,9 +185,14 @@ class PmapSpec(MapSpec):
                       donated_invars=donated, global_arg_shapes=(None,) * n, in_axes=ins,
                       global_axis_size=None if size == here else size, name=self.name, out_axes=tuple(targets))
         whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
-        params, types = typed_equation(prims.xla_pmap_p, [v.aval for v in whole], params, further)
+        operands = [v.aval for v in whole]
+        if further or any(a.over for a in operands):
+            params, types = typed_equation(prims.xla_pmap_p, operands, params, further)
+        else:  # the body has the types it was staged with, and nothing differs over an axis outside
+            types = prims.xla_pmap_p.infer(*operands, **params)
         results = [Var(a) for a in types]
-        program = Jaxpr([], whole, [Eqn(prims.xla_pmap_p, whole, results, params)], results)
+        program = Jaxpr([], whole, [Eqn(prims.xla_pmap_p, whole, results, params)], results,
+                        closed.jaxpr.axis_names - mine, closed.jaxpr.effectful)
         return Staged(ClosedJaxpr(program), outer, out_tree)
 
     def _check_differences(self, closed: ClosedJaxpr, in_axes: Sequence[int | None], out_axes: Sequence[int | None],

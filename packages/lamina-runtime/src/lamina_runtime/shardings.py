@@ -308,6 +308,9 @@ def interned(sharding: Any) -> Any:
     return gspmd(sharding_devices(sharding), sharding._hlo_sharding)
 
 
+_PLAIN = frozenset((int, bool, str, type(None), frozenset))
+
+
 def named(x: Any) -> Any:
     """A value that tells devices and placements, in tuples as well, from others, and does not keep their clients. What jaxlib
     finds a call by stays as long as the function does."""
@@ -317,7 +320,7 @@ def named(x: Any) -> Any:
         devices = sharding_devices(x)
         tiles = str(x._to_xla_hlo_sharding(0))  # which would hold x
         return weakref.ref(devices[0].client), tuple([d.id for d in devices]), tiles, x.face
-    return tuple(map(named, x)) if type(x) is tuple else x
+    return tuple([y if type(y) in _PLAIN else named(y) for y in x]) if type(x) is tuple else x
 
 
 def _counts(tiles: Any) -> list[int]:

@@ -99,7 +99,11 @@ class JitSpec:
         self.out_shardings = out_shardings
         self.compiler_options = compiler_options
         self.known_as = known_as(fun)
-        self.programs: dict[Any, Staged] = _programs.of(self.known_as)
+
+    @functools.cached_property
+    def programs(self) -> dict[Any, Staged]:
+        """Those that were staged, remembered with the function."""
+        return _programs.of(self.known_as)
 
     @functools.cached_property
     def ours(self) -> bool:

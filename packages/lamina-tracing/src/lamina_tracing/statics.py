@@ -28,7 +28,7 @@ def as_tuple(call: str, what: str, value: Any, kind: type) -> tuple[Any, ...]:
     >>> as_tuple("jit", "static_argnums", 2, int), as_tuple("jit", "static_argnames", ["a", "b"], str)
     ((2,), ('a', 'b'))
     """
-    if value is None:
+    if value is None or type(value) is tuple and not value:
         return ()
     if isinstance(value, kind):
         return (value,)
@@ -63,8 +63,8 @@ class Statics:
         what = "static_argnums" if call in ("jit", "make_jaxpr", "eval_shape") else "static_broadcasted_argnums"
         nums = as_tuple(call, what, argnums, int)
         names = as_tuple(call, "static_argnames", argnames, str)
-        _check_names(call, fun, "static_argnames", names)
         if nums or names:
+            _check_names(call, fun, "static_argnames", names)
             count = positional_count(fun)
             nums = tuple(self._front(what, n, count) for n in nums)
             positional, known, _, _ = parameters_of(fun) or ((), (), False, False)

@@ -31,8 +31,12 @@ def axis_size(axis_name: AxisName | Sequence[AxisName]) -> int:
     Raises:
       UnboundAxisError: no enclosing map has bound the name.
     """
+    return _size(axis_names("axis_size", axis_name))
+
+
+def _size(names: Sequence[Any]) -> int:
     n = 1
-    for name in axis_names("axis_size", axis_name):
+    for name in names:
         n *= axis_frame(name).size
     return n
 
@@ -54,7 +58,7 @@ class _Members(NamedTuple):
 
 
 def _members(call: str, names: tuple[Any, ...], groups: Any, equal: bool = False) -> _Members:
-    size = axis_size(names)
+    size = _size(names)
     groups = checked_groups(call, size, groups, names, equal)
     if groups is None:
         return _Members(names, None, size)
@@ -64,14 +68,19 @@ def _members(call: str, names: tuple[Any, ...], groups: Any, equal: bool = False
 
 def _reduce(call: str, prim: Any, local: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
     names, positional = split_axes(call, axis_name)
-    members = _members(call, names, groups)
     leaves, tree = trees.tree_flatten(x)
+    return trees.tree_unflatten(tree, _reduced(call, prim, local, leaves, names, positional, groups))
+
+
+def _reduced(call: str, prim: Any, local: Callable[..., Any], leaves: list[Any], names: tuple[Any, ...],
+             positional: tuple[int, ...], groups: Any) -> list[Any]:
+    members = _members(call, names, groups)
     if positional:
         leaves = [local(v, check_axes(call, positional, typeof(v).ndim)) for v in leaves]
     leaves = [given_back(v) for v in leaves]
     if names and leaves:
         leaves = list(bind(prim, *leaves, axes=names, axis_index_groups=members.groups))
-    return trees.tree_unflatten(tree, leaves)
+    return leaves
 
 
 def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
@@ -102,8 +111,8 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
         return x * members.size if members.size is not None else elementwise.mul(_as(members.number(), x * 1), x * 1)
     leaves, tree = trees.tree_flatten(x)
     leaves = [conversions.convert_element_type(v, "int32") if is_bool(typeof(v).dtype) else v for v in leaves]
-    return _reduce("psum", prims.psum_p, reductions.reduce_sum, trees.tree_unflatten(tree, leaves), axis_name,
-                   axis_index_groups)
+    return trees.tree_unflatten(tree, _reduced("psum", prims.psum_p, reductions.reduce_sum, leaves, names, positional,
+                                               axis_index_groups))
 
 
 def pmean(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
@@ -158,7 +167,7 @@ def pmin(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
 
 def _first(call: str, extreme: Callable[..., Any], x: Any, axis_name: Any) -> Any:
     names = axis_names(call, axis_name)
-    here, n = axis_index(names), np.int32(axis_size(names))
+    here, n = axis_index(names), np.int32(_size(names))
 
     def one(v: Any) -> Any:
         shape = typeof(v).shape
@@ -296,7 +305,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
       ShapeError: an index is out of range, or occurs twice as source or as destination.
     """
     names = axis_names("ppermute", axis_name)
-    pairs = checked_permutation("ppermute", axis_size(names), perm, names)
+    pairs = checked_permutation("ppermute", _size(names), perm, names)
     return trees.tree_map(lambda v: bind(prims.ppermute_p, v, axis_name=as_axis_name(names), perm=pairs), x)
 
 
@@ -317,7 +326,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     Source: `psum` of the values of one participant and zeros of the others.
     """
     names = axis_names("pbroadcast", axis_name)
-    source = checked_index("pbroadcast", axis_size(names), source, names, "source")
+    source = checked_index("pbroadcast", _size(names), source, names, "source")
     mine = elementwise.eq(axis_index(names), source)
 
     def send(v: Any) -> Any:
@@ -341,7 +350,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
       ShapeError: `perm` is no permutation.
     """
     names = axis_names("pshuffle", axis_name)
-    size = axis_size(names)
+    size = _size(names)
     sources = checked_groups("pshuffle", size, [perm], names, what="perm")[0]  # type: ignore[index]
     return ppermute(x, axis_name, [(source, i) for i, source in enumerate(sources)])
 
