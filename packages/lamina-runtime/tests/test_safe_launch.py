@@ -14,6 +14,7 @@ from lamina_tracing import jit, lax
 class Fake:
     nbytes = 4
     ready = False
+    aval = property(lambda self: ("of so many bytes", self.nbytes))
     _sharding = SimpleNamespace(_internal_device_list=())
 
     def __init__(self, deleted=False):
@@ -77,9 +78,27 @@ def test_window_lets_go_of_large_results_that_have_come(monkeypatch):
         o.nbytes = safe_launch.HELD // 4
         w.passed([o])
         o.ready = i < 2
-    assert [x for x, *_ in w._pending] == outs[2:]
+    assert w._pending[0] == (outs[3], 2, safe_launch.HELD // 2)  # it stands for the third, the first two have come
     w.drain()
     assert not w._pending
+
+
+def test_a_loop_that_waits_makes_no_array_of_the_window(monkeypatch):
+    made = []
+    monkeypatch.setattr(Fake, "_rewrap_with_aval_and_sharding", lambda self, *types: made.append(self) or self)
+    for size in (4, safe_launch.HELD // 2):
+        w, outs = safe_launch.Window(), [Fake() for _ in range(safe_launch.WINDOW)]
+        for o in outs:
+            o.nbytes = size
+            w.passed([o])
+            o.ready = True
+        assert made == outs[:1] and not w._pending  # the first one is the first on its devices
+        outs[-1].ready = False  # from here on nobody waits
+        for o in (more := [Fake() for _ in range(safe_launch.STRIDE)]):
+            o.nbytes = 4
+            w.passed([o])
+        assert made[-1] is more[safe_launch.STRIDE - 2 if size == 4 else 0] and len(w._pending) == 1
+        made.clear()
 
 
 def test_window_keeps_nobodys_array():

@@ -36,14 +36,16 @@ class Window:
     results in flight: they are at most `HELD` bytes together, and a launch with more is waited for at once. It takes longer
     than launching the next, so nothing stands still, and a loop needs no more memory than one that waits at each step.
 
-    Such an array takes as long to make as all else here, and launches on the same devices end in their order: so of small ones
-    that follow each other on the same devices every `STRIDE`-th has one, and stands for those before it.
+    Such an array takes longer to make and to let go than all else here, and launches on the same devices end in their order:
+    so of small ones that follow each other on the same devices every `STRIDE`-th has one, and stands for those before it. A
+    loop that waits at each step makes none: the launch before has ended, and with it all that were launched there.
 
     A result that was donated onward can no longer be waited for. After `WINDOW` launches with those in a row the newest result
     is waited for instead, which bounds the programs in flight to twice the window.
     """
 
-    __slots__ = ("_pending", "_lost", "_held", "_flying", "_since", "_bytes", "_devices")
+    __slots__ = ("_pending", "_lost", "_held", "_flying", "_since", "_bytes", "_devices", "_latest",
+                 "_several")
 
     def __init__(self) -> None:
         self._pending: deque[tuple[Any, int, int]] = deque()  # with the launches that it stands for, and their bytes
@@ -52,6 +54,9 @@ class Window:
         self._flying = self._held = 0  # launches and bytes in `_pending`
         self._since = self._bytes = 0  # those since the latest there
         self._devices: Any = None  # of the latest launch
+        self._latest: Any = None  # a weak reference to its smallest result
+        # Of the latest with several results: their types, which is the smallest, and their bytes.
+        self._several: tuple[Any, int, int] = (None, 0, 0)
 
     def passed(self, outs: Sequence[Any]) -> None:
         """A program was launched; `outs` are its results."""
@@ -59,19 +64,31 @@ class Window:
             least = outs[0]
             size = least.nbytes
         elif outs:
-            sizes = [x.nbytes for x in outs]
-            least, size = outs[sizes.index(min(sizes))], sum(sizes)
+            types = [x.aval for x in outs]
+            known, at, size = self._several
+            if types != known:
+                sizes = [x.nbytes for x in outs]
+                at, size = sizes.index(min(sizes)), sum(sizes)
+                self._several = types, at, size
+            least = outs[at]
         else:
             return
         if size > HELD:
             self._settle(least)
             return
-        devices = least._sharding._internal_device_list
+        devices, before, pending = least._sharding._internal_device_list, self._latest, self._pending
+        self._latest = weakref.ref(least)
+        same = devices is self._devices
+        if same and _has_ended(before()):
+            self._since, self._bytes = 1, size
+            if pending:
+                self._let_go()
+            return
         self._since = since = self._since + 1
         self._bytes = size = self._bytes + size
-        if devices is self._devices and since < STRIDE and size <= HELD // WINDOW:
+        if same and since < STRIDE and size <= HELD // WINDOW:
             return
-        self._devices, self._since, self._bytes, pending = devices, 0, 0, self._pending
+        self._devices, self._since, self._bytes = devices, 0, 0
         if size > HELD // WINDOW:
             self._let_go()
         pending.append((least._rewrap_with_aval_and_sharding(IN_FLIGHT, least._sharding), since, size))
@@ -89,12 +106,12 @@ class Window:
         try:
             while True:
                 oldest = pending.popleft()
-                if oldest[0].is_deleted() or not oldest[0].is_ready():
+                if not _has_ended(oldest[0]):
                     pending.appendleft(oldest)
                     return
                 self._flying -= oldest[1]
                 self._held -= oldest[2]
-        except (IndexError, *_jaxlib.LAUNCH_ERRORS):  # nothing is left, or it failed, which its reader is told
+        except IndexError:
             pass
 
     def _wait_for_oldest(self, newest: Any) -> bool:
@@ -132,6 +149,14 @@ class Window:
 
 
 _wait = _jaxlib.wait_for
+
+
+def _has_ended(x: Any) -> bool:
+    """Whether what computes an array has ended, as far as that can be told; of one that failed its reader is told."""
+    try:
+        return x is not None and not x.is_deleted() and x.is_ready()
+    except _jaxlib.LAUNCH_ERRORS:
+        return True
 
 
 def window_of(client: Any) -> Window | None:
