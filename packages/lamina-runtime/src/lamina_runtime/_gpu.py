@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import glob
 import importlib
 import importlib.util
 import os
@@ -52,9 +51,10 @@ def _preload() -> None:
         spec = importlib.util.find_spec("nvidia")
     except (ImportError, ValueError):
         return
+    from glob import glob  # a millisecond of a process without GPUs
     roots = list(spec.submodule_search_locations or ()) if spec else []
     for pattern in _LIBRARIES:
-        paths = sorted(p for root in roots for p in glob.glob(os.path.join(root, "*", "lib", pattern)))
+        paths = sorted(p for root in roots for p in glob(os.path.join(root, "*", "lib", pattern)))
         for path in paths[:1]:
             try:
                 ctypes.cdll.LoadLibrary(path)

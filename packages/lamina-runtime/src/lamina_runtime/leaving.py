@@ -8,8 +8,8 @@ moment. What takes longer, as a program that a thread waits for, may still end l
 from __future__ import annotations
 
 import atexit
+import os
 import sys
-import sysconfig
 import threading
 import time
 
@@ -18,7 +18,7 @@ from . import _jaxlib
 __all__ = ["stay", "staying"]
 
 _PATIENCE = 0.25  # seconds, taken only where a thread of the background is at work
-_LIBRARY = sysconfig.get_path("stdlib")
+_LIBRARY = os.path.dirname(threading.__file__)  # of Python; `sysconfig`, which knows it, takes two milliseconds to import
 _begun = _jaxlib.new_state("leaving", None)
 staying: set[int] = set()  # the one that leaves and those that stay; empty until then
 _leaver: int | None = None

@@ -90,12 +90,12 @@ def closed_clients() -> list[Any]:
 
 def is_closed(device: Any) -> bool:
     """Whether a device belongs to a client that was given up."""
-    return bool(_closed) and device.client in _closed
+    return current.epoch > 0 and device.client in _closed
 
 
 def check_open(device: Any) -> None:
     """RuntimeError for a device of a client that was given up."""
-    if is_closed(device):
+    if current.epoch and is_closed(device):
         raise RuntimeError(f"{device} belongs to a client that was closed by backends.reset(). Take devices from "
                            "lamina.devices() again; what lies on it can still be read (np.asarray) and moved (device_put)")
 
