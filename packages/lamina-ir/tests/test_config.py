@@ -206,3 +206,22 @@ def test_what_python_itself_asks_of_the_settings_is_plainly_missing():
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="has no attribute '__path__'"):
         config.__path__  # noqa: B018
+
+
+def test_an_option_knows_whether_it_was_ever_on():
+    option = config.Option("for_this_test_alone", False)
+    try:
+        assert not option.ever
+        with option(False):
+            assert not option.ever
+        option.set(False)
+        assert not option.ever
+        with option(True):
+            assert option.ever
+        assert option.ever and not option.value
+        other = config.Option("for_this_test_too", False)
+        other.set(True)
+        assert other.ever and config.Option("and_this", True).ever
+    finally:
+        for name in ("for_this_test_alone", "for_this_test_too", "and_this"):
+            config.options.pop(name, None)
