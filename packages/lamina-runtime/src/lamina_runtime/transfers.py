@@ -9,7 +9,7 @@ from lamina_ir import DTypeError, ExecutionError, ShapedArray, aval_of, dtypes, 
 from lamina_parallel import PartitionSpec
 from lamina_tracing.extend import stands_for_array, Tracer
 
-from . import _jaxlib, arrays, backends, gone, host_errors, on_device, safe_launch, shardings, transfer_guards
+from . import _jaxlib, arrays, backends, gone, host_errors, on_device, owner, safe_launch, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
@@ -103,7 +103,10 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
 
 def spread(x: Any, aval: ShapedArray, sharding: Any) -> Any:
     """A host value placed by a sharding, committed."""
-    sharding = shardings.fitted("device_put", aval.shape, sharding)
+    if aval.shape in getattr(sharding, "plans", ()):  # our own, and arrays of this shape were found to fit
+        owner.check_open(sharding._internal_device_list[0])
+    else:
+        sharding = shardings.fitted("device_put", aval.shape, sharding)
     if type(sharding) is SingleDeviceSharding:
         return arrays.put(x, sharding._device, True, aval, sharding)
     host = np.asarray(x, aval.dtype)
