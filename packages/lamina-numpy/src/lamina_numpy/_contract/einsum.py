@@ -229,8 +229,12 @@ def _order(subscripts: str, terms: Sequence[str], out: str, shapes: Sequence[tup
 
 @lru_cache(maxsize=512)
 def _path(text: str, shapes: tuple[tuple[int, ...], ...], optimize: str) -> Sequence[tuple[int, ...]]:
+    return _planned(text, shapes, optimize)[0]
+
+
+def _planned(text: str, shapes: Sequence[tuple[int, ...]], optimize: Any) -> tuple[Sequence[tuple[int, ...]], Any]:
     import opt_einsum  # here, since only three and more operands need an order, and loading it takes tens of milliseconds
-    return opt_einsum.contract_path(text, *shapes, shapes=True, optimize=optimize)[0]
+    return opt_einsum.contract_path(text, *shapes, shapes=True, optimize=optimize)
 
 
 def _summed(x: Any, names: frozenset[str], keep: frozenset[str]) -> tuple[Any, frozenset[str]]:
@@ -322,7 +326,6 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
     >>> einsum_path("ij,jk,kl->il", np.ones((2, 30)), np.ones((30, 4)), np.ones((4, 5)))[0]
     ['einsum_path', (0, 1), (0, 1)]
     """
-    import opt_einsum  # only long products need it
     if not isinstance(subscripts, str):
         subscripts, found = _interleaved((subscripts, *operands))
         operands = tuple(found)
@@ -330,5 +333,5 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "greedy") ->
         letters, _ = split_names("einsum_path", subscripts)
         subscripts = ",".join(letters[:-1]) + ("" if letters[-1] == "?" else "->" + letters[-1])
     shapes = [typeof(asarray(x)).shape for x in operands]
-    path, info = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
+    path, info = _planned(subscripts, shapes, optimize)
     return ["einsum_path", *path], info
