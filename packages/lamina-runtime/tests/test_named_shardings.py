@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from lamina_autodiff import grad
+from lamina_autodiff import custom_jvp, grad, jvp
 from lamina_batching import vmap
 from lamina_ir import ShapeDtypeStruct
 from lamina_parallel import Mesh, PartitionSpec as P, pmap
@@ -15,6 +15,7 @@ from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, Position
 from lamina_runtime.multihost_utils import host_local_array_to_global_array
 from lamina_runtime.shardings import mapped, replicated, single
 from lamina_tracing import jit, lax, make_jaxpr
+from lamina_tracing.extend import jaxpr_as_fun
 
 ALL = tuple(devices())
 GRID = np.array(ALL, object).reshape(4, 2)
@@ -211,6 +212,25 @@ def test_specs_alone_follow_the_mesh_in_scope():
     for call in (lambda: f(X), lambda: g(X), lambda: device_put(X, P("x"))):
         with pytest.raises(ValueError, match="no mesh is in scope.*`with mesh:`"):
             call()
+
+
+def test_a_rule_staged_after_its_block_has_the_mesh_of_the_block():
+    @custom_jvp
+    def square(x):
+        return x * x
+
+    square.defjvp(lambda primals, tangents: (primals[0] ** 2, told(2 * primals[0] * tangents[0], P("x"))))
+    x = np.arange(8, dtype=np.float32)
+    with MESH:
+        program = jaxpr_as_fun(make_jaxpr(square)(x))
+
+    def slope():
+        return jit(lambda x: jvp(lambda x: program(x)[0], (x,), (np.ones(8, np.float32),))[1])(x)
+
+    assert said(slope()) == (("x", "y"), P("x"))
+    with Mesh(np.array(ALL), ("x",)):
+        assert slope().sharding == named("x")
+    np.testing.assert_array_equal(slope(), 2 * x)
 
 
 def test_lengths_that_do_not_divide_work_inside():

@@ -5,6 +5,7 @@ A mesh knows of its devices that they can be compared, and their `platform`, `id
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from functools import cached_property
@@ -28,6 +29,7 @@ class _Open(threading.local):
 
 
 _open = _Open()
+_entered: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()  # value of the setting -> the mesh
 
 
 class Mesh:
@@ -132,6 +134,7 @@ class Mesh:
     def __enter__(self) -> Mesh:
         block = _in_scope(self.token)
         block.__enter__()
+        _entered[self.token] = self
         _open.blocks.append((self, block))
         return self
 
@@ -158,14 +161,28 @@ class Mesh:
 def mesh_in_scope() -> Mesh | None:
     """The mesh of the innermost `with mesh:` of this thread.
 
+    What is staged later for a program of such a block, as custom rules are, has the mesh of that block.
+
     Returns:
       A mesh, or None outside of such blocks.
+    Raises:
+      RuntimeError: something is staged for a block whose mesh is no more.
 
     >>> mesh_in_scope() is None
     True
     """
+    token = _in_scope.value
+    if token is None:
+        return None
     blocks = _open.blocks
-    return blocks[-1][0] if blocks else None
+    if blocks and blocks[-1][0].token == token:
+        return blocks[-1][0]
+    found = _entered.get(token)
+    if found is None:
+        axes = ", ".join([f"{name!r}: {n}" for name, n in zip(*token[:2])])
+        raise RuntimeError(f"with mesh: what is traced now belongs to a block whose mesh, of the axes {axes}, is no more. Keep "
+                           "the mesh as long as the functions that were called in its block")
+    return found
 
 
 def _grid(devices: Any) -> np.ndarray:
