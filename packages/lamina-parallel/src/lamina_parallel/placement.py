@@ -11,7 +11,7 @@ from typing import Any
 
 from lamina_batching.extend import BatchAxis, batch_program, materialise
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapeError, prims, shaped, subprograms, walk
-from lamina_ir.extend import typed_equation, without_needless
+from lamina_ir.extend import stack_depth, typed_equation, without_needless
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bound_axes, eval_jaxpr, stage, typeof
 
@@ -39,7 +39,8 @@ def placed(closed: ClosedJaxpr, around: Axes = ()) -> ClosedJaxpr:
     >>> program.eqns[0].params["call_jaxpr"]
     { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }
     """
-    return _written(closed, around)
+    with stack_depth.roomy():
+        return _written(closed, around)
 
 
 def _holds(closed: ClosedJaxpr) -> bool:
