@@ -5,18 +5,17 @@ result is one equation; how its axes are carried out is decided when a program i
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, config, prims, shaped, trees
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, prims, shaped, trees
 from lamina_ir.extend import refuse_disagreement, typed_equation, typed_program, without_needless
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, AxisFrame, JitSpec, PerFunction, Staged, Tracer, bind, boundary, bound_axes,
-                                   duck_types, explain_miss, flat_results, now, result_path, stage, staging_logged,
-                                   stands_for_array, typeof)
+from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, bind, boundary, bound_axes,
+                                   flat_results, now, result_path, stage, typeof)
 
 from .axis_names import Mappings, Named, resources_of, sizes_of
+from .map_spec import MapSpec, made_at
 from .mesh import mesh_in_scope
 from .resources import checked_resources, conflict
 
@@ -26,10 +25,9 @@ AxisName = Hashable
 ResourceSet = Hashable | tuple[Hashable, ...]
 
 _programs = PerFunction()
-_MOST_PROGRAMS = 1024  # per function and options; beyond that the oldest half is forgotten
 
 
-class XmapSpec:
+class XmapSpec(MapSpec):
     """A function of named axes and their positional face: what a dispatcher's `pmap` makes a callable of.
 
     Args:
@@ -51,8 +49,7 @@ class XmapSpec:
     """
 
     call = "xmap"
-    device = in_shardings = out_shardings = compiler_options = None
-    inline = keep_unused = ours = False
+    hint = ". Arguments are arrays and trees of them; close over other values"
 
     def __init__(self, fun: Callable[..., Any], in_axes: Any, out_axes: Any, *, axis_sizes: Any = None,
                  axis_resources: Any = None, donate_argnums: Any = (), backend: str | None = None) -> None:
@@ -80,46 +77,11 @@ class XmapSpec:
                             f"are; got {', '.join([f'`{k}`' for k in kwargs])}. Give them by position")
         return self._jit.split(args, kwargs)
 
-    def stage_types(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Staged, Any]:
-        """(program, tree of the arguments) for arrays or anything with shape and dtype."""
-        flat, tree, static = self.split(args, kwargs)
-        types = [Tracer(EVALUATION, a) for a in duck_types(self.call, self.name, flat, tree)]
-        return self.stage_call(args, kwargs, types, tree, static), tree
+    def share(self) -> None:
+        """What a program depends on that neither types nor settings say: nothing."""
 
-    def stage_call(self, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any], tree: Any, static: Any) -> Staged:
-        """The program for arguments of these types, staged now or remembered: a single map. It takes the values in `outer`,
-        which are the same at all positions, and then the arguments."""
-        for i, x in enumerate(flat):
-            if stands_for_array(x):
-                flat[i] = x.__jax_array__()
-        avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
-        key = (avals, tree, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
-        found = self.programs.get(key)
-        if found is None:
-            self._jit.retire_if_changed()
-            others = config.generation.elsewhere()
-            if config.explain_cache_misses.value:
-                explain_miss(self.call, self.name, self.fun, (avals, tree, (), *key[2:]), self.programs)
-            if config.log_compiles.value:
-                with staging_logged(self.call, self.name):
-                    found = self._stage(avals, tree)
-            else:
-                found = self._stage(avals, tree)
-            if not found.outer and config.unchanged(key[-1], others):
-                if len(self.programs) >= _MOST_PROGRAMS:
-                    for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
-                        self.programs.pop(old, None)
-                self.programs[key] = found
-        return found
-
-    def _type(self, x: Any, i: int, tree: Any) -> Any:
-        try:
-            return typeof(x)
-        except TypeError as e:
-            raise TypeError(f"{self.lead}: {self.argument(tree, i)}: {e}. Arguments are arrays and trees of them; close over "
-                            "other values") from None
-
-    def _stage(self, avals: Sequence[Any], tree: Any) -> Staged:
+    def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
+               static: Any, rows: int | None) -> Staged:
         for frame in now.axes:
             if frame.name in self.names:
                 raise ValueError(f"{self.lead}: the axis name {frame.name!r} is bound already, by a map around, with size "
@@ -137,8 +99,8 @@ class XmapSpec:
 
         def run(*tracers: Any) -> list[Any]:
             nonlocal out_tree
-            args, _ = trees.tree_unflatten(tree, tracers)
-            leaves, out_tree = flat_results(self.call, self.name, self.fun(*args))
+            own, _ = trees.tree_unflatten(tree, tracers)
+            leaves, out_tree = flat_results(self.call, self.name, self.fun(*own))
             return leaves
 
         # The program of one position. What it closes over (`outer`) leads its operands: it has no axis of this map.
@@ -194,7 +156,7 @@ class XmapSpec:
         if left:
             raise ValueError(f"{self.lead}: {result_path(out_tree, i)} is {aval.short()}: it has the named axis "
                              f"{' and '.join(map(repr, left))}, which {where}, {mapping.given!r}, leaves out"
-                             f"{_made_at(closed, i)}. Name it there, or reduce over it inside, as lax.psum(x, {left[0]!r})")
+                             f"{made_at(closed, i)}. Name it there, or reduce over it inside, as lax.psum(x, {left[0]!r})")
         words = f"{result_path(out_tree, i)}, {aval.short()} inside"
         return mapping.entry(f"{self.lead}: {where}", aval.ndim + len(mapping.names), words)
 
@@ -216,10 +178,6 @@ class XmapSpec:
         assert mesh is not None
         return (mesh.axis_names, mesh.devices.shape, mesh.flat_devices), resources
 
-    def donated(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """For each flat argument, whether the caller gives up its buffer; (): none."""
-        return self._jit.donated(args, kwargs)
-
     def argument(self, tree: Any, i: int) -> str:
         """What the user calls a flat argument, of this structure: `params['w'][0]`."""
         return self._jit.argument(tree, i)
@@ -234,33 +192,6 @@ class XmapSpec:
         if donated:
             params = {**params, "donated_invars": (*[False] * len(staged.outer), *donated)}
         return trees.tree_unflatten(staged.out_tree, bind(prims.xmap_p, *staged.outer, *flat, **params))
-
-    def inlined(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """A map is never part of a program without being a map."""
-        flat, tree, static = self.split(args, kwargs)
-        return self.call_staged(self.stage_call(args, kwargs, flat, tree, static), flat)
-
-    def called_by(self, dispatcher: Any) -> Callable[..., Any]:
-        """The callable that a dispatcher makes of it."""
-        return dispatcher.pmap(self)
-
-    def portable(self) -> Callable[..., Any]:
-        """The callable of the default dispatcher: the evaluator runs the map."""
-        made_under = slots.dispatcher
-        forward: tuple[Any, Callable[..., Any]] | None = None
-
-        @boundary
-        def mapped(*args: Any, **kwargs: Any) -> Any:
-            nonlocal forward
-            if slots.dispatcher is not made_under:
-                if forward is None or forward[0] is not slots.dispatcher:
-                    forward = slots.dispatcher, slots.dispatcher.pmap(self)
-                return forward[1](*args, **kwargs)
-            return self.inlined(args, kwargs)
-
-        functools.update_wrapper(mapped, self.fun, updated=())
-        mapped.spec = self  # type: ignore[attr-defined]
-        return mapped
 
 
 def _forget_devices(gone: Callable[[Any], bool]) -> None:
@@ -287,14 +218,6 @@ class _Shown:
 
 
 _Shown.__name__ = "value"  # as `explain_mismatch` names it
-
-
-def _made_at(closed: ClosedJaxpr, i: int) -> str:
-    result = closed.jaxpr.outvars[i]
-    if result in closed.jaxpr.invars:
-        return ": it is an argument that has it"
-    made = next((e for e in closed.jaxpr.eqns if result in e.outvars), None)
-    return "" if made is None or made.source is None else f": {made.primitive.name} at {made.source} gives it"
 
 
 @boundary
