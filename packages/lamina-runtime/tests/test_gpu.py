@@ -2,7 +2,9 @@
 import importlib.metadata
 
 import pytest
-from lamina_runtime import _gpu, _jaxlib
+from lamina_ir import ExecutionError
+from lamina_runtime import _gpu, _jaxlib, arrays, device_put
+from lamina_tracing import jit, lax
 
 
 def test_a_plugin_of_another_version_is_refused_by_name(monkeypatch):
@@ -16,3 +18,14 @@ def test_a_plugin_of_our_version_or_of_none_passes(monkeypatch):
     _gpu._check_version(13)
     monkeypatch.undo()
     _gpu._check_version(99)  # not installed as a distribution
+
+
+def test_processes_compile_without_waiting_for_each_other():
+    assert _jaxlib.lone_overrides("cpu") == () and dict(_jaxlib.lone_overrides("cuda")) == {"xla_gpu_shard_autotuning": False}
+    jit(lax.neg).lower(1.0).compile(dict(_jaxlib.lone_overrides("cuda")))  # this jaxlib knows the name
+
+
+def test_a_refused_transfer_is_told_as_one():
+    x = device_put(1.0)
+    with pytest.raises(ExecutionError, match=r"np.asarray of float32\[\]: the transfer guard refuses .*device_get"):
+        raise arrays._read_failure("np.asarray", x, RuntimeError("INVALID_ARGUMENT: Disallowed device-to-host transfer"))

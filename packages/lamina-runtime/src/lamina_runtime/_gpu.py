@@ -117,6 +117,7 @@ def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: 
     else:
         c_api = xc.load_pjrt_plugin_dynamically("cuda", path)
         _register(version, c_api)
+        _jaxlib.load("_profiler").register_plugin_profiler(c_api)
     if not xc.pjrt_plugin_initialized("cuda"):
         xc.initialize_pjrt_plugin("cuda")
     options = dict(xc.generate_pjrt_gpu_plugin_options())

@@ -302,6 +302,12 @@ def cheap_overrides() -> list[tuple[str, Any]]:
     return [("xla_cpu_use_fusion_emitters", False)] if _HAS_FUSION_SWITCH else []
 
 
+def lone_overrides(platform: str) -> tuple[tuple[str, Any], ...]:
+    """Compile settings with which a process compiles a program of several processes without waiting for theirs. On GPUs they
+    would share the search for the fastest kernels: one that compiles another program, or is lost, would never be done."""
+    return (("xla_gpu_shard_autotuning", False),) if platform == "cuda" else ()
+
+
 def hlo_cost(client: Any, module: Any) -> dict[str, float]:
     """The compiler's estimate of what a module costs, before optimisation."""
     return dict(_jax.hlo_module_cost_analysis(client, module))

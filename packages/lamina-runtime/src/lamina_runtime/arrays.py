@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapedArray, aval_of, shaped
 
-from . import _jaxlib, backends, host_errors, on_device, safe_launch, shardings, transfer_counts
+from . import _jaxlib, backends, host_errors, on_device, safe_launch, shardings, transfer_counts, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 
 __all__ = ["Array", "Shard", "addressable_shards", "adopt", "alone", "block_until_ready", "check_alive", "host_value",
@@ -129,7 +129,9 @@ def block_until_ready(x: Any) -> Any:
 def _read_failure(call: str, x: Any, error: Exception) -> BaseException:
     """jaxlib's error from waiting for an array, in our words."""
     check_alive(x)
-    return host_errors.translated(f"{call} of {'an array' if x.aval is None else x.aval.long()}", error)
+    place = f"{call} of {'an array' if x.aval is None else x.aval.long()}"
+    transfer_guards.tell_refused(place, error)  # on a GPU: on a CPU reading is no transfer
+    return host_errors.translated(place, error)
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -97,6 +97,8 @@ class Program:
         n_out = len(closed.out_avals)
         split = placement.partitions > 1
         free = tuple([t is None for t in placement.outs]) if placement.outs else (True,) * n_out
+        if self.processes:
+            overrides = (*_jaxlib.lone_overrides(low.platform), *overrides)
         options = compiling.Options(*placement.grid, free if split else (), len(devices) == 1 and is_cheap(closed),
                                     len(devices) > 1 and bool(low.host_functions), low.shardy, overrides)
         self.loaded = compile_logged(low, devices, options, name, closed.in_avals)

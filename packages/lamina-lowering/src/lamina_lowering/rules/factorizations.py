@@ -298,8 +298,18 @@ def svd_cuda(ctx, x, *, compute_uv, full_matrices):
 
 def tridiagonal_solve_cuda(ctx, dl, d, du, b):
     diagonal, out = ctx.avals_in[1], ctx.aval_out
-    return kernel(ctx, "cusparse_gtsv2_ffi", (dl, d, du, b), [*[(diagonal, False)] * 3, (out, True)],
-                  matrix_layout(out), {}, ((0, 3),))[0]
+    more = max(3 - diagonal.shape[-1], 0)  # cuSPARSE solves no fewer than three equations: these say that x is 0
+    if more:
+        lows, highs = [0] * len(out.shape), [0] * len(out.shape)
+        highs[-2] = more
+        dl, d, du = [ctx.pad(x, ctx.const(fill, shaped((), out.dtype)), diagonal, lows[1:], [*lows[2:], more], lows[1:])
+                     for x, fill in ((dl, 0), (d, 1), (du, 0))]
+        b = ctx.pad(b, ctx.const(0, shaped((), out.dtype)), out, lows, highs, lows)
+    n, whole = diagonal.shape[-1] + more, (*out.shape[:-2], diagonal.shape[-1] + more, out.shape[-1])
+    longer, solved = shaped((*diagonal.shape[:-1], n), out.dtype), shaped(whole, out.dtype)
+    made, = kernel(ctx, "cusparse_gtsv2_ffi", (dl, d, du, b), [*[(longer, False)] * 3, (solved, True)],
+                   matrix_layout(solved), {}, ((0, 3),))
+    return cut(ctx, made, solved, out.shape)
 
 
 _rows = lowering_rules.define
