@@ -1,5 +1,5 @@
-"""Drawn programs under `xmap` are those under nested `vmap`: values exactly, derivatives within rounding; over a mesh
-both within rounding."""
+"""Drawn programs under `xmap` are those under nested `vmap`: values exactly, derivatives within rounding; so too over a mesh,
+in turns (`SerialLoop`), and both."""
 from __future__ import annotations
 
 import os
@@ -9,7 +9,7 @@ import lamina.numpy as jnp
 import numpy as np
 import pytest
 from lamina import lax
-from lamina.experimental.maps import Mesh, xmap
+from lamina.experimental.maps import Mesh, SerialLoop, xmap
 
 COUNT = int(os.environ.get("LAMINA_LAWS", "3"))
 SIZES = {"i": 2, "j": 4, "k": 2}
@@ -96,17 +96,22 @@ def drawn_mesh(seed):
     return Mesh(devices.reshape(SHAPES[seed % 3]), tuple("xyz"[:len(SHAPES[seed % 3])]))
 
 
-def drawn_resources(seed, names):
+def drawn_resources(seed, names, devices=True):
     rng = np.random.default_rng(seed)
-    free = list(zip("xyz", SHAPES[seed % 3]))
+    free = list(zip("xyz", SHAPES[seed % 3])) if devices else []
     rng.shuffle(free)
     found: dict = {}
     for name in names:
-        room = SIZES[name]
+        room, mine = SIZES[name], []
         while free and room % int(free[-1][1]) == 0 and rng.integers(4):
             axis, n = free.pop()
             room //= int(n)
-            found[name] = (*found.get(name, ()), str(axis))
+            mine.append(str(axis))
+        turns = int(rng.choice([n for n in (1, 2, 4) if room % n == 0]))
+        if turns > 1 or not rng.integers(4):
+            mine.insert(rng.integers(len(mine) + 1), SerialLoop(turns))
+        if mine:
+            found[name] = tuple(mine)
     return found
 
 
@@ -140,11 +145,13 @@ def test_a_drawn_program_is_that_of_nested_vmap(seed):
     for derivative in ((lamina.grad, lambda h, n: lamina.jit(lamina.grad(h, n)), lamina.jacfwd)[seed % 3],):
         for a, b in zip(derivative(whole(f), (0, 1))(*args), derivative(whole(g), (0, 1))(*args)):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=str(text))
-    h = xmap(fun, tuple(placed), [*reversed(names), ...], axis_sizes={n: SIZES[n] for n in names},
-             axis_resources=drawn_resources(seed, names))
-    with drawn_mesh(seed):
-        for program, of in ((h, g), (lamina.jit(lamina.grad(whole(h), (0, 1))), lamina.grad(whole(g), (0, 1)))):
-            for a, b in zip(program(*args), of(*args)):
+    for devices in (True, False):
+        h = xmap(fun, tuple(placed), [*reversed(names), ...], axis_sizes={n: SIZES[n] for n in names},
+                 axis_resources=drawn_resources(seed, names, devices))
+        with drawn_mesh(seed):
+            for a, b in zip(h(*args), g(*args)):
+                np.testing.assert_array_equal(a, b, err_msg=f"{text} {h.spec.resources}")
+            for a, b in zip(lamina.jit(lamina.grad(whole(h), (0, 1)))(*args), lamina.grad(whole(g), (0, 1))(*args)):
                 np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=f"{text} {h.spec.resources}")
     batch = [np.stack([a, a + 1]) for a in args]
     for a, b in zip(lamina.vmap(f)(*batch), lamina.vmap(g)(*batch)):

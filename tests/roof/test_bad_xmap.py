@@ -4,7 +4,7 @@ import lamina as jax
 import numpy as np
 import pytest
 from lamina import lax
-from lamina.experimental.maps import xmap
+from lamina.experimental.maps import SerialLoop, serial_loop, xmap
 
 X = np.ones((4, 3), np.float32)
 
@@ -70,6 +70,12 @@ CASES = {
     "a resource twice": ((ident, B, B, dict(axis_resources={"b": ("x", "x")})), (X,), ValueError, "names a resource twice"),
     "resources not by name": ((ident, B, B, dict(axis_resources="b")), (X,), TypeError, "axis_resources must be a dict"),
     "resources without a mesh": ((ident, B, B, dict(axis_resources={"b": "x"})), (X,), ValueError, "no mesh is in scope"),
+    "turns that do not divide": ((ident, B, B, dict(axis_resources={"b": SerialLoop(3)})), (X,), ValueError,
+                                 r"the axis 'b' of size 4 cannot be divided evenly over SerialLoop\(3\). .* multiple of 3"),
+    "one loop twice": ((ident, B, B, dict(axis_resources={"b": (SerialLoop(2), SerialLoop(2))})), (X,), ValueError,
+                       "names a resource twice"),
+    "a loop that is not in scope": ((ident, B, B, dict(axis_resources={"b": "turns"})), (X,), ValueError,
+                                    "gives the axis 'b' 'turns', and no mesh is in scope. .* `with serial_loop"),
     "a branch on a traced value": ((lambda v: v if v.sum() > 0 else -v, B, B), (X,), TypeError, "no known number"),
 }
 
@@ -128,3 +134,29 @@ def test_donated_arguments_are_gone():
     assert np.array_equal(f(x), X + 1)
     with pytest.raises((RuntimeError, ValueError), match="deleted|donated"):
         f(x)
+
+
+@pytest.mark.parametrize("length, kind, words", [(0, ValueError, "at least 1, the number of turns; got 0"),
+                                                 (2.0, TypeError, "must be an integer, the number of turns; got float: 2.0"),
+                                                 (True, TypeError, "got bool: True"), ("4", TypeError, "got str: '4'")])
+def test_loops_of_no_length(length, kind, words):
+    with pytest.raises(kind, match="SerialLoop: length .*" + words):
+        SerialLoop(length)
+    with pytest.raises(kind, match="serial_loop 'l': length .*" + words):
+        serial_loop("l", length)
+
+
+def test_names_of_loops():
+    with serial_loop("l", 2), pytest.raises(ValueError, match="a loop 'l' is in scope already, of 2 turns"):
+        with serial_loop("l", 4):
+            pass
+    with pytest.raises(TypeError, match="serial_loop"):
+        serial_loop(3, 4)
+    with serial_loop("x", 2), jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",)):
+        with pytest.raises(ValueError, match="'x', which names an axis of Mesh.* and a serial_loop, both in scope"):
+            xmap(ident, B, B, axis_resources={"b": "x"})(X)
+    with serial_loop("l", 3), pytest.raises(ValueError, match="over the loop 'l' of 3 turns"):
+        xmap(ident, B, B, axis_resources={"b": "l"})(X)
+    with serial_loop("l", 2), pytest.raises(ValueError, match=r"which is no axis .* Mesh\('x': 1\) \(loops in scope: 'l'\)"):
+        with jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",)):
+            xmap(ident, B, B, axis_resources={"b": "z"})(X)

@@ -37,7 +37,7 @@ def mapped(fun, sizes, ins, outs, prim=prims.xmap_p):
             closed, outer = stage(lambda *xs: list(fun(*xs)), avals)
         entries = (*[(None,) * typeof(o).ndim for o in outer], *ins)
         if prim is prims.xmap_p:
-            params = dict(axis_sizes=tuple(sizes), axis_resources=(), mesh=None, backend=None, in_axes=entries,
+            params = dict(axis_sizes=tuple(sizes), axis_resources=(), loops=(), mesh=None, backend=None, in_axes=entries,
                           out_axes=tuple(outs))
         else:
             mesh = tuple(zip(*sizes))

@@ -29,8 +29,25 @@ __all__ = ["flow_batch", "flow_row"]
 Flags = tuple[bool, ...]
 
 
-def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any]) -> Any:
-    """The row of an op with a flow: its results, and where they carry the batch."""
+def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any],
+               batch: Callable[..., Any] = batch_program) -> Any:
+    """The row of an op with a flow.
+
+    Args:
+      prim: the op.
+      axis: the batch.
+      args: its operands.
+      dims: for each where it carries the batch, or None.
+      params: its params.
+      batch: what makes batched programs of those it holds, as `batch_program` does.
+    Returns:
+      Its results, and where they carry the batch.
+
+    >>> step = stage(lambda c, x: [lax.add(c, x), c], [shaped((), np.dtype("float32"))] * 2)[0]
+    >>> params = dict(jaxpr=step, length=3, num_consts=0, num_carry=1, reverse=False, unroll=1)
+    >>> flow_batch(prims.scan_p, BatchAxis(2), [np.float32(0), np.ones((2, 3), np.float32)], [None, 0], params)[1]
+    [0, 1]
+    """
     w, on = Wired(prim, params, len(args)), tuple([d is not None for d in dims])
     binds, scope = w.flow.binds, contextlib.nullcontext()
     if binds is not None:
@@ -40,16 +57,16 @@ def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
     with scope:
         # ops: operands that carry the batch once carries have settled; outs: results that do. The rounds batch the body for
         # marks that may grow still; programs made on the way are remembered, and the last one is the one that is used.
-        ops, outs = forward(w, on, lambda wire, marks: batch_program(wire.program, axis, marks).batched_out)
+        ops, outs = forward(w, on, lambda wire, marks: batch(wire.program, axis, marks).batched_out)
         if w.chooser is not None and on[w.chooser]:
             return _each_chooses(w, axis, args, dims)
         if w.flow.test:
-            truth = batch_program(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
+            truth = batch(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
             if truth.batched_out[0]:
                 return _each_stops(w, axis, args, dims, ops, truth.program)
         # Branches must give the same results, and a body must hand on what it takes: there an unbatched result is repeated.
         wanted: Any = outs if len(w.bodies) > 1 else outs[:w.n_carry] + (False,) * (w.n_results - w.n_carry)
-        made = [batch_program(p.program, axis, tuple([ops[i] for i in p.ins]), False if p.decides else wanted) for p in w.wires]
+        made = [batch(p.program, axis, tuple([ops[i] for i in p.ins]), False if p.decides else wanted) for p in w.wires]
     n = len(args)
     written = w.write(w.operands(), w.results(), [(b.program, p.ins, [0] if p.decides else range(w.n_results))
                                                   for b, p in zip(made, w.wires)])

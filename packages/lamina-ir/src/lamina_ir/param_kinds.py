@@ -77,7 +77,7 @@ _BY_KIND = {
     "program": "body_jaxpr call_jaxpr computation cond_jaxpr jaxpr matvec transpose_jaxpr",
     "programs": "branches",
     "rule": "bwd forward fwd jvp rule",
-    "sizes": "axis_sizes",
+    "sizes": "axis_sizes loops",
     "str": "memory_kind name sharding",
     "str?": "vmap_method",
 }

@@ -9,12 +9,13 @@ from .mesh import Mesh
 from .padded import padded
 from .partition_spec import PartitionSpec
 from .pmap import pmap
+from .serial import SerialLoop, serial_loop
 from .shard_map import shard_map
 from .xmap import AxisName, ResourceSet, xmap
 
-__all__ = ["AxisName", "Mesh", "PartitionSpec", "ResourceSet", "__version__", "all_gather", "all_to_all", "axis_index",
-           "axis_size", "extend", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean", "pmin",
-           "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "shard_map", "xeinsum", "xmap"]
+__all__ = ["AxisName", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop", "__version__", "all_gather", "all_to_all",
+           "axis_index", "axis_size", "extend", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean",
+           "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "shard_map", "xeinsum", "xmap"]
 
 del batching, differentiation, maps_rows
 

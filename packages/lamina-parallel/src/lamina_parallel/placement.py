@@ -1,4 +1,5 @@
-"""Programs with `xmap` written positional, before they are compiled: its program batched over each of its axes in turn.
+"""Programs with `xmap` written positional, before they are compiled: its program batched over each of its axes, or cut into
+loops over its turns.
 
 The named program is what is differentiated, batched, printed and saved; how its axes are carried out is decided here, last, so
 it cannot change a result. (On NumPy `xmap` runs as it is, by its meaning.)
@@ -15,6 +16,7 @@ from lamina_ir.extend import stack_depth, typed_equation, without_needless
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bound_axes, eval_jaxpr, stage, typeof
 
+from .phases import in_turns
 from .resources import conflict, in_view_of_a_device, without_sharing
 
 __all__ = ["placed"]
@@ -83,19 +85,23 @@ def _equation(e: Eqn, around: Axes) -> Eqn:
         return e if all(params[name] is e.params[name] for name in e.primitive.subprograms) else e.replace(params=params)
     avals = tuple([a.aval for a in e.invars])
     body = params["call_jaxpr"]
-    key = ("positional", around, avals, *[params[p] for p in ("axis_sizes", "axis_resources", "in_axes", "mesh", "out_axes")])
+    key = ("positional", around, avals,
+           *[params[p] for p in ("axis_sizes", "axis_resources", "in_axes", "loops", "mesh", "out_axes")])
     if params["axis_resources"]:
         made = body.derived(key, lambda: _divided(body, avals, params, around))
         return Eqn(prims.shard_map_p, e.invars, e.outvars, made, e.source)
-    program = body.derived(key, lambda: _positional(body, avals, params, around))
+    if params["loops"]:
+        program = body.derived(key, lambda: _in_turns(
+            without_needless(body, dict(params["axis_sizes"])), avals, avals, params, around))
+    else:
+        program = body.derived(key, lambda: _positional(body, avals, params, around))
     call = {**prims.xla_call_p.defaults, "call_jaxpr": program, "name": params["name"]}
     return Eqn(prims.xla_call_p, e.invars, e.outvars, call, e.source)
 
 
 def _divided(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], around: Axes) -> dict[str, Any]:
-    """The params of the map over a mesh, where a device has a block of each dimension that is an axis with resources, and
-    batches within it."""
-    binds, axes, resources = prims.xmap_p.flow.binds, params["axis_sizes"], params["axis_resources"]  # type: ignore[union-attr]
+    """The params of the map over a mesh, where a device has a block of each dimension that is an axis with resources."""
+    axes, resources = params["axis_sizes"], params["axis_resources"]
     names, sizes, _ = mesh = params["mesh"]
     lead, bound = f"xmap of `{params['name']}`", frozenset([name for name, _ in around])
     clash = [name for name in names if name in bound]
@@ -107,30 +113,34 @@ def _divided(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], ar
         # In a derivative axes may meet that never do in the program itself: cotangents of a value that two of them use. Then
         # the first has the mesh axis, and the others are whole on each device.
         resources = without_sharing(resources)
-    assert binds is not None
-    marks = [a.over | binds.along(params, entry) for a, entry in zip(avals, params["in_axes"])]
-    program, within = in_view_of_a_device(body, marks, axes, resources, bound.union(names))
-    devices = dict(zip(names, sizes))
-    over, inner = dict(resources), dict(within)
-    rest = tuple([(inner[name], size // math.prod([devices[r] for r in over.get(name, ())])) for name, size in axes])
-
-    def entry_within(entry: Any) -> Any:
-        return tuple([kind and prims.Indexed(tuple([inner[name] for name in kind.names])) for kind in entry])
-
-    def spec(entry: Any) -> Any:
-        return tuple([_split(kind, over) for kind in entry])
-
-    view = {**params, "axis_sizes": rest, **{p: tuple(map(entry_within, params[p])) for p in ("in_axes", "out_axes")}}
-    ins, outs = [tuple(map(spec, params[p])) for p in ("in_axes", "out_axes")]
+    devices, over = dict(zip(names, sizes)), dict(resources)
+    ins, outs = [tuple([tuple([_split(kind, over) for kind in entry]) for entry in params[p]]) for p in ("in_axes", "out_axes")]
     blocks = []
     for a, entry in zip(avals, ins):
         mine = [() if kind is None else kind.names for kind in entry]
         shape = tuple([n // math.prod([devices[r] for r in along]) for n, along in zip(a.shape, mine)])
         blocks.append(shaped(shape, a.dtype, a.weak_type).differing(a.over.union(*mine)))
-    block = _positional(program, blocks, view, (*around, *devices.items()))
+    block = _in_turns(body, avals, blocks, {**params, "axis_resources": resources}, (*around, *devices.items()))
     call = {"auto": (), "call_jaxpr": block, "donated_invars": (), "in_specs": ins, "mesh": mesh, "name": params["name"],
             "out_specs": outs}
     return typed_equation(prims.shard_map_p, avals, call, bound)[0]
+
+
+def _in_turns(body: ClosedJaxpr, avals: Sequence[Any], blocks: Sequence[Any], params: dict[str, Any],
+              around: Axes) -> ClosedJaxpr:
+    """The map on a device's blocks of its operands: the turns of axes that have some, and in each the places within."""
+    binds = prims.xmap_p.flow.binds  # type: ignore[union-attr]
+    assert binds is not None
+    marks = [a.over | binds.along(params, entry) for a, entry in zip(avals, params["in_axes"])]
+    program, turns, within, own = in_view_of_a_device(body, marks, params["axis_sizes"], params["axis_resources"],
+                                                      params["loops"], dict(around))
+
+    def inside(entry: Any) -> Any:
+        return tuple([kind and prims.Indexed(tuple([n for name in kind.names for n in own[name]])) for kind in entry])
+
+    view = {**params, "axis_sizes": (*turns, *within), "loops": turns,
+            **{p: tuple(map(inside, params[p])) for p in ("in_axes", "out_axes")}}
+    return _positional(program, blocks, view, around)
 
 
 def _split(kind: Any, over: dict[Hashable, tuple[Hashable, ...]]) -> Any:
@@ -144,15 +154,18 @@ def _split(kind: Any, over: dict[Hashable, tuple[Hashable, ...]]) -> Any:
 
 
 def _positional(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], around: Axes) -> ClosedJaxpr:
-    """The map as a program of whole arrays. Inside, an array has the axes along which it lies in front, in the map's order."""
+    """The map as a program of whole arrays. Inside, an array has the axes along which it lies in front, in the map's order.
+    Those in `loops` are turns, the others are batches."""
     binds, axes = prims.xmap_p.flow.binds, params["axis_sizes"]  # type: ignore[union-attr]
     assert binds is not None
+    turns = dict(params["loops"])
     ins = [binds.along(params, entry) for entry in params["in_axes"]]
     lie = [frozenset[Hashable]()] * len(body.out_avals)  # the axes that each result is found to lie along
     program = body
     for k, (name, size) in reversed(list(enumerate(axes))):
         with bound_axes(*[AxisFrame(*axis) for axis in (*around, *axes[:k])]):
-            made = batch_program(program, BatchAxis(size, name), tuple([name in mine for mine in ins]))
+            run_all = in_turns if name in turns else batch_program
+            made = run_all(program, BatchAxis(size, name), tuple([name in mine for mine in ins]))
         program = made.program
         lie = [mine | {name} if on else mine for mine, on in zip(lie, made.batched_out)]
 

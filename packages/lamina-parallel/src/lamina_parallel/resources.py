@@ -1,8 +1,8 @@
-"""Axes divided over a mesh: which mesh axes a named axis takes, and its program in a device's view.
+"""Axes divided over a mesh and in turns: which mesh axes and loops a named axis takes, and its program in a device's view.
 
-An axis of `n` positions over mesh axes of `d` devices together has the index (device, place within), the device slower, with
-`n / d` places within. A collective over it is one over all of these: `psum` over `batch` becomes `psum` over
-`("x", "y", "batch within")`, which collectives take under any mixture of maps.
+An axis of `n` positions over mesh axes of `d` devices together and loops of `k` turns has the index (device, turn, place
+within), the device slowest, with `n / d / k` places within. A collective over it is one over all of these: `psum` over `batch`
+becomes `psum` over `("x", "y", "batch turn", "batch within")`, which collectives take under any mixture of maps.
 """
 from __future__ import annotations
 
@@ -14,52 +14,75 @@ from lamina_ir import ClosedJaxpr, Eqn, eqn_axis_names, prims, rewrite, subprogr
 from lamina_ir.extend import as_axis_name, typed_program
 
 from .mesh import Mesh
+from .serial import SerialLoop
 
 __all__ = ["checked_resources", "conflict", "in_view_of_a_device", "without_sharing"]
 
 Resources = tuple[tuple[Hashable, tuple[Hashable, ...]], ...]  # axis -> mesh axes, the first slowest
 Sizes = Mapping[Hashable, int]
+Axes = tuple[tuple[Hashable, int], ...]
 
 
-def checked_resources(lead: str, given: Mapping[Hashable, tuple[Hashable, ...]], sizes: Sizes, mesh: Mesh | None) -> Resources:
-    """What each axis takes of a mesh, if it can.
+def checked_resources(lead: str, given: Mapping[Hashable, tuple[Any, ...]], sizes: Sizes, mesh: Mesh | None,
+                      loops: Sizes) -> tuple[Resources, Axes]:
+    """What each axis takes of a mesh, if it can, and in how many turns it runs, if in more than one.
 
     Args:
       lead: the call, for messages.
       given: axis -> resources.
       sizes: axis -> size.
       mesh: that in scope, or None.
+      loops: name -> turns of the loops in scope.
     Raises:
-      ValueError: there is no mesh, or it has no such axis; a size does not divide.
+      ValueError: there is no mesh, or neither it nor a loop has such a name, or both have; a size does not divide.
       NotImplementedError: the mesh has devices of several processes.
     """
+    over, turns = [], []
+    for name, mine in given.items():
+        devices = tuple([r for r in mine if not isinstance(r, SerialLoop) and r not in loops])
+        if devices:
+            _check_mesh(lead, name, devices, mesh, loops)
+            over.append((name, devices))
+        parts = {r: mesh.shape[r] for r in devices}  # type: ignore[union-attr]
+        own = {r: r.length if isinstance(r, SerialLoop) else loops[r] for r in mine if r not in parts}
+        both = [r for r in own if mesh is not None and not isinstance(r, SerialLoop) and r in mesh.shape]
+        if both:
+            raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {both[0]!r}, which names an axis of {mesh} and a "
+                             "serial_loop, both in scope. Give them different names")
+        whole = math.prod([*parts.values(), *own.values()])
+        if sizes[name] % whole:
+            words = [f"{r!r} of size {n}" for r, n in parts.items()]
+            words += [repr(r) if isinstance(r, SerialLoop) else f"the loop {r!r} of {n} turns" for r, n in own.items()]
+            raise ValueError(f"{lead}: the axis {name!r} of size {sizes[name]} cannot be divided evenly over "
+                             f"{' and '.join(words)}. Choose a size that is a multiple of {whole}, or leave {name!r} out of "
+                             "axis_resources")
+        if math.prod(own.values()) > 1:
+            turns.append((name, math.prod(own.values())))
+    return tuple(over), tuple(turns)
+
+
+def _check_mesh(lead: str, name: Hashable, devices: tuple[Hashable, ...], mesh: Mesh | None, loops: Sizes) -> None:
+    beside = f" (loops in scope: {', '.join(map(repr, loops))})" if loops else ""
     if mesh is None:
-        name, mine = next(iter(given.items()))
-        raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {', '.join(map(repr, mine))}, and no mesh is in "
-                         "scope. Call it in a block `with Mesh(devices, names):`")
+        raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {', '.join(map(repr, devices))}, and no mesh is in "
+                         f"scope{beside}. Call it in a block `with Mesh(devices, names):` or `with serial_loop(name, length):`")
     if mesh.is_multi_process:
         raise NotImplementedError(f"{lead}: axis_resources: {mesh} has devices of several processes, over which axes are not "
                                   "yet divided. Take mesh.local_mesh, or lamina.shard_map")
-    for name, mine in given.items():
-        for resource in mine:
-            if resource not in mesh.shape:
-                raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {resource!r}, which is no axis of the mesh "
-                                 f"in scope, {mesh}")
-        devices = math.prod([mesh.shape[r] for r in mine])
-        if sizes[name] % devices:
-            parts = " and ".join([f"{r!r} of size {mesh.shape[r]}" for r in mine])
-            raise ValueError(f"{lead}: the axis {name!r} of size {sizes[name]} cannot be divided evenly over {parts}. Choose "
-                             f"a size that is a multiple of {devices}, or leave {name!r} out of axis_resources")
-    return tuple([(name, tuple(mine)) for name, mine in given.items()])
+    for resource in devices:
+        if resource not in mesh.shape:
+            raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {resource!r}, which is no axis of the mesh "
+                             f"in scope, {mesh}{beside}")
 
 
-def conflict(closed: ClosedJaxpr, resources: Resources) -> str | None:
-    """In words, where two axes that share a mesh axis meet in one value, or in an op over one of them; None where none do. Then
-    a device's block is of one of them, which the type of the value says."""
-    users: dict[Hashable, list[Hashable]] = {}
-    for name, mine in resources:
-        for resource in mine:
-            users.setdefault(resource, []).append(name)
+def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = ()) -> str | None:
+    """In words, where two axes that share a mesh axis or a loop meet in one value, or in an op over one of them; None where
+    none do. Then a device's block is of one of them, which the type of the value says."""
+    users: dict[str, list[Hashable]] = {}
+    for what, given in (("mesh axis", resources), ("loop", loops)):
+        for name, mine in given:
+            for resource in mine:
+                users.setdefault(f"{what} {resource!r}", []).append(name)
     shared = {resource: frozenset(names) for resource, names in users.items() if len(names) > 1}
     todo, seen = [closed], {closed}
     for program in todo:
@@ -68,8 +91,8 @@ def conflict(closed: ClosedJaxpr, resources: Resources) -> str | None:
             if text:
                 return text
         for e in program.jaxpr.eqns:
-            if e.primitive is prims.xmap_p and e.params["axis_resources"]:
-                return f"the xmap of `{e.params['name']}` inside has axis_resources too{_at(e)}; one of the two may have them"
+            if resources and e.primitive is prims.xmap_p and e.params["axis_resources"]:
+                return f"the xmap of `{e.params['name']}` inside has axis_resources too{_at(e)}; one of the two may name a mesh"
             if shared:
                 names = frozenset[Any]().union(*[a.aval.over for a in (*e.invars, *e.outvars)])
                 if e.primitive.axis_params:
@@ -96,12 +119,12 @@ def without_sharing(resources: Resources) -> Resources:
     return tuple(found)
 
 
-def _two(shared: Mapping[Hashable, frozenset[Any]], names: frozenset[Any], where: str) -> str | None:
+def _two(shared: Mapping[str, frozenset[Any]], names: frozenset[Any], where: str) -> str | None:
     for resource, users in shared.items():
         both = sorted(users & names, key=repr)
         if len(both) > 1:
-            return (f"the axes {' and '.join(map(repr, both))} are both given the mesh axis {resource!r}, and meet in one "
-                    f"value: {where}. Give them different mesh axes")
+            return (f"the axes {' and '.join(map(repr, both))} are both given the {resource}, and meet in one value: {where}. "
+                    "Give them different ones")
     return None
 
 
@@ -109,29 +132,35 @@ def _at(e: Eqn) -> str:
     return "" if e.source is None else f" at {e.source}"
 
 
-def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes: Sequence[tuple[Hashable, int]],
-                        resources: Resources, bound: frozenset[Any]) -> tuple[ClosedJaxpr, list[tuple[Hashable, Hashable]]]:
-    """A program of named axes as one of mesh axes and places within.
+def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes: Axes, resources: Resources, turns: Axes,
+                        around: Sizes) -> tuple[ClosedJaxpr, Axes, Axes, dict[Hashable, tuple[Hashable, ...]]]:
+    """A program of named axes as one of mesh axes, turns, and places within.
 
     Args:
       body: the program of one position.
       marks: for each argument, the axes over which it differs.
       axes: (name, size) of each axis.
       resources: which mesh axes each takes.
-      bound: the names of the axes around.
+      turns: in how many turns axes run.
+      around: name -> size of the axes around, those of the mesh among them.
     Returns:
-      (the program, (axis, name of the places within) of each axis).
+      (the program, (name, number) of the turns of axes, (name, size) of the places within, axis -> the names of these two).
     """
-    over = dict(resources)
-    taken = {*bound, *[name for name, _ in axes], *[r for _, mine in resources for r in mine]}
-    within: dict[Hashable, Hashable] = {}
-    for name, _ in axes:
-        label = f"{name} within"
-        while label in taken:
-            label += "'"
-        taken.add(label)
-        within[name] = label
-    table = {name: (*over.get(name, ()), within[name]) for name, _ in axes}
+    over, loops = dict(resources), dict(turns)
+    taken = {*around, *[name for name, _ in axes]}
+
+    def label(name: Hashable, what: str) -> str:
+        text = f"{name} {what}"
+        while text in taken:
+            text += "'"
+        taken.add(text)
+        return text
+
+    turn = {name: label(name, "turn") for name, _ in axes if name in loops}
+    within = {name: label(name, "within") for name, _ in axes}
+    own: dict[Hashable, tuple[Hashable, ...]] = {
+        name: (*([turn[name]] if name in turn else []), within[name]) for name, _ in axes}
+    table = {name: (*over.get(name, ()), *own[name]) for name, _ in axes}
 
     def renamed(e: Eqn) -> list[Eqn] | None:
         p = e.primitive
@@ -149,8 +178,10 @@ def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes
 
     program = rewrite(body, renamed, nested=enters)
     new = [frozenset([n for old in mine for n in (table[old] if old in table else (old,))]) for mine in marks]
-    everywhere = bound.union(*table.values())
-    return typed_program(program, new, everywhere), list(within.items())
+    everywhere = frozenset(around).union(*table.values())
+    return (typed_program(program, new, everywhere), tuple([(turn[name], n) for name, n in turns]),
+            tuple([(within[name], size // math.prod([loops.get(name, 1), *[around[r] for r in over.get(name, ())]]))
+                   for name, size in axes]), own)
 
 
 def _names(table: Mapping[Hashable, tuple[Hashable, ...]], old: Any) -> tuple[Any, ...]:

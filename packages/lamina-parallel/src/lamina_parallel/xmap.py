@@ -17,7 +17,9 @@ from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, bind
 from .axis_names import Mappings, Named, resources_of, sizes_of
 from .map_spec import MapSpec, made_at
 from .mesh import mesh_in_scope
+from .phases import with_checkpoints
 from .resources import checked_resources, conflict
+from .serial import loops_in_scope
 
 __all__ = ["AxisName", "ResourceSet", "XmapSpec", "xmap"]
 
@@ -110,9 +112,11 @@ class XmapSpec(MapSpec):
         outs = tuple([self._placed(closed, i, mapping, names, out_tree) for i, mapping in enumerate(found)])
         whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
         ins = (*[(None,) * v.aval.ndim for v in whole[:len(outer)]], *entries)
-        mesh, resources = self._over_mesh(closed, sizes)
+        mesh, resources, loops = self._resources(closed, sizes)
+        if loops:
+            closed = with_checkpoints(closed, frozenset(dict(loops)))
         params = dict(axis_resources=resources, axis_sizes=axes, backend=self.backend, call_jaxpr=closed, donated_invars=(),
-                      in_axes=ins, mesh=mesh, name=self.name, out_axes=outs)
+                      in_axes=ins, loops=loops, mesh=mesh, name=self.name, out_axes=outs)
         params, types = typed_equation(prims.xmap_p, [v.aval for v in whole], params, frozenset([f.name for f in now.axes]))
         results = [Var(a) for a in types]
         return Staged(ClosedJaxpr(Jaxpr([], whole, [Eqn(prims.xmap_p, whole, results, params)], results)), outer, out_tree)
@@ -160,15 +164,18 @@ class XmapSpec(MapSpec):
         words = f"{result_path(out_tree, i)}, {aval.short()} inside"
         return mapping.entry(f"{self.lead}: {where}", aval.ndim + len(mapping.names), words)
 
-    def _over_mesh(self, closed: ClosedJaxpr, sizes: dict[Hashable, int]) -> tuple[Any, Any]:
-        """(the mesh, what each axis takes of it), if axes have resources."""
+    def _resources(self, closed: ClosedJaxpr, sizes: dict[Hashable, int]) -> tuple[Any, Any, Any]:
+        """(the mesh, what each axis takes of it, in how many turns axes run), if axes have resources."""
         if not self.resources:
-            return None, ()
-        mesh = mesh_in_scope()
-        resources = checked_resources(self.lead, self.resources, sizes, mesh)
-        text = conflict(without_needless(closed, sizes), resources)
+            return None, (), ()
+        mesh, loops = mesh_in_scope(), loops_in_scope()
+        resources, turns = checked_resources(self.lead, self.resources, sizes, mesh, loops)
+        named = tuple([(name, tuple([r for r in mine if r in loops])) for name, mine in self.resources.items()])
+        text = conflict(without_needless(closed, sizes), resources, named)
         if text is not None:
             raise ValueError(f"{self.lead}: axis_resources: {text}")
+        if not resources:
+            return None, (), turns
         divided = frozenset([name for name, _ in resources])  # members of other axes run together
         marks = [a.over & divided for a in closed.in_avals]
         try:
@@ -176,7 +183,7 @@ class XmapSpec(MapSpec):
         except ProgramError as e:
             raise ValueError(f"{self.lead}: {e}") from None
         assert mesh is not None
-        return (mesh.axis_names, mesh.devices.shape, mesh.flat_devices), resources
+        return (mesh.axis_names, mesh.devices.shape, mesh.flat_devices), resources, turns
 
     def argument(self, tree: Any, i: int) -> str:
         """What the user calls a flat argument, of this structure: `params['w'][0]`."""
@@ -237,16 +244,17 @@ def xmap(fun: Callable[..., Any], in_axes: Any, out_axes: Any, *, axis_sizes: Ma
       out_axes: likewise for the result; positions count in the array that is returned. An axis that the value lacks is
         repeated; one that it has must be named.
       axis_sizes: axis name -> size, needed for axes that no argument has.
-      axis_resources: axis name -> an axis of the mesh in scope (`with mesh:`), or a tuple of these, the first slowest, over
-        which its positions are divided. It does not change results, which lie divided likewise.
+      axis_resources: axis name -> an axis of the mesh in scope (`with mesh:`), a loop (`SerialLoop`, or the name of one in
+        scope), or a tuple of these, the first slowest and loops behind the mesh, over which its positions are divided. It does
+        not change results, which lie divided likewise.
       donate_argnums: positions of arguments whose memory may be reused for results.
       backend: platform name, as "cpu".
     Returns:
       A function of whole arrays. It has `lower`, `trace` and the other steps of a jitted function.
     Raises:
       TypeError: something is no mapping, no name, or no array; keyword arguments.
-      ValueError: axes or sizes that do not fit; a result has an axis that `out_axes` leaves out; resources that no mesh in
-        scope has, that do not divide the size, or that two axes share which meet in one value. Names the argument.
+      ValueError: axes or sizes that do not fit; a result has an axis that `out_axes` leaves out; resources that no mesh or
+        loop in scope has, that do not divide the size, or that two axes share which meet in one value. Names the argument.
       NotImplementedError: the mesh in scope has devices of several processes.
 
     >>> import numpy as np

@@ -120,10 +120,10 @@ def _sizes_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...
 
 
 xmap_p = _map("xmap", AxesOf(_sizes_of_xmap, "axis_sizes", ins="in_axes", outs="out_axes"),
-              ("axis_resources", "axis_sizes", "backend", "call_jaxpr", "donated_invars", "in_axes", "mesh", "name",
-               "out_axes"),
+              ("axis_resources", "axis_sizes", "backend", "call_jaxpr", "donated_invars", "in_axes", "loops", "mesh",
+               "name", "out_axes"),
               "mesh?", spec="written in terms of others: lamina_parallel.placement",
-              defaults={"axis_resources": (), "backend": None, "donated_invars": (), "mesh": None})
+              defaults={"axis_resources": (), "backend": None, "donated_invars": (), "loops": (), "mesh": None})
 
 shard_map_p = _map("shard_map", AxesOf(_sizes_of_mesh, "mesh", "auto", ins="in_specs", outs="out_specs"),
                    ("auto", "call_jaxpr", "donated_invars", "in_specs", "mesh", "name", "out_specs"),

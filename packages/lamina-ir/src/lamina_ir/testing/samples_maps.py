@@ -11,8 +11,8 @@ _PRODUCT = parse("""{ lambda ; a:f32[3]{left} b:f32[3]{right}. let
 _LEFT, _RIGHT = prims.Indexed(("left",)), prims.Indexed(("right",))
 
 sample(prims.xmap_p, floats(2, 3), floats(3, 4), axis_resources=(), axis_sizes=(("left", 2), ("right", 4)), backend=None,
-       call_jaxpr=_PRODUCT, donated_invars=(), in_axes=((_LEFT, None), (None, _RIGHT)), mesh=None, name="product",
-       out_axes=((_RIGHT, _LEFT), (None, _LEFT)))
+       call_jaxpr=_PRODUCT, donated_invars=(), in_axes=((_LEFT, None), (None, _RIGHT)), loops=(), mesh=None,
+       name="product", out_axes=((_RIGHT, _LEFT), (None, _LEFT)))
 
 _ROWS = parse("""{ lambda ; a:f32[2,3]{x} b:f32[3]. let
     c:f32[2,3]{x} = broadcast_in_dim[broadcast_dimensions=(1,) shape=(2, 3)] b

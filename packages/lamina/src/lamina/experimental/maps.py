@@ -1,4 +1,4 @@
 """`lamina.experimental.maps`: `xmap`, programs of named axes."""
-from lamina_parallel import AxisName, Mesh, ResourceSet, xmap
+from lamina_parallel import AxisName, Mesh, ResourceSet, SerialLoop, serial_loop, xmap
 
-__all__ = ["AxisName", "Mesh", "ResourceSet", "xmap"]
+__all__ = ["AxisName", "Mesh", "ResourceSet", "SerialLoop", "serial_loop", "xmap"]

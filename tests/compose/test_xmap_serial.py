@@ -1,0 +1,193 @@
+"""`SerialLoop`: axes that run in turns give what they give at once, in and around all transformations, with less memory."""
+import os
+
+import lamina as jax
+import lamina.numpy as jnp
+import numpy as np
+import pytest
+from lamina import lax
+from lamina.experimental.maps import Mesh, SerialLoop, serial_loop, xmap
+from lamina.experimental.shard_map import shard_map
+from lamina.sharding import PartitionSpec as P
+
+X = np.arange(32, dtype=np.float32).reshape(8, 4) / 8 + 1
+W = np.array([1, 2, 4, 8], np.float32) / 8
+DEVICES = np.array(jax.devices()[:8], object)
+WIDE = bool(os.environ.get("LAMINA_WIDE"))
+
+
+def body(x, w):
+    z = x * w
+    e = jnp.exp(z - lax.pmax(z, "b"))
+    return jnp.sin(e / lax.psum(e, "b")) * (1 + lax.axis_index("b"))
+
+
+def plain(x, w):
+    z = x * w
+    e = jnp.exp(z - z.max(0))
+    return jnp.sin(e / e.sum(0)) * (1 + jnp.arange(8))[:, None]
+
+
+def looped(*resources):
+    return xmap(body, (["b", ...], {}), ["b", ...], axis_resources={"b": resources})
+
+
+def close(found, wanted):
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def total(h):
+    return lambda *args: (h(*args) ** 2).sum()
+
+
+BLOCKS = np.stack([X, X + 1])
+AROUND = {
+    "call": lambda h: h(X, W),
+    "jit": lambda h: jax.jit(h)(X, W),
+    "grad": lambda h: jax.grad(total(h), (0, 1))(X, W),
+    "jit of grad": lambda h: jax.jit(jax.grad(total(h), (0, 1)))(X, W),
+    "jvp": lambda h: jax.jvp(h, (X, W), (X, W)),
+    "hessian": lambda h: jax.hessian(lambda w: total(h)(X, w))(W),
+    "vmap": lambda h: jax.vmap(h, (0, None))(BLOCKS, W),
+    "vmap of grad": lambda h: jax.vmap(jax.grad(total(h), 1), (0, None))(BLOCKS, W),
+    "scan": lambda h: lax.scan(lambda c, w: (h(c, w) + 1, c.sum()), X, np.stack([W, W])),
+    "checkpoint": lambda h: jax.grad(total(jax.checkpoint(h)))(X, W),
+    "pmap": lambda h: jax.pmap(h, in_axes=(0, None))(BLOCKS, W),
+}
+
+
+@pytest.mark.parametrize("how", AROUND)
+def test_a_loop_changes_no_result(how):
+    close(AROUND[how](looped(SerialLoop(4))), AROUND[how](plain))
+
+
+@pytest.mark.parametrize("resources", [("x", SerialLoop(2)), (SerialLoop(2), "x"), ("x", SerialLoop(4)), ("y", "l", "x"),
+                                       ("l",), (SerialLoop(2), SerialLoop(4)), (SerialLoop(1),), (SerialLoop(8),)])
+def test_loops_beside_a_mesh(resources):
+    h = looped(*resources)
+    with Mesh(DEVICES[:4].reshape(2, 2), ("x", "y")), serial_loop("l", 2):
+        close(h(X, W), plain(X, W))
+        close(jax.grad(total(h), (0, 1))(X, W), jax.grad(total(plain), (0, 1))(X, W))
+
+
+def test_within_a_shard_map():
+    mesh = Mesh(DEVICES[:2], ("x",))
+    h = shard_map(looped(SerialLoop(2)), mesh=mesh, in_specs=(P("x"), P()), out_specs=P("x"))
+    close(h(np.concatenate([X, X + 1]), W), np.concatenate([plain(X, W), plain(X + 1, W)]))
+
+
+@pytest.mark.parametrize("inner, outer", [(SerialLoop(2), ()), (SerialLoop(2), SerialLoop(2)), ("x", SerialLoop(4)),
+                                          (SerialLoop(4), ("x", SerialLoop(2)))])
+def test_in_one_another(inner, outer):
+    def f(y, w):
+        return xmap(lambda x: body(x, w) + lax.psum(x.sum(), "o"), (["b", ...],), ["b", ...], axis_resources={"b": inner})(y)
+
+    def g(y, w):
+        return jax.vmap(plain, (0, None))(y, w) + y.sum(0).sum(-1)[:, None]
+
+    h = xmap(f, (["o", ...], {}), ["o", ...], axis_resources={"o": outer})
+    y = np.stack([X, X + 1, X + 2, X + 3])
+    with Mesh(DEVICES[:2], ("x",)):
+        close(h(y, W), g(y, W))
+        close(jax.grad(total(h), (0, 1))(y, W), jax.grad(total(g), (0, 1))(y, W))
+
+
+SHIFT = [(k, (k + 3) % 8) for k in range(8)]
+GROUPS = [[0, 5, 2, 7], [1, 4, 3, 6]]
+COLLECTIVES = {
+    "pmean": lambda x: lax.pmean(x, "b") - x,
+    "pmin": lambda x: lax.pmin(jnp.sin(x), "b") * x,
+    "sum of positions too": lambda x: jnp.sum(x * x, axis=("b", 0)) * x,
+    "in groups": lambda x: lax.psum(x * x, "b", axis_index_groups=GROUPS) * x,
+    "all_gather": lambda x: lax.all_gather(x * x, "b")[::2].sum(0) * x,
+    "psum_scatter": lambda x: lax.psum_scatter(jnp.tile(x, 2) * lax.axis_index("b"), "b", tiled=True) * x,
+    "all_to_all": lambda x: lax.all_to_all(jnp.tile(x, 2).reshape(8, 1), "b", 0, 1).sum() * x,
+    "ppermute": lambda x: lax.ppermute(x * x, "b", SHIFT) * x,
+    "pbroadcast": lambda x: lax.pbroadcast(x * x, "b", 5) * x,
+    "pdot": lambda x: lax.pdot(x, x, axis_name="b") * x,
+    "pargmax": lambda x: lax.pargmax(-x, "b") * x,
+    "sort": lambda x: jnp.sort(jnp.sin(5 * x), axis="b") * x,
+    "cumsum": lambda x: jnp.cumsum(x, axis="b") * x,
+    "var": lambda x: jnp.var(x, axis="b") * x,
+    "in a scan": lambda x: lax.scan(lambda c, v: (c + lax.psum(v * c, "b"), c * v), x[0], x)[1] * x,
+    "in a while": lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] / lax.psum(s[1], "b")), (0, x))[1]
+    if WIDE else x,
+    "in a branch": lambda x: lax.cond(lax.psum(x[0], "b") > 0, lambda x: x * lax.psum(x, "b"), lambda x: x, x),
+    "in branches of turns": lambda x: lax.cond(x[0] > 2, lambda x: x * lax.psum(x, "b"), lambda x: x, x),
+    "in a checkpoint": lambda x: jax.checkpoint(lambda x: jnp.sin(x) * lax.psum(x * x, "b"))(x),
+    "in a jitted call": lambda x: jax.jit(lambda x: jnp.sin(x) * lax.psum(x * x, "b"))(x),
+    "in a gradient": lambda x: jax.grad(lambda x: (x * lax.psum(x * x, "b")).sum())(x),
+    "of what does not differ": lambda x: lax.psum(W, "b") * lax.pmax(W, "b") * x,
+    "small floats": lambda x: lax.psum(jnp.floor(x).astype(jnp.bfloat16), "b").astype(x.dtype) * x,
+    "of integers": lambda x: lax.psum((x * 8).astype(jnp.int8), "b") * x + lax.pmax(x > 2, "b"),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_each_collective_over_a_looped_axis(name):
+    f = COLLECTIVES[name]
+    whole = xmap(f, ["b", ...], ["b", ...])
+    wanted = whole(X), None if name == "in a while" else jax.jit(jax.grad(total(whole)))(X)
+    for resources in ((SerialLoop(4),), ("x", SerialLoop(2))) if WIDE else ((SerialLoop(4),),):
+        h = xmap(f, ["b", ...], ["b", ...], axis_resources={"b": resources})
+        with Mesh(DEVICES[:2], ("x",)):
+            close(h(X), wanted[0])
+            if wanted[1] is not None:
+                close(jax.jit(jax.grad(total(h)))(X), wanted[1])
+
+
+def test_one_scan_for_each_phase():
+    def f(x, w):
+        z = jnp.sin(x) * w.sum()
+        return jnp.cos(z) * lax.psum(z, "b")
+
+    h = xmap(f, (["b"], {}), ["b"], axis_resources={"b": SerialLoop(4)})
+    text = jax.jit(h).lower(X[:, 0], W).as_text()
+    assert text.count("stablehlo.while") == 2 and text.count("stablehlo.sine") == 1
+
+
+def test_axes_may_share_a_loop_where_they_do_not_meet():
+    f = xmap(lambda x, y: (x * 2, lax.psum(y, "c")), (["a"], ["c"]), (["a"], {}), axis_resources={"a": "l", "c": "l"})
+    with serial_loop("l", 2):
+        close(f(X[:, 0], X[:, 1]), (X[:, 0] * 2, X[:, 1].sum()))
+        g = xmap(lambda x, y: x * y, (["a"], ["c"]), ["a", "c"], axis_resources={"a": "l", "c": "l"})
+        with pytest.raises(ValueError, match="'a' and 'c' are both given the loop 'l', and meet in one value: `mul` at "):
+            g(X[:, 0], X[:, 1])
+    with pytest.raises(ValueError, match="no mesh is in scope"):
+        f(X[:, 0], X[:, 1])
+
+
+def test_callbacks_see_each_position(capfd):
+    f = xmap(lambda x: (jax.debug.print("{}", x), lax.psum(x, "b"))[1], ["b"], {}, axis_resources={"b": SerialLoop(4)})
+    assert float(f(np.arange(8, dtype=np.float32))) == 28
+    jax.effects_barrier()
+    assert sorted(map(float, capfd.readouterr().out.split())) == list(range(8))
+
+
+def temporaries(f, *args):
+    return jax.jit(f).lower(*args).compile().memory_analysis().temp_size_in_bytes
+
+
+def test_memory_falls_with_the_number_of_turns():
+    n, width = 64, 2048
+    x, w = np.ones((n, 16), np.float32), np.ones((16, width), np.float32)
+
+    def f(x, w):
+        h = jnp.tanh(x @ w)
+        for _ in range(3):
+            h = jnp.sort(h) * 2 - jnp.roll(h, 1)
+        e = jnp.exp(h - lax.pmax(lax.stop_gradient(h), "b"))
+        p = jnp.sort(e / lax.psum(e, "b"))
+        return (p * jnp.cumsum(p)).sum()
+
+    def loss(turns):
+        h = xmap(f, (["b", ...], {}), ["b"], axis_resources={"b": SerialLoop(turns)})
+        return lambda x, w: h(x, w).sum()
+
+    values = n * width * 4
+    for derivative, kept in ((lambda g: g, 2), (lambda g: jax.grad(g, (0, 1)), 3)):
+        whole, few, many = [temporaries(derivative(loss(turns)), x, w) for turns in (1, 4, 16)]
+        assert whole > few > many
+        chunk = (whole - kept * values) / 16
+        assert many < 1.5 * (kept * values + chunk)
