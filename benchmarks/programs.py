@@ -7,6 +7,7 @@ of several repeats; growth rows are exponents. A program that fails leaves its e
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -17,6 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 import control_programs  # noqa: F401 - registers its rows
+
+with contextlib.suppress(ImportError):  # later versions of jax have no xmap
+    import named_programs  # noqa: F401
 import numpy as np
 from harness import (FIGURES, IMPORT_SECONDS, MODULE, PROGRAMS, array, best_of, figure, host, lax, random, sharded,
                      timed, tree_map, wait, xnp, xp)

@@ -5,7 +5,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from lamina_ir import prims, trees
@@ -29,7 +29,7 @@ class Named:
     """The mapping of one array.
 
     Args:
-      lead: whose it is, in words.
+      lead: gives whose it is, in words.
       given: what the user wrote.
     Attributes:
       places: dimension -> name, in the user's order.
@@ -38,56 +38,60 @@ class Named:
     Raises:
       TypeError: it is no mapping, or something in it no name. ValueError: an axis is named twice.
 
-    >>> Named("in_axes", ["left", ...]).places
+    >>> Named(lambda: "in_axes", ["left", ...]).places
     {0: 'left'}
     """
 
     __slots__ = ("given", "places", "whole", "names")
 
-    def __init__(self, lead: str, given: Any) -> None:
+    def __init__(self, lead: Callable[[], str], given: Any) -> None:
         self.given, self.whole = given, False
         if isinstance(given, dict) and _is_mapping(given):
             self.places = dict(given)
             if any(isinstance(k, bool) for k in given):
-                raise TypeError(f"{lead}: the keys of a mapping are positions of dimensions, integers; got {given!r}")
+                raise TypeError(f"{lead()}: the keys of a mapping are positions of dimensions, integers; got {given!r}")
         elif isinstance(given, list) and _is_mapping(given):
             if ... in given[:-1]:
-                raise TypeError(f"{lead}: the Ellipsis stands last, for the dimensions that follow; got {given!r}")
+                raise TypeError(f"{lead()}: the Ellipsis stands last, for the dimensions that follow; got {given!r}")
             self.whole = not given or given[-1] is not ...
             self.places = dict(enumerate([n for n in given if n is not ...]))
         else:
             hint = ". vmap's integers are written {0: 'name'}" if isinstance(given, int) else ""
             hint = ". For an array without named axes write {}" if given is None else hint
             hint = ". Write it in a list, [...]" if given is ... else hint
-            raise TypeError(f"{lead} must be a dict from dimension to axis name, or a list of names that ends with ...; got "
+            raise TypeError(f"{lead()} must be a dict from dimension to axis name, or a list of names that ends with ...; got "
                             f"{type(given).__name__}: {given!r:.80}{hint}")
         for name in self.places.values():
             if name is None:
-                raise TypeError(f"{lead}: None names no axis; leave out the dimensions that stay, as in {{1: 'name'}}; got "
+                raise TypeError(f"{lead()}: None names no axis; leave out the dimensions that stay, as in {{1: 'name'}}; got "
                                 f"{given!r}")
-            checked_axis_name(lead, name)
+            if type(name) is not str:
+                checked_axis_name(lead(), name)
         self.names: tuple[Hashable, ...] = tuple(self.places.values())
         if len(set(self.names)) < len(self.names):
             twice = next(n for n in self.names if self.names.count(n) > 1)
-            raise ValueError(f"{lead}: the axis {twice!r} is named twice for one array; got {given!r}")
+            raise ValueError(f"{lead()}: the axis {twice!r} is named twice for one array; got {given!r}")
 
     @property
     def key(self) -> Any:
         """Equal for mappings that mean the same."""
         return tuple(self.places.items()), self.whole
 
-    def entry(self, lead: str, ndim: int, words: str) -> tuple[Any, ...]:
-        """The entry of each dimension of a whole array with `ndim` of them, of which errors speak in these words."""
+    def entry(self, ndim: int, tell: Callable[[], tuple[str, str]]) -> tuple[Any, ...]:
+        """The entry of each dimension of a whole array with `ndim` of them; `tell` gives where the mapping stands, and what the
+        array is, in words."""
         entry: list[Any] = [None] * ndim
         for at, name in self.places.items():
             if not -ndim <= at < ndim:
-                what = f"{len(self.places)} axes" if isinstance(self.given, list) else f"dimension {at}"
+                (lead, words), what = tell(), f"{len(self.places)} axes" if isinstance(self.given, list) else f"dimension {at}"
                 raise ValueError(f"{lead} names {what}, {self.given!r}, of {words}, which has {ndim} "
                                  f"dimension{'s' * (ndim != 1)}")
             if entry[at] is not None:
+                lead, words = tell()
                 raise ValueError(f"{lead}: two axes are named for dimension {at % ndim} of {words}: {self.given!r}")
             entry[at] = prims.Indexed((name,))
         if self.whole and ndim > len(self.places):
+            lead, words = tell()
             raise ValueError(f"{lead}: {self.given!r} has no Ellipsis, so it must name all {ndim} dimensions of {words}. End "
                              "it with ... where others are left")
         return tuple(entry)
@@ -115,12 +119,8 @@ class Mappings:
         if arguments and isinstance(given, list) and not _is_mapping(given):
             given = tuple(given)
         self.tree = given
-        self.leaves: list[Named] = []
-        for path, x in trees.tree_leaves_with_path(given, is_leaf=_is_mapping):
-            mine = arguments and isinstance(given, tuple) and fun is not None
-            names = f" (for argument `{argument_name(fun, path[0].idx)}`)" if mine else ""
-            self.leaves.append(Named(f"{lead}: {what}{trees.keystr(path)}{names}", x))
-        self.structure = trees.tree_structure(given, is_leaf=_is_mapping)
+        leaves, self.structure = trees.tree_flatten(given, _is_mapping)
+        self.leaves = [Named(lambda i=i: self._said(i), x) for i, x in enumerate(leaves)]  # type: ignore[misc]
         self.names = tuple(dict.fromkeys(name for leaf in self.leaves for name in leaf.names))
         self.key = self.structure, tuple([leaf.key for leaf in self.leaves])
 
@@ -143,9 +143,17 @@ class Mappings:
     def where(self, mapping: Named) -> str:
         """Where a mapping stands, in words: `out_axes['loss']`."""
         i = next(i for i, leaf in enumerate(self.leaves) if leaf is mapping)
-        marked = trees.tree_unflatten(self.structure, list(range(len(self.leaves))))
-        path = next(path for path, at in trees.tree_flatten_with_path(marked)[0] if at == i)
-        return f"{self.what}{trees.keystr(path)}"
+        return f"{self.what}{trees.keystr(self._path(i))}"
+
+    def _path(self, i: int) -> Any:
+        return trees.tree_leaves_with_path(self.tree, is_leaf=_is_mapping)[i][0]
+
+    def _said(self, i: int) -> str:
+        """What a mapping is called while it is looked at."""
+        path = self._path(i)
+        mine = self.what == "in_axes" and isinstance(self.tree, tuple) and self.fun is not None
+        return (f"{self.lead}: {self.what}{trees.keystr(path)}"
+                + (f" (for argument `{argument_name(self.fun, path[0].idx)}`)" if mine else ""))
 
 
 def sizes_of(lead: str, given: Any) -> dict[Hashable, int]:

@@ -126,43 +126,49 @@ class XmapSpec(MapSpec):
         args, _ = trees.tree_unflatten(tree, [_Shown(a) for a in avals])
         found = []
         for i, (aval, mapping) in enumerate(zip(avals, self.ins.of(args))):
-            words = f"{self.argument(tree, i)}, {aval.long()}"
-            found.append(mapping.entry(f"{self.lead}: {self.ins.where(mapping)}", aval.ndim, words))
+            found.append(mapping.entry(aval.ndim, lambda i=i, aval=aval, mapping=mapping: (  # type: ignore[misc]
+                f"{self.lead}: {self.ins.where(mapping)}", f"{self.argument(tree, i)}, {aval.long()}")))
         return found
 
     def _sizes(self, avals: Sequence[Any], entries: Sequence[tuple[Any, ...]], tree: Any) -> dict[Hashable, int]:
         """Axis -> size: those that arguments have, in their order, then those of axis_sizes alone."""
         sizes: dict[Hashable, int] = {}
-        said: dict[Hashable, str] = {}
+        said: dict[Hashable, tuple[int, int]] = {}  # argument and dimension that said it first
         for i, (aval, entry) in enumerate(zip(avals, entries)):
             for at, kind in enumerate(entry):
                 if kind is None:
                     continue
                 name, size = kind.names[0], aval.shape[at]
-                words = f"{self.argument(tree, i)}, {aval.long()}, has {size} along dimension {at}"
+                wanted = sizes.setdefault(name, self.given_sizes.get(name, size))
+                first = said.setdefault(name, (i, at))
+                if size and size == wanted:
+                    continue
+                words = self._long(tree, i, aval, at)
                 if size == 0:
                     raise ValueError(f"{self.lead}: the axis {name!r} has size 0: {words}, so there is no position to compute; "
                                      "expected at least one")
-                wanted = sizes.setdefault(name, self.given_sizes.get(name, size))
-                told = said.setdefault(name, words if name not in self.given_sizes else f"axis_sizes says {wanted}")
-                if size != wanted:
-                    raise ValueError(f"{self.lead}: the sizes of the axis {name!r} differ: {words}, and {told}")
+                told = f"axis_sizes says {wanted}" if name in self.given_sizes else self._long(tree, first[0], avals[first[0]],
+                                                                                              first[1])
+                raise ValueError(f"{self.lead}: the sizes of the axis {name!r} differ: {words}, and {told}")
         missing = [name for name in self.names if name not in sizes and name not in self.given_sizes]
         if missing:
             raise ValueError(f"{self.lead}: no argument has the axis {missing[0]!r}: the trees that in_axes gives it have no "
                              "arrays. Give its size in axis_sizes")
         return {**sizes, **{name: size for name, size in self.given_sizes.items() if name not in sizes}}
 
+    def _long(self, tree: Any, i: int, aval: Any, at: int) -> str:
+        return f"{self.argument(tree, i)}, {aval.long()}, has {aval.shape[at]} along dimension {at}"
+
     def _placed(self, closed: ClosedJaxpr, i: int, mapping: Named, names: frozenset[Any], out_tree: Any) -> tuple[Any, ...]:
         """What becomes of the dimensions of a result."""
-        aval, where = closed.out_avals[i], self.outs.where(mapping)
+        aval = closed.out_avals[i]
         left = sorted((aval.over & names).difference(mapping.names), key=repr)
         if left:
             raise ValueError(f"{self.lead}: {result_path(out_tree, i)} is {aval.short()}: it has the named axis "
-                             f"{' and '.join(map(repr, left))}, which {where}, {mapping.given!r}, leaves out"
+                             f"{' and '.join(map(repr, left))}, which {self.outs.where(mapping)}, {mapping.given!r}, leaves out"
                              f"{made_at(closed, i)}. Name it there, or reduce over it inside, as lax.psum(x, {left[0]!r})")
-        words = f"{result_path(out_tree, i)}, {aval.short()} inside"
-        return mapping.entry(f"{self.lead}: {where}", aval.ndim + len(mapping.names), words)
+        return mapping.entry(aval.ndim + len(mapping.names), lambda: (
+            f"{self.lead}: {self.outs.where(mapping)}", f"{result_path(out_tree, i)}, {aval.short()} inside"))
 
     def _resources(self, closed: ClosedJaxpr, sizes: dict[Hashable, int]) -> tuple[Any, Any, Any]:
         """(the mesh, what each axis takes of it, in how many turns axes run), if axes have resources."""
