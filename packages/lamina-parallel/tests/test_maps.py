@@ -42,7 +42,7 @@ def mapped(fun, sizes, ins, outs, prim=prims.xmap_p):
         else:
             mesh = tuple(zip(*sizes))
             params = dict(mesh=(*mesh, tuple(range(int(np.prod(mesh[1]))))), auto=(), in_specs=entries, out_specs=tuple(outs))
-        found = bind(prim, *outer, *args, donated_invars=(), name="f", call_jaxpr=closed, **params)
+        found = bind(prim, *outer, *args, donated_invars=(), here=(), name="f", call_jaxpr=closed, **params)
         return found[0] if len(outs) == 1 else found
 
     return call

@@ -64,6 +64,11 @@ class Binds:
         """(name, size) of each axis that the program sees, outermost first."""
         raise NotImplementedError
 
+    def here(self, params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+        """Likewise, with how many members of each have their parts of operands and results here, where others have theirs
+        in other processes."""
+        raise NotImplementedError
+
     def names(self, params: Mapping[str, Any]) -> Axes:
         """The names of these axes."""
         return frozenset([name for name, _ in self.axes(params)])
@@ -102,6 +107,9 @@ class Axis(Binds):
         name, here, everywhere = [params[p] for p in self.params]
         return ((name, everywhere or here),)
 
+    def here(self, params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+        return ((params[self.params[0]], params[self.params[1]]),)
+
     def along(self, params: Mapping[str, Any], entry: Any) -> Axes:
         return frozenset() if entry is None else frozenset([params[self.params[0]]])
 
@@ -121,21 +129,23 @@ class AxesOf(Binds):
 
     Args:
       find: params -> (name, size) of each axis.
-      *params: the params it reads.
+      here: params -> (name, how many of its members have their parts here) of each.
+      *params: the params they read.
       ins, outs: the params with the tuples.
     """
 
-    def __init__(self, find: Callable[[Mapping[str, Any]], tuple[tuple[Hashable, int], ...]], *params: str, ins: str,
+    def __init__(self, find: Callable[[Mapping[str, Any]], tuple[tuple[Hashable, int], ...]],
+                 here: Callable[[Mapping[str, Any]], tuple[tuple[Hashable, int], ...]], *params: str, ins: str,
                  outs: str) -> None:
         super().__init__(*params, ins=ins, outs=outs)
-        self.axes = find  # type: ignore[method-assign, assignment]
+        self.axes, self.here = find, here  # type: ignore[method-assign, assignment]
 
     def along(self, params: Mapping[str, Any], entry: Entry) -> Axes:
         return frozenset([name for kind in entry if kind is not None for name in kind.names])
 
     def own(self, params: Mapping[str, Any], aval: ShapedArray) -> tuple[Entry, ShapedArray]:
         # A value that is the same along an axis stands once for all its members: a weight is not copied n times.
-        mine = [(name, size) for name, size in self.axes(params) if name in aval.over]
+        mine = [(name, size) for name, size in self.here(params) if name in aval.over]
         whole = shaped((*[size for _, size in mine], *aval.shape), aval.dtype, aval.weak_type)
         return (*[Indexed((name,)) for name, _ in mine], *[None] * aval.ndim), whole.differing(
             aval.over - self.names(params))

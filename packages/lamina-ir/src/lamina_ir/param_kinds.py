@@ -70,8 +70,8 @@ _BY_KIND = {
     "int?": "max_iters",
     "name groups": "platforms",
     "number?": "fill_value",
-    "ints": "axes base_dilation broadcast_dimensions fft_lengths lhs_dilation limit_indices new_sizes permutation rhs_dilation "
-            "shape slice_sizes start_indices unspecified_dims window_dilation window_dimensions window_strides",
+    "ints": "axes base_dilation broadcast_dimensions fft_lengths here lhs_dilation limit_indices new_sizes permutation "
+            "rhs_dilation shape slice_sizes start_indices unspecified_dims window_dilation window_dimensions window_strides",
     "ints?": "dimensions strides",
     "pairs": "padding padding_config perm",
     "program": "body_jaxpr call_jaxpr computation cond_jaxpr jaxpr matvec transpose_jaxpr",

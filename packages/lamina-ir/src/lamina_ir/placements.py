@@ -106,7 +106,7 @@ def _widest(closed: ClosedJaxpr) -> tuple[int, ...]:
             if e.primitive is prims.xla_pmap_p:
                 nest = e.params["axis_size"], *nest
             elif e.primitive is prims.shard_map_p:  # those inside of it take axes of the same mesh
-                nest = e.params["mesh"][1]
+                nest = e.params["here"] or e.params["mesh"][1]
             if math.prod(nest) > math.prod(found):
                 found = nest
         nests[program] = found
@@ -295,7 +295,7 @@ def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[An
     Args:
       closed: the program, see `lone_map`.
       devices: one for each member, in order.
-      face: those of them that have the rows of this process, where other processes have others.
+      face: those of them that have the rows or blocks of this process, where other processes have others.
       donated: for each argument, whether its memory may be reused; (): none.
     Returns:
       A `Placement` of members.
@@ -311,7 +311,7 @@ def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[An
     """
     e = lone_map(closed)
     if e is not None and e.primitive is prims.shard_map_p:
-        return _mesh_placement(closed, e, devices, donated)
+        return _mesh_placement(closed, e, devices, face, donated)
     here = len(face or devices)
     if e is None or e.params["axis_size"] != here or rows_everywhere(e) != len(devices):
         raise ShapeError(f"map_placement: expected a program that is one map over {len(devices)} rows, {here} of them here; "
@@ -325,16 +325,20 @@ def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[An
                      committed=True, axes=((e.params["axis_name"], len(devices)),), face=_tuple(face))
 
 
-def _mesh_placement(closed: ClosedJaxpr, e: Eqn, devices: Sequence[Any], donated: tuple[bool, ...]) -> Placement:
-    mesh = e.params["mesh"]
-    if len(devices) != len(mesh[2]):
-        raise ShapeError(f"map_placement: expected the {len(mesh[2])} devices of a mesh; got {len(devices)}")
+def _mesh_placement(closed: ClosedJaxpr, e: Eqn, devices: Sequence[Any], face: Sequence[Any],
+                    donated: tuple[bool, ...]) -> Placement:
+    names, sizes, every = e.params["mesh"]
+    here = e.params["here"]
+    if len(devices) != len(every) or len(face) != (math.prod(here) if here else 0):
+        raise ShapeError(f"map_placement: expected the {len(every)} devices of a mesh, and those of this process where it sees "
+                         f"its part alone; got {len(devices)} and {len(face)}")
+    mesh = (names, here, tuple(face)) if here else e.params["mesh"]
     ins = {v: mesh_tiles(mesh, entry) for v, entry in zip(e.invars, e.params["in_specs"]) if not isinstance(v, Literal)}
     outs = {v: mesh_tiles(mesh, entry) for v, entry in zip(e.outvars, e.params["out_specs"])}
     return Placement(_tuple(devices), replicas=len(devices), members=True,
                      ins=tuple([ins.get(v, Tiles()) for v in closed.jaxpr.invars]),
                      outs=tuple([outs[v] for v in closed.jaxpr.outvars]),  # type: ignore[index]
-                     donated=donated, committed=True, axes=tuple(zip(*mesh[:2])))
+                     donated=donated, committed=True, axes=tuple(zip(names, sizes)), face=_tuple(face))
 
 
 def _tuple(xs: Sequence[Any]) -> tuple[Any, ...]:

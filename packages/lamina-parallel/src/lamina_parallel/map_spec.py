@@ -41,8 +41,8 @@ class MapSpec:
         """What the user calls a flat argument, of this structure: `params['w'][0]`."""
         raise NotImplementedError
 
-    def share(self) -> Any:
-        """What a program depends on that neither types nor settings say."""
+    def share(self, flat: Sequence[Any] = ()) -> Any:
+        """What a program of these flat arguments depends on that neither types nor settings say."""
         raise NotImplementedError
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
@@ -63,7 +63,7 @@ class MapSpec:
             if stands_for_array(x):
                 flat[i] = x.__jax_array__()
         avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
-        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), self.share(), rows,
+        key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), self.share(flat), rows,
                config.cache_key())
         found = self.programs.get(key)
         if found is None:

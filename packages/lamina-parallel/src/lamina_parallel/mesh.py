@@ -4,6 +4,7 @@ A mesh knows of its devices that they can be compared, and their `platform`, `id
 """
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections import OrderedDict
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import config
 
-__all__ = ["Mesh", "mesh_in_scope"]
+__all__ = ["Mesh", "mesh_in_scope", "sizes_here"]
 
 # What programs are staged and called under: names, sizes and numbers of the devices. The mesh itself would keep its devices.
 _in_scope = config.Option("mesh", None, keyed=True, check=lambda value: _check_scope(value),
@@ -111,6 +112,22 @@ class Mesh:
         here = 0 if client is None else client.process_index()
         return np.array([d.process_index == here for d in self.flat_devices]).reshape(self.devices.shape)
 
+    @cached_property
+    def _processes(self) -> np.ndarray:
+        """The number of the process of each device."""
+        return np.array([d.process_index for d in self.flat_devices]).reshape(self.devices.shape)
+
+    @cached_property
+    def _blocks(self) -> tuple[dict[int, tuple[int, ...] | None], tuple[int, ...] | None]:
+        """Process -> how many places on each axis are of it, None where its devices are no block; and that of this one."""
+        found: dict[int, tuple[int, ...] | None] = {}
+        for process in sorted({*self._processes.reshape(-1).tolist()}):
+            theirs = self._processes == process
+            sizes = tuple([len(np.unique(at)) for at in np.nonzero(theirs)])
+            found[process] = sizes if math.prod(sizes) == theirs.sum() else None
+        own = self._processes[self._own]
+        return found, found[int(own[0])] if own.size else None
+
     @property
     def local_devices(self) -> list[Any]:
         """Those of this process."""
@@ -156,6 +173,33 @@ class Mesh:
 
     def __repr__(self) -> str:
         return f"Mesh({', '.join([f'{name!r}: {n}' for name, n in self.shape.items()])})"
+
+
+def sizes_here(lead: str, mesh: Mesh) -> tuple[int, ...]:
+    """How many places on each axis of a mesh are of this process; () where all devices are.
+
+    Args:
+      lead: the call, for messages.
+      mesh: the mesh.
+    Raises:
+      ValueError: this process has no device of it, or the devices of one are not all those of some places on each axis.
+
+    >>> from lamina_parallel.testing import made_up_devices
+    >>> sizes_here("xmap", Mesh(made_up_devices(4), "x"))
+    ()
+    """
+    if not mesh.is_multi_process:
+        return ()
+    found, own = mesh._blocks
+    for process, block in found.items():
+        if block is None:
+            raise ValueError(f"{lead}: the devices of process {process} are no block of {mesh}, whose devices are of the "
+                             f"processes {mesh._processes.tolist()}: they must be all those at some places of each axis. "
+                             "Arrange the devices so, as np.reshape(lamina.devices(), (process count, -1)) does")
+    if own is None:
+        raise ValueError(f"{lead}: {mesh} has no devices of this process, so it has nothing to give: call it in the processes "
+                         "whose devices the mesh has")
+    return own
 
 
 def mesh_in_scope() -> Mesh | None:

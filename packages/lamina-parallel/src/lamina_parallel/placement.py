@@ -86,7 +86,7 @@ def _equation(e: Eqn, around: Axes) -> Eqn:
     avals = tuple([a.aval for a in e.invars])
     body = params["call_jaxpr"]
     key = ("positional", around, avals,
-           *[params[p] for p in ("axis_sizes", "axis_resources", "in_axes", "loops", "mesh", "out_axes")])
+           *[params[p] for p in ("axis_sizes", "axis_resources", "here", "in_axes", "loops", "mesh", "out_axes")])
     if params["axis_resources"]:
         made = body.derived(key, lambda: _divided(body, avals, params, around))
         return Eqn(prims.shard_map_p, e.invars, e.outvars, made, e.source)
@@ -112,17 +112,24 @@ def _divided(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], ar
     if conflict(body, resources) is not None:
         # In a derivative axes may meet that never do in the program itself: cotangents of a value that two of them use. Then
         # the first has the mesh axis, and the others are whole on each device.
-        resources = without_sharing(resources)
-    devices, over = dict(zip(names, sizes)), dict(resources)
+        kept, across = without_sharing(resources), [r for r, h, n in zip(names, params["here"], sizes) if h < n]
+        away = [name for name, mine in resources if name not in dict(kept) and not {*across}.isdisjoint(mine)]
+        if away:
+            raise NotImplementedError(f"{lead}: axis_resources: in a derivative the axis {away[0]!r} meets another one that "
+                                      "shares its axis of the mesh, along which other processes have their devices. Give them "
+                                      "different mesh axes")
+        resources = kept
+    devices, held = dict(zip(names, sizes)), dict(zip(names, params["here"] or sizes))
+    over = dict(resources)
     ins, outs = [tuple([tuple([_split(kind, over) for kind in entry]) for entry in params[p]]) for p in ("in_axes", "out_axes")]
     blocks = []
     for a, entry in zip(avals, ins):
         mine = [() if kind is None else kind.names for kind in entry]
-        shape = tuple([n // math.prod([devices[r] for r in along]) for n, along in zip(a.shape, mine)])
+        shape = tuple([n // math.prod([held[r] for r in along]) for n, along in zip(a.shape, mine)])
         blocks.append(shaped(shape, a.dtype, a.weak_type).differing(a.over.union(*mine)))
     block = _in_turns(body, avals, blocks, {**params, "axis_resources": resources}, (*around, *devices.items()))
-    call = {"auto": (), "call_jaxpr": block, "donated_invars": (), "in_specs": ins, "mesh": mesh, "name": params["name"],
-            "out_specs": outs}
+    call = {"auto": (), "call_jaxpr": block, "donated_invars": (), "here": params["here"], "in_specs": ins, "mesh": mesh,
+            "name": params["name"], "out_specs": outs}
     return typed_equation(prims.shard_map_p, avals, call, bound)[0]
 
 

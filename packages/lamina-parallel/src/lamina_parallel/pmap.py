@@ -116,7 +116,7 @@ class PmapSpec(MapSpec):
                              f"{axes[i]}, the mapped one, so no device has anything to compute; expected at least one row")
         return axes, size
 
-    def share(self) -> tuple[int, int]:
+    def share(self, flat: Sequence[Any] = ()) -> tuple[int, int]:
         """Which part of all rows is this process's: so many of so many. A map within a map is each member's own."""
         if any(frame.trace is None for frame in now.axes):
             return 1, 1

@@ -35,7 +35,6 @@ def checked_resources(lead: str, given: Mapping[Hashable, tuple[Any, ...]], size
       loops: name -> turns of the loops in scope.
     Raises:
       ValueError: there is no mesh, or neither it nor a loop has such a name, or both have; a size does not divide.
-      NotImplementedError: the mesh has devices of several processes.
     """
     over, turns = [], []
     for name, mine in given.items():
@@ -66,9 +65,6 @@ def _check_mesh(lead: str, name: Hashable, devices: tuple[Hashable, ...], mesh: 
     if mesh is None:
         raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {', '.join(map(repr, devices))}, and no mesh is in "
                          f"scope{beside}. Call it in a block `with Mesh(devices, names):` or `with serial_loop(name, length):`")
-    if mesh.is_multi_process:
-        raise NotImplementedError(f"{lead}: axis_resources: {mesh} has devices of several processes, over which axes are not "
-                                  "yet divided. Take mesh.local_mesh, or lamina.shard_map")
     for resource in devices:
         if resource not in mesh.shape:
             raise ValueError(f"{lead}: axis_resources gives the axis {name!r} {resource!r}, which is no axis of the mesh "

@@ -71,7 +71,7 @@ class ShardMapSpec(MapSpec):
         self.known_by: Any = (*options, check, auto, names)
         self.programs = _programs.of(self.known_as).setdefault(self.known_by, self.programs)
 
-    def share(self) -> Mesh:
+    def share(self, flat: Sequence[Any] = ()) -> Mesh:
         """The mesh of a call."""
         found = mesh_in_scope() if self.mesh is None else self.mesh
         if found is None:
@@ -200,7 +200,7 @@ class ShardMapSpec(MapSpec):
         closed = without_needless(closed, sizes)
         entries = (*[(None,) * typeof(x).ndim for x in outer], *ins)
         params = dict(mesh=(mesh.axis_names, mesh.devices.shape, mesh.flat_devices), auto=auto, call_jaxpr=closed,
-                      donated_invars=(False,) * len(entries), in_specs=entries, name=self.name, out_specs=tuple(outs))
+                      donated_invars=(False,) * len(entries), here=(), in_specs=entries, name=self.name, out_specs=tuple(outs))
         whole = [Var(typeof(x)) for x in outer] + [Var(a) for a in avals]
         params, types = typed_equation(prims.shard_map_p, [v.aval for v in whole], params, further)
         results = [Var(a) for a in types]

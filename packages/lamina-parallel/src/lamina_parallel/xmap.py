@@ -5,18 +5,19 @@ result is one equation; how its axes are carried out is decided when a program i
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, prims, shaped, trees
 from lamina_ir.extend import refuse_disagreement, typed_equation, typed_program, without_needless
 from lamina_tracing import slots
-from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, bind, boundary, bound_axes,
+from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, Tracer, bind, boundary, bound_axes,
                                    flat_results, now, result_path, stage, typeof)
 
 from .axis_names import Mappings, Named, resources_of, sizes_of
 from .map_spec import MapSpec, made_at
-from .mesh import mesh_in_scope
+from .mesh import mesh_in_scope, sizes_here
 from .phases import with_checkpoints
 from .resources import checked_resources, conflict
 from .serial import loops_in_scope
@@ -79,8 +80,10 @@ class XmapSpec(MapSpec):
                             f"are; got {', '.join([f'`{k}`' for k in kwargs])}. Give them by position")
         return self._jit.split(args, kwargs)
 
-    def share(self) -> None:
-        """What a program depends on that neither types nor settings say: nothing."""
+    def share(self, flat: Sequence[Any] = ()) -> bool:
+        """Whether some of these arguments lie in parts on devices of several processes: then all are seen whole, and so are
+        results."""
+        return bool(self.resources) and any(map(_in_parts, flat))
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
                static: Any, rows: int | None) -> Staged:
@@ -89,7 +92,8 @@ class XmapSpec(MapSpec):
                 raise ValueError(f"{self.lead}: the axis name {frame.name!r} is bound already, by a map around, with size "
                                  f"{frame.size}. Give the axes names of their own")
         entries = self._entries(avals, tree)
-        sizes = self._sizes(avals, entries, tree)
+        here = self._here(flat)
+        sizes = self._sizes(avals, entries, tree, self._shares(here))
         axes = tuple(sizes.items())
         names = frozenset(sizes)
         parts = []
@@ -116,7 +120,7 @@ class XmapSpec(MapSpec):
         if loops:
             closed = with_checkpoints(closed, frozenset(dict(loops)))
         params = dict(axis_resources=resources, axis_sizes=axes, backend=self.backend, call_jaxpr=closed, donated_invars=(),
-                      in_axes=ins, loops=loops, mesh=mesh, name=self.name, out_axes=outs)
+                      here=here if mesh else (), in_axes=ins, loops=loops, mesh=mesh, name=self.name, out_axes=outs)
         params, types = typed_equation(prims.xmap_p, [v.aval for v in whole], params, frozenset([f.name for f in now.axes]))
         results = [Var(a) for a in types]
         return Staged(ClosedJaxpr(Jaxpr([], whole, [Eqn(prims.xmap_p, whole, results, params)], results)), outer, out_tree)
@@ -130,8 +134,10 @@ class XmapSpec(MapSpec):
                 f"{self.lead}: {self.ins.where(mapping)}", f"{self.argument(tree, i)}, {aval.long()}")))
         return found
 
-    def _sizes(self, avals: Sequence[Any], entries: Sequence[tuple[Any, ...]], tree: Any) -> dict[Hashable, int]:
-        """Axis -> size: those that arguments have, in their order, then those of axis_sizes alone."""
+    def _sizes(self, avals: Sequence[Any], entries: Sequence[tuple[Any, ...]], tree: Any,
+               shares: Mapping[Hashable, tuple[int, int]]) -> dict[Hashable, int]:
+        """Axis -> size: those that arguments have, in their order, then those of axis_sizes alone. Of the axes in `shares`
+        arguments have this process's positions."""
         sizes: dict[Hashable, int] = {}
         said: dict[Hashable, tuple[int, int]] = {}  # argument and dimension that said it first
         for i, (aval, entry) in enumerate(zip(avals, entries)):
@@ -139,16 +145,25 @@ class XmapSpec(MapSpec):
                 if kind is None:
                     continue
                 name, size = kind.names[0], aval.shape[at]
-                wanted = sizes.setdefault(name, self.given_sizes.get(name, size))
+                own, every = shares.get(name, (1, 1))
+                wanted = sizes.setdefault(name, self.given_sizes.get(name, size // own * every))
                 first = said.setdefault(name, (i, at))
-                if size and size == wanted:
+                if size and size * every == wanted * own:
                     continue
                 words = self._long(tree, i, aval, at)
                 if size == 0:
                     raise ValueError(f"{self.lead}: the axis {name!r} has size 0: {words}, so there is no position to compute; "
                                      "expected at least one")
+                if size % own:
+                    raise ValueError(f"{self.lead}: the axis {name!r}: {words}, which cannot be divided evenly over the {own} "
+                                     "devices of this process along it. Give as many positions for each of them")
+                if wanted % every:
+                    continue  # as is said later
                 told = f"axis_sizes says {wanted}" if name in self.given_sizes else self._long(tree, first[0], avals[first[0]],
                                                                                               first[1])
+                if name in self.given_sizes and own < every:
+                    told += (f" for all processes, so {wanted // every * own} for the {own} of {every} devices that are this "
+                             "one's")
                 raise ValueError(f"{self.lead}: the sizes of the axis {name!r} differ: {words}, and {told}")
         missing = [name for name in self.names if name not in sizes and name not in self.given_sizes]
         if missing:
@@ -169,6 +184,23 @@ class XmapSpec(MapSpec):
                              f"{made_at(closed, i)}. Name it there, or reduce over it inside, as lax.psum(x, {left[0]!r})")
         return mapping.entry(aval.ndim + len(mapping.names), lambda: (
             f"{self.lead}: {self.outs.where(mapping)}", f"{result_path(out_tree, i)}, {aval.short()} inside"))
+
+    def _here(self, flat: Sequence[Any]) -> tuple[int, ...]:
+        """How many places on each axis of the mesh in scope are this process's, where arguments are its part alone; else ()."""
+        mesh = mesh_in_scope() if self.resources else None
+        if mesh is None or not mesh.is_multi_process or self.share(flat):
+            return ()
+        named = [r for mine in self.resources.values() for r in mine if r in mesh.shape]
+        return sizes_here(f"{self.lead}: axis_resources", mesh) if named else ()
+
+    def _shares(self, here: tuple[int, ...]) -> dict[Hashable, tuple[int, int]]:
+        """For each axis of which other processes have positions: (devices along it of this process, all of them)."""
+        mesh, found = mesh_in_scope() if here else None, {}
+        if mesh is not None:
+            for name, mine in self.resources.items():
+                grid = [(h, n) for r, h, n in zip(mesh.axis_names, here, mesh.devices.shape) if r in mine]
+                found[name] = math.prod([h for h, _ in grid]), math.prod([n for _, n in grid])
+        return {name: (few, every) for name, (few, every) in found.items() if few < every}
 
     def _resources(self, closed: ClosedJaxpr, sizes: dict[Hashable, int]) -> tuple[Any, Any, Any]:
         """(the mesh, what each axis takes of it, in how many turns axes run), if axes have resources."""
@@ -205,6 +237,11 @@ class XmapSpec(MapSpec):
         if donated:
             params = {**params, "donated_invars": (*[False] * len(staged.outer), *donated)}
         return trees.tree_unflatten(staged.out_tree, bind(prims.xmap_p, *staged.outer, *flat, **params))
+
+
+def _in_parts(x: Any) -> bool:
+    """Whether an array lies on devices of several processes, each with a part of it."""
+    return not isinstance(x, Tracer) and not getattr(x, "is_fully_addressable", True) and not x.is_fully_replicated
 
 
 def _forget_devices(gone: Callable[[Any], bool]) -> None:

@@ -22,6 +22,7 @@ from lamina_tracing.extend import batch_position, eager_lines, user_source
 
 from . import _jaxlib, arrays, jointly, placing, second_look, shardings
 from ._jaxlib import ArrayImpl
+from .mesh_parts import part_shapes
 
 __all__ = ["check_results", "install", "keeping", "settle", "wanted"]
 
@@ -179,6 +180,10 @@ def _types(closed: ClosedJaxpr, placement: Placement) -> list[list[tuple[tuple[i
     """Shapes and dtypes of the arguments of each process: of a map by itself, each has its own number of rows."""
     rows = Counter(d.process_index for d in placement.devices)
     e = lone_map(closed) if placement.members else None
+    if e is not None and placing.over_mesh(e):
+        entries = dict(zip(e.invars, e.params["in_specs"]))
+        shapes = [part_shapes(e, v.aval.shape, entries.get(v, (None,) * v.aval.ndim)) for v in closed.jaxpr.invars]
+        return [[(theirs[p], v.aval.dtype) for v, theirs in zip(closed.jaxpr.invars, shapes)] for p in range(len(rows))]
     axes = {} if e is None else dict(zip(e.invars, e.params["in_axes"]))
 
     def shape(v: Any, n: int) -> tuple[int, ...]:

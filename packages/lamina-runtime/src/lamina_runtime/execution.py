@@ -89,6 +89,8 @@ class Program:
             if placement.donated:
                 placement = placement._replace(donated=(*placement.donated, False))
         self._mesh = mesh_told(closed) if placement.partitions > 1 or placement.members else None
+        if self._mesh is not None and placement.members and placement.face:
+            self._mesh = self._mesh.local_mesh  # of what is seen here
         kind = "pmap_" if self._mesh is None else "shard_map_"
         by_id = sorted(range(len(here)), key=lambda i: here[i].id) if placement.partitions > 1 else None
         self.lowered = low = lower(thread_order(closed) if ordered else closed, placement=placement, rules=rules,
@@ -118,7 +120,7 @@ class Program:
             chosen = [t.part(own)[0] for t in chosen]
         wanted = placement.outs or (None,) * n_out
         self.out_shardings = [whole(here, c if t is None else t) for t, c in zip(wanted, chosen)]
-        if self._mesh is not None and placement.members:
+        if self._mesh is not None and placement.members and (len(here) > 1 or not placement.face):
             self.out_shardings = [shardings.in_words(self._mesh, s, a.ndim)
                                   for s, a in zip(self.out_shardings, closed.out_avals)]
         if ordered:

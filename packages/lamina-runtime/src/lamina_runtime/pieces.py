@@ -1,9 +1,10 @@
 """Programs with maps over several processes that are not one compiled program, run piece by piece.
 
 Where the processes have different numbers of rows, each has a program of its own: what stands beside the maps is of other
-shapes. Nothing holds the collectives of two such programs in one order, so each map is launched by itself, as it is where it is
-the whole program, and what stands between maps is compiled for this process alone. Loops, branches and calls around maps are
-followed here: what decides on them is read by the host.
+shapes. Beside an xmap over a mesh it is its own too, as the processes may lie along its axes in any way. Nothing holds the
+collectives of two such programs in one order, so each map is launched by itself, as it is where it is the whole program, and
+what stands between maps is compiled for this process alone. Loops, branches and calls around maps are followed here: what
+decides on them is read by the host.
 """
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import numpy as np
 from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, calls_host, dce, eqn_effectful, prims,
                        subprograms)
 from lamina_ir.extend import STACKED, Tiles, Turn, Wired, devices_needed, lone_map, stack_depth, turns_text
+from lamina_parallel.extend import placed
 from lamina_tracing import slots
 
 from . import backends, debug, effects, jointly, placing, shardings, transfers
@@ -26,8 +28,13 @@ _AT_ONCE = 64  # rows put together in one program
 
 def in_pieces(closed: ClosedJaxpr) -> bool:
     """Whether a program is run piece by piece."""
-    if placing.rows_across(closed) is None or lone_map(closed) is not None:
+    if placing.rows_across(closed) is None:
         return False
+    closed = placed(closed)
+    if lone_map(closed) is not None:
+        return False
+    if any(map(placing.over_mesh, placing.outermost(closed))):
+        return True
     # A look for a NaN counts the rows of all in order of the processes, or in the order of one map.
     turned = placing.turned(closed)
     return turned is None or turned and debug.wanted() and not any(map(_holds_maps, placing.outermost(closed)))
@@ -127,14 +134,12 @@ class Pieces:
     def __init__(self, call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
                  words: Callable[[int], str] | None = None) -> None:
         placing.check_parts(call, name, flat, words)
-        self.closed, self.name = closed, name
-        maps = [e for e in placing.outermost(closed) if placing.is_across(e)]
-        found = [backends.ours_of(e.params["devices"]) if e.params["devices"] else
-                 backends.first_of_each(e.params["axis_size"], e.params["backend"]) for e in maps]
+        self.closed, self.name = closed, name = placed(closed), name
+        found = [_devices(e) for e in placing.outermost(closed) if placing.is_across(e)]
         # Where this process has its values: on all devices that its maps run on; and who meets.
-        self._here = tuple(dict.fromkeys([d for f in found for d in (f.own if isinstance(f, backends.Ours) else f[1])]))
+        self._here = tuple(dict.fromkeys([d for _, own in found for d in own]))
         self._home = shardings.tiled(self._here, Tiles())
-        self._everyone = found[0].devices if isinstance(found[0], backends.Ours) else found[0][0]
+        self._everyone = found[0][0]
         self._looks = debug.wanted() or calls_host(closed)
         self._turns: list[Turn] = []
 
@@ -215,9 +220,9 @@ class Pieces:
         """An equation with maps inside, along its flow."""
         flow = e.primitive.flow
         if flow is None or flow.binds or not flow.operands:
-            raise NotImplementedError(f"{e.primitive.name}: a map over processes that have different numbers of rows cannot "
-                                      f"stand in this{f', at {e.source}' if e.source else ''}. Name as many devices of each "
-                                      "process")
+            raise NotImplementedError(f"{e.primitive.name}: an xmap over processes, or a map over processes with different "
+                                      f"numbers of rows, cannot stand in this{f', at {e.source}' if e.source else ''}. Call it "
+                                      "by itself, or name as many devices of each process")
         w = Wired.of(e)
         if w.chooser is not None:
             index, branches = int(np.asarray(values[w.chooser])), w.bodies
@@ -250,6 +255,15 @@ class Pieces:
         stacked = [np.zeros(v.aval.shape, v.aval.dtype) if not made else _stacked([m[k] for m in made])
                    for k, v in enumerate(e.outvars[w.n_carry:])]
         return [*state[w.carry], *stacked]
+
+
+def _devices(e: Eqn) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The devices of a map over processes, and those of this one."""
+    named = e.params["mesh"][2] if placing.over_mesh(e) else e.params["devices"]
+    if not named:
+        return backends.first_of_each(e.params["axis_size"], e.params["backend"])
+    ours = backends.ours_of(named)
+    return ours.devices, ours.own
 
 
 def _row(x: Any, number: int) -> Any:

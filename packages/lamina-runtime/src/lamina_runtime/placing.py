@@ -9,6 +9,7 @@ process's part. Everything else is of this process alone, but for programs whose
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from . import backends, shardings
 from ._jaxlib import ArrayImpl, GSPMDSharding, SingleDeviceSharding
 
 __all__ = ["Lying", "as_it_lies", "check_parts", "device_names", "is_across", "mesh_told", "outermost",
-           "placement_of", "rows_across", "turned"]
+           "over_mesh", "placement_of", "rows_across", "turned"]
 
 
 class Lying:
@@ -73,6 +74,10 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     _check_backend(f"{call} of `{name}`", backend)
     if e is not None and (layout is None or layout.devices is None):
         return _of_map(call, name, closed, e, flat, donated, backend, rows, words)
+    if any(e.params["here"] for e in named):
+        raise NotImplementedError(f"{call} of `{name}`: a program with more than an xmap over several processes runs in "
+                                  "pieces, and is no one program that could be lowered, or placed by in_shardings and "
+                                  "out_shardings. Call it without these, or lower the xmap by itself")
     # What the call says comes first, then where its arguments were put on purpose, then the default.
     need = devices_needed(closed)
     chosen: tuple[Any, ...] | None
@@ -230,6 +235,14 @@ def _tiles_of(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
 # --- programs with maps -------------------------------------------------------------------------------------------
 def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[Any], donated: tuple[bool, ...],
             backend: str | None, rows: Callable[[], str | None] | None, words: Callable[[int], str] | None) -> Placement:
+    if e.primitive is prims.shard_map_p and e.params["here"]:
+        check_parts(call, name, flat, words)
+        lead = f"xmap of `{e.params['name']}`"
+        found = backends.checked(lead, e.params["mesh"][2])
+        if len(found.own) != math.prod(e.params["here"]):
+            raise RuntimeError(f"{lead}: the program was traced where {math.prod(e.params['here'])} devices of its mesh were "
+                               f"of this process; {len(found.own)} are now. Trace it again")
+        return map_placement(closed, found.devices, found.own, donated)
     if e.primitive is prims.shard_map_p:
         put = _committed(call, name, flat, True, words)
         where = _of_meshes(call, name, e, put, "arguments are committed to", False, None)
@@ -339,23 +352,35 @@ def check_parts(call: str, name: str, flat: Sequence[Any], words: Callable[[int]
 
 
 def rows_across(closed: ClosedJaxpr) -> tuple[int, int] | None:
-    """(rows of all processes, those of this one) of a map in the program that spans processes; None where none does."""
-    return closed.memo("across", lambda: (next(((rows_everywhere(e), e.params["axis_size"]) for e in walk(closed)
-                                                if e.primitive is prims.xla_pmap_p
-                                                and rows_everywhere(e) > e.params["axis_size"]), None),))[0]
+    """(rows of all processes, those of this one) of a map in the program that spans processes; None where none does. Over a
+    mesh these are devices."""
+    return closed.memo("across", lambda: (next(filter(None, map(_rows_across, walk(closed))), None),))[0]
+
+
+def _rows_across(e: Eqn) -> tuple[int, int] | None:
+    if over_mesh(e):
+        return math.prod(e.params["mesh"][1]), math.prod(e.params["here"])
+    if e.primitive is not prims.xla_pmap_p or rows_everywhere(e) == e.params["axis_size"]:
+        return None
+    return rows_everywhere(e), e.params["axis_size"]
 
 
 def is_across(e: Eqn) -> bool:
-    """Whether an equation is a map that spans processes."""
-    return e.primitive is prims.xla_pmap_p and rows_everywhere(e) > e.params["axis_size"]
+    """Whether an equation is a map that spans processes, each of which has its part of operands and results."""
+    return _rows_across(e) is not None
+
+
+def over_mesh(e: Eqn) -> bool:
+    """Whether it is one over a mesh."""
+    return e.primitive in (prims.xmap_p, prims.shard_map_p) and bool(e.params["here"])
 
 
 def outermost(closed: ClosedJaxpr) -> Iterator[Eqn]:
-    """The maps of a program that stand in no other."""
+    """The pmaps of a program, and the maps over meshes of several processes, that stand in no other."""
     todo, seen = [closed], {closed}
     for program in todo:
         for e in program.jaxpr.eqns:
-            if e.primitive is prims.xla_pmap_p:
+            if e.primitive is prims.xla_pmap_p or over_mesh(e):
                 yield e
             elif e.primitive.subprograms:
                 fresh = [s for s in subprograms(e) if s not in seen]

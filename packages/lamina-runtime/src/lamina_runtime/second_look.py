@@ -18,6 +18,7 @@ from lamina_tracing.extend import batch_position
 
 from . import arrays
 from ._jaxlib import ArrayImpl
+from .mesh_parts import put_together
 
 __all__ = ["Found", "bad_value", "look", "look_over", "quiet"]
 
@@ -281,6 +282,10 @@ def look_over(closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]], nans: 
     this = _Look(nans, line, _devices(placement, closed, True))
     if placement.members and not meshes(closed):
         _members(this, closed, parts, placement)
+    elif placement.members and placement.face:
+        e = lone_map(closed)
+        assert e is not None
+        this.steps(*put_together(closed, e, parts), line)
     elif placement.face:
         this.lockstep(lambda: evaluate_spmd(closed, [(PROCESSES, len(parts))], [*zip(*parts)]))
     else:

@@ -42,7 +42,7 @@ class CollectiveTimeoutError(LaminaError, RuntimeError, TimeoutError):
 
 # --- one side -----------------------------------------------------------------------------------------------------
 _CONSTANT = re.compile(r"stablehlo\.constant dense(_resource)?<[^>]*>")
-_OWN = frozenset(("axis_size", "devices", "global_arg_shapes", "sharding"))  # as one process sees them
+_OWN = frozenset(("axis_size", "devices", "global_arg_shapes", "here", "sharding"))  # as one process sees them
 
 
 def digest(program: Any) -> bytes:

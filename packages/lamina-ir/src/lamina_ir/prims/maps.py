@@ -6,6 +6,7 @@ becomes of it inside: `None`, `Indexed` or `Split` (`lamina_ir.binds`).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from ..avals import ShapedArray, shaped
 from ..binds import AxesOf, Binds, Entry, Indexed, Split, are_sizes, inside, is_mesh, outside, part
-from ..errors import ShapeError
+from ..errors import ExecutionError, ShapeError
 from ..flow import Flow, held
 from ..params import plain_text
 from ..primitive import Primitive
@@ -48,6 +49,11 @@ def _infer(op: str, binds: Binds, avals: Sequence[ShapedArray], params: dict[str
         checked_axis_name(op, name)
         if type(size) is not int or size < 1:
             raise ShapeError(f"{op}: the size of the axis {name!r} must be a positive integer; got {size!r}")
+    here, mesh = params.get("here"), params.get("mesh")
+    if here and (mesh is None or len(here) != len(mesh[1]) or any(not 1 <= h <= n for h, n in zip(here, mesh[1]))):
+        raise ShapeError(f"{op}: here must have, for each axis of the mesh, how many places on it are of this process; "
+                         f"got {here}")
+    sizes = dict(binds.here(params))
     ins, outs = params[binds.ins], params[binds.outs]
     results = program.jaxpr.outvars
     for param, entries, count in ((binds.ins, ins, len(avals)), (binds.outs, outs, len(results))):
@@ -73,6 +79,9 @@ def _spmd(binds: Binds, run: Any, env: AxisEnv, args: Sequence[Sequence[Any]], p
     """Each participant splits its operands among the members of the axes bound here, row by row, and gets whole results. Of a
     result that lies along no axis, or not along all, the members have the same: the first is taken."""
     axes = binds.axes(params)
+    if params.get("here"):
+        raise ExecutionError(f"map `{params['name']}` over a mesh of several processes: other processes have their parts of "
+                             "operands and results, which only the runtime knows")
     env_inside = env
     for name, size in axes:
         env_inside = env_inside.extend(name, size)
@@ -113,19 +122,39 @@ def _sizes_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...
     return params["axis_sizes"] if are_sizes(params["axis_sizes"]) else ()  # `check` refuses others
 
 
+def _here_of_xmap(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+    axes, devices = _sizes_of_xmap(params), _grids(params)
+    if not devices:
+        return axes
+    over = {name: [devices[r] for r in mine if r in devices] for name, mine in params["axis_resources"]}
+    return tuple([(name, size * math.prod([h for _, h in over.get(name, ())]) // math.prod([n for n, _ in over.get(name, ())]))
+                  for name, size in axes])
+
+
+def _grids(params: Mapping[str, Any]) -> dict[Hashable, tuple[int, int]]:
+    """Of each axis of the mesh its size, and how many places on it are of this process. Of a map that is seen whole, none."""
+    return {name: (n, h) for name, n, h in zip(*params["mesh"][:2], params["here"])} if params.get("here") else {}
+
+
 def _sizes_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
     if not is_mesh(params["mesh"]) or type(params["auto"]) is not tuple:
         return ()
     return tuple([(name, size) for name, size in zip(*params["mesh"][:2]) if name not in params["auto"]])
 
 
-xmap_p = _map("xmap", AxesOf(_sizes_of_xmap, "axis_sizes", ins="in_axes", outs="out_axes"),
-              ("axis_resources", "axis_sizes", "backend", "call_jaxpr", "donated_invars", "in_axes", "loops", "mesh",
-               "name", "out_axes"),
-              "mesh?", spec="written in terms of others: lamina_parallel.placement",
-              defaults={"axis_resources": (), "backend": None, "donated_invars": (), "loops": (), "mesh": None})
+def _here_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]:
+    devices = _grids(params)
+    return tuple([(name, devices[name][1] if devices else size) for name, size in _sizes_of_mesh(params)])
 
-shard_map_p = _map("shard_map", AxesOf(_sizes_of_mesh, "mesh", "auto", ins="in_specs", outs="out_specs"),
-                   ("auto", "call_jaxpr", "donated_invars", "in_specs", "mesh", "name", "out_specs"),
+
+xmap_p = _map("xmap", AxesOf(_sizes_of_xmap, _here_of_xmap, "axis_sizes", "here", ins="in_axes", outs="out_axes"),
+              ("axis_resources", "axis_sizes", "backend", "call_jaxpr", "donated_invars", "here", "in_axes", "loops",
+               "mesh", "name", "out_axes"),
+              "mesh?", spec="written in terms of others: lamina_parallel.placement",
+              defaults={"axis_resources": (), "backend": None, "donated_invars": (), "here": (), "loops": (),
+                        "mesh": None})
+
+shard_map_p = _map("shard_map", AxesOf(_sizes_of_mesh, _here_of_mesh, "mesh", "auto", "here", ins="in_specs", outs="out_specs"),
+                   ("auto", "call_jaxpr", "donated_invars", "here", "in_specs", "mesh", "name", "out_specs"),
                    "mesh", spec="sdy.manual_computation",
-                   defaults={"auto": (), "donated_invars": ()})
+                   defaults={"auto": (), "donated_invars": (), "here": ()})

@@ -11,7 +11,7 @@ _PRODUCT = parse("""{ lambda ; a:f32[3]{left} b:f32[3]{right}. let
 _LEFT, _RIGHT = prims.Indexed(("left",)), prims.Indexed(("right",))
 
 sample(prims.xmap_p, floats(2, 3), floats(3, 4), axis_resources=(), axis_sizes=(("left", 2), ("right", 4)), backend=None,
-       call_jaxpr=_PRODUCT, donated_invars=(), in_axes=((_LEFT, None), (None, _RIGHT)), loops=(), mesh=None,
+       call_jaxpr=_PRODUCT, donated_invars=(), here=(), in_axes=((_LEFT, None), (None, _RIGHT)), loops=(), mesh=None,
        name="product", out_axes=((_RIGHT, _LEFT), (None, _LEFT)))
 
 _ROWS = parse("""{ lambda ; a:f32[2,3]{x} b:f32[3]. let
@@ -20,6 +20,6 @@ _ROWS = parse("""{ lambda ; a:f32[2,3]{x} b:f32[3]. let
     e:f32[2,3]{x} = sin a
   in (d, e) }""")
 
-sample(prims.shard_map_p, floats(2, 3), floats(3), auto=(), call_jaxpr=_ROWS, donated_invars=(),
+sample(prims.shard_map_p, floats(2, 3), floats(3), auto=(), call_jaxpr=_ROWS, donated_invars=(), here=(),
        in_specs=((prims.Split(("x",)), None), (None,)), mesh=(("x",), (1,), (0,)), name="rows",
        out_specs=((prims.Split(("x",)), None), (None, prims.Split(("x",)))))

@@ -13,7 +13,10 @@ __all__: list[str] = []
 
 
 def shard_map_lowering(ctx: Context, *args: Any, mesh: Any, auto: Any, call_jaxpr: Any, in_specs: Any, out_specs: Any,
-                       name: str = "shard_map", **_: Any) -> list[Any]:
+                       name: str = "shard_map", here: Any = (), **_: Any) -> list[Any]:
+    if here:
+        raise NotImplementedError(f"lower: the xmap of `{name}` is over several processes, each with its part of operands "
+                                  "and results: it is lowered by itself, and cannot stand beside other work in one module")
     return shard_over(ctx, args, mesh, auto, call_jaxpr, in_specs, out_specs, name)
 
 
