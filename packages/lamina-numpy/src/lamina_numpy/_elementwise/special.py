@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import complex_logaddexp, typeof
+from lamina_tracing.extend import apart, complex_logaddexp, typeof
 
 from .._ground.promotion import aval, cast, inexact_pair, literal, need_real, pair, to_inexact
 from .._ground.publishing import public
@@ -35,7 +35,8 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       ShapeError: `x1` and `x2` do not broadcast to each other.
       TypeError: one of them is neither an array nor a number.
 
-    Derivative: `exp(x - logaddexp(x1, x2))` for each x of the two; NaN where both are minus infinity.
+    Derivative: `exp(x - logaddexp(x1, x2))` for each x of the two, of all orders; where both are the same infinity `x1`
+      has all of it.
     Source: meaning of `numpy.logaddexp`.
 
     >>> logaddexp(1000.0, -np.inf)
@@ -44,10 +45,8 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = inexact_pair("logaddexp", x1, x2)
     if dtypes.is_complex(typeof(x).dtype):
         return complex_logaddexp(x, y)
-    top = lax.max(x, y)
-    gap = lax.sub(x, y)
-    soft = lax.add(top, lax.log1p(lax.exp(lax.neg(lax.abs(gap)))))
-    return lax.select(lax.ne(gap, gap), lax.add(x, y), soft)  # NaN, or equal infinities
+    top, gap = apart(x, y)
+    return lax.add(top, lax.log1p(lax.exp(gap)))
 
 
 @public()
@@ -63,7 +62,8 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
       ShapeError: `x1` and `x2` do not broadcast to each other.
       TypeError: one of them is neither an array nor a number.
 
-    Derivative: `2**(x - logaddexp2(x1, x2))` for each x of the two; NaN where both are minus infinity.
+    Derivative: `2**(x - logaddexp2(x1, x2))` for each x of the two, of all orders; where both are the same infinity `x1`
+      has all of it.
     Source: meaning of `numpy.logaddexp2`.
 
     >>> logaddexp2(1000.0, 1000.0)
@@ -74,11 +74,8 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     if dtypes.is_complex(d):
         ln2 = literal(_LN2, d)
         return lax.div(complex_logaddexp(lax.mul(x, ln2), lax.mul(y, ln2)), ln2)
-    top = lax.max(x, y)
-    gap = lax.sub(x, y)
-    less = lax.exp2(lax.neg(lax.abs(gap)))
-    rest = lax.div(lax.log1p(less), literal(_LN2, d))
-    return lax.select(lax.ne(gap, gap), lax.add(x, y), lax.add(top, rest))
+    top, gap = apart(x, y)
+    return lax.add(top, lax.div(lax.log1p(lax.exp2(gap)), literal(_LN2, d)))
 
 
 @public()

@@ -156,11 +156,29 @@ def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> A
 def _logaddexp(x: Any, y: Any) -> Any:
     if dtypes.is_complex(typeof(x).dtype):
         return complex_logaddexp(x, y)
-    top = ew.max(x, y)
-    gap = ew.sub(x, y)  # NaN only for a NaN, or for two equal infinities
-    same = ew.eq(x, y)
-    gap = ew.select(same, full_like(gap, 0), gap)
-    return ew.add(top, ew.log1p(ew.exp(ew.neg(ew.abs(gap)))))
+    top, gap = apart(x, y)
+    return ew.add(top, ew.log1p(ew.exp(gap)))
+
+
+def apart(x: Any, y: Any) -> tuple[Any, Any]:
+    """The larger of two numbers, and the smaller less the larger. Of equal infinities the difference is 0.
+
+    Which is larger is chosen, not computed: where both are equal the slopes of `max` and `abs` stand still, so second
+    derivatives of what is made of them would be wrong there. Of equals x counts as the larger.
+
+    Args:
+      x, y: arrays of one shape, or one of rank 0, and of one float dtype.
+    Returns:
+      Two arrays of their shape and dtype; the second holds NaN where x or y is NaN.
+
+    >>> top, gap = apart(np.array([1., np.inf], np.float32), np.array([3., np.inf], np.float32))
+    >>> print(top, gap)
+    [ 3. inf] [-2.  0.]
+    """
+    gap = ew.sub(x, y)
+    other = ew.lt(gap, 0.0)
+    infinite = ew.bitwise_and(ew.eq(x, y), ew.ne(gap, gap))
+    return ew.select(other, y, x), ew.select(infinite, 0.0, ew.select(other, gap, ew.neg(gap)))
 
 
 def complex_logaddexp(x: Any, y: Any) -> Any:
