@@ -29,7 +29,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TO_DO = ROOT / "tools" / "docstrings_to_do.txt"
-MODULES = ("lamina_numpy", "lamina_numpy.linalg", "lamina_numpy.fft", "lamina_numpy.flatten_util", "lamina_random")
+MODULES = ("lamina_numpy", "lamina_numpy.linalg", "lamina_numpy.fft", "lamina_numpy.flatten_util",
+           "lamina_numpy.special", "lamina_random", "lamina_nn", "lamina_nn.initializers")
+ROOMS = ("lamina_numpy", "lamina_random", "lamina_nn")
 SECTIONS = ("Args", "Returns", "Raises", "Source", ">>>")
 DOORS = ("lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering")
 DOOR_SECTIONS = ("Args", "Returns", "Raises", "Attributes", ">>>")
@@ -43,7 +45,7 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         for name in module.__all__:
             shown = getattr(module, name)
             home = getattr(shown, "__module__", None) or ""
-            if isinstance(shown, type) or not callable(shown) or home.split(".")[0] not in ("lamina_numpy", "lamina_random"):
+            if isinstance(shown, type) or not callable(shown) or home.split(".")[0] not in ROOMS:
                 continue
             if hasattr(shown, "__name__") and id(shown) not in seen:
                 seen.add(id(shown))
@@ -53,9 +55,9 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 def folder_of(fun: Callable[..., Any]) -> str:
     """The folder, or file, of a room that a function's source stands in: `_reduce`, `fft`, `lamina_random`."""
     path = Path(inspect.unwrap(fun).__code__.co_filename)
-    room = next(part for part in path.parts[::-1] if part in ("lamina_numpy", "lamina_random"))
+    room = next(part for part in path.parts[::-1] if part in ROOMS)
     inner = path.parts[len(path.parts) - path.parts[::-1].index(room):]
-    return room if room == "lamina_random" else inner[0].removesuffix(".py")
+    return inner[0].removesuffix(".py") if room == "lamina_numpy" else room
 
 
 def sections(text: str) -> dict[str, str]:

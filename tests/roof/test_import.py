@@ -4,11 +4,12 @@ import sys
 
 # Many modules that only rare paths use. Those that numpy or jaxlib load
 # themselves are not ours to choose.
-LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random", "multiprocessing",
-        "unittest", "sysconfig", "glob", "lamina_ir.testing", "lamina_ir.parser", "lamina_ir.serialise", "lamina_runtime.lobby",
+LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random",
+        "multiprocessing", "unittest", "lamina_nn", "lamina_random", "lamina_numpy.special", "lamina_numpy.extend", "sysconfig",
+        "glob", "lamina_ir.testing", "lamina_ir.parser", "lamina_ir.serialise", "lamina_runtime.lobby",
         "lamina_runtime.presence", "lamina_runtime.coordinator", "lamina_runtime.clusters", "lamina_runtime.starting",
-        "lamina_runtime.launch", "lamina_runtime.relay",
-        "lamina_runtime.distributed", "lamina_runtime.profiler", "pytest", "hypothesis"}
+        "lamina_runtime.launch", "lamina_runtime.relay", "lamina_runtime.distributed", "lamina_runtime.profiler", "pytest",
+        "hypothesis"}
 
 
 def test_what_few_programs_need_is_loaded_when_asked_for():

@@ -1,0 +1,91 @@
+"""Logarithms of sums of exponentials, without overflow on the way."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from lamina_ir import dtypes
+from lamina_tracing import Array, ArrayLike, AxisLike, lax
+from lamina_tracing.extend import typeof
+
+from .._ground.choosing import choose_by
+from .._ground.names import axes_of, kept
+from .._ground.promotion import broadcast, cast, inexact_pair, literal, pair, to_inexact
+from .._ground.publishing import public
+from .reductions import fitted, work_dtype
+from .reductions import max as max_of
+from .reductions import sum as sum_of
+
+__all__ = ["logsumexp"]
+
+
+def _real(x: Any) -> Any:
+    return lax.real(x) if dtypes.is_complex(typeof(x).dtype) else x
+
+
+def _top(x: Any, axes: tuple[int, ...]) -> Any:
+    """The largest real part along axes, zero where that is not finite; it has no slope."""
+    real = lax.stop_gradient(_real(x))
+    empty = any(typeof(x).shape[i] == 0 for i in axes)
+    top = max_of(real, axes, None, False, -np.inf if empty else None)
+    return choose_by(lax.is_finite(top), top, literal(0, typeof(top).dtype))
+
+
+@public("axis", "keepdims", "return_sign")
+def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, keepdims: bool = False,
+              return_sign: bool = False, where: ArrayLike | None = None) -> Array | tuple[Array, Array]:
+    """`log(sum(b * exp(a)))` along axes, without overflow on the way.
+
+    Args:
+      a: number or boolean array `[...]`.
+      axis: an int, the name of a mapped axis, a tuple of them, or None for all axes; negative ones count from the end.
+      b: weights that broadcast to `a`, of any sign; None for ones. An element of weight zero does not count, infinite or
+        not.
+      keepdims: leave the reduced axes in place with length 1.
+      return_sign: give the logarithm of the sum's size and, beside it, the sum's sign.
+      where: booleans that broadcast to `a`: which elements to include; None for all.
+    Returns:
+      Array of the axes that are left, in the float dtype that `a` and `b` meet in; minus infinity where the sum is zero or
+      of nothing, NaN where it is negative. With `return_sign` a pair: the logarithm of the sum's size, real, and the sum's
+      sign: -1, 0 or 1, or a complex number of size 1.
+    Raises:
+      TypeError: `a` or `b` is neither an array nor a number.
+      ShapeError: `axis` names an axis that `a` does not have, or one twice; `a` and `b` do not broadcast to each other.
+      UnboundAxisError: `axis` names a mapped axis that is not bound.
+
+    Derivative: `b * exp(a - logsumexp(a))`, of all orders; NaN where the largest element is infinite.
+    Source: meaning of `scipy.special.logsumexp`; the largest element is taken off before `exp` and added to the logarithm.
+
+    >>> logsumexp(np.array([1000., -np.inf, 0.]))
+    Array(1000., dtype=float32)
+    >>> size, sign = logsumexp(np.array([0., 0.]), b=np.array([1., -2.]), return_sign=True)
+    >>> size, sign
+    (Array(0., dtype=float32), Array(-1., dtype=float32))
+    """
+    x, w = (to_inexact("logsumexp", a), None) if b is None else inexact_pair("logsumexp", a, b)
+    final = typeof(x).dtype
+    work = work_dtype(final)
+    x = cast(x, work)
+    if w is not None and not typeof(x).shape:
+        x = broadcast(x, (), typeof(w).shape)
+    shape = typeof(x).shape
+    axes = axes_of("logsumexp", axis, len(shape))
+    if where is not None:
+        x = choose_by(fitted(where, shape), x, literal(-np.inf, work))
+    counted = None if w is None else lax.ne(w, literal(0, final))
+    top = _top(x if w is None else choose_by(counted, x, literal(-np.inf, work)), axes)
+    gap = lax.sub(*pair("logsumexp", x, cast(kept(top, axes, len(axes) < len(shape)), work)))
+    if w is not None:
+        # An element of weight zero adds nothing, but while its exponential is a number that is the slope in its weight.
+        most = literal(math.log(float(dtypes.finfo(work).max)) - 1, dtypes.real_of(work))
+        counted = lax.bitwise_or(*pair("logsumexp", counted, lax.le(_real(gap), most)))
+        terms = lax.mul(*pair("logsumexp", lax.exp(choose_by(counted, gap, literal(-np.inf, work))), cast(w, work)))
+    else:
+        terms = lax.exp(gap)
+    total = sum_of(terms, axes)
+    size = lax.abs(total) if return_sign else total
+    out = lax.add(lax.log(size), cast(top, typeof(size).dtype))
+    if not return_sign:
+        return kept(cast(out, final), axes, keepdims)
+    return kept(cast(out, dtypes.real_of(final)), axes, keepdims), kept(cast(lax.sign(total), final), axes, keepdims)

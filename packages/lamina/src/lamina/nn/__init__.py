@@ -1,0 +1,7 @@
+"""`lamina.nn`: what networks are made of, from `lamina_nn`."""
+from importlib import import_module as _import_module
+
+from lamina_nn import *
+from lamina_nn import __all__ as __all__
+
+initializers = _import_module(f"{__name__}.initializers")  # that of this path, not the one that the star brought
