@@ -3,8 +3,9 @@ them."""
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from lamina_ir import ShapeDtypeStruct, ShapedArray, trees
 from lamina_ir.extend import Placement, explain_mismatch
@@ -16,6 +17,9 @@ from lamina_parallel.extend import placed
 from lamina_tracing.extend import CallSpec, Staged, Tracer, flat_types
 
 from . import _jaxlib, backends, compiling, execution, layouts, placing, safe_launch
+
+if TYPE_CHECKING:
+    from .plans import Plan
 
 __all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped", "checked_arguments", "lower", "trace"]
 
@@ -150,7 +154,8 @@ class Lowered(_Stage):
         spec, staged = self._spec, self._staged = traced._spec, traced._staged
         self._in_tree, self._donated = traced._in_tree, traced._donated
         self._layout = layouts.layout_of(spec, staged, self._in_tree)
-        self._place = _placement(self, traced._lying)
+        self._lying = traced._lying
+        self._place = _placement(self, self._lying)
         own = backends.lowering_platform(self._place.devices[0])
         self._rules = rows(platform or own)
         self._lowered = _lower(placed(staged.closed), name=spec.name, platform=platform or own, placement=self._place,
@@ -175,6 +180,11 @@ class Lowered(_Stage):
         if dialect not in (None, "stablehlo"):
             raise ValueError(f"compiler_ir: dialect must be 'stablehlo' or 'hlo'; got {dialect!r}")
         return self._lowered.module
+
+    def plan(self) -> Plan:
+        """What will lie where, and what devices will send each other: see `plans.Plan`. Nothing is compiled; what the compiler
+        adds by itself to a program that it splits, and what memory it takes, `.compile().plan()` says."""
+        return _planning().plan_of(self)
 
     def cost_analysis(self) -> dict[str, float]:
         """The compiler's estimate before optimisation, which is of no platform: 'flops', 'bytes accessed' (bytes), ..."""
@@ -252,6 +262,10 @@ class Compiled(_Stage):
         """Bytes of arguments, results and temporaries, as attributes."""
         return self._program.executable.get_compiled_memory_stats()
 
+    def plan(self) -> Plan:
+        """What lies where, what devices send each other, and the memory of each, in what the compiler made of the call."""
+        return _planning().plan_of(self._lowered, self._program)
+
     def as_text(self) -> str:
         """The optimised HLO text."""
         return "\n".join(m.to_string() for m in self._program.executable.hlo_modules())
@@ -272,6 +286,11 @@ class Compiled(_Stage):
     def runtime_executable(self) -> Any:
         """jaxlib's executable."""
         return self._program.executable
+
+
+def _planning() -> Any:
+    """The module that makes plans: the package imports it when it is first asked for."""
+    return sys.modules[__package__].planning
 
 
 def _placement(step: Any, flat: Sequence[Any]) -> Placement:

@@ -181,9 +181,15 @@ def _exchange(prim: Any, shifted: tuple[str, ...], own: Callable[..., Any], seve
             return bind(prim, x, axis_name=as_axis_name((name,)), axis_index_groups=None, axis_size=lax.axis_size((name,)),
                         **outside(params))
 
-        return several(axis, along, x, names, **params), 0
+        return several(axis, along, x, names, **params)
 
     batching_rules.define(prim, rule)
+
+
+def _others(axis: BatchAxis, names: Names) -> tuple[Names, list[int]]:
+    """The names but the batch's, and their sizes."""
+    rest = tuple([n for n in names if n != axis.name])
+    return rest, [lax.axis_size((n,)) for n in rest]
 
 
 def _own_all_gather(x: Any, size: int, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
@@ -193,9 +199,13 @@ def _own_all_gather(x: Any, size: int, *, all_gather_dimension: int, tiled: bool
 
 def _several_all_gather(axis: BatchAxis, along: Any, x: Any, names: Names, *, all_gather_dimension: int, tiled: bool,
                         **_: Any) -> Any:
-    for name in reversed(names):
-        x = along(name, x, all_gather_dimension=all_gather_dimension, tiled=False)
-    return _merge(x, all_gather_dimension + 1, len(names) + tiled)
+    rest, sizes = _others(axis, names)
+    x = bind(prims.all_gather_p, x, all_gather_dimension=0, axis_index_groups=None, axis_name=as_axis_name(rest),
+             axis_size=math.prod(sizes), tiled=False)
+    x = lax.reshape(x, (*sizes, *typeof(x).shape[1:]))
+    x = move_to(x, len(rest), names.index(axis.name))  # [members along each name, ...]
+    x = move_to(_merge(x, 0, len(names)), 0, all_gather_dimension)
+    return (_merge(x, all_gather_dimension) if tiled else x), None  # all members hold the whole
 
 
 def _grouped_all_gather(g: _Groups, x: Any, *, all_gather_dimension: int, tiled: bool, **_: Any) -> Any:
@@ -212,10 +222,13 @@ def _own_psum_scatter(x: Any, size: int, *, scatter_dimension: int, tiled: bool,
 
 def _several_psum_scatter(axis: BatchAxis, along: Any, x: Any, names: Names, *, scatter_dimension: int, tiled: bool,
                           **_: Any) -> Any:
-    x = _divide(x, scatter_dimension + 1, *[lax.axis_size((n,)) for n in names])
-    for name in names:
-        x = along(name, x, scatter_dimension=scatter_dimension, tiled=False)
-    return x if tiled else lax.squeeze(x, (scatter_dimension + 1,))
+    # What is here is summed first; then each gets the sums of its batch, which become one.
+    rest, sizes = _others(axis, names)
+    x = _divide(lax.reduce_sum(x, (0,)), scatter_dimension, *[lax.axis_size((n,)) for n in names])
+    x = _merge(move_to(x, scatter_dimension + names.index(axis.name), 0), scatter_dimension + 1, len(rest))
+    x = bind(prims.psum_scatter_p, x, axis_index_groups=None, axis_name=as_axis_name(rest), axis_size=math.prod(sizes),
+             scatter_dimension=scatter_dimension + 1, tiled=False)
+    return (x if tiled else lax.squeeze(x, (scatter_dimension + 1,))), 0
 
 
 def _grouped_psum_scatter(g: _Groups, x: Any, *, scatter_dimension: int, tiled: bool, axis_size: int, **_: Any) -> Any:
@@ -240,8 +253,8 @@ def _several_all_to_all(axis: BatchAxis, along: Any, x: Any, names: Names, *, co
         x = along(name, x, split_axis=split_axis + i, concat_axis=split_axis + i, tiled=False)
     x = _merge(x, split, len(names))  # [..., senders, what is left of the axis, ...]
     if tiled:
-        return _merge(move_to(x, split, concat), concat)
-    return move_to(lax.squeeze(x, (split + 1,)), split, concat)
+        return _merge(move_to(x, split, concat), concat), 0
+    return move_to(lax.squeeze(x, (split + 1,)), split, concat), 0
 
 
 def _grouped_all_to_all(g: _Groups, x: Any, *, concat_axis: int, split_axis: int, tiled: bool, axis_size: int, **_: Any) -> Any:
@@ -282,7 +295,7 @@ def _several_ppermute(axis: BatchAxis, along: Any, x: Any, names: Names, *, perm
         reached = np.zeros(math.prod(sizes) // axis.size, bool)
         reached[[there for _, there in pairs]] = True
         rows[yours] = lax.select(lax.dynamic_index_in_dim(reached, here, 0, keepdims=False), moved, rows[yours])
-    return lax.concatenate(rows, 0)
+    return lax.concatenate(rows, 0), 0
 
 
 def _apart(member: int, sizes: list[int], at: int) -> tuple[int, int]:
