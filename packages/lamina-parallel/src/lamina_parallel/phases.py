@@ -15,7 +15,8 @@ checkpoint (`with_checkpoints`).
 """
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,9 @@ from lamina_ir.extend import stack_depth, typed_program
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, now, scalar, stage, typeof
 
-__all__ = ["in_turns", "with_checkpoints"]
+from .contracting import contracted
+
+__all__ = ["in_turns", "phases_opened", "with_checkpoints"]
 
 Names = frozenset[Any]
 
@@ -48,6 +51,17 @@ class _Cut(NamedTuple):
     phase: dict[Any, int]
     inside: list[list[Eqn]]
     between: list[list[Eqn]]
+
+    def kept(self, results: Sequence[Any], sums: Sequence[Eqn] = ()) -> list[list[Any]]:
+        """For each phase what others than its own equations read of it; `sums` read no more than a total."""
+        found: list[dict[Any, None]] = [{} for _ in self.inside]
+        less = set(map(id, sums))
+        read = [(k, v) for k, eqns in enumerate(self.inside) for e in eqns for v in e.invars]
+        read += [(-1, v) for eqns in self.between for e in eqns if id(e) not in less for v in e.invars]
+        for k, v in [*read, *[(-1, v) for v in results]]:
+            if v in self.phase and self.phase[v] != k:
+                found[self.phase[v]][v] = None
+        return list(map(list, found))
 
 
 def _cut(closed: ClosedJaxpr, names: Names) -> _Cut:
@@ -75,44 +89,74 @@ def _cut(closed: ClosedJaxpr, names: Names) -> _Cut:
     inside: list[list[Eqn]] = [[] for _ in range(count)]
     between: list[list[Eqn]] = [[] for _ in range(count + 1)]
     for e in mine:
-        inside[max([phase[v] for v in e.outvars], default=0)].append(e)
+        inside[_phase_of(e, phase)].append(e)
     for at, e in others:
         between[at].append(e)
     return _Cut(phase, inside, between)
 
 
+_FAR = 64  # equations that are looked at together
+
+
 def _put_off(mine: Sequence[Eqn], others: Sequence[tuple[int, Eqn]], phase: dict[Any, int], results: set[Any],
              names: Names) -> None:
     """Equations wait for the first phase that reads what they make, where no more has to be kept for them than for that."""
-    whole = results | {v for _, e in others if not _is_sum(e, names) for v in e.invars}  # kept in any case
+    kept = results | {v for _, e in others if not _is_sum(e, names) for v in e.invars}  # in any case
     due: dict[Any, int] = {}  # the phase by which something has to be made
-    readers: dict[Any, list[int]] = {}
     for at, e in others:
         for v in e.invars:
             due[v] = min(at - 1, due.get(v, at))
+    made: dict[Any, Eqn] = {v: e for e in mine for v in e.outvars}
+    readers: dict[Any, Counter[int]] = {}  # in which phases something is read, and by how many equations
     for e in mine:
-        for v in e.invars:
-            readers.setdefault(v, []).append(id(e))
-    at_phase = {id(e): max([phase[v] for v in e.outvars], default=0) for e in mine}
+        for v in {*e.invars}:
+            readers.setdefault(v, Counter())[_phase_of(e, phase)] += 1
 
-    def kept(v: Any, at: int, but: int = 0) -> bool:
-        """Whether others than one equation read it after the phase that makes it."""
-        return v in whole or any(at_phase[r] > at for r in readers.get(v, ()) if r != but)
+    def first(e: Eqn) -> int | None:
+        """The first phase that reads what an equation makes."""
+        asked = [p for v in e.outvars for p, n in readers.get(v, {}).items() if n]
+        return min([*asked, *[due[v] for v in e.outvars if v in due]], default=None)
+
+    def move(e: Eqn, old: int, new: int) -> None:
+        for v in {*e.invars}:
+            readers[v][old] -= 1
+            readers[v][new] += 1
+
+    def lost(v: Any) -> bool:
+        """Whether what a phase makes is read by none behind it."""
+        return v not in kept and not any(n and p > phase[v] for p, n in readers.get(v, {}).items())
 
     for e in reversed(mine):
-        at = at_phase[id(e)]
-        new = min([n for v in e.outvars for n in (due.get(v), *[at_phase[r] for r in readers.get(v, ())]) if n is not None],
-                  default=at)
-        if new <= at:
+        new = first(e)
+        if new is None or new <= _phase_of(e, phase):
             continue
-        less = [v for v in e.outvars if not kept(v, new)]
-        more = [v for v in set(e.invars) if v in phase and not kept(v, phase[v], id(e))]
-        if less and _bytes(more) <= _bytes(less):
-            at_phase[id(e)] = new
-            phase.update(dict.fromkeys(e.outvars, new))
+        # The equation, and with it those whose results nothing else needs before, until what they read is no more.
+        group, old = [e], {id(e): _phase_of(e, phase)}
+        gain = _bytes([v for v in e.outvars if v not in kept and not any(
+            n and p > new for p, n in readers.get(v, {}).items())])
+        edge = {v for v in e.invars if v in phase and lost(v)}
+        move(e, old[id(e)], new)
+        while edge and _bytes(edge) > gain and len(group) < _FAR:
+            more = next((made[v] for v in edge if (first(made[v]) or 0) >= new), None)
+            if more is None:
+                break
+            group.append(more)
+            old[id(more)] = _phase_of(more, phase)
+            edge = edge.difference(more.outvars) | {v for v in more.invars if v in phase and lost(v)}
+            move(more, old[id(more)], new)
+        moves = gain and _bytes(edge) <= gain
+        for e in group:
+            if moves:
+                phase.update(dict.fromkeys(e.outvars, new))
+            else:
+                move(e, new, old[id(e)])
 
 
-def _bytes(values: Sequence[Any]) -> int:
+def _phase_of(e: Eqn, phase: dict[Any, int]) -> int:
+    return max([phase[v] for v in e.outvars], default=0)
+
+
+def _bytes(values: Iterable[Any]) -> int:
     return sum([v.aval.size * v.aval.dtype.itemsize for v in values])
 
 
@@ -148,18 +192,16 @@ def with_checkpoints(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
     ['remat', 'psum', 'remat']
     """
     with stack_depth.roomy():
-        closed = inline_calls(closed, lambda e: not names.isdisjoint(eqn_axis_names(e)))
+        closed = _inlined(closed, lambda e: e.primitive is prims.xla_call_p and not names.isdisjoint(eqn_axis_names(e)))
         cut = _cut(closed, names)
-        eqns: list[Eqn] = []
-        for k, others in enumerate(cut.between):
-            eqns += others
-            if k < len(cut.inside) and cut.inside[k]:
-                mine = cut.inside[k]
-                outs = _needed(closed, cut, k)
+        eqns = list(cut.between[0])
+        for k, (mine, outs, after) in enumerate(zip(cut.inside, cut.kept(closed.jaxpr.outvars), cut.between[1:])):
+            if mine:
                 ins = _reads(mine)
                 eqns.append(Eqn(prims.remat_p, ins, outs, {
-                    "call_jaxpr": _program(mine, ins, outs), "differentiated": False, "name": f"phase {k}",
-                    "policy": None, "prevent_cse": False}))
+                    "call_jaxpr": _program(mine, ins, outs), "differentiated": False, "name": f"phase {k}", "policy": None,
+                    "prevent_cse": False}))
+            eqns += after
         return ClosedJaxpr(Jaxpr(closed.jaxpr.constvars, closed.jaxpr.invars, eqns, closed.jaxpr.outvars), closed.consts)
 
 
@@ -171,14 +213,6 @@ def _program(eqns: Sequence[Eqn], ins: Sequence[Any], outs: Sequence[Any]) -> Cl
     made = [Eqn(e.primitive, [a if type(a) is Literal else new[a] for a in e.invars], [new[v] for v in e.outvars], e.params,
                 e.source) for e in eqns]
     return ClosedJaxpr(Jaxpr([], [new[v] for v in ins], made, [new[v] for v in outs]))
-
-
-def _needed(closed: ClosedJaxpr, cut: _Cut, k: int, carried: Sequence[Any] = ()) -> list[Any]:
-    """What others than its own equations read of a phase; of equations in `carried` it gives no more than a total."""
-    less = set(map(id, carried))
-    readers = [e for es in (*cut.inside[:k], *cut.inside[k + 1:], *cut.between) for e in es if id(e) not in less]
-    read = [*[a for e in readers for a in e.invars], *closed.jaxpr.outvars]
-    return [v for v in dict.fromkeys(a for a in read if type(a) is not Literal) if cut.phase.get(v) == k]
 
 
 # --- the placed program: phases are scans -------------------------------------------------------------------------
@@ -204,26 +238,42 @@ def in_turns(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...],
         return closed.derived(key, lambda: _Turns(closed, axis, batched).whole(all_out))
 
 
-_CALLS = {prims.xla_call_p: "call_jaxpr", prims.remat_p: "call_jaxpr", prims.custom_jvp_call_p: "call_jaxpr",
-          prims.custom_vjp_call_p: "call_jaxpr"}
+_CALLS = frozenset([prims.xla_call_p, prims.remat_p, prims.custom_jvp_call_p, prims.custom_vjp_call_p])
 _FILLS = frozenset([prims.broadcast_in_dim_p, prims.iota_p])
 
 
-def _opened(closed: ClosedJaxpr, name: Hashable) -> ClosedJaxpr:
-    """The program with the calls in their place that hold collectives over the axis. Derivatives are taken by now, and what is
-    computed again stands in another loop than the first time, so what else such calls say has been heeded."""
-    def holds(e: Eqn) -> bool:
-        return e.primitive in _CALLS and name in eqn_axis_names(e)
+def phases_opened(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """A program without the checkpoints of its phases, once derivatives are taken: what is computed again stands in another
+    loop than the first time.
+
+    Args:
+      closed: the program.
+    Returns:
+      A program.
+
+    >>> from lamina_ir import parse
+    >>> body = "{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"
+    >>> call = f"remat[call_jaxpr={body} differentiated=False name='phase 0' prevent_cse=False] c"
+    >>> phases_opened(parse("{ lambda ; c:f32[]. let d:f32[] = %s in (d,) }" % call))
+    { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
+    """
+    return _inlined(closed, lambda e: e.primitive is prims.remat_p and not e.params["prevent_cse"])
+
+
+def _inlined(closed: ClosedJaxpr, which: Callable[[Eqn], bool]) -> ClosedJaxpr:
+    """The program with the bodies of such calls in their place, whatever derivatives or rules they have."""
+    if not any(map(which, closed.jaxpr.eqns)):
+        return closed
+    mine: set[Any] = set()
 
     def as_call(e: Eqn) -> list[Eqn] | None:
-        if not holds(e) or e.primitive is prims.xla_call_p:
+        if not which(e):
             return None
-        params = {**prims.xla_call_p.defaults, "call_jaxpr": e.params[_CALLS[e.primitive]], "name": e.params["name"]}
+        params = {**prims.xla_call_p.defaults, "call_jaxpr": e.params["call_jaxpr"], "name": e.params["name"]}
+        mine.add(e.params["call_jaxpr"])
         return [e.replace(primitive=prims.xla_call_p, params=params)]
 
-    if not any(map(holds, closed.jaxpr.eqns)):
-        return closed
-    return inline_calls(rewrite(closed, as_call, nested=holds), holds)
+    return inline_calls(rewrite(closed, as_call, nested=which), lambda e: e.params["call_jaxpr"] in mine)
 
 
 class _Turns:
@@ -233,11 +283,19 @@ class _Turns:
         self.given, self.axis, self.batched = closed, axis, batched
         self.further = frozenset([f.name for f in now.axes]) - {axis.name}
         marks = [a.over | {axis.name} if on else a.over - {axis.name} for a, on in zip(closed.in_avals, batched)]
-        typed = typed_program(_opened(closed, axis.name), marks, self.further | {axis.name})
+        opened = _inlined(closed, lambda e: e.primitive in _CALLS and axis.name in eqn_axis_names(e))
+        typed = typed_program(opened, marks, self.further | {axis.name})
         self.closed = dce(typed, instantiate=True)[0]
         self.cut = _cut(self.closed, frozenset([axis.name]))
-        # Sums and extremes that turns carry: (op, axes of the operand, variable) -> the total, once there is one.
-        self.sums = [e for es in self.cut.between for e in es if _is_sum(e, frozenset([axis.name]))]
+        # Sums and extremes that turns carry: of each phase (op, axes of the operand, variable), and the totals once known.
+        sums = [e for es in self.cut.between for e in es if _is_sum(e, frozenset([axis.name]))]
+        self.sums = set(map(id, sums))
+        self.carried: list[dict[Any, Eqn]] = [{} for _ in self.cut.inside]
+        for e in sums:
+            for v in e.invars:
+                if v in self.cut.phase:
+                    self.carried[self.cut.phase[v]][e.primitive, _places(e), v] = e
+        self.kept = self.cut.kept(self.closed.jaxpr.outvars, sums)
         self.totals: dict[Any, Any] = {}
         self.fills = {e.outvars[0]: e for es in self.cut.between for e in es
                       if e.primitive in _FILLS and not self.differs(e.outvars[0])}
@@ -261,7 +319,7 @@ class _Turns:
             self.values.update(zip([*jaxpr.constvars, *jaxpr.invars], [*self.closed.consts, *args]))
             for k, others in enumerate(self.cut.between):
                 for e in others:
-                    self.values.update(self._sums(e) if any(e is s for s in self.sums) else self._all_turns(e))
+                    self.values.update(self._sums(e) if id(e) in self.sums else self._all_turns(e))
                 if k < len(self.cut.inside):
                     self._phase(k)
             return [materialise(self._value(v), None, n) if on and not self.differs(v) else self._value(v)
@@ -316,8 +374,7 @@ class _Turns:
     # --- phases ---
     def _phase(self, k: int) -> None:
         """One scan over the turns."""
-        carried = {(e.primitive, _places(e), v): e for e in self.sums for v in e.invars if self.cut.phase.get(v) == k}
-        kept = _needed(self.closed, self.cut, k, self.sums)
+        carried, kept = self.carried[k], self.kept[k]
         outs = list(dict.fromkeys([*[v for _, _, v in carried], *kept]))
         if not outs:
             return
@@ -326,7 +383,8 @@ class _Turns:
         eqns = self._with_fills([e for e in self.cut.inside[k] if not self._is_number(e)])
         reads = [v for v in _reads(eqns) if v not in numbers]
         slices, same = [v for v in reads if self.differs(v)], [v for v in reads if not self.differs(v)]
-        program, shared = _program(eqns, [*same, *slices, *numbers], outs), [self.values[v] for v in same]
+        program = contracted(phases_opened(_program(eqns, [*same, *slices, *numbers], outs)))
+        shared = [self.values[v] for v in same]
 
         def turn(before: list[Any], xs: Any) -> Any:
             number, rows = xs

@@ -16,6 +16,7 @@ from lamina_ir.extend import stack_depth, typed_equation, without_needless
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bound_axes, eval_jaxpr, stage, typeof
 
+from .contracting import contracted
 from .phases import in_turns
 from .resources import conflict, in_view_of_a_device, without_sharing
 
@@ -173,7 +174,7 @@ def _positional(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any],
         with bound_axes(*[AxisFrame(*axis) for axis in (*around, *axes[:k])]):
             run_all = in_turns if name in turns else batch_program
             made = run_all(program, BatchAxis(size, name), tuple([name in mine for mine in ins]))
-        program = made.program
+        program = contracted(made.program)
         lie = [mine | {name} if on else mine for mine, on in zip(lie, made.batched_out)]
 
     def run(*xs: Any) -> list[Any]:
