@@ -145,8 +145,7 @@ def nested(kinds):
 """
 MAIN = """
 OFFSET = 1
-wide = WIDE
-kinds = ("nan", "inf", "check", "bounds")
+wide, kinds = WIDE, KINDS
 if wide:
     all_cases(kinds, None, ("pmap", "jit(pmap)", "beside", "in scan"))
 else:
@@ -169,21 +168,27 @@ assert not wrong, wrong
 print("done")
 """
 WIDE = bool(os.environ.get("LAMINA_WIDE"))
+KINDS = ("nan", "inf", "check", "bounds")
+
+
+def program(offset, kinds=KINDS):
+    """The cases, as they run where line 1 of their text is line `offset`."""
+    text = f"CASES = {CASES!r}\n{CASES}{MAIN}".replace("OFFSET = 1", f"OFFSET = {offset}")
+    return text.replace("WIDE, KINDS", f"{WIDE}, {kinds!r}")
 
 
 def test_in_one_process():
     import lamina
     import numpy as np
     rows = len(lamina.devices())
-    text = f"CASES = {CASES!r}\n{CASES}{MAIN}".replace("OFFSET = 1", "OFFSET = 2").replace("WIDE", str(WIDE))
-    exec(compile(text, "<located>", "exec"), {"lamina": lamina, "np": np, "rows": rows, "processes": 1, "rank": 0,
-                                              "mine": slice(0, rows)})
+    exec(compile(program(2), "<located>", "exec"), {"lamina": lamina, "np": np, "rows": rows, "processes": 1, "rank": 0,
+                                                    "mine": slice(0, rows)})
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kinds", [(kind,) for kind in KINDS] if WIDE else [KINDS], ids="-".join)
 @pytest.mark.parametrize("processes, devices", [(2, 2)] + [(3, 1), (2, 4)] * WIDE)
-def test_over_processes(processes, devices):
+def test_over_processes(processes, devices, kinds):
     import processes as harness
-    start = len(harness.START.splitlines())
-    text = f"CASES = {CASES!r}\n{CASES}{MAIN}".replace("OFFSET = 1", f"OFFSET = {start + 2}").replace("WIDE", str(WIDE))
+    text = program(len(harness.START.splitlines()) + 2, kinds)
     assert all(t.endswith("done") for t in run(text, processes, devices))

@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from lamina_runtime import gone, losses
+from lamina_runtime import gone, losses, patience
 from lamina_runtime.losses import LaunchFailedError, ProcessLostError
 
 
@@ -154,3 +154,42 @@ def test_while_the_client_is_made_others_have_a_moment(watch, monkeypatch):
             while not watch.let:
                 until.wait(0.02)
             raise ValueError("CANCELLED")
+
+
+class Pending:
+    """A result that is computed when it is told to be."""
+    nbytes, aval, _sharding = 8, None, SimpleNamespace(_internal_device_list=[])
+
+    def __init__(self):
+        self.done = False
+
+    def _rewrap_with_aval_and_sharding(self, aval, sharding):
+        return self
+
+    def is_deleted(self):
+        return False
+
+    def is_ready(self):
+        return self.done
+
+
+def test_launches_are_no_more_than_can_be_queued(monkeypatch):
+    """A launch into a full queue waits where nothing can be raised."""
+    monkeypatch.setattr(patience, "_QUEUED", 3)
+    monkeypatch.setattr(patience, "_FREED", 0.05)
+    presence = SimpleNamespace(lost=(), failed=())
+    watch = SimpleNamespace(presence=presence, error=lambda call: ProcessLostError(call, (1,)))
+    mine, every = patience.Patience(watch), [Pending() for _ in range(6)]
+    for x in every[:3]:
+        mine.launched([x])
+    timer = threading.Timer(0.05, setattr, (every[0], "done", True))
+    timer.start()
+    mine.launched([every[3]])
+    assert every[0].done and len(mine._queue) == 3 and mine._held == 24
+    presence.lost = (1,)
+    with pytest.raises(ProcessLostError, match="launch"):
+        mine.launched([every[4]])
+    for x in every:
+        x.done = True
+    mine.launched([every[5]])
+    assert not mine._queue and not mine._held

@@ -3,12 +3,14 @@
 The connections of Gloo are cut (`losses`), and all that is pending fails. NCCL's are not ours: the GPU client is told to end
 its collectives when it learns of a failure, but it may not learn of one, or be in a call that does not return. So once such a
 client is made, nobody waits for an array inside of jaxlib: it is asked whether it is ready, a first launch is made by another
-thread, and when a process is lost and some seconds have passed, who still waits is told.
+thread, and when a process is lost and some seconds have passed, who still waits is told. Nor does anybody launch more than the
+platform can queue, since a launch into a full queue waits there too.
 """
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +20,8 @@ __all__ = ["Patience", "install"]
 
 _FREED = 5.0      # seconds after a loss in which the platform may end what waits
 _LONGEST = 1e-3   # seconds between two questions, at the most
+_QUEUED = 8       # launches that may be under way: NCCL blocks some tens of them behind one that is stuck,
+_HELD = 1 << 26   # and bytes of their results that are held on to for that
 _T = TypeVar("_T")
 _latest: Patience | None = None
 _usual = _jaxlib.wait_for, _jaxlib.batched_block_until_ready, arrays._read
@@ -34,12 +38,38 @@ class Patience:
         self._watch = watch
         self._newest: Any = None  # of the latest launch over several processes: devices run programs in order
         self._lost: float | None = None  # when a loss was first seen
+        self._queue: deque[tuple[int, Any]] = deque()  # (bytes, the smallest result) of those that may be under way
+        self._held, self._lock = 0, threading.Lock()
 
     def launched(self, outs: Sequence[Any]) -> None:
-        """A program over several processes was launched; `outs` are its results."""
-        if outs:
-            least = min(outs, key=lambda x: x.nbytes)
-            self._newest = least._rewrap_with_aval_and_sharding(least.aval, least._sharding)
+        """A program over several processes was launched; `outs` are its results. Waits while too many are under way.
+
+        Raises:
+          ProcessLostError: one of these waits for a process that was lost.
+        """
+        if not outs:
+            return
+        least = min(outs, key=lambda x: x.nbytes)
+        self._newest = least._rewrap_with_aval_and_sharding(least.aval, least._sharding)
+        with self._lock:
+            self._queue.append((least.nbytes, self._newest))
+            self._held += least.nbytes
+        while True:
+            with self._lock:
+                if not self._queue:
+                    return
+                size, oldest = self._queue[0]
+            if not self._over(oldest):
+                if len(self._queue) <= _QUEUED and self._held <= _HELD:
+                    return
+                self._wait("launch", oldest)
+            with self._lock:  # another thread may have been here
+                if self._queue and self._queue[0][1] is oldest:
+                    self._queue.popleft()
+                    self._held -= size
+
+    def _over(self, x: Any) -> bool:
+        return x.is_deleted() or x.is_ready()
 
     def ready(self, x: Any) -> Any:
         """Wait until an array is computed; returns it.
@@ -47,12 +77,15 @@ class Patience:
         Raises:
           ProcessLostError: it is behind something that waits for a process that was lost.
         """
+        self._wait("block_until_ready", x)
+        return _usual[0](x)
+
+    def _wait(self, call: str, x: Any) -> None:
         pause = 1e-5
-        while not x.is_deleted() and not x.is_ready():
-            self._check("block_until_ready", self._newest is not None and not self._newest.is_ready())
+        while not self._over(x):
+            self._check(call, self._newest is not None and not self._over(self._newest))
             time.sleep(pause)
             pause = min(1.5 * pause, _LONGEST)
-        return _usual[0](x)
 
     def aside(self, call: str, act: Callable[[], _T]) -> _T:
         """What `act()` gives, which may not return once a process is lost.
