@@ -13,6 +13,7 @@ CASES = """
 import re
 import lamina.numpy as jnp
 from lamina import checkpoint, custom_jvp, custom_vjp, jit, lax, pmap, value_and_grad, vmap
+from lamina.experimental.maps import Mesh, xmap
 
 table = jnp.arange(3.0)
 FAULTS = {
@@ -69,15 +70,15 @@ def bodies(f, last):
         "cond": (chosen, []),
         "cond in while": (lambda x: lax.fori_loop(0, 3, lambda i, c: c + chosen(x + 9 * (i < 2)), x),
                           ["at index 2 of the "]),
-        "vmap": (lambda x: vmap(lambda v: f(v - last), axis_name="b")(pair(x)).sum(), ["at index 1 of axis 'b' of 2"]),
-        "vmap of scan": (lambda x: vmap(scanned)(pair(x)).sum(), ["at index 1 of the batch of 2", "at index 2 of the scan"]),
+        "vmap": (lambda x: vmap(lambda v: f(v - last), axis_name="b")(pair(x)).sum(), ["index 1 of axis 'b' of 2"]),
+        "vmap of scan": (lambda x: vmap(scanned)(pair(x)).sum(), ["index 1 of the batch of 2", "at index 2 of the scan"]),
         "scan of vmap": (lambda x: lax.scan(lambda c, a: (c, vmap(f, axis_name="b")(c - a)), pair(x), steps)[1].sum(),
-                         ["at index 1 of axis 'b' of 2", "at index 2 of the scan"]),
+                         ["index 1 of axis 'b' of 2", "at index 2 of the scan"]),
         "vmap of cond": (lambda x: vmap(lambda v: lax.cond(v < 5, f, jnp.abs, v - last))(pair(x)).sum(), []),
         "jit": (jit(lambda x: jit(scanned)(x) * 2), ["at index 2 of the scan"]),
         "grad": (slope(scanned), ["at index 2 of the scan"]),
         "grad of vmap": (slope(lambda x: vmap(lambda v: f(v - last), axis_name="b")(pair(x)).sum()),
-                         ["at index 1 of axis 'b' of 2"]),
+                         ["index 1 of axis 'b' of 2"]),
         "checkpoint": (slope(checkpoint(scanned)), ["at index 2 of the scan"]),
         "custom_vjp": (slope(with_vjp), []),
         "custom_jvp": (slope(with_jvp), []),
@@ -93,6 +94,8 @@ def outer(body):
         "jit(pmap)": jit(mapped),
         "beside": jit(lambda x: mapped(x * 1.0) * 2),
         "in scan": jit(lambda x: lax.scan(lambda c, _: (c, mapped(c)), x, None, length=2)[1]),
+        "xmap": (over := xmap(body, {0: "i"}, {0: "i"}, axis_resources={"i": "x"})),
+        "beside xmap": jit(lambda x: over(x * 1.0) * 2),
     }
 
 every = np.full(rows, 10, np.float32)
@@ -127,7 +130,7 @@ def all_cases(kinds, names, wheres):
             body, expected = made[name]
             for where, f in outer(body).items():
                 if where in wheres:
-                    more = [f"index {rows - 1} of axis 'i' of {rows}"]
+                    more = [f"index {rows - 1} of axis {'x' if 'xmap' in where else 'i'!r} of {rows}"]
                     if where == "in scan":
                         more.append("at index 0 of the scan")
                     meets(kind, name, where, f, every[mine], [*expected, *more])
@@ -151,6 +154,8 @@ if wide:
 else:
     all_cases(("nan", "bounds"), ("psum in scan", "vmap of scan"), ("pmap", "beside"))
     all_cases(("inf", "check"), ("scan of vmap",), ("jit(pmap)", "in scan"))
+with Mesh(lamina.devices(), "x"):
+    all_cases(kinds if wide else ("nan", "check"), None if wide else ("vmap of scan",), ("xmap", "beside xmap"))
 if rows // processes > 1:
     nested(kinds if wide else ("nan", "check"))
 from lamina_runtime.shardings import mapped

@@ -72,14 +72,15 @@ for seed in SEEDS:
         np.testing.assert_allclose(s, part(np.asarray(want), mine), rtol=1e-5, atol=1e-3, err_msg=f"{seed} {text} {resources}")
 print("done")
 """
-SHAPES = {8: [(4, 2), (2, 2, 2), (2, 4)], 4: [(2, 2), (4,), (2, 2)]}
+SHAPES = {(2, 4): [(4, 2), (2, 2, 2), (2, 4)], (2, 2): [(2, 2), (4,), (2, 2)], (4, 2): [(4, 2), (2, 4), (4, 2)],
+          (4, 1): [(4,), (4, 1), (1, 4)]}  # of the mesh: one of its axes is shared out among the processes
 
 
-@pytest.mark.parametrize("processes, devices", [(2, 4), (2, 2), (4, 2), (4, 1)] if WIDE else [(2, 4)])
+@pytest.mark.parametrize("processes, devices", [*SHAPES] if WIDE else [(2, 4)])
 def test_a_drawn_program_is_that_of_one_process(processes, devices):
     laws, seeds = Path(__file__).parents[1] / "laws", range(int(os.environ.get("LAMINA_LAWS", "2")))
     text = LAW.replace("LAWS", repr(str(laws))).replace("SEEDS", repr([*seeds]))
-    assert run(text.replace("= SHAPES", f"= {SHAPES[processes * devices]}"), processes, devices) == ["done"] * processes
+    assert run(text.replace("= SHAPES", f"= {SHAPES[processes, devices]}"), processes, devices) == ["done"] * processes
 
 
 CALLS = PLACES + """
