@@ -28,7 +28,7 @@ def plan_of(lowered: Any, program: Any = None) -> Plan:
     closed, written = staged.closed, placed(staged.closed)
     here = place.here
     mesh = _mesh(lowered, written)
-    local = mesh if {*here} == {*mesh.flat_devices} else Mesh(here, "devices")
+    local = mesh if {*here} == {*mesh.flat_devices} else mesh.local_mesh if place.members else Mesh(here, "devices")
     if program is None:
         ins = place.ins or (Tiles(),) * len(closed.in_avals)
         outs = place.outs or ((None,) if place.partitions > 1 else (Tiles(),)) * len(closed.out_avals)
