@@ -37,7 +37,27 @@ def test_no_collective_is_one_phase():
 def test_a_sum_is_carried_and_what_is_read_again_is_kept():
     assert scans(looped(lambda x: lax.psum(lax.sin(x), "b"), outs=(...,)), X) == [(1, 1, 0)]
     assert scans(looped(lambda x: lax.cos(x) * lax.psum(lax.sin(x), "b")), X) == [(1, 1, 0), (0, 1, 1)]
-    assert scans(looped(lambda x: (lambda s: s * lax.psum(s, "b"))(lax.sin(x))), X) == [(1, 1, 1), (0, 1, 1)]
+    assert scans(looped(lambda x: (lambda s: s * lax.psum(s, "b"))(lax.cumsum(x))), X) == [(1, 1, 1), (0, 1, 1)]
+
+
+def test_what_is_cheap_is_made_again():
+    assert scans(looped(lambda x: (lambda s: s * lax.psum(s, "b"))(lax.sin(x))), X) == [(1, 1, 0), (0, 1, 1)]
+    # Of what is kept anyway too, but not by ever longer chains.
+    def f(x):
+        s = lax.cumsum(x)
+        e = lax.exp(s - lax.pmax(s, "b"))
+        return e / lax.psum(e, "b")
+
+    assert scans(looped(f), X) == [(1, 1, 1), (1, 1, 0), (0, 1, 1)]
+
+    def g(x):
+        for _ in range(6):
+            for _ in range(10):
+                x = lax.sin(x)
+            x = x / lax.psum(x, "b")
+        return x
+
+    assert sum([n for _, _, n in scans(looped(g), X)]) > 3
 
 
 def test_an_equation_waits_for_the_phase_that_reads_it():

@@ -7,6 +7,9 @@ what comes before it, so what follows is another phase:
     between                  total -> t                          once for all: what does not differ between positions
     phase 1                  z, t -> y                           y is a result
 
+What is kept has all positions at once, so it is as little as can be: an equation waits for the phase that reads it where that
+keeps less (`_put_off`), and what a few cheap ones make of what is there anyway they make again (`_with_repeated`).
+
 Sums and extremes are carried. Other collectives (gathers, permutations, ...) are done between two phases, on what all positions
 have. Loops of the program with collectives over the axis in their bodies stay loops, of bodies that are cut.
 
@@ -30,7 +33,7 @@ from lamina_tracing.extend import bind, eval_jaxpr, now, scalar, stage, typeof
 
 from .contracting import contracted
 
-__all__ = ["in_turns", "phases_opened", "with_checkpoints"]
+__all__ = ["in_turns", "with_checkpoints"]
 
 Names = frozenset[Any]
 
@@ -56,15 +59,16 @@ class _Cut(NamedTuple):
         """For each phase what others than its own equations read of it; `sums` read no more than a total."""
         found: list[dict[Any, None]] = [{} for _ in self.inside]
         less = set(map(id, sums))
-        read = [(k, v) for k, eqns in enumerate(self.inside) for e in eqns for v in e.invars]
-        read += [(-1, v) for eqns in self.between for e in eqns if id(e) not in less for v in e.invars]
-        for k, v in [*read, *[(-1, v) for v in results]]:
-            if v in self.phase and self.phase[v] != k:
+        read = [v for eqns in self.inside for v in _reads(eqns)]
+        read += [v for eqns in self.between for e in eqns if id(e) not in less for v in e.invars]
+        for v in [*read, *results]:
+            if v in self.phase:
                 found[self.phase[v]][v] = None
         return list(map(list, found))
 
 
-def _cut(closed: ClosedJaxpr, names: Names) -> _Cut:
+def _cut(closed: ClosedJaxpr, names: Names, opened: bool) -> _Cut:
+    """The phases of a program over some axes; `opened`: without the checkpoints of phases, each of which stays in one phase."""
     jaxpr = closed.jaxpr
     phase: dict[Any, int] = {}
     ready: dict[Any, int] = {}  # what is made between phases -> the first phase that can read it
@@ -85,23 +89,22 @@ def _cut(closed: ClosedJaxpr, names: Names) -> _Cut:
         ready.update(dict.fromkeys(e.outvars, at))
         others.append((at, e))
     count = max([*phase.values(), *[at - 1 for at, _ in others], 0]) + 1
-    _put_off(mine, others, phase, {v for v in jaxpr.outvars if type(v) is not Literal}, names)
-    inside: list[list[Eqn]] = [[] for _ in range(count)]
+    whole = {v for _, e in others if not _is_sum(e, names) for v in e.invars}.union(jaxpr.outvars)
+    _put_off(mine, others, phase, whole)
+    if opened:
+        mine = [new for e in mine for new in _without_checkpoint(e, phase)]
     between: list[list[Eqn]] = [[] for _ in range(count + 1)]
-    for e in mine:
-        inside[_phase_of(e, phase)].append(e)
     for at, e in others:
         between[at].append(e)
-    return _Cut(phase, inside, between)
+    return _Cut(phase, _with_repeated(mine, phase, whole, count), between)
 
 
 _FAR = 64  # equations that are looked at together
 
 
-def _put_off(mine: Sequence[Eqn], others: Sequence[tuple[int, Eqn]], phase: dict[Any, int], results: set[Any],
-             names: Names) -> None:
-    """Equations wait for the first phase that reads what they make, where no more has to be kept for them than for that."""
-    kept = results | {v for _, e in others if not _is_sum(e, names) for v in e.invars}  # in any case
+def _put_off(mine: Sequence[Eqn], others: Sequence[tuple[int, Eqn]], phase: dict[Any, int], whole: set[Any]) -> None:
+    """Equations wait for the first phase that reads what they make, where no more has to be kept for them than for that.
+    What is `whole` is kept in any case."""
     due: dict[Any, int] = {}  # the phase by which something has to be made
     for at, e in others:
         for v in e.invars:
@@ -124,7 +127,7 @@ def _put_off(mine: Sequence[Eqn], others: Sequence[tuple[int, Eqn]], phase: dict
 
     def lost(v: Any) -> bool:
         """Whether what a phase makes is read by none behind it."""
-        return v not in kept and not any(n and p > phase[v] for p, n in readers.get(v, {}).items())
+        return v not in whole and not any(n and p > phase[v] for p, n in readers.get(v, {}).items())
 
     for e in reversed(mine):
         new = first(e)
@@ -132,7 +135,7 @@ def _put_off(mine: Sequence[Eqn], others: Sequence[tuple[int, Eqn]], phase: dict
             continue
         # The equation, and with it those whose results nothing else needs before, until what they read is no more.
         group, old = [e], {id(e): _phase_of(e, phase)}
-        gain = _bytes([v for v in e.outvars if v not in kept and not any(
+        gain = _bytes([v for v in e.outvars if v not in whole and not any(
             n and p > new for p, n in readers.get(v, {}).items())])
         edge = {v for v in e.invars if v in phase and lost(v)}
         move(e, old[id(e)], new)
@@ -150,6 +153,56 @@ def _put_off(mine: Sequence[Eqn], others: Sequence[tuple[int, Eqn]], phase: dict
                 phase.update(dict.fromkeys(e.outvars, new))
             else:
                 move(e, new, old[id(e)])
+
+
+_FEW = 16  # cheap equations that are repeated for one value
+
+
+def _with_repeated(mine: Sequence[Eqn], phase: dict[Any, int], whole: set[Any], count: int) -> list[list[Eqn]]:
+    """The equations of each phase, and with them those of earlier ones that are cheap to repeat, where what they read is there:
+    then what they make is not kept. What is `whole` is kept in any case."""
+    later = whole | {v for e in mine for v in e.invars if v in phase and phase[v] < _phase_of(e, phase)}
+    recipes: dict[Any, tuple[int, ...] | None] = {}  # how to make a value of what is kept; (): it is; None: by too much work
+    for i, e in enumerate(mine):
+        parts = [recipes[v] for v in e.invars if v in recipes]
+        recipe = None
+        if _is_cheap(e) and None not in parts:
+            recipe = tuple(sorted({i}.union(*parts)))  # type: ignore[arg-type]
+        for v in e.outvars:
+            small = recipe is not None and len(recipe) <= _FEW and v not in whole
+            recipes[v] = recipe if small else () if v in later else None
+    inside: list[set[int]] = [set() for _ in range(count)]
+    for i, e in enumerate(mine):
+        at = _phase_of(e, phase)
+        inside[at].add(i)
+        for a in e.invars:
+            if a in phase and phase[a] < at:
+                inside[at].update(recipes[a] or ())
+    return [[mine[i] for i in sorted(numbers)] for numbers in inside]
+
+
+def _without_checkpoint(e: Eqn, phase: dict[Any, int]) -> list[Eqn]:
+    """What stands for an equation once derivatives are taken: what a phase computes again stands in another loop than the first
+    time. Itself where it is no checkpoint of a phase, or one that hands on what it is given."""
+    if e.primitive is not prims.remat_p or e.params["prevent_cse"] or e.params["call_jaxpr"].consts:
+        return [e]
+    jaxpr = e.params["call_jaxpr"].jaxpr
+    made = {v for b in jaxpr.eqns for v in b.outvars}
+    if len(set(jaxpr.outvars)) < len(jaxpr.outvars) or not made.issuperset(jaxpr.outvars):
+        return [e]
+    env: dict[Any, Any] = dict(zip(jaxpr.invars, e.invars))
+    env.update([(v, out) for v, out in zip(jaxpr.outvars, e.outvars) if type(out) is not DropVar])
+    found = []
+    for b in jaxpr.eqns:
+        outs = [env.get(v) or type(v)(v.aval) for v in b.outvars]
+        env.update(zip(b.outvars, outs))
+        phase.update(dict.fromkeys(outs, _phase_of(e, phase)))
+        found.append(b.replace(invars=[env.get(a, a) for a in b.invars], outvars=outs))
+    return found
+
+
+def _is_cheap(e: Eqn) -> bool:
+    return e.primitive is prims.axis_index_p or e.primitive.family in ("elementwise", "shape") and not e.primitive.subprograms
 
 
 def _phase_of(e: Eqn, phase: dict[Any, int]) -> int:
@@ -193,7 +246,7 @@ def with_checkpoints(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
     """
     with stack_depth.roomy():
         closed = _inlined(closed, lambda e: e.primitive is prims.xla_call_p and not names.isdisjoint(eqn_axis_names(e)))
-        cut = _cut(closed, names)
+        cut = _cut(closed, names, False)
         eqns = list(cut.between[0])
         for k, (mine, outs, after) in enumerate(zip(cut.inside, cut.kept(closed.jaxpr.outvars), cut.between[1:])):
             if mine:
@@ -242,24 +295,6 @@ _CALLS = frozenset([prims.xla_call_p, prims.remat_p, prims.custom_jvp_call_p, pr
 _FILLS = frozenset([prims.broadcast_in_dim_p, prims.iota_p])
 
 
-def phases_opened(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """A program without the checkpoints of its phases, once derivatives are taken: what is computed again stands in another
-    loop than the first time.
-
-    Args:
-      closed: the program.
-    Returns:
-      A program.
-
-    >>> from lamina_ir import parse
-    >>> body = "{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"
-    >>> call = f"remat[call_jaxpr={body} differentiated=False name='phase 0' prevent_cse=False] c"
-    >>> phases_opened(parse("{ lambda ; c:f32[]. let d:f32[] = %s in (d,) }" % call))
-    { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
-    """
-    return _inlined(closed, lambda e: e.primitive is prims.remat_p and not e.params["prevent_cse"])
-
-
 def _inlined(closed: ClosedJaxpr, which: Callable[[Eqn], bool]) -> ClosedJaxpr:
     """The program with the bodies of such calls in their place, whatever derivatives or rules they have."""
     if not any(map(which, closed.jaxpr.eqns)):
@@ -286,7 +321,7 @@ class _Turns:
         opened = _inlined(closed, lambda e: e.primitive in _CALLS and axis.name in eqn_axis_names(e))
         typed = typed_program(opened, marks, self.further | {axis.name})
         self.closed = dce(typed, instantiate=True)[0]
-        self.cut = _cut(self.closed, frozenset([axis.name]))
+        self.cut = _cut(self.closed, frozenset([axis.name]), True)
         # Sums and extremes that turns carry: of each phase (op, axes of the operand, variable), and the totals once known.
         sums = [e for es in self.cut.between for e in es if _is_sum(e, frozenset([axis.name]))]
         self.sums = set(map(id, sums))
@@ -383,7 +418,7 @@ class _Turns:
         eqns = self._with_fills([e for e in self.cut.inside[k] if not self._is_number(e)])
         reads = [v for v in _reads(eqns) if v not in numbers]
         slices, same = [v for v in reads if self.differs(v)], [v for v in reads if not self.differs(v)]
-        program = contracted(phases_opened(_program(eqns, [*same, *slices, *numbers], outs)))
+        program = contracted(_program(eqns, [*same, *slices, *numbers], outs))
         shared = [self.values[v] for v in same]
 
         def turn(before: list[Any], xs: Any) -> Any:
