@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 from lamina_ir import ClosedJaxpr, Eqn, Literal, UnboundedLoopError, Var, dce, dtypes, prims
 from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forward, in_stretches, stack_depth, with_signature
 from lamina_tracing import lax
-from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage
+from lamina_tracing.extend import bind, eval_jaxpr, stage, typeof
 
+from .counting import from_outside
 from .dependence import active_results, needs, reaches, refuse_effects_twice
 from .jvp import instantiate
 from .linear import is_linear
@@ -51,10 +52,8 @@ def _remembered(w: Wired, what: Any, make: Callable[[], Any]) -> Any:
 
 
 def _inside(w: Wired) -> Any:
-    """The axes that a map binds, in scope, for deriving programs of its body."""
-    if not w.flow.binds:
-        return contextlib.nullcontext()
-    return bound_axes(*[AxisFrame(name, size) for name, size in w.flow.axes(w.params)])
+    """The axes that a map binds, in scope, for deriving programs of its body: from outside."""
+    return from_outside(w.flow.axes(w.params), w.bodies[0].program) if w.flow.binds else contextlib.nullcontext()
 
 
 def _still(w: Wired, on: Flags) -> bool:
@@ -195,6 +194,7 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
     active = tuple([ct is not None for ct in cts])
     operands = [i for i in w.bodies[0].ins if linear[i]]
     held = [i for i, on in enumerate(linear) if not on]
+    decides = frozenset[Any]() if w.chooser is None else typeof(args[w.chooser]).over  # what it gives differs over that too
 
     def make() -> Any:
         # x* = A' y*, by the transpose of each body. Branches must agree on what has a cotangent: what one needs, all give.
@@ -205,7 +205,7 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
             if not any(wanted):
                 return None, wanted
         with _inside(w):
-            overs = [frozenset[Any]().union(*[a.over for a in some])
+            overs = [decides.union(*[a.over for a in some])
                      for some in zip(*[b.program.out_avals for b in w.bodies], strict=True)]
             backs = [transpose_program(b.program, tuple([linear[i] for i in b.ins]), active, wanted, tuple(overs))
                      for b in w.bodies]
@@ -217,7 +217,7 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
                     for p, b in zip(backs, w.bodies)]
         return w.write(slots, [Slot(1)] * sum(out_on), programs), out_on
 
-    written, out_on = _remembered(w, ("transpose", linear, active), make)
+    written, out_on = _remembered(w, ("transpose", linear, active, decides), make)
     if written is None:
         return [None] * len(args)
     values = [*[args[i] for i in held], *nonzero(cts)]
@@ -304,7 +304,7 @@ def _backward_body(w: Wired, linear: Flags, need: Sequence[Any], active: Sequenc
         overs = [a.over for a in body.program.out_avals]
         overs[:w.n_carry] = [w.type_inside(i).over for i in range(first, first + w.n_carry)]
         found = pull_back(body.program, on, [values[i] for i in body.ins if not linear[i]], cts,
-                          overs)
+                          overs, [i in sums for i, on in zip(body.ins, on) if on])
         back = dict(zip([i for i in body.ins if linear[i]], found))
         ct = {i: instantiate(back[i], w.type_inside(i)) for i in [*sums, *states, *cuts]}
         return [*[lax.add(t, ct[i]) for t, i in zip(parts[1], sums)], *[ct[i] for i in [*states, *cuts]]]

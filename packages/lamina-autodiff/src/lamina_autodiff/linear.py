@@ -16,7 +16,7 @@ from lamina_tracing.extend import (EVALUATION, Trace, Tracer, bind, deeper, eage
                                    user_source)
 
 from .checks import outside_of_map
-from .counting import counted_axes, fitted, summed
+from .counting import counted_axes, gathered, named_axes, reach, whole
 from .dependence import reached_results
 from .jvp import JVPTrace, instantiate, run_jvp
 from .linearity import LINEAR, check_program, not_linear, why_not_linear
@@ -71,6 +71,7 @@ class LinearTrace(Trace):
         self.level = level
         self.rows: list[tuple[Primitive, Sequence[Any], dict[str, Any], Any, Source | None]] = []
         self.counted = counted_axes()
+        self.bound = named_axes() if self.counted else self.counted
         self.count = 0
 
     def custom(self, call: Any, args: Sequence[Any]) -> list[Any]:
@@ -120,7 +121,7 @@ class LinearTrace(Trace):
 
     def _typed(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Any = None) -> Any:
         avals = [a.aval if isinstance(a, Tracer) else typeof(a) for a in args]
-        return typed_equation(prim, avals, params, self.counted, outs)
+        return typed_equation(prim, avals, params, self.bound, outs)
 
 
 def _line() -> Source | None:
@@ -175,13 +176,14 @@ class CheckedLinearTrace(LinearTrace):
 class LinearProgram:
     """A recorded linear map from `ins` to `outs` (None: a zero result; another value: itself zero-mapped).
 
-    `once`: where values that are the same on all members of a mapped axis count once, the axes over which the results differ.
+    `counted`: the mapped axes over which values that do not differ count once; if there are any, `overs` are those over which
+    the results differ.
     """
 
     def __init__(self, rows: list[Any], count: int, ins: Sequence[LinearTracer], outs: Sequence[Any],
-                 once: list[frozenset[Any]] | None = None) -> None:
+                 counted: frozenset[Any] = frozenset(), overs: Sequence[frozenset[Any]] = ()) -> None:
         self.rows, self.count, self.ins, self.outs = rows, count, ins, outs  # the rows name `count` variables
-        self.once = once
+        self.counted, self.overs = counted, overs
 
     def needed(self) -> list[Any]:
         """The rows that results depend on, in order."""
@@ -224,30 +226,33 @@ class LinearProgram:
             now.source = outer
         return [env[o.number] if type(o) is LinearTracer else None for o in self.outs]
 
-    def backward(self, cotangents: Sequence[Any], *, free: bool = False) -> list[Any]:
+    def backward(self, cotangents: Sequence[Any], *, free: bool = False, open: Sequence[bool] = ()) -> list[Any]:
         """Pull cotangents (one per result, None for zero) back to `ins`; None for zero.
 
         Args:
           cotangents: one per result.
           free: give up the record while walking it, so that memory goes down as fast as it can.
+          open: for each of `ins`, whether its cotangent may differ over further axes, over which it is then to be summed.
         """
         cts: list[Any] = [None] * self.count
         ct: Any
-        setting = config.replicated_counts_once
-        if setting.value != (self.once is not None) and now.axes:  # it was recorded in the other way
-            with setting(self.once is not None):
-                return self.backward(cotangents, free=free)
+        if now.axes and counted_axes() != self.counted:  # it was recorded in another way
+            with config.replicated_counts_once(self.counted or False):
+                return self.backward(cotangents, free=free, open=open)
         for k, (o, ct) in enumerate(zip(self.outs, cotangents)):
             if ct is not None and type(o) is LinearTracer:
-                if self.once is not None:
-                    ct = fitted(ct, self.once[k], o.aval.over)
                 old = cts[o.number]
-                cts[o.number] = ct if old is None else bind(_add_p, old, ct)
+                if self.counted:
+                    cts[o.number] = gathered(old, ct, self.overs[k], o.aval.over, self.counted)
+                else:
+                    cts[o.number] = ct if old is None else bind(_add_p, old, ct)
         outer = now.source
         try:
             self._walk_back(cts, outer, free)
         finally:
             now.source = outer
+        if self.counted:
+            return [whole(cts[v.number], on) for v, on in zip(self.ins, open or [False] * len(self.ins))]
         return [cts[v.number] for v in self.ins]
 
     def _walk_back(self, cts: list[Any], outer: Any, free: bool) -> None:
@@ -258,7 +263,8 @@ class LinearProgram:
         rows = self.rows
         at = len(rows)
         rules = transpose_rules
-        once = self.once is not None
+        counted = self.counted
+        ct: Any
         last: Any = None
         while at:
             at -= 1
@@ -279,13 +285,18 @@ class LinearProgram:
             if line is not last:  # the row's op is whose backward part it is
                 last = line
                 now.source = outer if line is None else line.backward()
+            if counted:
+                ct = [whole(c) for c in ct] if prim.multiple else whole(ct)
             try:
                 back = rules[prim](ct, *args, **params)
             except UnboundAxisError as e:
                 _outside(prim, params, e)
                 raise
-            if once:
-                back = summed(prim, args, params, out, back, LinearTracer)
+            if counted:
+                for a, b, wide in zip(args, (back,) if len(args) == 1 else back, reach(prim, args, params, out)):
+                    if b is not None and type(a) is LinearTracer:
+                        cts[a.number] = gathered(cts[a.number], b, wide, a.aval.over, counted)
+                continue
             if len(args) == 1:
                 if back is not None:
                     n = args[0].number
@@ -315,8 +326,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any],
         # once.
         ins = [trace.variable(typeof(p).strong()) if a else None for p, a in zip(primals, active)]
         out, dout = run_jvp(fun, primals, ins, trace)
-        once = [typeof(o).over for o in out] if trace.counted else None
-        return out, LinearProgram(trace.rows, trace.count, [v for v in ins if v is not None], dout, once)
+        return out, LinearProgram(trace.rows, trace.count, [v for v in ins if v is not None], dout, trace.counted,
+                                  [typeof(o).over for o in out] if trace.counted else ())
 
 
 def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str | None = None) -> LinearProgram:
@@ -329,4 +340,4 @@ def record_linear(fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray
             if name is not None and not isinstance(o, Tracer) and np.any(np.asarray(o) != 0):
                 raise TypeError(f"linear_transpose: `{name}` is not linear: result {i} is a constant that is not zero, "
                                 f"{typeof(o).long()}")
-        return LinearProgram(trace.rows, trace.count, ins, outs, [typeof(o).over for o in outs] if trace.counted else None)
+        return LinearProgram(trace.rows, trace.count, ins, outs, trace.counted, [typeof(o).over for o in outs])

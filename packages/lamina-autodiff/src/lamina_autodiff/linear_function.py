@@ -72,7 +72,7 @@ class _Form:
     def __init__(self, function: LinearFunction) -> None:
         program = function._program
         self.name, self.apply, self.count = function.__name__, function._apply, program.count
-        self.once = program.once
+        self.counted, self.overs = program.counted, program.overs
         trace = LinearTrace(0)  # variables of the record's own trace would keep the values in it alive
         variables: dict[int, LinearTracer] = {}
         holes: dict[int, _Hole] = {}
@@ -98,7 +98,8 @@ class _Form:
         """The linear function that holds these values."""
         rows = [(prim, [values[a.number] if type(a) is _Hole else a for a in args], params, out, line)
                 for prim, args, params, out, line in self.rows]
-        return LinearFunction(self.name, LinearProgram(rows, self.count, self.ins, self.outs, self.once), self.apply, self)
+        program = LinearProgram(rows, self.count, self.ins, self.outs, self.counted, self.overs)
+        return LinearFunction(self.name, program, self.apply, self)
 
     def applied(self, values: list[Any], *given: Any) -> Any:
         """The linear function that holds these values, at `given`."""

@@ -188,22 +188,23 @@ def linearize_program(closed: ClosedJaxpr, active: tuple[bool, ...], wanted: tup
 
 
 def pull_back(closed: ClosedJaxpr, linear: Sequence[bool], held: Sequence[Any], cts: Sequence[Any],
-              overs: Sequence[Any] = ()) -> list[Any]:
-    """Cotangents of the arguments marked linear (None for zero), from one per result and the values of the others."""
+              overs: Sequence[Any] = (), open: Sequence[bool] = ()) -> list[Any]:
+    """Cotangents of the arguments marked linear (None for zero), from one per result and the values of the others. Those of the
+    `open` ones may be left to be summed over members, as their types say."""
     rest = iter(held)
     trace = LinearTrace(now.depth + 1)
     with deeper(trace):
         ins = [trace.variable(a) if on else next(rest) for a, on in zip(closed.in_avals, linear)]
         outs = eval_jaxpr(closed, ins)
-        once = [a.over for a in closed.out_avals] if trace.counted else None
-        if once and overs:  # the equation's results differ over more: those of another branch, or turn
-            once = [a | b for a, b in zip(once, overs)]
-        program = LinearProgram(trace.rows, trace.count, [v for v, on in zip(ins, linear) if on], outs, once)
-    return program.backward(cts)
+        wide = [a.over for a in closed.out_avals]
+        if overs:  # the equation's results differ over more: those of another branch, or turn
+            wide = [a | b for a, b in zip(wide, overs)]
+        program = LinearProgram(trace.rows, trace.count, [v for v, on in zip(ins, linear) if on], outs, trace.counted, wide)
+    return program.backward(cts, open=open)
 
 
 def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tuple[bool, ...],
-                      wanted: tuple[bool, ...] = (), overs: tuple[frozenset[Any], ...] = ()) -> Transposed:
+                      wanted: tuple[bool, ...] = (), overs: tuple[frozenset[Any], ...] = (), open: bool = False) -> Transposed:
     """The transpose of a program that is linear in some of its arguments; remembered with the program.
 
     Args:
@@ -212,6 +213,7 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
       active: for each result, whether it has a cotangent.
       wanted: for each linear argument, whether it must have a cotangent, be it zero; default: none must.
       overs: for each result, mapped axes over which the value that it becomes differs; default: those of its type.
+      open: whether, where one value counts once, its cotangent may be left to be summed over members, as its type says.
     Returns:
       A program, and which linear arguments have a cotangent: see `Transposed`.
     Raises:
@@ -228,7 +230,8 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
         flags: list[bool] = []
 
         def run(*args: Any) -> list[Any]:
-            back = pull_back(closed, linear, args[:len(held)], spread(args[len(held):], active), overs)
+            back = pull_back(closed, linear, args[:len(held)], spread(args[len(held):], active), overs,
+                             [open] * sum(linear))
             back = _wanted(back, [a for a, on in zip(avals, linear) if on], wanted)
             flags[:] = [b is not None for b in back]
             return nonzero(back)
@@ -239,6 +242,6 @@ def transpose_program(closed: ClosedJaxpr, linear: tuple[bool, ...], active: tup
         assert not outer
         return Transposed(program, tuple(flags))
 
-    return closed.derived(("transpose", linear, active, wanted, overs), make)
+    return closed.derived(("transpose", linear, active, wanted, overs, open), make)
 
 

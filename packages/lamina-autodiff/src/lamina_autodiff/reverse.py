@@ -8,7 +8,7 @@ from typing import Any
 
 from lamina_ir import LeakedTracerError, config, dtypes, shaped, trees
 from lamina_tracing import lax
-from lamina_tracing.extend import (EVALUATION, boundary, duck_types, function_name, now, source_of_function,
+from lamina_tracing.extend import (EVALUATION, boundary, counts_once, duck_types, function_name, now, source_of_function,
                                    stage, typeof)
 
 from .checks import (as_weak_as, check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
@@ -113,9 +113,8 @@ def _shared(avals: Sequence[Any], axes: Sequence[Hashable]) -> list[tuple[Hashab
     has a cotangent of its own at each member."""
     for name in axes:
         lax.axis_size(name)  # it must be bound
-    if not axes or config.replicated_counts_once.value:  # where one value counts once its gradient is the sum already
-        return []
-    return [tuple([name for name in axes if name not in a.over]) for a in avals]
+    each = [name for name in axes if not counts_once(name)]  # where one value counts once its gradient is the sum already
+    return [tuple([name for name in each if name not in a.over]) for a in avals] if each else []
 
 
 def _reduced(cts: Sequence[Any], shared: Sequence[tuple[Hashable, ...]]) -> Sequence[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from .avals import Axes, ShapedArray, shaped
-from .params import register_param_type
+from .params import UnnamedAxis, register_param_type
 
 __all__ = ["AxesOf", "Axis", "Binds", "Entry", "Indexed", "Split"]
 
@@ -114,8 +114,10 @@ class Axis(Binds):
         return frozenset() if entry is None else frozenset([params[self.params[0]]])
 
     def own(self, params: Mapping[str, Any], aval: ShapedArray) -> tuple[Any, ShapedArray]:
-        # also where the type says that all members have the same: each keeps it on its device
-        return 0, shaped((params[self.params[1]], *aval.shape), aval.dtype, aval.weak_type)
+        name, size = params[self.params[0]], params[self.params[1]]
+        if type(name) is not UnnamedAxis and name not in aval.over:  # as its type says, all members have the same
+            return None, aval
+        return 0, shaped((size, *aval.shape), aval.dtype, aval.weak_type)
 
     def shared(self, aval: ShapedArray) -> Any:
         return None

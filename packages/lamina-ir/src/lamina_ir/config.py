@@ -209,9 +209,10 @@ class Option:
 
     def _check(self, value: Any) -> Any:
         if isinstance(self._default, bool) and self.choices is None:
-            if value not in (True, False):
+            if value in (True, False):
+                return bool(value)
+            if self.check is None:
                 raise ValueError(f"config {self.name}: expected True or False; got {value!r}")
-            return bool(value)
         if self.choices is not None and value not in self.choices:
             raise ValueError(f"config {self.name}: expected one of {self.choices}; got {value!r}")
         if self.check is not None:
@@ -282,6 +283,11 @@ class Option:
         return f"<option {self.name}={self.value!r}>"
 
 
+def _set_of_axes(value: Any) -> None:
+    if type(value) is not frozenset:
+        raise ValueError(f"config replicated_counts_once: expected True, False, or a frozenset of names of axes; got {value!r}")
+
+
 enable_x64 = Option("enable_x64", False, keyed=True, help="64-bit integers, floats and complex numbers")
 disable_jit = Option("disable_jit", False, help="run jitted functions op by op")
 numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", choices=("standard", "strict"), keyed=True,
@@ -291,8 +297,9 @@ numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow",
 default_matmul_precision = Option("default_matmul_precision", None, keyed=True, help="precision of dot_general")
 threefry_partitionable = Option("threefry_partitionable", False, keyed=True,
                                 help="random bits from each element's own counter, as newer jax-style systems draw them")
-replicated_counts_once = Option("replicated_counts_once", False, keyed=True,
-                                help="derivatives inside of maps take a value that is the same on all members for one value")
+replicated_counts_once = Option("replicated_counts_once", False, keyed=True, check=_set_of_axes,
+                                help="derivatives inside of maps take a value that is the same on all members for one value: "
+                                     "over all axes, none, or those of a frozenset of names")
 debug_nans = Option("debug_nans", False, keyed=True, help="raise where a NaN first appears")
 debug_bounds = Option("debug_bounds", False, keyed=True, help="raise where an index leaves its axis")
 debug_infs = Option("debug_infs", False, keyed=True, help="raise where an infinity first appears")

@@ -3,7 +3,7 @@ from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pargmax, pargmin, pbroadcast, pdot, pmax, pmean,
                                 pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)
 
-from . import batching, differentiation, extend, maps_rows
+from . import extend, maps_rows
 from ._version import __version__
 from .mesh import Mesh
 from .padded import padded
@@ -17,6 +17,6 @@ __all__ = ["AxisName", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop", "__
            "axis_index", "axis_size", "extend", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean",
            "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "shard_map", "xeinsum", "xmap"]
 
-del batching, differentiation, maps_rows
+del maps_rows
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

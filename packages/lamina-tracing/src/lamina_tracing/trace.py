@@ -12,14 +12,14 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from lamina_ir import Primitive, config, errors
+from lamina_ir import Primitive, UnnamedAxis, config, errors
 from lamina_ir.extend import axis_names_of, checked_axis_name, stack_depth, unbound_axis
 
 from .blame import ill_formed
 from .tracer import Tracer, stands_for_array, typeof
 
-__all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "bound_axes", "deeper", "now", "on_begin", "on_end",
-           "on_staging", "refuse_axis_twice", "scoped", "settle", "tell_staging"]
+__all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "bound_axes", "counts_once", "deeper", "now", "on_begin",
+           "on_end", "on_staging", "refuse_axis_twice", "scoped", "settle", "tell_staging"]
 
 
 class Trace:
@@ -209,6 +209,22 @@ def axis_frame(name: Hashable) -> AxisFrame:
     raise unbound_axis(name, [f.name for f in now.axes])
 
 
+def counts_once(name: Hashable) -> bool:
+    """Whether, in derivatives, a value that is the same on all members of this axis is one value.
+
+    Args:
+      name: of an axis in scope.
+    Returns:
+      What `config.replicated_counts_once` says of it.
+
+    >>> with config.replicated_counts_once(frozenset("i")):
+    ...     counts_once("i"), counts_once("j")
+    (True, False)
+    """
+    axes = config.replicated_counts_once.value
+    return bool(axes) and type(name) is not UnnamedAxis and (axes is True or name in axes)
+
+
 def refuse_axis_twice(call: str, name: Hashable) -> None:
     """Refuse a map inside of another one of its name under `config.replicated_counts_once`.
 
@@ -222,7 +238,7 @@ def refuse_axis_twice(call: str, name: Hashable) -> None:
 
     >>> refuse_axis_twice("vmap of `f`", "i")
     """
-    if now.axes and config.replicated_counts_once.value and any(f.name == name for f in now.axes):
+    if now.axes and config.replicated_counts_once.value is True and any(f.name == name for f in now.axes):
         raise ValueError(f"{call}: the axis name {name!r} is bound already by a map around; with config.replicated_counts_once "
                          "types say by name over which axes a value differs, so the two cannot be told apart. Give the axes "
                          "names of their own")

@@ -1,13 +1,13 @@
 """Collectives: transposes of the matrices that take all members' inputs to all members' outputs. So `psum` transposes to
-`psum`, and `all_gather` to `psum_scatter`. Where values that are the same on all members count once
-(`config.replicated_counts_once`), what these give is one value: its cotangent is that of each member's operand, or part."""
+`psum`, and `all_gather` to `psum_scatter`. Where values that are the same on all members of an axis count
+once (`counts_once`), what these give is one value: its cotangent is that of each member's operand, or part."""
 from __future__ import annotations
 
 import numpy as np
-from lamina_ir import config, prims
+from lamina_ir import prims
 from lamina_ir.extend import split_axes
 from lamina_tracing import lax
-from lamina_tracing.extend import bind
+from lamina_tracing.extend import bind, counts_once
 
 from ..linear import is_linear
 from ..tables import transpose_rules
@@ -19,7 +19,9 @@ def psum_transpose(cts, *args, axes, axis_index_groups):
     names, positions = split_axes("psum", axes)
     wanted = [ct is not None and is_linear(x) for ct, x in zip(cts, args, strict=True)]
     sums = [ct for ct, on in zip(cts, wanted, strict=True) if on]
-    if names and sums and (axis_index_groups is not None or not config.replicated_counts_once.value):
+    if axis_index_groups is None:
+        names = tuple([name for name in names if not counts_once(name)])
+    if names and sums:
         sums = bind(prims.psum_p, *sums, axes=names, axis_index_groups=axis_index_groups)
 
     def spread(ct, x):  # back along the operand's own axes
@@ -32,7 +34,12 @@ def psum_transpose(cts, *args, axes, axis_index_groups):
 
 
 def all_gather_transpose(ct, x, *, all_gather_dimension, **params):
-    if config.replicated_counts_once.value and params["axis_index_groups"] is None:
+    names = params["axis_name"]
+    names = names if type(names) is tuple else (names,)
+    if params["axis_index_groups"] is None and any(map(counts_once, names)):
+        each = tuple([name for name in names if not counts_once(name)])
+        if each:
+            ct, = bind(prims.psum_p, ct, axes=each, axis_index_groups=None)
         mine = lax.axis_index(params["axis_name"])
         if not params["tiled"]:
             return lax.dynamic_index_in_dim(ct, mine, all_gather_dimension, keepdims=False)

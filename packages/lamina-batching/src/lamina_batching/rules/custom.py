@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina_ir import MissingRuleError, ShapeError, config, dtypes, prims, shaped
+from lamina_ir import MissingRuleError, ShapeError, dtypes, prims, shaped
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, eval_jaxpr, in_scope, stage, typeof
+from lamina_tracing.extend import bind, counts_once, eval_jaxpr, in_scope, stage, typeof
 
 from ..batch import BatchAxis, batch_program, materialise, move_to
 from ..flows import flow_row
@@ -31,7 +31,7 @@ def _whole(closed: Any, axis: BatchAxis, flags: Sequence[bool]) -> Any:
 def _dims(axis: BatchAxis, outs: Sequence[Any], avals: Sequence[Any]) -> Any:
     """Results that all carry the batch, and its places. Where what is the same for all examples counts once, a result whose
     type says it is that is one value again: another type would make another derivative."""
-    if not config.replicated_counts_once.value or axis.name is None:
+    if axis.name is None or not counts_once(axis.name):
         return outs, [0] * len(outs)
     one = [axis.name not in a.over for a in avals]
     return [lax.index_in_dim(o, 0, 0, keepdims=False) if k else o for o, k in zip(outs, one)], [None if k else 0 for k in one]

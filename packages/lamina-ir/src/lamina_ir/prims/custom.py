@@ -145,6 +145,7 @@ transposed_call_p = Primitive(
     "transposed_call", params=("forward", "num_held", "transpose_jaxpr"), family="custom", infer=_transposed_infer,
     numpy=_transposed_numpy, multiple=True,
     flow=Flow(beside=("transpose_jaxpr",), whole="it is known by the transpose of the whole map only"),
+    over=lambda total, names, params, bound: total | names,  # with collectives each member has a result of its own
     spec="the linear map whose transpose is transpose_jaxpr")
 
 name_p = Primitive("name", params=("name",), family="custom", infer=lambda x, *, name: x, numpy=lambda x, *, name: x,
