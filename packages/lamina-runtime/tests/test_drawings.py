@@ -29,7 +29,7 @@ def test_sheets_of_any_size_are_readable(shape):
     words = [t.text for t in root.iter(f"{SVG}text")]
     assert {"a title", "arguments", "rows", "cells", "copies", "whole", "deep"} <= {*words} and "results" not in words
     for block, held in drawn[2][2].items():
-        assert drawings.device_words(held) in words and drawings.where(block) in words
+        assert drawings.holders_words(held) in words and drawings.where(block) in words
     colours = set(re.findall(r"hsl\([^)]*\)", text))
     assert len(colours) == n
 

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lamina_batching.extend import BatchAxis, Batched, batch_program, flow_batch, materialise
-from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, dce, dtypes, eqn_axis_names, eqn_effectful, inline_calls,
-                       prims, rewrite, shaped)
+from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var, dce, dtypes, eqn_axis_names, eqn_effectful,
+                       inline_calls, prims, rewrite, shaped, subprograms)
 from lamina_ir.extend import stack_depth, typed_program
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, now, scalar, stage, typeof
@@ -352,11 +352,17 @@ class _Turns:
 
         def run(*args: Any) -> list[Any]:
             self.values.update(zip([*jaxpr.constvars, *jaxpr.invars], [*self.closed.consts, *args]))
-            for k, others in enumerate(self.cut.between):
-                for e in others:
-                    self.values.update(self._sums(e) if id(e) in self.sums else self._all_turns(e))
-                if k < len(self.cut.inside):
-                    self._phase(k)
+            outer = now.source
+            try:  # each has the user's line
+                for k, others in enumerate(self.cut.between):
+                    for e in others:
+                        now.source = e.source or outer
+                        self.values.update(self._sums(e) if id(e) in self.sums else self._all_turns(e))
+                    if k < len(self.cut.inside):
+                        now.source = self._line(k) or outer
+                        self._phase(k)
+            finally:
+                now.source = outer
             return [materialise(self._value(v), None, n) if on and not self.differs(v) else self._value(v)
                     for v, on in zip(jaxpr.outvars, flags)]
 
@@ -407,6 +413,12 @@ class _Turns:
         return dict(zip(e.outvars, bind(e.primitive, *parts, axes=names, axis_index_groups=None) if names else parts))
 
     # --- phases ---
+    def _line(self, k: int) -> Source | None:
+        """The first line of a phase, in a scope that tells its loop from the user's: profiles and plans show it."""
+        first = _first_line(self.cut.inside[k])
+        scope = f"turns/phase_{k}"
+        return first and Source(first.code, first.lasti, f"{first.scope}/{scope}" if first.scope else scope, first.part)
+
     def _phase(self, k: int) -> None:
         """One scan over the turns."""
         carried, kept = self.carried[k], self.kept[k]
@@ -445,6 +457,16 @@ class _Turns:
                 found.add(v)
                 todo += [a for a in self.fills[v].invars if type(a) is not Literal]
         return [*[e for v, e in self.fills.items() if v in found], *eqns]
+
+
+def _first_line(eqns: Sequence[Eqn]) -> Source | None:
+    """The first of the user's lines. Calls of phases, and loops over turns, are of no line but those inside."""
+    for e in eqns:
+        inside = [_first_line(s.jaxpr.eqns) for s in subprograms(e)] if e.primitive.subprograms else []
+        found = next(filter(None, inside), e.source)
+        if found:
+            return found
+    return None
 
 
 def _places(e: Eqn) -> tuple[int, ...]:

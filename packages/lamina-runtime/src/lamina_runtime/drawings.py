@@ -10,7 +10,7 @@ import numpy as np
 
 from lamina_ir.extend import Tiles
 
-__all__ = ["Block", "blocks", "device_words", "escaped", "numbers", "sheet", "single", "tables", "where"]
+__all__ = ["Block", "blocks", "device_words", "escaped", "holders_words", "numbers", "sheet", "single", "tables", "where"]
 
 Block = tuple[tuple[int, int], ...]  # (begin, end) along each dimension
 Held = Mapping[Block, Sequence[Any]]  # the devices that hold each block
@@ -50,6 +50,11 @@ def device_words(devices: Sequence[Any]) -> str:
         return f"{kind}:{numbers(mine[0][1])}"
     said = [f"{kind}:{numbers(ids)} of process {p}" for p, ids in mine]
     return ", ".join(said if len(said) <= _MOST_RUNS else [*said[:_MOST_RUNS - 1], "...", said[-1]])
+
+
+def holders_words(devices: Sequence[Any]) -> str:
+    """The same of those that hold a block, in whatever order."""
+    return device_words(sorted(devices, key=lambda d: (d.process_index, d.id)))
 
 
 def escaped(text: str) -> str:
@@ -131,13 +136,13 @@ def _table(drawing: _Drawing, y: float, held: Held, rows: list[list[Block]], col
                 for k, d in enumerate(shown):
                     drawing.box(x + k * each, top, each, high, f'fill="{colours(d)}"')
             fill = "none" if len(shown) > 1 else colours(shown[0])
-            title = "" if many else f"{where(block)} on {device_words(devices)}"
+            title = "" if many else f"{where(block)} on {holders_words(devices)}"
             edge = min(1.0, (min(wide, high) - 2) / 8)  # thin blocks have none: there would be nothing else to see
             line = f' stroke="#444" stroke-width="{edge:g}"' if edge > 0 else ""
             drawing.box(x, top, wide, high, f'fill="{fill}"{line} pointer-events="all"', title)
             if said:
                 middle = ' text-anchor="middle"'
-                drawing.text(x + wide / 2, top + high / 2 - 3, device_words(devices), middle)
+                drawing.text(x + wide / 2, top + high / 2 - 3, holders_words(devices), middle)
                 drawing.text(x + wide / 2, top + high / 2 + 12, where(block), f'{middle} fill="#444"')
 
 
@@ -145,7 +150,7 @@ def array(held: Held, colours: Colours) -> _Drawing:
     """The blocks of one array. Names stand in the boxes where they are large enough, else they are shown when pointed at."""
     drawing, found = _Drawing(), tables(held)
     across, down = max(len(rows[0]) for _, rows in found), max(len(rows) for _, rows in found)
-    letters = max(max(len(device_words(devices)), len(where(block))) for block, devices in itertools.islice(held.items(), 256))
+    letters = max(max(len(holders_words(devices)), len(where(block))) for block, devices in itertools.islice(held.items(), 256))
     said = across * (letters * _CHAR + 10) <= 2 * _WIDE and down * 38 <= 2 * _HIGH
     cell = (letters * _CHAR + 10, 38.0) if said else (min(_WIDE / across, max(40.0, 160 / across)), min(_HIGH / down, 40.0))
     y = 0.0

@@ -17,7 +17,7 @@ from lamina_tracing.extend import result_path
 
 from .moves import Move, moves_of
 from .placing import mesh_told, outermost
-from .plans import ArrayPlan, AxisPlan, CollectivePlan, MemoryPlan, Plan
+from .plans import ArrayPlan, AxisPlan, CollectivePlan, MemoryPlan, PhasePlan, Plan
 
 __all__ = ["plan_of"]
 
@@ -28,7 +28,7 @@ def plan_of(lowered: Any, program: Any = None) -> Plan:
     closed, written = staged.closed, placed(staged.closed)
     here = place.here
     mesh = _mesh(lowered, written)
-    local = mesh if {*here} == {*mesh.flat_devices} else mesh.local_mesh if place.members else Mesh(here, "devices")
+    local = _local(mesh, here)
     if program is None:
         ins = place.ins or (Tiles(),) * len(closed.in_avals)
         outs = place.outs or ((None,) if place.partitions > 1 else (Tiles(),)) * len(closed.out_avals)
@@ -47,7 +47,7 @@ def plan_of(lowered: Any, program: Any = None) -> Plan:
         closed.in_avals, ins))])
     results = tuple([array(result_path(staged.out_tree, i), a, t) for i, (a, t) in enumerate(zip(closed.out_avals, outs))])
     axes = tuple(dict.fromkeys(_axes(closed)))
-    return Plan(f"{spec.call} of `{spec.name}`", mesh, axes, arguments, results,
+    return Plan(f"{spec.call} of `{spec.name}`", mesh, axes, tuple(_phases(written)), arguments, results,
                 _collectives(lowered, program, mesh, axes, _named(closed)),
                 program is not None or place.members or len(place.devices) == 1,
                 _memory(low, written, place, program, arguments, results), program is not None)
@@ -68,6 +68,17 @@ def _mesh(lowered: Any, written: ClosedJaxpr) -> Mesh:
     grid = np.empty(len(place.devices), object)
     grid[:] = place.devices
     return Mesh(grid.reshape([size for _, size in axes]), [name for name, _ in axes])
+
+
+def _local(mesh: Mesh, here: Sequence[Any]) -> Mesh:
+    """The mesh of the devices that arguments and results are seen on: all, or those of this process."""
+    if {*here} == {*mesh.flat_devices}:
+        return mesh
+    try:
+        own = mesh.local_mesh
+    except ValueError:  # they are no block of it
+        return Mesh(here, "devices")
+    return own if {*here} == {*own.flat_devices} else Mesh(here, "devices")
 
 
 def _nested(closed: ClosedJaxpr) -> list[tuple[Hashable, int]]:
@@ -102,12 +113,41 @@ def _axes(closed: ClosedJaxpr) -> Iterator[AxisPlan]:
         if not e.primitive.subprograms:
             continue
         over = _over(e)
+        turns = dict(params.get("loops", ()))
         sizes = {} if params.get("mesh") is None else dict(zip(*params["mesh"][:2]))
         op = {prims.xla_pmap_p: "pmap"}.get(e.primitive, e.primitive.name)
         for name, size in e.primitive.flow.axes(params):  # type: ignore[union-attr]
             mine = over.get(name, ())
             devices = math.prod([sizes.get(axis, size) for axis in mine])
-            yield AxisPlan(_word(name), size, mine, devices, size // devices, f"{op} of `{params['name']}`")
+            k = turns.get(name, 1)
+            yield AxisPlan(_word(name), size, mine, devices, k, size // devices // k, f"{op} of `{params['name']}`")
+
+
+@stack_depth.roomy()
+def _phases(closed: ClosedJaxpr) -> list[PhasePlan]:
+    """The loops over turns, each once."""
+    found: list[PhasePlan] = []
+    _add_phases(closed, (), found, set())
+    return found
+
+
+def _add_phases(closed: ClosedJaxpr, around: tuple[int, ...], found: list[PhasePlan], seen: set[Any]) -> None:
+    if (closed, around) in seen:
+        return
+    seen.add((closed, around))
+    for e in closed.jaxpr.eqns:
+        if not e.primitive.subprograms:
+            continue
+        inner = around
+        if e.primitive is prims.scan_p:
+            inner = (*around, e.params["length"])
+            scope = "" if e.source is None else e.source.scope
+            *_, turns, name = ["", "", *scope.split("/")]
+            if turns == "turns":  # as `lamina_parallel.phases` marks its loops
+                n, sizes = e.params["num_carry"], [v.aval.size * v.aval.dtype.itemsize for v in e.outvars]
+                found.append(PhasePlan(name.replace("_", " "), inner, sum(sizes[:n]), sum(sizes[n:]), str(e.source)))
+        for s in subprograms(e):
+            _add_phases(s, inner, found, seen)
 
 
 def _over(e: Eqn) -> dict[Hashable, tuple[Hashable, ...]]:

@@ -14,7 +14,7 @@ from lamina_parallel import Mesh
 from . import drawings
 from .moves import Move
 
-__all__ = ["ArrayPlan", "AxisPlan", "CollectivePlan", "MemoryPlan", "Plan", "size_words"]
+__all__ = ["ArrayPlan", "AxisPlan", "CollectivePlan", "MemoryPlan", "PhasePlan", "Plan", "size_words"]
 
 _MOST_LINES = 16  # of a kind; what is behind them is counted
 _MOST_DRAWN = 12
@@ -28,6 +28,7 @@ class AxisPlan(NamedTuple):
       size: how many positions it has.
       over: the axes of the mesh over which these are divided, the first slowest.
       devices: how many devices that makes.
+      turns: in how many turns each of them runs its positions.
       within: how many positions a device has at once.
       of: the map that binds it, as "xmap of `f`".
     """
@@ -36,13 +37,38 @@ class AxisPlan(NamedTuple):
     size: int
     over: tuple[Hashable, ...]
     devices: int
+    turns: int
     within: int
     of: str
 
     def __str__(self) -> str:
         parts = [] if not self.over else [f"{self.devices} device{'s' * (self.devices != 1)} along {_names(self.over)}"]
+        parts += [f"{self.turns} turns"] if self.turns > 1 else []
         parts += [f"{self.within} within"] if self.within > 1 or not parts else []
         return f"{self.name!r}\t{self.size}\t= {' x '.join(parts)}\t({self.of})"
+
+
+class PhasePlan(NamedTuple):
+    """A loop over the turns of an axis, between two collectives over it.
+
+    Attributes:
+      name: its number among those of its map, as "phase 0".
+      turns: how many there are; before it those of the loops around, of other axes.
+      carried: bytes that each turn hands on to the next, totals among them.
+      kept: bytes of what all turns of the loop make for later phases, or as results.
+      line: the first of the user's lines in it, as text.
+    """
+
+    name: str
+    turns: tuple[int, ...]
+    carried: int
+    kept: int
+    line: str
+
+    def __str__(self) -> str:
+        around = f", in each of {' x '.join(map(str, self.turns[:-1]))} turns" if len(self.turns) > 1 else ""
+        return (f"{self.name}\t{self.turns[-1]} turns{around}\tcarries {size_words(self.carried)}\t"
+                f"keeps {size_words(self.kept)}\t{self.line}")
 
 
 class ArrayPlan(NamedTuple):
@@ -184,6 +210,7 @@ class Plan(NamedTuple):
       call: what was planned, as "xmap of `f`".
       mesh: the devices, in the words of the program as far as it has some.
       axes: the axes of its maps.
+      phases: the loops of those axes that run in turns.
       arguments, results: how they lie.
       collectives: where devices meet, and where positions within a device do.
       complete: whether these are all of them; else the compiler will add what it needs to split the program.
@@ -194,6 +221,7 @@ class Plan(NamedTuple):
     call: str
     mesh: Mesh
     axes: tuple[AxisPlan, ...]
+    phases: tuple[PhasePlan, ...]
     arguments: tuple[ArrayPlan, ...]
     results: tuple[ArrayPlan, ...]
     collectives: tuple[CollectivePlan, ...]
@@ -212,11 +240,18 @@ class Plan(NamedTuple):
         lines = [f"{self.call}{', compiled' if self.compiled else ''}, on {n} device{'s' * (n != 1)}: "
                  f"{grid}{drawings.device_words(self.mesh.flat_devices)}"]
         lines += _section("axes", [str(a) for a in self.axes])
-        for what, arrays in (("arguments", self.arguments), ("results", self.results)):
-            lines += _section(what, [str(a) for a in grouped(arrays)]) or ["", f"{what}: none"]
+        lines += _section("loops of a device", [str(p) for p in self.phases])
+        for what, arrays in self._arrays():
+            lines += _section(what, [str(a) for a in arrays]) or ["", f"{what}: none"]
         lines += self._meetings()
         lines += ["", f"memory of a device: {self.memory or 'known when it is compiled, from .compile().plan()'}"]
         return "\n".join(lines)
+
+    def _arrays(self) -> list[tuple[str, list[ArrayPlan]]]:
+        """Arguments and results under their titles, as far as they are told one by one."""
+        every = (*self.arguments, *self.results)
+        part = " of this process" if every and len(every[0].devices) < self.mesh.size else ""
+        return [(f"arguments{part}", grouped(self.arguments)), (f"results{part}", grouped(self.results))]
 
     def _meetings(self) -> list[str]:
         rows: dict[str, list[CollectivePlan]] = {}
@@ -232,8 +267,8 @@ class Plan(NamedTuple):
 
     def svg(self) -> str:
         """A drawing of which device holds which block of which argument and result, as the text of an SVG."""
-        groups = [(what, [(a.name, a.aval.long(), a.blocks()) for a in grouped(arrays)[:_MOST_DRAWN] if a.tiles is not None])
-                  for what, arrays in (("arguments", self.arguments), ("results", self.results))]
+        groups = [(what, [(a.name, a.aval.long(), a.blocks()) for a in arrays[:_MOST_DRAWN] if a.tiles is not None])
+                  for what, arrays in self._arrays()]
         return drawings.sheet(self.call, self.mesh, groups)
 
     def html(self) -> str:

@@ -23,7 +23,7 @@ def _parts(call: str, shape: Sequence[int], sharding: Any) -> dict[drawings.Bloc
 
 
 def _names(devices: Sequence[Any]) -> str:
-    return f"{devices[0].platform.upper()} {drawings.numbers([d.id for d in devices])}"
+    return f"{devices[0].platform.upper()} {drawings.numbers(sorted([d.id for d in devices]))}"
 
 
 def _boxes(rows: list[list[str]]) -> str:
