@@ -115,3 +115,42 @@ def first_result_xmap_product_mesh() -> Any:
 @timed(1, 3)
 def first_result_xmap_regression() -> Any:
     return lambda: loss()(_X, _Y, _W, _BIAS)
+
+
+_ROWS, _WIDE = array(64, 256), array(256, 512, seed=1)
+
+
+def looped(rows: Any, weights: Any) -> Any:
+    """64 positions in 16 turns."""
+    f = xmap(lambda x, w: xnp.tanh(x @ w).sum(), ({0: "i"}, {}), {0: "i"}, axis_resources={"i": maps.SerialLoop(16)})
+    return f(rows, weights)
+
+
+def looped_by_hand(rows: Any, weights: Any) -> Any:
+    def turn(_: None, some: Any) -> Any:
+        return None, xp.checkpoint(lambda some: xp.vmap(lambda x: xnp.tanh(x @ weights).sum())(some))(some)
+    return lax.scan(turn, None, rows.reshape(16, 4, 256))[1].reshape(64)
+
+
+def _in_weights(f: Callable[..., Any]) -> Callable[..., Any]:
+    return xp.jit(xp.grad(lambda rows, weights: f(rows, weights).sum(), 1))
+
+
+@timed(50)
+def xmap_call_loop() -> Any:
+    return _twice(xp.jit(looped), _ROWS, _WIDE)
+
+
+@timed(50)
+def xmap_call_loop_by_hand() -> Any:
+    return _twice(xp.jit(looped_by_hand), _ROWS, _WIDE)
+
+
+@timed(20)
+def xmap_call_loop_gradient() -> Any:
+    return _twice(_in_weights(looped), _ROWS, _WIDE)
+
+
+@timed(20)
+def xmap_call_loop_gradient_by_hand() -> Any:
+    return _twice(_in_weights(looped_by_hand), _ROWS, _WIDE)

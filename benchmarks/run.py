@@ -48,7 +48,8 @@ GOALS: dict[str, tuple[float, str]] = {
     "growth_trace": (1.15, "limit"), "growth_jvp": (1.15, "limit"), "growth_grad": (1.15, "limit"),
     "growth_vmap": (1.15, "limit"), "growth_remat": (1.15, "limit"), "growth_print": (1.15, "limit"),
     "growth_calls": (0.33, "limit"),  # 300 calls in three times the time of 10
-    **{f"xmap_call_{name}": (1.1, f"xmap_call_{name}_by_hand") for name in ("product", "regression", "mesh_sum")},
+    **{f"xmap_call_{name}": (1.1, f"xmap_call_{name}_by_hand")
+       for name in ("product", "regression", "mesh_sum", "loop", "loop_gradient")},
     **{f"trace_xmap_{name}": (0.5, "best") for name in ("product", "regression", "regression_gradient")},
     "first_result_xmap_product_mesh": (0.8, "best"), "first_result_xmap_regression": (0.8, "best"),
     "psum_10000_queued": (0.9, "psum_10000_blocking"),

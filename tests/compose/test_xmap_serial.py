@@ -111,8 +111,7 @@ COLLECTIVES = {
     "cumsum": lambda x: jnp.cumsum(x, axis="b") * x,
     "var": lambda x: jnp.var(x, axis="b") * x,
     "in a scan": lambda x: lax.scan(lambda c, v: (c + lax.psum(v * c, "b"), c * v), x[0], x)[1] * x,
-    "in a while": lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] / lax.psum(s[1], "b")), (0, x))[1]
-    if WIDE else x,
+    "in a while": lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] / lax.psum(s[1], "b")), (0, x))[1],
     "in a branch": lambda x: lax.cond(lax.psum(x[0], "b") > 0, lambda x: x * lax.psum(x, "b"), lambda x: x, x),
     "in branches of turns": lambda x: lax.cond(x[0] > 2, lambda x: x * lax.psum(x, "b"), lambda x: x, x),
     "in a checkpoint": lambda x: jax.checkpoint(lambda x: jnp.sin(x) * lax.psum(x * x, "b"))(x),
@@ -128,13 +127,11 @@ COLLECTIVES = {
 def test_each_collective_over_a_looped_axis(name):
     f = COLLECTIVES[name]
     whole = xmap(f, ["b", ...], ["b", ...])
-    wanted = whole(X), None if name == "in a while" else jax.jit(jax.grad(total(whole)))(X)
-    for resources in ((SerialLoop(4),), ("x", SerialLoop(2))) if WIDE else ((SerialLoop(4),),):
-        h = xmap(f, ["b", ...], ["b", ...], axis_resources={"b": resources})
-        with Mesh(DEVICES[:2], ("x",)):
-            close(h(X), wanted[0])
-            if wanted[1] is not None:
-                close(jax.jit(jax.grad(total(h)))(X), wanted[1])
+    runs = [lambda h: h(X), lambda h: jax.jit(jax.grad(total(h)))(X)]
+    for run in runs[:1] if name == "in a while" else runs:  # of unknown length: it has no reverse derivative
+        for resources in ((SerialLoop(4),), ("x", SerialLoop(2)), (SerialLoop(8),)) if WIDE else ((SerialLoop(4),),):
+            with Mesh(DEVICES[:2], ("x",)):
+                close(run(xmap(f, ["b", ...], ["b", ...], axis_resources={"b": resources})), run(whole))
 
 
 def test_one_scan_for_each_phase():
@@ -145,6 +142,15 @@ def test_one_scan_for_each_phase():
     h = xmap(f, (["b"], {}), ["b"], axis_resources={"b": SerialLoop(4)})
     text = jax.jit(h).lower(X[:, 0], W).as_text()
     assert text.count("stablehlo.while") == 2
+
+
+def test_over_a_mesh_too_a_sum_is_one_all_reduce_behind_the_loop():
+    h = xmap(lambda x: lax.psum(jnp.sin(x), "b"), ["b", ...], [...], axis_resources={"b": ("x", SerialLoop(2))})
+    with Mesh(DEVICES[:4], ("x",)):
+        text = h.lower(X).compile().as_text()
+    bodies = [part for part in text.split("\n\n") if " all-reduce" in part]
+    assert text.count(" all-reduce(") + text.count(" all-reduce-start(") == 1
+    assert "ENTRY" in bodies[0] and text.count(" while(") == 1
 
 
 def test_axes_may_share_a_loop_where_they_do_not_meet():
@@ -163,6 +169,14 @@ def test_callbacks_see_each_position(capfd):
     assert float(f(np.arange(8, dtype=np.float32))) == 28
     jax.effects_barrier()
     assert sorted(map(float, capfd.readouterr().out.split())) == list(range(8))
+
+
+def test_calls_nested_by_the_hundred():
+    f = g = lambda x: jnp.sin(x) * lax.psum(x, "b")
+    for _ in range(200):
+        g = jax.checkpoint(g)
+    h, deep = [xmap(fun, {0: "b"}, {0: "b"}, axis_resources={"b": SerialLoop(4)}) for fun in (f, g)]
+    close(jax.grad(total(deep))(X[:, 0]), jax.grad(total(h))(X[:, 0]))
 
 
 def temporaries(f, *args):
@@ -186,8 +200,7 @@ def test_memory_falls_with_the_number_of_turns():
         return lambda x, w: h(x, w).sum()
 
     values = n * width * 4
-    for derivative, kept in ((lambda g: g, 2), (lambda g: jax.grad(g, (0, 1)), 3)):
+    for derivative, kept in ((lambda g: g, 1), (lambda g: jax.grad(g, (0, 1)), 2)):  # `h`; and what the loss says of `p`
         whole, few, many = [temporaries(derivative(loss(turns)), x, w) for turns in (1, 4, 16)]
         assert whole > few > many
-        chunk = (whole - kept * values) / 16
-        assert many < 1.5 * (kept * values + chunk)
+        assert many < 1.5 * (kept * values + (whole - kept * values) / 16)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import dtypes, prims
+from ._stack_depth import roomy
 from .avals import shaped
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
@@ -40,6 +41,11 @@ def without_needless(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJax
         d:f32[] = mul b 4.0:f32[]
       in (c, d) }
     """
+    with roomy():
+        return _without(closed, sizes)
+
+
+def _without(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr:
     if not sizes or closed.jaxpr.axis_names.isdisjoint(sizes):
         return closed
     return closed.memo(("without needless", frozenset(sizes.items())), lambda: _written(closed, sizes)) or closed
@@ -78,9 +84,9 @@ def _of_eqn(e: Eqn, sizes: Mapping[Any, int], same: dict[Any, Any]) -> list[Eqn]
     for name in p.subprograms:
         value = params[name]
         if isinstance(value, ClosedJaxpr):
-            new[name] = without_needless(value, sizes)
+            new[name] = _without(value, sizes)
         elif isinstance(value, tuple):
-            made = tuple([without_needless(v, sizes) for v in value])
+            made = tuple([_without(v, sizes) for v in value])
             new[name] = value if all(a is b for a, b in zip(made, value)) else made
     return [e] if all(params[n] is v for n, v in new.items()) else [e.replace(params={**params, **new})]
 

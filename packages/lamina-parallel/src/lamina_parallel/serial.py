@@ -5,7 +5,8 @@ slowest; a device runs `n / d / k` places at once. How a program is cut into loo
 """
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from lamina_ir import config
@@ -53,7 +54,7 @@ class SerialLoop:
         return f"SerialLoop({self.length})"
 
 
-class serial_loop:
+def serial_loop(name: Hashable, length: int) -> AbstractContextManager[None]:
     """A block in which a loop has a name, for `axis_resources` to give axes by it.
 
     Axes that share a loop must not meet in one value, as those that share an axis of a mesh.
@@ -61,6 +62,8 @@ class serial_loop:
     Args:
       name: what resources call the loop.
       length: how many turns.
+    Returns:
+      A context manager.
     Raises:
       TypeError: `length` is no integer, or `name` cannot be a name.
       ValueError: `length` is less than 1, or a loop of this name is in scope.
@@ -72,25 +75,17 @@ class serial_loop:
     ...     twice(np.arange(4, dtype=np.int32))
     Array([0, 2, 4, 6], dtype=int32)
     """
+    checked_axis_name("serial_loop", name)
+    return _block(name, _checked_length(f"serial_loop {name!r}", length))
 
-    def __init__(self, name: Hashable, length: int) -> None:
-        checked_axis_name("serial_loop", name)
-        self.name, self.length = name, _checked_length(f"serial_loop {name!r}", length)
-        self._blocks: list[Any] = []
 
-    def __enter__(self) -> None:
-        if self.name in loops_in_scope():
-            raise ValueError(f"serial_loop: a loop {self.name!r} is in scope already, of {loops_in_scope()[self.name]} turns. "
-                             "Give each a name of its own")
-        block = _in_scope((*_in_scope.value, (self.name, self.length)))
-        block.__enter__()
-        self._blocks.append(block)
-
-    def __exit__(self, *error: Any) -> None:
-        self._blocks.pop().__exit__(*error)
-
-    def __repr__(self) -> str:
-        return f"serial_loop({self.name!r}, {self.length})"
+@contextmanager
+def _block(name: Hashable, length: int) -> Iterator[None]:
+    if name in loops_in_scope():
+        raise ValueError(f"serial_loop: a loop {name!r} is in scope already, of {loops_in_scope()[name]} turns. Give each a "
+                         "name of its own")
+    with _in_scope((*_in_scope.value, (name, length))):
+        yield
 
 
 def loops_in_scope() -> dict[Hashable, int]:

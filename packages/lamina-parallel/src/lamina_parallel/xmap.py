@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, prims, shaped, trees
-from lamina_ir.extend import refuse_disagreement, typed_equation, typed_program, without_needless
+from lamina_ir.extend import refuse_disagreement, stack_depth, typed_equation, typed_program, without_needless
 from lamina_tracing import slots
 from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, Tracer, bind, boundary, bound_axes,
                                    flat_results, now, result_path, stage, typeof)
@@ -202,6 +202,7 @@ class XmapSpec(MapSpec):
                 found[name] = math.prod([h for h, _ in grid]), math.prod([n for _, n in grid])
         return {name: (few, every) for name, (few, every) in found.items() if few < every}
 
+    @stack_depth.roomy()
     def _resources(self, closed: ClosedJaxpr, sizes: dict[Hashable, int]) -> tuple[Any, Any, Any]:
         """(the mesh, what each axis takes of it, in how many turns axes run), if axes have resources."""
         if not self.resources:
