@@ -173,7 +173,7 @@ def test_callbacks_see_each_position(capfd):
 
 def test_calls_nested_by_the_hundred():
     f = g = lambda x: jnp.sin(x) * lax.psum(x, "b")
-    for _ in range(200):
+    for _ in range(120):
         g = jax.checkpoint(g)
     h, deep = [xmap(fun, {0: "b"}, {0: "b"}, axis_resources={"b": SerialLoop(4)}) for fun in (f, g)]
     close(jax.grad(total(deep))(X[:, 0]), jax.grad(total(h))(X[:, 0]))
