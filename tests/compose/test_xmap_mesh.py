@@ -97,3 +97,11 @@ def test_programs_are_saved_with_their_resources():
     from lamina_ir import jaxpr_text
     with Mesh(DEVICES, ("x", "y")):
         assert "axis_resources=(('b', ('x', 'y')),)" in jaxpr_text(jax.make_jaxpr(over(b=("x", "y")))(X, W))
+
+
+def test_a_result_repeated_along_an_axis_that_shares_the_others_place():
+    f = xmap(lambda w: w, {0: "b"}, ["b", "c"], axis_sizes={"c": 4}, axis_resources={"b": "x", "c": "x"})
+    with Mesh(DEVICES, ("x", "y")):
+        for g in (f, jax.jit(f)):
+            with pytest.raises(ValueError, match="the axes 'b' and 'c' share an axis of the mesh"):
+                g(W)

@@ -113,25 +113,64 @@ def _divided(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], ar
     if conflict(body, resources) is not None:
         # In a derivative axes may meet that never do in the program itself: cotangents of a value that two of them use. Then
         # the first has the mesh axis, and the others are whole on each device.
-        kept, across = without_sharing(resources), [r for r, h, n in zip(names, params["here"], sizes) if h < n]
-        away = [name for name, mine in resources if name not in dict(kept) and not {*across}.isdisjoint(mine)]
-        if away:
-            raise NotImplementedError(f"{lead}: axis_resources: in a derivative the axis {away[0]!r} meets another one that "
-                                      "shares its axis of the mesh, along which other processes have their devices. Give them "
-                                      "different mesh axes")
-        resources = kept
-    devices, held = dict(zip(names, sizes)), dict(zip(names, params["here"] or sizes))
-    over = dict(resources)
-    ins, outs = [tuple([tuple([_split(kind, over) for kind in entry]) for entry in params[p]]) for p in ("in_axes", "out_axes")]
+        resources = without_sharing(resources)
+    devices, held, over = dict(zip(names, sizes)), dict(zip(names, params["here"] or sizes)), dict(resources)
+    # Of what is whole inside a process has its part all the same, where others have theirs.
+    own = {name: mine for name, mine in params["axis_resources"] if name in over or any(held[r] < devices[r] for r in mine)}
+    _check_sharing(lead, (*params["in_axes"], *params["out_axes"]), own)
+    ins, outs = [tuple([tuple([_split(kind, own) for kind in entry]) for entry in params[p]]) for p in ("in_axes", "out_axes")]
     blocks = []
     for a, entry in zip(avals, ins):
         mine = [() if kind is None else kind.names for kind in entry]
         shape = tuple([n // math.prod([held[r] for r in along]) for n, along in zip(a.shape, mine)])
         blocks.append(shaped(shape, a.dtype, a.weak_type).differing(a.over.union(*mine)))
-    block = _in_turns(body, avals, blocks, {**params, "axis_resources": resources}, (*around, *devices.items()))
+    everywhere = (*around, *devices.items())
+    view = {**params, "axis_resources": resources}
+    if len(own) == len(over):
+        block = _in_turns(body, avals, blocks, view, everywhere)
+    else:
+        away = {name: mine for name, mine in own.items() if name not in over}
+        block = _with_parts(body, avals, blocks, view, everywhere, away)
     call = {"auto": (), "call_jaxpr": block, "donated_invars": (), "here": params["here"], "in_specs": ins, "mesh": mesh,
             "name": params["name"], "out_specs": outs}
     return typed_equation(prims.shard_map_p, avals, call, bound)[0]
+
+
+def _check_sharing(lead: str, entries: Sequence[Any], own: dict[Hashable, tuple[Hashable, ...]]) -> None:
+    """ValueError for an operand or result of which a device would have a block along two axes that share one of the mesh."""
+    for entry in entries:
+        along = [name for kind in entry if kind is not None for name in kind.names if name in own]
+        for k, name in enumerate(along):
+            both = [n for n in along[:k] if not {*own[n]}.isdisjoint(own[name])]
+            if both:
+                raise ValueError(f"{lead}: axis_resources: the axes {both[0]!r} and {name!r} share an axis of the mesh, and an "
+                                 "argument, a result, or what a derivative keeps lies along both. Give them different ones")
+
+
+def _with_parts(body: ClosedJaxpr, avals: Sequence[Any], blocks: Sequence[Any], params: dict[str, Any], around: Axes,
+                away: dict[Hashable, tuple[Hashable, ...]]) -> ClosedJaxpr:
+    """`_in_turns` on blocks that are divided over mesh axes along the axes in `away` too, which are whole inside: they are put
+    together before, and of results each device has its block."""
+    sizes = dict(around)
+    ins, outs = [[[(d, away[kind.names[0]]) for d, kind in enumerate(entry) if kind is not None and kind.names[0] in away]
+                  for entry in params[p]] for p in ("in_axes", "out_axes")]
+
+    def run(*xs: Any) -> list[Any]:
+        given = []
+        for x, dims in zip(xs, ins):
+            for d, mine in dims:
+                x = lax.all_gather(x, mine, axis=d, tiled=True)
+            given.append(x)
+        found = []
+        for o, dims in zip(eval_jaxpr(_in_turns(body, avals, [typeof(x) for x in given], params, around), given), outs):
+            for d, mine in dims:
+                n = typeof(o).shape[d] // math.prod([sizes[r] for r in mine])
+                o = lax.dynamic_slice_in_dim(o, lax.axis_index(mine) * n, n, d)
+            found.append(o)
+        return found
+
+    with bound_axes(*[AxisFrame(*axis) for axis in around]):
+        return stage(run, blocks)[0]
 
 
 def _in_turns(body: ClosedJaxpr, avals: Sequence[Any], blocks: Sequence[Any], params: dict[str, Any],
