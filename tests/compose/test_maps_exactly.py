@@ -8,7 +8,7 @@ from lamina import lax
 from lamina.experimental.maps import xmap
 from lamina.sharding import Mesh
 from lamina.sharding import PartitionSpec as P
-from lamina_ir import prims, walk
+from lamina_ir import prims, subprograms, walk
 from lamina_tracing import slots
 
 W = np.float32(3)
@@ -153,12 +153,15 @@ def test_a_map_within_of_the_same_name():
     assert lamina.grad(g)(W, x) == 2 * W * square
 
 
-def test_a_loop_sums_over_devices_once():
-    """What its turns give for a weight is added up on each device, and summed behind the loop."""
-    def loss(w, x):
-        return lax.psum(lax.scan(lambda c, _: (jnp.sin(c * w) + x, None), x, None, length=5)[0].sum(), "b")
+def test_a_loop_or_call_sums_over_devices_once():
+    """What its turns give for a weight is added up on each device, and summed behind the loop; so is what a call gives."""
+    def turns(w, x):
+        return lax.scan(lambda c, _: (jnp.sin(c * w) + x, None), x, None, length=5)[0].sum()
 
     for mapped in (on_blocks, pmapped, named):
-        program = lamina.make_jaxpr(lamina.grad(mapped(loss, 4)))(jnp.ones(3), jnp.ones((4, 3)))
-        loops = [e for e in walk(program) if e.primitive is prims.scan_p]
-        assert len(loops) == 2 and not any(e.primitive is prims.psum_p for loop in loops for e in walk(loop.params["jaxpr"]))
+        for inside in (turns, lamina.checkpoint(turns), lamina.jit(turns)):
+            f = mapped(lambda w, x: lax.psum(inside(w, x), "b"), 4)  # noqa: B023
+            program = lamina.make_jaxpr(lamina.grad(f))(jnp.ones(3), jnp.ones((4, 3)))
+            calls = [e for e in walk(program) if e.primitive in (prims.scan_p, prims.remat_p, prims.xla_call_p)]
+            assert len(calls) > 1
+            assert not any(e.primitive is prims.psum_p for call in calls for p in subprograms(call) for e in walk(p))

@@ -207,7 +207,8 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
         with _inside(w):
             overs = [decides.union(*[a.over for a in some])
                      for some in zip(*[b.program.out_avals for b in w.bodies], strict=True)]
-            backs = [transpose_program(b.program, tuple([linear[i] for i in b.ins]), active, wanted, tuple(overs))
+            open = len(w.bodies) == 1  # sums over members are made behind a call, but in branches, which give the same
+            backs = [transpose_program(b.program, tuple([linear[i] for i in b.ins]), active, wanted, tuple(overs), open)
                      for b in w.bodies]
         out_on = backs[0].active_out
         # The cotangents that there are go in as held operands, behind the values that are known.

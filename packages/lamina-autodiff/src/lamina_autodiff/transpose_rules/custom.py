@@ -20,7 +20,8 @@ __all__: list[str] = []
 
 def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, params: dict[str, Any]) -> Any:
     linear = tuple(is_linear(a) for a in args)
-    back = transpose_program(call_jaxpr, linear, tuple(ct is not None for ct in cts))
+    # What members share is summed over them behind the call, or by the batching rule's own program.
+    back = transpose_program(call_jaxpr, linear, tuple(ct is not None for ct in cts), open="rule" not in params)
     held = [a for a in args if not is_linear(a)]
     if "rule" in params:
         params["rule"] = _transposed_rule(params["rule"], call_jaxpr, linear, cts, back.active_out)
