@@ -229,3 +229,33 @@ def test_axes_in_turns():
         ("pmax", ("k",), 4 * 8, 2, 2), ("psum", ("k",), 4 * 8, 2, 3), ("psum", ("k",), 4 * 8 * 4, 2, 3)]
     assert "phase 1  4 turns, in each of 2 turns  carries 32 B " in str(plan) and "4 turns x 2 within" in str(plan)
     assert len(after.phases) > 3 and after.axes == plan.axes
+
+
+def test_mesh_axes_of_one_device_and_groups():
+    mesh = Mesh(DEVICES[:, :, None], ("x", "y", "z"))
+    with mesh:
+        plan = over(lambda x: lax.psum(x, ("b", "c")), ["b", "c"], {}, b=("x", "z")).lower(X).plan()
+        alone = over(lambda x: lax.psum(x, "b"), ["b", ...], {}, b="z").lower(X).plan()
+    assert [(c.axes, c.over) for c in plan.collectives] == [(("b", "c"), ("x",))]
+    assert [(c.axes, c.kind) for c in alone.collectives] == [(("b",), "within")]
+    uneven = [[0, 1, 2], [3, 4, 5, 6, 7]]
+    met, = jax.pmap(lambda x: lax.psum(x, "i", axis_index_groups=uneven), axis_name="i").lower(X[:8]).plan().collectives
+    assert (met.axes, met.over, met.sent) == (("i",), None, -(-2 * 4 * 16 // 5)) and "in groups of 5" in str(met)
+
+
+def test_branches_and_unrolled_loops():
+    def f(x):
+        x = lax.cond(lax.pmax(x.sum(), "i") > 3, lambda c: lax.pmin(c, "i"), lambda c: c, x)
+        return lax.scan(lambda c, _: (lax.psum(c, "i") / 8, None), x, None, length=7, unroll=2)[0]
+
+    plan = jax.pmap(f, axis_name="i").lower(X[:8]).plan()
+    assert collections.Counter([(c.op, c.move.times, c.move.branched) for c in plan.collectives]) == {
+        ("pmax", 1, False): 1, ("pmin", 1, True): 1, ("psum", 3, False): 2, ("psum", 1, False): 1}
+    assert "where the branch is taken" in str(plan) and "3 times" in str(plan)
+
+
+def test_words_for_arguments():
+    plan = jax.jit(lambda x, *more, y: x["a"][1] + more[0] + y).lower({"a": (1., 2.)}, 3., y=4.).plan()
+    assert [(a.name, a.read) for a in plan.arguments] == [
+        ("x['a'][0]", False), ("x['a'][1]", True), ("args[1]", True), ("y", True)]
+    assert [a.name for a in jax.jit(lambda x: {"b": (x, x)}).lower(1.).plan().results] == ["output['b'][0]", "output['b'][1]"]

@@ -3,18 +3,19 @@ of its module, which are read there and not worked out again."""
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lamina_ir import ClosedJaxpr, Eqn, UnnamedAxis, Var, prims, subprograms
+from lamina_ir import ClosedJaxpr, Eqn, UnnamedAxis, Var, prims, subprograms, trees
 from lamina_ir.extend import Tiles, lone_map, stack_depth
 from lamina_lowering import SourceLine, xla_computation
 from lamina_parallel import Mesh
 from lamina_parallel.extend import placed, spec_of
 from lamina_tracing.extend import result_path
 
+from . import compiling
 from .moves import Move, moves_of
 from .placing import mesh_told, outermost
 from .plans import ArrayPlan, AxisPlan, CollectivePlan, MemoryPlan, PhasePlan, Plan
@@ -43,14 +44,29 @@ def plan_of(lowered: Any, program: Any = None) -> Plan:
         return ArrayPlan(name, aval, tiles, split, copied, here, read)
 
     kept = low.kept_args
-    arguments = tuple([array(spec.argument(lowered._in_tree, i), a, t, kept[i]) for i, (a, t) in enumerate(zip(
-        closed.in_avals, ins))])
-    results = tuple([array(result_path(staged.out_tree, i), a, t) for i, (a, t) in enumerate(zip(closed.out_avals, outs))])
+    called = _names(lowered._in_tree, 2, lambda i: spec.argument(lowered._in_tree, i))
+    arguments = tuple([array(*each) for each in zip(called, closed.in_avals, ins, kept)])
+    called = _names(staged.out_tree, 0, lambda i: result_path(staged.out_tree, i))
+    results = tuple([array(*each) for each in zip(called, closed.out_avals, outs)])
     axes = tuple(dict.fromkeys(_axes(closed)))
     return Plan(f"{spec.call} of `{spec.name}`", mesh, axes, tuple(_phases(written)), arguments, results,
-                _collectives(lowered, program, mesh, axes, _named(closed)),
+                _collectives(lowered, program, mesh, axes, _named(closed, mesh)),
                 program is not None or place.members or len(place.devices) == 1,
                 _memory(low, written, place, program, arguments, results), program is not None)
+
+
+def _names(tree: Any, first: int, words: Callable[[int], str]) -> list[str]:
+    """What the user calls each leaf. `words` tells it of one, in a time that grows with the tree, so it is asked once for
+    those whose paths have the same `first` keys."""
+    found: list[str] = []
+    leads: dict[Any, str] = {}
+    for i, (path, _) in enumerate(trees.tree_leaves_with_path(trees.tree_unflatten(tree, range(tree.num_leaves)))):
+        rest = trees.keystr(path[first:])
+        lead = leads.get(path[:first])
+        if lead is None:
+            lead = leads[path[:first]] = words(i).removesuffix(rest)
+        found.append(lead + rest)
+    return found
 
 
 # --- devices --------------------------------------------------------------------------------------------------------
@@ -188,13 +204,13 @@ class _Named(NamedTuple):
     source: Any
 
 
-def _named(closed: ClosedJaxpr) -> list[_Named]:
+def _named(closed: ClosedJaxpr, mesh: Mesh) -> list[_Named]:
     found = []
     for e, around in _mentions(closed):
         if e.primitive.family == "collectives":
             given = [e.params[param] for param in e.primitive.axis_params]
             axes = [n for v in given for n in (v if type(v) is tuple else (v,)) if type(n) is not int]
-            over = frozenset([m for name in axes for m in around.get(name, ())])
+            over = frozenset([m for name in axes for m in around.get(name, ()) if mesh.shape.get(m) != 1])
             found.append(_Named(e.primitive.name, tuple(map(_word, axes)), over, e.source))
     return found
 
@@ -205,6 +221,7 @@ def _collectives(lowered: Any, program: Any, mesh: Mesh, axes: Sequence[AxisPlan
     devices = lowered._place.devices
     found: list[CollectivePlan] = []
     if len(devices) > 1:
+        compiling.check_size(low)
         text = (xla_computation(low).get_hlo_module().to_string() if program is None else
                 "\n".join([m.to_string() for m in program.executable.hlo_modules()]))
         number = {d: i for i, d in enumerate(mesh.flat_devices)}
@@ -224,7 +241,10 @@ def _met(move: Move, mesh: Mesh, places: np.ndarray, axes: Sequence[AxisPlan], n
     line, over = move.line, _met_over(move, mesh, places)
     op = "" if line is None else line.op.rpartition("/")[2]
     here = [c for c in named if over is not None and c.over == {*over}]
-    best = next((c for c in here if c.op == op), here[0] if here else None)
+    # Where no axes of the mesh say who meets whom, those of the one such op of the line do.
+    same = [c for c in named if c.over and c.op == op]
+    alike = same[:1] if len({c.axes for c in same}) == 1 else []
+    best = next((c for c in (*here, *alike) if c.op == op), here[0] if here else None)
     each = move.sent(len(places))
     sent = None if each is None else each * move.times
     if best is not None and (line is None or op in _OPS):
@@ -232,8 +252,9 @@ def _met(move: Move, mesh: Mesh, places: np.ndarray, axes: Sequence[AxisPlan], n
     if op not in _OPS:
         return CollectivePlan("", (), over, move, sent, _line(line))
     # A transformation has made it: of the axes that these of the mesh were given to, if it can be told which.
-    own = [a for a in axes if a.over and {*a.over} <= {*(over or ())}]
-    names = [a.name for a in own] if sum([len(a.over) for a in own]) == len(over or ()) else over or ()
+    taken = {a.name: {m for m in a.over if mesh.shape.get(m) != 1} for a in axes}
+    own = [name for name, mine in taken.items() if mine and mine <= {*(over or ())}]
+    names = own if sum([len(taken[name]) for name in own]) == len(over or ()) else over or ()
     return CollectivePlan(op, tuple(names), over, move, sent, _line(line))
 
 
