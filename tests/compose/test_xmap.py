@@ -1,4 +1,5 @@
 """`xmap` in other transformations and these in it."""
+import re
 import threading
 
 import lamina as jax
@@ -186,3 +187,21 @@ def test_threads():
     for t in threads:
         t.join()
     assert found == [True] * 6
+
+
+def test_cotangents_do_not_gather_the_names_of_what_is_multiplied_on_the_way():
+    def f(x, u, v, w):
+        for weight, names in ((u, "{a},{a}->{}"), (v, "{b},{b}->{}"), (w, "{c},{c}->{}")):
+            x = jnp.tanh(jnp.einsum(names, x, weight))
+        return lax.psum(x, ("batch", "d"))
+
+    named = xmap(f, (["batch", "a"], ["a", "b"], ["b", "c"], ["c", "d"]), {})
+    x, *weights = [np.cos(np.arange(m * n, dtype=np.float32)).reshape(m, n) for m, n in ((5, 3), (3, 4), (4, 2), (2, 3))]
+    program = str(jax.make_jaxpr(jax.grad(named, (0, 1, 2, 3)))(x, *weights))
+    assert max(len(names.split(",")) for names in re.findall(r"\]\{([\w,]+)\}", program)) == 3
+
+    def positional(x, u, v, w):
+        return jnp.tanh(jnp.tanh(jnp.tanh(x @ u) @ v) @ w).sum()
+
+    for got, want in zip(jax.grad(named, (0, 1, 2, 3))(x, *weights), jax.grad(positional, (0, 1, 2, 3))(x, *weights)):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
