@@ -19,7 +19,7 @@ checkpoint (`with_checkpoints`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -245,7 +245,11 @@ def with_checkpoints(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
     ['remat', 'psum', 'remat']
     """
     with stack_depth.roomy():
-        closed = _inlined(closed, lambda e: e.primitive is prims.xla_call_p and not names.isdisjoint(eqn_axis_names(e)))
+        def holds(e: Eqn) -> bool:
+            return not names.isdisjoint(eqn_axis_names(e))
+
+        if any(map(holds, closed.jaxpr.eqns)):
+            closed = inline_calls(closed, holds)
         cut = _cut(closed, names, False)
         eqns = list(cut.between[0])
         for k, (mine, outs, after) in enumerate(zip(cut.inside, cut.kept(closed.jaxpr.outvars), cut.between[1:])):
@@ -295,20 +299,26 @@ _CALLS = frozenset([prims.xla_call_p, prims.remat_p, prims.custom_jvp_call_p, pr
 _FILLS = frozenset([prims.broadcast_in_dim_p, prims.iota_p])
 
 
-def _inlined(closed: ClosedJaxpr, which: Callable[[Eqn], bool]) -> ClosedJaxpr:
-    """The program with the bodies of such calls in their place, whatever derivatives or rules they have."""
-    if not any(map(which, closed.jaxpr.eqns)):
-        return closed
+def _opened(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
+    """The program with the calls in their place that hold collectives over the axes, whatever derivatives or rules they have.
+    Of a checkpoint the phases are checkpoints."""
+    def holds(e: Eqn) -> bool:
+        return e.primitive in _CALLS and not names.isdisjoint(eqn_axis_names(e))
+
     mine: set[Any] = set()
 
     def as_call(e: Eqn) -> list[Eqn] | None:
-        if not which(e):
+        if not holds(e):
             return None
-        params = {**prims.xla_call_p.defaults, "call_jaxpr": e.params["call_jaxpr"], "name": e.params["name"]}
-        mine.add(e.params["call_jaxpr"])
+        body = e.params["call_jaxpr"]
+        body = with_checkpoints(body, names) if e.primitive is prims.remat_p else body
+        mine.add(body)
+        params = {**prims.xla_call_p.defaults, "call_jaxpr": body, "name": e.params["name"]}
         return [e.replace(primitive=prims.xla_call_p, params=params)]
 
-    return inline_calls(rewrite(closed, as_call, nested=which), lambda e: e.params["call_jaxpr"] in mine)
+    if not any(map(holds, closed.jaxpr.eqns)):
+        return closed
+    return inline_calls(rewrite(closed, as_call, nested=holds), lambda e: e.params["call_jaxpr"] in mine)
 
 
 class _Turns:
@@ -318,9 +328,8 @@ class _Turns:
         self.given, self.axis, self.batched = closed, axis, batched
         self.further = frozenset([f.name for f in now.axes]) - {axis.name}
         marks = [a.over | {axis.name} if on else a.over - {axis.name} for a, on in zip(closed.in_avals, batched)]
-        opened = _inlined(closed, lambda e: e.primitive in _CALLS and axis.name in eqn_axis_names(e))
-        typed = typed_program(opened, marks, self.further | {axis.name})
-        self.closed = dce(typed, instantiate=True)[0]
+        typed = typed_program(closed, marks, self.further | {axis.name})
+        self.closed = dce(_opened(typed, frozenset([axis.name])), instantiate=True)[0]
         self.cut = _cut(self.closed, frozenset([axis.name]), True)
         # Sums and extremes that turns carry: of each phase (op, axes of the operand, variable), and the totals once known.
         sums = [e for es in self.cut.between for e in es if _is_sum(e, frozenset([axis.name]))]

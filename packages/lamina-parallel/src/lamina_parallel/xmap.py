@@ -121,7 +121,8 @@ class XmapSpec(MapSpec):
             closed = with_checkpoints(closed, frozenset(dict(loops)))
         params = dict(axis_resources=resources, axis_sizes=axes, backend=self.backend, call_jaxpr=closed, donated_invars=(),
                       here=here if mesh else (), in_axes=ins, loops=loops, mesh=mesh, name=self.name, out_axes=outs)
-        params, types = typed_equation(prims.xmap_p, [v.aval for v in whole], params, frozenset([f.name for f in now.axes]))
+        with stack_depth.roomy():
+            params, types = typed_equation(prims.xmap_p, [v.aval for v in whole], params, frozenset([f.name for f in now.axes]))
         results = [Var(a) for a in types]
         return Staged(ClosedJaxpr(Jaxpr([], whole, [Eqn(prims.xmap_p, whole, results, params)], results)), outer, out_tree)
 
