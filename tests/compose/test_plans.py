@@ -259,3 +259,13 @@ def test_words_for_arguments():
     assert [(a.name, a.read) for a in plan.arguments] == [
         ("x['a'][0]", False), ("x['a'][1]", True), ("args[1]", True), ("y", True)]
     assert [a.name for a in jax.jit(lambda x: {"b": (x, x)}).lower(1.).plan().results] == ["output['b'][0]", "output['b'][1]"]
+
+
+def test_programs_nested_too_deep_for_the_compiler():
+    def f(x):
+        return lax.psum(x, "i")
+
+    for _ in range(140):
+        f = (lambda g: lambda x: lax.cond(lax.pmax(x.sum(), "i") > 0, g, lambda x: x, x))(f)
+    with pytest.raises(RecursionError, match="levels deep in one another"):
+        jax.pmap(f, axis_name="i").lower(X[:8]).plan()
