@@ -165,3 +165,15 @@ def test_a_loop_or_call_sums_over_devices_once():
             calls = [e for e in walk(program) if e.primitive in (prims.scan_p, prims.remat_p, prims.xla_call_p)]
             assert len(calls) > 1
             assert not any(e.primitive is prims.psum_p for call in calls for p in subprograms(call) for e in walk(p))
+
+
+@pytest.mark.parametrize("inside", [
+    lambda x, y: x + y, lamina.jit(lambda x, y: x + y), lamina.checkpoint(lambda x, y: x + y),
+    lambda x, y: lax.scan(lambda c, _: (c + (x + y), None), x * y * 0, None, length=1)[0],
+    lambda x, y: lax.cond(True, lambda: x + y, lambda: x - y)])
+def test_cotangents_that_are_equal_on_all_members(inside):
+    """Each member of what is summed has the same one: those of a value that one axis shares are summed over it all the same."""
+    f = xmap(lambda x, y: lax.psum(inside(x, y), ("i", "k")), ({0: "k"}, {0: "i"}), {})
+    for derivative in (lamina.grad, lambda f, n: lamina.jit(lamina.grad(f, n))):
+        x, y = derivative(f, (0, 1))(jnp.arange(2.), jnp.arange(3.))
+        assert np.array_equal(x, [3, 3]) and np.array_equal(y, [2, 2, 2])

@@ -21,7 +21,8 @@ from lamina_ir.extend import Wired, axis_names_of
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, Tracer, bind, bound_axes, counts_once, now, scalar, typeof
 
-__all__ = ["by_members", "counted_axes", "from_outside", "gathered", "named_axes", "narrowed", "reach", "whole"]
+__all__ = ["by_members", "counted_axes", "from_outside", "gathered", "named_axes", "narrowed", "reach", "still_open",
+           "whole"]
 
 Axes = frozenset[Any]
 _NONE: Axes = frozenset()
@@ -105,14 +106,24 @@ def gathered(parts: dict[Axes, Any] | None, ct: Any, wide: Axes, over: Axes, cou
     """
     aval = typeof(ct)
     missing = _NONE if aval.dtype == dtypes.float0 else counted & (wide | aval.over) - over
-    alike = math.prod([lax.axis_size((name,)) for name in missing - aval.over])
-    if alike != 1:
-        ct = lax.mul(ct, scalar(alike, aval.dtype))
-    names = missing & aval.over
+    ct, names = _alike(ct, missing - aval.over), missing & aval.over
     if parts is None:
         return {names: ct}
     parts[names] = bind(prims.add_p, parts[names], ct) if names in parts else ct
     return parts
+
+
+def _alike(ct: Any, names: Axes) -> Any:
+    """The sum of the members' cotangents, which are equal over these axes."""
+    n = math.prod([lax.axis_size((name,)) for name in names])
+    return ct if n == 1 else lax.mul(ct, scalar(n, typeof(ct).dtype))
+
+
+def still_open(cts: Sequence[Any], avals: Sequence[Any], overs: Sequence[Axes]) -> list[Any]:
+    """Cotangents that a transposed program has left to be summed over the axes over which its own results differ, `avals`, and
+    their variables, `overs`, do not. Given cotangents that differ over less its results may be equal: those are summed here."""
+    counted = counted_axes()
+    return [_alike(ct, counted & a.over - over - typeof(ct).over) if counted else ct for ct, a, over in zip(cts, avals, overs)]
 
 
 def whole(parts: dict[Axes, Any] | None, open: bool = False) -> Any:

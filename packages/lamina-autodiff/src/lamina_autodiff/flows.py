@@ -22,7 +22,7 @@ from lamina_ir.extend import HELD, Slot, Wired, as_scan, backward, divide, forwa
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, stage, typeof
 
-from .counting import from_outside
+from .counting import from_outside, still_open
 from .dependence import active_results, needs, reaches, refuse_effects_twice
 from .jvp import instantiate
 from .linear import is_linear
@@ -203,7 +203,7 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
             ops, _ = backward(w, active, lambda wire, marks: needs(wire.program, marks), linear)
             wanted = tuple([bool(ops[i]) for i in operands])
             if not any(wanted):
-                return None, wanted
+                return None, wanted, ()
         with _inside(w):
             overs = [decides.union(*[a.over for a in some])
                      for some in zip(*[b.program.out_avals for b in w.bodies], strict=True)]
@@ -216,13 +216,15 @@ def _call_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], linear: F
         slots = [*w.operands(held, same=False), *[Slot(w.flow.group(HELD))] * sum(active)]  # type: ignore[arg-type]
         programs = [(p.program, [*[at[i] for i in b.ins if i in at], *range(len(held), len(slots))], range(sum(out_on)))
                     for p, b in zip(backs, w.bodies)]
-        return w.write(slots, [Slot(1)] * sum(out_on), programs), out_on
+        return w.write(slots, [Slot(1)] * sum(out_on), programs), out_on, backs[0].program.out_avals
 
-    written, out_on = _remembered(w, ("transpose", linear, active, decides), make)
+    written, out_on, avals = _remembered(w, ("transpose", linear, active, decides), make)
     if written is None:
         return [None] * len(args)
     values = [*[args[i] for i in held], *nonzero(cts)]
     found = written.back(bind(w.prim, *[values[i] for i in written.operands], **written.params))
+    if len(w.bodies) == 1:
+        found = still_open(found, avals, [args[i].aval.over for i, on in zip(operands, out_on) if on])
     back = dict(zip(operands, spread(found, out_on)))
     return [back.get(i) for i in range(len(args))]
 
@@ -273,6 +275,7 @@ def _loop_transpose(w: Wired, cts: Sequence[Any], args: Sequence[Any], given: Fl
     by_number = dict(zip(held, values))
     outs = bind(prims.scan_p, *[by_number[i] for i in fixed], *start, *[by_number[i] for i in slices], *ahead,
                 *[cts[j] for j in ys], **params)
+    outs = [*still_open(outs[:len(sums)], body.out_avals, [w.type_inside(i).over for i in sums]), *outs[len(sums):]]
     # A carry that starts from a value and becomes linear on the way has a cotangent that belongs to no one.
     back = [None] * len(args)
     for i, ct in zip((*sums, *states, *cuts), outs):

@@ -8,6 +8,7 @@ from lamina_ir import prims, shaped
 from lamina_tracing.extend import bind, eval_jaxpr, now, rule_lines
 
 from ..checks import zeros_of
+from ..counting import still_open
 from ..jvp_rules.custom import _repeat
 from ..linear import is_linear, record_linear
 from ..programs import transpose_program
@@ -26,6 +27,8 @@ def _call_transpose(prim: Any, cts: list[Any], args: Any, call_jaxpr: Any, param
     if "rule" in params:
         params["rule"] = _transposed_rule(params["rule"], call_jaxpr, linear, cts, back.active_out)
     outs = run_program(prim, back.program, [*held, *nonzero(cts)], **params)
+    overs = [a.aval.over for a, on in zip([a for a in args if is_linear(a)], back.active_out) if on]
+    outs = still_open(outs, back.program.out_avals, overs)
     result = spread(spread(outs, back.active_out), linear)
     return result[0] if len(args) == 1 else result
 
