@@ -1,9 +1,10 @@
 """Softmax and its kin: infinities, masks, dtypes and derivatives; numbers of classes as vectors."""
 import numpy as np
 import pytest
-from lamina_autodiff import grad, hessian
+from lamina_autodiff import grad, hessian, linearize
 from lamina_batching import vmap
 from lamina_ir import ShapeError, UnboundAxisError
+from lamina_tracing import make_jaxpr
 
 import lamina_nn as nn
 import lamina_numpy as lnp
@@ -106,3 +107,8 @@ def test_refusals_name_the_call():
             f(X, axis=7)
     with pytest.raises(ShapeError, match="softmax: axis -1 is out of range for an array with 0 axes"):
         nn.softmax(1.5)
+
+
+def test_a_gradient_of_softmax_keeps_its_result_alone():
+    _, push = linearize(nn.softmax, X)
+    assert len(make_jaxpr(push)(X).consts) == 1

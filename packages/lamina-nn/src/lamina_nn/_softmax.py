@@ -1,6 +1,7 @@
 """Along axes: softmax and its logarithm, means of exponentials, standardised values; and numbers of classes as unit vectors."""
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Hashable
@@ -8,6 +9,7 @@ from typing import Any
 
 import lamina_numpy as lnp
 import numpy as np
+from lamina_autodiff import custom_jvp
 from lamina_ir import dtypes
 from lamina_numpy.extend import axes_of, public, to_inexact, work_dtype
 from lamina_numpy.special import logsumexp
@@ -60,9 +62,23 @@ def softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None, i
     >>> softmax(np.array([1., 2., 1.]), where=np.array([True, False, True]))
     Array([0.5, 0. , 0.5], dtype=float32)
     """
+    return _softmax(to_inexact("softmax", x), where, axis)
+
+
+@functools.partial(custom_jvp, nondiff_argnums=(2,))
+def _softmax(x: Any, where: Any, axis: Any) -> Any:
     _, terms, total, where = _exponentials("softmax", x, axis, where)
     out = lnp.astype(lnp.divide(terms, total), typeof(terms).dtype)
     return out if where is None else lnp.where(where, out, 0)
+
+
+@_softmax.defjvp
+def _softmax_jvp(axis: Any, primals: Any, tangents: Any) -> Any:
+    """Made of the result alone, so that nothing else is kept for a gradient."""
+    y, t = _softmax(*primals, axis), tangents[0]
+    if primals[1] is not None:
+        t = lnp.where(primals[1], t, 0)
+    return y, lax.mul(y, lnp.subtract(t, lnp.sum(lax.mul(y, t), axis, None, None, True)))
 
 
 @public("axis")
