@@ -105,6 +105,8 @@ def test_refusals_name_the_call():
     for f in (nn.softmax, nn.log_softmax, nn.logmeanexp, nn.standardize):
         with pytest.raises(ShapeError, match=rf"{f.__name__}: axis 7 is out of range for an array with 3 axes"):
             f(X, axis=7)
+        with pytest.raises(ShapeError, match=rf"{f.__name__}: where has shape \(2, 5\); expected one that broadcasts"):
+            f(X[0, 0], where=np.ones((2, 5), bool))
     with pytest.raises(ShapeError, match="softmax: axis -1 is out of range for an array with 0 axes"):
         nn.softmax(1.5)
 

@@ -42,6 +42,9 @@ def test_what_does_not_count():
     np.testing.assert_allclose(logsumexp(2., b=np.ones(3)), 2 + np.log(3), rtol=1e-6)
     with pytest.raises(ShapeError, match="logsumexp"):
         logsumexp(np.zeros((2, 3)), b=np.ones(2))
+    for f in (logsumexp, lnp.mean, lnp.var):
+        with pytest.raises(ShapeError, match=rf"{f.__name__}: where has shape \(2, 3\); expected one that broadcasts"):
+            f(np.zeros(3), 0, where=np.ones((2, 3), bool))
 
 
 def test_complex_numbers():

@@ -11,7 +11,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import dtypes
-from lamina_numpy.extend import axes_of, public, to_inexact, work_dtype
+from lamina_numpy.extend import axes_of, fitted, public, to_inexact, work_dtype
 from lamina_numpy.special import logsumexp
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, is_name, requested_dtype, typeof
@@ -27,7 +27,7 @@ def _exponentials(call: str, x: Any, axis: Any, where: Any) -> tuple[Any, Any, A
     axes = axes_of(call, axis, len(t.shape))
     some: Any = None
     if where is not None:
-        where = lnp.broadcast_to(where, t.shape)
+        where = fitted(call, where, t.shape)
         some = lnp.any(where, axes, None, True)
         x = lnp.where(where, x, -np.inf)
     empty = any(t.shape[i] == 0 for i in axes)
@@ -136,7 +136,7 @@ def logmeanexp(x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = No
         n = lnp.size(x, axis)
         count: Any = math.log(n) if n else -np.inf
     else:
-        where = lnp.broadcast_to(where, typeof(x).shape)
+        where = fitted("logmeanexp", where, typeof(x).shape)
         count = lnp.log(lnp.sum(where, axis, typeof(x).dtype, None, keepdims))
     return lnp.subtract(logsumexp(x, axis, None, keepdims, False, where), count)
 
@@ -168,6 +168,8 @@ def standardize(x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None
     """
     x = to_inexact("standardize", x)
     axes = axes_of("standardize", axis, len(typeof(x).shape))
+    if where is not None:
+        where = fitted("standardize", where, typeof(x).shape)
     if mean is None:
         mean = lnp.mean(x, axes, None, None, True, where=where)
         if variance is None:

@@ -65,7 +65,7 @@ def mean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, ou
         count: Any = literal(count_along(axes, shape), work)
     else:
         total = lax.reduce_sum(choose_by(where, a, literal(0, work)), axes)
-        count = cast(lax.reduce_sum(cast(fitted(where, shape), work), axes), work)
+        count = cast(lax.reduce_sum(cast(fitted("mean", where, shape), work), axes), work)
     out_ = equation(prims.div_p, total, count)
     return kept(out_ if work == final else convert(out_, final), axes, keepdims)
 
@@ -74,6 +74,8 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     a, work, final = _float_of(call, a, dtype)
     shape = typeof(a).shape
     axes = axes_of(call, axis, len(shape))
+    if where is not None:
+        where = fitted(call, where, shape)
     if mean_of is None:  # over all axes the mean has rank 0 and stands beside `a` as it is
         mean_of = mean(a, axes, None, None, len(axes) < len(shape), where=where)
     gap = equation(prims.sub_p, *pair(call, a, mean_of))
@@ -87,7 +89,7 @@ def _variance(call: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: boo
     if where is None:
         count: Any = count_along(axes, shape)
     else:
-        count = lax.reduce_sum(cast(fitted(where, shape), part), axes)
+        count = lax.reduce_sum(cast(where, part), axes)
     total = equation(prims.reduce_sum_p, square, axes=axes) if type(axes) is tuple \
         else reduced(prims.reduce_sum_p, square, axes)
     if isinstance(count, int) and isinstance(ddof, (int, float)):

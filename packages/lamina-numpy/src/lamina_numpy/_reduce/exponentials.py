@@ -72,7 +72,7 @@ def logsumexp(a: ArrayLike, axis: AxisLike = None, b: ArrayLike | None = None, k
     shape = typeof(x).shape
     axes = axes_of("logsumexp", axis, len(shape))
     if where is not None:
-        x = choose_by(fitted(where, shape), x, literal(-np.inf, work))
+        x = choose_by(fitted("logsumexp", where, shape), x, literal(-np.inf, work))
     counted = None if w is None else lax.ne(w, literal(0, final))
     top = _top(x if w is None else choose_by(counted, x, literal(-np.inf, work)), axes)
     gap = lax.sub(*pair("logsumexp", x, cast(kept(top, axes, len(axes) < len(shape)), work)))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, prims
+from lamina_ir import ShapeError, dtypes, prims
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, is_name, typeof, requested_dtype
 
@@ -321,10 +321,13 @@ def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -
     return sum(truth("count_nonzero", a), axis, dtypes.canonical_int(), None, keepdims)
 
 
-def fitted(where: Any, shape: tuple[int, ...]) -> Any:
+def fitted(call: str, where: Any, shape: tuple[int, ...]) -> Any:
     """`where` as booleans of this shape."""
     where = truth("where", where)
-    return broadcast(where, typeof(where).shape, shape)
+    own = typeof(where).shape
+    if len(own) > len(shape) or builtins.any(n not in (1, d) for n, d in zip(reversed(own), reversed(shape))):
+        raise ShapeError(f"{call}: where has shape {own}; expected one that broadcasts to that of the array, {shape}")
+    return broadcast(where, own, shape)
 
 
 @public("axis", "out", "keepdims")
