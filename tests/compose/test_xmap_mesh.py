@@ -6,7 +6,7 @@ import lamina.numpy as jnp
 import numpy as np
 import pytest
 from lamina import lax
-from lamina.experimental.maps import Mesh, xmap
+from lamina.experimental.maps import Mesh, SerialLoop, xmap
 from lamina.sharding import NamedSharding, PartitionSpec as P
 
 X = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -105,3 +105,71 @@ def test_a_result_repeated_along_an_axis_that_shares_the_others_place():
         for g in (f, jax.jit(f)):
             with pytest.raises(ValueError, match="the axes 'b' and 'c' share an axis of the mesh"):
                 g(W)
+
+
+# --- one divided map within another ---------------------------------------------------------------------------------
+def _grid():
+    return Mesh(np.array(jax.devices()[:8], object).reshape(2, 2, 2), ("x", "y", "z"))
+
+
+def _of_a_row(v, w):
+    return v * w - lax.psum(v * w, "c") * lax.axis_index("c") + lax.psum(v, "b")
+
+
+def _nested(inner=("y",), outer=("x",), within=lambda f: f):
+    row = within(xmap(_of_a_row, ({0: "c"}, {}), {0: "c"}, axis_resources={"c": inner}))
+    return xmap(row, ({0: "b"}, {}), {0: "b"}, axis_resources={"b": outer})
+
+
+def _flat(v, w):
+    return v * w - (v * w).sum(1, keepdims=True) * jnp.arange(8) + v.sum(0)
+
+
+ROWS = np.arange(32, dtype=np.float32).reshape(4, 8) / 8
+NESTED = {
+    "call": lambda h: h(ROWS, np.float32(3)), "jit": lambda h: jax.jit(h)(ROWS, np.float32(3)),
+    "grad": lambda h: jax.grad(lambda *a: (h(*a) ** 2).sum(), (0, 1))(ROWS, np.float32(3)),
+    "vmap": lambda h: jax.vmap(h, (None, 0))(ROWS, np.arange(2, dtype=np.float32)),
+    "scan": lambda h: lax.scan(lambda c, _: (h(c, np.float32(0.5)), None), ROWS, None, length=2)[0],
+    "second": lambda h: jax.grad(lambda w: jax.grad(lambda w: (h(ROWS, w) ** 2).sum())(w))(np.float32(3)),
+}
+
+
+@pytest.mark.parametrize("how", NESTED)
+def test_one_divided_map_within_another(how):
+    for h in (_nested(), _nested(("z", "y"), "x"), _nested("y", "x", lambda f: lambda *a: jax.jit(f)(*a)),
+              _nested(("y", SerialLoop(2)), ("x", SerialLoop(2)))):
+        with _grid():
+            found = NESTED[how](h)
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(NESTED[how](_flat)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4)
+
+
+def test_three_divided_maps():
+    f = lambda v: v - lax.psum(v, ("a", "b", "c"))  # noqa: E731
+    for name, resource in (("c", "z"), ("b", "y"), ("a", "x")):
+        f = xmap(f, [name, ...], [name, ...], axis_resources={name: resource})
+    x = np.arange(32, dtype=np.float32).reshape(4, 2, 4)
+    with _grid():
+        np.testing.assert_array_equal(f(x), x - x.sum())
+
+
+STACKED, W3 = np.stack([ROWS, ROWS]), np.float32(3)
+
+
+@pytest.mark.parametrize("make, args, words", [
+    (lambda: _nested("x", "x"), (ROWS, W3),
+     "the xmap of `_of_a_row` inside has axis_resources too at .*, which give the axis 'c' the mesh axis 'x'; here that is "
+     "given to 'b'. Give each mesh axis to one of the two"),
+    (lambda: jax.pmap(lambda v: _nested()(v, W3)), (STACKED,),
+     "pmap of `<lambda>`: the xmap of `.*` inside has axis_resources at "),
+    (lambda: jax.pmap(jax.jit(lambda v: _nested()(v, W3).sum())), (STACKED,), "inside has axis_resources at "),
+    (lambda: jax.shard_map(lambda v: _nested()(v, W3), _grid(), P("x"), P("x")), (STACKED.reshape(8, 8),),
+     "shard_map of .* has axis_resources at "),
+])
+def test_what_cannot_be_divided_is_refused_when_it_is_traced(make, args, words):
+    with _grid():
+        h = make()
+        for trace in (jax.make_jaxpr(h), jax.make_jaxpr(jax.jit(h)), jax.make_jaxpr(jax.grad(lambda *a: h(*a).sum()))):
+            with pytest.raises(ValueError, match=words):
+                trace(*args)

@@ -11,14 +11,14 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from lamina_batching.extend import BatchAxis, batch_program, materialise
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapeError, prims, shaped, subprograms, walk
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ShapeError, prims, shaped, subprograms
 from lamina_ir.extend import stack_depth, typed_equation, without_needless
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bound_axes, eval_jaxpr, stage, typeof
 
 from .contracting import contracted
 from .phases import in_turns
-from .resources import conflict, in_view_of_a_device, without_sharing
+from .resources import conflict, holds_divided, in_view_of_a_device, refuse_divided, without_sharing
 
 __all__ = ["placed"]
 
@@ -51,47 +51,50 @@ def _holds(closed: ClosedJaxpr) -> bool:
         e.primitive is prims.xmap_p or any(map(_holds, subprograms(e))) for e in closed.jaxpr.eqns if e.primitive.subprograms))
 
 
-def _written(closed: ClosedJaxpr, around: Axes) -> ClosedJaxpr:
-    """The program, which stands in maps of the axes `around`, outermost first."""
+def _written(closed: ClosedJaxpr, around: Axes, mesh: Any = None) -> ClosedJaxpr:
+    """The program, which stands in maps of the axes `around`, outermost first; they have those of a mesh over which an xmap
+    around is divided."""
     if not _holds(closed):
         return closed
 
     def make() -> ClosedJaxpr:
         jaxpr = closed.jaxpr
-        eqns = [_equation(e, around) if e.primitive.subprograms else e for e in jaxpr.eqns]
+        eqns = [_equation(e, around, mesh) if e.primitive.subprograms else e for e in jaxpr.eqns]
         made = ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars), closed.consts)
         if "source" in closed.remembered():  # where the loop stands whose body it is
             source = closed.memo("source", lambda: None)
             made.memo("source", lambda: source)
         return made
 
-    return closed.derived(("placed", around), make)
+    return closed.derived(("placed", around, mesh), make)
 
 
-def _equation(e: Eqn, around: Axes) -> Eqn:
+def _equation(e: Eqn, around: Axes, mesh: Any) -> Eqn:
     flow, params = e.primitive.flow, dict(e.params)
-    if e.primitive is prims.xla_pmap_p:
-        for inner in walk(params["call_jaxpr"]):
-            if inner.primitive is prims.xmap_p and inner.params["axis_resources"]:
-                raise ValueError(f"xmap of `{inner.params['name']}`: axis_resources inside of a pmap, of `{params['name']}`, "
-                                 "whose members have a device each. Leave them out, or name both axes in one xmap")
+    if e.primitive is prims.xla_pmap_p or e.primitive is prims.shard_map_p:
+        refuse_divided(f"{e.primitive.name.removeprefix('xla_')} of `{params['name']}`", params["call_jaxpr"])
     inside = (*around, *flow.axes(params))  # type: ignore[union-attr]
+    divided = e.primitive is prims.xmap_p and params["axis_resources"]
     for name in e.primitive.subprograms:
         value = params[name]
+        if divided and holds_divided(value) is not None:
+            continue  # an xmap within is a part of this one's region, so it is written when this one is
         if isinstance(value, ClosedJaxpr):
-            params[name] = _written(value, inside)
+            params[name] = _written(value, inside, mesh)
         elif isinstance(value, tuple):
-            params[name] = tuple([_written(v, inside) for v in value])
+            params[name] = tuple([_written(v, inside, mesh) for v in value])
     if e.primitive is not prims.xmap_p:
         return e if all(params[name] is e.params[name] for name in e.primitive.subprograms) else e.replace(params=params)
     avals = tuple([a.aval for a in e.invars])
     body = params["call_jaxpr"]
-    key = ("positional", around, avals,
+    key = ("positional", around, mesh, avals,
            *[params[p] for p in ("axis_sizes", "axis_resources", "here", "in_axes", "loops", "mesh", "out_axes")])
-    if params["axis_resources"]:
+    if divided and mesh is None:
         made = body.derived(key, lambda: _divided(body, avals, params, around))
         return Eqn(prims.shard_map_p, e.invars, e.outvars, made, e.source)
-    if params["loops"]:
+    if divided:
+        program = body.derived(key, lambda: _in_region(body, avals, params, around, mesh))
+    elif params["loops"]:
         program = body.derived(key, lambda: _in_turns(
             without_needless(body, dict(params["axis_sizes"])), avals, avals, params, around))
     else:
@@ -131,6 +134,7 @@ def _divided(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], ar
     else:
         away = {name: mine for name, mine in own.items() if name not in over}
         block = _with_parts(body, avals, blocks, view, everywhere, away)
+    block = _written(block, everywhere, mesh)
     call = {"auto": (), "call_jaxpr": block, "donated_invars": (), "here": params["here"], "in_specs": ins, "mesh": mesh,
             "name": params["name"], "out_specs": outs}
     return typed_equation(prims.shard_map_p, avals, call, bound)[0]
@@ -151,26 +155,53 @@ def _with_parts(body: ClosedJaxpr, avals: Sequence[Any], blocks: Sequence[Any], 
                 away: dict[Hashable, tuple[Hashable, ...]]) -> ClosedJaxpr:
     """`_in_turns` on blocks that are divided over mesh axes along the axes in `away` too, which are whole inside: they are put
     together before, and of results each device has its block."""
-    sizes = dict(around)
-    ins, outs = [[[(d, away[kind.names[0]]) for d, kind in enumerate(entry) if kind is not None and kind.names[0] in away]
-                  for entry in params[p]] for p in ("in_axes", "out_axes")]
-
     def run(*xs: Any) -> list[Any]:
-        given = []
-        for x, dims in zip(xs, ins):
-            for d, mine in dims:
-                x = lax.all_gather(x, mine, axis=d, tiled=True)
-            given.append(x)
-        found = []
-        for o, dims in zip(eval_jaxpr(_in_turns(body, avals, [typeof(x) for x in given], params, around), given), outs):
-            for d, mine in dims:
-                n = typeof(o).shape[d] // math.prod([sizes[r] for r in mine])
-                o = lax.dynamic_slice_in_dim(o, lax.axis_index(mine) * n, n, d)
-            found.append(o)
-        return found
+        given = [_joined(x, entry, away) for x, entry in zip(xs, params["in_axes"])]
+        found = eval_jaxpr(_in_turns(body, avals, [typeof(x) for x in given], params, around), given)
+        return [_block(o, entry, away) for o, entry in zip(found, params["out_axes"])]
 
     with bound_axes(*[AxisFrame(*axis) for axis in around]):
         return stage(run, blocks)[0]
+
+
+def _in_region(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any], around: Axes, mesh: Any) -> ClosedJaxpr:
+    """The map over further axes of a mesh over which one around is divided. A device takes its block of what lies along an
+    axis, and results are put together from the blocks of all."""
+    if params["mesh"] != mesh:
+        raise ValueError(f"xmap of `{params['name']}`: axis_resources: the mesh is another one than that of an xmap around, "
+                         "over which the program is divided. Call both in the same block `with mesh:`")
+    body = without_needless(body, dict(params["axis_sizes"]))
+    resources = params["axis_resources"]
+    if conflict(body, resources) is not None:
+        resources = without_sharing(resources)
+    view, over = {**params, "axis_resources": resources}, dict(resources)
+
+    def run(*xs: Any) -> list[Any]:
+        given = [_block(x, entry, over) for x, entry in zip(xs, params["in_axes"])]
+        program = _written(_in_turns(body, avals, [typeof(x) for x in given], view, around), around, mesh)
+        return [_joined(o, entry, over) for o, entry in zip(eval_jaxpr(program, given), params["out_axes"])]
+
+    with bound_axes(*[AxisFrame(*axis) for axis in around]):
+        return stage(run, avals)[0]
+
+
+def _joined(x: Any, entry: Any, over: dict[Hashable, tuple[Hashable, ...]]) -> Any:
+    """A device's block with those of the others, along the dimensions that are axes divided so."""
+    for d, kind in enumerate(entry):
+        split = _split(kind, over)
+        if split is not None:
+            x = lax.all_gather(x, split.names, axis=d, tiled=True)
+    return x
+
+
+def _block(x: Any, entry: Any, over: dict[Hashable, tuple[Hashable, ...]]) -> Any:
+    """A device's block, along the dimensions that are axes divided so, of what it has whole."""
+    for d, kind in enumerate(entry):
+        split = _split(kind, over)
+        if split is not None:
+            n = typeof(x).shape[d] // lax.axis_size(split.names)
+            x = lax.dynamic_slice_in_dim(x, lax.axis_index(split.names) * n, n, d)
+    return x
 
 
 def _in_turns(body: ClosedJaxpr, avals: Sequence[Any], blocks: Sequence[Any], params: dict[str, Any],

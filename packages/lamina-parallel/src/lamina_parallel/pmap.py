@@ -17,6 +17,7 @@ from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, argu
                                    now, refuse_axis_twice, result_path, stage, typeof)
 
 from .map_spec import MapSpec, made_at
+from .resources import refuse_divided
 
 __all__ = ["PmapSpec", "pmap"]
 
@@ -169,6 +170,7 @@ class PmapSpec(MapSpec):
         # unmapped.
         with bound_axes(AxisFrame(self.axis_name, size)):
             closed, outer = stage(run, parts, (self.call, self.fun, tree, self.statics.nums))
+        refuse_divided(self.lead, closed)
         targets = [to if to is None else self.axes.place(out_tree, i, aval, to) for i, (aval, to) in enumerate(
             zip(closed.out_avals, self.axes.of_results(closed.out_avals, out_tree)))]
         ins = (None,) * len(outer) + tuple(axes)

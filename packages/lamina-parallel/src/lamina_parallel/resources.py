@@ -16,7 +16,7 @@ from lamina_ir.extend import as_axis_name, typed_program
 from .mesh import Mesh
 from .serial import SerialLoop
 
-__all__ = ["checked_resources", "conflict", "in_view_of_a_device", "without_sharing"]
+__all__ = ["checked_resources", "conflict", "holds_divided", "in_view_of_a_device", "refuse_divided", "without_sharing"]
 
 Resources = tuple[tuple[Hashable, tuple[Hashable, ...]], ...]  # axis -> mesh axes, the first slowest
 Sizes = Mapping[Hashable, int]
@@ -71,9 +71,10 @@ def _check_mesh(lead: str, name: Hashable, devices: tuple[Hashable, ...], mesh: 
                              f"in scope, {mesh}{beside}")
 
 
-def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = ()) -> str | None:
-    """In words, where two axes that share a mesh axis or a loop meet in one value, or in an op over one of them; None where
-    none do. Then a device's block is of one of them, which the type of the value says."""
+def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = (), mesh: Any = None) -> str | None:
+    """In words, where two axes that share a mesh axis or a loop meet in one value, or in an op over one of them, or an xmap
+    within cannot be divided too; None where nothing is wrong. Then a device's block is of one of them, which the type of the
+    value says. `mesh` is that of the resources, if there may be another one within."""
     users: dict[str, list[Hashable]] = {}
     for what, given in (("mesh axis", resources), ("loop", loops)):
         for name, mine in given:
@@ -88,7 +89,9 @@ def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = ()) -
                 return text
         for e in program.jaxpr.eqns:
             if resources and e.primitive is prims.xmap_p and e.params["axis_resources"]:
-                return f"the xmap of `{e.params['name']}` inside has axis_resources too{_at(e)}; one of the two may name a mesh"
+                text = _of_one_within(e, resources, mesh)
+                if text:
+                    return text
             if shared:
                 names = frozenset[Any]().union(*[a.aval.over for a in (*e.invars, *e.outvars)])
                 if e.primitive.axis_params:
@@ -102,6 +105,48 @@ def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = ()) -
                 seen.update(fresh)
                 todo += fresh
     return None
+
+
+def _of_one_within(e: Eqn, resources: Resources, mesh: Any) -> str | None:
+    """In words, why an xmap that is divided cannot stand in one with these resources."""
+    lead = f"the xmap of `{e.params['name']}` inside has axis_resources too{_at(e)}"
+    users = {resource: name for name, mine in resources for resource in mine}
+    for name, mine in e.params["axis_resources"]:
+        for resource in mine:
+            if resource in users:
+                return (f"{lead}, which give the axis {name!r} the mesh axis {resource!r}; here that is given to "
+                        f"{users[resource]!r}. Give each mesh axis to one of the two")
+    if e.params["here"]:
+        return f"{lead}, and the mesh has devices of several processes. Name all axes in one xmap"
+    if mesh is not None and e.params["mesh"] != mesh:
+        return f"{lead}, of another mesh. Call both in the same block `with mesh:`"
+    return None
+
+
+def holds_divided(closed: ClosedJaxpr) -> Eqn | None:
+    """The first xmap in a program that is divided over a mesh, as its equation."""
+    return closed.memo("divided", lambda: _first_divided(closed))[0]
+
+
+def _first_divided(closed: ClosedJaxpr) -> tuple[Eqn | None]:
+    todo, seen = [closed], {closed}
+    for program in todo:
+        for e in program.jaxpr.eqns:
+            if e.primitive is prims.xmap_p and e.params["axis_resources"]:
+                return (e,)
+            if e.primitive.subprograms:
+                fresh = [s for s in subprograms(e) if s not in seen]
+                seen.update(fresh)
+                todo += fresh
+    return (None,)
+
+
+def refuse_divided(lead: str, body: ClosedJaxpr) -> None:
+    """ValueError where an xmap in the program of a map of devices is to be divided over a mesh."""
+    e = holds_divided(body)
+    if e is not None:
+        raise ValueError(f"{lead}: the xmap of `{e.params['name']}` inside has axis_resources{_at(e)}, but what it stands in "
+                         "runs on one device for each member. Leave them out, or name all axes in one xmap")
 
 
 def without_sharing(resources: Resources) -> Resources:

@@ -18,6 +18,7 @@ from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, argu
 from .map_spec import MapSpec, made_at
 from .mesh import Mesh, mesh_in_scope
 from .partition_spec import PartitionSpec, checked_spec
+from .resources import refuse_divided
 
 __all__ = ["ShardMapSpec", "shard_map"]
 
@@ -190,6 +191,7 @@ class ShardMapSpec(MapSpec):
         # The body is one device's. What it closes over (`outer`) leads its operands, whole.
         with bound_axes(*[AxisFrame(name, size) for name, size in sizes.items()]):
             closed, outer = stage(run, parts, ("shard_map", self.fun, tree, ()))
+        refuse_divided(self.lead, closed)
         outs = [self._entry(f"out_specs for {result_path(out_tree, i)}", spec, a.ndim, mesh, auto, a)
                 for i, (spec, a) in enumerate(zip(self._of_results(out_tree), closed.out_avals))]
         further = frozenset([f.name for f in now.axes])

@@ -211,7 +211,8 @@ class XmapSpec(MapSpec):
         mesh, loops = mesh_in_scope(), loops_in_scope()
         resources, turns = checked_resources(self.lead, self.resources, sizes, mesh, loops)
         named = tuple([(name, tuple([r for r in mine if r in loops])) for name, mine in self.resources.items()])
-        text = conflict(without_needless(closed, sizes), resources, named)
+        tiles = None if mesh is None else (mesh.axis_names, mesh.devices.shape, mesh.flat_devices)
+        text = conflict(without_needless(closed, sizes), resources, named, tiles)
         if text is not None:
             raise ValueError(f"{self.lead}: axis_resources: {text}")
         if not resources:
@@ -222,8 +223,7 @@ class XmapSpec(MapSpec):
             refuse_disagreement(typed_program(closed, marks, divided.union(self.names, [f.name for f in now.axes])))
         except ProgramError as e:
             raise ValueError(f"{self.lead}: {e}") from None
-        assert mesh is not None
-        return (mesh.axis_names, mesh.devices.shape, mesh.flat_devices), resources, turns
+        return tiles, resources, turns
 
     def argument(self, tree: Any, i: int) -> str:
         """What the user calls a flat argument, of this structure: `params['w'][0]`."""
