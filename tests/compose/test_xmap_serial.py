@@ -129,7 +129,8 @@ def test_each_collective_over_a_looped_axis(name):
     whole = xmap(f, ["b", ...], ["b", ...])
     runs = [lambda h: h(X), lambda h: jax.jit(jax.grad(total(h)))(X)]
     for run in runs[:1] if name == "in a while" else runs:  # of unknown length: it has no reverse derivative
-        for resources in ((SerialLoop(4),), ("x", SerialLoop(2)), (SerialLoop(8),)) if WIDE else ((SerialLoop(4),),):
+        wide = [(SerialLoop(8),), *[("x", SerialLoop(2))] * (name != "in branches of turns")]  # devices would wait there
+        for resources in ((SerialLoop(4),), *(wide if WIDE else ())):
             with Mesh(DEVICES[:2], ("x",)):
                 close(run(xmap(f, ["b", ...], ["b", ...], axis_resources={"b": resources})), run(whole))
 
