@@ -7,12 +7,10 @@ from typing import Any
 
 from lamina_ir import ClosedJaxpr, config, trees
 from lamina_tracing import slots
-from lamina_tracing.extend import (EVALUATION, JitSpec, Staged, Tracer, bind, boundary, duck_types, explain_miss, now,
-                                   staging_logged, stands_for_array, typeof)
+from lamina_tracing.extend import (EVALUATION, JitSpec, Staged, Tracer, bind, boundary, duck_types, now,
+                                   stands_for_array, typeof)
 
 __all__ = ["MapSpec", "made_at"]
-
-_MOST_PROGRAMS = 1024  # per function and options; beyond that the oldest half is forgotten
 
 
 class MapSpec:
@@ -65,23 +63,8 @@ class MapSpec:
         avals = tuple([self._type(x, i, tree) for i, x in enumerate(flat)])
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), self.share(flat), rows,
                config.cache_key())
-        found = self.programs.get(key)
-        if found is None:
-            self._jit.retire_if_changed()
-            others = config.generation.elsewhere()
-            if config.explain_cache_misses.value:
-                explain_miss(self.call, self.name, self.fun, key, self.programs)
-            if config.log_compiles.value:
-                with staging_logged(self.call, self.name):
-                    found = self._stage(args, kwargs, avals, flat, tree, static, rows)
-            else:
-                found = self._stage(args, kwargs, avals, flat, tree, static, rows)
-            if not found.outer and config.unchanged(key[-1], others):
-                if len(self.programs) >= _MOST_PROGRAMS:
-                    for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
-                        self.programs.pop(old, None)
-                self.programs[key] = found
-        return found
+        return self.programs.get(key) or self._jit.staged(
+            key, lambda: self._stage(args, kwargs, avals, flat, tree, static, rows), self.programs)
 
     def _type(self, x: Any, i: int, tree: Any) -> Any:
         try:

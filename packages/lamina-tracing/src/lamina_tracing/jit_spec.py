@@ -211,23 +211,26 @@ class JitSpec:
         # All that a program depends on besides the function: types, structure, static values, mapped axes in scope, settings
         # and rows in force.
         key = (avals, tree, static, tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
-        found = self.programs.get(key)
-        if found is None:
-            self.retire_if_changed()
-            others = config.generation.elsewhere()
-            if config.explain_cache_misses.value:
-                explain.explain_miss(self.call, self.name, self.fun, key, self.programs)
-            if config.log_compiles.value:
-                with explain.staging_logged(self.call, self.name):
-                    found = self.stage_avals(avals, tree, static)
-            else:
-                found = self.stage_avals(avals, tree, static)
-            # Not kept: what holds values of an enclosing trace, and what was staged while settings or rows changed.
-            if not found.outer and config.unchanged(key[-1], others):
-                if len(self.programs) >= _MOST_PROGRAMS:
-                    for old in list(self.programs)[:_MOST_PROGRAMS // 2]:
-                        self.programs.pop(old, None)
-                self.programs[key] = found
+        return self.programs.get(key) or self.staged(key, lambda: self.stage_avals(avals, tree, static), self.programs)
+
+    def staged(self, key: Any, make: Callable[[], Staged], programs: dict[Any, Staged]) -> Staged:
+        """The program that `make` stages, logged where that is asked for, and remembered in `programs` where it may be. Last in
+        the key is `config.cache_key()`."""
+        self.retire_if_changed()
+        others = config.generation.elsewhere()
+        if config.explain_cache_misses.value:
+            explain.explain_miss(self.call, self.name, self.fun, key, programs)
+        if config.log_compiles.value:
+            with explain.staging_logged(self.call, self.name):
+                found = make()
+        else:
+            found = make()
+        # Not kept: what holds values of an enclosing trace, and what was staged while settings or rows changed.
+        if not found.outer and config.unchanged(key[-1], others):
+            if len(programs) >= _MOST_PROGRAMS:
+                for old in list(programs)[:_MOST_PROGRAMS // 2]:
+                    programs.pop(old, None)
+            programs[key] = found
         return found
 
     def retire_if_changed(self) -> None:

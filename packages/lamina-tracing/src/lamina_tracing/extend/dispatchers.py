@@ -4,7 +4,7 @@
 """
 from ..arguments import argument_path, duck_types, flat_arguments, flat_results, flat_types, result_path
 from ..parameters import argument_name, parameter_names
-from ..explain import explain_miss, logger, staging_logged, told
+from ..explain import logger, told
 from ..jit_spec import JitSpec, Staged, any_traced
 from ..lines import hide_frames_of, user_source, warn_user
 from ..slots import CallSpec
@@ -12,5 +12,5 @@ from ..call_errors import translated
 from ..tracebacks import boundary, filter_traceback
 
 __all__ = ["CallSpec", "JitSpec", "Staged", "any_traced", "argument_name", "argument_path", "boundary", "duck_types",
-           "explain_miss", "filter_traceback", "flat_arguments", "flat_results", "flat_types", "hide_frames_of", "logger",
-           "parameter_names", "result_path", "staging_logged", "told", "translated", "user_source", "warn_user"]
+           "filter_traceback", "flat_arguments", "flat_results", "flat_types", "hide_frames_of", "logger",
+           "parameter_names", "result_path", "told", "translated", "user_source", "warn_user"]
