@@ -113,7 +113,7 @@ def test_every_keyed_setting_makes_its_own_entry():
 
 # --- rules that are asked for later -----------------------------------------------------------------------------------
 OTHER = {"default_matmul_precision": "highest", "default_device": lambda: lamina.devices()[1],
-         "mesh": lambda: lamina.make_mesh((2,), "x").token}
+         "mesh": lambda: lamina.make_mesh((2,), "x").token, "serial_loops": (("l", 2),)}
 KEYED = sorted(name for name, option in config.options.items() if option.keyed)
 
 
