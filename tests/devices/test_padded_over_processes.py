@@ -6,22 +6,14 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `processes`
-from processes import run  # noqa: E402
+from processes import ALIKE, run  # noqa: E402
 
 pytestmark = pytest.mark.slow
 WIDE = bool(os.environ.get("LAMINA_WIDE"))
 
-ROWS = """
-from lamina import grad, jit, lax, vmap
+ROWS = ALIKE + """
 from lamina.parallel import padded
-import lamina.numpy as jnp
 
-def same(got, want):
-    got, want = np.asarray(got), np.asarray(want)
-    assert got.shape == want.shape and np.array_equal(got, want), (got, want)
-
-D = lamina.devices()
-by_turns = sorted(D, key=lambda d: (d.id % devices, d.process_index))
 few = [d for d in D if d.process_index or d == D[0]]
 
 def sums(n):

@@ -7,24 +7,15 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `processes`
-from processes import run  # noqa: E402
+from processes import ALIKE, run  # noqa: E402
 
 pytestmark = pytest.mark.slow
 WIDE = bool(os.environ.get("LAMINA_WIDE"))
 
-BESIDE = """
-from lamina import grad, jit, lax, pmap, vmap
-import lamina.numpy as jnp
-
-def same(got, want):
-    got, want = np.asarray(got), np.asarray(want)
-    assert got.shape == want.shape and np.array_equal(got, want), (got, want)
-
+BESIDE = ALIKE + """
 def meets(w, x):
     return lax.psum(x * w, "i") * (lax.axis_index("i") + 1) + lax.all_gather(x, "i")[::2].sum(0) - x
 
-D = lamina.devices()
-by_turns = sorted(D, key=lambda d: (d.id % devices, d.process_index))
 orders = [by_turns, by_turns[::-1], [d for d in by_turns if d != D[0] or devices == 1]]
 orders += [[d for d in D if d.process_index or d == D[devices - 1]][::-1]] * (devices > 1)
 for ds in orders:
