@@ -20,6 +20,7 @@ from .sides import MOST, WITH_TEXT
 __all__ = ["Wait", "Waits", "at_work", "circle"]
 
 _LONGEST = 2.0  # seconds to ask around; silent processes, which answer late or never, may be lost
+_SOON = 0.02    # and between two rounds
 _OURS = frozenset(("lamina-presence", "lamina-peers", "lamina-peers-call", "lamina-relay", "lamina-losses"))  # threads
 _JOIN, _WAIT, _END = (f.__code__ for f in (threading.Thread.join, threading.Condition.wait,
                                            threading._shutdown))  # type: ignore[attr-defined]
@@ -109,21 +110,16 @@ class Waits:
 
     def look(self, wait: Wait) -> None:
         """Ask around, and tell all that are in a circle with this launch, if there is one."""
-        told: dict[int, list[dict[str, Any]]] = {}
-        todo = [self._rank]
-        until = time.monotonic() + _LONGEST
-        for r in todo:
-            found = self._asked(r, False)
-            if "waits" in found:
-                told[r] = found["waits"]
-                todo += sorted({p for w in told[r] for p in (*w["waits"], *w["pairs"])}.difference(todo))
-            elif r == self._rank or len(todo) == 2:
-                return  # the only one that it waits for is merely late
-            if len(todo) > MOST or time.monotonic() > until:
+        begun = time.monotonic()
+        while True:
+            told = self._around(begun + _LONGEST)
+            first, those = circle(told)
+            if self._rank != first:  # who tells all, so that all are told the same
                 return
-        those = circle(told)
-        if self._rank not in those:
-            return
+            met = {p for r in those for w in told[r] if w["id"] in those[r] for p in w["pairs"]}
+            if met <= set(told) or time.monotonic() > begun + _LONGEST / 2:
+                break
+            time.sleep(_SOON)  # somebody who is in one of these launches is just asking, too
         sides: dict[int, Any] = {}
         for r in those:
             found = self._asked(r, True)
@@ -142,13 +138,30 @@ class Waits:
             else:
                 any(self._ask(r, verdict) is not None for _ in range(3))
 
+    def _around(self, until: float) -> dict[int, list[dict[str, Any]]]:
+        """What those say that this process waits for, those that they wait for, and so on; {} where that takes too long, or the
+        only one that it waits for is merely late."""
+        told: dict[int, list[dict[str, Any]]] = {}
+        todo = [self._rank]
+        for r in todo:
+            found = self._asked(r, False)
+            if "waits" in found:
+                told[r] = found["waits"]
+                todo += sorted({p for w in told[r] for p in (*w["waits"], *w["pairs"])}.difference(todo))
+            elif r == self._rank or len(todo) == 2:
+                return {}
+            if len(todo) > MOST or time.monotonic() > until:
+                return {}
+        return told
+
     def _asked(self, rank: int, sides: bool) -> dict[str, Any]:
         question = {"sides": sides}
         return self.answer(question) if rank == self._rank else self._ask(rank, question) or {}
 
 
-def circle(told: dict[int, list[dict[str, Any]]]) -> dict[int, list[int]]:
-    """Those that cannot go on without one another: process -> the numbers of its launches.
+def circle(told: dict[int, list[dict[str, Any]]]) -> tuple[int | None, dict[int, list[int]]]:
+    """Those that cannot go on without one another: (the first of them, process -> the numbers of its launches). Among these
+    are also those who have met some of them in a launch.
 
     Args:
       told: process -> its launches that wait. Who is not there, or has none, may come to any launch.
@@ -160,9 +173,9 @@ def circle(told: dict[int, list[dict[str, Any]]]) -> dict[int, list[int]]:
     >>> told = {0: [dict(wait, launch=[[0, 1], 1], waits=[1], sent=[1], pairs=[1])],
     ...         1: [dict(wait, launch=[[1, 2], 1], waits=[2], sent=[2], pairs=[2])]}
     >>> circle(told)
-    {}
+    (None, {})
     >>> circle({**told, 2: [dict(wait, launch=[[0, 2], 1], waits=[0], sent=[0], pairs=[0])]})
-    {0: [1], 1: [1], 2: [1]}
+    (0, {0: [1], 1: [1], 2: [1]})
     """
     stuck = {(r, w["id"]): w for r, waits in told.items() for w in waits}
 
@@ -186,7 +199,7 @@ def circle(told: dict[int, list[dict[str, Any]]]) -> dict[int, list[int]]:
     for (r, i), w in stuck.items():
         if (r, i) in inside or w["launch"] in launches:  # who has met some of these in their launch fails with it
             found.setdefault(r, []).append(i)
-    return dict(sorted(found.items()))
+    return min([r for r, _ in inside], default=None), dict(sorted(found.items()))
 
 
 def at_work(waiting: Mapping[int, Any]) -> bool:
