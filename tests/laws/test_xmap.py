@@ -1,5 +1,5 @@
 """Drawn programs under `xmap` are those under nested `vmap`: values exactly, derivatives within rounding; so too over a mesh,
-in turns (`SerialLoop`), and both."""
+in turns (`SerialLoop`), both, and with a `pmap` for the outermost axis."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ import lamina
 import lamina.numpy as jnp
 import numpy as np
 import pytest
-from lamina import lax
+from lamina import lax, random
 from lamina.experimental.maps import Mesh, SerialLoop, xmap
 
 COUNT = int(os.environ.get("LAMINA_LAWS", "3"))
@@ -32,11 +32,23 @@ def halved(x):
 halved.defvjp(lambda x: (x / 2, None), lambda _, ct: (ct / 2,))
 
 
+@lamina.custom_vjp
+def clipped(x):
+    return x
+
+
+clipped.defvjp(lambda x: (x, None), lambda _, ct: (jnp.clip(ct, -3, 3),))
+
+
 def one_op(rng, names):
     """A function of two arrays of shape (4,): name of the op for reports, the function."""
     axis = names[rng.integers(len(names))]
     size = SIZES[axis]
     shift = [(k, (k + 1) % size) for k in range(size)]
+
+    def each(v):
+        return v + lax.axis_index(axis)
+
     ops = {
         "add": lambda x, y: x + y,
         "mul": lambda x, y: x * (y % 3),
@@ -60,6 +72,19 @@ def one_op(rng, names):
         "custom_vjp": lambda x, y: halved(x) + y,
         "vmap": lambda x, y: lamina.vmap(lambda a: a + lax.psum(a, axis))(x),
         "grad": lambda x, y: lamina.grad(lambda x: (x * lax.psum(x, axis)).sum())(x),
+        "custom_vjp that clips": lambda x, y: clipped(x * 2) + clipped(lax.psum(y, axis)),
+        "einsum": lambda x, y: jnp.einsum(f"a{{{axis}}},a{{{axis}}}->a", each(x), each(y % 3)),
+        "einsum of names": lambda x, y: jnp.einsum(f"a{{{axis}}},b{{{axis}}}->b", each(x), each(y % 3)) + x,
+        "sum along": lambda x, y: jnp.sum(x, axis=(axis, 0)) + y,
+        "max along": lambda x, y: jnp.max(x, axis=axis) - y,
+        "argmax along": lambda x, y: jnp.argmax(x, axis=axis) + y,
+        "sort along": lambda x, y: jnp.sort(x, axis=axis) * 2 + y,
+        "cumsum along": lambda x, y: jnp.cumsum(x % 5, axis=axis) + y,
+        "pargmax": lambda x, y: x + lax.pargmax(y, axis),
+        "swap": lambda x, y: lax.pswapaxes(jnp.stack([x, y] * (size // 2)), axis, 0).sum(0),
+        "random": lambda x, y: x + random.randint(random.PRNGKey(7), (4,), 0, 5),
+        "random by index": lambda x, y: y + random.randint(random.fold_in(random.PRNGKey(7), lax.axis_index(axis)), (4,), 0, 5),
+        "random along": lambda x, y: x + random.randint(random.PRNGKey(7), random.NamedShape(4, **{axis: size}), 0, 5),
         "sort": lambda x, y: jnp.sort(x) + y,
         "constant": lambda x, y: jnp.arange(4.0) + y[::-1],
     }
@@ -119,20 +144,24 @@ def drawn_resources(seed, names, devices=True):
 def test_a_drawn_program_is_that_of_nested_vmap(seed):
     names, fun, placed, args, text = drawn(seed)
 
-    def nested(*args):
+    def nested(*args, outermost=lamina.vmap):
         """All axes in front of the results, in order."""
         f = fun
         fronts = [sorted(range(a.ndim), key=lambda d, mine=mine: names.index(mine[d]) if d in mine else 9)
                   for a, mine in zip(args, placed)]
         for name in reversed(names):
-            f = lamina.vmap(f, [0 if name in mine.values() else None for mine in placed], axis_name=name,
-                            axis_size=SIZES[name])
+            how = outermost if name == names[0] else lamina.vmap
+            f = how(f, in_axes=tuple([0 if name in mine.values() else None for mine in placed]), axis_name=name,
+                    axis_size=SIZES[name])
         return f(*[jnp.transpose(a, order) for a, order in zip(args, fronts)])
 
     f = xmap(fun, tuple(placed), [*reversed(names), ...], axis_sizes={n: SIZES[n] for n in names})
 
-    def g(*args):
-        return [jnp.transpose(o, (*reversed(range(len(names))), len(names))) for o in nested(*args)]
+    def g(*args, **how):
+        return [jnp.transpose(o, (*reversed(range(len(names))), len(names))) for o in nested(*args, **how)]
+
+    def p(*args):
+        return g(*args, outermost=lamina.pmap)
 
     cts = [np.random.default_rng(seed).integers(0, 4, o.shape).astype(np.float32) for o in g(*args)]
     for run in (f, lamina.jit(f)):
@@ -142,9 +171,14 @@ def test_a_drawn_program_is_that_of_nested_vmap(seed):
     def whole(h):
         return lambda *args: sum([(o * c).sum() for o, c in zip(h(*args), cts)])
 
-    for derivative in ((lamina.grad, lambda h, n: lamina.jit(lamina.grad(h, n)), lamina.jacfwd)[seed % 3],):
-        for a, b in zip(derivative(whole(f), (0, 1))(*args), derivative(whole(g), (0, 1))(*args)):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=str(text))
+    backward = any("clips" in t for t in text)  # such a rule has no forward derivative
+    derivative = (lamina.grad, lambda h, n: lamina.jit(lamina.grad(h, n)), lamina.grad if backward else lamina.jacfwd)[seed % 3]
+    for a, b in zip(derivative(whole(f), (0, 1))(*args), derivative(whole(g), (0, 1))(*args)):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=str(text))
+    for a, b in zip(p(*args), g(*args)):
+        np.testing.assert_array_equal(a, b, err_msg=str(text))
+    for a, b in zip(lamina.jit(lamina.grad(whole(p), (0, 1)))(*args), lamina.grad(whole(g), (0, 1))(*args)):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-3, err_msg=str(text))
     for devices in (True, False):
         h = xmap(fun, tuple(placed), [*reversed(names), ...], axis_sizes={n: SIZES[n] for n in names},
                  axis_resources=drawn_resources(seed, names, devices))
