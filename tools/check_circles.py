@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_INSIDE = 24  # imports inside functions, in the whole house
+MOST_INSIDE = 25  # imports inside functions, in the whole house
 
 
 def modules(source: Path) -> dict[str, Path]:

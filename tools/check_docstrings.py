@@ -30,8 +30,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TO_DO = ROOT / "tools" / "docstrings_to_do.txt"
 MODULES = ("lamina_numpy", "lamina_numpy.linalg", "lamina_numpy.fft", "lamina_numpy.flatten_util",
-           "lamina_numpy.special", "lamina_random", "lamina_nn", "lamina_nn.initializers")
-ROOMS = ("lamina_numpy", "lamina_random", "lamina_nn")
+           "lamina_numpy.special", "lamina_random", "lamina_nn", "lamina_nn.initializers", "lamina_scipy")
+ROOMS = ("lamina_numpy", "lamina_random", "lamina_nn", "lamina_scipy")
 SECTIONS = ("Args", "Returns", "Raises", "Source", ">>>")
 DOORS = ("lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering")
 DOOR_SECTIONS = ("Args", "Returns", "Raises", "Attributes", ">>>")
@@ -41,7 +41,11 @@ WIDTH = 120
 def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     """(dotted name, function) of each function the wing shows, once: an alias stands under the name it bears."""
     seen = set()
-    for module in map(importlib.import_module, MODULES):
+    waiting = [importlib.import_module(name) for name in reversed(MODULES)]
+    while waiting:
+        module = waiting.pop()
+        waiting += [inner for name in module.__all__ if inspect.ismodule(inner := getattr(module, name))
+                    and inner.__name__ not in MODULES]
         for name in module.__all__:
             shown = getattr(module, name)
             home = getattr(shown, "__module__", None) or ""

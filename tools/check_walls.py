@@ -31,7 +31,7 @@ ROOF = "lamina"
 UNDERSCORED = ("_trace", "_var", "_to_xla_hlo_sharding", "_fields")
 # public modules that no root lists: the roof shows them under other names
 NAMESPACES = ("lamina_numpy.flatten_util", "lamina_numpy.special", "lamina_nn.initializers",
-              "lamina_tracing.lax.factorizations")
+              "lamina_scipy.stats", "lamina_tracing.lax.factorizations")
 
 
 def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
@@ -102,7 +102,7 @@ def exported(root: Path, room: str) -> set[str] | None:
 def public(root: Path, room: str, inner: list[str], names: tuple[str, ...]) -> bool:
     """Whether an import of `names` from `room.inner` goes through a door."""
     listed = exported(root, room)
-    if listed is None or ".".join([room, *inner]) in NAMESPACES:
+    if listed is None or any(f"{'.'.join([room, *inner])}.".startswith(f"{n}.") for n in NAMESPACES):
         return True
     doors = listed | {"extend", "testing", "*", "__all__", "__version__"}
     if not inner:

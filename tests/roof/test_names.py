@@ -17,7 +17,7 @@ SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": 
               "experimental.checkpointing": "lamina_runtime.checkpointing",
               "numpy": "lamina_numpy", "numpy.fft": "lamina_numpy.fft", "numpy.linalg": "lamina_numpy.linalg",
               "random": "lamina_random", "nn": "lamina_nn", "nn.initializers": "lamina_nn.initializers",
-              "scipy.special": "lamina_numpy.special", "lax": "lamina_tracing.lax",
+              "lax": "lamina_tracing.lax",
               "lax.linalg": "lamina_tracing.lax.factorizations",
               "experimental.compilation_cache": "lamina_runtime.compilation_cache",
               "experimental.compilation_cache.compilation_cache": "lamina_runtime.compilation_cache",
@@ -34,6 +34,17 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff"], "custom_batching": ["lamina_ba
             "tools.colab_tpu": ["lamina_runtime"], "tree": ["lamina_ir.trees"], "typing": ["lamina_tracing"],
             "lax": ["lamina_tracing.lax", "lamina_autodiff"]}
 OWN = {"__version__", "float0"}
+
+
+def _listed(home):
+    """The dotted paths of the modules that a module's `__all__` lists, and of theirs."""
+    for name in importlib.import_module(home).__all__:
+        if isinstance(getattr(importlib.import_module(home), name), ModuleType):
+            yield f"{home}.{name}"
+            yield from _listed(f"{home}.{name}")
+
+
+SUBMODULES |= {path.replace("lamina_scipy", "scipy"): path for path in _listed("lamina_scipy")}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
          "lamina_ir.trees"]
 

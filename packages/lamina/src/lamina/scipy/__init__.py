@@ -1,4 +1,17 @@
-"""`lamina.scipy`: what SciPy has and is here so far."""
-from . import special
+"""`lamina.scipy`: what SciPy has beyond NumPy, from `lamina_scipy`, module by module as they are asked for."""
+from importlib import import_module as _import_module
+from typing import Any as _Any
 
-__all__ = ["special"]
+from lamina_scipy import __all__ as _listed
+
+__all__ = [name for name in _listed if name != "__version__"]
+
+
+def __getattr__(name: str) -> _Any:
+    if name in __all__:
+        return _import_module(f"{__name__}.{name}")  # loaded when first asked for: they are many
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

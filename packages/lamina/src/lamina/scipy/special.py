@@ -1,3 +1,3 @@
-"""`lamina.scipy.special`: special functions, from `lamina_numpy.special`."""
-from lamina_numpy.special import *
-from lamina_numpy.special import __all__ as __all__
+"""`lamina.scipy.special`: special functions, from `lamina_scipy.special`."""
+from lamina_scipy.special import *
+from lamina_scipy.special import __all__ as __all__

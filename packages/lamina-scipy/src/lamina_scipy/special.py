@@ -1,0 +1,4 @@
+"""Special functions, named as `scipy.special` names them."""
+from lamina_numpy.special import logsumexp
+
+__all__ = ["logsumexp"]
