@@ -115,6 +115,62 @@ def test_transformations_in_a_map(what):
         same(*[run(jax.grad(lambda x, h=h: (h(x) * X).sum()))(X) for h in (f, g)])
 
 
+def test_types_know_their_named_shape_wherever_they_are_read():
+    seen = {}
+
+    def note(what, factor=1):
+        def noted(v):
+            assert v.named_shape == v.aval.named_shape
+            seen.setdefault(what, set()).add(tuple(v.named_shape.items()))
+            return v * factor
+        return noted
+
+    @jax.custom_vjp
+    def ruled(v):
+        return note("custom_vjp")(v)
+
+    @jax.custom_jvp
+    def pushed(v):
+        return note("custom_jvp")(v)
+
+    ruled.defvjp(lambda v: (note("fwd")(v), v), lambda kept, ct: (note("bwd")(kept) * note("bwd")(ct),))
+    pushed.defjvp(lambda p, t: (pushed(*p), note("jvp")(p[0]) * note("jvp")(t[0])))
+
+    def inside(x):
+        note("call")(x)
+        jax.jit(note("jit"))(x)
+        lax.scan(lambda c, a: (c, note("scan")(a)), 0, x)
+        lax.cond(x[0] > 1, note("cond"), lambda v: v, x)
+        lax.while_loop(lambda c: note("while")(c)[0] < 3, note("while", 2), x)
+        jax.vmap(note("vmap"))(x)
+        jax.vmap(note("named vmap"), axis_name="v")(x)
+        xmap(note("xmap"), {0: "c"}, {0: "c"})(x)
+        jax.jvp(note("tangent"), (x,), (x,))
+        assert lax.psum(x, "b").named_shape == {}
+        shape = jax.eval_shape(lambda v: (v, lax.psum(v, "b")), x)
+        assert shape[0].named_shape == {"b": 4} and shape[1].named_shape == {}
+        assert jax.eval_shape(lambda v: v * 2, shape[0]) == shape[0]
+        kept.append((x.aval, shape[0]))
+        assert "float32[3]{b:4}" in repr(x)
+        return jax.checkpoint(lambda v: note("checkpoint")(ruled(v) + pushed(v)))(x)
+
+    kept = []
+    f = xmap(inside, ["b", ...], ["b", ...])
+    for run in (f, jax.jit(f), jax.grad(lambda x: (f(x) * X).sum()), jax.jit(jax.grad(lambda x: (f(x) * X).sum()))):
+        run(X)
+    more = {"named vmap": (("b", 4), ("v", 3)), "xmap": (("b", 4), ("c", 3))}
+    assert seen == {what: {more.get(what, (("b", 4),))} for what in seen} and len(seen) == 15
+    aval, shape = kept[0]  # outside: a struct knows, a type says that it cannot
+    assert shape.named_shape == {"b": 4}
+    with pytest.raises(ValueError, match=r"named_shape of f32\[3\]{b}: the axis 'b' is not bound here"):
+        _ = aval.named_shape
+    with pytest.raises(ValueError, match="axis name 'b' is not bound"):
+        jax.eval_shape(lambda v: v, shape)
+    with pytest.raises(ValueError, match="the named axis 'b' has 4 positions in named_shape, but 2 here"):
+        xmap(lambda x: (jax.eval_shape(lambda v: v, shape), x)[1], {0: "b"}, {0: "b"})(X[:2])
+    assert jax.numpy.ones(3).named_shape == {}
+
+
 def test_mappings_of_every_form():
     cube = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     for ins, outs, wanted in [

@@ -67,6 +67,17 @@ def test_a_mesh_axis_that_nobody_mentions_holds_copies():
         assert np.array_equal(s.data, plain(X, W)[s.index])
 
 
+def test_copies_call_the_host_too():
+    """As the page says: each position calls once for each copy, on mesh axes that nobody mentions."""
+    for resources, copies in (({"b": "x"}, 2), ({"b": ("x", "y")}, 1), ({"b": "y"}, 4)):
+        told = []
+        f = xmap(lambda v: (jax.debug.callback(told.append, v[0]), lax.psum(v, "b"))[1], {0: "b"}, {}, axis_resources=resources)
+        with Mesh(DEVICES, ("x", "y")):
+            assert np.array_equal(f(X), X.sum(0))
+        jax.effects_barrier()
+        assert sorted(map(float, told)) == sorted([*X[:, 0]] * copies)
+
+
 def test_the_compiler_moves_what_the_program_says_and_no_more():
     with Mesh(DEVICES, ("x", "y")):
         product = xmap(jnp.vdot, ({0: "l"}, {1: "r"}), ["l", "r"], axis_resources={"l": "x", "r": "y"})
@@ -154,6 +165,10 @@ def test_three_divided_maps():
         np.testing.assert_array_equal(f(x), x - x.sum())
 
 
+def _of_two(f):
+    return xmap(f, ({0: "b"}, {0: "c"}), ["b", "c", ...], axis_resources={"b": "x", "c": "x"})
+
+
 STACKED, W3 = np.stack([ROWS, ROWS]), np.float32(3)
 
 
@@ -166,6 +181,16 @@ STACKED, W3 = np.stack([ROWS, ROWS]), np.float32(3)
     (lambda: jax.pmap(jax.jit(lambda v: _nested()(v, W3).sum())), (STACKED,), "inside has axis_resources at "),
     (lambda: jax.shard_map(lambda v: _nested()(v, W3), _grid(), P("x"), P("x")), (STACKED.reshape(8, 8),),
      "shard_map of .* has axis_resources at "),
+    (lambda: _of_two(lambda a, b: a * b), (ROWS, ROWS), r"'b' and 'c' are both given the mesh axis 'x', and meet in one value: "
+     r"`mul` at .*test_xmap_mesh.* gives f32\[8\]{b,c}"),
+    (lambda: xmap(lambda v: v, ["b", "c"], ["b", "c"], axis_resources={"b": "x", "c": "x"}), (ROWS,),
+     r"'b' and 'c' are both given the mesh axis 'x', and meet in one value: an argument is f32\[\]{b,c}"),
+    (lambda: xmap(lambda v: v, {0: "b"}, {0: "b"}, axis_resources={"b": ("x", "z", "y")}), (ROWS,),
+     "the axis 'b' of size 4 cannot be divided evenly over 'x' of size 2 and 'z' of size 2 and 'y' of size 2"),
+    (lambda: xmap(lambda v: v, {0: "b"}, {0: "b"}, axis_resources={"b": "w"}), (ROWS,),
+     "the axis 'b' 'w', which is no axis of the mesh in scope, Mesh"),
+    (lambda: xmap(lambda v: jax.pmap(lambda u: u * 2)(v), {0: "b"}, {0: "b"}, axis_resources={"b": "x"}), (ROWS,),
+     "xmap of .* the pmap of `<lambda>` stands inside at .*test_xmap_mesh"),
 ])
 def test_what_cannot_be_divided_is_refused_when_it_is_traced(make, args, words):
     with _grid():

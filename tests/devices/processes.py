@@ -19,6 +19,14 @@ lamina.config.update("num_cpu_devices", devices)
 lamina.distributed.initialize(address, processes, rank, initialization_timeout=60)
 rows = processes * devices
 mine = slice(rank * devices, (rank + 1) * devices)
+
+def refused(kind, words, f, *args):
+    try:
+        f(*args)
+    except kind as e:
+        assert words in str(e), e
+    else:
+        raise SystemExit(f"nobody said: {words}")
 """
 
 # For what gives the numbers of one process exactly; `by_turns` are all devices, the first of each process first.

@@ -104,20 +104,12 @@ for mine_, theirs in ((3, 2), (3, 4), (2, 4), (3, 2)):
     k = mine_ if rank == 0 else theirs
     same(m(np.ones(k, np.float32)), np.full(k, mine_ + theirs * (processes - 1)))
 
-def refused(words, call, *args):
-    try:
-        call(*args)
-    except ValueError as e:
-        assert words in str(e), e
-    else:
-        raise SystemExit(f"nobody said: {words}")
-
-refused("has size 0" if rank == 0 else "the 1. of", m, np.ones(0 if rank == 0 else 2, np.float32))
+refused(ValueError, "has size 0" if rank == 0 else "the 1. of", m, np.ones(0 if rank == 0 else 2, np.float32))
 told = []
 padded(lambda x: (lamina.debug.callback(told.append, x), x)[1])(np.arange(2.0 * devices + 1 + rank))
 lamina.effects_barrier()
 assert sorted(map(float, told)) == [*range(2 * devices + 1 + rank)]
-refused("places empty", padded(lambda x: (lamina.debug.callback(told.append, x), lax.psum(x, "i"))[1], "i"),
+refused(ValueError, "places empty", padded(lambda x: (lamina.debug.callback(told.append, x), lax.psum(x, "i"))[1], "i"),
         np.arange(2.0 * devices + 1 + rank))
 same(m(np.ones(3, np.float32)), np.full(3, 3.0 * processes))
 print("done")

@@ -75,14 +75,6 @@ backwards = lamina.devices()[::-1]
 r = pmap(lambda x: lax.axis_index("i"), "i", devices=backwards)(x)
 same(r, np.array([k for k, d in enumerate(backwards) if d.process_index == rank]))
 assert [s.device for s in r.addressable_shards] == [d for d in backwards if d.process_index == rank]
-def refused(kind, words, f, *args):
-    try:
-        f(*args)
-    except kind as e:
-        assert words in str(e), e
-    else:
-        raise SystemExit(f"nobody said: {words}")
-
 if (processes, devices) == (2, 2):  # two rows of one process, one of the other
     uneven = pmap(lambda x: x + lax.psum(x, "i"), "i", devices=[lamina.devices()[k] for k in (2, 0, 1)])
     given = every[1:3] if rank == 0 else every[:1]
@@ -451,29 +443,22 @@ assert hosts.broadcast_one_to_all(rank, is_source=rank == 1) == 1
 hosts.assert_equal({"a": every})
 hosts.sync_global_devices("here")
 
-def refused(words, f, *args):
-    try:
-        f(*args)
-    except (AssertionError, TypeError, ValueError) as e:
-        assert words in str(e), e
-    else:
-        raise SystemExit(f"nobody said: {words}")
-
-others = [*range(1, processes)]
-refused(f"those of processes {others} differ", hosts.broadcast_one_to_all, np.zeros(2 + rank))
-refused(f"is_source is true in {processes}", hosts.broadcast_one_to_all, 1.0, True)
-refused(f"those of processes {others} differ", hosts.process_allgather, np.zeros(1 + rank))
-refused("pass tiled=True", hosts.process_allgather, whole)
-refused(f"ranks: processes {others} differ from process 0", hosts.assert_equal, rank, "ranks")
-refused("wait at another name", hosts.sync_global_devices, f"at {rank}")
-refused("dimension 0 of local_data", lamina.make_array_from_process_local_data, whole.sharding, every[:1], (rows + 1, 2))
-refused("must give an array of shape", lamina.make_array_from_callback, every.shape, whole.sharding, lambda i: every[i][:0])
-refused("must have the shape", lamina.make_array_from_single_device_arrays, (2 * rows, 2 * devices), whole.sharding,
+others, WRONG = [*range(1, processes)], (AssertionError, TypeError, ValueError)
+refused(WRONG, f"those of processes {others} differ", hosts.broadcast_one_to_all, np.zeros(2 + rank))
+refused(WRONG, f"is_source is true in {processes}", hosts.broadcast_one_to_all, 1.0, True)
+refused(WRONG, f"those of processes {others} differ", hosts.process_allgather, np.zeros(1 + rank))
+refused(WRONG, "pass tiled=True", hosts.process_allgather, whole)
+refused(WRONG, f"ranks: processes {others} differ from process 0", hosts.assert_equal, rank, "ranks")
+refused(WRONG, "wait at another name", hosts.sync_global_devices, f"at {rank}")
+refused(WRONG, "dimension 0 of local_data", lamina.make_array_from_process_local_data, whole.sharding, every[:1], (rows + 1, 2))
+refused(WRONG, "must give an array of shape", lamina.make_array_from_callback, every.shape, whole.sharding,
+        lambda i: every[i][:0])
+refused(WRONG, "must have the shape", lamina.make_array_from_single_device_arrays, (2 * rows, 2 * devices), whole.sharding,
         [s.data for s in whole.addressable_shards])
-refused("names the axis 'q', which Mesh", hosts.host_local_array_to_global_array, every[mine], Mesh, ("q",))
+refused(WRONG, "names the axis 'q', which Mesh", hosts.host_local_array_to_global_array, every[mine], Mesh, ("q",))
 Mesh.devices, Mesh.axis_names = Mesh.devices.T, ("d", "p")
 if devices > 1:
-    refused("no block of the array", hosts.host_local_array_to_global_array, every[mine], Mesh, (("d", "p"),))
+    refused(WRONG, "no block of the array", hosts.host_local_array_to_global_array, every[mine], Mesh, (("d", "p"),))
 whole.delete()
 assert part.is_deleted()  # one memory
 hosts.sync_global_devices("end")

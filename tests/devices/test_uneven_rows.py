@@ -119,14 +119,6 @@ if devices > 1:
     same(z, total[mine][:len(own)] + np.sum(given))
 
     # Whoever has no device does not call it; what has no one module is not lowered; maps within maps have as many rows in each.
-    def refused(kind, words, call, *args):
-        try:
-            call(*args)
-        except kind as e:
-            assert words in str(e), e
-        else:
-            raise SystemExit(f"nobody said: {words}")
-
     alone = pmap(lambda x: x, devices=[d for d in D if d.process_index == 1])
     if rank == 0:
         refused(ValueError, "devices names none of this process", jit(lambda x: alone(x) + 1), total[mine])

@@ -4,7 +4,8 @@ import pickle
 import numpy as np
 import pytest
 
-from lamina_ir import ShapeDtypeStruct, ShapedArray, aval_of, config, dtypes, register_aval, shaped
+from lamina_ir import (ShapeDtypeStruct, ShapedArray, UnboundAxisError, aval_of, avals, config, dtypes, register_aval, shaped)
+from lamina_ir.extend import set_axis_sizes
 
 F32 = dtypes.as_dtype("float32")
 
@@ -71,3 +72,27 @@ def test_shaped_takes_names_of_dtypes_and_numpy_sizes():
     assert all(type(n) is int for n in shaped((np.int64(7), 9), F32).shape)
     with pytest.raises(TypeError):
         shaped((1.5,), F32)
+
+
+def test_sizes_of_named_axes_are_those_in_scope():
+    kept = avals._axis_sizes
+    named = shaped((3,), F32).differing(frozenset(["b", "c"]))
+    assert shaped((3,), F32).named_shape == {}
+    try:
+        set_axis_sizes(lambda: [("c", 2), ("z", 5), ("b", 8)])
+        assert [*named.named_shape.items()] == [("c", 2), ("b", 8)]
+        assert repr(named) == "ShapedArray(float32[3]{b:8,c:2})" and named.short() == "f32[3]{b,c}"
+        set_axis_sizes(lambda: [("c", 2)])
+        assert repr(named) == "ShapedArray(float32[3]{b,c:2})"
+        with pytest.raises(UnboundAxisError, match=r"named_shape of f32\[3\]{b,c}: the axis 'b' is not bound here"):
+            _ = named.named_shape
+    finally:
+        set_axis_sizes(kept)
+
+
+def test_a_struct_keeps_its_named_shape():
+    s = ShapeDtypeStruct((3,), F32, named_shape={"b": 8})
+    assert s.named_shape == {"b": 8} and s != ShapeDtypeStruct((3,), F32)
+    assert s == ShapeDtypeStruct((3,), F32, named_shape={"b": 8})
+    assert repr(s) == "ShapeDtypeStruct(shape=(3,), dtype=float32, named_shape={'b': 8})"
+    assert pickle.loads(pickle.dumps(s)) == s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import index
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from .errors import UnboundAxisError
 from .params import plain_text
 
-__all__ = ["ShapeDtypeStruct", "ShapedArray", "aval_of", "register_aval", "shaped"]
+__all__ = ["ShapeDtypeStruct", "ShapedArray", "aval_of", "register_aval", "set_axis_sizes", "shaped"]
 
 Axes = frozenset[Any]
 
@@ -50,7 +51,9 @@ class ShapedArray:
         return math.prod(self.shape)
 
     @property
-    def named_shape(self) -> dict:
+    def named_shape(self) -> dict[Any, int]:
+        """Of the mapped axes over which a value of this type may differ the sizes, outermost first: `{name: size}`. Types know
+        names alone, so an UnboundAxisError where these axes are not in scope."""
         return {}
 
     def __eq__(self, other: object) -> bool:
@@ -122,18 +125,47 @@ class _Differing(ShapedArray):
     def strong(self) -> ShapedArray:
         return super().strong().differing(self.over) if self.weak_type else self
 
+    @property
+    def named_shape(self) -> dict[Any, int]:
+        found = {name: size for name, size in _axis_sizes() if name in self.over}
+        if len(found) < len(self.over):
+            missing = sorted(map(repr, self.over.difference(found)))
+            raise UnboundAxisError(f"named_shape of {self.short()}: the axis {' and '.join(missing)} is not bound here, so its "
+                                   "size is not known. Read it where the map's function runs; afterwards axis_sizes of the "
+                                   "map's equation says it, and a ShapeDtypeStruct of eval_shape keeps it")
+        return found
+
     def short(self) -> str:
         return f"{super().short()}{_braces(self.over)}"
 
     def __repr__(self) -> str:
-        return f"ShapedArray({self.long()}{_braces(self.over)}{', weak_type=True' if self.weak_type else ''})"
+        return f"ShapedArray({self.long()}{_braces(self.over, True)}{', weak_type=True' if self.weak_type else ''})"
 
     def __reduce__(self) -> Any:
         return _differing, (shaped(self.shape, self.dtype, self.weak_type), self.over)
 
 
-def _braces(over: Axes) -> str:
-    return f"{{{','.join(sorted(map(plain_text, over)))}}}"
+def _no_axes() -> Iterable[tuple[Any, int]]:
+    return ()
+
+
+_axis_sizes: Callable[[], Iterable[tuple[Any, int]]] = _no_axes
+
+
+def set_axis_sizes(reader: Callable[[], Iterable[tuple[Any, int]]]) -> None:
+    """Say how the sizes of mapped axes are found that `named_shape` of a type gives.
+
+    Args:
+      reader: gives (name, size) of each axis in scope, outermost first.
+    """
+    global _axis_sizes
+    _axis_sizes = reader
+
+
+def _braces(over: Axes, sized: bool = False) -> str:
+    """The names in braces, if wanted with the sizes of those that are in scope: `{batch:8}`."""
+    sizes = dict(_axis_sizes()) if sized else {}
+    return f"{{{','.join(sorted([plain_text(name) + (f':{sizes[name]}' if name in sizes else '') for name in over]))}}}"
 
 
 @lru_cache(maxsize=2048)
@@ -160,20 +192,26 @@ class ShapeDtypeStruct:
     Args:
       shape: tuple of ints.
       dtype: anything `numpy.dtype` accepts, small floats included.
+      weak_type: whether it gives way in promotion.
+      sharding: where the array lies, or is to lie.
+      named_shape: mapped axes over which the value differs -> their sizes, as within an `xmap`.
 
     >>> ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    >>> ShapeDtypeStruct((3,), "float32", named_shape={"batch": 8})
+    ShapeDtypeStruct(shape=(3,), dtype=float32, named_shape={'batch': 8})
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "sharding")
+    __slots__ = ("shape", "dtype", "weak_type", "sharding", "named_shape")
 
-    def __init__(self, shape: Any, dtype: Any, *, weak_type: bool = False, sharding: Any = None) -> None:
+    def __init__(self, shape: Any, dtype: Any, *, weak_type: bool = False, sharding: Any = None,
+                 named_shape: Mapping[Any, int] | None = None) -> None:
         self.shape = tuple(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.weak_type = weak_type
         self.sharding = sharding
+        self.named_shape = dict(named_shape or {})
 
-    named_shape = property(lambda self: {})
     ndim = property(lambda self: len(self.shape))
 
     @property
@@ -181,11 +219,12 @@ class ShapeDtypeStruct:
         return math.prod(self.shape)
 
     def __repr__(self) -> str:
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name})"
+        named = f", named_shape={self.named_shape}" if self.named_shape else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{named})"
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, ShapeDtypeStruct) and self.shape == other.shape and self.dtype == other.dtype
-                and self.weak_type == other.weak_type)
+                and self.weak_type == other.weak_type and self.named_shape == other.named_shape)
 
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype))

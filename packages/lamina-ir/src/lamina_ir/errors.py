@@ -6,12 +6,12 @@
       MissingRuleError (NotImplementedError)  a table has no row, or a hole, for an op
         UnboundedLoopError (also ValueError)
       ProgramError (ValueError)            an ill-formed program, text or saved file
-      UnboundAxisError (NameError)         an axis name nobody has bound
+      UnboundAxisError (NameError, ValueError)  an axis name nobody has bound
       CallbackError (RuntimeError)         a host callback raised, or returned what it should not
         CheckError                         a `debug.check` failed while the program ran
           OutOfBoundsError (also IndexError)   an index left its axis, with `debug_bounds`
       ExecutionError (RuntimeError)        a compiled program could not be built, or failed while it ran
-      LeakedTracerError (RuntimeError)     a traced value used after its trace ended
+      LeakedTracerError (RuntimeError, TypeError)  a traced value used after its trace ended
       ConcretizationError (TypeError)      a traced value used where a known number is needed
         TracerBoolError, TracerArrayError, TracerIntegerError
         TracerIndexError (also IndexError)
@@ -48,8 +48,8 @@ class ProgramError(LaminaError, ValueError):
     """An ill-formed program, program text or saved program."""
 
 
-class UnboundAxisError(LaminaError, NameError):
-    """An axis name that no enclosing `vmap` or `pmap` has bound."""
+class UnboundAxisError(LaminaError, NameError, ValueError):
+    """An axis name that no enclosing map has bound: a name of a scope, or a wrong value of an argument, so it is both."""
 
 
 class CallbackError(LaminaError, RuntimeError):
@@ -68,8 +68,8 @@ class ExecutionError(LaminaError, RuntimeError):
     """A compiled program could not be built, or failed while it ran. The backend's own error is the cause."""
 
 
-class LeakedTracerError(LaminaError, RuntimeError):
-    """A traced value was used after the function that made it had returned."""
+class LeakedTracerError(LaminaError, RuntimeError, TypeError):
+    """A traced value was used after the function that made it had returned: no value any more, so a TypeError too."""
 
 
 class ConcretizationError(LaminaError, TypeError):

@@ -239,12 +239,12 @@ def unbound_axis(name: Hashable, bound: Iterable[Hashable]) -> UnboundAxisError:
     Returns:
       An exception to raise.
 
-    >>> print(unbound_axis("j", ["i"]))
-    axis name 'j' is not bound; bound here: 'i'. Give it to vmap or pmap as axis_name, or to make_jaxpr in axis_env
+    >>> print(unbound_axis("j", ["i"]))  # doctest: +ELLIPSIS
+    axis name 'j' is not bound; bound here: 'i'. Give it to vmap or pmap as axis_name, to xmap in in_axes or axis_sizes...
     """
     words = ["an axis without a name" if isinstance(n, UnnamedAxis) else repr(n) for n in bound]
     return UnboundAxisError(f"axis name {name!r} is not bound; bound here: {', '.join(words) or 'none'}. Give it to "
-                            "vmap or pmap as axis_name, or to make_jaxpr in axis_env")
+                            "vmap or pmap as axis_name, to xmap in in_axes or axis_sizes, or to make_jaxpr in axis_env")
 
 
 # --- groups and permutations --------------------------------------------------------------------------------------

@@ -72,8 +72,8 @@ def _check_mesh(lead: str, name: Hashable, devices: tuple[Hashable, ...], mesh: 
 
 
 def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = (), mesh: Any = None) -> str | None:
-    """In words, where two axes that share a mesh axis or a loop meet in one value, or in an op over one of them, or an xmap
-    within cannot be divided too; None where nothing is wrong. Then a device's block is of one of them, which the type of the
+    """In words, where two axes that share a mesh axis or a loop meet in one value, or in an op over one of them, or a map
+    within cannot be on devices too; None where nothing is wrong. Then a device's block is of one of them, which the type of the
     value says. `mesh` is that of the resources, if there may be another one within."""
     users: dict[str, list[Hashable]] = {}
     for what, given in (("mesh axis", resources), ("loop", loops)):
@@ -88,6 +88,9 @@ def conflict(closed: ClosedJaxpr, resources: Resources, loops: Resources = (), m
             if text:
                 return text
         for e in program.jaxpr.eqns:
+            if resources and e.primitive is prims.xla_pmap_p:
+                return (f"the pmap of `{e.params['name']}` stands inside{_at(e)}, and takes a device for each of its rows, but "
+                        "each device of the mesh has its part of this xmap. Use vmap there, or call them one after the other")
             if resources and e.primitive is prims.xmap_p and e.params["axis_resources"]:
                 text = _of_one_within(e, resources, mesh)
                 if text:

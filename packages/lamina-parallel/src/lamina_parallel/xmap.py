@@ -60,6 +60,9 @@ class XmapSpec(MapSpec):
         self.fun, self.name, self.known_as, self.statics = fun, self._jit.name, self._jit.known_as, self._jit.statics
         self.lead = lead = f"xmap of `{self.name}`"
         self.donate_argnums, self.backend = self._jit.donate_argnums, backend
+        if backend is not None and not isinstance(backend, str):
+            raise TypeError(f"{lead}: backend must be the name of a platform, as 'cpu'; got {type(backend).__name__}: "
+                            f"{backend!r:.80}")
         self.ins, self.outs = Mappings(lead, "in_axes", in_axes, fun), Mappings(lead, "out_axes", out_axes, None)
         self.given_sizes = sizes_of(lead, axis_sizes)
         self.names = tuple(dict.fromkeys([*self.ins.names, *self.given_sizes]))
@@ -300,7 +303,7 @@ def xmap(fun: Callable[..., Any], in_axes: Any, out_axes: Any, *, axis_sizes: Ma
       TypeError: something is no mapping, no name, or no array; keyword arguments.
       ValueError: axes or sizes that do not fit; a result has an axis that `out_axes` leaves out; resources that no mesh or
         loop in scope has, that do not divide the size, or that two axes share which meet in one value. Names the argument.
-      NotImplementedError: the mesh in scope has devices of several processes.
+      RuntimeError: no platform is called `backend`, or none of its devices can be used.
 
     >>> import numpy as np
     >>> from lamina_tracing import lax

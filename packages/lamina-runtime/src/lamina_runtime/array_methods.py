@@ -185,6 +185,7 @@ METHODS: dict[str, Any] = {
     "itemsize": property(lambda self: self.aval.dtype.itemsize),
     "nbytes": property(lambda self: self.aval.size * self.aval.dtype.itemsize),
     "weak_type": property(lambda self: self.aval.weak_type),
+    "named_shape": property(lambda self: {}),
     "sharding": property(lambda self: self._sharding),
     "committed": property(lambda self: self._committed),
     "device": property(_device),

@@ -69,6 +69,7 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
     Raises:
       ValueError: the arguments are committed to different devices, or there are too few devices for the maps inside.
     """
+    said = _said_inside(closed)
     closed = placed(closed)
     e, named = lone_map(closed), meshes(closed)
     _check_backend(f"{call} of `{name}`", backend)
@@ -122,9 +123,12 @@ def placement_of(call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
             by = "the maps inside run on"
         chosen, committed = found, True
     elif chosen is None:
-        chosen = (backends.default_device(),)
+        chosen = (backends.local_devices(backend=said[1])[0] if said else backends.default_device(),)
     assert chosen is not None
     n = len(chosen)
+    if said and backends.client(said[1]).platform != chosen[0].platform:
+        raise ValueError(f"{call} of `{name}`: {said[0]} says backend={said[1]!r}, but {by} {device_names(chosen)}. Name one "
+                         "platform")
     if told is not None and {*told} != {*chosen}:
         raise ValueError(f"{call} of `{name}`: with_sharding_constraint names {device_names(told)}{_constraints(closed)[0][1]};"
                          f" {by} {device_names(chosen)}. Name one set of devices, or move the arguments with device_put")
@@ -442,6 +446,18 @@ def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across
     ins = [w if t is None or grid.spelled(t) is None else t for t, w in zip(lies, split_by_maps(closed, grid))]
     return Placement(devices, partitions=len(devices), ins=tuple(ins), donated=donated, committed=True,
                      axes=grid.axes(len(devices) // need), face=own)
+
+
+def _said_inside(closed: ClosedJaxpr) -> tuple[str, str] | None:
+    """(the call in words, the platform) of the first xmap or jit in a program that names one; RuntimeError where there is none
+    such."""
+    calls = {prims.xmap_p: "xmap", prims.xla_call_p: "jit"}
+    found = closed.memo("platforms", lambda: {
+        e.params["backend"]: f"{calls[e.primitive]} of `{e.params['name']}`" for e in walk(closed)
+        if e.primitive in calls and e.params["backend"]})
+    for backend, lead in found.items():
+        _check_backend(lead, backend)
+    return next(((lead, backend) for backend, lead in found.items()), None)
 
 
 def _check_backend(lead: str, backend: str | None) -> None:

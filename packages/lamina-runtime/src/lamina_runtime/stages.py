@@ -105,7 +105,8 @@ class _Stage:
     def out_info(self) -> Any:
         """The result's tree with shapes and dtypes."""
         return trees.tree_unflatten(self._staged.out_tree, [
-            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self._staged.closed.out_avals])
+            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape)
+            for a in self._staged.closed.out_avals])
 
     @property
     def in_tree(self) -> Any:

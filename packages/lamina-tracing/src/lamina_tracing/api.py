@@ -108,7 +108,7 @@ def _frames(axis_env: Any) -> tuple[AxisFrame, ...]:
 
 
 def _structs(closed: ClosedJaxpr, out_tree: Any) -> Any:
-    return trees.tree_unflatten(out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+    return trees.tree_unflatten(out_tree, [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, named_shape=a.named_shape)
                                            for a in closed.out_avals])
 
 
@@ -142,7 +142,10 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
             n = len(outer)
             closed = ClosedJaxpr(Jaxpr([*jaxpr.constvars, *jaxpr.invars[:n]], jaxpr.invars[n:], jaxpr.eqns,
                                        jaxpr.outvars), [*closed.consts, *outer])
-        return (closed, _structs(closed, out_tree)) if return_shape else closed
+        if not return_shape:
+            return closed
+        with bound_axes(*frames):
+            return closed, _structs(closed, out_tree)
 
     functools.update_wrapper(make, fun, updated=())
     make.__name__ = f"make_jaxpr({function_name(fun)})"

@@ -3,14 +3,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from lamina_ir import DTypeError, ShapedArray, aval_of, shaped, trees
+from lamina_ir import DTypeError, ShapedArray, ShapeError, aval_of, shaped, trees
 from lamina_ir.dtypes import as_dtype, canonical
 
 from .lines import is_own_file, warn_user
 from .parameters import argument_name
+from .trace import axis_frame
 from .tracer import stands_for_array, Tracer, typeof
 
 __all__ = ["argument_path", "called_as", "duck_types", "flat_arguments", "flat_results", "flat_types", "requested_dtype",
@@ -221,11 +222,22 @@ def duck_types(call: str, name: str, flat: Sequence[Any], tree: Any) -> tuple[Sh
             if stands_for_array(x):
                 return typeof(x)
             if hasattr(x, "shape") and hasattr(x, "dtype"):
-                return shaped(tuple(x.shape), canonical(x.dtype), bool(getattr(x, "weak_type", False)))
+                named = getattr(x, "named_shape", None)
+                aval = shaped(tuple(x.shape), canonical(x.dtype), bool(getattr(x, "weak_type", False)))
+                return _differing(f"{call} of `{name}`: {argument_path(tree, i)}", aval, named) if named else aval
             raise TypeError(f"{call} of `{name}`: {argument_path(tree, i)}: expected an array, a number, or an object "
                             f"with shape and dtype; got {type(x).__name__}") from None
 
     return tuple(one(i, x) for i, x in enumerate(flat))
+
+
+def _differing(where: str, aval: ShapedArray, named: Mapping[Any, int]) -> ShapedArray:
+    """The type of what differs over axes that have these sizes, if they do."""
+    for axis, size in named.items():
+        found = axis_frame(axis).size
+        if found != size:
+            raise ShapeError(f"{where}: the named axis {axis!r} has {size} positions in named_shape, but {found} here")
+    return aval.differing(frozenset(named))
 
 
 def flat_results(call: str, name: str, out: Any) -> tuple[list[Any], Any]:

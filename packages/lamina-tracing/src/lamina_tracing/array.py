@@ -115,6 +115,7 @@ class HostArray(np.ndarray):
         return ours
 
     aval = property(lambda self: ShapedArray(self.shape, self.dtype, self.weak_type))
+    named_shape = property(lambda self: {})
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         out = np.asarray(array)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from lamina_ir import Primitive, UnnamedAxis, config, errors
-from lamina_ir.extend import axis_names_of, checked_axis_name, stack_depth, unbound_axis
+from lamina_ir.extend import axis_names_of, checked_axis_name, set_axis_sizes, stack_depth, unbound_axis
 
 from .blame import ill_formed
 from .tracer import Tracer, stands_for_array, typeof
@@ -89,7 +89,10 @@ def _refuse(prim: Primitive, args: Any, params: Any) -> Any:
 
 
 def leak_error(tracer: Any, use: str) -> errors.LeakedTracerError:
-    kind = tracer.aval.long() if tracer is not None else "value"
+    kind = "value"
+    if tracer is not None:
+        names = sorted(map(repr, tracer.aval.over))
+        kind = tracer.aval.long() + (f" with the named axis {' and '.join(names)}" if names else "")
     return errors.LeakedTracerError(
         f"{use} was given a traced {kind} whose trace has ended: it was kept in a global, an attribute or a closure of "
         "the transformed function. Return such values from the function instead; checking_leaks() says where it was made.")
@@ -148,13 +151,7 @@ class _Now(threading.local):
 now = _Now()
 
 
-def _named_shape(tracer: Tracer) -> dict[Hashable, int]:
-    """The mapped axes over which a traced value may differ, with their sizes: `{name: size}`, outermost first."""
-    over = tracer.aval.over
-    return {frame.name: frame.size for frame in now.axes if frame.name in over} if over else {}
-
-
-Tracer.named_shape = property(_named_shape)  # type: ignore[attr-defined]  # here, where the axes in scope are known
+set_axis_sizes(lambda: [(frame.name, frame.size) for frame in now.axes])
 
 
 def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:

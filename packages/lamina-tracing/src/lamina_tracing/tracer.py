@@ -122,6 +122,7 @@ class Tracer:
     weak_type = property(lambda self: self.aval.weak_type)
     itemsize = property(lambda self: self.aval.dtype.itemsize)
     nbytes = property(lambda self: self.aval.dtype.itemsize * self.aval.size)
+    named_shape = property(lambda self: self.aval.named_shape)
 
     def __len__(self) -> int:
         if not self.aval.shape:

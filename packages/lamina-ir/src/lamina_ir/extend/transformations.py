@@ -3,6 +3,7 @@
 `saved_p` is the op that stands in a program of `keep(...).again` for a value that was kept: `saved(computed, kept)` is
 the kept one, and its tangent is that of the one computed again.
 """
+from ..avals import set_axis_sizes
 from ..checkpointing import keep, resume, saved_p
 from ..needless import without_needless
 from ..over import over_of_results, refuse_disagreement, speaks_of_axes, typed_equation, typed_program
@@ -13,4 +14,5 @@ from ..wiring import Slot, Wire, Wired, backward, forward, with_signature
 
 __all__ = ["RuleTable", "Slot", "Wire", "Wired", "as_scan", "backward", "checkpointed", "divide", "every_table", "forward",
            "in_stretches", "keep", "narrow", "new_generation", "over_of_results", "refuse_disagreement", "resume", "saved_p",
-           "speaks_of_axes", "too_many", "typed_equation", "typed_program", "with_signature", "without_needless"]
+           "set_axis_sizes", "speaks_of_axes", "too_many", "typed_equation", "typed_program", "with_signature",
+           "without_needless"]
