@@ -157,6 +157,13 @@ def set_axis_sizes(reader: Callable[[], Iterable[tuple[Any, int]]]) -> None:
 
     Args:
       reader: gives (name, size) of each axis in scope, outermost first.
+
+    >>> import lamina_ir.avals
+    >>> before = lamina_ir.avals._axis_sizes
+    >>> set_axis_sizes(lambda: [("i", 4)])
+    >>> shaped((3,), "float32").differing(frozenset("i")).named_shape
+    {'i': 4}
+    >>> set_axis_sizes(before)
     """
     global _axis_sizes
     _axis_sizes = reader
