@@ -18,7 +18,7 @@ SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": 
               "numpy": "lamina_numpy", "numpy.fft": "lamina_numpy.fft", "numpy.linalg": "lamina_numpy.linalg",
               "random": "lamina_random", "nn": "lamina_nn", "nn.initializers": "lamina_nn.initializers",
               "lax": "lamina_tracing.lax",
-              "lax.linalg": "lamina_tracing.lax.factorizations",
+              "lax.linalg": "lamina_tracing.lax.factorizations", "extend.core.primitives": "lamina_tracing.primitives",
               "experimental.compilation_cache": "lamina_runtime.compilation_cache",
               "experimental.compilation_cache.compilation_cache": "lamina_runtime.compilation_cache",
               "tree_util": "lamina_ir.trees", "flatten_util": "lamina_numpy.flatten_util"}
@@ -32,7 +32,8 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff"], "custom_batching": ["lamina_ba
             "sharding": ["lamina_runtime", "lamina_parallel", "lamina_runtime.visualizing"],
             "test_util": ["lamina_autodiff.testing"], "tools": [],
             "tools.colab_tpu": ["lamina_runtime"], "tree": ["lamina_ir.trees"], "typing": ["lamina_tracing"],
-            "lax": ["lamina_tracing.lax", "lamina_autodiff"]}
+            "extend": [], "extend.core": ["lamina_ir", "lamina_tracing.lax", "lamina_tracing.extend"],
+            "lax": ["lamina_tracing.lax", "lamina_autodiff", "lamina_tracing.primitives"]}
 OWN = {"__version__", "float0"}
 
 
@@ -140,6 +141,12 @@ def test_errors_under_the_names_older_programs_catch():
 
 def test_arrays_from_other_libraries():
     assert lamina.dlpack.from_dlpack(np.arange(3, dtype=np.float32)).tolist() == [0, 1, 2]
+
+
+def test_ops_by_name():
+    ops = importlib.import_module("lamina_tracing.primitives")
+    assert {n for n in lamina.lax.__all__ if n.endswith("_p")} == {n for n in ops.__all__ if n.endswith("_p")}
+    assert lamina.lax.add_p is lamina.make_jaxpr(lamina.lax.add)(1, 2).eqns[0].primitive
 
 
 def test_older_homes_of_names():

@@ -7,7 +7,7 @@ from typing import Any
 from .errors import MissingRuleError, ProgramError
 from .flow import Flow
 
-__all__ = ["Primitive", "by_name", "register"]
+__all__ = ["Primitive", "bound_by", "by_name", "register"]
 
 
 def _names(v: Any) -> bool:
@@ -56,6 +56,10 @@ def _refuse_ill_formed(facts: dict[str, Any], left_out: dict[str, Any]) -> None:
                                    f"{', '.join(params) or 'none'}; got {param!r}")
 
 
+def _told_later(*avals: Any, **params: Any) -> Any:
+    """The type rule of an op that is made by its name alone."""
+
+
 class Primitive:
     """One op's facts.
 
@@ -87,13 +91,22 @@ class Primitive:
       kinds: param -> what it holds, a key of `param_kinds.KINDS` such as `int` or `ints`, for `check` to compare with.
     Raises:
       ProgramError: a fact that cannot be one.
+
+    An op can also be made by its name alone and be told the rest: `multiple_results`, `def_abstract_eval`, `def_impl`.
+
+    >>> import numpy as np
+    >>> twice_p = Primitive("twice_of_docs")
+    >>> twice_p.def_impl(lambda x: 2 * x).__name__, twice_p.def_abstract_eval(lambda x: x).__name__
+    ('<lambda>', '<lambda>')
+    >>> twice_p.bind(np.float32(3))
+    np.float32(6.0)
     """
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
                  "elementwise", "flow", "subprograms", "defaults", "effectful", "axis_params", "kinds", "may_read_axes", "spmd",
-                 "unsaid", "over", "plainly_over", "__weakref__")
+                 "unsaid", "over", "plainly_over", "own_bind", "own_impl", "__weakref__")
 
-    def __init__(self, name: str, *, infer: Callable[..., Any], numpy: Callable[..., Any] | None = None,
+    def __init__(self, name: str, *, infer: Callable[..., Any] = _told_later, numpy: Callable[..., Any] | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
                  family: str = "", multiple: bool = False, spec: str = "", elementwise: bool = False,
                  flow: Flow | None = None, defaults: dict[str, Any] | None = None,
@@ -103,8 +116,10 @@ class Primitive:
         _refuse_ill_formed(locals(), Primitive.__init__.__kwdefaults__)  # type: ignore[arg-type]
         self.name = name
         self.params = tuple(params)
-        self.infer = infer
+        self.infer: Callable[..., Any] = _no_type_rule(name) if infer is _told_later else infer
         self.numpy: Callable[..., Any] = numpy or _no_meaning(name)
+        self.own_bind: Callable[..., Any] | None = None  # stands in for `bind`, of an op that is several equations
+        self.own_impl: Callable[..., Any] | None = None  # runs the op on concrete values
         self.linear_in = tuple(linear_in)
         self.bilinear_in = tuple(bilinear_in)
         self.family = family
@@ -127,6 +142,101 @@ class Primitive:
         self.plainly_over = not (over or flow or axis_params or effectful)  # results differ over what operands differ over
         self.may_read_axes = bool(axis_params or flow)  # may refer to mapped axes: `bind` looks for them
 
+    # What programs that read programs ask an op for, under the names they know.
+    def bind(self, /, *args: Any, **params: Any) -> Any:
+        """Apply the op, to values or to what is traced: `bind(op, *args, **params)`.
+
+        Args:
+          *args: its operands.
+          **params: its params, all of them.
+        Returns:
+          The result; of an op with several a tuple.
+        Raises:
+          TypeError, ValueError: operands or params that do not fit the op, in its own words.
+
+        >>> import numpy as np
+        >>> from lamina_ir import prims
+        >>> float(prims.mul_p.bind(np.float32(2), np.float32(3)))
+        6.0
+        """
+        if self.own_bind is not None:
+            return self.own_bind(*args, **params)
+        return _bind(self, *args, **params)
+
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Apply the op in a given transformation, `trace.process(op, args, params)`."""
+        return trace.process(self, tuple(args), params)
+
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """What `bind` takes beside the operands of an equation with these params: functions (none here: programs are
+        params), and params.
+
+        >>> from lamina_ir import prims
+        >>> prims.reduce_sum_p.get_bind_params({"axes": (0,)})
+        ([], {'axes': (0,)})
+        """
+        return [], dict(params)
+
+    @property
+    def multiple_results(self) -> bool:
+        """Whether `bind` gives a tuple of results."""
+        return self.multiple
+
+    @multiple_results.setter
+    def multiple_results(self, many: bool) -> None:
+        self.multiple = bool(many)
+
+    @property
+    def call_primitive(self) -> bool:
+        """Whether it does nothing but run the program in its param `call_jaxpr` on its operands."""
+        return self.name == "xla_call"
+
+    @property
+    def map_primitive(self) -> bool:
+        """Whether it runs the program in its param `call_jaxpr` once for each member of an axis."""
+        return self.name in ("xla_pmap", "xmap")
+
+    def abstract_eval(self, *avals: Any, **params: Any) -> Any:
+        """The types of the results: `infer`."""
+        return self.infer(*avals, **params)
+
+    def impl(self, *args: Any, **params: Any) -> Any:
+        """The op on concrete values: what `def_impl` was given, else its NumPy meaning."""
+        return (self.own_impl or self.numpy)(*args, **params)
+
+    def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
+        """Say what the op does to concrete values. Compiled programs want a row of `lowering_rules` beside it.
+
+        Args:
+          impl: `impl(*arrays, **params)`.
+        Returns:
+          `impl`, so that this can be a decorator.
+        """
+        self.own_impl = self.numpy = impl
+        return impl
+
+    def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Say what types the results have: `infer`.
+
+        Args:
+          rule: `rule(*avals, **params)`.
+        Returns:
+          `rule`, so that this can be a decorator.
+        """
+        self.infer = rule
+        return rule
+
+    def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """`def_abstract_eval` of an op with effects: `rule` gives the types and what effects there are."""
+        self.effectful, self.plainly_over = True, False
+        self.infer = lambda *avals, **params: rule(*avals, **params)[0]
+        return rule
+
+    def def_custom_bind(self, bind: Callable[..., Any]) -> Callable[..., Any]:
+        """Have `bind(*args, **params)` called in place of this op's own: it may be several equations."""
+        self.own_bind = bind
+        return bind
+
     def __repr__(self) -> str:
         return self.name
 
@@ -139,6 +249,39 @@ def _no_meaning(name: str) -> Callable[..., Any]:
         raise MissingRuleError(f"`{name}` has no NumPy meaning, so it cannot be evaluated; give it one, Primitive({name!r}, "
                                "numpy=...), or run it where it is lowered")
     return numpy
+
+
+def _no_type_rule(name: str) -> Callable[..., Any]:
+    def infer(*avals: Any, **params: Any) -> Any:
+        raise MissingRuleError(f"`{name}` has no type rule, so it cannot stand in a program; give it one, Primitive({name!r}, "
+                               f"infer=...), or call its def_abstract_eval")
+    return infer
+
+
+def _evaluate(prim: Primitive, /, *args: Any, **params: Any) -> Any:
+    return prim.impl(*args, **params)
+
+
+_bind: Callable[..., Any] = _evaluate
+
+
+def bound_by(bind: Callable[..., Any]) -> Callable[..., Any]:
+    """Have `Primitive.bind` call `bind(op, *args, **params)`: tracing does, which knows the transformations in force.
+
+    Args:
+      bind: the function.
+    Returns:
+      The one before.
+
+    >>> from lamina_ir import prims
+    >>> before = bound_by(lambda op, *args, **params: op.name)
+    >>> prims.add_p.bind(1.0, 2.0)
+    'add'
+    >>> _ = bound_by(before)
+    """
+    global _bind
+    before, _bind = _bind, bind
+    return before
 
 
 _BY_NAME: dict[str, Primitive] = {}

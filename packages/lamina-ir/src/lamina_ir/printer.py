@@ -50,8 +50,9 @@ def literal_text(literal: Literal) -> str:
 
 
 class _Printer:
-    def __init__(self, weak: bool) -> None:
+    def __init__(self, weak: bool, sources: bool = False) -> None:
         self.weak = weak
+        self.sources = sources
         self.names: dict[Var, str] = {}  # of the program that is being written
         self.scopes: dict[int, dict[Var, str]] = {}  # by program: one that stands in several places has the same text
         self.lengths: dict[int, int] = {}  # by program, as `length` says
@@ -147,7 +148,7 @@ class _Printer:
 
     # one line, or None when it cannot be or is longer than `room`
     def flat_program(self, program: Jaxpr | ClosedJaxpr, room: int) -> str | None:
-        if id(program) in self.marks:
+        if self.sources or id(program) in self.marks:
             return f"@{self.marks[id(program)]}" if id(program) in self.written else None
         outer, self.names = self.names, self.scopes[id(program)]
         text = self.flat_text(_jaxpr(program), room)
@@ -207,9 +208,10 @@ class _Printer:
         self.names = outer
 
     def write_eqn(self, e: Eqn, indent: int, out: list[str]) -> None:
+        line = f"  [{e.source}]" if self.sources and e.source is not None else ""
         flat = self.flat_eqn(e, WIDTH - indent)
         if flat is not None:
-            out.append(" " * indent + flat)
+            out.append(" " * indent + flat + line)
             return
         out.append(f"{' ' * indent}{self.left(e)}[")
         for name, value in self.shown_params(e):
@@ -223,7 +225,7 @@ class _Printer:
                 out.append(f"{' ' * (indent + 2)})")
             else:
                 self.write_program(programs[0], f"{name}=", indent + 2, out)
-        out.append(f"{' ' * indent}]{self.right(e)}")
+        out.append(f"{' ' * indent}]{self.right(e)}{line}")
 
 
 def _jaxpr(program: Jaxpr | ClosedJaxpr) -> Jaxpr:
@@ -244,18 +246,19 @@ def _same(a: Any, b: Any) -> bool:
 
 @roomy()
 @uncollected
-def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> str:
+def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False, sources: bool = False) -> str:
     """The text of a program.
 
     Args:
       jaxpr: the program; constants of a `ClosedJaxpr` are named, their values are not shown.
       weak: mark weak types with `~`, as in `a:~f32[]`, so that parsing gives exactly the same types.
+      sources: write behind each equation the line it came from. Such a text is for reading: it does not parse.
 
     >>> from lamina_ir import parse
     >>> jaxpr_text(parse("{ lambda ; a:~f32[]. let in (a,) }"), weak=True)
     '{ lambda ; a:~f32[]. let in (a,) }'
     """
-    printer = _Printer(weak)
+    printer = _Printer(weak, sources)
     if isinstance(jaxpr, ClosedJaxpr):
         jaxpr = jaxpr.jaxpr
     printer.name_program(jaxpr)
@@ -283,4 +286,4 @@ def eqn_text(eqn: Eqn, *, weak: bool = False) -> str:
     return "\n".join(out)
 
 
-shown_by(lambda x: eqn_text(x) if isinstance(x, Eqn) else jaxpr_text(x))
+shown_by(lambda x, **how: eqn_text(x) if isinstance(x, Eqn) else jaxpr_text(x, **how))

@@ -6,24 +6,42 @@ print. Nested programs sit in equation params as `ClosedJaxpr` (see `Primitive.s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import config
 from .avals import ShapedArray
+from .effect_kinds import Effect, EqnContext, own_effects
 from .errors import ProgramError
 from .primitive import Primitive
+from .sources import Source
 
 __all__ = ["Atom", "ClosedJaxpr", "DropVar", "Eqn", "Jaxpr", "Literal", "Source", "Var", "axis_names_of", "eqn_axis_names",
            "eqn_effectful", "subprograms"]
 
 
-_text: Callable[[Any], str] = object.__repr__
+_text: Callable[..., str] = object.__repr__
 
 
-def shown_by(text: Callable[[Any], str]) -> None:
+def shown_by(text: Callable[..., str]) -> None:
     """Show programs and equations with `text`. `printer` calls this: it reads programs, so they cannot import it."""
     global _text
     _text = text
+
+
+_CONTEXT = EqnContext()
+_PRETTY = frozenset(("source_info", "print_shapes", "name_stack", "custom_pp_eqn_rules", "print_effects", "use_color", "width",
+                     "weak"))
+
+
+def _pretty(program: Any, options: dict[str, Any]) -> str:
+    unknown = options.keys() - _PRETTY
+    if unknown:
+        raise TypeError(f"pretty_print: there is no option {', '.join(sorted(unknown))}; expected {', '.join(sorted(_PRETTY))}")
+    for name, value in (("print_shapes", True), ("name_stack", False), ("print_effects", False)):
+        if options.get(name, value) is not value:
+            raise ValueError(f"pretty_print: {name}={options[name]} is not available: the text of a program parses back to the "
+                             f"same program, so types stand in it and nothing else does. Leave {name} out")
+    return _text(program, weak=bool(options.get("weak")), sources=bool(options.get("source_info")))
 
 
 class Var:
@@ -33,6 +51,9 @@ class Var:
 
     def __init__(self, aval: ShapedArray) -> None:
         self.aval = aval
+
+    count = property(id, doc="A number of its own, while it lives.")
+    suffix = ""
 
     def __repr__(self) -> str:
         return f"Var({self.aval.short()})"
@@ -53,82 +74,19 @@ class Literal:
         self.val = val
         self.aval = aval
 
+    @property
+    def hash(self) -> int | None:
+        """The hash of its value; None where that has none."""
+        try:
+            return hash(self.val)
+        except TypeError:
+            return None
+
     def __repr__(self) -> str:
         return f"Literal({self.val!r}, {self.aval.short()})"
 
 
 Atom = Var | Literal
-
-
-class _Place(NamedTuple):
-    """Stands for a code object that is not there: in programs read from files."""
-
-    co_filename: str
-    co_name: str
-
-
-class Source:
-    """Where an equation came from: a code object and an instruction offset, turned into file and line on demand.
-
-    Several equations share one: all that a transformation makes of one op keep that op's source. It has four fields, for
-    with five it would take 16 bytes more, and a program holds one for each op.
-
-    Args:
-      code: the code object, or what `Source.at` puts in its place.
-      lasti: the instruction's offset; -1 for the function as a whole, at the line of its `def`.
-      scope: names of the scopes around it, as "encoder/layer".
-      part: which part of a derivative it is: "" for the op itself and its tangent, "backward" for what transposition
-        made of it, "backward of backward" where that was differentiated in reverse again.
-
-    >>> Source.at("model.py", 12, "loss", part="backward")
-    model.py:12 (loss) [backward]
-    """
-
-    __slots__ = ("code", "lasti", "scope", "part")
-
-    def __init__(self, code: Any, lasti: int, scope: str = "", part: str = "") -> None:
-        self.code = code
-        self.lasti = lasti
-        self.scope = scope
-        self.part = part
-
-    @classmethod
-    def at(cls, file: str, line: int, function: str, scope: str = "", part: str = "") -> Source:
-        """The source at a line of a file, without code objects: for programs from elsewhere."""
-        return cls(_Place(file, function), line, scope, part)
-
-    @property
-    def file(self) -> str:
-        return self.code.co_filename
-
-    @property
-    def function(self) -> str:
-        """The name of the function whose line it is."""
-        return self.code.co_name
-
-    @property
-    def line(self) -> int:
-        if type(self.code) is _Place:
-            return self.lasti
-        for start, end, line in self.code.co_lines():
-            if start <= self.lasti < end and line is not None:
-                return line
-        return self.code.co_firstlineno
-
-    def like(self, scope: str, part: str) -> Source:
-        """The same place with another scope and part."""
-        return Source(self.code, self.lasti, scope, part)
-
-    def backward(self) -> Source:
-        """The source of what transposition makes of the op."""
-        return self.like(self.scope, f"backward of {self.part}" if self.part else "backward")
-
-    def inside(self, scope: str) -> Source:
-        """The same source within further scopes."""
-        return self.like(f"{scope}/{self.scope}" if self.scope else scope, self.part)
-
-    def __repr__(self) -> str:
-        return f"{self.file}:{self.line} ({self.code.co_name})" + (f" [{self.part}]" if self.part else "")
 
 
 class Eqn:
@@ -145,10 +103,24 @@ class Eqn:
         self.source = source
 
     def replace(self, **changes: Any) -> Eqn:
-        """A copy with some fields changed."""
+        """A copy with some fields changed. `source_info` is another name of `source`; effects follow from the op."""
         fields = {name: getattr(self, name) for name in Eqn.__slots__}
+        if "source_info" in changes:
+            changes["source"] = changes.pop("source_info")
+        changes.pop("ctx", None)
+        if changes.pop("effects", None) not in (None, self.effects):
+            raise ValueError("replace: effects follow from the op and the programs it holds; replace those")
         fields.update(changes)
         return Eqn(**fields)
+
+    ctx = property(lambda self: _CONTEXT, doc="The settings it runs under, see `EqnContext`.")
+    source_info = property(lambda self: self.source, doc="The line it came from: `source`.")
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        """What it does beside its results, the programs in it included."""
+        own = own_effects(self.primitive.name, self.params) if self.primitive.effectful else frozenset()
+        return own.union(*[s.effects for s in subprograms(self)])
 
     def __repr__(self) -> str:
         return _text(self)
@@ -201,6 +173,39 @@ class Jaxpr:
     def out_avals(self) -> list[ShapedArray]:
         return [v.aval for v in self.outvars]
 
+    debug_info = None  # the names of arguments are not part of a program
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        """What its equations do beside their results."""
+        return frozenset().union(*[e.effects for e in self.eqns]) if self.effectful else frozenset()
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        """A copy with some of `constvars`, `invars`, `eqns`, `outvars` changed; what follows from them follows.
+
+        >>> from lamina_ir import parse
+        >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }").jaxpr
+        >>> program.replace(eqns=[], outvars=program.invars)
+        { lambda ; a:f32[]. let in (a,) }
+        """
+        parts = {name: getattr(self, name) for name in ("constvars", "invars", "eqns", "outvars")}
+        unknown = changes.keys() - parts.keys() - {"effects", "debug_info"}
+        if unknown:
+            raise TypeError(f"replace: a program has no {', '.join(sorted(unknown))}; expected {', '.join(parts)}")
+        return Jaxpr(**{**parts, **{k: v for k, v in changes.items() if k in parts}})
+
+    def pretty_print(self, **options: Any) -> str:
+        """The text of the program.
+
+        Args:
+          **options: `source_info=True` writes the line of each equation behind it, `weak=True` marks weak types. Taken and
+            without effect: `use_color`, `width`, `custom_pp_eqn_rules`.
+        Raises:
+          TypeError: an option that there is not.
+          ValueError: `print_shapes=False`, `name_stack=True` or `print_effects=True`.
+        """
+        return _pretty(self, options)
+
     def __copy__(self) -> Any:
         return self  # programs are not changed in place
 
@@ -229,6 +234,19 @@ class ClosedJaxpr:
     out_avals = property(lambda self: self.jaxpr.out_avals)
     eqns = property(lambda self: self.jaxpr.eqns)
     literals = property(lambda self: self.consts)
+    effects = property(lambda self: self.jaxpr.effects)
+
+    def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None) -> ClosedJaxpr:
+        """A copy with another program, or with other constants."""
+        return ClosedJaxpr(self.jaxpr if jaxpr is None else jaxpr, self.consts if consts is None else consts)
+
+    def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
+        """The program `f(jaxpr)` with the same constants."""
+        return ClosedJaxpr(f(self.jaxpr), self.consts)
+
+    def pretty_print(self, **options: Any) -> str:
+        """The text of the program, as of `Jaxpr.pretty_print`."""
+        return _pretty(self, options)
 
     def memo(self, key: Any, make: Any) -> Any:
         """`make()`, remembered with this program and as long as it: what follows from the program and `key` alone."""

@@ -1,4 +1,7 @@
 """Tracing: binding ops, staging programs, `jit`, and the typed `lax` functions. No backend needed."""
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from . import debug, extend, lax, operators, slots
 from ._version import __version__
 from .api import disable_jit, ensure_compile_time_eval, eval_shape, make_jaxpr, named_call, named_scope
@@ -9,10 +12,19 @@ from .settings import (checking_leaks, debug_bounds, debug_infs, debug_nans, def
                        explain_cache_misses, log_compiles, numpy_dtype_promotion, numpy_rank_promotion,
                        threefry_partitionable)
 
+if TYPE_CHECKING:
+    from . import primitives
+
 operators.install()
 
 __all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "ShapeLike", "__version__", "checking_leaks", "debug",
            "debug_bounds", "debug_infs", "debug_nans", "default_matmul_precision", "disable_jit", "disable_x64", "enable_x64",
            "ensure_compile_time_eval", "eval_shape", "explain_cache_misses", "extend", "io_callback", "jit", "lax",
            "log_compiles", "make_jaxpr", "named_call", "named_scope", "numpy_dtype_promotion", "numpy_rank_promotion",
-           "pure_callback", "slots", "threefry_partitionable"]
+           "primitives", "pure_callback", "slots", "threefry_partitionable"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "primitives":
+        return import_module(f"{__name__}.{name}")  # ops by name, which only programs that read programs need
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

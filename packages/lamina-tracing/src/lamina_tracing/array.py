@@ -9,14 +9,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import numpy as np
-from lamina_ir import ShapedArray
+from lamina_ir import ShapedArray, dtypes
 
 from .tracer import Tracer
 
-__all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "HostArray", "ShapeLike", "concrete_types",
+__all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "HostArray", "ShapeLike", "array_types", "concrete_types",
            "is_array", "register_array_type"]
 
 concrete_types: list[type] = []
+array_types = frozenset((np.ndarray, *[dtypes.from_short_name(n).type for n in dtypes.SHORT_NAMES])) - {np.void}  # of NumPy's
 
 
 class _ArrayKind(type):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from lamina_ir import Primitive, UnnamedAxis, config, errors
-from lamina_ir.extend import axis_names_of, checked_axis_name, set_axis_sizes, stack_depth, unbound_axis
+from lamina_ir.extend import axis_names_of, bound_by, checked_axis_name, set_axis_sizes, stack_depth, unbound_axis
 
 from .blame import ill_formed
 from .tracer import Tracer, stands_for_array, typeof
@@ -196,6 +196,16 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
         if better is None or str(better) == str(error):
             raise
         raise better from None
+
+
+def _bind_by_name(prim: Primitive, /, *args: Any, **params: Any) -> Any:
+    """`Primitive.bind`: as `bind`, and an op that was told by `def_impl` how it runs does so where nothing is traced."""
+    if prim.own_impl is not None and now.trace is EVALUATION and not any(isinstance(a, Tracer) for a in args):
+        return prim.own_impl(*args, **params)
+    return bind(prim, *args, **params)
+
+
+bound_by(_bind_by_name)
 
 
 def axis_frame(name: Hashable) -> AxisFrame:

@@ -43,7 +43,7 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
            "custom_vjp", "debug", "debug_bounds", "debug_infs", "debug_nans", "default_backend", "default_device",
            "default_matmul_precision", "device_count", "device_get", "device_put", "device_put_replicated",
            "device_put_sharded", "devices", "disable_jit", "disable_x64", "distributed", "dlpack", "dtypes", "effects_barrier",
-           "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental", "explain_cache_misses",
+           "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental", "explain_cache_misses", "extend",
            "flatten_util", "float0", "grad", "hessian", "host_count", "host_id", "host_ids", "jacfwd", "jacobian", "jacrev",
            "jit", "jvp", "launch", "lax", "lib", "linear_transpose", "linearize", "live_arrays", "local_device_count",
            "local_devices", "log_compiles", "make_array_from_callback", "make_array_from_process_local_data",
@@ -56,8 +56,8 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
 
 # Modules that not every program needs, imported when asked for.
 _ON_DEMAND = frozenset(("ad_checkpoint", "compilation_cache", "custom_batching", "custom_derivatives", "debug",
-                        "distributed", "dlpack", "errors", "experimental", "flatten_util", "launch", "lib", "nn", "parallel",
-                        "profiler", "random", "scipy", "sharding", "stages", "test_util", "tools", "typing"))
+                        "distributed", "dlpack", "errors", "experimental", "extend", "flatten_util", "launch", "lib", "nn",
+                        "parallel", "profiler", "random", "scipy", "sharding", "stages", "test_util", "tools", "typing"))
 
 del _runtime
 

@@ -6,13 +6,14 @@ the kept one, and its tangent is that of the one computed again.
 from ..avals import set_axis_sizes
 from ..checkpointing import keep, resume, saved_p
 from ..needless import without_needless
+from ..primitive import bound_by
 from ..over import over_of_results, refuse_disagreement, speaks_of_axes, typed_equation, typed_program
 from ..rewrite import narrow
 from ..stages import as_scan, checkpointed, divide, in_stretches, too_many
 from ..tables import RuleTable, every_table, new_generation
 from ..wiring import Slot, Wire, Wired, backward, forward, with_signature
 
-__all__ = ["RuleTable", "Slot", "Wire", "Wired", "as_scan", "backward", "checkpointed", "divide", "every_table", "forward",
-           "in_stretches", "keep", "narrow", "new_generation", "over_of_results", "refuse_disagreement", "resume", "saved_p",
-           "set_axis_sizes", "speaks_of_axes", "too_many", "typed_equation", "typed_program", "with_signature",
-           "without_needless"]
+__all__ = ["RuleTable", "Slot", "Wire", "Wired", "as_scan", "backward", "bound_by", "checkpointed", "divide",
+           "every_table", "forward", "in_stretches", "keep", "narrow", "new_generation", "over_of_results",
+           "refuse_disagreement", "resume", "saved_p", "set_axis_sizes", "speaks_of_axes", "too_many", "typed_equation",
+           "typed_program", "with_signature", "without_needless"]

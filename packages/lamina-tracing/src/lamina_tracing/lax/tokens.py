@@ -12,6 +12,10 @@ class Token:
     """A value without content, made by `create_token` and `after_all`. All tokens are alike; in trees it is a node
     without leaves, so it passes through every transformation."""
 
+    def block_until_ready(self) -> Token:
+        """The token itself: there is nothing to wait for."""
+        return self
+
     def __repr__(self) -> str:
         return "Token()"
 

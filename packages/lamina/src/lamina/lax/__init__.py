@@ -1,8 +1,32 @@
-"""`lamina.lax`: the typed functions of `lamina_tracing.lax`, the solvers of `lamina_autodiff`, and `linalg`."""
+"""`lamina.lax`: the typed functions of `lamina_tracing.lax`, the solvers of `lamina_autodiff`, `linalg`, and the ops of
+`lamina_tracing.primitives`, fetched when first asked for."""
+import typing as _typing
+
+import lamina_tracing as _tracing
 from lamina_autodiff import custom_linear_solve, custom_root
+from lamina_ir import prims as _prims
 from lamina_tracing.lax import *
 from lamina_tracing.lax import __all__ as _typed
 
 from . import linalg
 
-__all__ = [*_typed, "custom_linear_solve", "custom_root", "linalg"]
+if _typing.TYPE_CHECKING:
+    from lamina_tracing.primitives import *
+
+_OPS = frozenset(["scan_bind", *[name for name in dir(_prims) if name.endswith("_p") and name != "_p"]]).union(
+    f"{name}_p" for name in (
+        "add_jaxvals after_all approx_top_k call closed_call create_token cumlogsumexp custom_jvp_call_jaxpr custom_lin "
+        "custom_vjp_call_jaxpr device_put eq_to infeed le_to lt_to outfeed select_and_scatter select_n zeros_like").split())
+
+__all__ = [*_typed, *sorted(_OPS), "custom_linear_solve", "custom_root", "linalg"]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _OPS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(_tracing.primitives, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

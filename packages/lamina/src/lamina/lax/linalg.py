@@ -1,3 +1,8 @@
-"""`lamina.lax.linalg`: factorisations and their solves, from `lamina_tracing.lax.factorizations`."""
+"""`lamina.lax.linalg`: factorisations and their solves, from `lamina_tracing.lax.factorizations`, and their ops."""
+from lamina_ir.prims import (cholesky_p, eig_p, eigh_p, hessenberg_p, householder_product_p, lu_p, qr_p, schur_p, svd_p,
+                             triangular_solve_p, tridiagonal_p, tridiagonal_solve_p)
 from lamina_tracing.lax.factorizations import *
-from lamina_tracing.lax.factorizations import __all__ as __all__
+from lamina_tracing.lax.factorizations import __all__ as _functions
+
+__all__ = [*_functions, "cholesky_p", "eig_p", "eigh_p", "hessenberg_p", "householder_product_p", "lu_p", "qr_p", "schur_p",
+           "svd_p", "triangular_solve_p", "tridiagonal_p", "tridiagonal_solve_p"]

@@ -1,0 +1,148 @@
+"""Every op under the name that programs which read programs know it by: `add_p`, `scan_p`, `linear_solve_p`.
+
+Most are the built-in primitives themselves; their params are ours (docs/ops.md), and an equation says them all. Some names
+stand for one of ours that is called otherwise: `call_p` and `closed_call_p` for `xla_call_p`, `add_jaxvals_p` for `add_p`,
+`..._call_jaxpr_p` for `custom_jvp_call_p` and `custom_vjp_call_p`, `custom_lin_p` for `transposed_call_p`, a linear map known
+by its transpose. Others are several equations here, so no program holds them: `select_n_p`, `cumlogsumexp_p`, `zeros_like_p`
+and what else `_made_of` makes below. They bind as ops do, with the params that are named here.
+"""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from lamina_ir import ClosedJaxpr, DTypeError, Primitive, ProgramError, ShapeError, dtypes, shaped
+from lamina_ir.prims import *  # noqa: F403
+from lamina_ir.prims import (ALL, add_p, custom_jvp_call_p, custom_vjp_call_p, scan_p, transposed_call_p,
+                             xla_call_p)
+
+from . import lax, slots
+from .api import eval_shape
+from .stage import eval_jaxpr
+from .trace import bind
+from .tracer import typeof
+
+__all__ = ["scan_bind"]
+__all__ += [name for name, value in list(globals().items()) if name.endswith("_p") and value in ALL]
+
+
+def _made_of(name: str, function: Callable[..., Any], params: Sequence[str] = (), multiple: bool = False) -> Primitive:
+    """A name for several equations: `function(*operands, **params)` binds them."""
+    def infer(*avals: Any, **given: Any) -> Any:
+        found = eval_shape(lambda *xs: function(*xs, **given), *avals)
+        types = [shaped(s.shape, s.dtype) for s in (found if multiple else (found,))]
+        return types if multiple else types[0]
+
+    prim = Primitive(name, infer=infer, params=params, multiple=multiple)
+    prim.def_custom_bind(function)
+    __all__.append(f"{name}_p")
+    return prim
+
+
+def scan_bind(*args: Any, **params: Any) -> list[Any]:
+    """`scan_p.bind`: the results of a scan with these params, as a list."""
+    return list(bind(scan_p, *args, **params))
+
+
+# --- ours under another name --------------------------------------------------------------------------------------
+add_jaxvals_p = add_p
+call_p = closed_call_p = xla_call_p
+custom_jvp_call_jaxpr_p, custom_vjp_call_jaxpr_p, custom_lin_p = custom_jvp_call_p, custom_vjp_call_p, transposed_call_p
+__all__ += ["add_jaxvals_p", "call_p", "closed_call_p", "custom_jvp_call_jaxpr_p", "custom_lin_p", "custom_vjp_call_jaxpr_p"]
+
+
+# --- several equations --------------------------------------------------------------------------------------------
+def _rank(x: Any) -> Any:
+    """Integers in the total order of floats: -NaN, -inf, ..., -0, 0, ..., inf, NaN. Integers and booleans as they are."""
+    dtype = typeof(x).dtype
+    if not dtypes.is_float(dtype):
+        if dtypes.is_complex(dtype):
+            raise DTypeError(f"total order: complex numbers have none; got {typeof(x).long()}")
+        return x
+    kind = np.dtype(f"int{8 * dtype.itemsize}")
+    bits = lax.bitcast_convert_type(x, kind)
+    return lax.select(lax.lt(bits, kind.type(0)), lax.bitwise_xor(bits, kind.type(np.iinfo(kind).max)), bits)
+
+
+def _in_total_order(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, y: compare(_rank(x), _rank(y))
+
+
+def _top_k(operand: Any, *, k: int, reduction_dimension: int, is_max_k: bool, recall_target: float = 0.95,
+           reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Any, Any]:
+    find = lax.approx_max_k if is_max_k else lax.approx_min_k
+    return find(operand, k, reduction_dimension, recall_target, reduction_input_size_override, aggregate_to_topk)
+
+
+def _device_put(*xs: Any, devices: Sequence[Any], srcs: Sequence[Any] = (), **_: Any) -> tuple[Any, ...]:
+    return tuple([slots.device_put(x, device) for x, device in zip(xs, devices, strict=True)])
+
+
+def _elementwise(name: str, param: str, closed: Any, consts: Sequence[Any]) -> Callable[..., Any]:
+    """A program of two scalars, on arrays."""
+    closed = closed if isinstance(closed, ClosedJaxpr) else ClosedJaxpr(closed, consts)
+    other = next((e.primitive.name for e in closed.eqns if not e.primitive.elementwise), None)
+    if other is not None or len(closed.in_avals) != 2 or len(closed.out_avals) != 1:
+        raise ProgramError(f"{name}: {param} must take two scalars to one by elementwise ops" + (f"; it holds `{other}`"
+                           if other else f"; it takes {len(closed.in_avals)} to {len(closed.out_avals)}"))
+    return lambda x, y: eval_jaxpr(closed, [x, y])[0]
+
+
+def _select_and_scatter(operand: Any, source: Any, init_value: Any, *, select_jaxpr: Any, scatter_jaxpr: Any,
+                        window_dimensions: Sequence[int], window_strides: Sequence[int],
+                        padding: Sequence[tuple[int, int]], select_consts: Sequence[Any] = (),
+                        scatter_consts: Sequence[Any] = ()) -> Any:
+    """The element that `select` keeps of each window is scattered the window's element of `source`; padding is never chosen."""
+    call = "select_and_scatter"
+    select = _elementwise(call, "select_jaxpr", select_jaxpr, select_consts)
+    scatter = _elementwise(call, "scatter_jaxpr", scatter_jaxpr, scatter_consts)
+    shape, steps = typeof(operand).shape, typeof(source).shape
+    size = int(np.prod(shape))
+    edges = [(lo, hi, 0) for lo, hi in padding]
+    values = lax.pad(operand, lax.full_like(init_value, 0), edges)
+    at = lax.pad(np.arange(size, dtype=np.int32).reshape(shape), np.int32(-1), edges)
+    for have, want, window, stride in zip(typeof(values).shape, steps, window_dimensions, window_strides, strict=True):
+        if (have - window) // stride + 1 != want:
+            raise ShapeError(f"{call}: source must have one element for each window; got {typeof(source).long()}")
+    best: Any = None
+    place: Any = None
+    for offset in itertools.product(*map(range, window_dimensions)):
+        ends = [o + (n - 1) * s + 1 for o, n, s in zip(offset, steps, window_strides)]
+        value, here = (lax.slice(x, offset, ends, tuple(window_strides)) for x in (values, at))
+        if best is None:
+            best, place = value, here
+            continue
+        inside, empty = lax.ge(here, np.int32(0)), lax.lt(place, np.int32(0))
+        take = lax.bitwise_and(inside, lax.bitwise_or(empty, lax.bitwise_not(select(best, value))))
+        best, place = lax.select(take, value, best), lax.select(take, here, place)
+    count = int(np.prod(steps))
+    places, news = lax.reshape(place, (count,)), lax.reshape(source, (count,))
+
+    def step(i: Any, out: Any) -> Any:
+        where = lax.dynamic_index_in_dim(places, i, keepdims=False)
+        old = lax.dynamic_index_in_dim(out, where, keepdims=False)
+        new = scatter(old, lax.dynamic_index_in_dim(news, i, keepdims=False))
+        return lax.dynamic_update_index_in_dim(out, lax.select(lax.ge(where, np.int32(0)), new, old), where, 0)
+
+    start = lax.full_like(operand, init_value, shape=(size,))
+    return lax.reshape(lax.fori_loop(0, count, step, start) if count and size else start, shape)
+
+
+after_all_p = _made_of("after_all", lax.after_all)
+approx_top_k_p = _made_of("approx_top_k", _top_k, ("aggregate_to_topk", "is_max_k", "k", "recall_target", "reduction_dimension",
+                                                  "reduction_input_size_override"), multiple=True)
+create_token_p = _made_of("create_token", lax.create_token)
+cumlogsumexp_p = _made_of("cumlogsumexp", lax.cumlogsumexp, ("axis", "reverse"))
+device_put_p = _made_of("device_put", _device_put, ("devices", "srcs"), multiple=True)
+eq_to_p = _made_of("eq_to", _in_total_order(lax.eq))
+infeed_p = _made_of("infeed", lax.infeed, ("partitions", "shape"), multiple=True)
+le_to_p = _made_of("le_to", _in_total_order(lax.le))
+lt_to_p = _made_of("lt_to", _in_total_order(lax.lt))
+outfeed_p = _made_of("outfeed", lax.outfeed, ("partitions",))
+select_and_scatter_p = _made_of("select_and_scatter", _select_and_scatter,
+                                ("padding", "scatter_consts", "scatter_jaxpr", "select_consts", "select_jaxpr",
+                                 "window_dimensions", "window_strides"))
+select_n_p = _made_of("select_n", lax.select_n)
+zeros_like_p = _made_of("zeros_like", lambda x: lax.full_like(x, 0))
