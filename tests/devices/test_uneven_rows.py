@@ -107,6 +107,28 @@ for ds in orders:
                 "at index 1 of the scan" in str(e)), e
     same(f(x), np.asarray(y))
 
+# Callbacks in order, beside the maps; settings of the compiler, for each piece.
+own = [k for k, d in enumerate(ds) if d.process_index == rank]
+told = []
+def numbered(x):
+    return lamina.experimental.io_callback(lambda v: (told.append(float(v)), np.float32(len(told)))[1], np.float32(0), x.sum(),
+                                           ordered=True)
+def in_order(x):
+    y = f(x + numbered(x) + numbered(x))
+    return y + numbered(y)
+got = jit(lambda x: lax.scan(lambda c, _: (in_order(c) * 0, c.sum()), in_order(x), None, length=2))(x)
+assert len(told) == 9 and told[:2] == [x.sum()] * 2, told
+same(got[0], 0 * x)
+assert told[2] + 3 * x.size == float(got[1][0]) == told[3], (told, got)
+settings = {"xla_no_such_setting": 1}
+for call in (jit(lambda x: f(x) + 1, compiler_options=settings), jit(lambda x: f(f(x)), compiler_options=settings)):
+    try:
+        call(x)
+        raise SystemExit("nobody said anything")
+    except lamina.errors.ExecutionError as e:
+        assert "xla_no_such_setting" in str(e), e
+same(jit(lambda x: f(x) + 1, compiler_options={"xla_embed_ir_in_executable": True})(x), np.asarray(f(x)) + 1)
+
 # Several maps, over different devices.
 if devices > 1:
     few = [d for d in D if d.process_index or d == D[0]]
@@ -118,7 +140,7 @@ if devices > 1:
     given = [*total[:1], *np.concatenate([total[p * devices:(p + 1) * devices] for p in range(1, processes)])]
     same(z, total[mine][:len(own)] + np.sum(given))
 
-    # Whoever has no device does not call it; what has no one module is not lowered; maps within maps have as many rows in each.
+    # Whoever has no device does not call it; what has no one module is not lowered.
     alone = pmap(lambda x: x, devices=[d for d in D if d.process_index == 1])
     if rank == 0:
         refused(ValueError, "devices names none of this process", jit(lambda x: alone(x) + 1), total[mine])
@@ -139,10 +161,6 @@ if pairs:
     same(jit(lambda x: nested(x) * 2)(every[own]), want * 2)
     with lamina.debug_nans(True):
         same(jit(lambda x: nested(x) * 2)(every[own]), want * 2)
-if devices == 4:
-    fewer = [d for g in pairs for d in g if g[0] != D[0]]
-    odd = pmap(pmap(lambda x: x, "j"), "i", devices=fewer)
-    refused(NotImplementedError, "as many rows in each", odd, every[own][:len(own) - (rank == 0)])
 print("done")
 """
 
@@ -150,3 +168,109 @@ print("done")
 @pytest.mark.parametrize("processes, devices", [(2, 2)] + [(2, 4), (3, 1), (3, 2)] * WIDE)
 def test_beside_other_work(processes, devices):
     assert all(t.endswith("done") for t in run(BESIDE, processes, devices))
+
+
+# Maps that hold maps over devices: a row of the outer one takes `wide` devices of one process.
+NESTS = ALIKE + """
+draw = np.random.RandomState(1)
+
+def inner(x, w):
+    return (lax.psum(x * w, "j") + lax.psum(x, ("i", "j")) * lax.axis_index("i") + lax.ppermute(x, "j", [(0, 1)])
+            + lax.all_gather(x, "i")[::2].sum(0) - x)
+
+def outer(inside):
+    def row(x, w):
+        y = inside(x, w) * lax.axis_index("i") + x.sum() + lax.psum(x, "i")
+        return lax.scan(lambda c, _: (inside(c, w) * 0.5, c[:, 0]), y, None, length=2)
+    return row
+
+def groups(wide):
+    own = [[d for d in D if d.process_index == p] for p in range(processes)]
+    return [g[k:k + wide] for g in own for k in range(0, devices, wide)]
+
+def nested(mapped, ds=(), wide=2):
+    one = dict(axis_name="j", in_axes=(0, None))
+    inside = (lambda x, w: vmap(inner, **one)(x, w)) if mapped is vmap else (lambda x, w: pmap(inner, **one)(x, w))
+    return mapped(outer(inside), axis_name="i", in_axes=(1, None), out_axes=(0, 1), **{"devices": ds} if ds else {})
+
+for wide, chosen in ((2, groups(2)[1:]), (2, groups(2)[:0:-1]), (2, sorted(groups(2), key=lambda g: g[0].id % devices)),
+                     (3, [d[::-1] for d in groups(4)]))[:LAST]:
+    chosen = [g[:wide] for g in chosen]
+    ds = [d for g in chosen for d in g]
+    own = [k for k, g in enumerate(chosen) if g[0].process_index == rank]
+    every = draw.randint(-3, 4, (wide, len(chosen), 3)).astype(np.float32)
+    x, w = every[:, own], np.float32(2)
+    f, g = nested(pmap, ds, wide), nested(vmap)
+    want = g(every, w)
+    want = np.asarray(want[0])[own], np.asarray(want[1])[:, own]
+    got = f(x, w)
+    same(got[0], want[0])
+    same(got[1], want[1])
+    again = jit(f)(lamina.device_put(x, lamina.local_devices()[0]), w)  # by itself, and from one device
+    same(again[0], want[0])
+    assert {*again[0].sharding.device_set} == {d for k in own for d in chosen[k]}, again[0].sharding
+    same(f(x, w)[0], want[0])
+    beside = jit(lambda x: (f(x * 2 + x.sum() * 0, w)[0] + x[0, 0, 0], x.max()))
+    same(beside(x)[0], np.asarray(g(every * 2, w)[0])[own] + x[0, 0, 0])
+    turns = lax.fori_loop(0, 2, lambda i, c: f(c, w)[0].swapaxes(0, 1) * 0.5, x)
+    state = every
+    for _ in range(2):
+        state = np.asarray(g(state, w)[0]).swapaxes(0, 1) * 0.5
+    same(turns, state[:, own])
+    # Derivatives: what all share has one cotangent, of all rows.
+    c = draw.randint(-2, 3, (len(chosen), wide, 3)).astype(np.float32)
+    dx = [grad(lambda x, w, f=f, c=c: (f(x, w)[0] * c).sum(), (0, 1))(x, w) for f, c, x in ((f, c[own], x), (g, c, every))]
+    same(dx[0][0], np.asarray(dx[1][0])[:, own])
+    same(dx[0][1], dx[1][1])
+    pair = np.stack([every, every + 1])
+    same(vmap(lambda x: f(x, w)[0])(pair[:, :, own]), np.stack([g(p, w)[0] for p in pair])[:, own])
+
+# The same where it is lowered and compiled by hand; donation; two in one program, over different devices.
+low = f.lower(x, w)
+same(low.compile()(x, w)[0], want[0])
+given = lamina.device_put(x)
+same(pmap(outer(lambda x, w: pmap(inner, "j", in_axes=(0, None))(x, w)), "i", in_axes=(1, None), out_axes=(0, 1), devices=ds,
+          donate_argnums=0)(given, w)[0], want[0])
+assert given.is_deleted()
+
+# Callbacks, and what goes wrong, with its line, device and place.
+told = []
+def tells(x):
+    lamina.debug.callback(lambda n: told.append(int(n)), lax.axis_index("i"))
+    return pmap(lambda x: x + lax.psum(x, "j"), "j")(x)
+pmap(tells, "i", in_axes=1, devices=ds)(x)
+lamina.effects_barrier()
+assert sorted(set(told)) == own and len(told) in (len(own), len(ds) // len(chosen) * len(own)), (told, own)
+bad = pmap(pmap(lambda x: jnp.log(x) + lax.psum(x, ("i", "j")), "j"), "i", devices=ds)
+odd = np.ones((len(own), wide, 3), np.float32)
+if rank == 1:
+    odd[-1, 1] = -1
+last = max(k for k, g in enumerate(chosen) if g[0].process_index == 1)
+for call in (bad, jit(lambda x: bad(x * 1) + 1)):
+    try:
+        with lamina.debug_nans(True):
+            call(odd)
+        raise SystemExit("nobody said anything")
+    except FloatingPointError as e:
+        expected = (f"on device {chosen[last][1]}", f"index {last} of axis 'i' of {len(chosen)}, index 1 of axis 'j' of",
+                    "`log`", "in process 1")
+        assert all(t in str(e) for t in expected), e
+same(f(x, w)[0], want[0])
+
+# A row is of one process.
+mixed = [d for k in range(devices) for d in D[k::devices]][:2 * processes]
+across = pmap(pmap(lambda x: x, "j"), "i", devices=mixed)
+for call in (across, jit(lambda x: across(x) + 1)):
+    try:
+        call(np.ones((1, 2)))
+        raise SystemExit("nobody said anything")
+    except ValueError as e:
+        assert "a row is of the process that gives it" in str(e), e
+print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2] + [3] * WIDE)
+def test_maps_that_hold_maps(processes):
+    text = NESTS.replace("LAST", "9" if WIDE else "2")
+    assert all(t.endswith("done") for t in run(text, processes, 4))

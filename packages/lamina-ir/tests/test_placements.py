@@ -4,7 +4,8 @@ import sys
 import numpy as np
 import pytest
 from lamina_ir import ProgramError, ShapeError, check, parse
-from lamina_ir.extend import Grid, Placement, Tiles, map_placement, rows_everywhere
+from lamina_ir.extend import (Grid, Placement, Tiles, map_placement, nest_placement, of_rows, rows_everywhere,
+                              rows_of_results)
 
 MAP = """{{ lambda ; a:f32[{rows},3] b:f32[3]. let
     c:f32[{rows},3] d:f32[3] = xla_pmap[
@@ -85,3 +86,40 @@ def test_the_evaluator_has_no_rows_of_others():
     from lamina_ir import ExecutionError, evaluate
     with pytest.raises(ExecutionError, match="2 of the 4 rows are here"):
         evaluate(over(2, 2), np.ones((2, 3), np.float32), np.ones(3, np.float32))
+
+
+NEST = """{{ lambda ; a:f32[4,{rows}] b:f32[3]. let
+    c:f32[{rows},4] d:f32[] = xla_pmap[
+      axis_name=i axis_size={rows} backend=None
+      call_jaxpr={{ lambda ; e:f32[4]{{i}} f:f32[3]. let
+          g:f32[4]{{i}} = xla_pmap[
+            axis_name=j axis_size=4 backend=None call_jaxpr={{ lambda ; h:f32[]{{i, j}}. let k:f32[]{{i, j}} = sin h in (k,) }}
+            devices=None donated_invars=(False,) global_arg_shapes=(None,) global_axis_size=4 in_axes=(0,) name=g out_axes=(0,)
+          ] e
+          l:f32[] = reduce_sum[axes=(0,)] f
+        in (g, l) }}
+      devices=None donated_invars=(False, False) global_arg_shapes=(None, None) global_axis_size=5 in_axes=(1, None)
+      name=f out_axes=(0, None)
+    ] a b
+  in (d, c) }}"""
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_rows_of_maps_that_hold_maps_are_lowered_as_processes(rows):
+    closed = parse(NEST.format(rows=rows))
+    check(closed)
+    mine = range(20 - 4 * rows, 20)
+    found = nest_placement(closed, range(20), mine, donated=(True, False))
+    at = np.arange(4 * rows).reshape(rows, 4).T.reshape(-1).tolist()
+    assert found.ins == (Tiles((4, rows), order=() if rows == 1 else tuple(at)), Tiles()), found.ins
+    assert found.grid == (1, 20) and found.axes == (("processes", 5), ("d0", 2), ("d1", 2)) and found.rows == rows
+    one, place = of_rows(closed, found)
+    check(one)
+    assert f"{one}" == f"{parse(NEST.format(rows=1))}" and (one is closed) == (rows == 1)
+    assert place.face == tuple(mine)[:4] and place.ins == (Tiles((4, 1)), Tiles()) and place.donated == (True, False)
+    assert rows_of_results(closed, found, [Tiles(), Tiles((1, 4))]) == [
+        Tiles(), Tiles((rows, 4)) if rows > 1 else Tiles((1, 4))]
+    lying = Tiles((1, rows), copies=4) if rows > 1 else None  # as a map of rows alone would have them, four copies of each
+    assert nest_placement(closed, range(20), mine, [lying, None]).ins[0] == (lying or found.ins[0])
+    with pytest.raises(ShapeError, match="devices for each of its rows; got 18, "):
+        nest_placement(closed, range(18), mine)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from lamina_batching import vmap
 from lamina_ir import ShapeDtypeStruct, config
-from lamina_parallel import pmap
+from lamina_parallel import Mesh, PartitionSpec as P, pmap, shard_map
+from lamina_runtime import devices
 from lamina_tracing import debug, io_callback, jit, lax, pure_callback
 
 
@@ -110,6 +111,18 @@ def test_on_several_devices_with_effects(capsys):
         with config.debug_nans(True), pytest.raises(FloatingPointError, match="`log` produced a NaN.* on device cpu:1, "):
             f(np.array([1.0, -1.0], "float32"))
         assert sorted(capsys.readouterr().out.splitlines()) == ["once -1.0", "once 1.0"]
+
+
+def test_beside_a_shard_map():
+    every = devices()[:4][::-1]
+    beside = shard_map(lambda x: lax.mul(x, 2.0), mesh=Mesh(every, "a"), in_specs=P("a"), out_specs=P("a"))
+    x = np.ones((4, 2), np.float32)
+    x[2] = -1
+    logs = pmap(lambda r: lax.add(lax.log(r), lax.psum(r, "a")), "a")
+    for f in (lambda x: logs(beside(x)), lambda x: beside(logs(x))):
+        where = f"on device {every[2]}, at index 2 of axis 'a' of 4"
+        with config.debug_nans(True), pytest.raises(FloatingPointError, match=where):
+            jit(f)(x)
 
 
 def test_the_line_is_that_of_this_call_not_of_the_first():

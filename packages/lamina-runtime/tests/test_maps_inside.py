@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, grad, jvp, linearize, vjp
 from lamina_batching import vmap
-from lamina_ir import trees
+from lamina_ir import CheckError, trees
 from lamina_parallel import pmap, psum
 from lamina_runtime import device_put, devices, effects_barrier, transfer_counts
-from lamina_tracing import debug, jit, lax
+from lamina_tracing import debug, io_callback, jit, lax
 
 pytestmark = pytest.mark.devices
 RNG = np.random.RandomState(0)
@@ -218,6 +218,26 @@ def test_callbacks_run_on_every_member():
     np.testing.assert_allclose(out, X * 2 + 1, rtol=1e-6)
     effects_barrier()
     np.testing.assert_allclose(sorted(seen), sorted(X[:, 0]), rtol=1e-6)
+
+
+def test_callbacks_in_a_map_that_holds_maps_run_once_on_every_member():
+    seen = []
+
+    def g(x):
+        number = io_callback(lambda i: (seen.append(int(i)), np.float32(i))[1], np.float32(0), lax.axis_index("i"))
+        debug.callback(lambda i: seen.append(int(i)), lax.axis_index("i"))
+        return lax.add(pmap(lambda v: psum(v, "j"), "j")(x), number)
+
+    x = np.ones((4, 2, 3), np.float32)
+    for call in (pmap(g, "i"), jit(lambda x: lax.mul(pmap(g, "i")(x), 1.0))):
+        seen.clear()
+        np.testing.assert_array_equal(call(x), 2 * x + np.arange(4, dtype=np.float32)[:, None, None])
+        effects_barrier()
+        assert sorted(seen) == [0, 0, 1, 1, 2, 2, 3, 3]
+    few = pmap(lambda x: (debug.check(lax.gt(lax.reduce_sum(x, (0, 1)), 0.), "below 0"), pmap(lambda v: v, "j")(x))[1], "i")
+    np.testing.assert_array_equal(few(x[:3]), x[:3])
+    with pytest.raises(CheckError, match="below 0.* on device cpu:4, at index 2 of axis 'i' of 3"):
+        few(np.stack([x[0], x[0], -x[0]]))
 
 
 def test_a_cleared_call_stages_again():

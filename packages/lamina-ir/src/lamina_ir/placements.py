@@ -66,6 +66,14 @@ class Placement(NamedTuple):
         """The devices that arguments come to and results lie on, as far as they are seen here."""
         return self.face or self.devices
 
+    @property
+    def rows(self) -> int:
+        """Of how many rows the face is where the rows of a map are lowered as if each were a process by itself (see `nests`):
+        each of them takes as many devices as `axes` say; 1 for anything else."""
+        if self.members or not self.face:
+            return 1
+        return len(self.face) // math.prod([n for name, n in self.axes if name != Grid.PROCESSES])
+
 
 # --- maps on a grid -----------------------------------------------------------------------------------------------
 def devices_needed(closed: ClosedJaxpr) -> int:

@@ -330,10 +330,11 @@ class Context:
         """This participant's entry of a table with one for each: int32[]."""
         env = self.axis_env
         if env.names and getattr(env, "free", ()):  # XLA knows no number of a partition where it may split what is around
-            return self.module.mesh.apart(self, env, lambda ctx: [ctx._of_participant(table)], _I32)
-        return self._of_participant(table)
+            return self.module.mesh.apart(self, env, lambda ctx: [ctx.of_this(table)], (), (), (_I32,))[0]
+        return self.of_this(table)
 
-    def _of_participant(self, table: Sequence[int]) -> Value:
+    def of_this(self, table: Sequence[int]) -> Value:
+        """`of_participant` where XLA splits nothing, as in a region over all axes of a mesh."""
         index = self.participant()
         if list(table) == list(range(len(table))):
             return self.convert(index, _U32, _I32)

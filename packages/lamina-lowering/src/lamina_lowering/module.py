@@ -14,7 +14,8 @@ from typing import Any
 
 from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, eqn_effectful, number_turns, prims,
                        subprograms)
-from lamina_ir.extend import Grid, Placement, Tiles, devices_needed, lone_map, meshes, split_by_maps, stack_depth
+from lamina_ir.extend import (Grid, Placement, Tiles, devices_needed, lone_map, meshes, of_rows, split_by_maps,
+                              stack_depth)
 
 from . import _jaxlib, hlo, session, tables
 from .combine import together
@@ -122,6 +123,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     closed_jaxpr = number_turns(closed_jaxpr)
     if placement is None:
         placement = _usual(closed_jaxpr, axis_env)
+    closed_jaxpr, placement = of_rows(closed_jaxpr, placement)
     env, grid = AxisEnv(axis_env, placement.replicas), None
     if placement.members:
         e = lone_map(closed_jaxpr)

@@ -81,6 +81,11 @@ class MeshEnv(AxisEnv):
         """Groups of devices; `spare` ones are in none."""
         return [self._places[row].tolist() for row in super().groups(names, index_groups)]
 
+    def workers(self) -> list[list[int]]:
+        """The devices that work on the same, for each member, or beside all maps for each process; `spare` ones together."""
+        rows = self._places.reshape(self.processes if not self.names else -1, self.copies if self.names else self.grid.devices)
+        return [*rows.tolist(), *[self.spare] * bool(self.spare)]
+
     def indices(self, names: Any) -> list[int]:
         """Each device's index along the named axes; 0 for one that is no member."""
         out = np.zeros(self.processes * self.grid.devices, np.int64)
@@ -166,24 +171,19 @@ class Mesh:
             "manual_axes": parsed[f'#sdy<manual_axes{{"{Grid.PROCESSES}"}}>']})
         return [found] if len(outs) == 1 else list(found)
 
-    def each_device(self, ctx: Any, emit: Any, values: Sequence[Any], avals: Sequence[ShapedArray],
-                    outs: Sequence[ShapedArray]) -> list[Any]:
-        """What `emit(ctx, *values)` gives on each device by itself, on whole arrays: the same on all devices of a process."""
-        every = tuple(range(len(self.grid.sizes)))
-        found = ctx.op("sdy.manual_computation", values, *outs, regions=[ctx.region(avals, emit, "sdy.return")], attributes={
-            "in_shardings": self.per_value([((),) * a.ndim for a in avals], False),
-            "out_shardings": self.per_value([((),) * o.ndim for o in outs], False), "manual_axes": self.axes(every)})
-        return [found] if len(outs) == 1 else list(found)
-
-    def apart(self, ctx: Any, env: MeshEnv, emit: Any, out: ShapedArray) -> Any:
-        """What `emit(ctx)` gives in a region over the axes that no map around has taken; along these all give the same."""
+    def apart(self, ctx: Any, env: MeshEnv, emit: Any, values: Sequence[Any], avals: Sequence[ShapedArray],
+              outs: Sequence[ShapedArray]) -> list[Any]:
+        """What `emit(ctx, *values)` gives on each device by itself, on arrays that are whole along the axes which no map around
+        has taken: a region over these, along which all give the same."""
         mesh: str = "mesh"
         axes: list[tuple[int, ...]] = [(a,) for a in range(len(env.grid.sizes))]
         if env.named:
             mesh, axes = self.named(env.grid.sizes, env.named)
-        return ctx.op("sdy.manual_computation", (), out, regions=[ctx.region((), emit, "sdy.return")], attributes={
-            "in_shardings": self.per_value([], False), "out_shardings": self.per_value([((),) * out.ndim], False, mesh),
+        found = ctx.op("sdy.manual_computation", values, *outs, regions=[ctx.region(avals, emit, "sdy.return")], attributes={
+            "in_shardings": self.per_value([((),) * a.ndim for a in avals], False, mesh),
+            "out_shardings": self.per_value([((),) * o.ndim for o in outs], False, mesh),
             "manual_axes": self.axes(sorted([a for k in env.free for a in axes[k]]))})
+        return [found] if len(outs) == 1 else list(found)
 
     def axes(self, axes: Sequence[int]) -> Any:
         """The attribute that names the axes a region takes."""

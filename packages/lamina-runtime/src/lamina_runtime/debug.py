@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import CallbackError, ClosedJaxpr, config, dtypes, prims, trees
-from lamina_ir.extend import Placement, Tiles, lone_map
+from lamina_ir.extend import Placement, Tiles, lone_map, rows_apart
 from lamina_tracing import jit
 from lamina_tracing.extend import batch_position, eager_lines, user_source
 
@@ -116,7 +116,8 @@ def check_results(name: str, outs: Sequence[Any], closed: ClosedJaxpr | None = N
 
 _DONATED = "its arguments were donated; leave donate_argnums out to find the operation"
 _TWICE = "it has effects with results, which would happen twice"
-_TURNED = "maps in its maps take their rows in another order than that of the processes"
+_TURNED = ("its maps take their rows in another order than that of the processes; call the function itself, not a compiled "
+           "step of it, to find the operation")
 _GONE = "run op by op it is not there: the compiler orders operations differently"
 
 
@@ -147,7 +148,8 @@ def settle(name: str, closed: ClosedJaxpr, placement: Placement, flat: Sequence[
     seen = _first_bad(outs) if looks and failure is None else None
     closed = second_look.quiet(closed) if looks else closed
     flat = _with_copies(flat)
-    turned = bool(placement.face and not placement.members and placing.turned(closed))
+    turned = bool(placement.face and not placement.members and rows_apart(closed, placement) is None
+                  and placing.turned(closed))
     known = looks and not turned and not closed.jaxpr.effectful and not any(
         type(a) is ArrayImpl and a.is_deleted() for a in flat)
     whole = not placement.face  # arrays over all devices, which the processes put together if they have to
@@ -178,8 +180,9 @@ def _host(x: Any, dtype: np.dtype) -> np.ndarray:
 
 def _types(closed: ClosedJaxpr, placement: Placement) -> list[list[tuple[tuple[int, ...], np.dtype]]]:
     """Shapes and dtypes of the arguments of each process: of a map by itself, each has its own number of rows."""
-    rows = Counter(d.process_index for d in placement.devices)
-    e = lone_map(closed) if placement.members else None
+    e = lone_map(closed) if placement.members else rows_apart(closed, placement)
+    each = 1 if placement.members else len(placement.here) // placement.rows
+    rows = Counter(d.process_index for d in placement.devices[::each])
     if e is not None and placing.over_mesh(e):
         entries = dict(zip(e.invars, e.params["in_specs"]))
         shapes = [part_shapes(e, v.aval.shape, entries.get(v, (None,) * v.aval.ndim)) for v in closed.jaxpr.invars]

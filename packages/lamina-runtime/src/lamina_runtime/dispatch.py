@@ -190,7 +190,7 @@ class _Misses:
         place = None if cut else placing.placement_of(kind, spec.name, staged.closed, flat, donated, spec.device, spec.backend,
                                                       layout, lambda: spec.rows(staged, tree), words)
         try:
-            program = (pieces.Pieces(kind, spec.name, staged.closed, flat, words) if place is None else
+            program = (pieces.Pieces(kind, spec.name, staged.closed, flat, words, self.overrides) if place is None else
                        execution.program_for(kind, staged.closed, spec.name, place, spec.keep_unused, self.overrides))
             if donated:
                 safe_launch.check_donation(kind, spec.name, flat, donated, words)

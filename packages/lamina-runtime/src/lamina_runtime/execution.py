@@ -9,7 +9,7 @@ from typing import Any
 
 from lamina_ir import (CallbackError, ClosedJaxpr, ExecutionError, ShapedArray, config, has_ordered_effects, subprograms,
                        thread_order)
-from lamina_ir.extend import Placement, Tiles
+from lamina_ir.extend import Placement, Tiles, rows_of_results
 from lamina_lowering import lower, rows
 from lamina_parallel.extend import mesh_in_scope, placed
 from lamina_tracing.extend import logger, told
@@ -92,7 +92,8 @@ class Program:
         if self._mesh is not None and placement.members and placement.face:
             self._mesh = self._mesh.local_mesh  # of what is seen here
         kind = "pmap_" if self._mesh is None else "shard_map_"
-        by_id = sorted(range(len(here)), key=lambda i: here[i].id) if placement.partitions > 1 else None
+        one_row = here[:len(here) // placement.rows]
+        by_id = sorted(range(len(one_row)), key=lambda i: one_row[i].id) if placement.partitions > 1 else None
         self.lowered = low = lower(thread_order(closed) if ordered else closed, placement=placement, rules=rules,
                                    name=f"{kind if placement.members else ''}{name}", keep_unused=keep_unused,
                                    platform=backends.lowering_platform(devices[0]), partition_order=by_id)
@@ -116,8 +117,8 @@ class Program:
         found = self.executable.get_output_shardings() if split else None
         chosen = [Tiles()] * n_out if found is None else [_tiles(p) for p in found]
         if placement.face and split:  # the processes hold copies, as far as the compiler knows
-            own = [devices.index(d) for d in here]
-            chosen = [t.part(own)[0] for t in chosen]
+            own = [devices.index(d) for d in one_row]
+            chosen = rows_of_results(closed, placement, [t.part(own)[0] for t in chosen])
         wanted = placement.outs or (None,) * n_out
         self.out_shardings = [whole(here, c if t is None else t) for t, c in zip(wanted, chosen)]
         if self._mesh is not None and placement.members and (len(here) > 1 or not placement.face):

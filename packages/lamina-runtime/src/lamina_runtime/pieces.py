@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, calls_host, dce, eqn_effectful, prims,
-                       subprograms)
-from lamina_ir.extend import STACKED, Tiles, Turn, Wired, devices_needed, lone_map, stack_depth, turns_text
+from lamina_ir import (CallbackError, ClosedJaxpr, Eqn, Jaxpr, Literal, Var, calls_host, dce, eqn_effectful,
+                       has_ordered_effects, prims, subprograms)
+from lamina_ir.extend import STACKED, Tiles, Turn, Wired, lone_map, lone_nest, stack_depth, turns_text
 from lamina_parallel.extend import placed
 from lamina_tracing import slots
 
-from . import backends, debug, effects, jointly, placing, shardings, transfers
+from . import backends, debug, effects, execution, jointly, placing, shardings, transfers
 from ._jaxlib import ArrayImpl
 
 __all__ = ["Pieces", "in_pieces"]
@@ -31,17 +31,13 @@ def in_pieces(closed: ClosedJaxpr) -> bool:
     if placing.rows_across(closed) is None:
         return False
     closed = placed(closed)
-    if lone_map(closed) is not None:
+    if lone_map(closed) is not None or lone_nest(closed) is not None:
         return False
     if any(map(placing.over_mesh, placing.outermost(closed))):
         return True
     # A look for a NaN counts the rows of all in order of the processes, or in the order of one map.
     turned = placing.turned(closed)
-    return turned is None or turned and debug.wanted() and not any(map(_holds_maps, placing.outermost(closed)))
-
-
-def _holds_maps(e: Eqn) -> bool:
-    return devices_needed(e.params["call_jaxpr"]) > 1
+    return turned is None or turned and debug.wanted()
 
 
 # --- how they are cut ---------------------------------------------------------------------------------------------
@@ -105,10 +101,6 @@ def _cut(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[_Step]]:
         if not placing.is_across(e):
             step(i + 1, None, e, e.invars, e.outvars)
             continue
-        if _holds_maps(e):
-            raise NotImplementedError(f"pmap of `{e.params['name']}`: a map that holds maps over devices spans processes with "
-                                      "as many rows in each; these have different numbers of them. Name as many devices of "
-                                      "each process, or use vmap for the maps inside")
         ins, outs = [Var(v.aval) for v in e.invars], [Var(v.aval) for v in e.outvars]
         params = {**e.params, "donated_invars": (False,) * len(ins)}
         step(i + 1, ClosedJaxpr(Jaxpr((), ins, [Eqn(e.primitive, ins, outs, params, e.source)], outs)), e, e.invars, e.outvars)
@@ -124,6 +116,7 @@ class Pieces:
       call, name: who asks, and the function.
       closed: the program.
       flat: its arguments; words: what one of them is called.
+      overrides: the user's settings of the compiler.
     Raises:
       ValueError: an argument is split over devices of several processes.
     """
@@ -132,10 +125,15 @@ class Pieces:
     const_args = ()
 
     def __init__(self, call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
-                 words: Callable[[int], str] | None = None) -> None:
+                 words: Callable[[int], str] | None = None, overrides: tuple[tuple[str, Any], ...] = ()) -> None:
         placing.check_parts(call, name, flat, words)
         self.closed, self.name = closed, name = placed(closed), name
-        found = [_devices(e) for e in placing.outermost(closed) if placing.is_across(e)]
+        self._call, self._overrides = call, overrides
+        across = [e for e in placing.outermost(closed) if placing.is_across(e)]
+        for e in across:
+            if e.primitive is prims.xla_pmap_p:
+                placing.check_rows(e)
+        found = [_devices(e) for e in across]
         # Where this process has its values: on all devices that its maps run on; and who meets.
         self._here = tuple(dict.fromkeys([d for _, own in found for d in own]))
         self._home = shardings.tiled(self._here, Tiles())
@@ -188,8 +186,12 @@ class Pieces:
         return [read(a) for a in closed.jaxpr.outvars]
 
     def _run(self, program: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
-        run: Any = slots.evaluator.program  # the runtime's own, which takes a name too
-        return list(run(program, [self._at_home(x) for x in values], self.name))
+        given = [self._at_home(x) for x in values]
+        if not self._overrides:
+            run: Any = slots.evaluator.program  # the runtime's own, which takes a name too
+            return list(run(program, given, self.name))
+        place = placing.placement_of(self._call, self.name, program, given)
+        return execution.program_for(self._call, program, self.name, place, overrides=self._overrides).run(given)
 
     def _at_home(self, x: Any) -> Any:
         """What was put on some devices on purpose meets what the maps give."""
@@ -200,7 +202,7 @@ class Pieces:
     def _work(self, program: ClosedJaxpr, values: Sequence[Any], hosts: bool) -> list[Any]:
         """What needs no other process. If it fails the others hear of it where they wait for this one."""
         try:
-            outs = self._run(program, values)
+            outs = self._alone(program, values) if hosts and has_ordered_effects(program) else self._run(program, values)
             if hosts:
                 for x in outs:
                     x.block_until_ready()
@@ -210,6 +212,12 @@ class Pieces:
             told = type(e)(f"{e}{turns_text(self._turns)}, in process {backends.process_index()}")
             self._settle(told)
             raise told from e.__cause__
+
+    def _alone(self, program: ClosedJaxpr, values: Sequence[Any]) -> list[Any]:
+        """What a program gives on one device, as ordered effects need it."""
+        place = placing.placement_of(self._call, self.name, program, (), device=self._here[0])
+        return execution.program_for(self._call, program, self.name, place, overrides=self._overrides).run(
+            [transfers.device_put(x, self._here[0]) for x in values])
 
     def _settle(self, failure: Exception | None) -> None:
         """Where somebody looks on, all hear whether something failed in one of them since they last met."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, ShapeDtypeStruct, ShapedArray, prims, subprograms, walk
-from lamina_ir.extend import (Grid, Placement, Tiles, devices_needed, lone_map, map_placement, meshes, rows_everywhere,
-                              split_by_maps)
+from lamina_ir.extend import (Grid, Placement, Tiles, devices_needed, lone_map, lone_nest, map_placement, meshes,
+                              nest_placement, rows_everywhere, split_by_maps)
 from lamina_parallel import Mesh
 from lamina_parallel.extend import mesh_in_text, placed
 
@@ -420,6 +420,24 @@ def _turned(closed: ClosedJaxpr) -> bool | None:
     return None if order != sorted(order) and any(is_across(e) and not e.params["devices"] for e in maps) else found
 
 
+def check_rows(e: Eqn) -> None:
+    """ValueError unless a map over processes that holds maps names devices for each of its rows, of one process."""
+    devices, each, rows = e.params["devices"], devices_needed(e.params["call_jaxpr"]), rows_everywhere(e)
+    if not devices or each == 1:
+        return
+    lead = f"pmap of `{e.params['name']}`: devices"
+    if len(devices) != rows * each:
+        raise ValueError(f"{lead} names {len(devices)}; its {rows} rows take {each} each, for the maps inside. Name "
+                         f"{rows * each}")
+    for k in range(rows):
+        row = devices[k * each:k * each + each]
+        owners = sorted({d.process_index for d in row})
+        if len(owners) > 1:
+            raise ValueError(f"{lead}: row {k} takes {device_names(row)}, as the maps inside need {each} for each row, and "
+                             f"these are of the processes {owners}; a row is of the process that gives it. Name the devices of "
+                             f"a process one after the other, {each} for each of its rows")
+
+
 def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across: tuple[int, int], flat: Sequence[Any],
                     donated: tuple[bool, ...], backend: str | None, layout: Any,
                     rows: Callable[[], str | None] | None, words: Callable[[int], str] | None) -> Placement:
@@ -431,6 +449,11 @@ def _over_processes(call: str, name: str, closed: ClosedJaxpr, need: int, across
         raise ValueError(f"{call} of `{name}`: in_shardings and out_shardings are of whole programs; this one holds a map over "
                          "several processes, and each of these has its own view of it. Leave them out, or name this process's "
                          "devices at the map")
+    nest = lone_nest(closed)
+    if nest is not None and nest.params["devices"] and turned(closed) is not False:
+        check_rows(nest)
+        found = backends.checked(f"{call} of `{name}`", nest.params["devices"])
+        return nest_placement(closed, found.devices, found.own, [_tiles_of(x, found.own) for x in flat], donated)
     if turned(closed) is None:  # every process sees the same of this, or some would wait for those that raise
         raise ValueError(f"{call} of `{name}`: processes have different numbers of rows, here {here} of {every}, or maps run "
                          "on different devices, so that the program runs in pieces, and cannot be lowered. Call it, or name as "

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Literal, dtypes, evaluate_primitive, evaluate_spmd, rewrite
-from lamina_ir.extend import (PROCESSES, Grid, OnAxis, Placement, Turn, axes_text, lone_map, meshes, running_places,
-                              running_turns, turns_text, watching)
+from lamina_ir.extend import (PROCESSES, Grid, OnAxis, Placement, Turn, axes_text, lone_map, meshes, of_rows,
+                              rows_apart, running_places, running_turns, turns_text, watching)
 from lamina_tracing import slots
 from lamina_tracing.extend import batch_position
 
@@ -89,8 +89,8 @@ Where = Callable[[Axes], tuple[Any, int | None]]  # places on mapped axes -> the
 class _Look:
     """One look: for what, and what it has found."""
 
-    def __init__(self, nans: bool, line: Any, where: Where) -> None:
-        self.nans, self.line, self.where = nans, line, where
+    def __init__(self, nans: bool, line: Any, places: dict[str, Where]) -> None:
+        self.nans, self.line, self.places = nans, line, places
         self.found: Found | None = None
 
     def bad(self, x: Any) -> str | None:
@@ -102,8 +102,10 @@ class _Look:
         return batch_position(eqn.source, eqn.primitive, np.isnan(value) if self.nans else np.isinf(value))
 
     # --- in lockstep, by NumPy ----------------------------------------------------------------------------------------
-    def lockstep(self, run: Callable[[], Any], turns: Sequence[Turn] = ()) -> None:
-        """`run()` evaluates with NumPy, until one gives a bad result."""
+    def lockstep(self, run: Callable[[], Any], turns: Sequence[Turn] = (), op: str = "xla_pmap") -> None:
+        """`run()` evaluates maps of this op with NumPy, until one gives a bad result."""
+        where = self.places[op]
+
         def see(eqn: Eqn, operands: Any, results: Any) -> None:
             for rows in results:
                 for i, x in enumerate(rows):
@@ -111,7 +113,7 @@ class _Look:
                     if kind:
                         axes = running_places(i)
                         self.found = Found(eqn, kind, [xs[i] for xs in operands], eqn.source or self.line, self.place(eqn, x),
-                                           (*turns, *running_turns()), axes, *self.where(axes))
+                                           (*turns, *running_turns()), axes, *where(axes))
                         raise _Stop
 
         try:
@@ -166,7 +168,7 @@ class _Look:
             return self.steps(program, args, line, turns if turn is None else (*turns, Turn(name, turn, line)))
 
         if name in ("xla_pmap", "shard_map"):
-            self.lockstep(lambda: evaluate_primitive(eqn.primitive, [np.asarray(x) for x in values], params), turns)
+            self.lockstep(lambda: evaluate_primitive(eqn.primitive, [np.asarray(x) for x in values], params), turns, name)
             return None
         if "call_jaxpr" in eqn.primitive.subprograms:
             return run(params["call_jaxpr"], values)
@@ -201,22 +203,33 @@ class _Look:
 
 
 # --- where a place on the mapped axes is --------------------------------------------------------------------------------
-def _devices(placement: Placement | None, closed: ClosedJaxpr, across: bool) -> Where:
-    """What tells device and process of a place on mapped axes."""
-    if placement is None:
-        return lambda axes: (None, None)
-    devices = placement.devices
-    grids = {e.params["mesh"][0]: e.params["mesh"] for e in reversed(meshes(closed))}  # of the shard_maps, by their axes
-    if grids:
-        def of_mesh(axes: Axes) -> tuple[Any, int | None]:
-            at = {a.name: a.number for a in axes}
-            mesh = next((m for names, m in grids.items() if {*names} == {*at}), None)
-            if mesh is None:
-                return None, None
-            d = mesh[2][int(np.ravel_multi_index([at[name] for name in mesh[0]], mesh[1]))]
-            return d, d.process_index if across else None
+def _nowhere(axes: Axes) -> tuple[Any, int | None]:
+    return None, None
 
-        return of_mesh
+
+def _devices(placement: Placement | None, closed: ClosedJaxpr, across: bool) -> dict[str, Where]:
+    """For each kind of map what tells device and process of a place on its axes."""
+    if placement is None:
+        return {"xla_pmap": _nowhere, "shard_map": _nowhere}
+    return {"xla_pmap": _of_maps(placement, across), "shard_map": _of_meshes(closed, across)}
+
+
+def _of_meshes(closed: ClosedJaxpr, across: bool) -> Where:
+    grids = {e.params["mesh"][0]: e.params["mesh"] for e in reversed(meshes(closed))}  # of the shard_maps, by their axes
+
+    def of_mesh(axes: Axes) -> tuple[Any, int | None]:
+        at = {a.name: a.number for a in axes}
+        mesh = next((m for names, m in grids.items() if {*names} == {*at}), None)
+        if mesh is None:
+            return None, None
+        d = mesh[2][int(np.ravel_multi_index([at[name] for name in mesh[0]], mesh[1]))]
+        return d, d.process_index if across else None
+
+    return of_mesh
+
+
+def _of_maps(placement: Placement, across: bool) -> Where:
+    devices = placement.devices
 
     def of_member(axes: Axes) -> tuple[Any, int | None]:
         d = devices[axes[0].number]
@@ -279,6 +292,10 @@ def look_over(closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]], nans: 
       parts: the arguments of each process, in the order of their first devices in the placement; of a program that sees
         arrays whole, those.
     """
+    nest = rows_apart(closed, placement)
+    if nest is not None:
+        parts = _by_rows(closed, nest, parts, placement)
+        closed, placement = of_rows(closed, placement)
     this = _Look(nans, line, _devices(placement, closed, True))
     if placement.members and not meshes(closed):
         _members(this, closed, parts, placement)
@@ -293,15 +310,27 @@ def look_over(closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]], nans: 
     return this.found
 
 
+def _owners(devices: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """For each row, whose first device is given, which process has it, these counted as they come, and its number there."""
+    order: dict[int, int] = {}
+    owners = [order.setdefault(d.process_index, len(order)) for d in devices]
+    return owners, [owners[:k].count(p) for k, p in enumerate(owners)]
+
+
+def _by_rows(closed: ClosedJaxpr, e: Eqn, parts: Sequence[Sequence[np.ndarray]],
+             placement: Placement) -> list[list[np.ndarray]]:
+    """The arguments of each row of a map whose rows are apart, as those of a process with that row alone."""
+    axes = dict(zip(e.invars, e.params["in_axes"]))
+    firsts = placement.devices[::len(placement.here) // placement.rows]
+    return [[x if axes.get(v) is None else np.take(x, [i], axes[v]) for v, x in zip(closed.jaxpr.invars, parts[p])]
+            for p, i in zip(*_owners(firsts))]
+
+
 def _members(this: _Look, closed: ClosedJaxpr, parts: Sequence[Sequence[np.ndarray]], placement: Placement) -> None:
     """A program that is one map: a row for each device, of the process that has it."""
     e = lone_map(closed)
     assert e is not None
-    owners = [0] * len(placement.devices)
-    if len(parts) > 1:
-        order: dict[int, int] = {}
-        owners = [order.setdefault(d.process_index, len(order)) for d in placement.devices]
-    numbers = [owners[:k].count(p) for k, p in enumerate(owners)]  # of each row among those of its process
+    owners, numbers = _owners(placement.devices)
     place: dict[Any, int] = {v: i for i, v in enumerate(closed.jaxpr.invars)}
     consts: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts))
     args = []

@@ -1,7 +1,7 @@
 """Calls of the host: a custom call that jaxlib routes to the Python function of its number in the executable's list."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from lamina_ir import AxisEnv, MissingRuleError, Primitive, ShapedArray, prims, 
 from lamina_ir.extend import HostCall, Placement, axes_text
 
 from ..context import Context
+from ..regions import MeshEnv
 from ..tables import lowering_rules
 from .collectives import from_one
 
@@ -68,29 +69,24 @@ def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, ou
     return call
 
 
-def _beside(ctx: Context, prim: Primitive, operands: list[Any], avals: list[ShapedArray], outs: list[ShapedArray],
-            attrs: dict[str, Any]) -> list[Any]:
-    """A call beside the maps of a program over several processes. Each process has its own view of what stands there, and calls
-    for itself: by its first device, from which the others have the results; or, where there are no effects, so that results may
-    be asked for any number of times, by all of them."""
-    mesh = ctx.module.mesh
-    assert mesh is not None
-
-    def call(ctx: Context, *xs: Any) -> list[Any]:
-        made = ctx.op("stablehlo.custom_call", xs, *outs, attributes=attrs)
-        return [made] if len(outs) == 1 else list(made)
+def _by_the_first(ctx: Context, prim: Primitive, call: Callable[..., list[Any]], operands: Sequence[Any],
+                  avals: Sequence[ShapedArray], outs: Sequence[ShapedArray], groups: list[list[int]]) -> list[Any]:
+    """What a call gives where several devices work on the same: those of a process, beside the maps of a program over several
+    processes, or those of a member of a map that holds maps. The first device of each group calls, and the others have the
+    results from it; or, where there are no effects, so that results may be asked for any number of times, all of them call."""
+    mesh, env = ctx.module.mesh, ctx.axis_env
+    assert mesh is not None and isinstance(env, MeshEnv)
 
     def first(ctx: Context, *xs: Any) -> list[Any]:
-        devices = mesh.grid.devices
-        if devices == 1 or not prim.effectful:
+        if len(groups[0]) == 1 or not prim.effectful:
             return call(ctx, *xs)
-        at = ctx.of_participant([int(k % devices != 0) for k in range(devices * mesh.processes)])
+        firsts = {group[0] for group in groups}
+        at = ctx.of_this([int(k not in firsts) for k in range(mesh.grid.devices * mesh.processes)])
         found = ctx.op("stablehlo.case", (at,), *outs, regions=[
             ctx.region((), lambda ctx: call(ctx, *xs)), ctx.region((), lambda ctx: [ctx.const(0, o) for o in outs])])
-        groups = [[*range(p * devices, (p + 1) * devices)] for p in range(mesh.processes)]
         return [from_one(ctx, x, o, groups) for x, o in zip((found,) if len(outs) == 1 else found, outs)]
 
-    return first(ctx, *operands) if mesh.grid.devices == 1 else mesh.each_device(ctx, first, operands, avals, outs)
+    return mesh.apart(ctx, env, first, operands, avals, outs) if env.free else first(ctx, *operands)
 
 
 def _callback(prim: Primitive) -> Callable[..., Any]:
@@ -99,34 +95,38 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
         if target is None:
             raise MissingRuleError(f"lowering of `{prim.name}` for {ctx.platform} is not defined: jaxlib has no callback "
                                    "target there")
-        avals, outs = list(ctx.avals_in), ctx.avals_out
-        operands = list(args)
+        outs, env, mesh = list(ctx.avals_out), ctx.axis_env, ctx.module.mesh
         # The turns of loops and the number of the device go last, as one array: each operand costs the host 2 us and more.
-        loops, counted = len(params["callback"].loops), bool(ctx.axis_env.names)
+        loops, counted = len(params["callback"].loops), bool(env.names)
         last = len(args) - bool(params.get("threaded"))
-        numbers = operands[last - loops:last]
-        del operands[last - loops:last], avals[last - loops:last]
-        if counted:
-            numbers.append(ctx.convert(ctx.participant(), _U32, _I32))
-        if numbers:
-            avals.append(_I32 if len(numbers) == 1 else shaped((len(numbers),), _I32.dtype))
-            operands.append(_together(ctx, numbers, avals[-1]))
-        number = ctx.module.host_function(_host(prim, params, loops, counted, list(outs),
-                                                    _where(ctx.axis_env, ctx.module.placement)))
+        order = [*range(last - loops), *range(last, len(args)), *range(last - loops, last)]
+        operands, avals = [args[i] for i in order], [ctx.avals_in[i] for i in order]
+        given = avals[:len(args) - loops]
+        if loops or counted:
+            given.append(_I32 if loops + counted == 1 else shaped((loops + counted,), _I32.dtype))
+        number = ctx.module.host_function(_host(prim, params, loops, counted, outs, _where(env, ctx.module.placement)))
         attrs = dict(call_target_name=target, api_version=ctx.i32(4), has_side_effect=prim.effectful,
-                     backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(avals)),
+                     backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(given)),
                      result_layouts=ctx.attr(_layouts(outs)))
-        mesh = ctx.module.mesh
+
+        def call(ctx: Context, *xs: Any) -> list[Any]:
+            held, numbers = [*xs[:len(xs) - loops]], [*xs[len(xs) - loops:]]
+            if counted:
+                numbers.append(ctx.convert(ctx.participant(), _U32, _I32))
+            if numbers:
+                held.append(_together(ctx, numbers, given[-1]))
+            made = ctx.op("stablehlo.custom_call", held, *outs, attributes=attrs)
+            return [made] if len(outs) == 1 else list(made)
+
+        if isinstance(env, MeshEnv) and (env.free if env.names else env.processes > 1):
+            return _by_the_first(ctx, prim, call, operands, avals, outs, env.workers())
         if mesh is not None:
-            if not ctx.axis_env.names and mesh.processes > 1:
-                return _beside(ctx, prim, operands, avals, list(outs), attrs)
-            if not ctx.axis_env.names:  # as below, in Shardy's words; within a map each member calls
+            if not env.names:  # as below, in Shardy's words; within a map each member calls
                 attrs["sdy.sharding"] = mesh.first_alone(len(outs))
         elif ctx.module.partitions > 1:  # the host is called once, by the first partition, with whole arrays
             one = "{maximal device=0}"
             attrs["mhlo.sharding"] = one if len(outs) < 2 else "{" + ", ".join([one] * len(outs)) + "}"
-        made = ctx.op("stablehlo.custom_call", operands, *outs, attributes=attrs)
-        return [made] if len(outs) == 1 else list(made)
+        return call(ctx, *operands)
     return lowering
 
 
