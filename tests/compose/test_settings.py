@@ -112,7 +112,7 @@ def test_every_keyed_setting_makes_its_own_entry():
 
 
 # --- rules that are asked for later -----------------------------------------------------------------------------------
-OTHER = {"default_matmul_precision": "highest", "default_device": lambda: lamina.devices()[1],
+OTHER = {"random_seed_offset": 1, "default_matmul_precision": "highest", "default_device": lambda: lamina.devices()[1],
          "mesh": lambda: lamina.make_mesh((2,), "x").token, "serial_loops": (("l", 2),)}
 KEYED = sorted(name for name, option in config.options.items() if option.keyed)
 
@@ -142,6 +142,7 @@ def seen_by(rule_kind, seen):
 @pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
 @pytest.mark.parametrize("name", KEYED)
 @pytest.mark.parametrize("mapped", [False, True], ids=["", "mapped"])
+@pytest.mark.filterwarnings("ignore:config .* has no effect")
 def test_rules_asked_for_later_run_under_the_settings_of_their_call(name, kind, mapped):
     option = config.options[name]
     value, before = another(option), option.value

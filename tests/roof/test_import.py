@@ -7,7 +7,7 @@ import sys
 LATE = {"importlib.metadata", "email", "zipfile", "tempfile", "socket", "difflib", "csv", "json", "random",
         "multiprocessing", "unittest", "lamina_nn", "lamina_scipy", "lamina_random", "lamina_numpy.special",
         "lamina_numpy.extend", "sysconfig", "glob", "lamina_ir.testing",
-        "lamina_ir.parser", "lamina_ir.serialise", "lamina_runtime.lobby",
+        "lamina_ir.flags", "lamina_ir.parser", "lamina_ir.serialise", "lamina_runtime.lobby",
         "lamina_runtime.presence", "lamina_runtime.coordinator", "lamina_runtime.clusters", "lamina_runtime.starting",
         "lamina_runtime.launch", "lamina_runtime.relay", "lamina_runtime.distributed", "lamina_runtime.profiler", "pytest",
         "hypothesis"}

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from lamina_ir import config
+from lamina_ir import config, option as option_module
 
 
 @pytest.fixture
@@ -115,9 +115,9 @@ def test_every_keyed_setting_is_in_the_key_also_those_made_later():
             assert config.cache_key() != before
         assert config.cache_key() == before
     finally:
-        config._keyed_watchers.pop()
-        config._keyed.remove(config.options.pop("test_keyed_later"))
-        config._epoch += 1
+        option_module._keyed_watchers.pop()
+        option_module._keyed.remove(config.options.pop("test_keyed_later"))
+        option_module._epoch += 1
 
 
 def test_keys_of_threads_are_their_own():

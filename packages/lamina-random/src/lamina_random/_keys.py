@@ -39,6 +39,7 @@ def PRNGKey(seed: ArrayLike) -> Array:
         number = int(seed)
         if not -2 ** 63 <= number < 2 ** 64:
             raise OverflowError(f"PRNGKey: the seed must fit in 64 bits; got {number}")
+        number += config.random_seed_offset.value
         high = (number >> 32) & 0xFFFFFFFF if config.enable_x64.value else 0
         return slots.evaluator.array(np.array([high, number & 0xFFFFFFFF], _U32), _KEY)
     aval = typeof(seed)
@@ -46,6 +47,10 @@ def PRNGKey(seed: ArrayLike) -> Array:
         raise DTypeError(f"PRNGKey: the seed must be an integer; got {aval.long()}")
     if aval.shape:
         raise ShapeError(f"PRNGKey: the seed must be rank 0; got {aval.long()}; use vmap for several seeds")
+    offset = config.random_seed_offset.value
+    if offset:
+        wide = "uint64" if aval.dtype.itemsize == 8 else "uint32"
+        seed = lax.add(lax.convert_element_type(seed, wide), np.array(offset % 2 ** 64).astype(wide))
     return _key_of(seed)
 
 

@@ -11,6 +11,8 @@ import importlib.util
 import os
 from typing import Any
 
+from lamina_ir import config
+
 from . import _jaxlib
 
 __all__ = ["found", "make_client"]
@@ -21,6 +23,24 @@ _VERSIONS = (13, 12)
 _LIBRARIES = ("libcudart.so.*", "libnvJitLink.so.*", "libnvrtc.so.*", "libcublasLt.so.*", "libcublas.so.*",
               "libnccl.so.*", "libcupti.so.*", "libcusparse.so.*", "libcusolver.so.*", "libcufft.so.*",
               "libnvshmem_host.so.*", "libcudnn.so.*")
+
+
+def _check_numbers(value: str) -> None:
+    if value != "all" and not all(part.strip().isdigit() for part in value.split(",")):
+        raise ValueError(f"config cuda_visible_devices: expected 'all' or numbers of GPUs, as '0,2'; got {value!r}")
+
+
+def _check_options(value: Any) -> None:
+    if not (value is None or isinstance(value, dict)
+            or (isinstance(value, str) and all(":" in part for part in value.split(";") if part.strip()))):
+        raise ValueError("config pjrt_client_create_options: expected a dict of names and values, text as "
+                         f"'name:1;other:words', or None; got {value!r:.200}")
+
+
+cuda_visible_devices = config.Option("cuda_visible_devices", "all", check=_check_numbers,
+                                     help="which GPUs this process uses, as '0,2'")
+pjrt_client_create_options = config.Option("pjrt_client_create_options", None, check=_check_options, means={"": None},
+                                           help="options of the GPU client, as a dict or as 'name:1;other:words'")
 
 
 @functools.cache
@@ -84,8 +104,21 @@ def _register(version: int, c_api: Any) -> None:
 
 
 def _visible() -> list[int] | None:
-    text = os.environ.get("LAMINA_CUDA_VISIBLE_DEVICES") or os.environ.get("JAX_CUDA_VISIBLE_DEVICES") or "all"
+    text = cuda_visible_devices.value
     return None if text == "all" else [int(part) for part in text.split(",")]
+
+
+def _plugin_options() -> dict[str, Any]:
+    """What `pjrt_client_create_options` says: a dict, or text as `name:1;other:words`."""
+    given = pjrt_client_create_options.value
+    if not isinstance(given, str):
+        return dict(given or {})
+    found: dict[str, Any] = {}
+    for part in given.split(";"):
+        name, _, text = part.partition(":")
+        if name.strip():
+            found[name.strip()] = {"true": True, "false": False}.get(text.lower(), int(text) if text.isdigit() else text)
+    return found
 
 
 def _check_version(version: int) -> None:
@@ -122,6 +155,7 @@ def make_client(distributed: Any = None, node_id: int | None = None, num_nodes: 
         xc.initialize_pjrt_plugin("cuda")
     options = dict(xc.generate_pjrt_gpu_plugin_options())
     options.setdefault("platform_name", "cuda")
+    options |= _plugin_options()
     named = _visible()
     visible = visible if named is None else named
     if visible is not None:

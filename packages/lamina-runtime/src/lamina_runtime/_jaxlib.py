@@ -302,6 +302,10 @@ def cheap_overrides() -> list[tuple[str, Any]]:
     return [("xla_cpu_use_fusion_emitters", False)] if _HAS_FUSION_SWITCH else []
 
 
+# Compile settings of a program that is to be compiled with next to no optimisation.
+UNOPTIMISED: tuple[tuple[str, Any], ...] = (("xla_backend_optimization_level", 0), ("xla_llvm_disable_expensive_passes", True))
+
+
 def lone_overrides(platform: str) -> tuple[tuple[str, Any], ...]:
     """Compile settings with which a process compiles a program of several processes without waiting for theirs. On GPUs they
     would share the search for the fastest kernels: one that compiles another program, or is lost, would never be done."""

@@ -1,6 +1,7 @@
 """Devices: clients are made at first use, one per platform; the first platform that works is the default.
 
-Platforms come from `config.platforms` (LAMINA_PLATFORMS, JAX_PLATFORMS), else a GPU plugin that is found, else the CPU.
+Platforms come from `config.platforms` (LAMINA_PLATFORMS, JAX_PLATFORMS), else a GPU plugin that is found, else the CPU;
+`config.platform_name` says which of them is the default one.
 The number of CPU devices comes from `config.num_cpu_devices`, else from XLA_FLAGS
 (`--xla_force_host_platform_device_count=N`), and is settled when the client is made.
 """
@@ -33,11 +34,40 @@ def _before_use(name: str) -> Callable[[Any], None]:
     return check
 
 
-platforms = config.Option("platforms", None, check=_before_use("platforms"),
+def _platforms(value: str | None) -> None:
+    if value is not None and not all(part.strip() for part in value.split(",")):
+        raise ValueError(f"config platforms: expected names with commas between, as 'cuda,cpu', or None; got {value!r}")
+    _before_use("platforms")(value)
+
+
+def _platform(value: str | None) -> None:
+    if value is not None and (not value.strip() or "," in value):
+        raise ValueError(f"config platform_name: expected one name, as 'cpu', or None; got {value!r}. platforms takes several")
+    _before_use("platform_name")(value)
+
+
+def _count_of_devices(value: int | None) -> None:
+    if value is not None and value < 1:
+        raise ValueError(f"config num_cpu_devices: expected 1 or more, or None; got {value}")
+    _before_use("num_cpu_devices")(value)
+
+
+def _device(value: Any) -> None:
+    if value is not None and not isinstance(value, (_jaxlib.Device, str)):
+        raise ValueError("config default_device: expected a device, as lamina.devices() gives, the name of a platform, or "
+                         f"None; got {value!r:.200}")
+
+
+platforms = config.Option("platforms", None, kind=str, check=_platforms, means={"": None},
                           help="comma-separated platforms to try in order, as 'cuda,cpu'")
-num_cpu_devices = config.Option("num_cpu_devices", None, check=_before_use("num_cpu_devices"),
+platform_name = config.Option("platform_name", None, kind=str, check=_platform, means={"": None},
+                              help="the platform that is the default one, where others stay in reach")
+num_cpu_devices = config.Option("num_cpu_devices", None, kind=int, check=_count_of_devices, means={-1: None},
                                 help="how many devices the CPU client has (None: XLA_FLAGS)")
-default_device_option = config.Option("default_device", None, keyed=True,
+cpu_enable_async_dispatch = config.Option("cpu_enable_async_dispatch", True, choices=(True, False),
+                                          check=_before_use("cpu_enable_async_dispatch"),
+                                          help="calls on CPU devices return before their results are there")
+default_device_option = config.Option("default_device", None, keyed=True, check=_device, means={"": None},
                                       help="where arrays that nobody placed go: a device or None")
 
 _ALIASES = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu", "host": "cpu"}
@@ -45,7 +75,7 @@ _ALIASES = {"gpu": "cuda", "cuda": "cuda", "cpu": "cpu", "host": "cpu"}
 
 def _cpu_client() -> Any:
     n = num_cpu_devices.value
-    return _jaxlib.make_cpu_client(None if n is None else int(n))
+    return _jaxlib.make_cpu_client(n, asynchronous=cpu_enable_async_dispatch.value)
 
 
 _makers: dict[str, Callable[[], Any]] = {"cpu": _cpu_client, "cuda": _gpu.make_client}
@@ -91,7 +121,8 @@ def client(platform: str | None = None) -> Any:
         if found is None:
             make = _makers.get(name)
             if make is None or (platforms.value and name not in _wanted()):
-                raise RuntimeError(f"no platform {platform!r}; there are {', '.join(_wanted())}")
+                known = [n for n in (_wanted() if platforms.value else _makers) if n in _makers]
+                raise RuntimeError(f"no platform {platform!r}; there are {', '.join(known) or 'none that are wanted'}")
             try:
                 found = here.clients[name] = make()
             except gone.ProcessLostError:
@@ -102,8 +133,9 @@ def client(platform: str | None = None) -> Any:
 
 
 def _first_client() -> Any:
-    wanted = _wanted()
-    explicit = bool(platforms.value)
+    chosen = platform_name.value
+    wanted = _wanted() if chosen is None else [_ALIASES.get(chosen, chosen)]
+    explicit = bool(platforms.value or chosen)
     failures = owner.current.failures
     for name in wanted:
         try:

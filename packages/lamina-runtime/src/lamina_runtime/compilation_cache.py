@@ -81,7 +81,10 @@ def trim(limit: int | None = None) -> int:
     folder = directory()
     if folder is None:
         return 0
-    return disk_cache.trim(folder, int(disk_cache.compilation_cache_max_bytes.value) if limit is None else limit)
+    if limit is None:
+        limit = int(disk_cache.compilation_cache_max_bytes.value)
+        return 0 if limit < 0 else disk_cache.trim(folder, limit)
+    return disk_cache.trim(folder, limit)
 
 
 def clear(disk: bool = False) -> None:

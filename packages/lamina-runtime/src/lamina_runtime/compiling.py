@@ -7,6 +7,7 @@ again half a millisecond, where compiling takes ten or more.
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -14,13 +15,15 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import ClosedJaxpr
+from lamina_ir import ClosedJaxpr, config
 
 from . import _jaxlib, disk_cache, host_errors, owner, shardings
 
 __all__ = ["CacheStats", "Loaded", "MOST_PROGRAMS", "Options", "cache_stats", "clear_memory", "compile", "overrides",
            "remembered", "resident"]
 
+disable_most_optimizations = config.Option("disable_most_optimizations", False, keyed=True,
+                                           help="compile quickly to slow programs, to see whether an optimisation is at fault")
 MOST_PROGRAMS = 1024
 MOST_BYTES = 1 << 29
 _GIVE_BACK = 256
@@ -148,6 +151,8 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
       ValueError: the program is too long once its calls are copied.
     """
     check_size(lowered)
+    if disable_most_optimizations.value:
+        options = options._replace(overrides=(*_jaxlib.UNOPTIMISED, *options.overrides))
     if lowered.needs:
         _jaxlib.provide(lowered.needs)
     if lowered.host_functions:  # it holds Python functions, so it is of this program and this process alone
@@ -189,7 +194,9 @@ def _from_disk_or_compiler(code: bytes, key: Any, devices: tuple[Any, ...], opti
         if found is not None:
             _count("disk_hits")
             return Loaded(found, key, _BASE + _PER_STORED * len(payload), devices[0])
+    start = time.perf_counter()
     made = _compiled(code, devices, options)
+    seconds = time.perf_counter() - start
     _count("misses")
     if path is None:
         return Loaded(made, key, _BASE + _PER_CODE * len(code), devices[0])
@@ -197,7 +204,7 @@ def _from_disk_or_compiler(code: bytes, key: Any, devices: tuple[Any, ...], opti
         payload = made.serialize()
     except Exception:  # not every program of every platform can be
         return Loaded(made, key, _BASE + _PER_CODE * len(code), devices[0])
-    if disk_cache.store(path, payload):
+    if disk_cache.worth_keeping(seconds, len(payload)) and disk_cache.store(path, payload):
         _count("stored")
     if len(payload) <= _READ_BACK:
         made = _deserialized(devices[0].client, payload, where, settings) or made

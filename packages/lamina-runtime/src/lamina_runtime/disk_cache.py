@@ -19,17 +19,36 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from lamina_ir import config
+from lamina_ir import ExecutionError, config
 
 from . import _jaxlib
 from ._version import __version__
 
-__all__ = ["cache_dir", "files", "is_on", "path_of", "read", "store", "trim"]
+__all__ = ["cache_dir", "files", "is_on", "path_of", "read", "store", "trim", "worth_keeping"]
 
-compilation_cache = config.Option("compilation_cache", True, help="keep compiled programs on disk for later processes")
-compilation_cache_dir = config.Option("compilation_cache_dir", None, help="folder of the on-disk cache")
-compilation_cache_max_bytes = config.Option("compilation_cache_max_bytes", 1 << 30,
-                                            help="size the on-disk cache is kept under")
+
+def _folder(value: Any) -> None:
+    if value is not None and not isinstance(value, (str, os.PathLike)):
+        raise ValueError(f"config compilation_cache_dir: expected a folder, or None for the usual one; got {value!r:.200}")
+
+
+def _limit(value: int) -> None:
+    if value < -1:
+        raise ValueError(f"config compilation_cache_max_bytes: expected a number of bytes, or -1 for no limit; got {value}")
+
+
+compilation_cache = config.Option("compilation_cache", True, also=("enable_compilation_cache",),
+                                  help="keep compiled programs on disk for later processes")
+compilation_cache_dir = config.Option("compilation_cache_dir", None, check=_folder, means={"": None},
+                                      help="folder of the on-disk cache")
+compilation_cache_max_bytes = config.Option("compilation_cache_max_bytes", 1 << 30, also=("compilation_cache_max_size",),
+                                            check=_limit, help="bytes the on-disk cache is kept under; -1: no limit")
+persistent_cache_min_compile_time_secs = config.Option("persistent_cache_min_compile_time_secs", 0.0,
+                                                       help="only programs that took so long to compile are kept on disk")
+persistent_cache_min_entry_size_bytes = config.Option("persistent_cache_min_entry_size_bytes", 0,
+                                                      help="only programs of so many bytes and more are kept on disk")
+raise_persistent_cache_errors = config.Option("raise_persistent_cache_errors", False,
+                                              help="a cache on disk that cannot be used is an error instead of a warning")
 
 _MAGIC = b"lamina executable 2\n"
 _OURS = re.compile(r"[0-9a-f]{64}\Z|\.new-")
@@ -59,19 +78,31 @@ def _checked(folder: str) -> str | None:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         if not _trusted(os.stat(folder)):
-            _warn(f"lamina does not use the compilation cache {folder}: the folder belongs to someone else, or others may "
+            _tell(f"lamina does not use the compilation cache {folder}: the folder belongs to someone else, or others may "
                   "write to it; chmod 700 it, or set LAMINA_CACHE_DIR")
             return None
         return folder
     except OSError as e:
-        _warn(f"lamina keeps no compiled programs on disk: {folder}: {e.strerror or e}. Set LAMINA_CACHE_DIR to a folder "
+        _tell(f"lamina keeps no compiled programs on disk: {folder}: {e.strerror or e}. Set LAMINA_CACHE_DIR to a folder "
               "you may write to, or LAMINA_CACHE=0")
         return None
 
 
 @lru_cache(maxsize=64)  # each once
 def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=2)
+    warnings.warn(text, stacklevel=3)
+
+
+def _tell(text: str) -> None:
+    if raise_persistent_cache_errors.value:
+        raise ExecutionError(text)
+    _warn(text)
+
+
+def worth_keeping(seconds: float, size: int) -> bool:
+    """Whether a program that took so long to compile and is so large is to be kept on disk."""
+    return (seconds >= persistent_cache_min_compile_time_secs.value
+            and size >= persistent_cache_min_entry_size_bytes.value)
 
 
 def _trusted(found: os.stat_result) -> bool:
@@ -165,11 +196,14 @@ def store(path: str, payload: bytes) -> bool:
         return False
     except OSError as e:
         top = os.path.dirname(folder)
-        _warn(f"lamina cannot write to the compilation cache {top}: {e.strerror or e}. Programs are compiled again in the "
+        _tell(f"lamina cannot write to the compilation cache {top}: {e.strerror or e}. Programs are compiled again in the "
               "next process; make room there, set LAMINA_CACHE_DIR to another folder, or LAMINA_CACHE=0")
         return False
     _space.spend(len(payload), os.path.dirname(folder))
     return True
+
+
+raise_persistent_cache_errors.watch(lambda value, is_local: _checked.cache_clear())  # what was a warning may be an error now
 
 
 # --- size ---------------------------------------------------------------------------------------------------------
@@ -186,6 +220,8 @@ class _Space:
 
     def spend(self, size: int, folder: str) -> None:
         limit = int(compilation_cache_max_bytes.value)
+        if limit < 0:
+            return
         with self._lock:
             left = os.urandom(1)[0] / 256 * limit / 16 if self._left is None else min(self._left, limit / 16)
             left -= size

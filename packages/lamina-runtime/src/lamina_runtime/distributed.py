@@ -60,8 +60,8 @@ class _Session:
             gloo = _jaxlib.gloo_collectives(client, here.here)
             client.key_value_set(f"{_GLOO}{here.rank}", json.dumps([*losses.listening(here.here) - before]))
             n = backends.num_cpu_devices.value
-            made = _jaxlib.make_cpu_client(None if n is None else int(n), distributed_client=client, node_id=here.rank,
-                                           num_nodes=here.count, collectives=gloo)
+            made = _jaxlib.make_cpu_client(n, distributed_client=client, node_id=here.rank, num_nodes=here.count,
+                                           collectives=gloo, asynchronous=backends.cpu_enable_async_dispatch.value)
             # All have been there: none is made without the others.
             self._watch.know({int(key.rpartition("/")[2]): [(h, p) for h, p in json.loads(text)]
                               for key, text in client.key_value_dir_get(_GLOO)})

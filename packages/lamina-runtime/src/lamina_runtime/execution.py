@@ -14,7 +14,7 @@ from lamina_lowering import lower, rows
 from lamina_parallel.extend import mesh_in_scope, placed
 from lamina_tracing.extend import logger, told
 
-from . import (_jaxlib, arrays, backends, compiling, debug, effects, gone, host_errors, owner,
+from . import (_jaxlib, arrays, backends, compiling, debug, dumps, effects, gone, host_errors, owner,
                safe_launch, shardings, together, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .placing import device_names, mesh_told
@@ -26,8 +26,10 @@ FastPath = namedtuple("FastPath", "xla_executable out_pytree_def in_shardings ou
                                   "kept_var_bitvec in_device_local_layouts const_args")
 
 
-def compile_logged(low: Any, devices: tuple[Any, ...], options: Any, name: str, avals: Sequence[ShapedArray]) -> Any:
-    """`compiling.compile`; with `config.log_compiles` what it cost is logged."""
+def compile_logged(low: Any, devices: tuple[Any, ...], options: Any, call: str, name: str, avals: Sequence[ShapedArray]) -> Any:
+    """`compiling.compile`; with `config.log_compiles` what it cost is logged, with `config.dump_ir_to` the program written."""
+    if dumps.dump_ir_to.value is not None:
+        dumps.dump(call, name, low)
     if not config.log_compiles.value:
         return compiling.compile(low, devices, options)
     start, before = time.perf_counter(), compiling.cache_stats()
@@ -104,7 +106,7 @@ class Program:
             overrides = (*_jaxlib.lone_overrides(low.platform), *overrides)
         options = compiling.Options(*placement.grid, free if split else (), len(devices) == 1 and is_cheap(closed),
                                     len(devices) > 1 and bool(low.host_functions), low.shardy, overrides)
-        self.loaded = compile_logged(low, devices, options, name, closed.in_avals)
+        self.loaded = compile_logged(low, devices, options, call, name, closed.in_avals)
         self.executable = self.loaded.executable
         self.kept = low.kept_args[:-1] if ordered else low.kept_args
         whole = shardings.part if placement.face else shardings.tiled

@@ -30,18 +30,14 @@ def _not_joined(value: Any) -> None:
 
 
 def _timeout(value: Any) -> None:
-    try:
-        fits = value is None or (not isinstance(value, bool) and 0 < float(value) < 1e8)
-    except (TypeError, ValueError):
-        fits = False
-    if not fits:
+    if value is not None and not 0 < value < 1e8:
         raise ValueError(f"config collective_timeout_seconds: expected a number of seconds above 0, or None; got {value!r}")
 
 
 agreement = config.Option("agreement", "every", choices=("every", "first", "off"), check=_not_joined,
                           help="launches over several processes that are compared before: 'every', the 'first' of each "
                                "program, or none ('off'); the same in all processes, chosen before they join")
-collective_timeout_seconds = config.Option("collective_timeout_seconds", None, check=_timeout,
+collective_timeout_seconds = config.Option("collective_timeout_seconds", None, kind=float, check=_timeout,
                                            help="seconds that a launch over several processes waits for the others to come "
                                                 "to it; None: for ever")
 

@@ -22,7 +22,7 @@ used = False  # whether a guard was ever set: until then transfers need not say 
 
 
 def _guard(direction: str) -> config.Option:
-    option = config.Option(f"transfer_guard_{direction}", "allow", choices=LEVELS,
+    option = config.Option(f"transfer_guard_{direction}", "allow", choices=LEVELS, means={None: "allow"},
                            help=f"what to do about {direction.replace('_', '-')} transfers: {', '.join(LEVELS)}")
 
     def tell(value: Any, is_local: bool) -> None:
@@ -46,12 +46,12 @@ def _set_all(value: Any, is_local: bool) -> None:
             option.set(value)
 
 
-config.Option("transfer_guard", "allow", choices=LEVELS,
+config.Option("transfer_guard", "allow", choices=LEVELS, means={None: "allow"},
               help="sets the guards of all three directions").watch(_set_all)
 
 
 @contextmanager
-def transfer_guard(level: str) -> Iterator[None]:
+def transfer_guard(new_val: str) -> Iterator[None]:
     """A block with the guards of all three directions set; "allow", "log", "disallow", "log_explicit" or
     "disallow_explicit".
 
@@ -60,7 +60,7 @@ def transfer_guard(level: str) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for option in _ALL:
-            stack.enter_context(option(level))
+            stack.enter_context(option(new_val))
         yield
 
 

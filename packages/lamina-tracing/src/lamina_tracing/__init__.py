@@ -8,20 +8,23 @@ from .api import disable_jit, ensure_compile_time_eval, eval_shape, make_jaxpr, 
 from .array import Array, ArrayLike, AxisLike, DTypeLike, ShapeLike
 from .jitting import jit
 from .lax.callbacks import io_callback, pure_callback
-from .settings import (checking_leaks, debug_bounds, debug_infs, debug_nans, default_matmul_precision, disable_x64, enable_x64,
-                       explain_cache_misses, log_compiles, numpy_dtype_promotion, numpy_rank_promotion,
-                       threefry_partitionable)
+from .settings import (check_tracer_leaks, checking_leaks, debug_bounds, debug_infs, debug_key_reuse, debug_nans,
+                       default_matmul_precision, default_prng_impl, disable_x64, enable_checks, enable_custom_prng,
+                       enable_x64, explain_cache_misses, legacy_prng_key, log_compiles, numpy_dtype_promotion,
+                       numpy_rank_promotion, threefry_partitionable)
 
 if TYPE_CHECKING:
     from . import primitives
 
 operators.install()
 
-__all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "ShapeLike", "__version__", "checking_leaks", "debug",
-           "debug_bounds", "debug_infs", "debug_nans", "default_matmul_precision", "disable_jit", "disable_x64", "enable_x64",
-           "ensure_compile_time_eval", "eval_shape", "explain_cache_misses", "extend", "io_callback", "jit", "lax",
-           "log_compiles", "make_jaxpr", "named_call", "named_scope", "numpy_dtype_promotion", "numpy_rank_promotion",
-           "primitives", "pure_callback", "slots", "threefry_partitionable"]
+__all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "ShapeLike", "__version__", "check_tracer_leaks",
+           "checking_leaks", "debug", "debug_bounds", "debug_infs", "debug_key_reuse", "debug_nans",
+           "default_matmul_precision", "default_prng_impl", "disable_jit", "disable_x64", "enable_checks",
+           "enable_custom_prng", "enable_x64", "ensure_compile_time_eval", "eval_shape", "explain_cache_misses",
+           "extend", "io_callback", "jit", "lax", "legacy_prng_key", "log_compiles", "make_jaxpr", "named_call",
+           "named_scope", "numpy_dtype_promotion", "numpy_rank_promotion", "primitives", "pure_callback", "slots",
+           "threefry_partitionable"]
 
 
 def __getattr__(name: str) -> Any:

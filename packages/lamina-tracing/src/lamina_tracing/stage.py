@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Source, UnnamedAxis, Var, aval_of
+from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Source, UnnamedAxis, Var, aval_of, check,
+                       config)
 from lamina_ir.extend import stack_depth, typed_equation
 
 from .array import HostArray
@@ -197,6 +198,8 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
             # no comprehension: inlined (Python 3.12, 3.13), what a trace function raises inside it passes by every `finally`
             arguments = trace.arguments = list(map(trace.argument, in_avals))
             closed = trace.finish(arguments, fun(*arguments))
+            if config.enable_checks.value:
+                check(closed)
         finally:
             _unstage(trace, before, collecting)
     except BaseException:

@@ -1,0 +1,91 @@
+"""Flags that programs written for other jax-style systems set, and that choose between ways of which there is one here.
+
+They are accepted, checked and kept; a value other than the default is answered once with a warning that names the flag and says
+why it changes nothing. Loaded when such a flag is asked for.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from .option import Option
+
+__all__ = ["FLAGS"]
+
+_PROFILE = "no profile guides the compiler"
+_HOSTS = "each process compiles or loads its programs by itself"
+_CALLBACK = "callbacks are operands of the compiled program on all platforms"
+_LINES = "locations are numbers of equations, and source_map() says which lines those are"
+_XMAP = "xmap with axis_resources is always split by the compiler's partitioner"
+_TENSORFLOW = "nothing is converted to TensorFlow"
+_MOCK = "devices are simulated with num_cpu_devices"
+
+# Name -> (default, what it would choose, why there is nothing to choose, more arguments of `Option`).
+FLAGS: dict[str, tuple[Any, str, str] | tuple[Any, str, str, dict[str, Any]]] = {
+    "backend_target": ("", "where a remote backend runs", "devices are those of this machine; set platforms"),
+    "xla_backend": ("", "an older name of backends", "set platforms or platform_name"),
+    "bcoo_cusparse_lowering": (False, "sparse products by cuSPARSE", "there are no sparse arrays"),
+    "compilation_cache_include_metadata_in_key": (
+        False, "source lines are part of the disk cache's keys", "keys are made of the program as the compiler reads it"),
+    "compiler_detailed_logging_min_ops": (10, "size from which compilations are logged in detail", "set log_compiles"),
+    "cpu_collectives_implementation": (
+        "gloo", "what carries collectives between processes on CPUs", "Gloo carries them",
+        {"choices": ("gloo", "mpi", "none", "megascale"), "means": {None: "none", "": "none"}}),
+    "cpu_enable_gloo_collectives": (True, "Gloo carries collectives between processes on CPUs", "Gloo always does"),
+    "rocm_visible_devices": ("all", "which ROCm devices are used", "there is no ROCm client"),
+    "custom_vjp_disable_shape_check": (
+        False, "cotangents of a custom_vjp may have other shapes", "shapes of cotangents are always checked"),
+    "debug_log_modules": ("", "modules whose log is shown", "the logger `lamina` shows what it says; set log_compiles",
+                          {"means": {None: ""}}),
+    "default_dtype_bits": ("64", "width of default dtypes in 64-bit mode", "defaults are as wide as enable_x64 says",
+                           {"choices": ("32", "64"), "means": {32: "32", 64: "64"}}),
+    "distributed_debug": (False, "log how processes meet", "errors of processes say what they waited for"),
+    "dynamic_shapes": (False, "shapes that are known at run time only", "every shape is known when a program is staged"),
+    "eager_pmap": (True, "pmap runs op by op under disable_jit", "pmap is one compiled program, also under disable_jit"),
+    "enable_custom_vjp_by_custom_transpose": (False, "custom_vjp by custom_transpose", "custom_vjp has a way of its own"),
+    "enable_memories": (False, "kinds of memory are part of types", "arrays lie in their device's default memory"),
+    "enable_pgle": (False, "compile again by a profile", _PROFILE),
+    "pgle_aggregation_percentile": (90, "which latencies a profile gives", _PROFILE),
+    "pgle_profiling_runs": (3, "how many runs make a profile", _PROFILE),
+    "experimental_unsafe_xla_runtime_errors": (False, "errors out of compiled programs", "use debug.check for those"),
+    "export_calling_convention_version": (9, "version of exported programs", "saved programs have their own version"),
+    "host_callback_inline": (False, "callbacks run at once on the CPU", _CALLBACK),
+    "host_callback_legacy": (True, "the older way of callbacks", _CALLBACK),
+    "host_callback_outfeed": (False, "callbacks by the outfeed", _CALLBACK),
+    "host_callback_max_queue_byte_size": (256_000_000, "bytes that wait for callbacks", _CALLBACK),
+    "include_full_tracebacks_in_locations": (True, "locations hold the whole stack", _LINES),
+    "traceback_in_locations_limit": (10, "how many frames a location holds", _LINES),
+    "hlo_source_file_canonicalization_regex": (None, "what is cut out of file names in locations",
+                                               "locations hold no names of files", {"kind": str}),
+    "log_checkpoint_residuals": (False, "log what checkpoint keeps", "make_jaxpr of its vjp shows it"),
+    "tracer_error_num_traceback_frames": (5, "frames in errors about traced values", "such errors name the user's line"),
+    "pmap_no_rank_reduction": (False, "pmap's programs keep the mapped axis", "the compiled program is the same with it"),
+    "pmap_shmap_merge": (False, "pmap is made of shard_map", "both are made of one placement"),
+    "pprint_use_color": (True, "programs print in colour", "programs print as plain text"),
+    "remat_opt_barrier": (True, "the compiler may not undo checkpoint", "it never may"),
+    "serialization_version": (0, "version of exported programs", "saved programs have their own version"),
+    "share_autotune_config_between_hosts": (False, "one process tunes kernels for all", _HOSTS),
+    "share_binary_between_hosts": (False, "one process compiles for all", _HOSTS),
+    "share_binary_between_hosts_timeout_ms": (1_200_000, "how long others wait for it", _HOSTS),
+    "softmax_custom_jvp": (True, "softmax has a derivative of its own", "it always has"),
+    "spmd_mode": ("allow_jit", "what eager operations may do with arrays of several processes",
+                  "eager operations and jitted ones may do the same",
+                  {"choices": ("allow_all", "allow_jit", "allow_pjit")}),
+    "threefry_gpu_kernel_lowering": (False, "random bits by a kernel on GPUs", "the compiler makes the kernel"),
+    "xla_profile_version": (0, "which profile the compiler reads", _PROFILE),
+    "experimental_xmap_ensure_fixed_sharding": (False, "xmap fixes where values lie", _XMAP),
+    "experimental_xmap_spmd_lowering": (False, "xmap is split by the partitioner", _XMAP),
+    "experimental_xmap_spmd_lowering_manual": (False, "xmap is split by hand", _XMAP),
+    "jax2tf_associative_scan_reductions": (False, "how scans are converted", _TENSORFLOW),
+    "jax2tf_default_native_serialization": (True, "how programs are converted", _TENSORFLOW),
+    "mock_num_gpus": (1, "how many GPUs are simulated", _MOCK),
+    "use_mock_gpu_client": (False, "GPUs are simulated", _MOCK)}
+_BARE = ("experimental_xmap_", "jax2tf_", "mock_num_gpus", "use_mock_gpu_client")  # known without any prefix
+
+
+def _make() -> None:
+    for name, (default, about, reason, *more) in FLAGS.items():
+        Option(name, default, help=about, inert=reason, env=name.upper() if name.startswith(_BARE) else "",
+               **(more[0] if more else {}))
+
+
+_make()

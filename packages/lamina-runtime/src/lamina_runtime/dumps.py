@@ -1,0 +1,40 @@
+"""`config.dump_ir_to`: each program that is about to be compiled or loaded is written to a folder as StableHLO text."""
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from typing import Any
+
+from lamina_ir import config
+
+__all__ = ["dump", "dump_ir_to", "include_debug_info_in_dumps"]
+
+
+def _folder(value: Any) -> None:
+    if value is not None and not isinstance(value, (str, os.PathLike)):
+        raise ValueError(f"config dump_ir_to: expected a folder, or '' for none; got {value!r:.200}")
+
+
+dump_ir_to = config.Option("dump_ir_to", None, check=_folder, means={"": None},
+                           help="folder to which each program is written as StableHLO text before it is compiled")
+include_debug_info_in_dumps = config.Option("include_debug_info_in_dumps", True,
+                                            help="what dump_ir_to writes shows scopes and numbers of equations")
+_count = itertools.count()
+
+
+def dump(call: str, name: str, lowered: Any) -> None:
+    """Write a lowered program to the folder of `dump_ir_to`, as `lamina_ir0003_jit_step.mlir`: numbered as they come.
+
+    OSError where that folder cannot be written to.
+    """
+    folder = os.path.expanduser(os.fspath(dump_ir_to.value))
+    safe = re.sub(r"[^\w.-]+", "_", f"{call}_{name}")[:100]
+    path = os.path.join(folder, f"lamina_ir{next(_count):04}_{safe}.mlir")
+    text = lowered.as_text(debug_info=include_debug_info_in_dumps.value)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+    except OSError as e:
+        raise OSError(e.errno, f"config dump_ir_to: cannot write {path}: {e.strerror}; name another folder, or ''") from e
