@@ -168,7 +168,35 @@ with mesh:
     assert y.shape == (8,) and y.sharding == w.sharding and not y.is_fully_addressable
     for shard in mapped(lambda v: v - 1)(y).addressable_shards:
         same(shard.data, (whole + 28 + 252 - 1)[shard.index])
-    refused(ValueError, "is split over devices of several processes", jit(total), w)
+    # So do jitted functions, derivatives and batches see them: as one process with all devices would.
+    loss, flat = lambda h: lambda v: (h(v) ** 2).sum(), lambda v: v + v.sum()
+    def ruled(h):
+        f = lamina.custom_vjp(lambda v: h(v))
+        f.defvjp(lambda v: (h(v), v), lambda v, ct: (h(ct) + 0 * h(v),))
+        return f
+    def turns(h):
+        return lambda v: lax.scan(lambda c, _: (h(c) * 0.5, c.sum()), v, None, length=2)[0]
+    ways = {
+        "jit": lambda h: jit(lambda v: jit(h)(v * 2) + 1), "slope": lambda h: lamina.grad(loss(h)),
+        "jitted slope": lambda h: jit(lamina.grad(loss(h))), "slope of jitted": lambda h: lamina.grad(jit(loss(h))),
+        "second": lambda h: lamina.grad(lambda v: lamina.grad(loss(h))(v).sum() ** 2),
+        "rule": lambda h: lamina.grad(loss(ruled(h))), "rule later": lambda h: jit(lamina.grad(loss(ruled(h)))),
+        "linear": lambda h: lambda v: lamina.linearize(h, v)[1](v), "loop": lambda h: jit(turns(h)),
+        "checkpoint": lambda h: jit(lamina.grad(lamina.checkpoint(loss(h)))),
+        "branch": lambda h: jit(lambda v: lax.cond(v[0] < 1, h, lambda v: v, v)),
+        "batch": lambda h: lambda v: lamina.vmap(h)(jnp.stack([v, 2 * v])),
+        "whole xmap": lambda h: lambda v: xmap(lambda a: h(a), {1: "o"}, {1: "o"})(jnp.stack([v, 2 * v], 1)),
+        "placed": lambda h: jit(lambda v: h(v) * 2, **({} if h is flat else dict(in_shardings=w.sharding)))}
+    for way in ways.values():
+        got, want = way(total)(w), np.asarray(way(flat)(whole))
+        assert got.shape == want.shape and not got.is_fully_addressable
+        for shard in got.addressable_shards:
+            same(shard.data, want[shard.index])
+    kind = lamina.ShapeDtypeStruct(w.shape, w.dtype, sharding=w.sharding)
+    for shard in jit(lambda v: total(v) * 2).lower(kind).compile()(w).addressable_shards:
+        same(shard.data, 2 * (whole + 28)[shard.index])
+    same(jit(total)(x), x + 28)  # and its own part as before
+    refused(ValueError, "Under jit an xmap takes it whole", turns(total), w)
     refused(ValueError, "has 4 along dimension 0", xmap(lambda a, b: a + b, ({0: "i"}, {0: "i"}), {0: "i"},
                                                         axis_resources={"i": "x"}), w, lamina.device_put(x))
     # What is wrong is told by all, alike.

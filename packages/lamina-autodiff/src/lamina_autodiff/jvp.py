@@ -32,6 +32,9 @@ class JVPTracer(Tracer):
     def _number(self) -> Any:
         return known_value(self.primal) if self._trace.alive else None
 
+    def _behind(self) -> Any:
+        return self.primal
+
 
 class JVPTrace(Trace):
     """Applies forward rows. `linear` is the trace that records the linear part, if it is recorded."""

@@ -47,6 +47,9 @@ class BatchTracer(Tracer):
         self.val = val
         self.dim = dim
 
+    def _behind(self) -> Any:
+        return self.val
+
 
 class BatchTrace(Trace):
     """Applies batching rows."""

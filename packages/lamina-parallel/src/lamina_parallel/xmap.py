@@ -12,7 +12,7 @@ from typing import Any
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, Var, prims, shaped, trees
 from lamina_ir.extend import refuse_disagreement, stack_depth, typed_equation, typed_program, without_needless
 from lamina_tracing import slots
-from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, Tracer, bind, boundary, bound_axes,
+from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, bind, boundary, bound_axes,
                                    flat_results, now, result_path, stage, typeof)
 
 from .axis_names import Mappings, Named, resources_of, sizes_of
@@ -21,6 +21,7 @@ from .mesh import mesh_in_scope, sizes_here
 from .phases import with_checkpoints
 from .resources import checked_resources, conflict
 from .serial import loops_in_scope
+from .wholes import in_parts, wholes
 
 __all__ = ["AxisName", "ResourceSet", "XmapSpec", "xmap"]
 
@@ -86,7 +87,7 @@ class XmapSpec(MapSpec):
     def share(self, flat: Sequence[Any] = ()) -> bool:
         """Whether some of these arguments lie in parts on devices of several processes: then all are seen whole, and so are
         results."""
-        return bool(self.resources) and any(map(_in_parts, flat))
+        return bool(self.resources) and (wholes() or any(map(in_parts, flat)))
 
     def _stage(self, args: Sequence[Any], kwargs: dict[str, Any], avals: Sequence[Any], flat: Sequence[Any], tree: Any,
                static: Any, rows: int | None) -> Staged:
@@ -242,11 +243,6 @@ class XmapSpec(MapSpec):
         if donated:
             params = {**params, "donated_invars": (*[False] * len(staged.outer), *donated)}
         return trees.tree_unflatten(staged.out_tree, bind(prims.xmap_p, *staged.outer, *flat, **params))
-
-
-def _in_parts(x: Any) -> bool:
-    """Whether an array lies on devices of several processes, each with a part of it."""
-    return not isinstance(x, Tracer) and not getattr(x, "is_fully_addressable", True) and not x.is_fully_replicated
 
 
 def _forget_devices(gone: Callable[[Any], bool]) -> None:

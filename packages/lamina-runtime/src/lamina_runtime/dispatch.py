@@ -18,12 +18,13 @@ from types import MethodType
 from typing import Any
 
 from lamina_ir import config, trees
+from lamina_parallel.extend import seen_whole
 from lamina_tracing import jit, slots
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, Tracer, any_traced, boundary, filter_traceback, now,
                                    translated)
 
 from . import (_jaxlib, backends, compiling, debug, execution, host_errors, layouts, leaving, owner, pieces, placing, repeats,
-               safe_launch, shardings, stages)
+               safe_launch, shardings, stages, together)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
@@ -170,7 +171,11 @@ class _Misses:
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):
             return spec.inlined(args, kwargs), None, True
-        staged = spec.stage_call(args, kwargs, flat, tree, static)
+        if together.joined:
+            with seen_whole(flat):
+                staged = spec.stage_call(args, kwargs, flat, tree, static)
+        else:
+            staged = spec.stage_call(args, kwargs, flat, tree, static)
         donated = spec.donated(args, kwargs)
         layout = None if self.wanted is None else layouts.layout_of(spec, staged, tree)
         if (now.trace is not EVALUATION or staged.outer or staged.closed.jaxpr.axis_names

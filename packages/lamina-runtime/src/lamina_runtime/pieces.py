@@ -126,7 +126,7 @@ class Pieces:
 
     def __init__(self, call: str, name: str, closed: ClosedJaxpr, flat: Sequence[Any],
                  words: Callable[[int], str] | None = None, overrides: tuple[tuple[str, Any], ...] = ()) -> None:
-        placing.check_parts(call, name, flat, words)
+        placing.check_parts(call, name, flat, words, any(map(placing.over_mesh, placing.outermost(closed))))
         self.closed, self.name = closed, name = placed(closed), name
         self._call, self._overrides = call, overrides
         across = [e for e in placing.outermost(closed) if placing.is_across(e)]

@@ -240,7 +240,7 @@ def _tiles_of(x: Any, devices: tuple[Any, ...]) -> Tiles | None:
 def _of_map(call: str, name: str, closed: ClosedJaxpr, e: Eqn, flat: Sequence[Any], donated: tuple[bool, ...],
             backend: str | None, rows: Callable[[], str | None] | None, words: Callable[[int], str] | None) -> Placement:
     if e.primitive is prims.shard_map_p and e.params["here"]:
-        check_parts(call, name, flat, words)
+        check_parts(call, name, flat, words, True)
         lead = f"xmap of `{e.params['name']}`"
         found = backends.checked(lead, e.params["mesh"][2])
         if len(found.own) != math.prod(e.params["here"]):
@@ -347,12 +347,15 @@ def _too_few(sentence: str, size: int, each: int, rows: Callable[[], str | None]
                       "rounds")
 
 
-def check_parts(call: str, name: str, flat: Sequence[Any], words: Callable[[int], str] | None) -> None:
+def check_parts(call: str, name: str, flat: Sequence[Any], words: Callable[[int], str] | None, mesh: bool = False) -> None:
+    """ValueError for an argument that lies in parts on devices of several processes, where these give their own parts; `mesh`
+    says that an xmap over a mesh takes them, which can see it whole."""
     for i, x in enumerate(flat):
         if type(x) in _PLACED and not x._sharding.is_fully_addressable and not shardings.is_replicated(x._sharding):
             raise ValueError(f"{call} of `{name}`: {_word(words, i)}, {x.aval.long()}, is split over devices of several "
                              "processes; each process gives a map its own rows, as "
-                             "lamina.experimental.multihost_utils.global_array_to_host_local_array(x) is")
+                             "lamina.experimental.multihost_utils.global_array_to_host_local_array(x) is"
+                             + (". Under jit an xmap takes it whole: jit the function that is given it" if mesh else ""))
 
 
 def rows_across(closed: ClosedJaxpr) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import rows
 from lamina_lowering import xla_computation as _computation
-from lamina_parallel.extend import placed
+from lamina_parallel.extend import placed, seen_whole
 from lamina_tracing.extend import CallSpec, Staged, Tracer, flat_types
 
 from . import _jaxlib, backends, compiling, execution, layouts, placing, safe_launch
@@ -304,11 +304,12 @@ def _placement(step: Any, flat: Sequence[Any]) -> Placement:
 
 def trace(spec: CallSpec, args: Any, kwargs: Any) -> Traced:
     """The staged call. Arguments may be anything with shape and dtype."""
-    staged, tree = spec.stage_types(args, kwargs)
+    flat = spec.split(args, kwargs)[0]
+    with seen_whole(flat):
+        staged, tree = spec.stage_types(args, kwargs)
     if staged.outer:
         raise ValueError(f"{spec.call} of `{spec.name}`: the function uses values of an enclosing transformation, so "
                          "it cannot be lowered by itself; pass them as arguments")
-    flat = spec.split(args, kwargs)[0]
     return Traced(spec, staged, tree, spec.donated(args, kwargs), [placing.as_it_lies(x, a) for x, a in zip(
         flat, staged.closed.in_avals, strict=True)])
 

@@ -14,7 +14,7 @@ from lamina_ir import ShapedArray, aval_of, errors
 
 from .blame import no_array
 
-__all__ = ["Tracer", "known_value", "on_error", "stands_for_array", "typeof"]
+__all__ = ["Tracer", "known_value", "on_error", "stands_for_array", "typeof", "value_behind"]
 
 on_error: list[Callable[[Tracer], str]] = []  # says where a traced value comes from, see origins.py
 
@@ -79,6 +79,23 @@ def known_value(x: Any) -> Any:
     return x._number() if isinstance(x, Tracer) else x
 
 
+def value_behind(x: Any) -> Any:
+    """The array with which a traced `x` walks: that beside its tangent, or the whole batch of which it is one example.
+
+    Args:
+      x: a tracer, array or number.
+    Returns:
+      An array or number; None where `x` is staged, and nothing is behind it.
+
+    >>> from lamina_tracing.extend import EVALUATION
+    >>> value_behind(2.0), value_behind(Tracer(EVALUATION, aval_of(1.0)))
+    (2.0, None)
+    """
+    while isinstance(x, Tracer):
+        x = x._behind()
+    return x
+
+
 def _origin(x: Tracer) -> str:
     return "".join([say(x) for say in on_error])
 
@@ -108,6 +125,10 @@ class Tracer:
 
     def _number(self) -> Any:
         """The concrete value beside which this one carries something more (a tangent); None where there is none."""
+        return None
+
+    def _behind(self) -> Any:
+        """What this one is made of: a value further out, traced or not; None where there is none."""
         return None
 
     def __hash__(self) -> int:
