@@ -21,7 +21,7 @@ PAGES = {"debug_nans": "looking-inside.md#nans", "debug_infs": "looking-inside.m
          "explain_cache_misses": "looking-inside.md#why-was-this-compiled-again",
          "compilation_cache": "staging.md#what-is-kept", "compilation_cache_dir": "staging.md#what-is-kept",
          "compilation_cache_max_bytes": "staging.md#what-is-kept", "mesh": "meshes.md#a-mesh-in-scope",
-         "serial_loops": "named-axes.md#axes-in-turns",
+         "serial_loops": "named-axes.md#axes-in-turns", "wholes": "named-axes.md#a-mesh-of-several-processes",
          "replicated_counts_once": "collectives.md#the-other-reading-as-a-setting", "agreement": "agreement.md",
          "collective_timeout_seconds": "agreement.md#who-does-not-come",
          "transfer_guard": "looking-inside.md#transfers-and-leaks"}

@@ -15,7 +15,7 @@ _PROFILE = "no profile guides the compiler"
 _HOSTS = "each process compiles or loads its programs by itself"
 _CALLBACK = "callbacks are operands of the compiled program on all platforms"
 _LINES = "locations are numbers of equations, and source_map() says which lines those are"
-_XMAP = "xmap with axis_resources is always split by the compiler's partitioner"
+_XMAP = "xmap with axis_resources is always written in a device's own view"
 _TENSORFLOW = "nothing is converted to TensorFlow"
 _MOCK = "devices are simulated with num_cpu_devices"
 

@@ -30,7 +30,7 @@ def in_parts(x: Any) -> bool:
     False
     """
     x = value_behind(x)
-    where = x if hasattr(x, "is_fully_addressable") else getattr(x, "sharding", None)
+    where: Any = x if hasattr(x, "is_fully_addressable") else getattr(x, "sharding", None)
     return not getattr(where, "is_fully_addressable", True) and not where.is_fully_replicated
 
 
