@@ -1,12 +1,12 @@
 """What the rooms of the wing above write their functions with: how one becomes public, and how arguments are read.
 
 `public` marks a plain function for publishing and `publish` shows its jitted twin; `to_inexact` makes floats of integers and
-booleans; `work_dtype` says in which dtype numbers are summed; `axes_of` reads axes, names of mapped ones among them, and
-`fitted` masks.
+booleans; `alike` gives several arrays one dtype and shape; `work_dtype` says in which dtype numbers are summed; `axes_of` reads
+axes, names of mapped ones among them, and `fitted` masks.
 """
 from ._ground.names import axes_of
-from ._ground.promotion import to_inexact
+from ._ground.promotion import alike, to_inexact
 from ._ground.publishing import public, publish
 from ._reduce.reductions import fitted, work_dtype
 
-__all__ = ["axes_of", "fitted", "public", "publish", "to_inexact", "work_dtype"]
+__all__ = ["alike", "axes_of", "fitted", "public", "publish", "to_inexact", "work_dtype"]

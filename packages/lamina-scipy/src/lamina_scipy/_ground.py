@@ -1,0 +1,100 @@
+"""What the modules here share: real arguments in one dtype and shape, half precision computed in float32, and functions whose
+slope in each argument is given. A slope is only computed where its argument is differentiated, so that one that is no number
+(or is not defined) does not spoil the others.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import lamina_numpy as lnp
+from lamina_autodiff import SymbolicZero, custom_jvp
+from lamina_ir import DTypeError, dtypes
+from lamina_numpy.extend import alike, to_inexact, work_dtype
+from lamina_tracing.extend import typeof
+
+__all__ = ["by_dtype", "floats", "horner", "inexact", "no_slope", "real", "slopes", "whole_number", "within"]
+
+
+def inexact(call: str, *xs: Any) -> list[Any]:
+    """Numbers in one inexact dtype and one shape; whole ones become float."""
+    read = [to_inexact(call, x) for x in xs]  # refuses what is no number
+    if not any(dtypes.is_inexact(typeof(x).dtype) for x in xs):
+        xs = tuple(read)
+    return [lnp.asarray(x) for x in alike(call, [to_inexact(call, x) for x in alike(call, xs)])]
+
+
+def floats(call: str, *xs: Any) -> list[Any]:
+    """`inexact`, real ones only."""
+    for x in xs:
+        t = typeof(to_inexact(call, x))
+        if dtypes.is_complex(t.dtype):
+            raise DTypeError(f"{call}: expected real numbers; got {t.long()}. Take real, imag or abs first")
+    return inexact(call, *xs)
+
+
+def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
+    """`core` of `floats`, half precision by way of float32."""
+    args = floats(call, *xs)
+    dtype = typeof(args[0]).dtype
+    work = work_dtype(dtype)
+    if work == dtype:
+        return core(*args)
+    return lnp.astype(core(*[lnp.astype(x, work) for x in args]), dtype)
+
+
+def slopes(*given: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Mark a function of arrays: its slope in each argument is `slope(result, *arguments)`."""
+    def mark(fun: Callable[..., Any]) -> Callable[..., Any]:
+        ruled = custom_jvp(fun)
+
+        def rule(primals: Any, tangents: Any) -> Any:
+            out = ruled(*primals)
+            total: Any = None
+            for slope, t in zip(given, tangents):
+                if not isinstance(t, SymbolicZero):
+                    share = lnp.multiply(slope(out, *primals), t)
+                    total = share if total is None else lnp.add(total, share)
+            return out, lnp.zeros_like(out) if total is None else total
+        ruled.defjvp(rule, symbolic_zeros=True)
+        return ruled
+    return mark
+
+
+def no_slope(call: str, argument: str) -> Callable[..., NoReturn]:
+    """The slope of a function in an argument in which it has none."""
+    def refuse(*_: Any) -> NoReturn:
+        raise NotImplementedError(f"{call}: no derivative in `{argument}` is defined; hold it with "
+                                  "lamina.lax.stop_gradient, or close over it")
+    return refuse
+
+
+def horner(x: Any, coefficients: Sequence[float]) -> Any:
+    """A polynomial, its coefficients from the highest power down."""
+    total: Any = coefficients[0]
+    for c in coefficients[1:]:
+        total = total * x + c
+    return total
+
+
+def by_dtype(x: Any, narrow: Any, wide: Any) -> Any:
+    """A setting for float32, or for float64."""
+    return wide if typeof(x).dtype.itemsize > 4 else narrow
+
+
+def within(condition: Any, x: Any, otherwise: float) -> Any:
+    """`x` where a formula holds, elsewhere a number that does it no harm: neither value nor slope is spoilt there."""
+    return lnp.where(condition, x, otherwise)
+
+
+def whole_number(call: str, argument: str, value: Any) -> int:
+    """An argument that must be a known whole number, none below zero."""
+    try:
+        n = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{call}: `{argument}` must be a whole number that is known when the program is traced; got "
+                        f"{type(value).__name__}. Give an int, or name it in static_argnames of jit") from None
+    if n < 0:
+        raise ValueError(f"{call}: `{argument}` must not be negative; got {n}")
+    return n

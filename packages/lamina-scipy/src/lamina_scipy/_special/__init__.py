@@ -1,0 +1,1 @@
+"""Special functions by family; `lamina_scipy.special` shows them."""

@@ -1,0 +1,312 @@
+"""The gamma function, its logarithm, and what is made of them: factorials, ratios, several dimensions."""
+from __future__ import annotations
+
+import math
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import public
+from lamina_tracing import Array, ArrayLike, lax
+from lamina_tracing.extend import typeof
+
+from .._ground import by_dtype, floats, horner, real, slopes, whole_number, within
+from ._zetas import digamma_of, zeta_of_whole
+
+__all__ = ["digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "poch"]
+
+# Cephes, gamma.c: gamma(2 + x) on [0, 1] as P / Q, from the highest power down.
+_P = (1.60119522476751861407e-4, 1.19135147006586384913e-3, 1.04213797561761569935e-2, 4.76367800457137231464e-2,
+      2.07448227648435975150e-1, 4.94214826801497100753e-1, 9.99999999999999996796e-1)
+_Q = (-2.31581873324120129819e-5, 5.39605580493303397842e-4, -4.45641913851797240494e-3, 1.18139785222060435552e-2,
+      3.58236398605498653373e-2, -2.34591795718243348568e-1, 7.14304917030273074085e-2, 1.0)
+# Stirling's series, DLMF 5.11.1: B(2k) / (2k (2k - 1)), from the highest k down.
+_STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+# log gamma(1 + z) is -euler z + sum over k of zeta(k) (-z)^k / k, DLMF 5.7.3
+_NEAR_ONE = tuple((-1) ** k * zeta_of_whole(k) / k for k in range(44, 1, -1)) + (-float(np.euler_gamma), 0.0)
+_LOG_PI = math.log(math.pi)
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def is_pole(x):
+    """Whether x is 0, -1, -2, ..., where gamma has its poles."""
+    return lnp.logical_and(x <= 0, x == lnp.floor(x))
+
+
+def _sign_of_pole(x):
+    """1 at even, -1 at odd whole numbers."""
+    return 1.0 - 2.0 * lnp.abs(lnp.remainder(x, 2.0))
+
+
+def stirling(x):
+    """What Stirling's formula lacks: log gamma(x) - (x - 1/2) log(x) + x - log(2 pi) / 2, for x of 8 and more."""
+    return horner(1.0 / x / x, _STIRLING) / x
+
+
+def sin_pi(x):
+    """sin(pi x), exact at multiples of 1/2."""
+    r = x - 2.0 * lnp.round(0.5 * x)  # in [-1, 1]
+    return lnp.sin(np.pi * lnp.where(r > 0.5, 1.0 - r, lnp.where(r < -0.5, -1.0 - r, r)))
+
+
+def _positive_gamma(x):
+    """gamma of x from 0.5 up: by products on [2, 3] below 11, above by Stirling's formula."""
+    y, product = lnp.minimum(x, 11.0), lnp.ones_like(x)
+    for _ in range(8):
+        high = y >= 3.0
+        y = lnp.where(high, y - 1.0, y)
+        product = product * lnp.where(high, y, 1.0)
+    for _ in range(2):
+        low = y < 2.0
+        product = product / lnp.where(low, y, 1.0)
+        y = lnp.where(low, y + 1.0, y)
+    small = product * horner(y - 2.0, _P) / horner(y - 2.0, _Q)
+    big = lnp.maximum(x, 11.0)
+    root = lnp.power(big, 0.5 * big - 0.25)  # the whole power would overflow early
+    large = math.sqrt(2 * math.pi) * root * lnp.exp(-big) * root * lnp.exp(stirling(big))
+    top = by_dtype(x, 35.5, 171.7)
+    return lnp.where(x < 11.0, small, lnp.where(x < top, large, lnp.where(lnp.isnan(x), x, np.inf)))
+
+
+@slopes(lambda out, x: out * lax.digamma(x))
+def gamma_of(x):
+    """The gamma function of an array."""
+    right = x >= 0.5
+    y = lnp.where(right, x, 1.0 - x)
+    value = _positive_gamma(y)
+    reflected = np.pi / (sin_pi(x) * value)
+    out = lnp.where(right, value, lnp.where(lnp.isinf(value), 0.0 * sin_pi(x), reflected))
+    out = lnp.where(lnp.abs(x) < by_dtype(x, 1e-30, 1e-290), 1.0 / x, out)
+    bad = lnp.logical_or(lnp.logical_and(is_pole(x), x < 0), x == -np.inf)
+    return lnp.where(bad, np.nan, lnp.where(lnp.isnan(x), x, out))
+
+
+def gammaln_after_one(z):
+    """log gamma(1 + z), z small."""
+    return horner(z, by_dtype(z, _NEAR_ONE[22:], _NEAR_ONE))
+
+
+@slopes(lambda out, x: digamma_of(x))
+def gammaln_of(x):
+    """log |gamma| of an array; near its zeros 1 and 2 by a series that keeps the digits."""
+    one, two = lnp.abs(x - 1.0) < 0.3, lnp.abs(x - 2.0) < 0.3
+    z = lnp.where(one, x - 1.0, lnp.where(two, x - 2.0, 0.0))
+    series = gammaln_after_one(z)
+    return lnp.where(one, series, lnp.where(two, lnp.log1p(z) + series, lax.lgamma(x)))
+
+
+def gammasgn_of(x):
+    """The sign of gamma of an array."""
+    negative = lnp.where(lnp.remainder(lnp.floor(x), 2.0) == 0, 1.0, -1.0)
+    value = lnp.where(x == 0, lnp.copysign(lnp.ones_like(x), x), lnp.where(is_pole(x), np.nan, negative))
+    value = lnp.where(x > 0, 1.0, value)
+    return lnp.where(lnp.isnan(x), x, value)
+
+
+def log_ratio(x, m):
+    """log(gamma(x + m) / gamma(x)) of positive x and x + m, without the loss of a difference of large logarithms."""
+    y = x + m
+    large = lnp.logical_and(x >= 8.0, y >= 8.0)
+    a = within(large, x, 8.0)
+    b = lnp.where(large, m, 0.0)
+    shift = b / a
+    formula = (a + b - 0.5) * lnp.log1p(shift) + b * (lnp.log(a) - 1.0) + (stirling(a + b) - stirling(a))
+    return lnp.where(large, formula, gammaln_of(lnp.where(large, 1.0, y)) - gammaln_of(lnp.where(large, 1.0, x)))
+
+
+@slopes(lambda out, value, z: lnp.ones_like(out), lambda out, value, z: lnp.where(is_pole(z), np.nan, 0.0))
+def _at_pole(value, z):
+    """A slope that is known at a point only: its own slope is not."""
+    return value
+
+
+def _poch_slope_z(out, z, m):
+    y = z + m
+    both = lnp.logical_and(is_pole(z), is_pole(y))
+    alone = lnp.logical_and(is_pole(z), lnp.logical_not(is_pole(y)))
+    a, b = lnp.where(both, 1.0 - y, y), lnp.where(both, 1.0 - z, z)
+    n = within(alone, 1.0 - z, 1.0)
+    at_zero = _at_pole(_sign_of_pole(z) * gamma_of(n) * gamma_of(within(alone, y, 1.0)), within(alone, z, 0.5))
+    usual = lnp.logical_not(alone)
+    return lnp.where(alone, at_zero, out * (lax.digamma(within(usual, a, 1.0)) - lax.digamma(within(usual, b, 1.0))))
+
+
+@slopes(_poch_slope_z, lambda out, z, m: lnp.where(out == 0, 0.0, out * lax.digamma(z + m)))
+def _poch(z, m):
+    y = z + m
+    over, under = is_pole(y), is_pole(z)
+    both = lnp.logical_and(over, under)  # the ratio of both poles, by reflection
+    a = lnp.where(both, 1.0 - y, z)
+    b = a + m
+    sign = lnp.where(both, _sign_of_pole(m), 1.0)
+    small = lnp.logical_and(lnp.abs(a) < 30.0, lnp.abs(b) < 30.0)
+    direct = gamma_of(within(small, b, 1.0)) / gamma_of(within(small, a, 1.0))
+    right = lnp.logical_and(a > 0, b > 0)
+    positive = lnp.exp(log_ratio(within(right, a, 1.0), lnp.where(right, m, 0.0)))
+    signed = gammasgn_of(a) * gammasgn_of(b) * lnp.exp(gammaln_of(b) - gammaln_of(a))
+    value = lnp.where(m == 0, 1.0, lnp.where(small, direct, lnp.where(right, positive, signed)))
+    return lnp.where(lnp.isnan(y), y, lnp.where(both, sign * value, lnp.where(under, 0.0, lnp.where(over, np.inf, value))))
+
+
+@public()
+def gamma(x: ArrayLike) -> Array:
+    """The gamma function.
+
+    Args:
+      x: real array of any shape; integers and booleans become float.
+    Returns:
+      Float array of the shape of `x`; NaN at negative whole numbers and minus infinity, infinite at 0, of its sign.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: `gamma(x) * digamma(x)`.
+    Source: DLMF 5.2.1; Cephes' rational function on [2, 3], above by DLMF 5.11.3, to the left by reflection, 5.5.3.
+
+    >>> gamma(np.array([0.5, 1., 5.]))
+    Array([ 1.7724539,  1.       , 24.       ], dtype=float32)
+    """
+    return real("gamma", gamma_of, x)
+
+
+@public()
+def gammaln(x: ArrayLike) -> Array:
+    """The logarithm of the size of gamma.
+
+    Args:
+      x: real array of any shape; integers and booleans become float.
+    Returns:
+      Float array of the shape of `x`; infinite at 0, -1, -2, ...
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: `digamma(x)`.
+    Source: meaning of `scipy.special.gammaln`; near its zeros 1 and 2 by DLMF 5.7.3.
+
+    >>> gammaln(np.array([1., 3., -1.]))
+    Array([0.       , 0.6931472,       inf], dtype=float32)
+    """
+    return real("gammaln", gammaln_of, x)
+
+
+@public()
+def gammasgn(x: ArrayLike) -> Array:
+    """The sign of gamma.
+
+    Args:
+      x: real array of any shape; integers and booleans become float.
+    Returns:
+      Float array of the shape of `x`: 1 or -1; NaN at negative whole numbers.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: zero.
+    Source: meaning of `scipy.special.gammasgn`.
+
+    >>> gammasgn(np.array([2., -0.5, -1.5]))
+    Array([ 1., -1.,  1.], dtype=float32)
+    """
+    return lax.stop_gradient(real("gammasgn", gammasgn_of, x))
+
+
+@public()
+def digamma(x: ArrayLike) -> Array:
+    """The logarithmic derivative of gamma.
+
+    Args:
+      x: real array of any shape; integers and booleans become float.
+    Returns:
+      Float array of the shape of `x`; NaN at negative whole numbers; at 0 infinite, of the sign opposite to the zero's.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: `polygamma(1, x)`.
+    Source: DLMF 5.2.2.
+
+    >>> digamma(np.array([1., 2.]))
+    Array([-0.5772155,  0.4227846], dtype=float32)
+    """
+    return real("digamma", digamma_of, x)
+
+
+@public("exact")
+def factorial(n: ArrayLike, exact: bool = False) -> Array:
+    """`n! = gamma(n + 1)`, 0 below zero.
+
+    Args:
+      n: real array of any shape, whole or not; integers and booleans become float.
+      exact: must be False.
+    Returns:
+      Float array of the shape of `n`.
+    Raises:
+      TypeError: `n` is neither an array nor a number.
+      DTypeError: `n` is complex.
+      NotImplementedError: `exact` is true.
+
+    Derivative: `n! * digamma(n + 1)`, 0 below zero.
+    Source: meaning of `scipy.special.factorial`.
+
+    >>> factorial(np.array([0, 5, -2]))
+    Array([  1., 120.,   0.], dtype=float32)
+    """
+    if exact:
+        raise NotImplementedError("factorial: exact=True asks for whole numbers of any size, which arrays do not hold; use "
+                                  "math.factorial, or leave it False")
+    return real("factorial", lambda x: lnp.where(x < 0, 0.0, gamma_of(within(lnp.logical_not(x < 0), x, 0.0) + 1.0)), n)
+
+
+@public()
+def poch(z: ArrayLike, m: ArrayLike) -> Array:
+    """`gamma(z + m) / gamma(z)`, the rising factorial.
+
+    Args:
+      z, m: real arrays that broadcast to each other; integers and booleans become float.
+    Returns:
+      Float array of the common shape; where both gammas have a pole the ratio's limit, infinite where the upper alone has.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: `y (digamma(z + m) - digamma(z))` and `y digamma(z + m)`, y the result; at poles of z their limits where
+      they have one.
+    Source: DLMF 5.2.5.
+
+    >>> poch(np.array([1., 3., -2.]), np.array([4., 2., 2.]))
+    Array([24.      , 12.      ,  2.      ], dtype=float32)
+    """
+    return real("poch", _poch, z, m)
+
+
+@public("d")
+def multigammaln(a: ArrayLike, d: int) -> Array:
+    """The logarithm of the gamma function of matrices of d by d.
+
+    Args:
+      a: real array of any shape, above `(d - 1) / 2`; integers and booleans become float.
+      d: the number of dimensions, a known int.
+    Returns:
+      Float array of the shape of `a`; NaN where `a` is not above `(d - 1) / 2`.
+    Raises:
+      TypeError: `a` is neither an array nor a number; `d` is traced, or no whole number.
+      ValueError: `d` is negative.
+      DTypeError: `a` is complex.
+
+    Derivative: the sum of `digamma(a - j / 2)` for j below d.
+    Source: DLMF 35.3.2.
+
+    >>> multigammaln(np.array([2., 0.5]), 2)
+    Array([0.45158274,        nan], dtype=float32)
+    """
+    size = whole_number("multigammaln", "d", d)
+    x, = floats("multigammaln", a)
+
+    def core(x):
+        steps = lnp.astype(0.5 * lnp.arange(size), typeof(x).dtype)
+        inside = x > 0.5 * (size - 1)
+        each = gammaln_of(lnp.where(lnp.expand_dims(inside, -1), lnp.expand_dims(x, -1) - steps, 1.0))
+        value = lnp.sum(each, -1) + 0.25 * size * (size - 1) * _LOG_PI
+        return lnp.where(inside, value, np.nan)
+    return real("multigammaln", core, x)

@@ -1,0 +1,285 @@
+"""The beta function, and the incomplete gamma and beta functions."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_ir import dtypes
+from lamina_numpy.extend import public
+from lamina_tracing import Array, ArrayLike, lax
+from lamina_tracing.extend import typeof
+
+from .._ground import by_dtype, no_slope, real, slopes, within
+from ._gammas import gamma_of, gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
+
+__all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
+
+_MOST_TERMS = 10000
+
+
+@slopes(lambda out, a, b: lax.digamma(a) - lax.digamma(a + b), lambda out, a, b: lax.digamma(b) - lax.digamma(a + b))
+def betaln_of(a, b):
+    """log |beta| of arrays: by Stirling's formula without its large parts where both, or one, are large."""
+    low, high = lnp.minimum(a, b), lnp.maximum(a, b)
+    both = low >= 8.0
+    one = lnp.logical_and(high >= 8.0, lnp.logical_and(low > 0, low < 8.0))
+    p, q = within(both, low, 8.0), within(both, high, 8.0)
+    h = p / q
+    rest = (stirling(p) - stirling(p + q)) + stirling(q)
+    large = (0.5 * math.log(2 * math.pi) - 0.5 * lnp.log(q)) + rest + (p - 0.5) * lnp.log(h / (1.0 + h)) - q * lnp.log1p(h)
+    mixed = gammaln_of(lnp.where(one, low, 1.0)) - log_ratio(within(one, high, 8.0), lnp.where(one, low, 1.0))
+    plain = gammaln_of(a) + gammaln_of(b) - gammaln_of(a + b)
+    poles = (is_pole(a) | is_pole(b)) & is_pole(a + b)
+    finite = poles & (high == lnp.floor(high)) & (high > 0)  # by reflection, as beta
+    r, s = within(finite, 1.0 - low - high, 1.0), within(finite, high, 1.0)
+    plain = lnp.where(finite, gammaln_of(r) + gammaln_of(s) - gammaln_of(r + s), lnp.where(poles, np.inf, plain))
+    return lnp.where(high == np.inf, lnp.where(low > 0, -np.inf, np.nan),
+                     lnp.where(both, large, lnp.where(one, mixed, plain)))
+
+
+@slopes(lambda out, a, b: out * (lax.digamma(a) - lax.digamma(a + b)),
+        lambda out, a, b: out * (lax.digamma(b) - lax.digamma(a + b)))
+def _beta(a, b):
+    small = lnp.logical_and(lnp.maximum(lnp.abs(a), lnp.abs(b)) < 16.0, lnp.minimum(lnp.abs(a), lnp.abs(b)) > 1e-6)
+    p, q = within(small, a, 1.0), within(small, b, 1.0)
+    direct = gamma_of(p) * gamma_of(q) / gamma_of(p + q)
+    right = lnp.logical_and(a > 0, b > 0)
+    sign = lnp.where(right, 1.0, gammasgn_of(a) * gammasgn_of(b) * gammasgn_of(a + b))
+    by_logarithm = sign * lnp.exp(betaln_of(a, b))
+    value = lnp.where(small & lnp.logical_not(lnp.isnan(direct)), direct, by_logarithm)
+    pole = is_pole(a) | is_pole(b)
+    # at a = -n it is finite for whole b up to n: (-1)^b beta(1 - a - b, b), by reflection
+    n, m = lnp.minimum(a, b), lnp.maximum(a, b)
+    finite = pole & (m == lnp.floor(m)) & (m > 0) & (n == lnp.floor(n)) & (1.0 - n - m > 0)
+    p, q = within(finite, 1.0 - n - m, 1.0), within(finite, m, 1.0)
+    flipped = (1.0 - 2.0 * lnp.remainder(q, 2.0)) * lnp.exp(betaln_of(p, q))
+    below = is_pole(a + b) & lnp.logical_not(right)
+    other = lnp.where(finite, flipped, lnp.where(pole, lnp.where((a == 0) | (b == 0), 1.0 / a + 1.0 / b, np.inf), 0.0))
+    return lnp.where(lnp.isnan(a + b), np.nan, lnp.where(pole | below, other, value))
+
+
+def _gamma_edges(a, x, value, below):
+    """What the incomplete gamma functions are where `lax` has no number: at a = 0, at infinities, outside."""
+    out = lnp.where(lnp.logical_or(a == 0, x == np.inf), 1.0 if below else 0.0,
+                    lnp.where(a == np.inf, 0.0 if below else 1.0, value))
+    none = lnp.logical_or(lnp.logical_or(a < 0, x < 0), lnp.logical_or(
+        lnp.logical_and(a == 0, x == 0), lnp.logical_and(a == np.inf, x == np.inf)))
+    return lnp.where(lnp.logical_or(none, lnp.isnan(a + x)), np.nan, out)
+
+
+def _inside(a, x):
+    good = lnp.logical_and(lnp.logical_and(a > 0, a < np.inf), lnp.logical_and(x >= 0, x < np.inf))
+    return within(good, a, 1.0), within(good, x, 1.0)
+
+
+def _gamma_density(a, x):
+    return lnp.exp(_times_log(a - 1.0, x, lnp.log) - x - gammaln_of(a))
+
+
+@slopes(lambda out, a, x: lax.igamma_grad_a(a, x), lambda out, a, x: _gamma_density(a, x))
+def gammainc_of(a, x):
+    """The share of the gamma integral below x, of arrays."""
+    return _gamma_edges(a, x, lax.igamma(*_inside(a, x)), True)
+
+
+@slopes(lambda out, a, x: -lax.igamma_grad_a(a, x), lambda out, a, x: -_gamma_density(a, x))
+def gammaincc_of(a, x):
+    """The share above x, of arrays; for small a and x by a difference taken before its parts are rounded (DLMF 8.7.1)."""
+    small = (a > 0) & (a < 0.5) & (x > 0) & (x < 1.1)
+    p, y = within(small, a, 0.25), within(small, x, 0.5)
+    total, term = lnp.zeros_like(y), lnp.ones_like(y)
+    for k in range(1, by_dtype(x, 13, 22)):
+        term = -term * y / k
+        total = total + term / (p + k)
+    power = p * lnp.log(y) - gammaln_after_one(p)
+    series = -lnp.expm1(power) - p * lnp.exp(power) * total
+    return _gamma_edges(a, x, lnp.where(small, series, lax.igammac(*_inside(a, x))), False)
+
+
+def _beta_density(a, b, x):
+    """The slope of betainc in x; its limits at 0 and 1."""
+    return lnp.exp(_times_log(a - 1.0, x, lnp.log) + _times_log(b - 1.0, -x, lnp.log1p) - betaln_of(a, b))
+
+
+def _times_log(factor, x, log):
+    return lnp.where(factor == 0, 0.0, factor * log(x))
+
+
+def _series_slopes(a, b, x):
+    """The slopes of betainc in a and b, for x left of its turning point, by the sum of DLMF 8.17.8 of positive terms."""
+    eps = float(dtypes.finfo(typeof(x).dtype).eps)
+    one = lnp.ones_like(x)
+    zero = lnp.zeros_like(x)
+
+    def more(state: Any) -> Any:
+        k, term, by_a, by_b, total, total_a, total_b = state
+        size = lnp.abs(term) + lnp.abs(by_a) + lnp.abs(by_b)
+        return lnp.logical_and(k < _MOST_TERMS, lnp.any(size > eps * (lnp.abs(total) + lnp.abs(total_a) + lnp.abs(total_b))))
+
+    def step(state: Any) -> Any:
+        k, term, by_a, by_b, total, total_a, total_b = state
+        over, under = a + b + k, a + 1.0 + k
+        ratio = over / under * x
+        by_a = by_a * ratio + term * ratio * (1.0 / over - 1.0 / under)
+        by_b = by_b * ratio + term * ratio / over
+        term = term * ratio
+        return k + 1.0, term, by_a, by_b, total + term, total_a + by_a, total_b + by_b
+
+    start = (lnp.zeros((), typeof(x).dtype), one, zero, zero, one, zero, zero)
+    _, _, _, _, total, total_a, total_b = lax.while_loop(more, step, start)
+    front = lnp.exp(a * lnp.log(x) + b * lnp.log1p(-x) - betaln_of(a, b)) / a
+    shared = lax.digamma(a + b)
+    in_a = front * (total * (lnp.log(x) - 1.0 / a - lax.digamma(a) + shared) + total_a)
+    in_b = front * (total * (lnp.log1p(-x) - lax.digamma(b) + shared) + total_b)
+    return in_a, in_b
+
+
+def _by_shapes(a, b, x):
+    """The slopes in a and b; at both ends of x they are zero."""
+    good = (a > 0) & (b > 0) & (x > 0) & (x < 1)
+    p, q, y = within(good, a, 1.0), within(good, b, 1.0), within(good, x, 0.5)
+    turn = y > (p + 1.0) / (p + q + 2.0)
+    in_a, in_b = _series_slopes(lnp.where(turn, q, p), lnp.where(turn, p, q), lnp.where(turn, 1.0 - y, y))
+    ends = (a > 0) & (b > 0) & ((x == 0) | (x == 1))
+    return [lnp.where(good, lnp.where(turn, -other, own), lnp.where(ends, 0.0, np.nan))
+            for own, other in ((in_a, in_b), (in_b, in_a))]
+
+
+def _mixed(own, a, b, x):
+    """The slope in x of the slope in a shape."""
+    log = lnp.log(x) if own is a else lnp.log1p(-x)
+    return _beta_density(a, b, x) * (log - lax.digamma(own) + lax.digamma(a + b))
+
+
+_twice = [no_slope("betainc's slope in a or b", name) for name in "ab"]
+_slope_a = slopes(*_twice, lambda out, a, b, x: _mixed(a, a, b, x))(lambda a, b, x: _by_shapes(a, b, x)[0])
+_slope_b = slopes(*_twice, lambda out, a, b, x: _mixed(b, a, b, x))(lambda a, b, x: _by_shapes(a, b, x)[1])
+
+
+@slopes(lambda out, a, b, x: _slope_a(a, b, x), lambda out, a, b, x: _slope_b(a, b, x),
+        lambda out, a, b, x: _beta_density(a, b, x))
+def betainc_of(a, b, x):
+    """The regularised incomplete beta function of arrays."""
+    in_range = (x >= 0) & (x <= 1)
+    good = (a > 0) & (b > 0) & (a < np.inf) & (b < np.inf) & in_range
+    value = lax.regularized_incomplete_beta(within(good, a, 1.0), within(good, b, 1.0), within(good, x, 0.5))
+    at_zero, at_one = (a == 0) | (b == np.inf), (b == 0) | (a == np.inf)  # where all mass is
+    some = in_range & (a >= 0) & (b >= 0) & (at_zero != at_one)
+    edge = lnp.where(some, lnp.where(x == 0, 0.0, lnp.where((x == 1) | at_zero, 1.0, 0.0)), np.nan)
+    return lnp.where(good, value, edge)
+
+
+@public()
+def beta(a: ArrayLike, b: ArrayLike) -> Array:
+    """`gamma(a) * gamma(b) / gamma(a + b)`.
+
+    Args:
+      a, b: real arrays that broadcast to each other; integers and booleans become float.
+    Returns:
+      Float array of the common shape.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: `y (digamma(a) - digamma(a + b))` in a, y the result; in b likewise.
+    Source: DLMF 5.12.1.
+
+    >>> beta(np.array([1., 2.]), np.array([2., 3.]))
+    Array([0.5       , 0.08333334], dtype=float32)
+    """
+    return real("beta", _beta, a, b)
+
+
+@public()
+def betaln(a: ArrayLike, b: ArrayLike) -> Array:
+    """The logarithm of the size of `beta(a, b)`.
+
+    Args:
+      a, b: real arrays that broadcast to each other; integers and booleans become float.
+    Returns:
+      Float array of the common shape.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: `digamma(a) - digamma(a + b)` in a; in b likewise.
+    Source: DLMF 5.12.1; large arguments after DiDonato and Morris, "Algorithm 708" (1992), section 6.
+
+    >>> betaln(np.array([1., 1e6]), np.array([2., 1e6]))
+    Array([-6.931472e-01, -1.386300e+06], dtype=float32)
+    """
+    return real("betaln", betaln_of, a, b)
+
+
+@public()
+def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
+    """The share of the gamma integral below x: the regularised lower incomplete gamma function.
+
+    Args:
+      a: real array, none below 0; integers and booleans become float.
+      x: real array that broadcasts with `a`, none below 0.
+    Returns:
+      Float array of the common shape, in [0, 1]; 1 at a = 0 and positive x; NaN where an argument is negative.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: in a `lax.igamma_grad_a`; in x the density `x**(a - 1) exp(-x) / gamma(a)`.
+    Source: DLMF 8.2.4.
+
+    >>> gammainc(np.array([1., 0.]), np.array([0., 1.]))
+    Array([0., 1.], dtype=float32)
+    """
+    return real("gammainc", gammainc_of, a, x)
+
+
+@public()
+def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
+    """The share of the gamma integral above x: the regularised upper incomplete gamma function.
+
+    Args:
+      a: real array, none below 0; integers and booleans become float.
+      x: real array that broadcasts with `a`, none below 0.
+    Returns:
+      Float array of the common shape, in [0, 1]; 0 at a = 0 and positive x; NaN where an argument is negative.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: minus that of `gammainc`.
+    Source: DLMF 8.2.4.
+
+    >>> gammaincc(np.array([1., 2.]), np.array([0., np.inf]))
+    Array([1., 0.], dtype=float32)
+    """
+    return real("gammaincc", gammaincc_of, a, x)
+
+
+@public()
+def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
+    """The share of the beta integral below x: the regularised incomplete beta function.
+
+    Args:
+      a, b: real arrays, none below 0; integers and booleans become float.
+      x: real array in [0, 1]; all three broadcast to each other.
+    Returns:
+      Float array of the common shape, in [0, 1]; NaN outside of these ranges, and where a and b are both 0 or infinite.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+      NotImplementedError: a second derivative in `a` and `b` is asked for.
+
+    Derivative: in x the density; in a and b by the series of DLMF 8.17.8, term by term.
+    Source: DLMF 8.17.2.
+
+    >>> betainc(1., 2., np.array([0., 0.5, 1.]))
+    Array([0.        , 0.74999994, 1.        ], dtype=float32)
+    """
+    return real("betainc", betainc_of, a, b, x)

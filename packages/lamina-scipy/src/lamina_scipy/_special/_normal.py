@@ -1,0 +1,208 @@
+"""The error function and its kin; the normal distribution's integral, its logarithm and its inverse."""
+from __future__ import annotations
+
+import math
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import public
+from lamina_tracing import Array, ArrayLike, lax
+from lamina_tracing.extend import typeof
+
+from .._ground import by_dtype, horner, real, slopes, within
+
+__all__ = ["erf", "erfc", "erfinv", "log_ndtr", "ndtr", "ndtri"]
+
+_ROOT_HALF = math.sqrt(0.5)
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+# Wichura's PPND16: numerators and denominators of three ranges, from the highest power down.
+_MIDDLE = ((2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457, 13731.693765509461125,
+            1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
+           (5226.495278852854561, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867, 5394.1960214247511077,
+            687.1870074920579083, 42.313330701600911252, 1.0))
+_NEAR = ((7.7454501427834140764e-4, 0.0227238449892691845833, 0.24178072517745061177, 1.27045825245236838258,
+          3.64784832476320460504, 5.7694972214606914055, 4.6303378461565452959, 1.42343711074968357734),
+         (1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966, 0.14810397642748007459,
+          0.68976733498510000455, 1.6763848301838038494, 2.05319162663775882187, 1.0))
+_FAR = ((2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386, 0.026532189526576123093,
+         0.29656057182850489123, 1.7848265399172913358, 5.4637849111641143699, 6.6579046435011037772),
+        (2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5, 7.868691311456132591e-4,
+         0.0148753612908506148525, 0.13692988092273580531, 0.59983220655588793769, 1.0))
+
+
+@public()
+def erf(x: ArrayLike) -> Array:
+    """The error function, `2 / sqrt(pi)` times the integral of `exp(-t**2)` from 0 to x.
+
+    Args:
+      x: real array of any shape; integers and booleans become float.
+    Returns:
+      Float array of the shape of `x`, in [-1, 1].
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: `2 / sqrt(pi) * exp(-x**2)`.
+    Source: DLMF 7.2.1.
+
+    >>> erf(np.array([0., np.inf]))
+    Array([0., 1.], dtype=float32)
+    """
+    return real("erf", lax.erf, x)
+
+
+@public()
+def erfc(x: ArrayLike) -> Array:
+    """`1 - erf(x)`, with all its digits where that is small.
+
+    Args:
+      x: real array of any shape; integers and booleans become float.
+    Returns:
+      Float array of the shape of `x`, in [0, 2].
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: `-2 / sqrt(pi) * exp(-x**2)`.
+    Source: DLMF 7.2.2.
+
+    >>> erfc(np.array([0., np.inf]))
+    Array([1., 0.], dtype=float32)
+    """
+    return real("erfc", lax.erfc, x)
+
+
+@public()
+def erfinv(x: ArrayLike) -> Array:
+    """The inverse of `erf`.
+
+    Args:
+      x: real array of any shape; integers and booleans become float.
+    Returns:
+      Float array of the shape of `x`; infinite at -1 and 1, NaN outside.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: `sqrt(pi) / 2 * exp(y**2)`, y the result.
+    Source: meaning of `scipy.special.erfinv`.
+
+    >>> erfinv(np.array([0., 1.]))
+    Array([ 0., inf], dtype=float32)
+    """
+    return real("erfinv", lax.erf_inv, x)
+
+
+def _ndtr(x):
+    return 0.5 * lax.erfc(-_ROOT_HALF * x)
+
+
+@public()
+def ndtr(x: ArrayLike) -> Array:
+    """The share of the standard normal distribution below x.
+
+    Args:
+      x: real array of any shape, in standard deviations; integers and booleans become float.
+    Returns:
+      Float array of the shape of `x`, in [0, 1].
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: the density, `exp(-x**2 / 2) / sqrt(2 pi)`.
+    Source: meaning of `scipy.special.ndtr`: `erfc(-x / sqrt(2)) / 2`.
+
+    >>> ndtr(np.array([-np.inf, 0., np.inf]))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    return real("ndtr", _ndtr, x)
+
+
+def _tail(x):
+    """`sqrt(2 pi) |x| exp(x**2 / 2) ndtr(x)` far below zero, by its asymptotic series (DLMF 7.12.1), and where that is."""
+    far = x < by_dtype(x, -10.0, -20.0)
+    y = within(far, x, -100.0)
+    terms = by_dtype(x, 7, 12)
+    w = -1.0 / y / y
+    total = lnp.ones_like(w)
+    for k in range(terms, 0, -1):
+        total = 1.0 + (2 * k - 1) * w * total
+    return far, y, total
+
+
+def _hazard(x):
+    """The density over `ndtr`."""
+    far, y, total = _tail(x)
+    z = lnp.where(far, 0.0, x)
+    near = lnp.exp(-0.5 * z * z - _HALF_LOG_2PI - _log_ndtr(z))
+    return lnp.where(far, -y / total, near)
+
+
+@slopes(lambda out, x: _hazard(x))
+def _log_ndtr(x):
+    far, y, total = _tail(x)
+    z = lnp.where(far, 0.0, x)
+    below = lnp.log(0.5 * lax.erfc(-_ROOT_HALF * lnp.minimum(z, 0.0)))
+    above = lnp.log1p(-0.5 * lax.erfc(_ROOT_HALF * lnp.maximum(z, 0.0)))
+    tail = -0.5 * y * y - _HALF_LOG_2PI - lnp.log(-y) + lnp.log(total)
+    return lnp.where(x == -np.inf, -np.inf, lnp.where(far, tail, lnp.where(z > 0, above, below)))
+
+
+@public("series_order")
+def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
+    """The logarithm of `ndtr`, in both tails with all its digits.
+
+    Args:
+      x: real array of any shape, in standard deviations; integers and booleans become float.
+      series_order: of no effect: the tail's series has as many terms as the dtype needs.
+    Returns:
+      Float array of the shape of `x`, never positive.
+    Raises:
+      TypeError: `x` is neither an array nor a number.
+      DTypeError: `x` is complex.
+
+    Derivative: the density over `ndtr(x)`, close to `-x` far below zero.
+    Source: meaning of `scipy.special.log_ndtr`; the tail by DLMF 7.12.1.
+
+    >>> log_ndtr(np.array([-1e4, 0., 20.]))
+    Array([-5.0000012e+07, -6.9314718e-01, -2.7536241e-89], dtype=float32)
+    """
+    return real("log_ndtr", _log_ndtr, x)
+
+
+@slopes(lambda out, p: lnp.exp(0.5 * out * out + _HALF_LOG_2PI))
+def _ndtri(p):
+    q = p - 0.5
+    inner = lnp.abs(q) <= 0.425
+    inside = lnp.logical_and(p > 0, p < 1)
+    low = within(inside, lnp.where(q < 0, p, 1.0 - p), 0.5)
+    r = lnp.sqrt(-lnp.log(low))
+    w = within(inner, 0.180625 - q * q, 0.0)
+    middle = q * horner(w, _MIDDLE[0]) / horner(w, _MIDDLE[1])
+    near = horner(r - 1.6, _NEAR[0]) / horner(r - 1.6, _NEAR[1])
+    far = horner(r - 5.0, _FAR[0]) / horner(r - 5.0, _FAR[1])
+    outer = lnp.where(r <= 5.0, near, far) * lnp.where(q < 0, -1.0, 1.0)
+    edge = lnp.where(p == 0, -np.inf, lnp.where(p == 1, np.inf, np.nan))
+    return lnp.astype(lnp.where(inside, lnp.where(inner, middle, outer), edge), typeof(p).dtype)
+
+
+@public()
+def ndtri(p: ArrayLike) -> Array:
+    """The inverse of `ndtr`: below which number the share p of the standard normal distribution lies.
+
+    Args:
+      p: real array of any shape, shares in [0, 1]; integers and booleans become float.
+    Returns:
+      Float array of the shape of `p`, in standard deviations; infinite at 0 and 1, NaN outside.
+    Raises:
+      TypeError: `p` is neither an array nor a number.
+      DTypeError: `p` is complex.
+
+    Derivative: `sqrt(2 pi) * exp(y**2 / 2)`, y the result.
+    Source: Wichura, "Algorithm AS 241: the percentage points of the normal distribution" (1988), routine PPND16.
+
+    >>> ndtri(np.array([0., 0.5, 1.]))
+    Array([-inf,   0.,  inf], dtype=float32)
+    """
+    return real("ndtri", _ndtri, p)

@@ -1,0 +1,191 @@
+"""Zeta functions, the derivatives of digamma, and Bernoulli's numbers."""
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_autodiff import jvp
+from lamina_numpy.extend import public
+from lamina_tracing import Array, ArrayLike, lax
+from lamina_tracing.extend import typeof
+
+from .._ground import no_slope, real, slopes, whole_number, within
+
+__all__ = ["bernoulli", "polygamma", "zeta"]
+
+_MOST_BELOW = 100000  # how far q may lie below zero
+
+# B(2k) / (2k)!, k from 1: what the sum by Euler and Maclaurin takes
+_BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
+              -3617 / 10670622842880000, 43867 / 5109094217170944000, -174611 / 802857662698291200000)
+_FIRST = 12  # so many terms are added one by one before
+
+
+def zeta_of_whole(k: int) -> float:
+    """Riemann's zeta of a whole number above 1."""
+    n = float(_FIRST)
+    total, rising, power = n ** (1 - k) / (k - 1) + 0.5 * n ** -k, float(k), n ** (-k - 1)
+    for i, b in enumerate(_BERNOULLI):
+        total += b * rising * power
+        rising *= (k + 2 * i + 1) * (k + 2 * i + 2)
+        power /= n * n
+    return total + sum(j ** -float(k) for j in range(_FIRST - 1, 0, -1))
+
+
+def _summed(x, q):
+    """Hurwitz zeta by Euler and Maclaurin, DLMF 25.11.5: for x other than 1, left of it too."""
+    total = lnp.zeros_like(x)
+    for j in range(_FIRST):
+        total = total + lnp.power(q + float(j), -x)
+    w = q + float(_FIRST)
+    power = lnp.power(w, -x)
+    tail, rising, power_k = power * w / (x - 1.0) + 0.5 * power, x, power / w
+    for i, b in enumerate(_BERNOULLI):
+        tail = tail + b * rising * power_k
+        rising = rising * (x + (2 * i + 1.0)) * (x + (2 * i + 2.0))
+        power_k = power_k / w / w
+    return total + tail
+
+
+def _slope_x(out, x, q):
+    """The slope in x, of the sum that gives all orders of it."""
+    good = lnp.logical_and(x > 1, q > 0)
+    y, p = within(good, x, 2.0), within(good, q, 1.0)
+    slope = jvp(lambda v: _summed(v, p), (y,), (lnp.ones_like(y),))[1]
+    return lnp.where(good, slope, np.nan)
+
+
+@slopes(_slope_x, lambda out, x, q: -x * _hurwitz(x + 1.0, q))
+def _hurwitz(x, q):
+    """Of arrays; left of q = 0 for whole x, term by term."""
+    left = (q < 0) & (q != lnp.floor(q)) & (x == lnp.floor(x)) & (q > -_MOST_BELOW) & (x > 1)
+    y = within(left, x, 2.0)
+
+    def step(state: Any) -> Any:
+        p, total = state
+        return lnp.where(p < 0, p + 1.0, p), total + lnp.where(p < 0, lnp.power(p, -y), 0.0)
+
+    p, total = lax.while_loop(lambda state: lnp.any(state[0] < 0), step, (within(left, q, 1.0), lnp.zeros_like(q)))
+    pole = (q <= 0) & (q == lnp.floor(q)) & (x > 1)
+    outside = (q < 0) & lnp.logical_not(left | pole)
+    value = total + lax.zeta(lnp.where(left, y, x), lnp.where(left, p, within(q > 0, q, 1.0)))
+    value = lnp.where(pole, np.inf, lnp.where(outside, np.nan, value))
+    return lnp.where(lnp.isnan(x) | lnp.isnan(q), np.nan, value)
+
+
+def _riemann(x):
+    left = x < -0.1
+    y = lnp.where(left, 1.0 - x, x)
+    value = _summed(within((y != 1) & (y < 200), y, 2.0), lnp.ones_like(y))
+    # zeta(x) = 2^x pi^(x - 1) sin(pi x / 2) gamma(1 - x) zeta(1 - x), DLMF 25.4.1
+    z = within(left, x, 0.0)
+    size = lnp.exp(z * math.log(2.0) + (z - 1.0) * math.log(math.pi) + lax.lgamma(1.0 - z))
+    whole = lnp.logical_and(z < 0, z == 2.0 * lnp.round(0.5 * z))  # zeros at even whole numbers below 0
+    turn = lnp.sin(0.5 * np.pi * (z - 4.0 * lnp.round(0.25 * z)))
+    reflected = lnp.where(whole, 0.0, size * turn * value)
+    out = lnp.where(left, reflected, value)
+    return lnp.where(x == 1, np.inf, lnp.where(x > 150, 1.0, lnp.where((x == -np.inf) | lnp.isnan(x), np.nan, out)))
+
+
+@public()
+def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
+    """The sum of `(k + q)**-x` over k from 0: Hurwitz' zeta function, Riemann's without q.
+
+    Args:
+      x: real array; integers and booleans become float.
+      q: real array that broadcasts with `x`; None for Riemann's function, which is defined below x = 1 too.
+    Returns:
+      Float array of the common shape; with q NaN where x is below 1, infinite at x = 1 and where a term is.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+
+    Derivative: in x minus the sum of `log(k + q) (k + q)**-x`; in q `-x zeta(x + 1, q)`.
+    Source: DLMF 25.11.1 and 25.2.1; below 0 by reflection, 25.4.1; slopes in x by 25.11.5.
+
+    >>> zeta(np.array([2., 3.]), 1.)
+    Array([1.6449341, 1.2020569], dtype=float32)
+    >>> zeta(np.array([2., -1.]))
+    Array([ 1.6449341 , -0.08333333], dtype=float32)
+    """
+    return real("zeta", _riemann, x) if q is None else real("zeta", _hurwitz, x, q)
+
+
+def digamma_of(x):
+    """The logarithmic derivative of gamma; at zero infinite, of the sign opposite to the zero's."""
+    return lnp.where(x == 0, -1.0 / x, lax.digamma(within(x != 0, x, 1.0)))
+
+
+@slopes(no_slope("polygamma", "n"), lambda out, n, x: _polygamma(n + 1.0, x))
+def _polygamma(n, x):
+    whole = lnp.logical_and(n >= 0, n == lnp.floor(n))
+    m = within(whole, n, 1.0)
+    order = lnp.maximum(m, 1.0)
+    right = x > 0
+    sign = 2.0 * lnp.remainder(order, 2.0) - 1.0
+    left = sign * lnp.exp(lax.lgamma(order + 1.0)) * _hurwitz(order + 1.0, within(lnp.logical_not(right), x, 1.0))
+    value = lnp.where(right, lax.polygamma(order, within(right, x, 1.0)), left)
+    return lnp.where(whole, lnp.where(m == 0, digamma_of(x), value), np.nan)
+
+
+@public()
+def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
+    """The n-th derivative of digamma.
+
+    Args:
+      n: real array of whole numbers, none below 0.
+      x: real array that broadcasts with `n`; integers and booleans become float.
+    Returns:
+      Float array of the common shape; NaN where n is negative or not whole.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast.
+      NotImplementedError: the derivative in `n` is asked for.
+
+    Derivative: `polygamma(n + 1, x)`.
+    Source: DLMF 5.15.
+
+    >>> polygamma(np.array([0, 1]), 1.)
+    Array([-0.5772155,  1.6449338], dtype=float32)
+    """
+    return real("polygamma", _polygamma, n, x)
+
+
+@public("n")
+def bernoulli(n: int) -> Array:
+    """Bernoulli's numbers from the 0th to the n-th.
+
+    Args:
+      n: a known int, none below 0.
+    Returns:
+      Float array of length `n + 1`; the second is -1/2. Those too large for the dtype are infinite, of their sign.
+    Raises:
+      TypeError: `n` is traced, or no whole number.
+      ValueError: `n` is negative.
+
+    Source: DLMF 24.2.1, exact fractions by way of tangent numbers (Brent and Harvey, "Fast computation of Bernoulli,
+      tangent and secant numbers", 2011).
+
+    >>> bernoulli(4)
+    Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333333], dtype=float32)
+    """
+    count = whole_number("bernoulli", "n", n)
+    half = count // 2
+    tangents = [0, *(math.factorial(k - 1) for k in range(1, half + 1))]
+    for k in range(2, half + 1):
+        for j in range(k, half + 1):
+            tangents[j] = (j - k) * tangents[j - 1] + (j - k + 2) * tangents[j]
+    values = [1.0, -0.5] + [0.0] * (2 * half)
+    for k in range(1, half + 1):
+        exact = Fraction((-1) ** (k - 1) * 2 * k * tangents[k], 4 ** k * (4 ** k - 1))
+        try:
+            values[2 * k] = float(exact)
+        except OverflowError:
+            values[2 * k] = math.inf if exact > 0 else -math.inf
+    with np.errstate(over="ignore"):
+        return lnp.asarray(np.array(values[:count + 1]).astype(typeof(lnp.zeros(())).dtype))

@@ -1,0 +1,178 @@
+"""Special functions: values that SciPy 1.17 gives, frozen; what they are at edges and poles; slopes beside differences."""
+import json
+from pathlib import Path
+
+import lamina_numpy as lnp
+import numpy as np
+import pytest
+from lamina_autodiff import grad, jacfwd
+from lamina_batching import vmap
+from lamina_ir import DTypeError, ShapeError, config
+from lamina_scipy import special
+from lamina_tracing import eval_shape, jit
+
+inf, nan = np.inf, np.nan
+VALUES = json.loads((Path(__file__).parent / "special_values.json").read_text())
+# what the ops below cost in float32, in units of the last place, where it is more than 60
+LOOSE = {"betainc": 2000, "gammainc": 300, "gammaincc": 300, "ndtr": 200, "erfc": 200, "hyp1f1": 300}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values(name):
+    table = VALUES[name]
+    want = np.array(table["is"])
+    points = np.array(table["at"])
+    got = getattr(special, name)(*points.astype(np.float32))
+    assert got.dtype == np.float32
+    fits = (np.abs(want) > 1e-37) & (np.abs(want) < 1e38)
+    np.testing.assert_allclose(np.asarray(got, np.float64)[fits], want[fits], LOOSE.get(name, 60) * 1.2e-7, 1e-30)
+    with config.enable_x64(True):
+        got = getattr(special, name)(*points)
+        assert got.dtype == np.float64
+        np.testing.assert_allclose(got, want, 1e-9 if name == "betaln" else 1e-11, 1e-300)  # there SciPy loses digits
+
+
+@pytest.mark.parametrize("name, args, want", [
+    ("gamma", ([0.0, -0.0, -1.0, -inf, inf, 200.0],), [inf, -inf, nan, nan, inf, inf]),
+    ("gammaln", ([0.0, -1.0, inf, 1.0, 2.0],), [inf, inf, inf, 0, 0]),
+    ("gammasgn", ([0.0, -0.0, -1.0, nan],), [1, -1, nan, nan]),
+    ("digamma", ([0.0, -0.0, -1.0],), [-inf, inf, nan]),
+    ("polygamma", ([0, 1, 2, 1.5, -1], [0.0, -1.0, -2.0, 1.0, 1.0]), [-inf, inf, -inf, nan, nan]),
+    ("zeta", ([1.0, 0.5, 2.0, 2.0, 2.5], [1.0, 1.0, 0.0, -3.0, -0.5]), [inf, nan, inf, inf, nan]),
+    ("zeta", ([1.0, 0.0, -2.0, -1.0, inf],), [inf, -0.5, 0, -1 / 12, 1]),
+    ("beta", ([0.0, 1.0, -2.5, inf], [1.0, -3.0, 1.5, 1.0]), [inf, -1 / 3, 0, 0]),
+    ("betainc", ([0.0, 1, 0, inf, 1, 1, 1], [1.0, 0, 0, 1, inf, 1, 1], [0.5, 0.5, 0.5, 0.5, 0.5, 2, -1]),
+     [1, 0, nan, 0, 1, nan, nan]),
+    ("gammainc", ([0.0, 0, 1, -1, inf, 2], [0.0, 1, -1, 1, 1, inf]), [nan, 1, nan, nan, 0, 1]),
+    ("gammaincc", ([0.0, 0, 1, -1, inf, 2], [0.0, 1, -1, 1, 1, inf]), [nan, 0, nan, nan, 1, 0]),
+    ("poch", ([0.0, -3, -1, 0.5, -0.5], [1.0, 2, 3, -0.5, 0]), [0, 6, 0, inf, 1]),
+    ("factorial", ([-1.0, 0, nan],), [0, 1, nan]),
+    ("exp1", ([0.0, -1.0, inf],), [inf, nan, 0]),
+    ("expi", ([0.0, -inf, inf],), [-inf, 0, inf]),
+    ("expn", ([0, 1, 2, 1.5, -1, 2], [0.0, 0, 0, 1, 1, -1]), [inf, inf, 1, nan, nan, nan]),
+    ("spence", ([-1.0, 0, 1, inf],), [nan, np.pi ** 2 / 6, 0, -inf]),
+    ("entr", ([-1.0, 0, inf, nan],), [-inf, 0, -inf, nan]),
+    ("rel_entr", ([0.0, 0, 1, -1, 1, nan], [0.0, -1, 0, 1, inf, 1]), [0, inf, inf, inf, -inf, nan]),
+    ("kl_div", ([0.0, 0, 1, -1], [0.0, 3, 0, 1]), [0, 3, inf, inf]),
+    ("xlogy", ([0.0, 0, 0, 1], [0.0, inf, nan, 0]), [0, 0, nan, -inf]),
+    ("xlog1py", ([0.0, 1], [-1.0, -1]), [0, -inf]),
+    ("logit", ([0.0, 0.5, 1, 2],), [-inf, 0, inf, nan]),
+    ("ndtri", ([0.0, 0.5, 1, -1, 2],), [-inf, 0, inf, nan, nan]),
+    ("log_ndtr", ([-inf, inf, nan],), [-inf, 0, nan]),
+    ("hyp1f1", ([1.0, -1, 0, 1], [0.0, -2, 2, 1], [1.0, 1, 5, -inf]), [inf, 1.5, 1, None]),
+    ("i0", ([inf, -inf],), [inf, inf]), ("i1", ([inf, -inf],), [inf, -inf]),
+])
+def test_edges_and_poles(name, args, want):
+    got = np.asarray(getattr(special, name)(*[np.array(x, np.float32) for x in args]))
+    known = [i for i, w in enumerate(want) if w is not None]
+    np.testing.assert_allclose(got[known], [want[i] for i in known], 1e-5, 1e-6)
+
+
+SLOPES = {
+    "gamma": [(4.25,), (-1.4,)], "gammaln": [(1.1,), (-1.4,)], "polygamma": [(1.0, 2.3)], "zeta": [(2.5, 1.2), (4.0, 7.3)],
+    "beta": [(1.2, 3.4)], "betaln": [(20.0, 30.0)], "gammainc": [(1.2, 0.7)], "gammaincc": [(0.3, 0.4)],
+    "betainc": [(1.2, 2.3, 0.3), (3.0, 0.7, 0.9)], "poch": [(1.2, 2.2), (-2.0, 2.0)], "exp1": [(0.4,)],
+    "expi": [(2.0,), (50.0,)],
+    "expn": [(0.0, 0.4), (3.0, 2.4)], "spence": [(1.0,), (4.0,)], "hyp1f1": [(1.2, 2.3, -3.0), (1.1, 0.6, 80.0)],
+    "i0": [(0.0,)], "i1": [(0.0,), (2.0,)], "entr": [(0.4,)], "kl_div": [(0.4, 1.2)], "rel_entr": [(0.4, 1.2)],
+    "xlogy": [(0.0, 1.2)], "xlog1py": [(0.0, 0.5)], "logit": [(0.5,)], "ndtri": [(0.2,)], "log_ndtr": [(-30.0,), (2.0,)]}
+WITHOUT = {("polygamma", 0), ("expn", 0)}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_beside_differences(name):
+    h = 1e-4
+    with config.enable_x64(True):
+        for point in SLOPES[name]:
+            for i, x in enumerate(point):
+                if (name, i) in WITHOUT:
+                    with pytest.raises(NotImplementedError, match=f"{name}: no derivative in `n`"):
+                        grad(getattr(special, name), i)(*point)
+                    continue
+                if name == "poch" and point[0] == -2.0 and i == 1:
+                    continue  # a pole: infinite
+
+                def f(v, i=i, point=point):
+                    return getattr(special, name)(*point[:i], v, *point[i + 1:])
+                steps = f(np.array([x + h, x - h, x + 2 * h, x - 2 * h]))
+                want = (8 * (steps[0] - steps[1]) - (steps[2] - steps[3])) / (12 * h)
+                np.testing.assert_allclose(grad(f)(x), want, 1e-6, 1e-9, err_msg=f"{point} {i}")
+
+
+def test_slopes_where_simple_rules_fail():
+    with config.enable_x64(True):
+        assert [float(t) for t in grad(special.xlogy, (0, 1))(0.0, 0.0)] == [-inf, 0.0]
+        assert grad(special.entr)(0.0) == inf and grad(special.rel_entr, 1)(0.0, 2.0) == 0
+        np.testing.assert_allclose(grad(special.log_ndtr)(-1e4), 1e4, 1e-7)
+        np.testing.assert_allclose(grad(grad(special.log_ndtr))(-1e4), -1, 1e-7)  # x + slope would leave nothing
+        np.testing.assert_allclose([grad(grad(special.i0))(0.0), grad(grad(special.i1))(0.0)], [0.5, 0], atol=1e-12)
+        np.testing.assert_allclose(grad(grad(special.spence))(1.0), 0.5, 1e-6)
+        np.testing.assert_allclose(grad(lambda x: grad(special.betainc, 0)(1.2, 2.3, x))(0.3),
+                                   grad(lambda a: grad(special.betainc, 2)(a, 2.3, 0.3))(1.2), 1e-9)
+        assert grad(special.gammasgn)(-1.5) == 0
+    with pytest.raises(NotImplementedError, match="betainc"):
+        grad(grad(special.betainc))(1.2, 2.3, 0.3)
+
+
+def test_bessel_functions_of_all_orders():
+    # SciPy's jv
+    want = {0: [0.99750156, 0.22389078, -0.24593576, 0.01998585], 3: [2.0820316e-05, 0.12894325, 0.05837938, 0.07628420]}
+    z = np.array([0.1, 2.0, 10.0, 100.0], np.float32)
+    got = special.bessel_jn(z, v=3)
+    assert got.shape == (4, 4)
+    for order, row in want.items():
+        np.testing.assert_allclose(got[order], row, 2e-5, 2e-7)
+    np.testing.assert_allclose(special.bessel_jn(-z, v=3), got * np.array([1, -1, 1, -1])[:, None])
+    slope = vmap(jacfwd(lambda x: special.bessel_jn(x, v=3)))(z)
+    np.testing.assert_allclose(slope[:, 1], got[0] - got[1] / z, 1e-4, 1e-6)
+    assert special.bessel_jn(0.0, v=2).tolist() == [1, 0, 0]
+    with pytest.raises(TypeError, match="`v` must be a whole number"):
+        special.bessel_jn(1.0, v=1.5)
+
+
+def test_legendre_functions_and_harmonics():
+    with config.enable_x64(True):
+        z = np.array([-1.0, -0.3, 0.6])
+        values, slopes = special.lpmn(2, 3, z)
+        assert values.shape == (3, 4, 3)
+        root = np.sqrt(1 - z * z)
+        np.testing.assert_allclose(values[1, 2], -3 * z * root, 1e-12, 1e-14)
+        np.testing.assert_allclose(values[2, 3], 15 * z * (1 - z * z), 1e-12, 1e-14)
+        np.testing.assert_allclose(slopes[2, 3], 15 - 45 * z * z, 1e-12)
+        np.testing.assert_allclose(slopes[0, 3], (15 * z * z - 3) / 2, 1e-12)
+        normal = special.lpmn_values(2, 3, z, True)
+        np.testing.assert_allclose(normal[2, 3], np.sqrt(7 / (4 * np.pi) / 120) * values[2, 3], 1e-12, 1e-14)
+        y = special.sph_harm(np.array([1, -1, 3]), np.array([2, 2, 2]), 0.3, 0.4)
+        np.testing.assert_allclose(y, [-0.2647200645994 - 0.08188751197959j, 0.2647200645994 - 0.08188751197959j, 0], 1e-8)
+        slope = grad(lambda t: special.sph_harm(1, 2, t, 0.4, n_max=2).imag)(0.3)
+        np.testing.assert_allclose(slope, -0.2647200645994, 1e-8)
+    with pytest.raises(TypeError, match="give n_max="):
+        jit(lambda n: special.sph_harm(0, n, 0.1, 0.2))(2)
+
+
+def test_numbers_of_bernoulli_and_several_dimensions():
+    np.testing.assert_allclose(special.bernoulli(8), [1, -0.5, 1 / 6, 0, -1 / 30, 0, 1 / 42, 0, -1 / 30], 1e-6)
+    assert special.bernoulli(0).tolist() == [1] and special.bernoulli(66)[-1] == inf
+    with pytest.raises(ValueError, match="`n` must not be negative"):
+        special.bernoulli(-1)
+    np.testing.assert_allclose(special.multigammaln(np.float32(3.3), 4), 5.02109660947594, 1e-5)
+    assert np.isnan(special.multigammaln(0.5, 2))
+    with pytest.raises(NotImplementedError, match=r"math\.factorial"):
+        special.factorial(3, exact=True)
+
+
+def test_types_shapes_and_maps():
+    for name, count in (("gamma", 1), ("entr", 1), ("ndtr", 1), ("spence", 1), ("betaln", 2), ("betainc", 3), ("log_ndtr", 1)):
+        f = getattr(special, name)
+        for given in (np.int8, np.bool_, np.float16, lnp.bfloat16):
+            want = given if given in (np.float16, lnp.bfloat16) else np.float32
+            assert eval_shape(f, *[lnp.ones(2, given)] * count).dtype == want, name
+    assert eval_shape(special.betaln, np.ones((3, 1), np.float32), np.ones(4, np.float32)).shape == (3, 4)
+    x = np.linspace(0.1, 3, 5, dtype=np.float32)
+    np.testing.assert_allclose(vmap(special.betainc, (None, 0, None))(2.0, x, 0.3), special.betainc(2.0, x, 0.3), 1e-6)
+    np.testing.assert_allclose(special.xlogy(1j, 2.0), 1j * np.log(2), 1e-6)
+    for wrong, error, words in ((lambda: special.gamma(1j), DTypeError, "gamma: expected real numbers"),
+                                (lambda: special.gamma("a"), TypeError, "gamma"),
+                                (lambda: special.beta(x, np.ones(4)), ShapeError, "beta: incompatible shapes")):
+        with pytest.raises(error, match=words):
+            wrong()
