@@ -119,6 +119,11 @@ COLLECTIVES = {
     "in a gradient": lambda x: jax.grad(lambda x: (x * lax.psum(x * x, "b")).sum())(x),
     "of what does not differ": lambda x: lax.psum(W, "b") * lax.pmax(W, "b") * x,
     "small floats": lambda x: lax.psum(jnp.floor(x).astype(jnp.bfloat16), "b").astype(x.dtype) * x,
+    "softmax": lambda x: jax.nn.softmax(jnp.sin(x), axis="b"),
+    "log_softmax": lambda x: jax.nn.log_softmax(x * x, axis="b"),
+    "layer norm": lambda x: (x - jnp.mean(x, axis="b")) * lax.rsqrt(jnp.var(x, axis="b") + 1e-3),
+    "smallest to largest": lambda x: (x - lax.pmin(x, "b")) / (lax.pmax(x, "b") - lax.pmin(x, "b")),
+    "extreme of a product and a sum": lambda x: jnp.exp(x * W + jnp.sin(x) - lax.pmax(x * W + jnp.sin(x), "b")),
     "of integers": lambda x: lax.psum((x * 8).astype(jnp.int8), "b") * x + lax.pmax(x > 2, "b"),
 }
 
@@ -205,3 +210,47 @@ def test_memory_falls_with_the_number_of_turns():
         whole, few, many = [temporaries(derivative(loss(turns)), x, w) for turns in (1, 4, 16)]
         assert whole > few > many
         assert many < 1.5 * (kept * values + (whole - kept * values) / 16)
+
+
+def softmax(x):
+    e = jnp.exp(x - lax.pmax(x, "b"))
+    return e / lax.psum(e, "b")
+
+
+def attention(x):
+    """Queries that all positions share, of each position a key and a value."""
+    q = jnp.sin(jnp.arange(64 * 256.).reshape(64, 256))
+    return lax.psum(jax.nn.softmax(q @ x[:256], axis="b")[:, None] * x[256:320], "b")
+
+
+OVER_THE_LOOP = {
+    "softmax": softmax,
+    "log_softmax": lambda x: jax.nn.log_softmax(x, axis="b"),
+    "layer norm": lambda x: (x - jnp.mean(x, axis="b")) * lax.rsqrt(jnp.var(x, axis="b") + 1e-5),
+    "smallest to largest": lambda x: (x - lax.pmin(x, "b")) / (lax.pmax(x, "b") - lax.pmin(x, "b")),
+    "attention": attention,
+}
+
+
+@pytest.mark.parametrize("name", OVER_THE_LOOP)
+def test_of_what_is_normalised_over_the_looped_axis_nothing_is_kept(name):
+    n, width = 64, 2048
+    x = np.sin(np.arange(n * width, dtype=np.float32)).reshape(n, width)
+    out = [...] if name == "attention" else ["b", ...]
+
+    def pulled(turns):
+        h = xmap(OVER_THE_LOOP[name], ["b", ...], out, axis_resources={"b": SerialLoop(turns)})
+
+        def both(x, ct):
+            y, back = jax.vjp(h, x)
+            return y, back(ct)
+        return h, both
+
+    ct = np.ones(jax.eval_shape(pulled(1)[0], x).shape, np.float32)
+    whole = [temporaries(pulled(1)[0], x), temporaries(pulled(1)[1], x, ct)]
+    for turns in (4, 16, *([64] if name == "softmax" else [])):
+        # A turn has its slices of what is read and written; what it works with, as XLA has it at once; and there are totals.
+        h, both = pulled(turns)
+        slices, totals = 3 * x.nbytes // turns, 8 * max(x.nbytes, ct.nbytes * n) // n
+        assert temporaries(h, x) < 1.5 * (slices + whole[0] // turns + totals)
+        assert temporaries(both, x, ct) < 1.5 * (slices + whole[1] // turns + totals)

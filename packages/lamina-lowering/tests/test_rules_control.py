@@ -70,3 +70,12 @@ def test_a_platform_without_a_function():
     program = parse("{ lambda ; . let i:i32[] = platform_index[has_default=False platforms=(('cuda',),)] in (i,) }")
     with pytest.raises(NotImplementedError, match="for cuda only, and the program is lowered for tpu"):
         lower(program, platform="tpu")
+
+
+def test_stacks_begin_with_other_numbers_each():
+    # Equal ones XLA makes once and copies.
+    body = "{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b, a) }"
+    loop = f"scan[jaxpr={body} length=4 num_carry=0 num_consts=0 reverse=False unroll=1]"
+    text = lower(parse("{ lambda ; a:f32[4,3]. let b:f32[4,3] c:f32[4,3] = %s a d:f32[4,3] e:f32[4,3] = %s b in (c, d, e) }"
+                       % (loop, loop))).as_text()
+    assert all(text.count(f"dense<{n}.000000e+00> : tensor<4x3xf32>") == 1 for n in (2, 3, 4, 5))

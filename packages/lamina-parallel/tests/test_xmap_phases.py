@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_autodiff import grad
+from lamina_autodiff import grad, vjp
 from lamina_ir import check, evaluate, prims, walk
 from lamina_tracing import lax, make_jaxpr
 
@@ -111,3 +111,37 @@ def test_the_gradient_in_what_positions_share_is_one_product():
     w = np.ones((4, 3), np.float32)
     program = placed(make_jaxpr(grad(f, 1))(X, w))
     assert not any(v.aval.shape == (8, 4, 3) for e in walk(program) for v in e.outvars)
+
+
+def stacked(f):
+    """How many arrays the loops of a gradient stack, result and gradient among them."""
+    def both(x, ct):
+        y, back = vjp(f, x)
+        return y, back(ct)
+
+    program = make_jaxpr(both)(X, np.ones(f(X).shape, np.float32))
+    written = placed(program)
+    check(written)
+    for a, b in zip(evaluate(written, X, X + 1), evaluate(program, X, X + 1), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    return sum([len(e.outvars) - e.params["num_carry"] for e in walk(written) if e.primitive is prims.scan_p])
+
+
+def test_a_derivative_makes_cheap_factors_again():
+    assert stacked(looped(lambda x: x / lax.pmax(x, "b"))) == 2
+    assert stacked(looped(lambda x: x / lax.pmax(lax.abs(x), "b"))) == 2
+    # One that is rounded is compared with its extreme: it is that of the first time.
+    assert stacked(looped(lambda x: x / lax.pmax(lax.sin(x) * x + x, "b"))) == 3
+
+
+def test_what_a_checkpoint_hands_on_is_not_kept_once_more():
+    def log_softmax(x):
+        z = x - lax.pmax(lax.stop_gradient(x), "b")
+        return z - lax.log(lax.psum(lax.exp(z), "b"))
+
+    assert stacked(looped(log_softmax)) == 2
+
+
+def test_one_place_in_each_turn_is_no_axis():
+    scan, = [e for e in walk(placed(make_jaxpr(looped(lambda x: lax.sin(x), turns=8))(X))) if e.primitive is prims.scan_p]
+    assert [v.aval.shape for v in scan.invars] == [(8, 4)]

@@ -69,6 +69,10 @@ class Binds:
         in other processes."""
         raise NotImplementedError
 
+    def turns(self, params: Mapping[str, Any]) -> Axes:
+        """The names of those axes whose members come one after the other, so that what is kept of all is what takes memory."""
+        return frozenset()
+
     def names(self, params: Mapping[str, Any]) -> Axes:
         """The names of these axes."""
         return frozenset([name for name, _ in self.axes(params)])
@@ -134,13 +138,18 @@ class AxesOf(Binds):
       here: params -> (name, how many of its members have their parts here) of each.
       *params: the params they read.
       ins, outs: the params with the tuples.
+      loops: the param with (name, number) of those that run in turns, if there is one.
     """
 
     def __init__(self, find: Callable[[Mapping[str, Any]], tuple[tuple[Hashable, int], ...]],
                  here: Callable[[Mapping[str, Any]], tuple[tuple[Hashable, int], ...]], *params: str, ins: str,
-                 outs: str) -> None:
+                 outs: str, loops: str = "") -> None:
         super().__init__(*params, ins=ins, outs=outs)
         self.axes, self.here = find, here  # type: ignore[method-assign, assignment]
+        self.loops = loops
+
+    def turns(self, params: Mapping[str, Any]) -> Axes:
+        return frozenset([name for name, _ in params[self.loops]]) if self.loops else frozenset()
 
     def along(self, params: Mapping[str, Any], entry: Entry) -> Axes:
         return frozenset([name for kind in entry if kind is not None for name in kind.names])

@@ -17,6 +17,7 @@ import numpy as np
 
 from . import dtypes
 from ._stack_depth import roomy
+from .again import sparing
 from .avals import ShapedArray, shaped
 from .flow import CARRIED, HELD, STACKED
 from .prims import control
@@ -348,6 +349,9 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     """
     w = Wired.of(e) if w is None else w
     loops, n, held = w.flow.loops, len(done), w.flow.group(HELD)
+    if w.flow.binds is not None and (turns := w.flow.binds.turns(e.params)):
+        sizes = {name: size for name, size in w.flow.binds.axes(e.params) if name in turns}
+        pairs = [sparing(first, second, n, sizes) for first, second in pairs]
     # place: operand of `e` -> its place in the first equation, which takes `args`, described by `ops`, invariants last.
     firsts = [first for first, _ in pairs]
     place = {i: k for k, i in enumerate(early)}

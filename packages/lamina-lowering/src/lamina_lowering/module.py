@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -223,6 +224,7 @@ class _Build:
             self.mesh = Mesh(self, grid, placement.axes)
         self.needs: set[str] = set()
         self.channels = 0
+        self.unwritten: Counter[ShapedArray] = Counter()  # stacks that loops have begun with, see rules/control.py
         self.size = Size()
         self._functions: dict[Any, tuple[Any, list[Any], list[int], Size]] = {}
         self._symbols: dict[str, int] = {"main": 1}

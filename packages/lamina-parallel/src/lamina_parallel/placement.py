@@ -17,7 +17,7 @@ from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bound_axes, eval_jaxpr, stage, typeof
 
 from .contracting import contracted
-from .phases import in_turns
+from .turns import in_turns
 from .resources import conflict, holds_divided, in_view_of_a_device, refuse_divided, without_sharing
 
 __all__ = ["placed"]

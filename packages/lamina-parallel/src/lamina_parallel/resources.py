@@ -202,8 +202,11 @@ def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes
 
     turn = {name: label(name, "turn") for name, _ in axes if name in loops}
     within = {name: label(name, "within") for name, _ in axes}
+    places = {name: size // math.prod([loops.get(name, 1), *[around[r] for r in over.get(name, ())]]) for name, size in axes}
+    # One place in each turn is no axis: along one of a single place XLA lays arrays out as it likes, and copies them.
     own: dict[Hashable, tuple[Hashable, ...]] = {
-        name: (*([turn[name]] if name in turn else []), within[name]) for name, _ in axes}
+        name: (turn[name],) if name in turn and places[name] == 1 else (*([turn[name]] if name in turn else []), within[name])
+        for name, _ in axes}
     table = {name: (*over.get(name, ()), *own[name]) for name, _ in axes}
 
     def renamed(e: Eqn) -> list[Eqn] | None:
@@ -224,8 +227,7 @@ def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes
     new = [frozenset([n for old in mine for n in (table[old] if old in table else (old,))]) for mine in marks]
     everywhere = frozenset(around).union(*table.values())
     return (typed_program(program, new, everywhere), tuple([(turn[name], n) for name, n in turns]),
-            tuple([(within[name], size // math.prod([loops.get(name, 1), *[around[r] for r in over.get(name, ())]]))
-                   for name, size in axes]), own)
+            tuple([(within[name], n) for name, n in places.items() if within[name] in own[name]]), own)
 
 
 def _names(table: Mapping[Hashable, tuple[Hashable, ...]], old: Any) -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
 """`SerialLoop`: a resource that runs an axis in turns, one after the other on one device, for programs too large to run whole.
 
 An axis of size `n` over mesh axes of `d` devices and a loop of `k` turns has the index (device, turn, place within), the device
-slowest; a device runs `n / d / k` places at once. How a program is cut into loops is in `phases.py`.
+slowest; a device runs `n / d / k` places at once. How a program is cut into
+phases is in `phases.py`, how these become loops in `turns.py`.
 """
 from __future__ import annotations
 

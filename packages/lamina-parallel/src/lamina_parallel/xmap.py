@@ -18,7 +18,7 @@ from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, bind
 from .axis_names import Mappings, Named, resources_of, sizes_of
 from .map_spec import MapSpec, made_at
 from .mesh import mesh_in_scope, sizes_here
-from .phases import with_checkpoints
+from .phase_checkpoints import with_checkpoints
 from .resources import checked_resources, conflict
 from .serial import loops_in_scope
 from .wholes import in_parts, wholes

@@ -159,7 +159,7 @@ def _add_phases(closed: ClosedJaxpr, around: tuple[int, ...], found: list[PhaseP
             inner = (*around, e.params["length"])
             scope = "" if e.source is None else e.source.scope
             *_, turns, name = ["", "", *scope.split("/")]
-            if turns == "turns":  # as `lamina_parallel.phases` marks its loops
+            if turns == "turns":  # as `lamina_parallel.turns` marks its loops
                 n, sizes = e.params["num_carry"], [v.aval.size * v.aval.dtype.itemsize for v in e.outvars]
                 found.append(PhasePlan(name.replace("_", " "), inner, sum(sizes[:n]), sum(sizes[n:]), str(e.source)))
         for s in subprograms(e):

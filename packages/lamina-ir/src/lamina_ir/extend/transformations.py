@@ -1,8 +1,9 @@
 """For people who write transformations: tables of rules, nested programs rewritten and divided, what checkpoints keep.
 
 `saved_p` is the op that stands in a program of `keep(...).again` for a value that was kept: `saved(computed, kept)` is
-the kept one, and its tangent is that of the one computed again.
+the kept one, and its tangent is that of the one computed again. `FEW` is how many cheap equations are made again for one value.
 """
+from ..again import FEW, compared, is_cheap
 from ..avals import set_axis_sizes
 from ..checkpointing import keep, resume, saved_p
 from ..needless import without_needless
@@ -13,7 +14,7 @@ from ..stages import as_scan, checkpointed, divide, in_stretches, too_many
 from ..tables import RuleTable, every_table, new_generation
 from ..wiring import Slot, Wire, Wired, backward, forward, with_signature
 
-__all__ = ["RuleTable", "Slot", "Wire", "Wired", "as_scan", "backward", "bound_by", "checkpointed", "divide",
-           "every_table", "forward", "in_stretches", "keep", "narrow", "new_generation", "over_of_results",
-           "refuse_disagreement", "resume", "saved_p", "set_axis_sizes", "speaks_of_axes", "too_many", "typed_equation",
-           "typed_program", "with_signature", "without_needless"]
+__all__ = ["FEW", "RuleTable", "Slot", "Wire", "Wired", "as_scan", "backward", "bound_by", "checkpointed", "compared",
+           "divide", "every_table", "forward", "in_stretches", "is_cheap", "keep", "narrow", "new_generation",
+           "over_of_results", "refuse_disagreement", "resume", "saved_p", "set_axis_sizes", "speaks_of_axes", "too_many",
+           "typed_equation", "typed_program", "with_signature", "without_needless"]

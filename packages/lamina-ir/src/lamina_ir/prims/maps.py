@@ -147,7 +147,8 @@ def _here_of_mesh(params: Mapping[str, Any]) -> tuple[tuple[Hashable, int], ...]
     return tuple([(name, devices[name][1] if devices else size) for name, size in _sizes_of_mesh(params)])
 
 
-xmap_p = _map("xmap", AxesOf(_sizes_of_xmap, _here_of_xmap, "axis_sizes", "here", ins="in_axes", outs="out_axes"),
+xmap_p = _map("xmap", AxesOf(_sizes_of_xmap, _here_of_xmap, "axis_sizes", "here", ins="in_axes", outs="out_axes",
+                           loops="loops"),
               ("axis_resources", "axis_sizes", "backend", "call_jaxpr", "donated_invars", "here", "in_axes", "loops",
                "mesh", "name", "out_axes"),
               "mesh?", spec="written in terms of others: lamina_parallel.placement",
