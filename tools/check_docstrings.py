@@ -30,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 TO_DO = ROOT / "tools" / "docstrings_to_do.txt"
 MODULES = ("lamina_numpy", "lamina_numpy.linalg", "lamina_numpy.fft", "lamina_numpy.flatten_util",
+           "lamina_numpy.image", "lamina_numpy.ops",
            "lamina_numpy.special", "lamina_random", "lamina_nn", "lamina_nn.initializers", "lamina_scipy")
 ROOMS = ("lamina_numpy", "lamina_random", "lamina_nn", "lamina_scipy")
 SECTIONS = ("Args", "Returns", "Raises", "Source", ">>>")

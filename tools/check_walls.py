@@ -30,7 +30,8 @@ ROOF = "lamina"
 # not hide those of arrays; jaxlib asks shardings for the third; Python gives the last to every NamedTuple
 UNDERSCORED = ("_trace", "_var", "_to_xla_hlo_sharding", "_fields")
 # public modules that no root lists: the roof shows them under other names
-NAMESPACES = ("lamina_numpy.flatten_util", "lamina_numpy.special", "lamina_nn.initializers",
+NAMESPACES = ("lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy.ops",
+              "lamina_numpy.special", "lamina_nn.initializers",
               "lamina_scipy.stats", "lamina_tracing.lax.factorizations")
 
 

@@ -16,6 +16,7 @@ SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": 
               "experimental.mesh_utils": "lamina_runtime.mesh_utils", "experimental.pjit": "lamina_runtime.pjit",
               "experimental.checkpointing": "lamina_runtime.checkpointing",
               "numpy": "lamina_numpy", "numpy.fft": "lamina_numpy.fft", "numpy.linalg": "lamina_numpy.linalg",
+              "image": "lamina_numpy.image", "ops": "lamina_numpy.ops",
               "random": "lamina_random", "nn": "lamina_nn", "nn.initializers": "lamina_nn.initializers",
               "lax": "lamina_tracing.lax",
               "lax.linalg": "lamina_tracing.lax.factorizations", "extend.core.primitives": "lamina_tracing.primitives",

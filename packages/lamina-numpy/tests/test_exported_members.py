@@ -17,13 +17,13 @@ NO_COUNTERPART = {
     "broadcast", "busday_count", "busday_offset", "busdaycalendar", "byte", "bytes_", "clongdouble",
     "common_type", "complex192", "complex256", "copyto", "cumproduct", "datetime64", "datetime_as_string",
     "datetime_data", "disp", "errstate", "flatiter", "float128", "float96", "format_float_positional",
-    "format_float_scientific", "fromfile", "fromregex", "genfromtxt", "get_include", "getbufsize", "geterr",
+    "format_float_scientific", "fromregex", "genfromtxt", "get_include", "getbufsize", "geterr",
     "geterrcall", "half", "in1d", "info", "intc", "intp", "is_busday", "isfortran", "isnat", "little_endian",
     "loadtxt", "long", "longdouble", "longlong", "matrix", "may_share_memory", "memmap", "min_scalar_type",
     "mintypecode", "msort", "ndenumerate", "ndindex", "nditer", "nested_iters", "poly1d", "putmask",
     "real_if_close", "recarray", "record", "require", "row_stack", "savetxt", "savez_compressed", "sctypeDict",
     "setbufsize", "seterr", "seterrcall", "shares_memory", "short", "show_config", "show_runtime", "str_", "test",
-    "timedelta64", "trapz", "typecodes", "typename", "ubyte", "ufunc", "uintc", "uintp", "ulong", "ulonglong",
+    "timedelta64", "trapz", "typecodes", "typename", "ubyte", "uintc", "uintp", "ulong", "ulonglong",
     "ushort", "void"}
 
 

@@ -10,7 +10,7 @@ from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
 from . import _operators
 from ._ground.publishing import publish as _publish
-from ._ground.conversion import array, asarray, astype, copy, from_dlpack, frombuffer, fromiter, fromstring
+from ._ground.conversion import array, asarray, astype, copy, from_dlpack, frombuffer, fromfile, fromiter, fromstring
 from ._ground.scalar_types import (bfloat16, bool_, can_cast, cdouble, character, complex128, complex64, complex_,
                                    complexfloating, csingle, double, dtype, finfo, flexible, float16, float32,
                                    float4_e2m1fn, float64, float6_e2m3fn, float6_e3m2fn, float8_e3m4, float8_e4m3,
@@ -26,7 +26,7 @@ from ._elementwise.ufuncs import (abs, absolute, acos, acosh, add, angle, arccos
                                   reciprocal, sign, sin, sinh, sqrt, square, subtract, tan, tanh, true_divide)
 from ._elementwise.powers import float_power, pow, power
 from ._elementwise.division import divmod, floor_divide, fmod, mod, remainder
-from ._elementwise.rounding import around, ceil, fix, floor, modf, rint, round, trunc
+from ._elementwise.rounding import around, ceil, fix, floor, modf, rint, round, round_, trunc
 from ._elementwise.logic import (allclose, array_equal, array_equiv, bitwise_and, bitwise_count, bitwise_invert,
                                  bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor, equal,
                                  greater, greater_equal, invert, isclose, iscomplex, iscomplexobj, isfinite, isinf,
@@ -59,12 +59,13 @@ from ._version import __version__
 # What few programs use: module -> its names; it is loaded when one of them is asked for. Type checkers read them below.
 _LATER = {
     "fft": "", "linalg": "",
-    "_along.apply": "apply_along_axis apply_over_axes frompyfunc vectorize",
+    "_along.apply": "apply_along_axis apply_over_axes vectorize",
     "_along.convolution": "bartlett blackman convolve correlate hamming hanning kaiser",
     "_along.covariance": "corrcoef cov",
     "_along.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "_along.padding": "pad",
     "_along.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots vander",
+    "_along.ufunc": "frompyfunc ufunc",
     "_contract.einsum": "einsum einsum_path",
     "_elementwise.special": "copysign fmax fmin frexp gcd heaviside hypot i0 lcm ldexp logaddexp logaddexp2 nan_to_num "
                             "signbit sinc spacing",
@@ -85,6 +86,7 @@ if _typing.TYPE_CHECKING:
     from ._along.differences import *
     from ._along.padding import *
     from ._along.polynomials import *
+    from ._along.ufunc import *
     from ._contract.einsum import *
     from ._elementwise.special import *
     from ._make.files import *
@@ -104,10 +106,11 @@ pi = _np.pi
 bool = bool_
 get_printoptions, set_printoptions, printoptions = _np.get_printoptions, _np.set_printoptions, _np.printoptions
 iterable = _np.iterable
+ComplexWarning = _np.exceptions.ComplexWarning
 
 __all__ = [
-    "__version__", "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "angle", "any",
-    "append", "apply_along_axis", "apply_over_axes", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
+    "ComplexWarning", "__version__", "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "angle",
+    "any", "append", "apply_along_axis", "apply_over_axes", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
     "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort", "argwhere", "around", "array",
     "array_equal", "array_equiv", "array_repr", "array_split", "array_str", "asarray", "asin", "asinh", "astype",
     "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "average", "bartlett", "bfloat16",
@@ -124,7 +127,7 @@ __all__ = [
     "flipud", "float16", "float32", "float4_e2m1fn", "float64", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4",
     "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
     "float8_e8m0fnu", "float_", "float_power", "floating", "floor", "floor_divide", "fmax", "fmin", "fmod",
-    "frexp", "from_dlpack", "frombuffer", "fromfunction", "fromiter", "frompyfunc", "fromstring", "full",
+    "frexp", "from_dlpack", "frombuffer", "fromfile", "fromfunction", "fromiter", "frompyfunc", "fromstring", "full",
     "full_like", "gcd", "generic", "geomspace", "get_printoptions", "gradient", "greater", "greater_equal",
     "hamming", "hanning", "heaviside", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd", "hsplit",
     "hstack", "hypot", "i0", "identity", "iinfo", "imag", "index_exp", "indices", "inexact", "inf", "inner",
@@ -142,13 +145,13 @@ __all__ = [
     "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "positive", "pow", "power", "printoptions",
     "prod", "promote_types", "ptp", "put", "put_along_axis", "quantile", "r_", "rad2deg", "radians", "ravel",
     "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize", "result_type",
-    "right_shift", "rint", "roll", "rollaxis", "roots", "rot90", "round", "s_", "save", "savez", "searchsorted",
+    "right_shift", "rint", "roll", "rollaxis", "roots", "rot90", "round", "round_", "s_", "save", "savez", "searchsorted",
     "select", "set_printoptions", "setdiff1d", "setxor1d", "shape", "sign", "signbit", "signedinteger", "sin",
     "sinc", "single", "sinh", "size", "sort", "sort_complex", "spacing", "split", "sqrt", "square", "squeeze",
     "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile",
     "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from", "trim_zeros", "triu",
     "triu_indices", "triu_indices_from", "true_divide", "trunc", "uint", "uint16", "uint2", "uint32", "uint4",
-    "uint64", "uint8", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
+    "uint64", "uint8", "ufunc", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values",
     "unpackbits", "unravel_index", "unsignedinteger", "unstack", "unwrap", "vander", "var", "vdot", "vecdot",
     "vecmat", "vectorize", "vsplit", "vstack", "where", "zeros", "zeros_like"
 ]

@@ -39,30 +39,31 @@ float0 = dtypes.float0
 _sys.modules[f"{__name__}.config"] = config
 
 __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint",
-           "block_until_ready", "check_tracer_leaks", "checking_leaks", "checkpoint", "checkpoint_policies",
-           "clear_caches", "closure_convert", "compilation_cache", "config", "custom_batching", "custom_derivatives",
-           "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_bounds", "debug_infs", "debug_key_reuse",
-           "debug_nans", "default_backend", "default_device", "default_matmul_precision", "default_prng_impl",
-           "device_count", "device_get", "device_put", "device_put_replicated", "device_put_sharded", "devices",
-           "disable_jit", "disable_x64", "distributed", "dlpack", "dtypes", "effects_barrier", "enable_checks",
-           "enable_custom_prng", "enable_custom_vjp_by_custom_transpose", "enable_x64", "ensure_compile_time_eval",
-           "errors", "eval_shape", "experimental", "explain_cache_misses", "extend", "flatten_util", "float0", "grad",
-           "hessian", "host_count", "host_id", "host_ids", "jacfwd", "jacobian", "jacrev",
-           "jax2tf_associative_scan_reductions", "jit", "jvp", "launch", "lax", "legacy_prng_key", "lib",
-           "linear_transpose", "linearize", "live_arrays", "local_device_count", "local_devices", "log_compiles",
-           "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-           "make_jaxpr", "make_mesh", "named_call", "named_scope", "nn", "numpy", "numpy_dtype_promotion",
-           "numpy_rank_promotion", "parallel", "pmap", "process_count", "process_index", "process_indices",
-           "profiler", "pure_callback", "random", "remat", "scipy", "shard_map", "sharding", "softmax_custom_jvp",
-           "spmd_mode", "stages", "test_util", "threefry_partitionable", "tools", "transfer_guard",
-           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
-           "tree", "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tree_util",
-           "typing", "value_and_grad", "vjp", "vmap", "xla_computation"]
+           "block_until_ready", "check_tracer_leaks", "checking_leaks", "checkpoint", "checkpoint_policies", "clear_caches",
+           "closure_convert", "compilation_cache", "config", "custom_batching", "custom_derivatives", "custom_gradient",
+           "custom_jvp", "custom_vjp", "debug", "debug_bounds", "debug_infs", "debug_key_reuse", "debug_nans",
+           "default_backend", "default_device", "default_matmul_precision", "default_prng_impl", "device_count",
+           "device_get", "device_put", "device_put_replicated", "device_put_sharded", "devices", "disable_jit",
+           "disable_x64", "distributed", "dlpack", "dtypes", "effects_barrier", "enable_checks", "enable_custom_prng",
+           "enable_custom_vjp_by_custom_transpose", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape",
+           "experimental", "explain_cache_misses", "extend", "flatten_util", "float0", "grad", "hessian", "host_count",
+           "host_id", "host_ids", "image", "jacfwd", "jacobian", "jacrev", "jax2tf_associative_scan_reductions", "jit",
+           "jvp", "launch", "lax", "legacy_prng_key", "lib", "linear_transpose", "linearize", "live_arrays",
+           "local_device_count", "local_devices", "log_compiles", "make_array_from_callback",
+           "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
+           "named_call", "named_scope", "nn", "numpy", "numpy_dtype_promotion", "numpy_rank_promotion", "ops", "parallel",
+           "pmap", "process_count", "process_index", "process_indices", "profiler", "pure_callback", "random", "remat",
+           "scipy", "shard_map", "sharding", "softmax_custom_jvp", "spmd_mode", "stages", "test_util",
+           "threefry_partitionable", "tools", "transfer_guard", "transfer_guard_device_to_device",
+           "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree", "tree_flatten", "tree_leaves",
+           "tree_map", "tree_structure", "tree_unflatten", "tree_util", "typing", "value_and_grad", "vjp", "vmap",
+           "xla_computation"]
 
 # Modules that not every program needs, imported when asked for.
 _ON_DEMAND = frozenset(("ad_checkpoint", "compilation_cache", "custom_batching", "custom_derivatives", "debug",
-                        "distributed", "dlpack", "errors", "experimental", "extend", "flatten_util", "launch", "lib", "nn",
-                        "parallel", "profiler", "random", "scipy", "sharding", "stages", "test_util", "tools", "typing"))
+                        "distributed", "dlpack", "errors", "experimental", "extend", "flatten_util", "image", "launch",
+                        "lib", "nn", "ops", "parallel", "profiler", "random", "scipy", "sharding", "stages", "test_util",
+                        "tools", "typing"))
 
 # Settings that change nothing here, found by name where the others are.
 _FLAGS = frozenset(("enable_custom_vjp_by_custom_transpose", "jax2tf_associative_scan_reductions", "softmax_custom_jvp",

@@ -15,7 +15,7 @@ from .._ground.promotion import broadcast_shapes_of
 from .._ground.conversion import asarray
 from .._shape.layout import expand_dims, squeeze
 
-__all__ = ["apply_along_axis", "apply_over_axes", "frompyfunc", "vectorize"]
+__all__ = ["apply_along_axis", "apply_over_axes", "vectorize"]
 
 _NAME = r"\w+"
 _TERM = rf"\((?:{_NAME}(?:,{_NAME})*)?\)"
@@ -230,38 +230,3 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: AxisLike) -> A
             raise ValueError(f"apply_over_axes: the function must keep or drop one axis; it made {typeof(b).long()}")
         a = b
     return a
-
-
-def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Callable[..., Any]:
-    """A broadcasting function from one of scalars, by `vectorize`.
-
-    Args:
-      func: takes `nin` scalar arrays and gives `nout` results, a tuple if more than one.
-      nin: number of arguments.
-      nout: number of results.
-      identity: of no effect.
-    Returns:
-      A function of `nin` arrays of any shapes that broadcast; its results have their shape, in the dtypes that
-      `func` gives.
-    Raises:
-      TypeError: the function made is given another number of arguments, what is neither an array nor a number, or
-        gives another number of results.
-      ShapeError: its arguments do not broadcast.
-
-    Source: meaning of `numpy.frompyfunc`, whose results hold objects.
-
-    >>> frompyfunc(lambda a, b: (a + b, a * b), 2, 2)(np.array([1, 2]), 3)
-    (Array([4, 5], dtype=int32), Array([3, 6], dtype=int32))
-    """
-    del identity
-
-    @functools.wraps(func)
-    def ufunc(*args: Any) -> Any:
-        if len(args) != nin:
-            raise TypeError(f"frompyfunc: `{func.__name__}` takes {nin} arguments; got {len(args)}")
-        out = vectorize(func)(*args)
-        count = len(out) if isinstance(out, tuple) else 1
-        if count != nout:
-            raise TypeError(f"frompyfunc: `{func.__name__}` has {nout} results; got {count}")
-        return out
-    return ufunc

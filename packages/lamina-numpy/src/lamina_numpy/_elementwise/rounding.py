@@ -14,7 +14,7 @@ from .._ground.choosing import choose_by
 from .docstrings import docstring
 from .ufuncs import positive
 
-__all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "trunc"]
+__all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "round_", "trunc"]
 
 
 def _rounding(name: str, on: Any, says: str, example: str) -> Any:
@@ -102,7 +102,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     return lax.div(lax.round(lax.mul(a, scale), lax.RoundingMethod.TO_NEAREST_EVEN), scale)
 
 
-around = round
+around = round_ = round
 
 
 @public()

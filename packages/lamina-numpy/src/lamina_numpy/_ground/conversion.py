@@ -13,7 +13,8 @@ from .promotion import aval, cast, is_array, promote_all
 from .publishing import core, public
 from .axes import joined, reshaped, with_axes
 
-__all__ = ["array", "asarray", "astype", "copy", "from_dlpack", "frombuffer", "fromiter", "fromstring", "own_array"]
+__all__ = ["array", "asarray", "astype", "copy", "from_dlpack", "frombuffer", "fromfile", "fromiter",
+           "fromstring", "own_array"]
 
 
 def own_array(call: str, x: Any, position: int = 0) -> Array:
@@ -275,6 +276,39 @@ def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: i
     if (isinstance(dtype, np.dtype) or isinstance(dtype, str) and dtype[:1] in "<>") and not np.dtype(dtype).isnative:
         d = d.newbyteorder()
     return put(np.frombuffer(buffer, d, count, offset))
+
+
+def fromfile(file: Any, dtype: DTypeLike = float, count: int = -1, sep: str = "", offset: int = 0) -> Array:
+    """An array of the numbers in a file, as bytes or as text.
+
+    Args:
+      file: an open file, a path or a name.
+      dtype: type of the numbers in the file, with its byte order; by default floats of 64 bits.
+      count: how many numbers; -1 for all.
+      sep: what stands between the numbers of a text; "" for bytes.
+      offset: where to begin, in bytes from where the file stands.
+    Returns:
+      Array `[n]`; 64-bit numbers become 32-bit ones unless `enable_x64` is set.
+    Raises:
+      OSError: there is no such file.
+      ValueError: the file holds fewer than `count` numbers.
+
+    Source: meaning of `numpy.fromfile`; too few numbers, of which NumPy gives those there are, are refused.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+    ...     _ = file.write(bytes([1, 2, 3]))
+    ...     file.flush()
+    ...     fromfile(file.name, "uint8")
+    Array([1, 2, 3], dtype=uint8)
+    """
+    d = dtypes.as_dtype(dtype)
+    if (isinstance(dtype, np.dtype) or isinstance(dtype, str) and dtype[:1] in "<>") and not np.dtype(dtype).isnative:
+        d = d.newbyteorder()
+    found = np.fromfile(file, d, count, sep, offset)
+    if found.size < count:
+        raise ValueError(f"fromfile: expected {count} numbers; the file has {found.size}")
+    return put(found)
 
 
 def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:

@@ -113,6 +113,8 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
         if isinstance(value, FunctionType):
             if value in _faces:
                 value = published(value)
+                if "ufunc" in homes:
+                    _dress(value, __getattr__)
             else:
                 _at_home(value)
         names[name] = value
@@ -120,6 +122,23 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
 
     names["__getattr__"] = __getattr__
     names["__dir__"] = lambda: sorted({*names, *waiting, *homes})
+
+
+_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
+
+
+def _dress(shown: Any, fetch: Callable[[str], Any]) -> None:
+    """Give a public function what NumPy's elementwise function of its name has: numbers of arguments, and methods. They are
+    those of `ufunc`, which is loaded by `fetch` when one is called."""
+    known = getattr(np, shown.__name__, None)
+    if isinstance(known, np.ufunc) and known.signature is None and "reduceat" not in shown.__dict__:
+        shown.nin, shown.nout, shown.nargs, shown.identity = known.nin, known.nout, known.nargs, known.identity
+        for method in _METHODS:
+            setattr(shown, method, functools.partial(_late, fetch, method, shown))
+
+
+def _late(fetch: Callable[[str], Any], method: str, shown: Any, *args: Any, **kwargs: Any) -> Any:
+    return getattr(fetch("ufunc").of(shown), method)(*args, **kwargs)
 
 
 def _at_home(fun: Any) -> None:
