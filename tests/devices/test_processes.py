@@ -456,9 +456,25 @@ refused(WRONG, "must give an array of shape", lamina.make_array_from_callback, e
 refused(WRONG, "must have the shape", lamina.make_array_from_single_device_arrays, (2 * rows, 2 * devices), whole.sharding,
         [s.data for s in whole.addressable_shards])
 refused(WRONG, "names the axis 'q', which Mesh", hosts.host_local_array_to_global_array, every[mine], Mesh, ("q",))
-Mesh.devices, Mesh.axis_names = Mesh.devices.T, ("d", "p")
+
+# Rows by turns; and corners only of the block of those rows and columns of which there are any.
+Mesh.devices, Mesh.axis_names = Mesh.devices.T.copy(), ("d", "p")
+turns = hosts.host_local_array_to_global_array(every[rank::processes], Mesh, (("d", "p"),))
+same(hosts.process_allgather(turns, tiled=True), every)
+same(hosts.global_array_to_host_local_array(turns), every[rank::processes])
+y = lamina.make_array_from_process_local_data(turns.sharding, jit(lambda x: x * 2)(every), every.shape)
+same(hosts.process_allgather(y, tiled=True), every * 2)
+for k, row in enumerate(Mesh.devices):
+    row[:] = np.roll(row, k)
+columns = np.arange(processes * 3)
+square = np.outer(np.arange(2 * devices) + 1, columns + 1).astype(np.float32)
+corners = lamina.sharding.NamedSharding(lamina.sharding.Mesh(Mesh.devices, ("d", "p")), lamina.sharding.PartitionSpec("d", "p"))
+own = np.isin(columns // 3, [(rank + k) % processes for k in range(devices)])
+for x in (lamina.make_array_from_process_local_data(corners, square[:, own]),
+          lamina.make_array_from_process_local_data(corners, lamina.device_put(square), square.shape)):
+    same(hosts.process_allgather(x, tiled=True), square)
 if devices > 1:
-    refused(WRONG, "no block of the array", hosts.host_local_array_to_global_array, every[mine], Mesh, (("d", "p"),))
+    refused(WRONG, "no block of the array", hosts.global_array_to_host_local_array, x)
 whole.delete()
 assert part.is_deleted()  # one memory
 hosts.sync_global_devices("end")

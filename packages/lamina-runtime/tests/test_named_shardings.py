@@ -13,6 +13,7 @@ from lamina_runtime import (GSPMDSharding, NamedSharding, PmapSharding, Position
                             cache_stats, device_put, devices, make_array_from_callback, make_array_from_process_local_data,
                             make_array_from_single_device_arrays)
 from lamina_runtime.multihost_utils import host_local_array_to_global_array
+from lamina_runtime.sharding_spec import Chunked, NoSharding, Replicated, ShardedAxis, ShardingSpec, Unstacked
 from lamina_runtime.shardings import mapped, replicated, single
 from lamina_tracing import jit, lax, make_jaxpr
 from lamina_tracing.extend import jaxpr_as_fun
@@ -288,6 +289,32 @@ def test_classes_show_what_their_objects_can():
     assert NamedSharding.shard_shape(s, (8, 2)) == (2, 2) and NamedSharding.spec.fget(s) == P("x")
     for kind in (NamedSharding, PositionalSharding, PmapSharding, GSPMDSharding, SingleDeviceSharding):
         assert callable(kind.devices_indices_map) and callable(kind.is_equivalent_to) and "index" not in dir(kind)
+    for shape, dim, text in (((8, 2), 0, "Unstacked(8), NoSharding()"), ((3, 8), 1, "NoSharding(), Unstacked(8)")):
+        place = PmapSharding.default(shape, dim)
+        spec = place.sharding_spec
+        assert repr(spec) == f"ShardingSpec(({text}), (ShardedAxis(axis=0),))" and PmapSharding(place.devices, spec) is place
+        assert [dict(zip(ALL, spec.indices(shape)))[d][dim] for d in ALL] == [*range(8)]
+        with pytest.raises(ValueError, match="of arrays with"):
+            spec.indices((*shape[:dim], 16, *shape[dim + 1:]))
+    nest = pmap(pmap(lambda x: (x, x.sum())))(np.ones((2, 4, 3)))
+    rows = pmap(lambda x: pmap(lambda y: y)(x), out_axes=1)(np.ones((2, 4, 3)))
+    for x, kinds in ((nest[0], (Unstacked(2), Unstacked(4), NoSharding())), (nest[1], (Unstacked(2), Unstacked(4))),
+                     (rows, (Unstacked(4), Unstacked(2), NoSharding()))):
+        spec = x.sharding.sharding_spec
+        assert spec.sharding == kinds and spec.mesh_mapping == tuple(map(ShardedAxis, (0, 1) if x is not rows else (1, 0)))
+        assert PmapSharding(x.sharding.devices, spec) == x.sharding
+        for index, shard in zip(spec.indices(x.shape), sorted(x.addressable_shards, key=lambda s: s.device.id)):
+            assert all(a.start == b for a, b, k in zip(shard.index, index, kinds) if type(k) is Unstacked)
+    for copies in ((ShardedAxis(0), Replicated(4)), (Replicated(4), ShardedAxis(0)),
+                   (Replicated(2), ShardedAxis(0), Replicated(2))):
+        spec = ShardingSpec((NoSharding(), Unstacked(2)), copies)
+        assert PmapSharding(ALL, spec).sharding_spec == spec
+    for given, devices_of, words in ((ShardingSpec((Chunked((8,)),), (ShardedAxis(0),)), ALL, "NamedSharding has parts"),
+                                     (ShardingSpec((Unstacked(8),), (ShardedAxis(0),)), ALL[:4], "is of 8 devices; got 4"),
+                                     (ShardingSpec((Unstacked(8),), (Replicated(8),)), ALL, "ShardedAxis.k. once for each")):
+        with pytest.raises(ValueError, match=words):
+            PmapSharding(devices_of, given)
+    assert not hasattr(mapped(ALL[::-1], 1, ((0, 8),)), "mesh") and not hasattr(single(ALL[0]), "sharding_spec")
     assert PmapSharding.default((8,)).devices.tolist() == [*ALL] and hasattr(PositionalSharding, "replicate")
     assert not hasattr(SingleDeviceSharding, "spec")
 

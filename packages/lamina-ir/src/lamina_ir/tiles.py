@@ -61,15 +61,15 @@ class Tiles(NamedTuple):
                              f"on {len(numbers)}. Name the devices of the program")
         return tiles_of(self.counts, self.copies, [numbers[d] for d in self.positions().reshape(-1)])
 
-    def part(self, devices: Sequence[int]) -> tuple[Tiles, tuple[range, ...]]:
+    def part(self, devices: Sequence[int], gaps: bool = False) -> tuple[Tiles, tuple[tuple[int, ...], ...]]:
         """The block of the array that some devices hold: how it lies on them, called 0, 1, ... in this order, and which parts
-        along each dimension it is made of.
+        along each dimension it is made of; with `gaps` these need not be neighbours.
 
         Raises:
           ShapeError: what they hold is no block, or they do not hold each part of it equally often.
 
         >>> Tiles((4, 2)).part([4, 5, 6, 7])
-        (Tiles(counts=(2, 2), copies=1, order=()), (range(2, 4), range(0, 2)))
+        (Tiles(counts=(2, 2), copies=1, order=()), ((2, 3), (0, 1)))
         """
         if self.whole:
             return self, ()
@@ -80,10 +80,19 @@ class Tiles(NamedTuple):
         inside = [np.unique(at) for at in np.nonzero((held >= 0).any(-1))]
         block = held[np.ix_(*inside, np.arange(self.copies))]
         copies = (block >= 0).sum(-1)
-        if any(at[-1] - at[0] >= len(at) for at in inside) or copies.min() != copies.max():
+        if not gaps and any(at[-1] - at[0] >= len(at) for at in inside) or copies.min() != copies.max():
             raise ShapeError(f"{self.text()}: the devices {list(devices)} hold no block of it")
         return (tiles_of(block.shape[:-1], int(copies.flat[0]), block[block >= 0].tolist()),
-                tuple([range(int(at[0]), int(at[-1]) + 1) for at in inside]))
+                tuple([tuple(at.tolist()) for at in inside]))
+
+    def spread(self, devices: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """Which parts along each dimension some devices hold any of.
+
+        >>> Tiles((2, 2)).spread([0, 3]), Tiles((4,)).spread([0, 2])
+        (((0, 1), (0, 1)), ((0, 2),))
+        """
+        held = np.isin(self.positions(), list(devices)).any(-1)
+        return tuple([tuple(np.unique(at).tolist()) for at in np.nonzero(held)])
 
     def text(self) -> str:
         """XLA's text: `{devices=[4,2]<=[8]}`, `{replicated}`."""

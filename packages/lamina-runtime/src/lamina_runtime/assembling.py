@@ -31,18 +31,19 @@ def _here(call: str, sharding: Any) -> list[Any]:
 
 
 # --- this process's part ------------------------------------------------------------------------------------------
-def _block(call: str, sharding: Any) -> tuple[Any, tuple[range, ...], tuple[int, ...]]:
-    """Of an array over several processes: how this process's part lies on its devices, which parts along each dimension that
-    is, and into how many parts the whole is cut; () and () where this process has all of it."""
+def _block(call: str, sharding: Any) -> tuple[Any, tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """Of an array over several processes: how this process's part lies on its devices, of which parts along each dimension it
+    is made, and into how many parts the whole is cut; () and () where this process has all of it. The part is None where the
+    devices hold some of the block of these parts only."""
     where = _here(call, sharding)
     if shardings.is_replicated(sharding):
         return shardings.part(tuple(where), sharding.tiles), (), ()
     every = {d: i for i, d in enumerate(shardings.sharding_devices(sharding))}
+    numbers = [every[d] for d in where]
     try:
-        tiles, block = sharding.tiles.part([every[d] for d in where])
+        tiles, block = sharding.tiles.part(numbers, gaps=True)
     except ShapeError:
-        raise ValueError(f"{call}: what this process's devices {where} hold of {sharding} is no block of the array: give the "
-                         "devices of a process neighbouring parts") from None
+        return None, sharding.tiles.spread(numbers), sharding.tiles.counts
     return shardings.part(tuple(where), tiles), block, sharding.tiles.counts
 
 
@@ -64,13 +65,25 @@ def own_part(call: str, x: Any) -> Any:
         return x
     arrays.check_alive(x)
     sharding, block, counts = _block(call, old)
+    if sharding is None:
+        raise ValueError(f"{call}: what this process's devices {_here(call, old)} hold of {old} is no block of the array. Its "
+                         "addressable_shards are the parts")
     shape = tuple([n // k * len(b) for n, k, b in zip(x.aval.shape, counts, block)]) if block else x.aval.shape
     return _over(x._arrays, shaped(shape, x.aval.dtype, x.aval.weak_type), sharding, [x])
 
 
 def _whole_from_part(call: str, x: Any, sharding: Any, aval: ShapedArray) -> Any:
     """The array over several processes of which `x` is this process's part."""
-    part = _block(call, sharding)[0]
+    part, block, counts = _block(call, sharding)
+    if part is None:  # there is no array of this process of just what its devices hold
+        value = arrays.host_value(x) if type(x) is ArrayImpl else np.asarray(x, aval.dtype)
+        where, parts = shardings.plan(sharding, aval.shape)
+        assert parts is not None
+        sizes = [n // k for n, k in zip(aval.shape, counts)]
+        numbers = [{number: i for i, number in enumerate(own)} for own in block]
+        pieces = [value[tuple([slice(i * n, i * n + n) for i, n in zip(
+            [at[(s.start or 0) // max(n, 1)] for at, s, n in zip(numbers, index, sizes)], sizes)])] for index in parts]
+        return arrays.put_pieces(aval, sharding, pieces, where)
     local = transfers._move(x, part) if type(x) is ArrayImpl else transfers.spread(x, transfers._type_of(call, x), part)
     return _over(local._arrays, aval, sharding, [local])
 
@@ -81,14 +94,15 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     Args:
       sharding: how the whole array lies on devices, the same in all processes.
       local_data: this process's part, an array or a tree of them: the rows (columns, ...) that its devices hold, one after the
-        other. What lies on this process's devices as it should is not moved.
+        other, in order of the whole array. What lies on this process's devices as it should is not moved. Where the devices
+        hold some of these rows in some of these columns only, the rest is not read.
       global_shape: of the whole: a shape, or a tree of shapes; None: the part's, times how many such parts there are along each
         dimension. An entry of a shape may be None likewise. Where an entry is the length of the part itself, the part is the
         whole along that dimension, the same in each process, of which this process's devices take theirs.
     Returns:
       An array (or a tree), committed to the devices of all.
     Raises:
-      ValueError: the part does not fit, or what this process's devices hold is no block of the array.
+      ValueError: the part does not fit.
 
     >>> import lamina_runtime
     >>> whole = lamina_runtime.device_put(np.arange(4.0), lamina_runtime.devices()[0]).sharding
@@ -120,7 +134,7 @@ def _from_local(call: str, sharding: Any, x: Any, global_shape: Any) -> Any:
         raise ValueError(f"{call}: {sharding} places arrays of {len(counts)} dimensions; local_data is {aval.long()}")
     shape, cut = [], []
     for d, (n, want) in enumerate(zip(local, wanted)):
-        k, own = (counts[d], block[d]) if counts else (1, range(1))
+        k, own = (counts[d], block[d]) if counts else (1, (0,))
         size = n // len(own) * k if want is None else int(want)
         if size % k or n % len(own) or n not in (size, size // k * len(own)):
             raise ValueError(f"{call}: dimension {d} of local_data, {aval.long()}, has length {n}; this process's devices hold "
@@ -129,12 +143,17 @@ def _from_local(call: str, sharding: Any, x: Any, global_shape: Any) -> Any:
                                 else f"a multiple of {len(own) if want is None else k}"))
         shape.append(size)
         part = size // k
-        cut.append(slice(own.start * part, own.stop * part) if n == size and len(own) < k else slice(None))
+        cut.append([(i * part, (i + 1) * part) for i in own] if n == size and len(own) < k else [(0, n)])
     whole = shaped(tuple(shape), aval.dtype, aval.weak_type)
     if type(sharding) is SingleDeviceSharding or sharding.is_fully_addressable:
         return transfers.device_put(x, sharding)
-    if any(s != slice(None) for s in cut):
-        x = x[tuple(cut)] if type(x) is ArrayImpl else np.asarray(x, aval.dtype)[tuple(cut)]
+    if any([*rows] != [(0, n)] for rows, n in zip(cut, local)):
+        if all(rows[0][0] + sum([b - a for a, b in rows]) == rows[-1][1] for rows in cut):
+            box = tuple([slice(rows[0][0], rows[-1][1]) for rows in cut])
+            x = x[box] if type(x) is ArrayImpl else np.asarray(x, aval.dtype)[box]
+        else:
+            value = arrays.host_value(x) if type(x) is ArrayImpl else np.asarray(x, aval.dtype)
+            x = value[np.ix_(*[np.concatenate([np.arange(a, b) for a, b in rows]) for rows in cut])]
     return _whole_from_part(call, x, sharding, whole)
 
 

@@ -138,10 +138,14 @@ class GSPMDSharding(metaclass=_Face):
 
 
 class PmapSharding(metaclass=_Face):
-    """How `pmap` lays its rows: a dimension is split over devices, which hold a part each.
+    """How `pmap` lays its rows: a dimension is split over devices, which hold a row each.
 
+    Args:
+      devices: an array of devices, row by row.
+      sharding_spec: a `ShardingSpec`: what becomes of each dimension, and along which axes of the devices its rows lie.
     Raises:
-      TypeError: it is called: `default` makes one.
+      TypeError: `sharding_spec` is no ShardingSpec.
+      ValueError: it is of another number of devices, or of parts of several rows.
 
     >>> import lamina_runtime
     >>> PmapSharding.default((1, 3), devices=lamina_runtime.devices()[:1]).shard_shape((1, 3))
@@ -149,7 +153,12 @@ class PmapSharding(metaclass=_Face):
     """
 
     def __new__(cls, devices: Any, sharding_spec: Any = None) -> Any:
-        raise TypeError("PmapSharding: is what pmap gives its results; PmapSharding.default(shape, dim, devices) makes one")
+        call = "PmapSharding"
+        where = backends.check_devices(call, np.array(devices, dtype=object).reshape(-1).tolist())
+        tiles, count = sharding_methods.specs().tiles_for(call, sharding_spec)
+        if count != len(where):
+            raise ValueError(f"{call}: sharding_spec: {sharding_spec!r} is of {count} devices; got {len(where)}")
+        return shardings.tiled(where, tiles)
 
     @classmethod
     def default(cls, shape: Sequence[int], sharded_dim: int = 0, devices: Sequence[Any] | None = None) -> Any:
@@ -200,7 +209,8 @@ def _show() -> None:
     """What the objects can do, on the classes that people look it up on."""
     every = ("addressable_devices addressable_devices_indices_map check_compatible_aval device_set devices_indices_map "
              "is_equivalent_to is_fully_addressable is_fully_replicated memory_kind num_devices shard_shape with_memory_kind")
-    more = {NamedSharding: "mesh spec", PmapSharding: "devices", PositionalSharding: "T ndim replicate reshape shape transpose"}
+    more = {NamedSharding: "mesh spec", PmapSharding: "devices sharding_spec",
+            PositionalSharding: "T ndim replicate reshape shape transpose"}
     for kind in (GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, SingleDeviceSharding):
         for name in f"{every} {more.get(kind, '')}".split():
             setattr(kind, name, getattr(_many, name))

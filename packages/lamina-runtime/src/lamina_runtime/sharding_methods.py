@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copyreg
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,19 @@ def _known(what: str) -> property:
     return property(get)
 
 
+def specs() -> Any:
+    """The module of the words for rows."""
+    return import_module(f"{__package__}.sharding_spec")  # seldom needed
+
+
+def _sharding_spec(self: Any) -> Any:
+    """How rows lie, one on a device, as a `ShardingSpec`."""
+    found = specs().spec_of(self.tiles) if self._mesh is None and self._places is None and self.mapped_dims else None
+    if found is None:
+        raise AttributeError(f"this placement has no sharding_spec, which says how rows lie along axes of devices: {self!r}")
+    return found
+
+
 def _install() -> None:
     # jaxlib's call path knows these two classes by their exact type, so they are dressed instead of derived from; what it
     # looks up in Python (`memory_kind`, `_to_xla_hlo_sharding`) it finds on the class.
@@ -236,6 +250,7 @@ def _install() -> None:
         kind.with_memory_kind, kind.constraint = _with_memory_kind, _constraint
         kind.reshape, kind.transpose, kind.replicate = _reshape, _transpose, _replicate
         kind.T = property(_transpose)
+        kind.sharding_spec = property(_sharding_spec)
         kind.devices = property(lambda self: np.array(shardings.sharding_devices(self), object))
         kind.shape = property(lambda self: _places(self, "shape").shape[:-1])
         kind.ndim = property(lambda self: _places(self, "ndim").ndim - 1)
