@@ -74,6 +74,19 @@ def test_what_is_compared_with_its_extreme_stays(made, fixed):
     assert is_exact(program.eqns[0]) is not fixed
 
 
+def test_a_comparison_within_a_call():
+    program = parse("""{ lambda ; a:f32[]{i}. let
+        b:f32[]{i} = sin a
+        c:f32[] = pmax[axes=('i',) axis_index_groups=None] b
+        d:bool[]{i} = xla_call[
+          call_jaxpr={ lambda ; e:f32[]{i} f:f32[]. let g:bool[]{i} = %s e f in (g,) }
+          name=f
+        ] b c
+      in (d,) }""" % "eq")
+    assert compared(program.eqns) == {program.eqns[0].outvars[0]}
+    assert not compared(parse(str(program).replace("= eq e f", "= is_finite e")).eqns)
+
+
 @pytest.mark.parametrize("op, exact", [("abs", False), ("neg", True)])
 def test_complex_numbers(op, exact):
     e, = parse("{ lambda ; a:c64[]. let b:%s = %s a in (b,) }" % ("f32[]" if op == "abs" else "c64[]", op)).eqns

@@ -14,13 +14,17 @@ from . import dtypes
 from .prims import elementwise
 from .prims.collectives import axis_index_p, pmax_p, pmin_p
 from .prims.custom import remat_p
-from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
+from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, subprograms
 from .rewrite import dce
 
 __all__ = ["FEW", "compared", "is_cheap", "is_exact", "sparing"]
 
 FEW = 16  # cheap equations that are made again for one value
 _FAR = 64  # those, and with them the ones of what all positions share, which are next to nothing
+
+
+_COMPARISONS = frozenset([elementwise.eq_p, elementwise.ge_p, elementwise.gt_p, elementwise.le_p, elementwise.lt_p,
+                          elementwise.ne_p])
 
 
 def is_cheap(e: Eqn) -> bool:
@@ -103,7 +107,7 @@ def compared(eqns: Iterable[Eqn]) -> set[Any]:
             exact.update(e.outvars)
         if e.primitive in (pmax_p, pmin_p):
             extremes.update(e.invars)
-        elif e.primitive in (elementwise.eq_p, elementwise.ne_p):
+        elif _compares(e):
             asked += [a for a in e.invars if type(a) is not Literal]
     found = set()
     for v in asked:
@@ -112,6 +116,12 @@ def compared(eqns: Iterable[Eqn]) -> set[Any]:
         if v in extremes and v in made and v not in exact:
             found.add(v)
     return found
+
+
+def _compares(e: Eqn) -> bool:
+    if e.primitive.subprograms:
+        return any(s.memo("compares", lambda s=s: any(map(_compares, s.eqns))) for s in subprograms(e))
+    return e.primitive in _COMPARISONS
 
 
 class _Recipe(NamedTuple):
