@@ -17,7 +17,7 @@ __all__ = ["as_weak_as", "check_input", "check_output_dtype", "check_scalar_outp
 
 def chosen_arguments(call: str, fun: Callable[..., Any], argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
     """The positions to differentiate, counted from the front."""
-    if isinstance(argnums, (list, tuple)):
+    if isinstance(argnums, (list, tuple, range)):
         nums = tuple(argnums)
     else:
         nums = (argnums,)

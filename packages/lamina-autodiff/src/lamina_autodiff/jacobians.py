@@ -112,8 +112,8 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
             last = lax.transpose(column, (*range(1, o.ndim + 1), 0))
             parts = _split(last, avals, o.ndim, functools.partial(_joined, o), o.weak_type)
             arguments = trees.tree_unflatten(tree, parts)
-            result.append(arguments if isinstance(argnums, (tuple, list)) else arguments[0])
-        found = trees.tree_unflatten(out_tree, [tuple(r) if isinstance(argnums, (tuple, list)) else r for r in result])
+            result.append(arguments if isinstance(argnums, (tuple, list, range)) else arguments[0])
+        found = trees.tree_unflatten(out_tree, [tuple(r) if isinstance(argnums, (tuple, list, range)) else r for r in result])
         if has_aux:
             traced = iter(columns[n:])  # mapped too, and the same in each row
             return found, trees.tree_unflatten(aux_tree, [next(traced)[0] if isinstance(a, Tracer) else a for a in aux])
@@ -161,7 +161,7 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
         result = []
         for i in range(len(out_avals)):
             arguments = trees.tree_unflatten(tree, [parts[i] for parts in per_input])
-            result.append(tuple(arguments) if isinstance(argnums, (tuple, list)) else arguments[0])
+            result.append(tuple(arguments) if isinstance(argnums, (tuple, list, range)) else arguments[0])
         found = trees.tree_unflatten(out_tree, result)
         return (found, out[2]) if has_aux else found
 

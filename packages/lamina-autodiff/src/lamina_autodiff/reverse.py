@@ -171,7 +171,7 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
         value = trees.tree_unflatten(out_tree, out[:n])
         if has_aux:
             value = (value, trees.tree_unflatten(aux_tree, out[n:]))
-        return value, grads if isinstance(argnums, (tuple, list)) else grads[0]
+        return value, grads if isinstance(argnums, (tuple, list, range)) else grads[0]
 
     return functools.update_wrapper(value_and_gradient, fun, updated=())
 

@@ -85,7 +85,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
       b: right-hand side, a tree of arrays.
       solve: `solve(matvec, b) -> x`; need not be differentiable.
       transpose_solve: `transpose_solve(vecmat, b) -> x` for the transposed function `vecmat`; reverse mode needs it.
-      symmetric: `matvec` is its own transpose, so `solve` serves for both.
+      symmetric: `matvec` is its own transpose, so `solve` serves for both, unless `transpose_solve` is given too.
       has_aux: `solve` returns `(x, aux)`; aux is not differentiated.
     Returns:
       x, a tree like `b`; with `has_aux` `(x, aux)`.
@@ -99,8 +99,6 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     Array(-1.5, dtype=float32, weak_type=True)
     """
     call = "custom_linear_solve"
-    if symmetric and transpose_solve is not None:
-        raise ValueError(f"{call}: give symmetric=True or transpose_solve, not both")
     flat, tree = trees.tree_flatten(b)
     avals = [typeof(x) for x in flat]
     n = len(flat)
@@ -112,7 +110,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     _check_result(call, "solve", (solver[0], [], x_tree), n, tree, avals)
     back: Program | None = None
     # The transpose solves A' y = c: by `solve` itself where A' = A.
-    if symmetric:
+    if symmetric and transpose_solve is None:
         back = _without_aux(solver[0], n), solver[1], tree
     elif transpose_solve is not None:
         def transposed(y: Any) -> Any:

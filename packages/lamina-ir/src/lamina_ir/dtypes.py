@@ -108,7 +108,7 @@ def _named(spec: Any) -> np.dtype:
 
 
 def as_dtype(spec: Any) -> np.dtype:
-    """`numpy.dtype` of a dtype, type, name or scalar-type object, without narrowing. TypeError when it is none."""
+    """`numpy.dtype` of a dtype, type, name, scalar-type object or array, without narrowing. TypeError when it is none."""
     if type(spec) is np.dtype and spec in _SHORT:
         return spec
     try:
@@ -116,6 +116,8 @@ def as_dtype(spec: Any) -> np.dtype:
     except DTypeError:
         raise
     except TypeError as e:
+        if isinstance(own := getattr(spec, "dtype", None), np.dtype):  # an array, whose hash was asked for
+            return _named(own)
         raise DTypeError(f"expected a dtype; got {spec!r}") from e
 
 

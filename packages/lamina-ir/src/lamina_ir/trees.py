@@ -96,6 +96,8 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> A
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """`f` of each leaf of `tree`, with the subtrees of `rest` at the same places as further arguments.
 
+    `None` in `tree` has no leaves, whatever the others have at its place: `f` does not see that.
+
     Raises:
       ValueError: a tree of `rest` has not the structure of `tree`; the message names the place.
 
@@ -111,8 +113,22 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[An
     try:
         columns = [treedef.flatten_up_to(r) for r in rest]
     except (ValueError, TypeError) as e:
-        raise _mismatch("tree_map", treedef, rest, e) from None
+        found = _beside_none(tree, rest, is_leaf)
+        if found is None:
+            raise _mismatch("tree_map", treedef, rest, e) from None
+        columns = found
     return treedef.unflatten(map(f, leaves, *columns))
+
+
+def _beside_none(tree: Any, rest: tuple[Any, ...], is_leaf: Callable[[Any], bool] | None) -> list[list[Any]] | None:
+    """What the trees of `rest` have at the leaves of `tree`, whatever they have at its `None`s; None where they do not fit."""
+    leaves, treedef = _flatten(tree, lambda x: x is None or (is_leaf is not None and is_leaf(x)))
+    try:
+        columns = [treedef.flatten_up_to(r) for r in rest]
+    except (ValueError, TypeError):
+        return None
+    kept = [x is not None or (is_leaf is not None and is_leaf(x)) for x in leaves]
+    return [[x for x, keep in zip(column, kept, strict=True) if keep] for column in columns]
 
 
 def _mismatch(name: str, treedef: Any, rest: tuple[Any, ...], cause: Exception) -> Exception:

@@ -230,7 +230,7 @@ def device_get(x: Any) -> Any:
     """Bring the arrays of a tree to the host.
 
     Returns:
-      `x` with NumPy arrays in place of arrays; other leaves stay.
+      `x` with NumPy arrays in place of arrays; other leaves stay, traced values among them.
 
     >>> device_get({"a": device_put(1.0)})
     {'a': array(1., dtype=float32)}
@@ -239,7 +239,8 @@ def device_get(x: Any) -> Any:
     for leaf in flat:
         if type(leaf) is ArrayImpl:
             leaf.copy_to_host_async()
-    return tree.unflatten([np.asarray(leaf) if hasattr(leaf, "__array__") else leaf for leaf in flat])
+    return tree.unflatten([np.asarray(leaf) if hasattr(leaf, "__array__") and not isinstance(leaf, Tracer) else leaf
+                           for leaf in flat])
 
 
 def from_dlpack(x: Any, device: Any = None) -> Any:

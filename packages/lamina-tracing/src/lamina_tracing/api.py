@@ -160,13 +160,24 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
       fun: function of arrays, numbers and trees of them.
       args, kwargs: arguments, or anything with `shape` and `dtype` in their place.
     Returns:
-      The result's tree with a `ShapeDtypeStruct` at each leaf.
+      The result's tree with a `ShapeDtypeStruct` at each leaf; those that `fun` itself returns are taken as they are.
 
     >>> eval_shape(lambda x: x * 2, ShapeDtypeStruct((2, 3), "float32"))
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
-    closed, _, out_tree = _stage_tree("eval_shape", fun, Statics("eval_shape", fun, None, None), args, kwargs)
-    return _structs(closed, out_tree)
+    types: list[Any] = []
+
+    @functools.wraps(fun)
+    def without_types(*args: Any, **kwargs: Any) -> Any:
+        out = fun(*args, **kwargs)
+        types[:] = [x if type(x) is ShapeDtypeStruct else None for x in trees.tree_leaves(out)]
+        return trees.tree_map(lambda x: 0 if type(x) is ShapeDtypeStruct else x, out) if any(types) else out
+
+    closed, _, out_tree = _stage_tree("eval_shape", without_types, Statics("eval_shape", fun, None, None), args, kwargs)
+    found = _structs(closed, out_tree)
+    if not any(types):
+        return found
+    return out_tree.unflatten([given or x for given, x in zip(types, trees.tree_leaves(found), strict=True)])
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ host hands the rest of the work to.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import unwrap
@@ -15,17 +16,16 @@ from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
-from lamina_tracing import jit
+from lamina_tracing import Array, jit
 from lamina_tracing.extend import EVALUATION, Tracer, now
 
-__all__ = ["compiled", "core", "hashable", "public", "publish", "published"]
+__all__ = ["compiled", "core", "hashable", "method", "public", "publish", "published", "settled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
 _static: dict[Function, tuple[str, ...]] = {}  # of every function that has a jitted twin
 _twins: dict[Function, Any] = {}
 _faces: dict[Function, Function | None] = {}  # of every public one; None where the twin itself is shown
-_LISTS = frozenset((list, tuple, np.ndarray))
 
 
 def public(*static: str, lists: bool = False, face: Callable[[Function], Function] | None = None, name: str = "",
@@ -34,7 +34,8 @@ def public(*static: str, lists: bool = False, face: Callable[[Function], Functio
 
     Args:
       static: names of its arguments that are not arrays.
-      lists: whether static arguments may be lists; they become tuples on the way in.
+      lists: whether static arguments may be lists or arrays, as where there is an `axis` they always may: they become
+        tuples and ints on the way in.
       face: makes, of the plain function, what is shown instead of the jitted twin (which `compiled` gives it).
       name, doc: for functions made by a table, which have none of their own.
     """
@@ -43,7 +44,7 @@ def public(*static: str, lists: bool = False, face: Callable[[Function], Functio
             fun.__name__ = fun.__qualname__ = name
             fun.__doc__ = doc
         _static[fun] = static
-        make = face or (_taking_lists if lists else None)
+        make = face or (_taking_lists if lists or "axis" in static else None)
         _at_home(fun)
         _faces[fun] = functools.wraps(fun)(make(fun)) if make else None
         return fun
@@ -82,6 +83,11 @@ def compiled(fun: Function) -> Any:
 def published(fun: Function) -> Any:
     """What stands under the public name of a function marked `public`."""
     return _faces[fun] or compiled(fun)
+
+
+def method(fun: Function) -> Any:
+    """What a marked function is as a method of arrays: its jitted twin, which takes lists where the function does."""
+    return _taking_lists(fun) if "axis" in _static[fun] else compiled(fun)
 
 
 def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -148,29 +154,37 @@ def _at_home(fun: Any) -> None:
 
 
 def _taking_lists(fun: Function) -> Function:
-    """The face of functions whose static arguments are often lists: those become tuples on the way in."""
-    static = _static[fun]
-    places = unwrap(fun).__code__.co_varnames
-    at = [places.index(name) for name in static]
-
+    """The face of functions whose static arguments may be lists and arrays."""
     def call(*args: Any, **kwargs: Any) -> Any:
-        if now.trace is not EVALUATION:  # a program is being written: no need for a compiled call
-            return fun(*args, **kwargs)
-        count = len(args)
-        for i in at:
-            if i < count and type(args[i]) in _LISTS:
-                args = (*args[:i], hashable(args[i]), *args[i + 1:])
-        for name in kwargs:
-            if type(kwargs[name]) in _LISTS and name in static:
-                kwargs[name] = hashable(kwargs[name])
-        return (_twins.get(fun) or compiled(fun))(*args, **kwargs)
+        if now.trace is EVALUATION:
+            try:
+                return (_twins.get(fun) or compiled(fun))(*args, **kwargs)
+            except ValueError:  # is it for a list that was to be hashed?
+                given = *args, *kwargs.values()
+                args, kwargs = settled(fun, args, kwargs)
+                if all(map(operator.is_, given, (*args, *kwargs.values()))):
+                    raise
+            return compiled(fun)(*args, **kwargs)
+        args, kwargs = settled(fun, args, kwargs)
+        return fun(*args, **kwargs)  # a program is being written, which needs no compiled call
     return call
 
 
+def settled(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of a marked function with those that are static made hashable."""
+    static = _static[fun]
+    places = unwrap(fun).__code__.co_varnames
+    args = tuple([hashable(x) if type(x) not in _HASHABLE and places[i] in static else x for i, x in enumerate(args)])
+    return args, {k: hashable(x) if type(x) not in _HASHABLE and k in static else x for k, x in kwargs.items()}
+
+
+_HASHABLE = frozenset((int, bool, type(None), str, np.dtype))  # passed over: most static arguments are
+
+
 def hashable(x: Any) -> Any:
-    """Lists, arrays and nested lists as tuples, so that they can be static arguments."""
-    if isinstance(x, (list, tuple)):
+    """Lists, ranges and nested lists as tuples, arrays as tuples and numbers, so that they can be static arguments."""
+    if isinstance(x, (list, tuple, range)):
         return tuple([hashable(e) for e in x])
-    if isinstance(x, np.ndarray):
-        return hashable(x.tolist())
+    if isinstance(x, (np.ndarray, Array)) and not isinstance(x, Tracer):
+        return hashable(np.asarray(x).tolist())
     return x

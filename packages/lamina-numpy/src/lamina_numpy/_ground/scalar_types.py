@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
-from lamina_ir import config, dtypes
+from lamina_ir import ShapeDtypeStruct, config, dtypes
 from lamina_tracing.extend import typeof
 
 from .conversion import asarray
@@ -99,7 +99,7 @@ def _pair_of(x: Any) -> tuple[np.dtype, bool]:
         x = _PYTHON[x]
     elif isinstance(x, (type, np.dtype, str)):
         return dtypes.canonical(x), False
-    a = typeof(x)
+    a = x if isinstance(x, ShapeDtypeStruct) else typeof(x)
     return a.dtype, a.weak_type
 
 
@@ -107,7 +107,7 @@ def result_type(*args: Any) -> np.dtype:
     """The dtype that operands of these values or dtypes meet in, Python numbers being weak.
 
     Args:
-      *args: arrays, numbers, dtypes or names of them; `int`, `float`, `complex` stand for Python numbers.
+      *args: arrays, types of arrays, numbers, dtypes or names of them; `int`, `float`, `complex` stand for Python numbers.
     Returns:
       A dtype; of 32 bits where it would have 64, unless `enable_x64` is set.
     Raises:

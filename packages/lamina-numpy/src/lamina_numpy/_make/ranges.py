@@ -10,7 +10,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, refuse_name, typeof, requested_dtype
 
 from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
-from .._ground.publishing import compiled, public
+from .._ground.publishing import compiled, public, settled
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray, to_device
@@ -31,6 +31,7 @@ def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:
 def _on_device(plain: Any) -> Any:
     """`linspace` as it is shown: a device is no part of the program."""
     def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
+        args, kwargs = settled(plain, args, kwargs)
         out = compiled(plain)(*args, **kwargs)
         if device is None:
             return out

@@ -54,6 +54,8 @@ def _reduce(call: str, prim: Any, a: Any, axis: Any, dtype: Any, keepdims: bool,
     t = aval(call, a)
     d = t.dtype
     final = requested_dtype(dtype) if dtype is not None else sum_dtype(d) if promote else d
+    if final == dtypes.BOOL:  # among truth values a sum is "or" and a product "and"
+        prim, op = (_or, lax.bitwise_or) if prim is _sum else (_and, lax.bitwise_and)
     work = work_dtype(final)
     if d != work:
         a = cast(a, work)

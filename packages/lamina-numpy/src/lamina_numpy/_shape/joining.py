@@ -12,7 +12,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike
 from lamina_tracing.extend import check_axis, EVALUATION, now, refuse_name, typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, no_out, promote_all
-from .._ground.publishing import compiled, core, public
+from .._ground.publishing import compiled, core, public, settled
 from .._ground.axes import _GROUP, joined, split_at, with_axes
 from .._ground.conversion import asarray
 from .layout import atleast_1d, atleast_2d, atleast_3d, ravel, reshape, squeeze
@@ -37,7 +37,8 @@ def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun` as published: compiled as a whole, except that many arrays are joined in groups."""
     def call(arrays: Any, *args: Any, **kwargs: Any) -> Any:
         many = isinstance(arrays, (list, tuple)) and len(arrays) > _GROUP and now.trace is EVALUATION
-        return (fun if many else compiled(fun))(arrays, *args, **kwargs)
+        args, kwargs = settled(fun, (arrays, *args), kwargs)
+        return (fun if many else compiled(fun))(*args, **kwargs)
     return call
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapeError
+from lamina_ir import ShapeDtypeStruct, ShapeError
 from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, refuse_name, typeof
 
@@ -25,7 +25,7 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
     """The lengths of the axes.
 
     Args:
-      a: array, number, or nested lists of numbers; may be traced.
+      a: array, type of one, number, or nested lists of numbers; may be traced. None counts as a number.
     Returns:
       Tuple of ints; `()` of a number.
     Raises:
@@ -37,14 +37,16 @@ def shape(a: ArrayLike) -> tuple[int, ...]:
     >>> shape(np.ones((2, 3))), shape(3.0)
     ((2, 3), ())
     """
-    return np.shape(a) if isinstance(a, (list, tuple)) else aval("shape", a).shape
+    if a is None or isinstance(a, (list, tuple)):
+        return np.shape(a)
+    return a.shape if isinstance(a, ShapeDtypeStruct) else aval("shape", a).shape
 
 
 def ndim(a: ArrayLike) -> int:
     """The number of axes.
 
     Args:
-      a: array, number, or nested lists of numbers; may be traced.
+      a: array, type of one, number, or nested lists of numbers; may be traced. None counts as a number.
     Returns:
       Int; 0 of a number.
     Raises:
@@ -63,7 +65,7 @@ def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     """The number of elements, or of places along axes.
 
     Args:
-      a: array, number, or nested lists of numbers; may be traced.
+      a: array, type of one, number, or nested lists of numbers; may be traced. None counts as a number.
       axis: an int, the name of a mapped axis, a sequence of them (the product of their lengths), or None for all elements;
         negative ones count from the end.
     Returns:
@@ -314,7 +316,7 @@ def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
     >>> expand_dims(np.ones(3), (0, -1)).shape
     (1, 3, 1)
     """
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = axis if isinstance(axis, (tuple, list, range)) else (axis,)
     n = len(aval("expand_dims", a).shape)
     return with_axes(a, check_axes("expand_dims", axes, n + len(axes)))
 
