@@ -1,0 +1,3 @@
+"""`lamina.scipy.sparse.linalg`: systems solved by iteration, from `lamina_scipy.sparse.linalg`."""
+from lamina_scipy.sparse.linalg import *
+from lamina_scipy.sparse.linalg import __all__ as __all__
