@@ -221,7 +221,8 @@ def one_hot(x: ArrayLike, num_classes: int, *, dtype: DTypeLike | None = None, a
     shape = typeof(x).shape
     at = check_axis("one_hot", axis, len(shape) + 1)
     classes = lnp.arange(n, dtype=typeof(x).dtype)
-    return lnp.astype(lnp.equal(lnp.expand_dims(x, at), lnp.reshape(classes, (n, *[1] * (len(shape) - at)))), final)
+    return lnp.astype(lnp.equal(lnp.expand_dims(x, at), lnp.reshape(classes, (*[1] * at, n, *[1] * (len(shape) - at)))),
+                      final)
 
 
 def _classes(num_classes: Any) -> int:

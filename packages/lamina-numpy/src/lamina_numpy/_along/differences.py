@@ -246,6 +246,8 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     if dtypes.is_complex(typeof(p).dtype):
         raise ValueError("unwrap: expected real numbers")
     at = check_axis("unwrap", axis, len(typeof(p).shape))
+    if isinstance(period, (int, float)):  # a plain number follows `p`, which becomes a float in any case
+        p = to_inexact("unwrap", p)
     p, turn = promote_all("unwrap", [p, period])
     gap = diff(p, 1, at)
     half = turn / 2

@@ -378,5 +378,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     if n < 0:
         raise ValueError(f"vander: N must not be negative; got {n}")
     powers = np.arange(n) if increasing else np.arange(n)[::-1]
+    if t.dtype == dtypes.BOOL:
+        x = cast(x, np.dtype(np.int32))
     return power(lax.broadcast_in_dim(x, (t.shape[0], n), (0,)),
                  np.broadcast_to(powers, (t.shape[0], n)).astype(np.int32 if t.dtype == dtypes.BOOL else t.dtype))

@@ -125,7 +125,8 @@ def logspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     Array([  1.,  10., 100.], dtype=float32)
     """
     refuse_name("logspace", "axis", axis)
-    d, final = _range_dtype("logspace", dtype, start, stop, base)
+    plain = isinstance(base, (int, float))  # a plain number follows the bounds
+    d, final = _range_dtype("logspace", dtype, start, stop, *(() if plain else (base,)))
     if aval("logspace", base, 4).shape:
         base, start, stop = alike("logspace", [cast(x, d) for x in (base, start, stop)])
         base = with_axes(base, (check_axis("logspace", axis, len(typeof(base).shape) + 1),))
@@ -173,4 +174,6 @@ def geomspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool =
 
 
 def _common(x: Any, y: Any) -> tuple[Any, Any]:
-    return pair("geomspace", x, y)
+    """A bound beside numbers with a new first axis."""
+    shape, rank = typeof(x).shape, len(typeof(y).shape)
+    return pair("geomspace", lax.reshape(x, (*[1] * (rank - len(shape)), *shape)) if shape else x, y)

@@ -155,8 +155,12 @@ def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = N
     return _quantile("nanquantile", a, q, axis, method, keepdims, True)
 
 
-def _share(q: Any) -> Any:
-    return true_divide(asarray(q) if isinstance(q, (list, tuple)) else q, 100.0)
+def _share(call: str, q: Any) -> Any:
+    q = asarray(q) if isinstance(q, (list, tuple)) else q
+    d = aval(call, q, 1).dtype
+    if not isinstance(q, (int, float)) and not dtypes.is_inexact(d):
+        q = cast(q, inexact_dtype(d, config.enable_x64.value))
+    return true_divide(q, 100.0)
 
 
 @public("axis", "out", "overwrite_input", "method", "keepdims")
@@ -191,7 +195,7 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = No
     Array(1.5, dtype=float32)
     """
     no_out("percentile", out)
-    return _quantile("percentile", a, _share(q), axis, method, keepdims, False)
+    return _quantile("percentile", a, _share("percentile", q), axis, method, keepdims, False)
 
 
 @public("axis", "out", "overwrite_input", "method", "keepdims")
@@ -226,7 +230,7 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None =
     Array(1.5, dtype=float32)
     """
     no_out("nanpercentile", out)
-    return _quantile("nanpercentile", a, _share(q), axis, method, keepdims, True)
+    return _quantile("nanpercentile", a, _share("nanpercentile", q), axis, method, keepdims, True)
 
 
 @public("axis", "out", "overwrite_input", "keepdims")
