@@ -42,6 +42,9 @@ CALLS = {
     "solve": lambda: jnp.linalg.solve(s, v[:3]), "pinv": lambda: jnp.linalg.pinv(x), "lstsq": lambda: jnp.linalg.lstsq(x, v),
     "matrix_rank": lambda: jnp.linalg.matrix_rank(x), "irfft": lambda: jnp.fft.irfft(v + 0j * v),
     "fftfreq": lambda: jnp.fft.fftfreq(4),
+    "geomspace": lambda: jnp.geomspace(v, v + 1, 5), "logspace": lambda: jnp.logspace(i, i, 3),
+    "percentile_of_integers": lambda: jnp.percentile(i, i), "unwrap_integers": lambda: jnp.unwrap(i),
+    "vander_of_booleans": lambda: jnp.vander(b),
     "packbits": lambda: jnp.packbits(b), "vectorize": lambda: jnp.vectorize(jnp.dot, signature="(n),(n)->()")(x, x)}
 
 

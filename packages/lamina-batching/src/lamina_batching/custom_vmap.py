@@ -112,7 +112,7 @@ class _Call(CustomCall):
         return prims.custom_vmap_call_p, outer, dict(call_jaxpr=closed, name=self.f.name, num_consts=len(outer), rule=rule)
 
 
-def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
+def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
     """A function whose `vmap` runs the examples one after another.
 
     >>> from lamina_batching import vmap
@@ -120,7 +120,7 @@ def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
     >>> vmap(sequential_vmap(lambda x: x * 2))(np.arange(3.0))
     Array([0., 2., 4.], dtype=float32)
     """
-    wrapped = custom_vmap(fun)
+    wrapped = custom_vmap(f)
 
     def rule(axis_size: int, in_batched: Any, *args: Any) -> Any:
         flat, tree = trees.tree_flatten(args)
@@ -128,7 +128,7 @@ def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
         results = []
         for i in range(axis_size):
             one = [lax.index_in_dim(x, i, 0, False) if b else x for x, b in zip(flat, flags)]
-            results.append(fun(*trees.tree_unflatten(tree, one)))
+            results.append(f(*trees.tree_unflatten(tree, one)))
         stacked = trees.tree_map(lambda *xs: lax.concatenate([lax.expand_dims(x, (0,)) for x in xs], 0), *results)
         return stacked, trees.tree_map(lambda _: True, stacked)
 

@@ -199,9 +199,9 @@ class ShapeDtypeStruct:
     Args:
       shape: tuple of ints.
       dtype: anything `numpy.dtype` accepts, small floats included.
-      weak_type: whether it gives way in promotion.
-      sharding: where the array lies, or is to lie.
       named_shape: mapped axes over which the value differs -> their sizes, as within an `xmap`.
+      sharding: where the array lies, or is to lie.
+      weak_type: whether it gives way in promotion.
 
     >>> ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
@@ -211,8 +211,8 @@ class ShapeDtypeStruct:
 
     __slots__ = ("shape", "dtype", "weak_type", "sharding", "named_shape")
 
-    def __init__(self, shape: Any, dtype: Any, *, weak_type: bool = False, sharding: Any = None,
-                 named_shape: Mapping[Any, int] | None = None) -> None:
+    def __init__(self, shape: Any, dtype: Any, named_shape: Mapping[Any, int] | None = None, sharding: Any = None, *,
+                 weak_type: bool = False) -> None:
         self.shape = tuple(shape)
         self.dtype = dtypes.as_dtype(dtype)
         self.weak_type = weak_type

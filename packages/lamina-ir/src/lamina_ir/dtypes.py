@@ -15,9 +15,9 @@ from . import config
 from .errors import DTypeError
 
 __all__ = ["BOOL", "as_dtype", "bfloat16", "canonical", "canonical_complex", "canonical_float", "canonical_int",
-           "finfo", "float0", "from_short_name", "iinfo", "inexact_for", "int_for", "is_bool", "is_complex", "is_float",
-           "is_inexact", "is_integer", "is_number", "issubdtype", "promote", "real_of", "complex_of", "short_name",
-           "tangent_dtype"]
+           "canonicalize_dtype", "complex_of", "finfo", "float0", "from_short_name", "iinfo", "inexact_for",
+           "int_for", "is_bool", "is_complex", "is_float", "is_inexact", "is_integer", "is_number", "issubdtype",
+           "promote", "real_of", "short_name", "tangent_dtype"]
 
 BOOL = np.dtype(bool)
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
@@ -127,6 +127,20 @@ def canonical(spec: Any) -> np.dtype:
     if d in _NARROW and not config.enable_x64.value:
         return _NARROW[d]
     return d
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:
+    """The dtype lamina uses for `dtype`: as given in 64-bit mode, else at most 32 bits wide (complex: 64).
+
+    Args:
+      dtype: anything that names a dtype.
+      allow_extended_dtype: whether one that is not NumPy's may be given; that of an array of ours is found in any case.
+
+    >>> canonicalize_dtype("float64")
+    dtype('float32')
+    """
+    del allow_extended_dtype
+    return canonical(dtype)
 
 
 _F32, _F64, _I32, _I64, _U32, _C64, _C128 = map(np.dtype, ("float32", "float64", "int32", "int64", "uint32",
@@ -282,25 +296,25 @@ def finfo(dtype: Any) -> Any:
     return ml_dtypes.finfo(d) if d in _EXTRA_FLOATS.values() else np.finfo(d)
 
 
-def iinfo(dtype: Any) -> Any:
+def iinfo(int_type: Any) -> Any:
     """Machine limits of an integer dtype (`numpy.iinfo`, `ml_dtypes.iinfo`)."""
-    d = as_dtype(dtype)
+    d = as_dtype(int_type)
     return ml_dtypes.iinfo(d) if d in _EXTRA_INTS.values() else np.iinfo(d)
 
 
-def issubdtype(a: Any, b: Any) -> bool:
+def issubdtype(arg1: Any, arg2: Any) -> bool:
     """`numpy.issubdtype` that knows the small floats and ints as what they are.
 
     >>> issubdtype("bfloat16", np.floating)
     True
     """
-    if not isinstance(b, type) or not issubclass(b, np.generic):
-        b_type = as_dtype(b).type
+    if not isinstance(arg2, type) or not issubclass(arg2, np.generic):
+        b_type = as_dtype(arg2).type
     else:
-        b_type = b
-    if isinstance(a, type) and issubclass(a, np.generic) and a not in _SCALARS:
-        return issubclass(a, b_type)  # an abstract kind such as numpy.floating
-    d = as_dtype(a)
+        b_type = arg2
+    if isinstance(arg1, type) and issubclass(arg1, np.generic) and arg1 not in _SCALARS:
+        return issubclass(arg1, b_type)  # an abstract kind such as numpy.floating
+    d = as_dtype(arg1)
     if d in _EXTRA_FLOATS.values():
         return b_type is d.type or issubclass(np.floating, b_type)
     if d in _EXTRA_INTS.values():

@@ -100,6 +100,13 @@ def _item(self: Any, *index: int) -> Any:
     return host_value(self).item(*index)
 
 
+def _copy(self: Any, order: str | None = None) -> Any:
+    """An array with the same elements, in memory of its own; `order` None or 'K', as how they lie is the compiler's choice."""
+    if order not in (None, "K"):
+        raise NotImplementedError(f"copy: order must be None or 'K': how elements lie is the compiler's choice; got {order!r}")
+    return _copy_array(self)
+
+
 def _copy_array(self: Any, memo: Any = None) -> Any:
     check_alive(self)
     sharding = self._sharding
@@ -213,7 +220,7 @@ METHODS: dict[str, Any] = {
                                            pickle.dumps(self._sharding) if self._committed else None)),
     "__copy__": _copy_array,
     "__deepcopy__": _copy_array,
-    "copy": lambda self: _copy_array(self),
+    "copy": _copy,
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
     "__setitem__": _setitem,

@@ -131,7 +131,7 @@ class Traced(_Stage):
         self.jaxpr = staged.closed
         self.fun_name = spec.name
 
-    def lower(self, *, platform: str | None = None, lowering_platforms: Sequence[str] | None = None) -> Lowered:
+    def lower(self, lowering_platforms: Sequence[str] | None = None, *, platform: str | None = None) -> Lowered:
         """The call as a StableHLO module, for `platform` ("cpu", "cuda", ...; by default where it would run).
 
         `lowering_platforms` is the same as a sequence of one name; a module is for one platform.

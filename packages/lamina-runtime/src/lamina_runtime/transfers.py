@@ -243,22 +243,25 @@ def device_get(x: Any) -> Any:
                            for leaf in flat])
 
 
-def from_dlpack(x: Any, device: Any = None) -> Any:
+def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
     """An array over memory that another library owns and shares through DLPack.
 
     The memory itself is used where it lies row by row and has a dtype in use, else a copy: memory in another order, with
     gaps or backwards, read-only NumPy arrays, and 64-bit numbers while `config.enable_x64` is off, which become 32-bit ones.
 
     Args:
-      x: an array of another library: an object with `__dlpack__` and `__dlpack_device__`.
+      external_array: an array of another library: an object with `__dlpack__` and `__dlpack_device__`.
       device: where the array is wanted; None: where the memory is.
+      copy: True gives memory of its own in any case; False refuses where memory would have to be copied.
     Raises:
-      TypeError: `x` shares no memory through DLPack.
-      BufferError: the owner does not share this memory, or its layout or dtype is not understood.
+      TypeError: `external_array` shares no memory through DLPack.
+      BufferError: the owner does not share this memory, or its layout or dtype is not understood; or `copy` is
+        False and it would have to be copied.
 
     >>> from_dlpack(np.ones(2, np.float32))
     Array([1., 1.], dtype=float32)
     """
+    x = external_array
     try:
         kind, number = x.__dlpack_device__()
     except AttributeError:
@@ -271,6 +274,13 @@ def from_dlpack(x: Any, device: Any = None) -> Any:
     else:
         raise ValueError(f"from_dlpack: expected memory of a CPU or a CUDA device; got DLPack device type {int(kind)}")
     found = _copied(x, owner) if type(x) is np.ndarray and not _shareable(x) else _shared(x, owner, kind == 1)
+    if copy is not None and kind == 1:
+        same = np.asarray(found).ctypes.data == np.from_dlpack(x).ctypes.data
+        if copy and same:
+            found = _copied(np.asarray(found), owner)
+        elif not copy and not same:
+            raise BufferError(f"from_dlpack: copy=False, but the memory of this {type(x).__name__} cannot be used as it lies: "
+                              "pass an array that lies row by row and may be written to, of a dtype in use; or copy=None")
     return found if device is None else device_put(found, device)
 
 

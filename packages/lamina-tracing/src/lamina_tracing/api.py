@@ -114,7 +114,8 @@ def _structs(closed: ClosedJaxpr, out_tree: Any) -> Any:
 
 @boundary
 def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
-               axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: bool = False) -> Callable[..., Any]:
+               axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: bool = False,
+               abstracted_axes: Any = None) -> Callable[..., Any]:
     """A function that returns the program `fun` computes for example arguments.
 
     Args:
@@ -122,6 +123,7 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
       static_argnums: positions of arguments that are plain Python values.
       axis_env: (axis name, size) pairs in scope, as an enclosing `pmap` would bind them.
       return_shape: also return the tree of result shapes and dtypes.
+      abstracted_axes: must be None: each program is made for known sizes.
     Returns:
       A function of the same arguments (or anything with `shape` and `dtype`) that returns a `ClosedJaxpr`.
 
@@ -130,6 +132,9 @@ def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = ()
     """
     if not callable(fun):
         raise TypeError(f"make_jaxpr: expected a function; got {type(fun).__name__}")
+    if abstracted_axes is not None:
+        raise NotImplementedError("make_jaxpr: abstracted_axes must be None: a program is staged for known sizes; got "
+                                  f"{abstracted_axes!r:.100}")
     statics = Statics("make_jaxpr", fun, static_argnums, None)
     frames = _frames(axis_env)
 

@@ -19,7 +19,7 @@ from .._make.creation import zeros
 from .._elementwise.ufuncs import absolute
 from .._reduce.reductions import sum as total
 from .._index.repeats import trim_zeros
-from ..linalg import lstsq
+from ..linalg import eigvals, inv, lstsq
 from .convolution import convolve
 
 __all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots",
@@ -280,17 +280,19 @@ def _concrete(call: str, x: Any) -> np.ndarray:
     return np.asarray(x, np.complex128 if dtypes.is_complex(typeof(x).dtype) else np.float64)
 
 
-def roots(p: ArrayLike) -> Array:
+def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     """The zeros of a polynomial with known coefficients.
 
     Args:
       p: coefficients `[n]`, highest power first; a number for a constant, or a list; leading zeros are dropped.
+      strip_zeros: False gives `n - 1` numbers in any case, NaN in place of those that leading zeros leave out; `p` may
+        then be traced, and all are NaN where its first coefficient is 0.
     Returns:
       Array of the default complex dtype, one per power that is left, in no certain order; computed on the host in
       float64.
     Raises:
       ValueError: `p` has more than one axis, or holds infinities or NaN.
-      ConcretizationError: an argument is traced.
+      ConcretizationError: `p` is traced, and `strip_zeros` not False.
       TypeError: an argument is neither an array nor a number.
 
     Source: meaning of `numpy.roots`, which computes it, always complex.
@@ -298,10 +300,30 @@ def roots(p: ArrayLike) -> Array:
     >>> roots(np.array([1., -3., 2.]))
     Array([2.+0.j, 1.+0.j], dtype=complex64)
     """
-    return put(np.roots(_concrete("roots", p)).astype(np.complex128), dtypes.canonical_complex())
+    if isinstance(p, Tracer) and not strip_zeros:
+        return _roots(p)
+    known = _concrete("roots", p)
+    found = np.roots(known).astype(np.complex128)
+    if not strip_zeros:
+        found = np.concatenate([found, np.full(max(known.size - 1, 0) - found.size, complex(np.nan, np.nan))])
+    return put(found, dtypes.canonical_complex())
 
 
-def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, w: ArrayLike | None = None) -> Array:
+def _roots(p: Any) -> Any:
+    """The eigenvalues of the companion matrix."""
+    p = to_inexact("roots", p)
+    t = typeof(p)
+    if len(t.shape) != 1:
+        raise ValueError(f"roots: expected coefficients of one axis; got {t.long()}")
+    n = max(t.shape[0] - 1, 0)
+    if not n:
+        return zeros(0, dtypes.canonical_complex())
+    rows = [(-p[1:] / p[0])[None], np.eye(n - 1, n, dtype=t.dtype)] if n > 1 else [(-p[1:] / p[0])[None]]
+    return cast(eigvals(concatenate(rows, 0)), dtypes.canonical_complex())
+
+
+def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False,
+            w: ArrayLike | None = None, cov: bool | str = False) -> Any:
     """Coefficients of the least-squares polynomial through points.
 
     Args:
@@ -310,28 +332,41 @@ def polyfit(x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, w:
       deg: degree, a known int, not negative.
       rcond: singular values up to this times the largest count as zero; None for n times the precision of the dtype
         computed in.
+      full: also give what the least-squares solution tells; `cov` then counts for nothing.
       w: number array `[n]`: weights of the residuals, not of their squares; None for all alike.
+      cov: also give the covariance of the coefficients, scaled by the residuals; "unscaled": without that.
     Returns:
+      With `full`, (coefficients, sums of squared residuals, rank, singular values, `rcond`); with `cov`, (coefficients,
+      covariance `[deg + 1, deg + 1]` or `[deg + 1, deg + 1, k]`); else the coefficients:
       Array `[deg + 1]` or `[deg + 1, k]`, highest power first. Of known points in the default float, complex where
       `x` or `y` is, computed on the host in float64; of traced ones in the float that they promote to.
     Raises:
-      ValueError: `deg` is negative, or traced `x`, `y` and `w` have other shapes.
+      ValueError: `deg` is negative, traced `x`, `y` and `w` have other shapes, or there are too few points to scale the
+        covariance.
       TypeError: known `x`, `y` and `w` have other shapes, or one is neither an array nor numbers.
 
-    Source: meaning of `numpy.polyfit`, coefficients alone; known points go to it, traced ones to `lstsq` of scaled
+    Source: meaning of `numpy.polyfit`, known points go to it, traced ones to `lstsq` of scaled
       powers.
 
     >>> polyfit(np.array([0., 1., 2.]), np.array([1., 3., 5.]), 1)
     Array([2., 1.], dtype=float32)
     """
     if any(isinstance(v, Tracer) for v in (x, y, w)):
-        return _polyfit(x, y, *(() if w is None else (w,)), deg=deg, rcond=rcond)
-    out = np.polyfit(_concrete("polyfit", x), _concrete("polyfit", y), deg, rcond,
-                     w=None if w is None else _concrete("polyfit", w))
+        return _polyfit(x, y, *(() if w is None else (w,)), deg=deg, rcond=rcond, full=bool(full), cov=cov)
+    host: Any = np.polyfit  # its overloads know no `bool`
+    out = host(_concrete("polyfit", x), _concrete("polyfit", y), deg, rcond, full,
+               None if w is None else _concrete("polyfit", w), cov)
+    if not isinstance(out, tuple):
+        return _on_device(out)
+    found = tuple([_on_device(np.asarray(v)) for v in out])
+    return (*found[:2], put(np.asarray(out[2], np.int32), np.dtype("int32")), *found[3:]) if full else found
+
+
+def _on_device(out: np.ndarray) -> Any:
     return put(out, dtypes.canonical_complex() if np.iscomplexobj(out) else dtypes.canonical_float())
 
 
-def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None) -> Any:
+def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None, full: bool, cov: bool | str) -> Any:
     """By singular values of the powers of `x`, each scaled to length one: raw powers differ by orders of magnitude."""
     x, y, *w = promote_all("polyfit", [to_inexact("polyfit", asarray(v)) for v in (x, y, *weights)])
     t = typeof(x)
@@ -347,8 +382,21 @@ def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None) -> An
         y = y * (w[0] if len(typeof(y).shape) == 1 else w[0][:, None])
     scale = lax.sqrt(total(absolute(powers) ** 2, axis=0))
     cutoff = t.shape[0] * float(np.finfo(np.dtype(typeof(scale).dtype)).eps) if rcond is None else rcond
-    found = lstsq(powers / scale, y, cutoff)[0]
-    return found / (scale if len(typeof(y).shape) == 1 else scale[:, None])
+    powers = powers / scale
+    found, residuals, rank, s = lstsq(powers, y, cutoff)
+    found = found / (scale if len(typeof(y).shape) == 1 else scale[:, None])
+    if full:
+        return found, residuals, rank, s, cutoff
+    if not cov:
+        return found
+    base = inv(powers.T @ powers) / (scale[:, None] * scale[None])
+    if cov != "unscaled":
+        if t.shape[0] <= deg + 1:
+            raise ValueError(f"polyfit: {t.shape[0]} points are too few to scale the covariance of {deg + 1} coefficients; "
+                             "use cov='unscaled'")
+        factor = residuals / (t.shape[0] - (deg + 1))
+        base = base * factor if len(typeof(y).shape) == 1 else base[:, :, None] * factor
+    return found, base
 
 
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:

@@ -106,7 +106,7 @@ around = round_ = round
 
 
 @public()
-def trunc(x: ArrayLike, /) -> Array:
+def trunc(x: ArrayLike) -> Array:
     """Whole part of each element: rounded towards zero.
 
     Args:
@@ -154,12 +154,13 @@ def fix(x: ArrayLike, out: None = None) -> Array:
     return trunc(x)
 
 
-@public()
-def modf(x: ArrayLike, /) -> tuple[Array, Array]:
+@public("out")
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """Fractional and whole part of each element, both with its sign.
 
     Args:
       x: real array; booleans and integers become float.
+      out: not supported, must be None: arrays never change.
     Returns:
       (fractional part, whole part), two arrays of the shape and dtype of `x`; float32 for booleans and integers (float64
       for those of 64 bits). The fractional part of an infinity is 0.
@@ -173,6 +174,7 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
     >>> modf(np.array([1.5, -1.5]))
     (Array([ 0.5, -0.5], dtype=float32), Array([ 1., -1.], dtype=float32))
     """
+    no_out("modf", out)
     x = to_inexact("modf", x)
     d = typeof(x).dtype
     need_real("modf", x)

@@ -224,7 +224,7 @@ def sinc(x: ArrayLike, /) -> Array:
 
 
 @public()
-def i0(x: ArrayLike, /) -> Array:
+def i0(x: ArrayLike) -> Array:
     """Modified Bessel function of the first kind, of order 0.
 
     Args:
@@ -383,7 +383,7 @@ def spacing(x: ArrayLike, /) -> Array:
 
 
 def _ignore_nan(name: str, on: Any, says: str, example: str) -> Any:
-    def op(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    def op(x1: ArrayLike, x2: ArrayLike) -> Array:
         x, y = pair(name, x1, x2)
         out = on(x, y)
         if not dtypes.is_inexact(typeof(x).dtype):
@@ -449,7 +449,7 @@ def _whole_pair(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
 
 
 @public()
-def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Greatest common divisor, not negative.
 
     Args:
@@ -484,7 +484,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 @public()
-def lcm(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """Least common multiple, not negative.
 
     Args:

@@ -526,13 +526,15 @@ radians, degrees = deg2rad, rad2deg
 
 
 @public()
-def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None, *,
+         a: ArrayLike | None = None, a_min: ArrayLike | None = None, a_max: ArrayLike | None = None) -> Array:
     """Elements below `min` become `min`, those above `max` become `max`.
 
     Args:
       arr: real or boolean array.
       min: lower bound, which broadcasts to `arr`; None for none.
       max: upper bound, likewise; where it is below `min` it wins.
+      a, a_min, a_max: older names of the three.
     Returns:
       Array of the shape that `arr` and the bounds broadcast to, in the dtype they meet in; NaN where any of them is.
     Raises:
@@ -546,6 +548,7 @@ def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: Arr
     >>> clip(np.array([-1, 2, 5]), 0, 3)
     Array([0, 2, 3], dtype=int32)
     """
+    arr, min, max = (new if old is None else old for new, old in ((arr, a), (min, a_min), (max, a_max)))
     if arr is None:
         raise TypeError("clip: expected an array or a number first; got None")
     for position, v in enumerate((arr, min, max)):

@@ -17,6 +17,7 @@ from .._ground.conversion import asarray
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.joining import concatenate
 from .._make.creation import arange
+from .._reduce.reductions import any as any_
 from .._reduce.running import cumsum
 from .taking import take
 from .searching import searchsorted
@@ -83,7 +84,7 @@ def _repeat(a: Any, repeats: int, axis: int | None) -> Any:
     return reshape(out, (*sizes[:at], sizes[at] * repeats, *sizes[at + 1:]))
 
 
-def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
+def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
     """An array without the elements at some places along an axis.
 
     Args:
@@ -91,12 +92,13 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
       obj: the places to leave out: an int, integers, a slice, or a mask of length `n`; negative ones count from the
         end. Known while tracing.
       axis: the axis of length `n`; negative counts from the end. None flattens `arr` first.
+      assume_unique_indices: that no place is named twice, so that integers may be traced: as many elements go.
     Returns:
       Array with the dtype and units of `arr`.
     Raises:
       IndexError: a place is outside `[-n, n)`, or no integer.
       ValueError: a mask has another length.
-      ConcretizationError: `obj` is traced.
+      ConcretizationError: `obj` is traced, and not said to be of unique integers.
       ShapeError: `axis` is outside `[-arr.ndim, arr.ndim)`.
 
     Derivative: linear; the transpose puts zeros at the places left out.
@@ -109,6 +111,15 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
     if axis is None:
         arr, axis = ravel(arr), 0
     n = typeof(arr).shape[check_axis("delete", axis, len(typeof(arr).shape))]
+    if assume_unique_indices and isinstance(obj, Tracer) and dtypes.is_integer(typeof(obj).dtype):
+        places: Any = ravel(asarray(obj))
+        left = n - typeof(places).shape[0]
+        if left < 0:
+            raise IndexError(f"delete: {n - left} places of an axis of length {n} cannot all be different")
+        places = choose_by(lax.lt(places, lax.full_like(places, 0)), places + n, places)
+        gone = any_(arange(n, dtype=typeof(places).dtype)[:, None] == places[None], axis=1)
+        kept = cumsum(cast(lax.bitwise_not(gone), dtypes.canonical_int()))  # so many up to each place
+        return take(arr, searchsorted(kept, arange(1, left + 1)), axis=axis)
     obj = obj if isinstance(obj, (slice, int)) else np.asarray(obj)
     return take(arr, np.delete(np.arange(n), obj), axis=axis)
 

@@ -186,7 +186,7 @@ def zeros_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | 
       TypeError: `a` is neither an array nor a number.
       DTypeError: `dtype` is no element type of arrays.
 
-    Source: meaning of `numpy.zeros_like` and, under its other name, of `numpy.empty_like`.
+    Source: meaning of `numpy.zeros_like`.
 
     >>> zeros_like(np.array([1, 2]))
     Array([0, 0], dtype=int32)
@@ -220,7 +220,27 @@ def ones_like(a: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | N
     return _weakly(ones(shape, d, device=device), weak)
 
 
-empty_like = zeros_like
+def empty_like(prototype: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,
+               device: Any = None) -> Array:
+    """An array like another, whose elements nobody asked for: zeros.
+
+    Args:
+      prototype: array, number or list of numbers, or anything with a shape and a dtype; only these count.
+      dtype: element type; None for that of `prototype`.
+      shape: an int or a sequence of ints; None for that of `prototype`.
+      device: a device or sharding to put the result on; None leaves that open.
+    Returns:
+      Array of zeros of this shape and dtype.
+    Raises:
+      ValueError: a size is negative.
+      TypeError: `prototype` is neither an array nor a number, or `shape` holds no integers.
+
+    Source: meaning of `numpy.empty_like`, which leaves what was there.
+
+    >>> empty_like(np.array([1, 2]))
+    Array([0, 0], dtype=int32)
+    """
+    return zeros_like(prototype, dtype, shape, device=device)
 
 
 def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, *,

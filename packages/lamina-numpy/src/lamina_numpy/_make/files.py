@@ -66,13 +66,13 @@ def _options(width: int | None, precision: int | None, suppress: bool | None) ->
     return {k: v for k, v in given.items() if v is not None}
 
 
-def save(file: Any, arr: ArrayLike, allow_pickle: bool = False) -> None:
+def save(file: Any, arr: ArrayLike, allow_pickle: bool = True, fix_imports: bool = True) -> None:
     """An array written to a `.npy` file.
 
     Args:
       file: path, to which `.npy` is added where it is missing, or an open binary file.
       arr: array, number or list of numbers; known.
-      allow_pickle: without meaning, as no array holds objects.
+      allow_pickle, fix_imports: without meaning, as no array holds objects.
     Returns:
       None. Element types that NumPy does not have are written as bytes without a name, of which `load` knows bfloat16.
     Raises:

@@ -87,9 +87,9 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     return out if u.shape else reshape(out, typeof(out).shape[1:])
 
 
-@public("axis", "out", "overwrite_input", "method", "keepdims")
+@public("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
 def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
-             method: str = "linear", keepdims: bool = False) -> Array:
+             method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
     """The values below which shares `q` of the elements lie.
 
     Args:
@@ -101,6 +101,7 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None
       method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
         the even position), or "midpoint".
       keepdims: leave the reduced axes in place with length 1.
+      interpolation: an older name of `method`.
     Returns:
       Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
       booleans become float.
@@ -118,12 +119,12 @@ def quantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None
     Array([1.5, 3. ], dtype=float32)
     """
     no_out("quantile", out)
-    return _quantile("quantile", a, q, axis, method, keepdims, False)
+    return _quantile("quantile", a, q, axis, interpolation or method, keepdims, False)
 
 
-@public("axis", "out", "overwrite_input", "method", "keepdims")
+@public("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
 def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
-                method: str = "linear", keepdims: bool = False) -> Array:
+                method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
     """`quantile` ignoring NaN.
 
     Args:
@@ -135,6 +136,7 @@ def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = N
       method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
         the even position), or "midpoint".
       keepdims: leave the reduced axes in place with length 1.
+      interpolation: an older name of `method`.
     Returns:
       Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
       booleans become float; NaN where all elements are.
@@ -152,7 +154,7 @@ def nanquantile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = N
     Array(1.5, dtype=float32)
     """
     no_out("nanquantile", out)
-    return _quantile("nanquantile", a, q, axis, method, keepdims, True)
+    return _quantile("nanquantile", a, q, axis, interpolation or method, keepdims, True)
 
 
 def _share(call: str, q: Any) -> Any:
@@ -163,9 +165,9 @@ def _share(call: str, q: Any) -> Any:
     return true_divide(q, 100.0)
 
 
-@public("axis", "out", "overwrite_input", "method", "keepdims")
+@public("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
 def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
-               method: str = "linear", keepdims: bool = False) -> Array:
+               method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
     """`quantile` with `q` in percent.
 
     Args:
@@ -178,6 +180,7 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = No
       method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
         the even position), or "midpoint".
       keepdims: leave the reduced axes in place with length 1.
+      interpolation: an older name of `method`.
     Returns:
       Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
       booleans become float.
@@ -195,12 +198,12 @@ def percentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = No
     Array(1.5, dtype=float32)
     """
     no_out("percentile", out)
-    return _quantile("percentile", a, _share("percentile", q), axis, method, keepdims, False)
+    return _quantile("percentile", a, _share("percentile", q), axis, interpolation or method, keepdims, False)
 
 
-@public("axis", "out", "overwrite_input", "method", "keepdims")
+@public("axis", "out", "overwrite_input", "method", "keepdims", "interpolation")
 def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None = None, overwrite_input: bool = False,
-                  method: str = "linear", keepdims: bool = False) -> Array:
+                  method: str = "linear", keepdims: bool = False, *, interpolation: str | None = None) -> Array:
     """`percentile` ignoring NaN.
 
     Args:
@@ -213,6 +216,7 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None =
       method: what to give between two elements: "linear" in between, "lower", "higher", "nearest" (at the middle
         the even position), or "midpoint".
       keepdims: leave the reduced axes in place with length 1.
+      interpolation: an older name of `method`.
     Returns:
       Float array of the axes that are left, behind the axis of `q` if it has one, in the units of `a`; integers and
       booleans become float; NaN where all elements are.
@@ -230,7 +234,7 @@ def nanpercentile(a: ArrayLike, q: ArrayLike, axis: AxisLike = None, out: None =
     Array(1.5, dtype=float32)
     """
     no_out("nanpercentile", out)
-    return _quantile("nanpercentile", a, _share("nanpercentile", q), axis, method, keepdims, True)
+    return _quantile("nanpercentile", a, _share("nanpercentile", q), axis, interpolation or method, keepdims, True)
 
 
 @public("axis", "out", "overwrite_input", "keepdims")

@@ -86,8 +86,9 @@ def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     return count_along(axes_of("size", axis, len(sizes)), sizes)
 
 
-@public("shape", "order", "copy", lists=True)
-def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, copy: bool | None = None) -> Array:
+@public("shape", "order", "copy", "newshape", lists=True)
+def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, copy: bool | None = None,
+            newshape: ShapeLike | None = None) -> Array:
     """The same elements in another shape.
 
     Args:
@@ -95,12 +96,13 @@ def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, c
       shape: an int or a sequence of ints; one may be -1, which stands for what is left over. Known while tracing.
       order: "C" (or "A") reads and writes the last axis fastest, "F" the first.
       copy: without meaning, as arrays never change.
+      newshape: an older name of `shape`.
     Returns:
       Array of the new shape, with the dtype and units of `a`.
     Raises:
       ShapeError: the numbers of elements differ, there are several -1, or a -1 beside a 0.
       TypeError: `a` is neither an array nor a number, or `shape` holds no integers; traced ones are none.
-      ValueError: another `order`.
+      ValueError: another `order`, or both `shape` and `newshape`.
 
     Derivative: linear; the transpose gives the old shape back.
     Source: meaning of `numpy.reshape`.
@@ -112,6 +114,10 @@ def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, c
     Array([[0, 2, 4],
            [1, 3, 5]], dtype=int32)
     """
+    if newshape is not None:
+        if shape is not None:
+            raise ValueError("reshape: newshape is an older name of shape; give one of them")
+        shape = newshape
     old = aval("reshape", a).shape
     new = resolve_sizes("reshape", old, shape)
     if order == "F":

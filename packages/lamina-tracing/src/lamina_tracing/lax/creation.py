@@ -73,7 +73,7 @@ def _lying(x: Any, sharding: Any) -> Any:
     return slots.device_put(x, sharding)
 
 
-def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Sequence[int] | None = None, *,
+def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Sequence[int] | None = None,
               sharding: Any = None) -> Array:
     """An array of the shape and dtype of `x` with every element `fill_value`.
 
