@@ -19,6 +19,7 @@ from lamina_tracing.extend import AxisFrame, bound_axes, eval_jaxpr, stage, type
 from .contracting import contracted
 from .turns import in_turns
 from .resources import conflict, holds_divided, in_view_of_a_device, refuse_divided, without_sharing
+from .scattering import scattered
 
 __all__ = ["placed"]
 
@@ -244,7 +245,7 @@ def _positional(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any],
         with bound_axes(*[AxisFrame(*axis) for axis in (*around, *axes[:k])]):
             run_all = in_turns if name in turns else batch_program
             made = run_all(program, BatchAxis(size, name), tuple([name in mine for mine in ins]))
-        program = contracted(made.program)
+        program = contracted(scattered(made.program))
         lie = [mine | {name} if on else mine for mine, on in zip(lie, made.batched_out)]
 
     def run(*xs: Any) -> list[Any]:

@@ -19,6 +19,7 @@ from lamina_tracing.extend import bind, eval_jaxpr, now, scalar, stage, typeof
 from .contracting import contracted
 from .phase_checkpoints import opened
 from .phases import cut_at, is_sum, program_of, reads_of
+from .scattering import scattered
 
 __all__ = ["in_turns"]
 
@@ -168,7 +169,7 @@ class _Turns:
         eqns = self._with_fills([e for e in self.cut.inside[k] if not self._is_number(e)])
         reads = [v for v in reads_of(eqns) if v not in numbers]
         slices, same = [v for v in reads if self.differs(v)], [v for v in reads if not self.differs(v)]
-        program = contracted(program_of(eqns, [*same, *slices, *numbers], outs))
+        program = contracted(scattered(program_of(eqns, [*same, *slices, *numbers], outs)))
         shared = [self.values[v] for v in same]
 
         def turn(before: list[Any], xs: Any) -> Any:
