@@ -68,6 +68,18 @@ def test_no_name_is_lost():
     assert not lost
 
 
+def test_array_members_mean_what_they_say():
+    import lamina
+    import lamina.numpy as jnp
+    import pytest
+    x, device = jnp.arange(3), lamina.devices()[-1]
+    assert x.to_device(device).devices() == {device} and x.__array_namespace__().sin is jnp.sin
+    assert lamina.Array.sum is type(x).sum and lamina.Array.at is type(x).at and x[2].__hex__() == "0x2"
+    with pytest.raises(NotImplementedError, match="x.ravel"):
+        x.flat
+    assert lamina.dtypes.result_type(1, 2.0, return_weak_type_flag=True)[1] and lamina.dtypes.scalar_type_of(x) is int
+
+
 if __name__ == "__main__":
     found = list(looked_up())
     if "--write" in sys.argv:

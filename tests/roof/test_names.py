@@ -8,7 +8,8 @@ import lamina
 import numpy as np
 import pytest
 
-SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": "lamina_tracing.debug",
+SUBMODULES = {"dlpack": "lamina_runtime.dlpack",
+              "compilation_cache": "lamina_runtime.compilation_cache", "debug": "lamina_tracing.debug",
               "stages": "lamina_runtime.stages",
               "distributed": "lamina_runtime.distributed", "launch": "lamina_runtime.launch",
               "profiler": "lamina_runtime.profiler",
@@ -24,8 +25,10 @@ SUBMODULES = {"compilation_cache": "lamina_runtime.compilation_cache", "debug": 
               "experimental.compilation_cache.compilation_cache": "lamina_runtime.compilation_cache",
               "tree_util": "lamina_ir.trees", "flatten_util": "lamina_numpy.flatten_util"}
 # Modules that gather names of several rooms, or some names of one.
-GATHERED = {"ad_checkpoint": ["lamina_autodiff"], "custom_batching": ["lamina_batching"],
-            "custom_derivatives": ["lamina_autodiff"], "dlpack": ["lamina_runtime"], "dtypes": ["lamina_ir.dtypes"],
+GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_transpose": ["lamina_autodiff"],
+            "custom_batching": ["lamina_batching"],
+            "custom_derivatives": ["lamina_autodiff", "lamina_ir.prims"],
+            "dtypes": ["lamina_ir.dtypes", "lamina_ir.scalar_kinds"],
             "errors": ["lamina_ir.errors"], "experimental": ["lamina_tracing"], "experimental.maps": ["lamina_parallel"],
             "experimental.shard_map": ["lamina_parallel"],
             "experimental.x64_context": ["lamina_tracing"], "lib": [], "lib.xla_bridge": ["lamina_runtime"],

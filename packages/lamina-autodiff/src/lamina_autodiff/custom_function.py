@@ -21,13 +21,13 @@ class RuledFunction:
     kind: ClassVar[str]
     setters: ClassVar[str]
     _call: ClassVar[type[RuledCall]]
+    symbolic_zeros = False
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
         self.arguments = Arguments(self.kind, fun, nondiff_argnums, nondiff_argnames)
         self.fun = fun
         self.nondiff_argnums = self.arguments.nondiff
-        self.symbolic_zeros = False
         self.ready = False
         self._programs: dict[Any, Any] = {}
         functools.update_wrapper(self, fun, updated=())

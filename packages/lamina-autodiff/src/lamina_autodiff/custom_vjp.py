@@ -16,7 +16,7 @@ from .custom_function import RuledCall, RuledFunction, refuse_late_closures
 from .pullback import Pullback, pullback_p
 from .rows import nonzero, spread
 
-__all__ = ["CustomVJPPrimal", "custom_vjp"]
+__all__ = ["CustomVJPPrimal", "custom_vjp", "custom_vjp_primal_tree_values"]
 
 
 class CustomVJPPrimal:
@@ -26,6 +26,21 @@ class CustomVJPPrimal:
 
     def __init__(self, value: Any, perturbed: bool) -> None:
         self.value, self.perturbed = value, perturbed
+
+
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
+    """The values of a tree of `CustomVJPPrimal`, without the marks.
+
+    Args:
+      tree: what a forward rule with `symbolic_zeros=True` was given, or a part of it.
+    Returns:
+      The tree with the `value` of each.
+
+    >>> custom_vjp_primal_tree_values([CustomVJPPrimal(1.0, True), CustomVJPPrimal(2.0, False)])
+    [1.0, 2.0]
+    """
+    return trees.tree_map(lambda x: x.value if isinstance(x, CustomVJPPrimal) else x, tree,
+                          is_leaf=lambda x: isinstance(x, CustomVJPPrimal))
 
 
 class custom_vjp(RuledFunction):

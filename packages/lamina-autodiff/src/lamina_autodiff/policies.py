@@ -7,9 +7,25 @@ from typing import Any
 
 from lamina_ir import prims
 
-__all__ = ["checkpoint_policies"]
+__all__ = ["Recompute", "Saveable", "checkpoint_policies"]
 
 _Policy = prims.CheckpointPolicy
+
+
+class _Answer:
+    """What a policy of one's own may say of a value, besides True and False."""
+
+    def __init__(self, name: str, keep: bool) -> None:
+        self.name, self.keep = name, keep
+
+    def __bool__(self) -> bool:
+        return self.keep
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Saveable, Recompute = _Answer("Saveable", True), _Answer("Recompute", False)
 
 
 def _names(call: str, names: Sequence[Any]) -> tuple[str, ...]:

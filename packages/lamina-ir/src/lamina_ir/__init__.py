@@ -7,11 +7,13 @@ from . import _pickling  # noqa: F401  (tells `copyreg` how programs are pickled
 from ._version import __version__
 from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
 from .check import alpha_equal, check
+from .effect_kinds import DebugEffect, Effect, IOEffect
 from .effects import (calls_host, guarded, happens_once, has_checks, has_ordered_effects, number_turns, only_checks,
                       thread_order)
-from .errors import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, LaminaError, LeakedTracerError,
-                     MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, StaticArgumentError, TracerArrayError,
-                     TracerBoolError, TracerIndexError, TracerIntegerError, UnboundAxisError, UnboundedLoopError)
+from .errors import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, LaminaError,
+                     LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, SimplifiedTraceback,
+                     StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
+                     UnboundAxisError, UnboundedLoopError)
 from .evaluator import evaluate, evaluate_primitive, evaluate_spmd
 from .params import UnnamedAxis, register_param_type
 from .partial import PartialEval, fold_constants, partial_eval
@@ -24,22 +26,24 @@ from .spmd import AxisEnv
 from .tables import RuleTable
 
 __all__ = ["Atom", "AxisEnv", "CallbackError", "CheckError", "ClosedJaxpr", "ConcretizationError", "DTypeError",
-           "DropVar", "Eqn", "ExecutionError", "Jaxpr", "LaminaError", "LeakedTracerError", "Literal",
-           "MissingRuleError", "OutOfBoundsError", "PartialEval", "Primitive", "ProgramError", "RuleTable",
-           "ShapeDtypeStruct", "ShapeError", "ShapedArray", "Source", "StaticArgumentError", "TracerArrayError",
-           "TracerBoolError", "TracerIndexError", "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError",
-           "UnnamedAxis", "Var", "__version__", "alpha_equal", "aval_of", "calls_host", "check", "config", "cse",
-           "dce", "dtypes", "dumps", "eqn_axis_names", "eqn_effectful", "eqn_text", "errors", "evaluate",
-           "evaluate_primitive", "evaluate_spmd", "fold_constants", "guarded", "happens_once", "has_checks",
-           "has_ordered_effects", "inline_calls", "jaxpr_text", "loads", "number_turns", "only_checks", "parse",
-           "partial_eval", "prims", "register_aval", "register_param_type", "rewrite", "shaped", "subprograms",
-           "substitute", "thread_order", "trees", "walk"]
+           "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError", "IOEffect", "Jaxpr", "LaminaError",
+           "LeakedTracerError", "Literal", "MissingRuleError", "OutOfBoundsError", "PartialEval", "Primitive",
+           "ProgramError", "RuleTable", "ShapeDtypeStruct", "ShapeError", "ShapedArray", "SimplifiedTraceback", "Source",
+           "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
+           "UnboundAxisError", "UnboundedLoopError", "UnnamedAxis", "Var", "__version__", "alpha_equal", "aval_of",
+           "calls_host", "check", "config", "cse", "dce", "dtypes", "dumps", "eqn_axis_names", "eqn_effectful", "eqn_text",
+           "errors", "evaluate", "evaluate_primitive", "evaluate_spmd", "fold_constants", "guarded", "happens_once",
+           "has_checks", "has_ordered_effects", "inline_calls", "jaxpr_text", "loads", "number_turns", "only_checks",
+           "parse", "partial_eval", "prims", "register_aval", "register_param_type", "result_type", "rewrite",
+           "scalar_type_of", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
 
 if TYPE_CHECKING:
     from .parser import parse
+    from .scalar_kinds import result_type, scalar_type_of
     from .serialise import dumps, loads
 
-_LATER = {"parse": "parser", "dumps": "serialise", "loads": "serialise"}  # loaded when first asked for
+_LATER = {"result_type": "scalar_kinds", "scalar_type_of": "scalar_kinds",
+          "parse": "parser", "dumps": "serialise", "loads": "serialise"}  # loaded when first asked for
 
 
 def __getattr__(name: str) -> Any:

@@ -220,6 +220,7 @@ class ShapeDtypeStruct:
         self.named_shape = dict(named_shape or {})
 
     ndim = property(lambda self: len(self.shape))
+    layout = None  # how its elements lie in memory is left to the compiler
 
     @property
     def size(self) -> int:

@@ -5,6 +5,7 @@
       DTypeError (TypeError, ValueError)         an element type is not accepted
       MissingRuleError (NotImplementedError)  a table has no row, or a hole, for an op
         UnboundedLoopError (also ValueError)
+      SimplifiedTraceback                  never raised
       ProgramError (ValueError)            an ill-formed program, text or saved file
       UnboundAxisError (NameError, ValueError)  an axis name nobody has bound
       CallbackError (RuntimeError)         a host callback raised, or returned what it should not
@@ -19,7 +20,7 @@
 """
 
 __all__ = ["CallbackError", "CheckError", "ConcretizationError", "DTypeError", "ExecutionError", "LaminaError",
-           "LeakedTracerError", "MissingRuleError", "OutOfBoundsError", "ProgramError", "ShapeError",
+           "LeakedTracerError", "MissingRuleError", "OutOfBoundsError", "ProgramError", "ShapeError", "SimplifiedTraceback",
            "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
            "UnboundAxisError", "UnboundedLoopError"]
 
@@ -42,6 +43,10 @@ class MissingRuleError(LaminaError, NotImplementedError):
 
 class UnboundedLoopError(MissingRuleError, ValueError):
     """The reverse derivative of a loop whose number of iterations is not known."""
+
+
+class SimplifiedTraceback(LaminaError):
+    """For programs that catch it: nothing raises it, as the frames of lamina are taken out of the traceback itself."""
 
 
 class ProgramError(LaminaError, ValueError):

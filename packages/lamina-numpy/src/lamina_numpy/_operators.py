@@ -6,6 +6,8 @@ compiled call.
 """
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -166,9 +168,37 @@ def _reversed_axes(self: Any) -> Any:
     return layout.transpose(self)
 
 
+def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
+    """The array on another device, or as a sharding says."""
+    if stream is not None:
+        raise ValueError("to_device: streams are not supported; got one")
+    return slots.device_put(self, device)
+
+
+def _namespace(self: Any, /, *, api_version: str | None = None) -> Any:
+    """The module of NumPy-like functions for this array, as the array API standard has it."""
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError("__array_namespace__: expected a version of the array API standard, as '2023.12'; got "
+                         f"{api_version!r}")
+    return sys.modules[__package__]
+
+
+def _flat(self: Any) -> Any:
+    """Not available: a view of an array that can be written through."""
+    raise NotImplementedError("arrays have no `flat`, which NumPy writes through; read x.ravel(), and for changes use "
+                              "x.ravel().at[i].set(v)")
+
+
+_MORE: dict[str, Any] = {
+    "to_device": _to_device, "__array_namespace__": _namespace, "flat": property(_flat, doc=_flat.__doc__),
+    "__array_module__": lambda self, types: sys.modules[__package__], "__hex__": lambda self: hex(operator.index(self)),
+    "__oct__": lambda self: oct(operator.index(self)), "__div__": lambda self, other: self / other,
+    "__rdiv__": lambda self, other: other / self}
+
+
 def _traced_table() -> dict[str, Any]:
     return {
-        **_operators(lambda fun: fun), **_UNARY, **_METHODS, "__getitem__": getitem.traced_getitem,
+        **_MORE, **_operators(lambda fun: fun), **_UNARY, **_METHODS, "__getitem__": getitem.traced_getitem,
         "__setitem__": at.setitem, "__round__": _rounded, "at": at.at, "astype": _astype, "choose": selection.choose,
         "clip": _clip,
         "compress": _compress, "nonzero": _nonzero, "repeat": _repeat, "reshape": _reshape,
@@ -212,7 +242,7 @@ def _array_table() -> dict[str, Any]:
         return self if self.ndim < 2 else transpose(self, None)
 
     return {
-        **_operators(published), **{name: method(fun) for name, fun in (_UNARY | _METHODS).items()},
+        **_MORE, **_operators(published), **{name: method(fun) for name, fun in (_UNARY | _METHODS).items()},
         "__getitem__": getitem.getitem, "__setitem__": at.setitem, "__round__": compiled(_rounded), "at": at.at,
         "astype": _astype, "choose": selection.choose, "clip": array_clip, "compress": _compress,
         "nonzero": _nonzero, "repeat": _repeat, "reshape": array_reshape, "searchsorted": array_search,

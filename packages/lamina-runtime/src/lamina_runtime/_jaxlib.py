@@ -260,6 +260,11 @@ def copy_to_device_list(arrays: Sequence[Any], lists: Sequence[Any], shardings: 
 _ALWAYS, _SHARED = xc.ArrayCopySemantics.ALWAYS_COPY, xc.ArrayCopySemantics.REUSE_INPUT
 
 
+def layout_text(array: Any) -> str:
+    """The compiler's words for how an array on one device lies in memory, as `{1,0}`."""
+    return str(array._pjrt_layout)
+
+
 def from_dlpack(capsule: Any, device: Any) -> Any:
     """A single-device array (without aval) over the memory in a DLPack capsule."""
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None)

@@ -15,6 +15,7 @@ from lamina_ir import ShapedArray, register_aval, shaped
 
 from . import _jaxlib, backends, on_device, shardings
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
+from .memory_layouts import layout_of_array
 from .safe_launch import forget_readers
 from .arrays import (_restore, addressable_shards, alone, block_until_ready, check_alive, host_value, piece_of, put, row_of,
                      text_of, with_type)
@@ -192,6 +193,9 @@ METHODS: dict[str, Any] = {
     "itemsize": property(lambda self: self.aval.dtype.itemsize),
     "nbytes": property(lambda self: self.aval.size * self.aval.dtype.itemsize),
     "weak_type": property(lambda self: self.aval.weak_type),
+    "layout": property(layout_of_array, doc="How its elements lie in memory, and on which devices."),
+    "device_buffer": property(lambda self: piece_of(self, 0), doc="The array on the first of its devices."),
+    "device_buffers": property(lambda self: [s.data for s in addressable_shards(self)], doc="The arrays on its devices."),
     "named_shape": property(lambda self: {}),
     "sharding": property(lambda self: self._sharding),
     "committed": property(lambda self: self._committed),

@@ -1,13 +1,15 @@
 """Pictures of how arrays lie: as text, as SVG."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from lamina_ir import trees
 
 from . import _jaxlib, drawings, shardings
 from ._jaxlib import ArrayImpl
 
-__all__ = ["Picture", "visualize", "visualize_array_sharding", "visualize_sharding"]
+__all__ = ["Picture", "inspect_array_sharding", "visualize", "visualize_array_sharding", "visualize_sharding"]
 
 def _parts(call: str, shape: Sequence[int], sharding: Any) -> dict[drawings.Block, list[Any]]:
     """(begin, end) along each dimension -> the devices that hold this part, in order of the parts."""
@@ -89,6 +91,25 @@ def visualize_array_sharding(arr: Any, **options: Any) -> None:
     └───────┘
     """
     visualize_sharding(_array("visualize_array_sharding", arr).shape, arr.sharding, **options)
+
+
+def inspect_array_sharding(value: Any, *, callback: Callable[[Any], Any]) -> None:
+    """Hand on how arrays lie on devices.
+
+    Args:
+      value: tree of arrays.
+      callback: called with the sharding of each.
+    Raises:
+      TypeError: a leaf is no array on devices. Inside of `jit` the compiler says where a value will lie, after the function has
+        run: return it, or ask `jit(f).lower(...).compile().output_shardings`.
+
+    >>> import lamina_runtime
+    >>> x = lamina_runtime.device_put(1.0, lamina_runtime.devices()[0])
+    >>> inspect_array_sharding(x, callback=lambda sharding: print(sharding.num_devices))
+    1
+    """
+    for x in trees.tree_leaves(value):
+        callback(_array("inspect_array_sharding", x).sharding)
 
 
 def _array(call: str, x: Any) -> Any:

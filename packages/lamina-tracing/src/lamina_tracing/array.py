@@ -20,12 +20,25 @@ concrete_types: list[type] = []
 array_types = frozenset((np.ndarray, *[dtypes.from_short_name(n).type for n in dtypes.SHORT_NAMES])) - {np.void}  # of NumPy's
 
 
+# What NumPy asks any object for, to make an array of it: the class itself is none.
+_CLASS_ONLY = frozenset(("__array__", "__array_finalize__", "__array_interface__", "__array_struct__", "__array_ufunc__",
+                         "__array_function__", "__array_wrap__", "__array_priority__", "__buffer__", "__dlpack__"))
+
+
 class _ArrayKind(type):
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, Tracer) or isinstance(x, tuple(concrete_types))
 
     def __subclasscheck__(cls, kind: type) -> bool:
         return issubclass(kind, (Tracer, *concrete_types)) or type.__subclasscheck__(cls, kind)
+
+    def __getattr__(cls, name: str) -> Any:
+        """What concrete arrays have, for those who look it up by the class: `Array.sum`."""
+        if name not in _CLASS_ONLY:
+            for kind in reversed(concrete_types):
+                if hasattr(kind, name):
+                    return getattr(kind, name)
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
 
 
 class Array(metaclass=_ArrayKind):

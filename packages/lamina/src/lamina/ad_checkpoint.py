@@ -1,4 +1,7 @@
 """`lamina.ad_checkpoint`: recomputation instead of storage, from `lamina_autodiff`."""
-from lamina_autodiff import checkpoint, checkpoint_name, checkpoint_policies, remat
+from lamina_autodiff import (Recompute, Saveable, checkpoint, checkpoint_name, checkpoint_policies, print_saved_residuals,
+                             remat)
+from lamina_ir.prims import Offload as Offloadable
 
-__all__ = ["checkpoint", "checkpoint_name", "checkpoint_policies", "remat"]
+__all__ = ["Offloadable", "Recompute", "Saveable", "checkpoint", "checkpoint_name", "checkpoint_policies",
+           "print_saved_residuals", "remat"]

@@ -1,4 +1,10 @@
-"""`lamina.custom_derivatives`: functions with derivatives of their own, from `lamina_autodiff`."""
-from lamina_autodiff import CustomVJPPrimal, SymbolicZero, closure_convert, custom_gradient, custom_jvp, custom_vjp
+"""`lamina.custom_derivatives`: functions with derivatives of their own, from `lamina_autodiff`, and their ops."""
+from lamina_autodiff import (CustomVJPPrimal, SymbolicZero, closure_convert, custom_gradient, custom_jvp, custom_vjp,
+                             custom_vjp_primal_tree_values, linear_call)
+from lamina_ir.prims import custom_jvp_call_p, custom_vjp_call_p
+from lamina_ir.prims import custom_jvp_call_p as custom_jvp_call_jaxpr_p
+from lamina_ir.prims import custom_vjp_call_p as custom_vjp_call_jaxpr_p
 
-__all__ = ["CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient", "custom_jvp", "custom_vjp"]
+__all__ = ["CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient", "custom_jvp", "custom_jvp_call_jaxpr_p",
+           "custom_jvp_call_p", "custom_vjp", "custom_vjp_call_jaxpr_p", "custom_vjp_call_p", "custom_vjp_primal_tree_values",
+           "linear_call"]

@@ -1,6 +1,6 @@
 """`lamina.debug`: looking into running programs, from `lamina_tracing.debug`; pictures, from `lamina_runtime.visualizing`."""
-from lamina_runtime.visualizing import visualize_array_sharding, visualize_sharding
+from lamina_runtime.visualizing import inspect_array_sharding, visualize_array_sharding, visualize_sharding
 from lamina_tracing.debug import *
 from lamina_tracing.debug import __all__ as _values
 
-__all__ = [*_values, "visualize_array_sharding", "visualize_sharding"]
+__all__ = [*_values, "inspect_array_sharding", "visualize_array_sharding", "visualize_sharding"]

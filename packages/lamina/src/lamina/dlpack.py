@@ -1,4 +1,3 @@
-"""`lamina.dlpack`: arrays from other libraries, by the DLPack protocol; they read ours by `__dlpack__`."""
-from lamina_runtime import from_dlpack
-
-__all__ = ["from_dlpack"]
+"""`lamina.dlpack`: arrays from other libraries and for them, from `lamina_runtime.dlpack`."""
+from lamina_runtime.dlpack import *
+from lamina_runtime.dlpack import __all__ as __all__

@@ -1,17 +1,20 @@
 """`lamina.errors`: what lamina raises on purpose, from `lamina_ir`, and the names older programs catch."""
 from lamina_ir import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, LaminaError,
-                       LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError,
+                       LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, SimplifiedTraceback,
                        StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                        UnboundAxisError, UnboundedLoopError)
 from lamina_ir import ConcretizationError as ConcretizationTypeError
+from lamina_ir import ConcretizationError as JAXTypeError
 from lamina_ir import LeakedTracerError as UnexpectedTracerError
 from lamina_ir import TracerArrayError as TracerArrayConversionError
 from lamina_ir import TracerBoolError as TracerBoolConversionError
+from lamina_ir import TracerIndexError as JAXIndexError
 from lamina_ir import TracerIndexError as NonConcreteBooleanIndexError
 from lamina_ir import TracerIntegerError as TracerIntegerConversionError
 
 __all__ = ["CallbackError", "CheckError", "ConcretizationError", "ConcretizationTypeError", "DTypeError", "ExecutionError",
-           "LaminaError", "LeakedTracerError", "MissingRuleError", "NonConcreteBooleanIndexError", "OutOfBoundsError",
-           "ProgramError", "ShapeError", "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError",
-           "TracerBoolConversionError", "TracerBoolError", "TracerIndexError", "TracerIntegerConversionError",
-           "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError", "UnexpectedTracerError"]
+           "JAXIndexError", "JAXTypeError", "LaminaError", "LeakedTracerError", "MissingRuleError",
+           "NonConcreteBooleanIndexError", "OutOfBoundsError", "ProgramError", "ShapeError", "SimplifiedTraceback",
+           "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError", "TracerBoolConversionError",
+           "TracerBoolError", "TracerIndexError", "TracerIntegerConversionError", "TracerIntegerError", "UnboundAxisError",
+           "UnboundedLoopError", "UnexpectedTracerError"]

@@ -1,0 +1,53 @@
+"""How the elements of an array lie in memory: `DeviceLocalLayout` on each device, `Layout` with the devices."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ._jaxlib import ArrayImpl, layout_text
+
+__all__ = ["DeviceLocalLayout", "Layout", "layout_of_array"]
+
+
+class DeviceLocalLayout(NamedTuple):
+    """The order of dimensions in the memory of one device.
+
+    Attributes:
+      major_to_minor: dimensions, the one with the widest steps first.
+      tiling: text of the tiles that elements lie in; None where they lie in plain order.
+
+    >>> DeviceLocalLayout((0, 1))
+    DeviceLocalLayout(major_to_minor=(0, 1), tiling=None)
+    """
+
+    major_to_minor: tuple[int, ...]
+    tiling: str | None = None
+
+    @staticmethod
+    def of_text(text: str) -> DeviceLocalLayout:
+        """From the compiler's words, as `{1,0}`: the dimension with the narrowest steps first, and tiles behind a colon."""
+        order, _, tiling = text.strip("{}").partition(":")
+        return DeviceLocalLayout(tuple([int(n) for n in order.split(",") if n][::-1]), tiling or None)
+
+
+class Layout(NamedTuple):
+    """How an array lies: in the memory of each device, and on which devices.
+
+    Attributes:
+      device_local_layout: a `DeviceLocalLayout`; None where it is left to the compiler.
+      sharding: how it lies on devices; None where that is left open.
+    """
+
+    device_local_layout: DeviceLocalLayout | None = None
+    sharding: Any = None
+
+
+def layout_of_array(x: Any) -> Layout:
+    """The layout of a concrete array.
+
+    >>> import numpy as np
+    >>> from lamina_runtime import device_put
+    >>> layout_of_array(device_put(np.ones((2, 3)))).device_local_layout
+    DeviceLocalLayout(major_to_minor=(0, 1), tiling=None)
+    """
+    piece = x if type(x) is ArrayImpl and len(x.sharding.device_set) == 1 else x.addressable_shards[0].data
+    return Layout(DeviceLocalLayout.of_text(layout_text(piece)), x.sharding)
