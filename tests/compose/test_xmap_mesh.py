@@ -93,6 +93,48 @@ def test_the_compiler_moves_what_the_program_says_and_no_more():
     np.testing.assert_allclose(found, jax.grad(lambda w: (((X @ w) - X[:, 0]) ** 2).mean())(W), rtol=1e-6)
 
 
+def mlp(x, w1, w2, y):  # of one example, input and hidden unit
+    h = jnp.maximum(lax.psum(x * w1, "i"), 0)
+    return lax.pmean((lax.psum(h * w2, "h") - y) ** 2, "b")
+
+
+def attention(q, k, v):  # of one head, query and key
+    e = jnp.exp(jnp.vdot(q, k) - lax.pmax(jnp.vdot(q, k), "k"))
+    return lax.psum(e * v, "k") / lax.psum(e, "k")
+
+
+def _flat_mlp(x, w1, w2, y):
+    return ((jnp.maximum(x @ w1, 0) @ w2 - y) ** 2).mean()
+
+
+def _flat_attention(q, k, v):
+    return jax.nn.softmax(q @ k.swapaxes(1, 2)) @ v
+
+
+SMALL = [np.random.default_rng(n).standard_normal((2, 8, 8)).astype(np.float32) for n in range(3)]
+LAYERS = [SMALL[0][0, :, :4], SMALL[1][0, :4, :6], SMALL[1][1, 0, :6], SMALL[2][0, 0]]
+
+
+@pytest.mark.parametrize("resources, forward, slope", [
+    ({"b": ("x", "y")}, 1, 2), ({"h": "y"}, 1, 1), ({"b": "x", "h": "y"}, 2, 3), ({"b": "x", "i": "y"}, 2, 3),  # and of the slopes
+    ({"h": "y", "q": "x"}, 0, 1),     # keys and values are shared by queries, so their slopes are sums over these
+    ({"h": "y", "k": "x"}, 2, 4)])    # the largest, then both sums at once; as many for their slopes
+def test_a_network_sends_its_sums_and_no_more(resources, forward, slope):
+    if {"q", "k"} & {*resources}:
+        f = xmap(attention, (["h", "q", ...], ["h", "k", ...], ["h", "k", ...]), ["h", "q", ...], axis_resources=resources)
+        plain, args, by = _flat_attention, SMALL, (0, 1, 2)
+    else:
+        f = xmap(mlp, (["b", "i"], ["i", "h"], ["h"], ["b"]), {}, axis_resources=resources)
+        plain, args, by = _flat_mlp, LAYERS, (1, 2)
+    with Mesh(DEVICES, ("x", "y")):
+        for g, h, number in ((f, plain, forward), (jax.grad(lambda *a: (f(*a) ** 2).sum(), by),
+                                                   jax.grad(lambda *a: (plain(*a) ** 2).sum(), by), slope)):
+            compiled = jax.jit(g).lower(*args).compile()
+            assert collectives(compiled) == ["all-reduce"] * number
+            for a, b in zip(jax.tree.leaves(compiled(*args)), jax.tree.leaves(h(*args)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
 def test_a_mesh_that_is_left():
     f = over(b="x")
     with Mesh(DEVICES, ("x", "y")):
