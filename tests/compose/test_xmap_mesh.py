@@ -116,7 +116,8 @@ LAYERS = [SMALL[0][0, :, :4], SMALL[1][0, :4, :6], SMALL[1][1, 0, :6], SMALL[2][
 
 
 @pytest.mark.parametrize("resources, forward, slope", [
-    ({"b": ("x", "y")}, 1, 2), ({"h": "y"}, 1, 1), ({"b": "x", "h": "y"}, 2, 3), ({"b": "x", "i": "y"}, 2, 3),  # and of the slopes
+    ({"b": ("x", "y")}, 1, 2), ({"h": "y"}, 1, 1),  # the sum that is squared, and those of slopes over examples
+    ({"b": "x", "h": "y"}, 2, 3), ({"b": "x", "i": "y"}, 2, 3),
     ({"h": "y", "q": "x"}, 0, 1),     # keys and values are shared by queries, so their slopes are sums over these
     ({"h": "y", "k": "x"}, 2, 4)])    # the largest, then both sums at once; as many for their slopes
 def test_a_network_sends_its_sums_and_no_more(resources, forward, slope):
