@@ -152,7 +152,7 @@ def test_the_environment_and_the_command_line():
     done = subprocess.run([sys.executable, "-c", code, "--jax_debug_nans", "--jax_enable_x64=true", "--nojax_eager_pmap",
                            "--jax_numpy_rank_promotion=warn", "--other"], env=env, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines() == [
-        "['config eager_pmap', 'config experimental_xmap_spmd_lowering', 'config legacy_prng_key']",
+        "['config eager_pmap', 'config experimental_xmap_spmd_lowering']",
         "False error 5 True cpu 0.5 False True warn None True", "cpu [0 6] --jax_debug_nans"], done.stderr
 
 

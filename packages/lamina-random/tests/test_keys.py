@@ -68,11 +68,11 @@ def test_bad_dtypes_are_refused():
 
 
 def test_clone_and_key_impl():
-    keys = random.split(random.key(1), 3)
-    np.testing.assert_array_equal(random.clone(keys), keys)
-    assert random.key_impl(keys) == "threefry2x32"
-    for call in (random.clone, random.key_impl):
-        with pytest.raises(ShapeError, match=r"expected uint32\[..., 2\]; got float32"):
+    for keys in (random.split(random.key(1), 3), random.split(random.PRNGKey(1), 3)):
+        np.testing.assert_array_equal(random.key_data(random.clone(keys)), random.key_data(keys))
+        assert random.key_impl(keys) == "threefry2x32"
+    for call in (random.clone, random.key_impl, random.key_data):
+        with pytest.raises(ShapeError, match=r"expected keys, or their words, uint32\[..., 2\]; got float32"):
             call(np.float32(1))
 
 

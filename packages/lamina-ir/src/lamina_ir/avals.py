@@ -89,7 +89,7 @@ class ShapedArray:
 
     def long(self) -> str:
         """The type as errors show it: `float32[8,3]`."""
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{dtypes.long_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
     def __repr__(self) -> str:
         return f"ShapedArray({self.long()}{', weak_type=True' if self.weak_type else ''})"
@@ -228,7 +228,7 @@ class ShapeDtypeStruct:
 
     def __repr__(self) -> str:
         named = f", named_shape={self.named_shape}" if self.named_shape else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{named})"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtypes.long_name(self.dtype)}{named})"
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, ShapeDtypeStruct) and self.shape == other.shape and self.dtype == other.dtype

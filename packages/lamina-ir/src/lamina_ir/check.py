@@ -9,6 +9,7 @@ import numpy as np
 
 from ._stack_depth import roomy
 from .avals import Axes, ShapedArray
+from .dtypes import long_name
 from .errors import LaminaError, ProgramError
 from .over import over_problem
 from .param_kinds import param_problem
@@ -103,7 +104,8 @@ def _check_consts(program: ClosedJaxpr, where: str) -> None:
             c = np.asarray(c)
             shape, dtype = c.shape, v.aval.dtype
         if tuple(shape) != v.aval.shape or np.dtype(dtype) != v.aval.dtype:
-            raise ProgramError(f"{where}constant {i} must be {v.aval.long()}; got {np.dtype(dtype).name}{list(shape)}")
+            name = long_name(np.dtype(dtype))
+            raise ProgramError(f"{where}constant {i} must be {v.aval.long()}; got {name}{list(shape)}")
 
 
 def _type_text(aval: Any) -> str:

@@ -36,10 +36,9 @@ debug_key_reuse = Option("debug_key_reuse", False, keyed=True, help="raise where
                          inert="uses of keys are not counted")
 default_prng_impl = Option("default_prng_impl", "threefry2x32", choices=("threefry2x32", "rbg", "unsafe_rbg"), keyed=True,
                            help="the generator that new random keys are for", inert="all keys are for threefry2x32")
-enable_custom_prng = Option("enable_custom_prng", False, keyed=True, help="`PRNGKey` makes keys of a dtype of their own",
-                            inert="keys are arrays of uint32 words")
+enable_custom_prng = Option("enable_custom_prng", False, keyed=True, help="`PRNGKey` makes typed keys, as `key` does")
 legacy_prng_key = Option("legacy_prng_key", "allow", choices=("allow", "warn", "error"), keyed=True,
-                         help="what to do where keys are arrays of uint32 words", inert="all keys are arrays of uint32 words")
+                         help="what to do where a key that is used is an array of uint32 words, and not a typed one")
 random_seed_offset = Option("random_seed_offset", 0, keyed=True, help="added to the seed of each key that is made of one")
 default_matmul_precision = Option("default_matmul_precision", None, keyed=True,
                                   help="precision of products that do not ask for one: 'default', 'high', 'highest', "

@@ -13,11 +13,13 @@ import numpy as np
 
 from . import config
 from .errors import DTypeError
+from .key_types import KEY_TYPES, extended, is_key, key_type, prng_key, tag_of, words_of
 
-__all__ = ["BOOL", "as_dtype", "bfloat16", "canonical", "canonical_complex", "canonical_float", "canonical_int",
-           "canonicalize_dtype", "complex_of", "finfo", "float0", "from_short_name", "iinfo", "inexact_for",
-           "int_for", "is_bool", "is_complex", "is_float", "is_inexact", "is_integer", "is_number", "issubdtype",
-           "promote", "real_of", "short_name", "tangent_dtype"]
+__all__ = ["BOOL", "KEY_TYPES", "as_dtype", "bfloat16", "canonical", "canonical_complex", "canonical_float",
+           "canonical_int", "canonicalize_dtype", "complex_of", "extended", "finfo", "float0", "from_short_name", "iinfo",
+           "inexact_for", "int_for", "is_bool", "is_complex", "is_float", "is_inexact", "is_integer", "is_key", "is_number",
+           "issubdtype", "key_type", "long_name", "prng_key", "promote", "real_of", "short_name", "tag_of",
+           "tangent_dtype", "words_of"]
 
 BOOL = np.dtype(bool)
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
@@ -44,6 +46,7 @@ _SHORT.update({np.dtype(f"{kind}{bits}"): f"{short}{bits}" for kind, short, widt
     ("complex", "c", (64, 128))) for bits in widths})
 _SHORT.update({d: ("i" if n[0] == "i" else "u") + n[-1] for n, d in _EXTRA_INTS.items()})
 _SHORT.update({d: n.replace("float", "f") for n, d in _EXTRA_FLOATS.items() if n != "bfloat16"})
+_SHORT.update({d: f"key<{tag}>" for tag, d in KEY_TYPES.items()})
 _LONG = {short: dtype for dtype, short in _SHORT.items()}
 SHORT_NAMES = frozenset(_LONG)
 _NARROW = {np.dtype(a): np.dtype(b) for a, b in (("float64", "float32"), ("int64", "int32"), ("uint64", "uint32"),
@@ -80,6 +83,11 @@ def short_name(d: np.dtype) -> str:
     if name is None:
         raise DTypeError(f"dtype {d} is not one lamina computes with")
     return name
+
+
+def long_name(d: np.dtype) -> str:
+    """`float32`, as errors show it; `key<fry>` of keys."""
+    return f"key<{tag_of(d)}>" if is_key(d) else d.name
 
 
 def from_short_name(name: str) -> np.dtype:
@@ -238,6 +246,9 @@ _UP = {node: _above(node) for node in _EDGES}
 
 @lru_cache(maxsize=1024)
 def _join(nodes: frozenset[Any]) -> Any:
+    if not nodes <= _UP.keys():  # float0, and keys, meet nothing but themselves
+        names = ", ".join(sorted(n if isinstance(n, str) else long_name(n) for n in nodes))
+        raise DTypeError(f"no implicit promotion among dtypes {names}; of a key, random.key_data(key) gives the words")
     common = frozenset.intersection(*(_UP[n] for n in nodes))
     for candidate in common:
         if common <= _UP[candidate]:
@@ -308,6 +319,9 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     >>> issubdtype("bfloat16", np.floating)
     True
     """
+    if arg2 is prng_key or arg2 is extended:
+        abstract = isinstance(arg1, type) and issubclass(arg1, np.generic)
+        return arg1 is prng_key or arg1 is arg2 if abstract else is_key(as_dtype(arg1))
     if not isinstance(arg2, type) or not issubclass(arg2, np.generic):
         b_type = as_dtype(arg2).type
     else:

@@ -16,6 +16,7 @@ from . import config, dtypes
 from ._stack_depth import roomy
 from .avals import ShapedArray, aval_of
 from .errors import DTypeError, ExecutionError, LaminaError, MissingRuleError, ShapeError
+from .key_types import host_value
 from .primitive import Primitive
 from .printer import eqn_text
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names
@@ -72,9 +73,9 @@ def last_uses(jaxpr: Jaxpr) -> list[list[Var]]:
 
 
 def _argument(x: Any, aval: ShapedArray, i: int) -> np.ndarray:
-    a = np.asarray(x)
+    a = host_value(x)
     if a.shape != aval.shape:
-        raise ShapeError(f"evaluate: argument {i} must be {aval.long()}; got {a.dtype.name}{list(a.shape)}")
+        raise ShapeError(f"evaluate: argument {i} must be {aval.long()}; got {dtypes.long_name(a.dtype)}{list(a.shape)}")
     if a.dtype != aval.dtype:
         if type(x) not in _SCALARS and dtypes.canonical(a.dtype) != aval.dtype:
             raise DTypeError(f"evaluate: argument {i} must be {aval.long()}; got {a.dtype.name}{list(a.shape)}")
@@ -163,7 +164,7 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
         raise ShapeError(f"evaluate: the program takes {len(jaxpr.invars)} arguments; got {len(args)}")
     env: dict[Var, np.ndarray] = {}
     for v, c in zip(jaxpr.constvars, program.consts):
-        env[v] = np.asarray(c)
+        env[v] = host_value(c)
     for i, (v, x) in enumerate(zip(jaxpr.invars, args)):
         env[v] = _argument(x, v.aval, i)
 
@@ -252,7 +253,7 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
         raise ShapeError(f"evaluate_spmd: the program takes {len(jaxpr.invars)} arguments; got {len(per_device_args)}")
     env: dict[Var, list[np.ndarray]] = {}
     for v, c in zip(jaxpr.constvars, program.consts):
-        env[v] = [np.asarray(c)] * n
+        env[v] = [host_value(c)] * n
     for i, (v, xs) in enumerate(zip(jaxpr.invars, per_device_args)):
         if len(xs) != n:
             raise ShapeError(f"evaluate_spmd: argument {i} must be a list of {n} arrays, one per device; got {len(xs)}")

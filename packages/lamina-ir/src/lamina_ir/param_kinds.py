@@ -78,7 +78,7 @@ _BY_KIND = {
     "programs": "branches",
     "rule": "bwd forward fwd jvp rule",
     "sizes": "axis_sizes loops",
-    "str": "memory_kind name sharding",
+    "str": "impl memory_kind name sharding use",
     "str?": "vmap_method",
 }
 BUILT_IN = {name: kind for kind, names in _BY_KIND.items() for name in names.split()}

@@ -15,7 +15,7 @@ __all__ = ["UnnamedAxis", "dtype_names", "field_values", "plain_text", "register
 _Type = TypeVar("_Type", bound=type)
 _TYPES: dict[str, type] = {}
 _WORD = re.compile(r"[A-Za-z_]\w*\Z|<\w+>\Z")
-dtype_names = frozenset([dtypes.from_short_name(short).name for short in dtypes.SHORT_NAMES]) - {"void"}
+dtype_names = frozenset([d.name for d in map(dtypes.from_short_name, dtypes.SHORT_NAMES) if d.names is None])
 _TAKEN = dtype_names | {"None", "True", "False", "inf", "nan", "lambda", "float0", "frozenset", "Ellipsis"}
 
 

@@ -21,6 +21,7 @@ from ._version import __version__
 from .avals import ShapedArray, shaped
 from .check import check_all
 from .errors import LaminaError, ProgramError
+from .key_types import host_value
 from .over import completed
 from .params import UnnamedAxis, field_values, type_named
 from .primitive import by_name
@@ -77,7 +78,7 @@ class _Writer:
         number = self.numbers.get(id(x))
         if number is not None:
             return number
-        a = np.ascontiguousarray(np.asarray(x)).reshape(np.shape(x))
+        a = np.ascontiguousarray(host_value(x)).reshape(np.shape(x))
         self.data += bytes(-len(self.data) % _ALIGN)
         raw = _little(a)
         self.buffers.append([dtypes.short_name(a.dtype), list(a.shape), len(self.data), len(raw)])

@@ -15,7 +15,7 @@ from typing import Any
 
 from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, eqn_effectful, number_turns, prims,
                        subprograms)
-from lamina_ir.extend import (Grid, Placement, Tiles, devices_needed, lone_map, meshes, of_rows, split_by_maps,
+from lamina_ir.extend import (Grid, Placement, Tiles, devices_needed, lone_map, meshes, of_rows, physical, split_by_maps,
                               stack_depth)
 
 from . import _jaxlib, hlo, session, tables
@@ -121,7 +121,7 @@ def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu
     >>> "stablehlo.sine" in lower(program).as_text()
     True
     """
-    closed_jaxpr = number_turns(closed_jaxpr)
+    closed_jaxpr = number_turns(physical(closed_jaxpr))
     if placement is None:
         placement = _usual(closed_jaxpr, axis_env)
     closed_jaxpr, placement = of_rows(closed_jaxpr, placement)

@@ -15,6 +15,7 @@ from lamina_tracing.extend import requested_dtype
 
 from ._arguments import as_shape, key_words
 from ._named import NamedShape, at_position
+from ._typed import opened
 
 __all__ = ["bits", "draw_bits", "raw_words", "word_of"]
 
@@ -46,7 +47,7 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     found = dtypes.canonical(np.uint64) if dtype is None else requested_dtype(dtype)
     if found not in _UINTS.values():
         raise DTypeError(f"bits: dtype must be an unsigned integer dtype of 8 to 64 bits; got {found.name}")
-    return _bits(key, 8 * found.itemsize, as_shape("bits", shape), config.threefry_partitionable.value)
+    return _bits(opened("bits", key), 8 * found.itemsize, as_shape("bits", shape), config.threefry_partitionable.value)
 
 
 def raw_words(call: str, key: Any, count: int) -> Any:

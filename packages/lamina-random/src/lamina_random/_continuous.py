@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from lamina_ir import config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import scalar
+from lamina_tracing.extend import scalar, typeof
 
-from ._arguments import as_float, as_shape
-from ._draws import with_parameters
+from ._arguments import as_float, as_shape, common_shape
+from ._draws import full, with_parameters
 from ._keys import halves
 from ._named import takes_names
 from ._normal import normal_core, unit_core, uniform_core
@@ -60,13 +60,25 @@ def _cauchy(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
     return lax.tan(lax.mul(scalar(math.pi, dtype), lax.sub(u, scalar(0.5, dtype))))
 
 
+# Two calls: fused with draws of 32 bits, the compiler would take the sum in another order than alone, and round it otherwise.
+_normals = jit(lambda key, shape, dtype, part: normal_core("maxwell", key, (*shape, 3), dtype, part),
+               static_argnums=(1, 2, 3), inline=True)
+_lengths = jit(lambda x: lax.sqrt(lax.reduce_sum(lax.mul(x, x), (typeof(x).ndim - 1,))), inline=True)
+
+
 def _maxwell(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    parts = normal_core("maxwell", key, (*shape, 3), dtype, part)
-    return lax.sqrt(lax.reduce_sum(lax.square(parts), (len(shape),)))
+    return (_lengths_of_draws if dtype.itemsize == 8 else _lengths_apart)(key, shape, dtype, part)
+
+
+def _lengths_apart(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    return _lengths(_normals(key, shape, dtype, part))
+
+
+_lengths_of_draws = jit(_lengths_apart, static_argnums=(1, 2, 3), inline=True)
 
 
 def _plain(name: str, core: Callable[..., Any], words: str, formula: str) -> Callable[..., Any]:
-    compiled = jit(core, static_argnums=(1, 2, 3), inline=True)
+    compiled = core if core is _maxwell else jit(core, static_argnums=(1, 2, 3), inline=True)
 
     def draw(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
         return compiled(key, as_shape(name, shape), as_float(name, dtype), _part.value)
@@ -99,8 +111,7 @@ laplace = _plain("laplace", _laplace, "the Laplace distribution with mean 0 and 
                  "sign(u) log1p(-|u|), u uniform on (-1, 1)")
 logistic = _plain("logistic", _logistic, "the standard logistic distribution", "log(u / (1 - u)), u uniform on (0, 1)")
 cauchy = _plain("cauchy", _cauchy, "the standard Cauchy distribution", "tan(pi (u - 1/2)), u uniform on (0, 1)")
-maxwell = _plain("maxwell", _maxwell, "the Maxwell distribution with scale 1",
-                 "the length of a vector of three normals")
+maxwell = _plain("maxwell", _maxwell, "the Maxwell distribution with scale 1", "the length of a vector of three normals")
 
 # --- with parameters: (key, *parameters, shape, dtype, partitionable) -> numbers -----------------------------------
 
@@ -131,11 +142,15 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
     return lax.select(lax.lt(u, lax.div(rising, width)), low, high)
 
 
-def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    size, side = halves(key, 2, part)
-    sizes = _maxwell(size, shape, dtype, part)
-    up = lax.lt(unit_core("double_sided_maxwell", side, shape, dtypes.canonical_float(), part), 0.5)
+def _sided(sizes: Any, loc: Any, scale: Any, key: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    """The sizes, scaled, on either side of `loc`."""
+    up = lax.lt(unit_core("double_sided_maxwell", key, shape, dtypes.canonical_float(), part), 0.5)
+    loc, scale = (full(x, shape, dtype) for x in (loc, scale))
     return lax.add(lax.mul(lax.select(up, sizes, lax.neg(sizes)), scale), loc)
+
+
+_two_keys = jit(lambda key, part: tuple(halves(key, 2, part)), static_argnums=1, inline=True)
+_on_sides = jit(_sided, static_argnums=(4, 5, 6), inline=True)
 
 
 def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
@@ -153,7 +168,6 @@ _draw_weibull = with_parameters("weibull_min", _weibull_min, 2)
 _draw_pareto = with_parameters("pareto", _pareto, 1)
 _draw_lognormal = with_parameters("lognormal", _lognormal, 1)
 _draw_triangular = with_parameters("triangular", _triangular, 3)
-_draw_maxwell = with_parameters("double_sided_maxwell", _double_sided_maxwell, 2)
 _draw_wald = with_parameters("wald", _wald, 1)
 
 
@@ -304,7 +318,10 @@ def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape
     >>> double_sided_maxwell(PRNGKey(0), 1.0, 0.0)
     Array(1., dtype=float32)
     """
-    return _draw_maxwell(key, (loc, scale), shape, dtype)
+    shape = common_shape("double_sided_maxwell", shape, loc, scale)
+    dtype, part = as_float("double_sided_maxwell", dtype), _part.value
+    size, side = _two_keys(key, part)
+    return _on_sides(_maxwell(size, shape, dtype, part), loc, scale, side, shape, dtype, part)
 
 
 @takes_names

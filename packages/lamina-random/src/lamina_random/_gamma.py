@@ -371,10 +371,22 @@ def ball(key: ArrayLike, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTy
     return _onto_ball(generalized_normal(kx, p, (*shape, d), dtype), exponential(ke, shape, dtype), p)
 
 
+def _whole_power(x: Any, p: int) -> Any:
+    """`x**p` by repeated squaring, in a loop: so each power is rounded, which a sum fused with its factors would not do."""
+    def body(state: Any) -> Any:
+        n, square, out = state
+        odd = lax.eq(lax.bitwise_and(n, 1), 1)
+        return lax.shift_right_logical(n, 1), lax.mul(square, square), lax.select(odd, lax.mul(out, square), out)
+
+    return lax.while_loop(lambda state: lax.gt(state[0], 0), body, (np.int32(p), x, lax.full_like(x, 1)))[2]
+
+
 def _onto_ball_core(x: Any, extra: Any, p: float) -> Any:
     aval = typeof(x)
     kept, dtype = tuple(range(aval.ndim - 1)), aval.dtype
-    total = lax.add(lax.reduce_sum(lax.pow(lax.abs(x), scalar(p, dtype)), (aval.ndim - 1,)), extra)
+    size = lax.abs(x)
+    powers = _whole_power(size, p) if type(p) is int else lax.pow(size, scalar(p, dtype))
+    total = lax.add(lax.reduce_sum(powers, (aval.ndim - 1,)), extra)
     return lax.div(x, lax.broadcast_in_dim(lax.pow(total, scalar(1 / p, dtype)), aval.shape, kept))
 
 

@@ -1,16 +1,17 @@
-"""Keys: two uint32 words that stand for a stream of random numbers."""
+"""Keys: two uint32 words that stand for a stream of random numbers, plain or typed."""
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from lamina_ir import DTypeError, ShapeError, config, dtypes, shaped
+from lamina_ir import DTypeError, ShapeError, config, dtypes, prims, shaped
 from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike, slots
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import bind, typeof
 
 from ._arguments import as_shape
 from ._bits import own_words, raw_words
 from ._named import folded
+from ._typed import TAGS, is_typed, opened, words_for, wrapped
 
 __all__ = ["PRNGKey", "clone", "fold_in", "halves", "key", "key_data", "key_impl", "split", "split_core", "wrap_key_data"]
 
@@ -18,35 +19,51 @@ _U32 = np.dtype("uint32")
 _KEY = shaped((2,), _U32)
 
 
-def PRNGKey(seed: ArrayLike) -> Array:
-    """A key from a number.
+def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
+    """A key from a number, as plain words; `key` makes a typed one, and so does this under `config.enable_custom_prng`.
 
     Args:
       seed: an integer, or a rank-0 integer array. The lowest 64 bits count in 64-bit mode, else the lowest 32.
+      impl: the generator: "threefry2x32", which is the default.
     Returns:
       Key, uint32[2]: the seed's high and low word.
     Raises:
       DTypeError: `seed` is not an integer.
       OverflowError: `seed` does not fit in 64 bits.
       ShapeError: `seed` is an array of rank 1 or more; `vmap` makes several keys.
+      ValueError: no generator is called `impl`.
 
     Source: the classic seeding of Threefry-2x32 streams; the words are the seed itself.
 
     >>> PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
     """
+    tag, words = _tag("PRNGKey", impl), _seeded("PRNGKey", seed)
+    return bind(prims.random_wrap_p, words, impl=tag) if config.enable_custom_prng.value else words
+
+
+def _tag(call: str, impl: Any) -> str:
+    """How the dtype of a generator's keys is written, from its name, or from what `key_impl` or a key's dtype says."""
+    name = "threefry2x32" if impl is None else impl
+    if isinstance(name, str) and name in TAGS:
+        return TAGS[name]
+    raise ValueError(f"{call}: impl must be the name of a generator, one of {', '.join(map(repr, TAGS))}; got {impl!r}")
+
+
+def _seeded(call: str, seed: Any) -> Any:
     if isinstance(seed, (bool, int, np.integer, np.bool_)):
         number = int(seed)
         if not -2 ** 63 <= number < 2 ** 64:
-            raise OverflowError(f"PRNGKey: the seed must fit in 64 bits; got {number}")
+            raise OverflowError(f"{call}: the seed must fit in 64 bits; got {number}")
         number += config.random_seed_offset.value
         high = (number >> 32) & 0xFFFFFFFF if config.enable_x64.value else 0
         return slots.evaluator.array(np.array([high, number & 0xFFFFFFFF], _U32), _KEY)
     aval = typeof(seed)
     if not (dtypes.is_integer(aval.dtype) or dtypes.is_bool(aval.dtype)):
-        raise DTypeError(f"PRNGKey: the seed must be an integer; got {aval.long()}")
+        made = "; this is a key already: random.split or random.fold_in make new ones of it" if is_typed(seed) else ""
+        raise DTypeError(f"{call}: the seed must be an integer; got {aval.long()}{made}")
     if aval.shape:
-        raise ShapeError(f"PRNGKey: the seed must be rank 0; got {aval.long()}; use vmap for several seeds")
+        raise ShapeError(f"{call}: the seed must be rank 0; got {aval.long()}; use vmap for several seeds")
     offset = config.random_seed_offset.value
     if offset:
         wide = "uint64" if aval.dtype.itemsize == 8 else "uint32"
@@ -68,102 +85,124 @@ def _key_of_core(seed: Any) -> Any:
 _key_of = jit(_key_of_core, inline=True)
 
 
-def key(seed: ArrayLike) -> Array:
-    """A key from a number: the same as `PRNGKey`, since keys are plain uint32[2] arrays.
+def key(seed: ArrayLike, *, impl: Any = None) -> Array:
+    """A typed key from a number: one element of dtype `key<fry>`.
+
+    Typed keys are indexed, stacked, mapped and passed on as elements of arrays; arithmetic with them is a DTypeError, so no
+    number is taken for a key nor a key for a number. They give the same random numbers as `PRNGKey` of the same seed.
 
     Args:
       seed: an integer, or a rank-0 integer array.
+      impl: the generator: "threefry2x32", which is the default.
     Returns:
-      Key, uint32[2].
+      Key, rank 0, of dtype `key<fry>`.
     Raises:
       DTypeError: `seed` is not an integer.
-      ShapeError: `seed` is an array of rank 1 or more.
+      OverflowError: `seed` does not fit in 64 bits.
+      ShapeError: `seed` is an array of rank 1 or more; `vmap` makes several keys.
+      ValueError: no generator is called `impl`.
 
     Source: `PRNGKey`.
 
-    >>> key(42)
+    >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
+    >>> key(42).shape
+    ()
     """
-    return PRNGKey(seed)
+    tag = _tag("key", impl)
+    return bind(prims.random_wrap_p, _seeded("key", seed), impl=tag)
 
 
 def key_data(keys: ArrayLike) -> Array:
-    """The words of keys, which are those words: `keys` itself.
+    """The words of keys.
 
     Args:
-      keys: uint32[..., 2].
+      keys: typed keys; or words, uint32[..., 2], which are given back.
     Returns:
-      `keys`.
+      uint32[..., 2].
     Raises:
-      Nothing: whatever comes is given back.
+      ShapeError: `keys` are neither.
 
-    Source: keys here are their words.
+    Source: typed keys hold these words.
 
-    >>> key_data(PRNGKey(42))
+    >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
     """
-    return keys  # type: ignore[return-value]  # as it came
+    if is_typed(keys):
+        return words_for("data", keys)
+    _check_keys("key_data", keys)
+    return keys  # type: ignore[return-value]  # as they came
 
 
-def wrap_key_data(key_bits_array: Any) -> Array:
-    """Keys from their words, returned as they are.
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
+    """Typed keys from their words.
 
     Args:
       key_bits_array: uint32[..., 2].
+      impl: the generator: "threefry2x32", which is the default.
     Returns:
-      `key_bits_array`.
+      Keys of the array's shape without its last axis.
     Raises:
       ShapeError: the array is not uint32[..., 2].
+      ValueError: no generator is called `impl`.
 
-    Source: keys here are their words.
+    Source: typed keys hold these words.
 
-    >>> wrap_key_data(np.array([0, 42], np.uint32))
-    array([ 0, 42], dtype=uint32)
+    >>> wrap_key_data(np.array([[0, 42], [0, 43]], np.uint32)).shape
+    (2,)
     """
+    tag = _tag("wrap_key_data", impl)
+    if is_typed(key_bits_array):
+        raise DTypeError(f"wrap_key_data: expected words, uint32[..., 2]; got {typeof(key_bits_array).long()}, which are keys "
+                         "already")
     _check_keys("wrap_key_data", key_bits_array)
-    return key_bits_array
+    return bind(prims.random_wrap_p, key_bits_array, impl=tag)
 
 
 def _check_keys(call: str, keys: Any) -> None:
     aval = typeof(keys)
     if aval.dtype != _U32 or aval.shape[-1:] != (2,):
-        raise ShapeError(f"{call}: expected uint32[..., 2]; got {aval.long()}")
+        raise ShapeError(f"{call}: expected keys, or their words, uint32[..., 2]; got {aval.long()}")
 
 
 def clone(key: ArrayLike) -> Array:
     """The same key, to say that it is used again on purpose; nothing here keeps count of uses.
 
     Args:
-      key: uint32[..., 2].
+      key: typed keys, or words, uint32[..., 2].
     Returns:
       `key`.
     Raises:
-      ShapeError: `key` is not uint32[..., 2].
+      ShapeError: `key` is neither.
 
     Source: a name that programs use where key reuse is checked.
 
     >>> clone(PRNGKey(42))
     Array([ 0, 42], dtype=uint32)
     """
-    _check_keys("clone", key)
+    if not is_typed(key):
+        _check_keys("clone", key)
     return key  # type: ignore[return-value]  # as it came
 
 
 def key_impl(keys: ArrayLike) -> str:
-    """The generator keys are for: always "threefry2x32".
+    """The generator keys are for, as `impl=` takes it: "threefry2x32".
 
     Args:
-      keys: uint32[..., 2].
+      keys: typed keys, or words, uint32[..., 2].
     Returns:
       The name, a string.
     Raises:
-      ShapeError: `keys` is not uint32[..., 2].
+      ShapeError: `keys` are neither.
 
     Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 
-    >>> key_impl(PRNGKey(42))
+    >>> key_impl(key(42))
     'threefry2x32'
     """
+    if is_typed(keys):
+        tag = dtypes.tag_of(typeof(keys).dtype)
+        return next(name for name, own in TAGS.items() if own == tag)
     _check_keys("key_impl", keys)
     return "threefry2x32"
 
@@ -172,12 +211,12 @@ def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
     """New, independent keys from one, which should not be used again.
 
     Args:
-      key: uint32[2].
+      key: one key, typed or uint32[2].
       num: how many, or a shape of how many.
     Returns:
-      Keys: uint32[num, 2], so that `a, b = split(key)` works; uint32[*num, 2] for a shape.
+      Keys `[num]`, or `[*num]` for a shape, so that `a, b = split(key)` works: typed if `key` is, else words `[..., 2]`.
     Raises:
-      ShapeError: `key` is not uint32[2], or `num` is negative.
+      ShapeError: `key` is not one key, or `num` is negative.
 
     Source: the first `2 num` words of the key's stream.
 
@@ -185,7 +224,8 @@ def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
     Array([[2465931498, 3679230171],
            [ 255383827,  267815257]], dtype=uint32)
     """
-    return _split(key, as_shape("split", num), config.threefry_partitionable.value)
+    sizes, part = as_shape("split", num), config.threefry_partitionable.value
+    return wrapped(_split(opened("split", key, "split"), sizes, part), key)
 
 
 def split_core(key: Any, shape: tuple[int, ...], partitionable: bool) -> Any:
@@ -211,12 +251,12 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     """A new key from a key and a number, as a step counter; equal inputs give equal keys.
 
     Args:
-      key: uint32[2].
+      key: one key, typed or uint32[2].
       data: an integer or a rank-0 integer array; its lowest 32 bits count.
     Returns:
-      Key, uint32[2].
+      Key, typed if `key` is.
     Raises:
-      ShapeError: `key` is not uint32[2], or `data` no rank-0 integer; `vmap` folds in several.
+      ShapeError: `key` is not one key, or `data` no rank-0 integer; `vmap` folds in several.
 
     Source: Threefry-2x32 of the counter (0, data).
 
@@ -225,6 +265,6 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     """
     if isinstance(data, int):
         data = np.uint32(data & 0xFFFFFFFF)
-    return folded(key, data)
+    return wrapped(folded(opened("fold_in", key, "fold_in"), data), key)
 
 

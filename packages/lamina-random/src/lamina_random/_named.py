@@ -7,11 +7,12 @@ from inspect import signature
 from typing import Any, TypeVar
 
 import numpy as np
-from lamina_ir import ShapeError, dtypes
+from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import typeof
 
 from ._arguments import key_words
+from ._typed import opened, wrapped
 
 __all__ = ["NamedShape", "at_position", "folded", "takes_names"]
 
@@ -72,19 +73,27 @@ folded = jit(_fold_in_core, inline=True)  # `fold_in` of a key and an array
 
 def at_position(call: str, key: Any, shape: NamedShape) -> Any:
     """The key of this position of the axes that the shape names."""
+    given, key = key, opened(call, key, "fold_in")
     for name, size in shape.named.items():
         if (n := lax.axis_size((name,))) != size:
             raise ShapeError(f"{call}: shape is {shape}, but the mapped axis {name!r} has {n} positions; give {name}={n}")
         key = folded(key, lax.axis_index((name,)))
-    return key
+    return wrapped(key, given)
 
 
 def takes_names(fun: F) -> F:
-    """Make a draw, whose first argument is the key, take a `NamedShape` for its `shape`."""
+    """Make a draw, whose first argument is the key, take a typed key, and a `NamedShape` for its `shape`."""
     at = list(signature(fun).parameters).index("shape")
 
     @functools.wraps(fun)
     def draw(*args: Any, **settings: Any) -> Any:
+        if args:
+            args = (opened(fun.__name__, args[0]), *args[1:])
+        elif "key" in settings:
+            settings["key"] = opened(fun.__name__, settings["key"])
+        if config.legacy_prng_key.value != "allow":  # of the user's key: those given to other draws in here are ours
+            with config.legacy_prng_key("allow"):
+                return draw(*args, **settings)
         shape = args[at] if len(args) > at else settings["shape"] if "shape" in settings else None
         if shape.__class__ is not NamedShape:
             return fun(*args, **settings)

@@ -13,6 +13,7 @@ from ._arguments import as_float, as_shape, common_shape, to_shape
 from ._bits import draw_bits
 from ._keys import halves
 from ._named import NamedShape, at_position, takes_names
+from ._typed import opened
 
 __all__ = ["normal", "normal_core", "normal_of", "truncated_normal", "uniform", "uniform_core", "unit_core", "unit_of",
            "unit_width"]
@@ -46,8 +47,8 @@ def uniform(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
         return uniform(at_position("uniform", key, shape), shape.sizes, dtype, minval, maxval)
     dtype = as_float("uniform", dtype)
     if type(minval) is float and type(maxval) is float and minval == 0.0 and maxval == 1.0:
-        return _unit(key, as_shape("uniform", shape), dtype, _part.value)
-    return _uniform(key, minval, maxval, common_shape("uniform", shape, minval, maxval), dtype, _part.value)
+        return _unit(opened("uniform", key), as_shape("uniform", shape), dtype, _part.value)
+    return _uniform(opened("uniform", key), minval, maxval, common_shape("uniform", shape, minval, maxval), dtype, _part.value)
 
 
 def unit_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:
@@ -105,7 +106,7 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     """
     if shape.__class__ is NamedShape:
         return normal(at_position("normal", key, shape), shape.sizes, dtype)
-    return _normal(key, as_shape("normal", shape), as_float("normal", dtype, complex_too=True), _part.value)
+    return _normal(opened("normal", key), as_shape("normal", shape), as_float("normal", dtype, complex_too=True), _part.value)
 
 
 def normal_core(call: str, key: Any, shape: tuple[int, ...], dtype: np.dtype, partitionable: bool) -> Any:

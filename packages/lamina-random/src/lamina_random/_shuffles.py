@@ -15,6 +15,7 @@ from ._continuous import gumbel_core
 from ._discrete import randint_core
 from ._keys import halves
 from ._named import takes_names
+from ._typed import opened
 from ._normal import unit_core
 
 __all__ = ["choice", "permutation", "shuffle"]
@@ -41,7 +42,7 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     >>> sorted(permutation(PRNGKey(0), 4).tolist())
     [0, 1, 2, 3]
     """
-    aval = typeof(x)
+    aval, key = typeof(x), opened("permutation", key)
     if not aval.shape:
         if not isinstance(x, (int, np.integer)) and not dtypes.is_integer(aval.dtype):
             raise ShapeError(f"permutation: expected an array or an integer; got {aval.long()}")

@@ -21,6 +21,7 @@ from .compiling import CacheStats, cache_stats, clear_memory
 from .disk_cache import cache_dir
 from .effects import effects_barrier
 from .evaluator import clear_caches
+from .key_arrays import KeyArray
 from .mesh_utils import make_mesh
 from .safe_launch import WINDOW
 from .sharding_classes import GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, SingleDeviceSharding
@@ -45,7 +46,9 @@ for _file in (__file__, lower.__code__.co_filename):
     hide_frames_of(_file.rsplit("/", 1)[0] + "/")
 trees_cpp.install()
 register_array_type(Array)
+register_array_type(KeyArray)
 slots.operators.register_array_class(array_methods.OperatorTarget())  # type: ignore[arg-type]
+slots.operators.register_array_class(array_methods.OperatorTarget(KeyArray))  # type: ignore[arg-type]
 dispatcher.install()
 evaluator.install()
 debug.install()

@@ -238,12 +238,20 @@ METHODS: dict[str, Any] = {
 
 
 class OperatorTarget:
-    """Stands in for the array class where operators are installed: what is in `METHODS` stays, `x[i]` of a mapped array
-    reads one device's row, and everything else is set on jaxlib's class."""
+    """Stands in for an array class where operators are installed: what it has itself stays, `x[i]` of a mapped array
+    reads one device's row, and everything else is set on the class.
+
+    Args:
+      kind: a class with attributes of its own; None: jaxlib's, with those in `METHODS`.
+    """
+
+    def __init__(self, kind: Any = None) -> None:
+        vars(self).update(kind=kind or ArrayImpl, own=METHODS if kind is None else frozenset(vars(kind)))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in METHODS:
-            setattr(ArrayImpl, name, _row_first(value) if name == "__getitem__" else value)
+        kind, own = vars(self)["kind"], vars(self)["own"]
+        if name not in own:
+            setattr(kind, name, _row_first(value) if name == "__getitem__" and kind is ArrayImpl else value)
 
 
 def _row_first(getitem: Any) -> Any:

@@ -18,13 +18,14 @@ from types import MethodType
 from typing import Any
 
 from lamina_ir import config, trees
+from lamina_ir.extend import has_keys, physical
 from lamina_parallel.extend import seen_whole
 from lamina_tracing import jit, slots
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, Tracer, any_traced, boundary, filter_traceback, now,
                                    translated)
 
-from . import (_jaxlib, backends, compiling, debug, execution, host_errors, layouts, leaving, owner, pieces, placing, repeats,
-               safe_launch, shardings, stages, together)
+from . import (_jaxlib, backends, compiling, debug, execution, host_errors, key_arrays, layouts, leaving, owner, pieces,
+               placing, repeats, safe_launch, shardings, stages, together)
 from ._jaxlib import ArrayImpl
 from .trees_cpp import REGISTRY
 
@@ -187,6 +188,11 @@ class _Misses:
                 return layouts.call_inside(spec, staged, layout, flat, donated), None, True
             return spec.call_staged(staged, flat, donated), None, True
         words = functools.partial(spec.argument, tree)
+        logical, keyed = staged.closed, has_keys(staged.closed)
+        if keyed:
+            staged, flat = staged._replace(closed=physical(logical)), key_arrays.opened(flat)
+            layout = None if layout is None else layouts.layout_of(spec, staged, tree)
+            keyed = not key_arrays.plain(logical)
         safe_launch.check_usable(kind, spec.name, flat, words)
         given = flat
         if layout is not None:
@@ -202,8 +208,10 @@ class _Misses:
             outs = program.run(flat, layout)
         except _jaxlib.JaxRuntimeError as e:
             raise execution.failure(kind, spec.name, e) from e
+        if keyed:
+            outs = key_arrays.closed_again(outs, logical.out_avals)
         result = trees.tree_unflatten(staged.out_tree, outs)
-        if layout is not None and any(x is not y for x, y in zip(flat, given)):
+        if keyed or layout is not None and any(x is not y for x, y in zip(flat, given)):
             return result, None, False  # jaxlib cannot move arguments between devices by itself
         if program.const_args:
             for reader in self.readers:
@@ -305,11 +313,11 @@ class _Donating:
 
 def _called_giving(spec: CallSpec, call: Callable[..., Any], given: Sequence[Any], args: Any, kwargs: Any) -> Any:
     """`call(*args, **kwargs)`, after which the arrays in `given` are deleted."""
-    given = [x for x in given if type(x) is ArrayImpl]
+    given = [x for x in key_arrays.opened(given) if type(x) is ArrayImpl]
 
     def words(i: int) -> str:
         flat, tree, _ = spec.split(args, kwargs)
-        return spec.argument(tree, next(n for n, x in enumerate(flat) if x is given[i]))
+        return spec.argument(tree, next(n for n, x in enumerate(key_arrays.opened(flat)) if x is given[i]))
 
     with safe_launch.Giving(spec.call, spec.name, given, words):
         if debug.wanted():

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, prims, walk
-from lamina_ir.extend import Tiles
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
+from lamina_ir.extend import Tiles, has_keys, physical
 from lamina_parallel.extend import mesh_in_text
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
-from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, leaving, owner,
+from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, key_arrays, leaving, owner,
                pieces, placing, safe_launch, shardings, transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
@@ -50,7 +50,8 @@ class XlaEvaluator:
             if run is None:
                 if prim.family == "callbacks":
                     return effects.run_callback(prim, args, params)
-                run = self._remember(key, (_laid_out if prim is prims.sharding_constraint_p else _op)(prim, params))
+                make = _laid_out if prim is prims.sharding_constraint_p else _keys if prim.family == "random_keys" else _op
+                run = self._remember(key, make(prim, params))
             return run(*args)
         except _jaxlib.LAUNCH_ERRORS as e:
             if host_errors.is_failed_launch(e):
@@ -102,6 +103,8 @@ class XlaEvaluator:
         return transfers.device_put(x, device)
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
+        if dtypes.is_key(aval.dtype):
+            return key_arrays.keys_of(value, lambda words: self.array(words, aval_of(words)))
         if not transfer_guards.used:
             return arrays.put(value, backends.default_device(), False, aval)
         with transfer_guards.marked("put", "array"):  # who makes an array asks for it
@@ -189,7 +192,23 @@ def _laid_out(prim: Primitive, params: dict[str, Any]) -> Any:
     return move
 
 
+def _keys(prim: Primitive, params: dict[str, Any]) -> Any:
+    """Keys of words and words of keys that are on devices are the same memory."""
+    run, wraps = _op(prim, params), prim is prims.random_wrap_p
+
+    def turn(x: Any) -> Any:
+        if wraps and type(x) is _jaxlib.ArrayImpl:
+            return key_arrays.KeyArray(x, prim.infer(x.aval, **params).dtype)
+        return x.words if not wraps and type(x) is key_arrays.KeyArray else run(x)
+
+    return turn
+
+
 def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any], Any]:
+    """The results, and the program that has given them; None where it takes or gives keys, so that jaxlib asks again."""
+    if has_keys(closed):
+        outs, program = _run(physical(closed), name, key_arrays.opened(args))
+        return key_arrays.closed_again(outs, closed.out_avals), program if key_arrays.plain(closed) else None
     safe_launch.check_usable("evaluation", name, args)
     try:
         program = (pieces.Pieces("evaluation", name, closed, args) if pieces.in_pieces(closed) else execution.program_for(
@@ -201,7 +220,7 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any]
 
 def _fast(program: Any, args: Sequence[Any], tree: Any) -> Any:
     """Launches that are counted pass through Python."""
-    return program.fast_path(args, tree) if program.window is None else None
+    return program.fast_path(args, tree) if program is not None and program.window is None else None
 
 
 def _runner(closed: ClosedJaxpr, name: str) -> Any:

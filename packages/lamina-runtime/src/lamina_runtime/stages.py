@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from lamina_ir import ShapeDtypeStruct, ShapedArray, trees
-from lamina_ir.extend import Placement, explain_mismatch
+from lamina_ir.extend import Placement, explain_mismatch, physical, physical_aval
 from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import rows
@@ -16,7 +16,7 @@ from lamina_lowering import xla_computation as _computation
 from lamina_parallel.extend import placed, seen_whole
 from lamina_tracing.extend import CallSpec, Staged, Tracer, flat_types
 
-from . import _jaxlib, backends, compiling, execution, layouts, placing, safe_launch
+from . import _jaxlib, backends, compiling, execution, key_arrays, layouts, placing, safe_launch
 
 if TYPE_CHECKING:
     from .plans import Plan
@@ -153,13 +153,14 @@ class Lowered(_Stage):
 
     def __init__(self, traced: Traced, platform: str | None) -> None:
         spec, staged = self._spec, self._staged = traced._spec, traced._staged
+        self._bare = physical(staged.closed)
         self._in_tree, self._donated = traced._in_tree, traced._donated
-        self._layout = layouts.layout_of(spec, staged, self._in_tree)
+        self._layout = layouts.layout_of(spec, staged._replace(closed=self._bare), self._in_tree)
         self._lying = traced._lying
         self._place = _placement(self, self._lying)
         own = backends.lowering_platform(self._place.devices[0])
         self._rules = rows(platform or own)
-        self._lowered = _lower(placed(staged.closed), name=spec.name, platform=platform or own, placement=self._place,
+        self._lowered = _lower(placed(self._bare), name=spec.name, platform=platform or own, placement=self._place,
                                rules=self._rules, keep_unused=spec.keep_unused)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
@@ -227,6 +228,8 @@ class Compiled(_Stage):
         spec, staged = self._spec, self._staged
         flat = checked_arguments(spec.call, spec, self._in_tree, staged.closed.in_avals, args, kwargs)
         words = functools.partial(spec.argument, self._in_tree)
+        keyed = not key_arrays.plain(staged.closed)
+        flat = key_arrays.opened(flat) if keyed else flat
         safe_launch.check_usable(spec.call, spec.name, flat, words)
         if self._layout is not None:
             flat = self._layout.placed(spec, flat)
@@ -234,13 +237,14 @@ class Compiled(_Stage):
             safe_launch.check_donation(spec.call, spec.name, flat, self._donated, words)
         place = _placement(self, flat)
         program = self._program if place == self._place else self._program_at(place)
-        return trees.tree_unflatten(staged.out_tree, program.run(flat, self._layout))
+        outs = program.run(flat, self._layout)
+        return trees.tree_unflatten(staged.out_tree, key_arrays.closed_again(outs, staged.closed.out_avals) if keyed else outs)
 
     call = __call__
 
     def _program_at(self, place: Placement) -> execution.Program:
         spec = self._spec
-        return execution.program_for(spec.call, self._staged.closed, spec.name, place, spec.keep_unused, self._overrides,
+        return execution.program_for(spec.call, self._lowered._bare, spec.name, place, spec.keep_unused, self._overrides,
                                      self._lowered._rules)
 
     @property
@@ -297,8 +301,8 @@ def _planning() -> Any:
 def _placement(step: Any, flat: Sequence[Any]) -> Placement:
     """Where a step's call would run with these arguments, or types."""
     spec = step._spec
-    return placing.placement_of(spec.call, spec.name, step._staged.closed, flat, step._donated, spec.device, spec.backend,
-                                step._layout, lambda: spec.rows(step._staged, step._in_tree),
+    return placing.placement_of(spec.call, spec.name, physical(step._staged.closed), flat, step._donated, spec.device,
+                                spec.backend, step._layout, lambda: spec.rows(step._staged, step._in_tree),
                                 functools.partial(spec.argument, step._in_tree))
 
 
@@ -310,8 +314,9 @@ def trace(spec: CallSpec, args: Any, kwargs: Any) -> Traced:
     if staged.outer:
         raise ValueError(f"{spec.call} of `{spec.name}`: the function uses values of an enclosing transformation, so "
                          "it cannot be lowered by itself; pass them as arguments")
-    return Traced(spec, staged, tree, spec.donated(args, kwargs), [placing.as_it_lies(x, a) for x, a in zip(
-        flat, staged.closed.in_avals, strict=True)])
+    return Traced(spec, staged, tree, spec.donated(args, kwargs), [
+        placing.as_it_lies(x, physical_aval(a)) for x, a in zip(
+            key_arrays.opened(flat), staged.closed.in_avals, strict=True)])
 
 
 def lower(spec: CallSpec, args: Any, kwargs: Any) -> Lowered:

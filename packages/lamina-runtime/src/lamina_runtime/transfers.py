@@ -11,6 +11,7 @@ from lamina_tracing.extend import stands_for_array, Tracer
 
 from . import _jaxlib, arrays, backends, gone, host_errors, on_device, owner, safe_launch, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
+from .key_arrays import KeyArray, keys_of
 
 __all__ = ["block_until_ready", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
            "from_dlpack"]
@@ -91,9 +92,13 @@ def _put_leaf(x: Any, target: Any, donate: bool = False) -> Any:
         if donate and out is not x:
             x.delete()
         return out
+    if type(x) is KeyArray:
+        return KeyArray(_put_leaf(x.words, target, donate), x.aval.dtype)
     if stands_for_array(x):
         return _put_leaf(x.__jax_array__(), target, donate)
     aval = _type_of("device_put", x)
+    if dtypes.is_key(aval.dtype):
+        return keys_of(x, lambda words: _put_leaf(words, target))
     if target is None:
         return arrays.put(x, backends.default_device(), False, aval)
     if isinstance(target, _jaxlib.Device):
@@ -230,7 +235,8 @@ def device_get(x: Any) -> Any:
     """Bring the arrays of a tree to the host.
 
     Returns:
-      `x` with NumPy arrays in place of arrays; other leaves stay, traced values among them.
+      `x` with NumPy arrays in place of arrays; other leaves stay, traced values among them, and so do keys, which NumPy has
+      none of.
 
     >>> device_get({"a": device_put(1.0)})
     {'a': array(1., dtype=float32)}
@@ -239,7 +245,7 @@ def device_get(x: Any) -> Any:
     for leaf in flat:
         if type(leaf) is ArrayImpl:
             leaf.copy_to_host_async()
-    return tree.unflatten([np.asarray(leaf) if hasattr(leaf, "__array__") and not isinstance(leaf, Tracer) else leaf
+    return tree.unflatten([np.asarray(leaf) if hasattr(leaf, "__array__") and not isinstance(leaf, (Tracer, KeyArray)) else leaf
                            for leaf in flat])
 
 
@@ -310,7 +316,8 @@ def _shared(x: Any, owner: Any, on_host: bool) -> Any:
 
 def block_until_ready(x: Any) -> Any:
     """Wait until every array of a tree is computed; returns the tree."""
-    found = [leaf for leaf in trees.tree_leaves(x) if type(leaf) is ArrayImpl]
+    found = [leaf.words if type(leaf) is KeyArray else leaf for leaf in trees.tree_leaves(x)
+             if type(leaf) is ArrayImpl or type(leaf) is KeyArray]
     try:
         if len(found) == 1:
             _jaxlib.wait_for(found[0])

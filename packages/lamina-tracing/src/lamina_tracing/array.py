@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import numpy as np
 from lamina_ir import ShapedArray, dtypes
+from lamina_ir.extend import words_array
 
 from .tracer import Tracer
 
@@ -152,9 +153,10 @@ class HostArray(np.ndarray):
         raise TypeError("arrays are immutable: instead of `x[i] = v` write `x = x.at[i].set(v)`")
 
     def __repr__(self) -> str:
-        text = np.array2string(np.asarray(self), separator=", ", prefix="Array(")
+        value = np.asarray(self)
+        text = np.array2string(words_array(value) if dtypes.is_key(self.dtype) else value, separator=", ", prefix="Array(")
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"Array({text}, dtype={self.dtype.name}{weak})"
+        return f"Array({text}, dtype={dtypes.long_name(self.dtype)}{weak})"
 
     def __str__(self) -> str:
         return str(np.asarray(self))

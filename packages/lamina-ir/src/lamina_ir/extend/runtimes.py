@@ -8,6 +8,7 @@ from .. import _stack_depth as stack_depth
 from ..evaluator import watching
 from ..meshes import mesh_tiles, meshes
 from ..nests import lone_nest, nest_placement, of_rows, rows_apart, rows_of_results
+from ..physical import has_keys, physical, physical_aval, words_array
 from ..placements import Grid, Placement, devices_needed, lone_map, map_placement, rows_everywhere, split_by_maps
 from ..spmd import PROCESSES
 from ..tiles import Tiles, tiles_of
@@ -16,6 +17,6 @@ from ..trees import set_backend
 from ..turns import OnAxis, Turn, axes_text, places_at, running_device, running_places, running_turns, turns_text
 
 __all__ = ["Grid", "OnAxis", "PROCESSES", "Placement", "Tiles", "Turn", "axes_text", "devices_needed", "mesh_tiles", "meshes",
-           "explain_mismatch", "lone_map", "lone_nest", "map_placement", "nest_placement", "of_rows", "places_at", "rows_apart",
-           "rows_everywhere", "rows_of_results", "running_device", "running_places", "running_turns", "set_backend",
-           "split_by_maps", "stack_depth", "tiles_of", "turns_text", "watching"]
+           "explain_mismatch", "has_keys", "lone_map", "lone_nest", "map_placement", "nest_placement", "of_rows", "physical",
+           "physical_aval", "places_at", "rows_apart", "rows_everywhere", "rows_of_results", "running_device", "running_places",
+           "running_turns", "set_backend", "split_by_maps", "stack_depth", "tiles_of", "turns_text", "watching", "words_array"]

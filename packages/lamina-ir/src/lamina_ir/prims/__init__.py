@@ -3,7 +3,7 @@ from .. import param_kinds as _param_kinds
 from ..primitive import Primitive as _Primitive
 from ..primitive import by_name, register  # noqa: F401  (`by_name` is part of this namespace, and of pickles)
 from . import (callbacks, calls, collectives, control, convolution, custom, elementwise, factorizations, fft,
-               indexing, maps, products, random_bits, reductions, shape, solves, sorting, special, windows)
+               indexing, maps, products, random_bits, random_keys, reductions, shape, solves, sorting, special, windows)
 from .callbacks import *
 from .calls import *
 from .collectives import *
@@ -17,6 +17,7 @@ from .indexing import *
 from .maps import *
 from .products import *
 from .random_bits import *
+from .random_keys import *
 from .reductions import *
 from .shape import *
 from .solves import *
@@ -25,7 +26,7 @@ from .special import *
 from .windows import *
 
 FAMILIES = (elementwise, special, shape, reductions, windows, products, convolution, factorizations, fft, indexing,
-            sorting, solves, random_bits, calls, maps, callbacks, collectives, control, custom)
+            sorting, solves, random_bits, random_keys, calls, maps, callbacks, collectives, control, custom)
 ALL = tuple(getattr(family, name) for family in FAMILIES for name in family.__all__
             if isinstance(getattr(family, name), _Primitive))
 for _p in ALL:

@@ -45,7 +45,16 @@ BITS = _kinds("integers or truth values", dtypes.is_integer, dtypes.is_bool)
 INTEGER = _kinds("integers", dtypes.is_integer)
 REAL = _kinds("real numbers", dtypes.is_float, dtypes.is_integer)
 ORDERED = _kinds("real numbers or truth values", dtypes.is_float, dtypes.is_integer, dtypes.is_bool)
-ANY = _kinds("arrays", lambda d: True)
+ANY = _kinds("numbers or truth values", dtypes.is_number, dtypes.is_bool)
+MOVED = _kinds("arrays", lambda d: True)  # keys among them: what is chosen, copied or compared need not be a number
+
+
+def same(x: Any, y: Any) -> Any:
+    """Where elements are equal; of keys, where all words are."""
+    if not x.dtype.names:
+        return np.equal(x, y)
+    field = x.dtype.names[0]
+    return np.all(x[field] == y[field], axis=-1)
 
 
 # --- types -------------------------------------------------------------------------------------------------------
@@ -154,7 +163,7 @@ def _select_infer(pred: ShapedArray, on_true: ShapedArray, on_false: ShapedArray
         raise DTypeError(f"select: pred must be bool; got {pred.long()}; compare it with 0 first")
     if on_true is on_false and on_true.shape == pred.shape:
         return on_true
-    branch = one_type("select", ANY, on_true, on_false)
+    branch = one_type("select", MOVED, on_true, on_false)
     shape = one_shape("select", pred, branch)
     return branch if shape == branch.shape else shaped(shape, branch.dtype, branch.weak_type)
 
@@ -165,7 +174,12 @@ def _clamp_infer(lo: ShapedArray, x: ShapedArray, hi: ShapedArray) -> ShapedArra
 
 
 def _convert_infer(x: ShapedArray, *, new_dtype: np.dtype, weak_type: bool) -> ShapedArray:
-    return x if x.dtype == new_dtype and x.weak_type is weak_type else shaped(x.shape, new_dtype, weak_type)
+    if x.dtype == new_dtype and x.weak_type is weak_type:
+        return x
+    if dtypes.is_key(x.dtype) or dtypes.is_key(new_dtype):
+        raise DTypeError(f"convert_element_type: keys are no numbers; got {x.long()} and dtype {dtypes.long_name(new_dtype)}. "
+                         "random.key_data(keys) gives words of keys, random.wrap_key_data(words) keys of words")
+    return shaped(x.shape, new_dtype, weak_type)
 
 
 def _reduce_precision_infer(x: ShapedArray, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
@@ -220,8 +234,8 @@ sign_p = _unary("sign", NUMBER, quiet(special.sign), "sign")
 square_p = _unary("square", NUMBER, quiet(np.square), "multiply")
 integer_pow_p = _unary("integer_pow", NUMBER, special.integer_pow, "power", params=("y",))
 abs_p = _op("abs", _part("abs", NUMBER), quiet(np.abs), "abs")
-copy_p = _unary("copy", ANY, np.array, "identity", linear_in=(0,))
-stop_gradient_p = _unary("stop_gradient", ANY, np.array, "identity")
+copy_p = _unary("copy", MOVED, np.array, "identity", linear_in=(0,))
+stop_gradient_p = _unary("stop_gradient", MOVED, np.array, "identity")
 
 # unary, floats
 floor_p = _unary("floor", FLOAT, quiet(np.floor), "floor")
@@ -305,8 +319,8 @@ shift_right_arithmetic_p = _binary("shift_right_arithmetic", INTEGER,
                                    quiet(partial(special.shift, np.right_shift, False)), "shift_right_arithmetic")
 
 # comparisons; NaN is unequal to everything
-eq_p = _compare("eq", ANY, np.equal)
-ne_p = _compare("ne", ANY, np.not_equal)
+eq_p = _compare("eq", MOVED, same)
+ne_p = _compare("ne", MOVED, lambda x, y: np.logical_not(same(x, y)) if x.dtype.names else np.not_equal(x, y))
 lt_p = _compare("lt", ORDERED, np.less)
 le_p = _compare("le", ORDERED, np.less_equal)
 gt_p = _compare("gt", ORDERED, np.greater)

@@ -27,6 +27,9 @@ def _sort_infer(*xs: ShapedArray, dimension: int, is_stable: bool, num_keys: int
         if x.shape != shape:
             raise ShapeError(f"sort: operands must have one shape; got {xs[0].long()} and {x.long()} "
                              "[StableHLO sort C2]")
+        if dtypes.is_key(x.dtype):
+            raise DTypeError(f"sort: keys are no numbers and have no order; got {x.long()}. Sort numbers, and index with "
+                             "their argsort")
     if not 0 <= dimension < len(shape):
         raise ShapeError(f"sort: dimension {dimension} is out of range for operand {xs[0].long()} [StableHLO sort C4]")
     if not 1 <= num_keys <= len(xs):

@@ -13,6 +13,7 @@ from . import (
     samples_maps,
     samples_products,
     samples_random_bits,
+    samples_random_keys,
     samples_reductions,
     samples_shape,
     samples_solves,
@@ -45,5 +46,6 @@ __all__ = ["Sample", "Spec", "away", "bools", "complexes", "determine", "determi
 
 FAMILIES = (samples_elementwise, samples_special, samples_shape, samples_reductions, samples_windows, samples_products,
             samples_convolution, samples_factorizations, samples_fft, samples_indexing, samples_sorting,
-            samples_solves, samples_random_bits, samples_calls, samples_maps, samples_callbacks, samples_collectives,
+            samples_solves, samples_random_bits, samples_random_keys, samples_calls, samples_maps,
+            samples_callbacks, samples_collectives,
             samples_control, samples_custom)

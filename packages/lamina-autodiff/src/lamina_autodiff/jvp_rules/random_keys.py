@@ -1,0 +1,12 @@
+"""Keys and their words are no numbers with derivatives."""
+from __future__ import annotations
+
+from lamina_ir import prims
+from lamina_tracing.extend import bind
+
+from ..tables import jvp_rules
+
+__all__: list[str] = []
+
+for _p in (prims.random_wrap_p, prims.random_unwrap_p):
+    jvp_rules.define(_p, lambda primals, tangents, _p=_p, **params: (bind(_p, *primals, **params), None))

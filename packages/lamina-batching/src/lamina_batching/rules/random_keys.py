@@ -1,0 +1,21 @@
+"""Keys and their words: the batch axis is one of the keys' own, in front of the words."""
+from __future__ import annotations
+
+from typing import Any
+
+from lamina_ir import prims
+from lamina_tracing.extend import bind
+
+from ..extend import move_to
+from ..tables import batching_rules
+
+__all__: list[str] = []
+
+
+def random_wrap_batching(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    return bind(prims.random_wrap_p, move_to(args[0], dims[0], 0), **params), 0
+
+
+batching_rules.define(prims.random_wrap_p, random_wrap_batching)
+batching_rules.define(prims.random_unwrap_p, lambda axis, args, dims, **params: (
+    bind(prims.random_unwrap_p, args[0], **params), dims[0]))

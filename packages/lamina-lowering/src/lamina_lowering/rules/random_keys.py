@@ -1,0 +1,11 @@
+"""Keys are made words before a program is lowered (`lamina_ir.extend.physical`)."""
+from __future__ import annotations
+
+from lamina_ir import prims
+
+from ..tables import lowering_rules
+
+__all__: list[str] = []
+
+for _p in (prims.random_wrap_p, prims.random_unwrap_p):
+    lowering_rules.hole(_p, "programs are lowered without keys, see lamina_ir.extend.physical")
