@@ -26,6 +26,11 @@ _U32 = np.dtype("uint32")
 def physical_aval(aval: ShapedArray) -> ShapedArray:
     """The type that stands for a type of keys in programs without keys; other types stand for themselves.
 
+    Args:
+      aval: a type.
+    Returns:
+      A type.
+
     >>> from lamina_ir.dtypes import key_type
     >>> physical_aval(shaped((3,), key_type("fry")))
     ShapedArray(uint32[3,2])
@@ -36,7 +41,17 @@ def physical_aval(aval: ShapedArray) -> ShapedArray:
 
 
 def words_array(x: Any) -> Any:
-    """The words of keys, of a NumPy array or of one that has `words`: uint32 with one more axis."""
+    """The words of keys.
+
+    Args:
+      x: a NumPy array of keys, or what has them as `words`.
+    Returns:
+      uint32 with one more axis.
+
+    >>> from lamina_ir.dtypes import key_type
+    >>> words_array(np.zeros(3, key_type("fry"))).shape
+    (3, 2)
+    """
     own = getattr(x, "words", None)
     if own is not None:
         return own
@@ -45,7 +60,17 @@ def words_array(x: Any) -> Any:
 
 
 def has_keys(program: ClosedJaxpr) -> bool:
-    """Whether a value of the program, or of one nested in it, is a key."""
+    """Whether a value of the program, or of one nested in it, is a key.
+
+    Args:
+      program: any program.
+    Returns:
+      A truth value.
+
+    >>> from lamina_ir import parse
+    >>> has_keys(parse("{ lambda ; a:key<fry>[3]. let in (a,) }"))
+    True
+    """
     return program.memo("has keys", lambda: _any_key(program))
 
 
