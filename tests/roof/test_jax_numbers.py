@@ -1,7 +1,7 @@
 """Every draw gives JAX's numbers, bit for bit: 0.10.2's, whose compiler is the one underneath.
 
 `jax_numbers.txt` holds, for each draw and dtype, the CRC-32 of the bytes that JAX gave on a CPU, with the classic stream and
-with the partitionable one. `python test_jax_numbers.py` in an environment with JAX prints the table.
+with the partitionable one. `python test_jax_numbers.py jax` in an environment with JAX prints the table.
 """
 import os
 import sys
@@ -121,7 +121,7 @@ def found(system, case):
 
 if __name__ == "__main__":
     for name in CASES:
-        print(name, *found(import_module("jax"), name), flush=True)
+        print(name, *found(import_module(sys.argv[1]), name), flush=True)
     sys.exit()
 
 import lamina  # noqa: E402
