@@ -1,0 +1,1 @@
+"""What `signal` shows: convolutions, trends, windows and spectra."""

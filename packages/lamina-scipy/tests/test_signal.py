@@ -1,0 +1,170 @@
+"""`signal` by its definitions, written out in NumPy, and SciPy's numbers; derivatives, maps, bad input."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lamina_autodiff.testing import check_grads
+from lamina_batching import vmap
+from lamina_ir import ShapeError, config
+from lamina_scipy import signal
+from lamina_scipy._signal._windows import window_of
+from lamina_tracing import jit
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(5, 6)), RNG.normal(size=(2, 4))
+C = Y + 1j * RNG.normal(size=(2, 4))
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with config.enable_x64(True):
+        yield
+
+
+def close(got, wanted, atol=1e-10):
+    assert np.shape(got) == np.shape(wanted)
+    np.testing.assert_allclose(got, wanted, atol=atol, rtol=1e-9)
+
+
+def full(x, y):
+    """All sums of products, one element of y after the other."""
+    out = np.zeros([m + n - 1 for m, n in zip(x.shape, y.shape)], np.result_type(x, y))
+    for at in np.ndindex(*y.shape):
+        out[tuple(slice(i, i + n) for i, n in zip(at, x.shape))] += x * y[at]
+    return out
+
+
+@pytest.mark.parametrize("method", ["direct", "fft"])
+@pytest.mark.parametrize("x, y", [(X, Y), (X, C), (X[0], Y[0]), (X + 1j, C), (Y, X)], ids=range(5))
+def test_convolutions(method, x, y):
+    whole, turned = full(x, y), full(x, np.conj(np.flip(y)))
+    middle = tuple(slice((m - 1) // 2, (m - 1) // 2 + n) for m, n in zip(y.shape, x.shape))
+    inner = tuple(slice(min(m, n) - 1, max(m, n)) for m, n in zip(y.shape, x.shape))
+    for mode, part in (("full", ...), ("same", middle), ("valid", inner)):
+        close(signal.convolve(x, y, mode, method), whole[part])
+        close(signal.correlate(x, y, mode, method), turned[part])
+        close(signal.fftconvolve(x, y, mode), whole[part])
+
+
+def test_convolutions_in_the_plane_and_along_some_axes():
+    close(signal.convolve2d(X, Y), full(X, Y))
+    close(signal.correlate2d(X, C, "valid"), full(X, np.conj(C[::-1, ::-1]))[1:5, 3:6])
+    for boundary, how in (("wrap", "wrap"), ("symm", "symmetric")):
+        wide = np.pad(X, [(1, 1), (3, 3)], how)
+        close(signal.convolve2d(X, Y, boundary=boundary), full(wide, Y)[1:-1, 3:-3])
+        close(signal.convolve2d(X, Y, "same", boundary), full(wide, Y)[1:-1, 3:-3][0:5, 1:7])
+        close(signal.correlate2d(X, Y, "same", boundary), full(wide, Y[::-1, ::-1])[1:-1, 3:-3][1:6, 2:8])
+    filled = np.pad(X, [(1, 1), (3, 3)], constant_values=2.0)
+    close(signal.convolve2d(X, Y, fillvalue=2.0), full(filled, Y)[1:-1, 3:-3])
+    close(signal.fftconvolve(X, X[:, :3], axes=[1]), [np.convolve(a, b) for a, b in zip(X, X[:, :3])])
+    close(signal.fftconvolve(X, X[:1, :3], "same", axes=1), [np.convolve(a, X[0, :3])[1:7] for a in X])
+    assert signal.convolve(np.arange(3), np.arange(2)).dtype == np.float64
+    check_grads(lambda x, y: signal.convolve(x, y, "same"), (X, Y), 1)
+    close(vmap(signal.fftconvolve)(X, X), [np.convolve(a, a) for a in X])
+
+
+def test_trends():
+    t = np.arange(6.0)
+    close(signal.detrend(X), [x - np.polyval(np.polyfit(t, x, 1), t) for x in X])
+    close(signal.detrend(X.T, 0), signal.detrend(X).T)
+    close(signal.detrend(X, type="constant"), X - X.mean(-1, keepdims=True))
+    close(signal.detrend(X, bp=[2]), np.concatenate([signal.detrend(X[:, :2]), signal.detrend(X[:, 2:])], 1))
+
+
+def segments(x, size, step, window, nfft=None, trend=True):
+    """Transforms of windowed segments, `[..., frequencies, segments]`."""
+    parts = [x[..., i:i + size] for i in range(0, x.shape[-1] - size + 1, step)]
+    parts = [(p - p.mean(-1, keepdims=True) * trend) * window for p in parts]
+    return np.stack([np.fft.fft(p, nfft) for p in parts], -1)
+
+
+def hann(n):
+    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(n) / n)
+
+
+@pytest.mark.parametrize("size, overlap, nfft", [(8, 4, 8), (9, 2, 12)])
+def test_power(size, overlap, nfft):
+    x, y = RNG.normal(size=(2, 40)), RNG.normal(size=(2, 35))
+    w, n = hann(size), nfft // 2 + 1
+    a, b = (segments(np.pad(v, [(0, 0), (0, 40 - v.shape[-1])]), size, size - overlap, w, nfft) for v in (x, y))
+    twice = np.where((np.arange(n) > 0) & (np.arange(n) < nfft / 2), 2, 1)
+    f, p = signal.welch(x, 3.0, nperseg=size, noverlap=overlap, nfft=nfft)
+    close(f, np.fft.rfftfreq(nfft, 1 / 3))
+    close(p, (abs(a) ** 2).mean(-1)[:, :n] * twice / (3 * (w ** 2).sum()))
+    f, p = signal.csd(x, y, nperseg=size, noverlap=overlap, nfft=nfft, scaling="spectrum", return_onesided=False)
+    close(f, np.fft.fftfreq(nfft))
+    close(p, (a.conj() * b).mean(-1) / w.sum() ** 2)
+    count = a.shape[-1]
+    bias = 1 + sum(1 / (i + 1) - 1 / i for i in range(2, count, 2))
+    _, p = signal.welch(x.T, nperseg=size, noverlap=overlap, nfft=nfft, average="median", axis=0, return_onesided=False)
+    close(p, np.median(abs(a) ** 2, -1).T / bias / (w ** 2).sum())
+    _, p = signal.welch(x[0], window=np.ones(7), detrend=lambda v: v)
+    close(p[1:], (abs(segments(x[0], 7, 4, 1, trend=False)) ** 2).mean(-1)[1:4] * 2 / 7)
+    assert signal.welch(np.float32(x))[1].dtype == np.float32 and signal.welch(x)[0].shape == (21,)
+
+
+def test_windows_have_scipys_weights():  # of the fourth of eight elements
+    wanted = {"hann": (2 + 2 ** 0.5) / 4, "hamming": 0.54 + 0.46 * 0.5 ** 0.5, "boxcar": 1.0, "bartlett": 0.75,
+              "cosine": np.sin(np.pi * 3.5 / 9), "blackman": 0.42 + 0.5 * 0.5 ** 0.5, ("gaussian", 2.0): np.exp(-0.125),
+              ("kaiser", 0.0): 1.0}
+    for name, weight in wanted.items():
+        close(window_of("stft", name, 8)[3], weight)
+        one = signal.stft(np.ones(8), window=name, nperseg=8, boundary=None)[2]
+        close(float(one[0, 0].real), 1.0)
+
+
+@pytest.mark.parametrize("kind", ["float", "complex"])
+def test_short_time_transforms_and_back(kind):
+    x = RNG.normal(size=(2, 37)) + (1j * RNG.normal(size=(2, 37)) if kind == "complex" else 0)
+    one = kind == "float"
+    for settings in ({"nperseg": 8}, {"nperseg": 9, "noverlap": 6, "nfft": 12}, {"nperseg": 8, "window": "hamming"}):
+        size = settings["nperseg"]
+        f, t, z = signal.stft(x, 2.0, **settings)
+        wide = np.pad(x, [(0, 0), (size // 2, size // 2)])
+        step = size - settings.get("noverlap", size // 2)
+        wide = np.pad(wide, [(0, 0), (0, -(wide.shape[-1] - size) % step)])
+        w = hann(size) if "window" not in settings else 0.08 + 0.92 * hann(size)
+        wanted = segments(wide, size, step, w, settings.get("nfft"), trend=False) / w.sum()
+        close(z, wanted[:, :f.shape[0]])
+        close(t, np.arange(t.shape[0]) * step / 2.0)
+        t, back = signal.istft(z, 2.0, input_onesided=one, **settings)
+        close(np.asarray(back)[:, :37], x)
+        close(t, np.arange(back.shape[-1]) / 2.0)
+    for boundary in ("even", "odd", "constant"):
+        z = signal.stft(x, nperseg=8, boundary=boundary)[2]
+        close(np.asarray(signal.istft(z, nperseg=8, input_onesided=one)[1])[:, :37], x)
+    z = signal.stft(x.T, nperseg=8, axis=0)[2]
+    back = signal.istft(z, nperseg=8, input_onesided=one, time_axis=-1, freq_axis=0)[1]
+    close(np.asarray(back)[:, :37], x)
+    check_grads(lambda x: signal.stft(x, nperseg=8)[2], (x[0],), 1)
+    close(jit(lambda x: signal.welch(x, nperseg=8)[1])(x), signal.welch(x, nperseg=8)[1])
+    close(vmap(lambda x: signal.csd(x, x, nperseg=8)[1])(x), signal.csd(x, x, nperseg=8)[1])
+
+
+@pytest.mark.parametrize("call, error, words", [
+    (lambda: signal.convolve(X, Y[0]), ShapeError, r"convolve: expected in1 and in2 of equal rank.*\[5,6\].*\[4\]"),
+    (lambda: signal.convolve(X, Y, "middle"), ValueError, "mode must be.*'middle'"),
+    (lambda: signal.convolve(X, Y, "valid", "slow"), ValueError, "method must be.*'slow'"),
+    (lambda: signal.correlate(np.ones((2, 5)), np.ones((5, 2)), "valid"), ShapeError, "correlate: mode=.valid. needs"),
+    (lambda: signal.convolve(np.ones(0), np.ones(2)), ShapeError, "with elements"),
+    (lambda: signal.convolve2d(X[0], Y[0]), ShapeError, "convolve2d: expected matrices"),
+    (lambda: signal.convolve2d(X, Y, boundary="x"), ValueError, "boundary must be.*'x'"),
+    (lambda: signal.fftconvolve(X, Y, axes=[1]), ShapeError, "along axis 0, which is not convolved"),
+    (lambda: signal.fftconvolve(X, Y, axes=[1, 1]), ShapeError, "stands twice"),
+    (lambda: signal.detrend(X, type="x"), ValueError, "type must be.*'x'"),
+    (lambda: signal.detrend(X, bp=9), ValueError, "bp holds places"),
+    (lambda: signal.welch(X, window="x"), ValueError, "welch: window must be.*'x'"),
+    (lambda: signal.welch(X, window=np.ones(3), nperseg=4), ShapeError, r"window \[4\]"),
+    (lambda: signal.welch(X, nperseg=4, noverlap=4), ValueError, "noverlap must be less than nperseg, 4"),
+    (lambda: signal.welch(X, nperseg=4, nfft=3), ValueError, "nfft must be nperseg, 4, at least"),
+    (lambda: signal.welch(X, nperseg=2.5), TypeError, "nperseg is a number of samples.*2.5"),
+    (lambda: signal.welch(X, scaling="x"), ValueError, "scaling must be"),
+    (lambda: signal.csd(X, X, average="x"), ValueError, "average must be"),
+    (lambda: signal.welch(X, detrend="x"), ValueError, "detrend must be"),
+    (lambda: signal.stft(X, boundary="x"), ValueError, "boundary must be"),
+    (lambda: signal.stft(np.ones((2, 0))), ShapeError, "expected samples"),
+    (lambda: signal.istft(np.ones(3)), ShapeError, "two axes or more"),
+    (lambda: signal.istft(np.ones((3, 3)), nfft=12), ValueError, "nfft=12 do not have 3")])
+def test_bad_input_is_named(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
