@@ -25,6 +25,8 @@ def as_shape(call: str, shape: Any, name: str = "a shape") -> tuple[int, ...]:
             sizes = tuple(map(operator.index, shape))
     except TypeError as e:
         raise _no_sizes(call, shape, name, e) from e
+    if isinstance(shape, (dict, set)):
+        raise TypeError(f"{call}: {name} is a sequence of integers; got {shape!r}")
     if sizes and min(sizes) < 0:
         raise ValueError(f"{call}: {name} has no negative sizes; got {sizes}")
     return sizes

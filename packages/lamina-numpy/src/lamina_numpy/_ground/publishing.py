@@ -174,8 +174,17 @@ def settled(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     """Arguments of a marked function with those that are static made hashable."""
     static = _static[fun]
     places = unwrap(fun).__code__.co_varnames
-    args = tuple([hashable(x) if type(x) not in _HASHABLE and places[i] in static else x for i, x in enumerate(args)])
-    return args, {k: hashable(x) if type(x) not in _HASHABLE and k in static else x for k, x in kwargs.items()}
+    args = tuple([_settled(fun, places[i], x) if type(x) not in _HASHABLE and places[i] in static else x
+                  for i, x in enumerate(args)])
+    return args, {k: _settled(fun, k, x) if type(x) not in _HASHABLE and k in static else x for k, x in kwargs.items()}
+
+
+def _settled(fun: Function, name: str, x: Any) -> Any:
+    x = hashable(x)
+    if isinstance(x, (dict, set, bytearray)):
+        raise TypeError(f"{fun.__name__}: {name} must be known and hashable, as a number, a name or a sequence of them; got "
+                        f"{type(x).__name__}: {x!r:.60}")
+    return x
 
 
 _HASHABLE = frozenset((int, bool, type(None), str, np.dtype))  # passed over: most static arguments are

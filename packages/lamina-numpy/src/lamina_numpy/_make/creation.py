@@ -110,7 +110,7 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Any = Non
     >>> empty(2)
     Array([0., 0.], dtype=float32)
     """
-    return zeros(shape, dtype, device=device)
+    return zeros(as_shape("empty", shape), dtype, device=device)
 
 
 def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
@@ -278,6 +278,8 @@ def _known(call: str, x: Any) -> Any:
     if type(x) in _SCALARS:
         return x
     value = np.asarray(x)
+    if value.dtype.kind not in "biufcV":
+        raise TypeError(f"{call}: bounds are numbers; got {type(x).__name__}: {x!r:.60}")
     if value.shape:
         raise TypeError(f"{call}: bounds are numbers; got {typeof(x).long()}")
     return value[()]

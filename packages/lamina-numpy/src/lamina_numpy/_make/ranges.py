@@ -69,6 +69,8 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = 
     (Array([0.  , 0.25, 0.5 , 0.75], dtype=float32), Array(0.25, dtype=float32))
     """
     refuse_name("linspace", "axis", axis)
+    if not hasattr(num, "__index__"):
+        raise TypeError(f"linspace: num must be an integer; got {num!r}")
     num = operator.index(num)
     if num < 0:
         raise ValueError(f"linspace: num must not be negative; got {num}")

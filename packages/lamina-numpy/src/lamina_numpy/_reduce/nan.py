@@ -8,6 +8,7 @@ import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 
+from .._ground.names import axes_of
 from .._ground.promotion import aval, literal
 from .._ground.publishing import public
 from .._ground.choosing import choose_by
@@ -18,9 +19,11 @@ from .averages import mean, std, var
 __all__ = ["nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
 
 
-def _present(call: str, a: Any, where: Any) -> Any:
-    """Which elements count: those that are not NaN and that `where` includes; None for all."""
-    if not dtypes.is_inexact(aval(call, a).dtype):
+def _present(call: str, a: Any, axis: Any, where: Any) -> Any:
+    """Which elements count: those that are not NaN and that `where` includes; None for all. Bad axes are told by `call`."""
+    t = aval(call, a)
+    axes_of(call, axis, len(t.shape))
+    if not dtypes.is_inexact(t.dtype):
         return where
     good = lax.eq(a, a)
     return good if where is None else logical_and(good, where)
@@ -54,7 +57,7 @@ def nansum(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
     >>> nansum(np.array([1., np.nan, 2.]))
     Array(3., dtype=float32)
     """
-    return sum(a, axis, dtype, out, keepdims, initial, _present("nansum", a, where))
+    return sum(a, axis, dtype, out, keepdims, initial, _present("nansum", a, axis, where))
 
 
 @public("axis", "dtype", "out", "keepdims")
@@ -85,7 +88,7 @@ def nanprod(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None,
     >>> nanprod(np.array([2., np.nan, 3.]))
     Array(6., dtype=float32)
     """
-    return prod(a, axis, dtype, out, keepdims, initial, _present("nanprod", a, where))
+    return prod(a, axis, dtype, out, keepdims, initial, _present("nanprod", a, axis, where))
 
 
 def _nan_extreme(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: Any, out: Any, keepdims: bool,
@@ -93,7 +96,7 @@ def _nan_extreme(call: str, fun: Callable[..., Any], sign: int, a: Any, axis: An
     d = aval(call, a).dtype
     if not dtypes.is_inexact(d):
         return fun(a, axis, out, keepdims, initial, where)
-    good = _present(call, a, where)
+    good = _present(call, a, axis, where)
     found = fun(choose_by(good, a, literal(sign * np.inf, d)), axis, out, keepdims, initial)
     if initial is not None:
         return found
@@ -186,7 +189,7 @@ def nanmean(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None,
     >>> nanmean(np.array([1., np.nan, 2.]))
     Array(1.5, dtype=float32)
     """
-    return mean(a, axis, dtype, out, keepdims, where=_present("nanmean", a, where))
+    return mean(a, axis, dtype, out, keepdims, where=_present("nanmean", a, axis, where))
 
 
 @public("axis", "dtype", "out", "ddof", "keepdims")
@@ -216,7 +219,7 @@ def nanvar(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
     >>> nanvar(np.array([1., np.nan, 3.]))
     Array(1., dtype=float32)
     """
-    return var(a, axis, dtype, out, ddof, keepdims, where=_present("nanvar", a, where))
+    return var(a, axis, dtype, out, ddof, keepdims, where=_present("nanvar", a, axis, where))
 
 
 @public("axis", "dtype", "out", "ddof", "keepdims")
@@ -246,4 +249,4 @@ def nanstd(a: ArrayLike, axis: AxisLike = None, dtype: DTypeLike | None = None, 
     >>> nanstd(np.array([1., np.nan, 5.]))
     Array(2., dtype=float32)
     """
-    return std(a, axis, dtype, out, ddof, keepdims, where=_present("nanstd", a, where))
+    return std(a, axis, dtype, out, ddof, keepdims, where=_present("nanstd", a, axis, where))

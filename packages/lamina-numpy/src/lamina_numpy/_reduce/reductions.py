@@ -320,7 +320,8 @@ def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -
     >>> count_nonzero(np.array([[0, 3], [5, 7]]), axis=1)
     Array([1, 2], dtype=int32)
     """
-    return sum(truth("count_nonzero", a), axis, dtypes.canonical_int(), None, keepdims)
+    a = truth("count_nonzero", a)
+    return _reduce("count_nonzero", _sum, a, axis, dtypes.canonical_int(), keepdims, None, None, 0, lax.add)
 
 
 def fitted(call: str, where: Any, shape: tuple[int, ...]) -> Any:
@@ -356,7 +357,8 @@ def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
     Array(6., dtype=float32)
     """
     no_out("ptp", out)
-    return lax.sub(max(a, axis, None, keepdims), min(a, axis, None, keepdims))
+    highest = _extreme("ptp", _max, lax.max, -1, a, axis, keepdims, None, None)
+    return lax.sub(highest, _extreme("ptp", _min, lax.min, 1, a, axis, keepdims, None, None))
 
 
 # --- positions ------------------------------------------------------------------------------------------------------

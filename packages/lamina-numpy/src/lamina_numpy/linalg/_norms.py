@@ -239,6 +239,8 @@ def matrix_power(a: ArrayLike, n: int) -> Array:
     t = typeof(own_array("matrix_power", a))
     if len(t.shape) < 2 or t.shape[-1] != t.shape[-2]:
         raise TypeError(f"matrix_power: expected square matrices; got {t.long()}")
+    if not hasattr(n, "__index__"):
+        raise TypeError(f"matrix_power: n must be an integer; got {n!r}")
     n = operator.index(n)
     if n < 0:
         a, n = inv(a), -n
