@@ -165,8 +165,10 @@ def test_a_silent_member_is_lost_and_hears_so(place):
     b._lines.say = lambda **words: None  # as when its process is stopped, or its network cut
     until(lambda: a.events == c.events == [("lost", 1)] and b.alone)
     assert len(b.let) == 1 and b.events[:1] == [("lost", 1)] and "gave no sign of life for 2 s" in b.lost[1]
-    a.goodbye()
-    c.goodbye()
+    for m in (a, c):
+        m.goodbye()
+    p.thread.join(20)
+    assert not p.thread.is_alive() and "shut down" not in p.service.made  # whose last words end one who wakes
 
 
 def test_a_silent_coordinator_is_let_go_of(place):

@@ -72,6 +72,7 @@ class _System:
         self.phase = "gathering"  # "connecting", "running"
         self.heartbeat, self.beat = 0.0, float("inf")  # seconds; when to ask for signs of life next
         self.service: Any = None
+        self.silent = False  # whether a member may still be connected with the service, and asleep
         self.port = 0
         self.failed: str | None = None  # while connecting
         self.failures: dict[str, tuple[float, dict[int, str]]] = {}  # launches: until when others may fail; who did, and why
@@ -99,6 +100,7 @@ class Coordinator:
         self._systems: list[_System] = []
         self._end = time.monotonic() + patience
         self._told = False  # to end
+        self._kept: list[Any] = []  # services that only the end of this process ends
         self._selector = selectors.DefaultSelector()
         door.setblocking(False)
         self._selector.register(door, selectors.EVENT_READ)
@@ -122,9 +124,10 @@ class Coordinator:
                 self._look_at_the_clock()
         finally:
             self._door.close()  # first: who knocks now finds nobody, not a lobby that is about to end
-            for g in [*self._strangers, *(g for s in self._systems for g in s.members.values())]:
+            for g in list(self._strangers):
                 self._drop(g)
             for s in self._systems:
+                self._drop_all(s)
                 self._stop(s)
             self._selector.close()
             self._wake.close()
@@ -176,9 +179,9 @@ class Coordinator:
                 s.until = now + _FAREWELL
         elif self._told:
             for s in [s for s in self._systems if s.until <= now]:
-                for g in list(s.members.values()):
-                    self._drop(g)
+                self._drop_all(s)
                 self._systems.remove(s)
+                self._stop(s)
 
     def _ask(self, s: _System, now: float) -> None:
         """Ask for signs of life. Who has given none for the timeout is lost, unless it was this process that slept."""
@@ -190,6 +193,7 @@ class Coordinator:
                 g.heard = now
             if now - g.heard > s.heartbeat:
                 g.lines.say(lost=g.rank, name=f"process {g.rank} (this one: it gave no sign of life for {s.heartbeat:g} s)")
+                s.silent = True
                 self._lost(g)
             else:
                 g.lines.say(beat=True)
@@ -399,10 +403,16 @@ class Coordinator:
         if not self._systems:
             self._end = min(self._end, time.monotonic())
 
-    @staticmethod
-    def _stop(s: _System) -> None:
+    def _drop_all(self, s: _System) -> None:
+        s.silent = s.silent or bool(s.members)
+        for g in list(s.members.values()):
+            self._drop(g)
+
+    def _stop(self, s: _System) -> None:
         service, s.service = s.service, None
-        if service is not None:
+        if s.silent:  # its last words would end who hears them when it wakes; a connection that breaks does not
+            self._kept.append(service)
+        elif service is not None:
             try:
                 service.shutdown()
             except Exception:

@@ -27,6 +27,7 @@ from .gone import LaunchFailedError, ProcessLostError
 __all__ = ["AgreementError", "CollectiveTimeoutError", "LaunchFailedError", "ProcessLostError", "initialize",
            "is_initialized", "shutdown"]
 
+_MOST = 1 << 20
 _lock = threading.Lock()
 _session: _Session | None = None
 _GLOO = "lamina/gloo/"  # and a number: where that process's Gloo listens
@@ -151,6 +152,8 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
             raise RuntimeError(f"{CALL}: this process has joined already; shutdown() comes before joining again")
         found, line = clusters.find(coordinator_address, num_processes, process_id, cluster_detection_method)
         address, rank, count = found.address, _whole("process_id", found.rank), _whole("num_processes", found.count)
+        if not 0 < count <= _MOST:
+            raise ValueError(f"{CALL}: num_processes must be in [1, {_MOST}]; got {count}")
         if not 0 <= rank < count:
             raise ValueError(f"{CALL}: process_id must be in [0, num_processes); got {rank} of {count}")
         seconds = [_seconds(n, v) for n, v in (("initialization_timeout", initialization_timeout),
@@ -172,7 +175,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
 
 
 def _whole(name: str, value: Any) -> int:
-    if type(value) is not int and not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{CALL}: {name} must be a whole number; got {type(value).__name__}: {value!r}")
     return int(value)
 
