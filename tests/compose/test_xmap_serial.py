@@ -254,3 +254,14 @@ def test_of_what_is_normalised_over_the_looped_axis_nothing_is_kept(name):
         slices, totals = 3 * x.nbytes // turns, 8 * max(x.nbytes, ct.nbytes * n) // n
         assert temporaries(h, x) < 1.5 * (slices + whole[0] // turns + totals)
         assert temporaries(both, x, ct) < 1.5 * (slices + whole[1] // turns + totals)
+
+
+def test_a_loop_over_another_axis_than_the_first_turns_no_array_around():
+    x = np.sin(np.arange(4 * 64 * 1024, dtype=np.float32)).reshape(4, 64, 1024)
+    h = xmap(softmax, {1: "b"}, {1: "b"}, axis_resources={"b": SerialLoop(16)})
+    over = jax.vmap(xmap(softmax, ["b", ...], ["b", ...], axis_resources={"b": SerialLoop(16)}))
+    wanted = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    for f in (h, over):
+        close(f(x), wanted)
+        assert temporaries(f, x) < x.nbytes / 4
+        assert temporaries(lambda x, ct, f=f: jax.vjp(f, x)[1](ct), x, x) < x.nbytes / 4

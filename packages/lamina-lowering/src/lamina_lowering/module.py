@@ -13,12 +13,14 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, eqn_effectful, number_turns, prims,
-                       subprograms)
+from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, dtypes, eqn_effectful, number_turns,
+                       prims, subprograms)
 from lamina_ir.extend import (Grid, Placement, Tiles, devices_needed, lone_map, meshes, of_rows, physical, split_by_maps,
                               stack_depth)
 
 from . import _jaxlib, hlo, session, tables
+from .along import WRITES as ALONG
+from .along import slices_in_place
 from .combine import together
 from .context import Context
 from .loops import WRITES, rolled
@@ -224,7 +226,7 @@ class _Build:
             self.mesh = Mesh(self, grid, placement.axes)
         self.needs: set[str] = set()
         self.channels = 0
-        self.unwritten: Counter[ShapedArray] = Counter()  # stacks that loops have begun with, see rules/control.py
+        self._fills: Counter[ShapedArray] = Counter()
         self.size = Size()
         self._functions: dict[Any, tuple[Any, list[Any], list[int], Size]] = {}
         self._symbols: dict[str, int] = {"main": 1}
@@ -270,6 +272,9 @@ class _Build:
                     kept = together(kept)
                 if self.partitions == 1 and prims.xla_call_p in used and WRITES.isdisjoint(self.rules.overridden):
                     kept = rolled(kept, jaxpr.outvars)
+                if (self.partitions == 1 and prims.scan_p in used and prims.transpose_p in used
+                        and ALONG.isdisjoint(self.rules.overridden)):
+                    kept = slices_in_place(kept, jaxpr.outvars, self.fill)
             found = self._live[jaxpr] = kept, needed
         return found
 
@@ -426,6 +431,12 @@ class _Build:
         if self.mesh is not None:
             return {"sdy.sharding": self.mesh.sharding(tiles, aval.ndim)}
         return {"mhlo.sharding": self.session.attr(tiles.text())}
+
+    def fill(self, aval: ShapedArray) -> int:
+        """The number that an array is full of before a loop writes it, and nobody reads: of each type another one in each loop.
+        What several begin with XLA makes once and copies for each: memory for one more, and the time of a copy."""
+        self._fills[aval] += 1
+        return self._fills[aval] % 100 + 1 if aval.dtype.itemsize > 1 and dtypes.is_number(aval.dtype) else 0
 
     def channel(self) -> int:
         """A number for the next collective within a region."""

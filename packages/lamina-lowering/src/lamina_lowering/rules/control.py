@@ -81,15 +81,6 @@ def _write(ctx: Context, whole: Any, y: Any, aval: Any, out: Any, i: Any, zero: 
     return ctx.op("stablehlo.dynamic_update_slice", (whole, row, i, *[zero] * aval.ndim), out)
 
 
-def _unwritten(ctx: Context, aval: Any) -> Any:
-    """A stack before its loop has written it: full of a number that nobody reads, another one in each loop, neither 0 nor 1.
-    What several begin with XLA makes once and copies for each: memory for one more, and the time of a copy."""
-    count, dtype = ctx.module.unwritten, aval.dtype
-    count[aval] += 1
-    n = count[aval] % 100 + 1 if dtype.itemsize > 1 and dtypes.is_number(dtype) else 0
-    return ctx.const(n, aval)
-
-
 def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts: int, num_carry: int, reverse: bool,
                   unroll: int) -> list[Any]:
     """A loop of `length // unroll` passes, and the remaining iterations after it."""
@@ -99,7 +90,7 @@ def scan_lowering(ctx: Context, *args: Any, jaxpr: Any, length: int, num_consts:
     x_avals, y_avals = jaxpr.in_avals[n:], jaxpr.out_avals[num_carry:]
     outs = ctx.avals_out
     wholes = outs[num_carry:]
-    state = [*carry, *[_unwritten(ctx, a) for a in wholes]]
+    state = [*carry, *[ctx.const(ctx.module.fill(a), a) for a in wholes]]
 
     def several(ctx: Context, first: Any, count: int, state: Sequence[Any]) -> list[Any]:
         """`count` iterations from number `first`."""
