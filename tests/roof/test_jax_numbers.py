@@ -7,6 +7,7 @@ import os
 import sys
 import zlib
 from importlib import import_module
+from importlib.metadata import version
 
 import numpy as np
 
@@ -137,6 +138,11 @@ def test_all_draws_are_in_the_table():
     assert set(TABLE) == set(CASES)
 
 
+WHOLE = {f"{name}:{d}" for dtypes, draws in GROUPS[2:] for d in dtypes for name in draws}  # of numbers that no compiler rounds
+
+
 @pytest.mark.parametrize("case", CASES if os.environ.get("LAMINA_DRAWS") == "all" else SAMPLE)
 def test_numbers_are_those_of_jax(case):
+    if case not in WHOLE and version("jaxlib") != "0.10.2":
+        pytest.skip("another compiler rounds elementary functions otherwise")
     assert found(lamina, case) == TABLE[case]
