@@ -171,6 +171,25 @@ def test_a_silent_member_is_lost_and_hears_so(place):
     assert not p.thread.is_alive() and "shut down" not in p.service.made  # whose last words end one who wakes
 
 
+def test_one_who_slept_and_finds_the_connection_ended_is_lost(place):
+    p = place()
+    a, b = p.system(2, heartbeat=1)
+    slept = threading.Event()
+    arrived = b._lines.arrived
+
+    def arrives():  # as in a process that is stopped while it waits
+        found = arrived()
+        slept.wait(10)
+        raise ConnectionResetError if slept.is_set() else AssertionError(found)
+
+    b._lines.arrived = arrives
+    until(lambda: a.events == [("lost", 1)])
+    slept.set()
+    until(lambda: b.alone and b.events and b.events[-1] == ("coordinator", -1))
+    assert b.events[0] == ("lost", 1) and "gave no sign of life for 1 s" in b.lost[1] and len(b.let) == 1
+    a.goodbye()
+
+
 def test_a_silent_coordinator_is_let_go_of(place):
     p = place()
     a, b = p.system(2, heartbeat=1)

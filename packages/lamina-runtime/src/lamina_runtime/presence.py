@@ -108,14 +108,18 @@ class Presence:
             os.close(null)
 
     def _listen(self) -> None:
-        silent = False
+        why, heard = "", time.monotonic()
         while True:
             try:
                 words = self._next()
             except TimeoutError:
-                silent, words = True, None
+                why, words = "the coordinator gives no sign of life", None
             if words is None:
+                # After a sleep the coordinator's last words may have been lost with its connection.
+                if not why and time.monotonic() - heard > self.heartbeat:
+                    why = f"it gave no sign of life for {self.heartbeat:g} s"
                 break
+            heard = time.monotonic()
             if "closing" in words:
                 break
             if "beat" in words:
@@ -131,8 +135,8 @@ class Presence:
                     self._call((kind, rank))
         if not self._leaving:
             self._let_go()
-            if silent:  # the coordinator's machine is off, or this one is cut off: the others may count it for lost
-                self.note_lost(self.rank, f"process {self.rank} (this one: the coordinator gives no sign of life)")
+            if why:  # the coordinator's machine is off, this one is cut off or slept: the others may count it for lost
+                self.note_lost(self.rank, f"process {self.rank} (this one: {why})")
             with self.changed:
                 self.alone = True
                 self.changed.notify_all()
