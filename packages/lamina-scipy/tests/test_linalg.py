@@ -144,6 +144,10 @@ def test_functions_at_their_edges():
     close(L.funm(np.eye(3), lnp.exp), np.e * np.eye(3))
     three = L.funm(np.eye(3) + np.eye(3, k=1), lnp.exp)
     assert np.isnan(three).any(), "three equal eigenvalues are told, not guessed"
+    between = L.funm(np.diag([1.0, 2.0, 1.0]) + np.eye(3, k=1), lnp.exp)
+    assert np.isnan(between).any(), "so are two with another one between them"
+    apart = L.funm(np.diag([1.0, 2.0, 1.0]) + np.diag([0.0, 3.0], 1), lnp.exp)
+    close(apart, [[np.e, 0, 0], [0, np.e ** 2, 3 * (np.e ** 2 - np.e)], [0, 0, np.e]])
 
 
 def test_tridiagonal():

@@ -218,7 +218,7 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
       disp: give the matrix alone; where False, with an estimate of its relative error in the 1-norm.
     Returns:
       Complex array `[..., n, n]`, or that and a real `[...]`. Digits are lost where eigenvalues nearly coincide, of
-      which the estimate tells; NaN where as many as three do exactly and more than the diagonal depends on it.
+      which the estimate tells; NaN where two that coincide exactly are coupled through another one.
     Raises:
       ShapeError: `A` has fewer than two axes, or its last two differ in length; `func` gives another shape.
       MissingRuleError: a derivative is asked for.
@@ -263,15 +263,21 @@ def _parlett_of_one(t: Any, z: Any, values: Any, slopes: Any) -> Any:
     gap = w - w[:, None]
     divided = lnp.where(gap == 0, slopes, (values - values[:, None]) / lnp.where(gap == 0, 1, gap))
     strict = lnp.triu(t, 1)
+    coupled = lnp.asarray(strict != 0, real)
 
-    def off_diagonal(p: Any, f: Any) -> Any:
-        """The p-th one; those between are done, as this sum over what lies between two elements needs."""
-        inner = f * ((column - row > 0) & (column - row < p))
+    def off_diagonal(p: Any, done: Any) -> Any:
+        """The p-th one; those between are done, as this sum over what lies between two elements needs. `joined`: which pairs
+        of eigenvalues elements of `t` lead from one to the other; equal ones that others lie between need more slopes."""
+        f, joined = done
+        inside = (column - row > 0) & (column - row < p)
+        inner = f * inside
         rest = mm(strict, inner) - mm(inner, strict)
-        rest = lnp.where(gap == 0, lnp.where(rest == 0, 0, np.nan), rest / lnp.where(gap == 0, 1, gap))
-        return lnp.where(column - row == p, t * divided + rest, f)
+        far = mm(joined * inside, coupled) > 0
+        rest = lnp.where(gap == 0, lnp.where(far, np.nan, 0), rest / lnp.where(gap == 0, 1, gap))
+        here = column - row == p
+        return lnp.where(here, t * divided + rest, f), lnp.where(here, lnp.maximum(coupled, far), joined)
 
-    f = lax.fori_loop(1, n, off_diagonal, scaled_eye(values)) if n > 1 else scaled_eye(values)
+    f, _ = lax.fori_loop(1, n, off_diagonal, (scaled_eye(values), lnp.zeros_like(coupled)))
     least = lnp.min(lnp.where(column > row, lnp.abs(gap), 1), initial=1)
     least = lnp.where(least == 0, eps, least)
     f = mm(z, mm(f, adjoint(z)))
