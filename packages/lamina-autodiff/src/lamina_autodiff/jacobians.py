@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes, trees
+from lamina_ir import dtypes, shaped, trees
 from lamina_tracing import lax, slots
-from lamina_tracing.extend import Tracer, boundary, typeof
+from lamina_tracing.extend import EVALUATION, Tracer, boundary, now, typeof
 
 from .checks import as_weak_as, check_input, check_output_dtype, chosen_arguments
 from .forward import jvp
@@ -17,8 +17,10 @@ from .reverse import vjp
 __all__ = ["hessian", "jacfwd", "jacrev"]
 
 
-def _map_basis(push: Callable[..., Any], basis: Sequence[np.ndarray]) -> list[Any]:
+def _map_basis(push: Callable[..., Any], basis: Sequence[Any]) -> list[Any]:
     """`push` on every row of the basis (flat arrays, one row each on axis 0); results stacked on axis 0."""
+    if now.trace is EVALUATION:  # arrays of ours: no transfer that a guard looks at
+        basis = [slots.evaluator.array(b, shaped(b.shape, b.dtype)) for b in basis]
     if slots.basis_map is not None:
         return slots.basis_map(push, basis)
     rows = [push(*[b[i] for b in basis]) for i in range(len(basis[0]))]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapedArray, register_aval, shaped
 
-from . import _jaxlib, backends, on_device, shardings
+from . import _jaxlib, backends, on_device, shardings, transfer_guards
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .memory_layouts import layout_of_array
 from .safe_launch import forget_readers
@@ -74,7 +74,8 @@ def _iter(self: Any) -> Iterator[Any]:
     aval = shaped(shape[1:], self.aval.dtype, self.aval.weak_type)
     device = sharding._device if one else backends.default_device()
     committed = one and self._committed
-    return (put(row, device, committed, aval) for row in host_value(self))
+    place = transfer_guards.asked_for("put")(put)  # there and back again, and nobody gave them from the host
+    return (place(row, device, committed, aval) for row in host_value(self))
 
 
 def _hash(self: Any) -> int:

@@ -213,14 +213,19 @@ def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any]
     try:
         program = (pieces.Pieces("evaluation", name, closed, args) if pieces.in_pieces(closed) else execution.program_for(
             "evaluation", closed, name, placing.placement_of("evaluation", name, closed, args)))
-        return program.run(args), program
+        if not transfer_guards.used:
+            return program.run(args), program
+        with transfer_guards.for_numbers(args):
+            return program.run(args), program
     except _jaxlib.JaxRuntimeError as e:
         raise execution.failure("evaluation", name, e) from e
 
 
 def _fast(program: Any, args: Sequence[Any], tree: Any) -> Any:
     """Launches that are counted pass through Python."""
-    return program.fast_path(args, tree) if program is not None and program.window is None else None
+    if program is None or program.window is not None or transfer_guards.used and transfer_guards.is_set():
+        return None
+    return program.fast_path(args, tree)
 
 
 def _runner(closed: ClosedJaxpr, name: str) -> Any:

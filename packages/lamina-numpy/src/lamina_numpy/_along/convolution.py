@@ -10,7 +10,7 @@ from lamina_tracing.extend import typeof, requested_dtype
 
 from .._ground.promotion import cast, literal, pair, promote_all, to_inexact
 from .._ground.publishing import public
-from .._ground.conversion import asarray, own_array, put
+from .._ground.conversion import asarray, own, own_array, put
 from .._elementwise.special import i0
 from .._make.creation import arange
 from .._contract.products import dot_general
@@ -25,7 +25,7 @@ _MOST_WINDOWS = 1 << 20  # elements of all windows, up to which one product of t
 def _windows(x: Any, size: int, count: int) -> Any:
     """`[count, size]` windows of a line, one place apart."""
     places = np.arange(count)[:, None] + np.arange(size)[None, :]
-    return take(x, places.astype(np.int32), 0, mode="clip")
+    return take(x, own(places.astype(np.int32)), 0, mode="clip")
 
 
 def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Any:

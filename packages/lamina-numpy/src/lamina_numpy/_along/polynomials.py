@@ -11,7 +11,7 @@ from lamina_tracing.extend import Tracer, typeof
 from .._ground.promotion import broadcast, broadcast_shapes_of, cast, fixed, literal, promote_all, to_inexact
 from .._ground.publishing import core
 from .._ground.axes import split_at
-from .._ground.conversion import asarray, put
+from .._ground.conversion import asarray, own, put
 from .._elementwise.powers import power
 from .._shape.layout import atleast_1d
 from .._shape.joining import concatenate
@@ -429,4 +429,4 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     if t.dtype == dtypes.BOOL:
         x = cast(x, np.dtype(np.int32))
     return power(lax.broadcast_in_dim(x, (t.shape[0], n), (0,)),
-                 np.broadcast_to(powers, (t.shape[0], n)).astype(np.int32 if t.dtype == dtypes.BOOL else t.dtype))
+                 own(np.broadcast_to(powers, (t.shape[0], n)).astype(np.int32 if t.dtype == dtypes.BOOL else t.dtype)))

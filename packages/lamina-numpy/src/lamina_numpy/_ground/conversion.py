@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError, dtypes, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, slots
-from lamina_tracing.extend import Tracer, typeof, requested_dtype
+from lamina_tracing.extend import EVALUATION, Tracer, now, requested_dtype, typeof
 
 from .promotion import aval, cast, is_array, promote_all
 from .publishing import core, public
@@ -32,6 +32,12 @@ def put(value: np.ndarray, dtype: np.dtype | None = None, weak: bool = False) ->
     """A concrete array from host memory."""
     d = dtypes.canonical(value.dtype if dtype is None else dtype)
     return slots.evaluator.array(np.asarray(value, d), shaped(value.shape, d, weak))
+
+
+def own(value: np.ndarray) -> Any:
+    """Numbers that a function of ours made on the host: constants of a program that is being written, else an array, as a
+    transfer that guards look at is only what a user gives."""
+    return value if now.trace is not EVALUATION else put(value)
 
 
 def _no_array(call: str, x: Any, dtype: Any) -> TypeError:

@@ -10,6 +10,8 @@ from lamina_ir import TracerArrayError, TracerIndexError, TracerIntegerError, dt
 from lamina_tracing import lax
 from lamina_tracing.extend import stands_for_array, Tracer
 
+from .._ground.conversion import own
+
 __all__ = ["any_traced", "FLAG", "FULL", "index_parts", "MANY", "NEW", "parse", "Plan", "POINT", "SLICE", "STRIDED", "turned"]
 
 # What a part of an index is. A part is (kind, ...): NEW (None), FULL, SLICE size, STRIDED (start, size, step),
@@ -220,7 +222,7 @@ def parse(index: Any, shape: tuple[int, ...], clip: bool = True, wrap: bool = Tr
             if part.shape != shape[axis:axis + part.ndim]:
                 raise IndexError(f"indexing: a boolean mask must have the shape of the axes it indexes; got bool"
                                  f"{list(part.shape)} for axes of lengths {list(shape[axis:axis + part.ndim])}")
-            positions += [p.astype(_I32) for p in np.nonzero(part)]
+            positions += [own(p.astype(_I32)) for p in np.nonzero(part)]
             parts += [_MANY] * part.ndim
             axis += part.ndim
             many += 1

@@ -13,7 +13,7 @@ from .._ground.promotion import aval, broadcast, cast, literal
 from .._ground.publishing import core
 from .._ground.axes import split_at, with_axes
 from .._ground.choosing import choose_by
-from .._ground.conversion import asarray
+from .._ground.conversion import asarray, own
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.joining import concatenate
 from .._make.creation import arange
@@ -66,7 +66,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None, *,
     n = typeof(a).shape[axis]
     if total_repeat_length is None:
         counts = np.broadcast_to(np.asarray(repeats), (n,))
-        return take(a, np.repeat(np.arange(n), counts), axis=axis)
+        return take(a, own(np.repeat(np.arange(n), counts)), axis=axis)
     counts = cast(repeats, dtypes.canonical_int())  # their sum may be too large for a narrower dtype
     counts = broadcast(counts, typeof(counts).shape, (n,))
     at = searchsorted(cumsum(counts), arange(total_repeat_length), side="right")
@@ -121,7 +121,7 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None, *, assume_unique_i
         kept = cumsum(cast(lax.bitwise_not(gone), dtypes.canonical_int()))  # so many up to each place
         return take(arr, searchsorted(kept, arange(1, left + 1)), axis=axis)
     obj = obj if isinstance(obj, (slice, int)) else np.asarray(obj)
-    return take(arr, np.delete(np.arange(n), obj), axis=axis)
+    return take(arr, own(np.delete(np.arange(n), obj)), axis=axis)
 
 
 def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None) -> Array:
@@ -171,7 +171,7 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None)
         places = _traced_places(obj, n, count)
         return moveaxis(take(concatenate([arr, values], 0), places, axis=0, mode="clip"), 0, at)
     places = np.insert(np.arange(n), obj if obj.size != 1 else int(obj.reshape(())), np.arange(n, n + count))
-    return moveaxis(take(concatenate([arr, values], 0), places, axis=0), 0, at)
+    return moveaxis(take(concatenate([arr, values], 0), own(places), axis=0), 0, at)
 
 
 def _places(call: str, obj: Any, n: int) -> Any:

@@ -13,7 +13,7 @@ from .._ground.promotion import alike, aval, broadcast, broadcast_shapes_of, cas
 from .._ground.publishing import compiled, core, public
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by, truth
-from .._ground.conversion import asarray
+from .._ground.conversion import asarray, own
 from .._elementwise.division import remainder
 from .._shape.layout import moveaxis, ravel, reshape
 from .._shape.tiling import resize
@@ -261,7 +261,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, *, siz
         if found.size and found[-1] >= n:
             raise ValueError(f"compress: the condition holds at {found[-1]}, past the end of axis {axis} of "
                              f"{typeof(a).long()}")
-        return take(a, found, axis=axis)
+        return take(a, own(found), axis=axis)
     (at,) = nonzero(mask[:n], size=size, fill_value=n)
     good = lax.lt(at, literal(n, typeof(at).dtype))
     picked = moveaxis(take(a, at, axis=axis, mode="clip"), axis, -1)
