@@ -52,6 +52,8 @@ def of_its_objects(kind, name):
     """Whether a class gives its objects a field when it makes them, or is an enumeration whose members have it."""
     if issubclass(kind, enum.Enum):
         return hasattr(next(iter(kind)), name)
+    if name in getattr(kind, "__dataclass_fields__", ()):
+        return True
     makers = [getattr(c.__init__, "__code__", None) for c in kind.__mro__]
     return any(code is not None and name in code.co_names for code in makers)
 

@@ -8,7 +8,9 @@ import lamina
 import numpy as np
 import pytest
 
-SUBMODULES = {"dlpack": "lamina_runtime.dlpack",
+SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtime.ffi",
+              "extend.linear_util": "lamina_tracing.wrapped_functions",
+              "dlpack": "lamina_runtime.dlpack",
               "compilation_cache": "lamina_runtime.compilation_cache", "debug": "lamina_tracing.debug",
               "stages": "lamina_runtime.stages",
               "distributed": "lamina_runtime.distributed", "launch": "lamina_runtime.launch",
@@ -36,7 +38,8 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_tra
             "sharding": ["lamina_runtime", "lamina_parallel", "lamina_runtime.visualizing"],
             "test_util": ["lamina_autodiff.testing"], "tools": [],
             "tools.colab_tpu": ["lamina_runtime"], "tree": ["lamina_ir.trees"], "typing": ["lamina_tracing"],
-            "extend": [], "extend.core": ["lamina_ir", "lamina_tracing.lax", "lamina_tracing.extend"],
+            "extend": [], "extend.backend": ["lamina_runtime"],
+            "extend.core": ["lamina_ir", "lamina_tracing.lax", "lamina_tracing.extend"],
             "lax": ["lamina_tracing.lax", "lamina_autodiff", "lamina_tracing.primitives"]}
 OWN = {"__version__", "float0"}
 

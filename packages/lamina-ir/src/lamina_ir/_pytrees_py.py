@@ -17,7 +17,16 @@ def _is_namedtuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-class PyTreeDef:
+class _TreeDefKind(type):
+    """Structures of another backend count as instances."""
+
+    others: tuple[type, ...] = ()
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return type.__instancecheck__(cls, x) or isinstance(x, cls.others)
+
+
+class PyTreeDef(metaclass=_TreeDefKind):
     """The structure of a tree: `unflatten` puts leaves back into it.
 
     Args:
@@ -67,6 +76,25 @@ class PyTreeDef:
             return None
         return self.kind, (list(self.data) if self.kind is dict else self.data)
 
+    def from_iterable_tree(self, xs: Any) -> Any:
+        """The tree of this structure whose leaves stand in `xs` at the same places, in iterables of any kind."""
+        if self.kind is None:
+            return xs
+        children = list(xs) if self.nodes else []
+        if len(children) != len(self.nodes):
+            raise ValueError(f"expected {len(self.nodes)} children for {self}; got {len(children)}")
+        built = [d.from_iterable_tree(x) for d, x in zip(self.nodes, children)]
+        return self.build(self.data, built)  # type: ignore[misc]
+
+    def walk(self, f_node: Callable[..., Any], f_leaf: Callable[[Any], Any] | None, leaves: Iterable[Any]) -> Any:
+        """`f_node(results of its children, its data)` of the outermost node; leaves through `f_leaf`, if there is one."""
+        return _walk(self, f_node, f_leaf, iter(leaves))
+
+    @staticmethod
+    def make_from_node_data_and_children(registry: Any, node_data: tuple[type, Any] | None, children: Iterable[Any]) -> Any:
+        """The structure of a node of this type and data, with these structures as children."""
+        return registry.make_treedef(node_data, children)
+
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """This structure with `inner` in place of each leaf."""
         if self.kind is None:
@@ -92,6 +120,12 @@ class PyTreeDef:
 
     def __repr__(self) -> str:
         return f"PyTreeDef({_text(self)})"
+
+
+def _walk(d: PyTreeDef, f_node: Any, f_leaf: Any, leaves: Any) -> Any:
+    if d.kind is None:
+        return next(leaves) if f_leaf is None else f_leaf(next(leaves))
+    return f_node(tuple([_walk(n, f_node, f_leaf, leaves) for n in d.nodes]), None if d.data is None else d.data)
 
 
 LEAF = PyTreeDef(None, None, (), None)

@@ -23,12 +23,12 @@ from ._tree_keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, key
 from .tree_paths import explain_mismatch, leaf_paths, unsorted_keys
 
 __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "PythonBackend", "SequenceKey",
-           "all_leaves", "backend", "broadcast_prefix", "flatten_one_level", "keystr", "make_treedef", "prefix_errors",
-           "register_dataclass", "register_pytree_node", "register_pytree_node_class", "register_pytree_with_keys",
-           "register_pytree_with_keys_class", "register_static", "set_backend", "tree_all", "tree_broadcast",
-           "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path", "tree_map",
-           "tree_map_with_path", "tree_reduce", "tree_structure", "tree_transpose", "tree_unflatten",
-           "treedef_children", "treedef_is_leaf", "treedef_tuple", "unsorted_keys"]
+           "all_leaves", "backend", "broadcast_prefix", "build_tree", "default_registry", "flatten_one_level", "keystr",
+           "make_treedef", "prefix_errors", "register_dataclass", "register_pytree_node", "register_pytree_node_class",
+           "register_pytree_with_keys", "register_pytree_with_keys_class", "register_static", "set_backend", "tree_all",
+           "tree_broadcast", "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path", "tree_map",
+           "tree_map_with_path", "tree_reduce", "tree_structure", "tree_transpose", "tree_unflatten", "treedef_children",
+           "treedef_is_leaf", "treedef_tuple", "unsorted_keys"]
 
 _backend: Any = python_backend
 _flatten = python_backend.flatten
@@ -46,12 +46,38 @@ def set_backend(new: Any) -> None:
     """
     global _backend, _flatten
     _connect(new)
+    kind = getattr(new, "treedef_type", PyTreeDef)
+    if kind is not PyTreeDef:
+        type(PyTreeDef).others = (kind,)
     _backend, _flatten = new, new.flatten
 
 
 def backend() -> Any:
     """The backend in use."""
     return _backend
+
+
+class _Registry:
+    """The backend in use, whichever that is, for those who ask for a registry of classes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_backend, name)
+
+
+default_registry = _Registry()
+
+
+def build_tree(treedef: Any, xs: Any) -> Any:
+    """The tree of a structure whose leaves stand in `xs` at the same places, in iterables of any kind.
+
+    Args:
+      treedef: the structure.
+      xs: nested iterables.
+
+    >>> build_tree(tree_structure((0, [0, 0])), [1, (2, 3)])
+    (1, [2, 3])
+    """
+    return treedef.from_iterable_tree(xs)
 
 
 def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:

@@ -20,6 +20,8 @@ from .computation import xla_computation
 from .compiling import CacheStats, cache_stats, clear_memory
 from .disk_cache import cache_dir
 from .effects import effects_barrier
+from .environment import print_environment_info
+from .backends import reset as clear_backends
 from .evaluator import clear_caches
 from .key_arrays import KeyArray
 from .mesh_utils import make_mesh
@@ -33,14 +35,15 @@ from .transfers import (block_until_ready, device_get, device_put, device_put_re
 
 __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "NamedSharding", "PmapSharding", "PositionalSharding", "Shard",
            "Sharding", "SingleDeviceSharding", "TransferCounts", "WINDOW", "__version__", "block_until_ready", "cache_dir",
-           "cache_stats", "checkpointing", "clear_caches", "clear_memory", "compilation_cache", "default_backend",
-           "default_device", "device_count", "device_get", "device_put", "device_put_replicated", "device_put_sharded",
-           "devices", "distributed", "dlpack", "effects_barrier", "from_dlpack", "get_backend", "host_count", "host_id",
-           "host_ids", "launch", "live_arrays", "local_device_count", "local_devices", "make_array_from_callback",
-           "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_mesh", "memory_layouts",
-           "mesh_utils", "multihost_utils", "pjit", "plans", "process_count", "process_index", "process_indices",
-           "profiler", "setup_tpu", "stages", "transfer_counts", "transfer_guard", "transfer_guard_device_to_device",
-           "transfer_guard_device_to_host", "transfer_guard_host_to_device", "visualizing", "xla_computation"]
+           "cache_stats", "checkpointing", "clear_backends", "clear_caches", "clear_memory", "compilation_cache",
+           "default_backend", "default_device", "device_count", "device_get", "device_put", "device_put_replicated",
+           "device_put_sharded", "devices", "distributed", "dlpack", "effects_barrier", "ffi", "from_dlpack", "get_backend",
+           "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count", "local_devices",
+           "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
+           "make_mesh", "memory_layouts", "mesh_utils", "multihost_utils", "pjit", "plans", "print_environment_info",
+           "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages", "transfer_counts",
+           "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+           "transfer_guard_host_to_device", "visualizing", "xla_computation"]
 
 for _file in (__file__, lower.__code__.co_filename):
     hide_frames_of(_file.rsplit("/", 1)[0] + "/")
@@ -56,7 +59,7 @@ forks.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("checkpointing", "distributed", "dlpack", "launch", "memory_layouts", "multihost_utils", "pjit", "planning",
-                "plans", "profiler", "visualizing"):
+    if name in ("checkpointing", "distributed", "dlpack", "ffi", "launch", "memory_layouts", "multihost_utils", "pjit",
+                "planning", "plans", "profiler", "visualizing"):
         return import_module(f"{__name__}.{name}")  # seldom needed, so imported on demand
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -226,6 +226,16 @@ def gloo_collectives(client: Any, host: str) -> Any:
     return _jax.make_gloo_tcp_collectives(distributed_client=client, hostname=host)
 
 
+def include_dir() -> str:
+    """The folder of jaxlib's headers."""
+    return f"{xc.__file__.rpartition('/')[0]}/include"
+
+
+def profile_server(port: int) -> Any:
+    """A server of profiles at a port, while the object lives."""
+    return load("_profiler").start_server(port)
+
+
 def load_profiler() -> tuple[Any, Any]:
     """(class of annotations, class of recordings)."""
     _profiler = load("_profiler")

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, config
+from lamina_ir import ClosedJaxpr, config, monitoring
 
 from . import _jaxlib, disk_cache, host_errors, owner, shardings
 
@@ -222,10 +222,14 @@ def _compiled(code: Any, devices: tuple[Any, ...], options: Options, host_functi
     more = (list(host_functions),) if host_functions else ()
     arguments = (code, shardings.device_list(devices), _settings(options, tuple(d.id for d in devices)), *more)
     compile_and_load = devices[0].client.compile_and_load
-    if options.num_partitions > 1:
-        with _jaxlib.without_warnings():  # each compilation warns that this partitioner will be replaced
-            return compile_and_load(*arguments)
-    return compile_and_load(*arguments)
+    begun = time.perf_counter()
+    try:
+        if options.num_partitions > 1:
+            with _jaxlib.without_warnings():  # each compilation warns that this partitioner will be replaced
+                return compile_and_load(*arguments)
+        return compile_and_load(*arguments)
+    finally:
+        monitoring.record_event_duration_secs("/lamina/compile/backend_compile_duration", time.perf_counter() - begun)
 
 
 @lru_cache(maxsize=1024)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from . import _jaxlib
+from . import _jaxlib, backends
 
-__all__ = ["LineTime", "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "start_trace", "stop_trace",
-           "time_by_line", "trace"]
+__all__ = ["LineTime", "StepTraceAnnotation", "TraceAnnotation", "annotate_function", "device_memory_profile",
+           "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace", "time_by_line", "trace"]
 
 _lock = threading.Lock()
 _session: tuple[Any, str] | None = None
+_server: Any = None
 
 TraceAnnotation, _Session = _jaxlib.load_profiler()
 """Context manager: names what runs inside it in the profile, with further facts as keywords."""
@@ -58,6 +59,61 @@ def trace(log_dir: str | os.PathLike[str]) -> Iterator[None]:
         yield
     finally:
         stop_trace()
+
+
+def device_memory_profile(backend: str | None = None) -> bytes:
+    """What is in the memory of the devices now, as a compressed profile that `pprof` reads.
+
+    Args:
+      backend: a platform; None for that of the default devices.
+
+    >>> device_memory_profile()[:2]  # compressed by gzip
+    b'\\x1f\\x8b'
+    """
+    profile = backends.get_backend(backend).heap_profile()
+    return profile if profile[:2] == b"\x1f\x8b" else gzip.compress(profile)
+
+
+def save_device_memory_profile(filename: str | os.PathLike[str], backend: str | None = None) -> None:
+    """Write `device_memory_profile` to a file.
+
+    Args:
+      filename: its path.
+      backend: as of `device_memory_profile`.
+    """
+    with open(filename, "wb") as f:
+        f.write(device_memory_profile(backend))
+
+
+def start_server(port: int) -> Any:
+    """Let other programs, as TensorBoard, record profiles of this one through a port.
+
+    Args:
+      port: its number.
+    Returns:
+      The server, which runs until `stop_server`.
+    Raises:
+      ValueError: one runs already.
+    """
+    global _server
+    with _lock:
+        if _server is not None:
+            raise ValueError("start_server: a server of profiles runs already; call stop_server first")
+        _server = _jaxlib.profile_server(port)
+        return _server
+
+
+def stop_server() -> None:
+    """End what `start_server` began.
+
+    Raises:
+      ValueError: no server runs.
+    """
+    global _server
+    with _lock:
+        if _server is None:
+            raise ValueError("stop_server: no server of profiles runs; call start_server first")
+        _server = None
 
 
 class LineTime(NamedTuple):

@@ -217,6 +217,13 @@ def _sharding_spec(self: Any) -> Any:
     return found
 
 
+def _no_feed(name: str) -> Any:
+    def refuse(self: Any, *args: Any) -> Any:
+        raise NotImplementedError(f"{name}: devices have no feeds here; let the program call a function on the host, with "
+                                  "lamina.experimental.io_callback(function, result_shape_dtypes, ordered=True)")
+    return refuse
+
+
 def _install() -> None:
     # jaxlib's call path knows these two classes by their exact type, so they are dressed instead of derived from; what it
     # looks up in Python (`memory_kind`, `_to_xla_hlo_sharding`) it finds on the class.
@@ -235,19 +242,22 @@ def _install() -> None:
     many.partly_copied = one.partly_copied = False
     one.tiles, many.lies = Tiles(), _Lies()
     many.on_host = one.on_host = False
-    for kind in (one, many):
-        kind._mesh = kind._spec = kind._places = None
-        kind.free, kind.face = (), 0
-        kind.mesh, kind.spec = _known("mesh"), _known("spec")
-        kind.memory_kind = None
-        kind.__reduce__ = _reduced
+    for name in ("transfer_to_infeed", "transfer_from_outfeed"):
+        setattr(_jaxlib.Device, name, _no_feed(name))
+    for kind in (_jaxlib.Sharding, one, many):
+        kind.memory_kind, kind.with_memory_kind = None, _with_memory_kind
         kind.device_set = property(lambda self: set(shardings.sharding_devices(self)))
         kind.is_fully_replicated = property(shardings.is_replicated)
         kind.is_fully_addressable = property(lambda self: self._internal_device_list.is_fully_addressable)
         kind.addressable_devices = property(lambda self: set(self._internal_device_list.addressable_device_list))
         kind.devices_indices_map, kind.addressable_devices_indices_map = _indices, _own_indices
-        kind.shard_shape, kind.check_compatible_aval, kind.is_equivalent_to = _shard_shape, _check_aval, _is_equivalent
-        kind.with_memory_kind, kind.constraint = _with_memory_kind, _constraint
+        kind.shard_shape, kind.is_equivalent_to = _shard_shape, _is_equivalent
+    for kind in (one, many):
+        kind._mesh = kind._spec = kind._places = None
+        kind.free, kind.face = (), 0
+        kind.mesh, kind.spec = _known("mesh"), _known("spec")
+        kind.__reduce__ = _reduced
+        kind.check_compatible_aval, kind.constraint = _check_aval, _constraint
         kind.reshape, kind.transpose, kind.replicate = _reshape, _transpose, _replicate
         kind.T = property(_transpose)
         kind.sharding_spec = property(_sharding_spec)

@@ -17,11 +17,13 @@ from lamina_parallel.extend import placed, seen_whole
 from lamina_tracing.extend import CallSpec, Staged, Tracer, flat_types
 
 from . import _jaxlib, backends, compiling, execution, key_arrays, layouts, placing, safe_launch
+from .memory_layouts import DeviceLocalLayout, Layout
 
 if TYPE_CHECKING:
     from .plans import Plan
 
-__all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "Traced", "Wrapped", "checked_arguments", "lower", "trace"]
+__all__ = ["ATTRIBUTES", "ArgInfo", "Compiled", "Lowered", "OutInfo", "Traced", "Wrapped", "checked_arguments", "lower",
+           "trace"]
 
 ATTRIBUTES = ("lower", "trace", "eval_shape", "clear_cache")
 
@@ -46,6 +48,9 @@ def checked_arguments(call: str, spec: CallSpec, in_tree: Any, in_avals: Sequenc
         raise TypeError(f"compiled `{name}`: argument types differ: {'; '.join(wrong)}. Convert the arguments, or lower the "
                         "function for these types")
     return flat
+
+
+OutInfo = ShapeDtypeStruct  # what is known of one result: shape, dtype, sharding
 
 
 class ArgInfo(NamedTuple):
@@ -258,6 +263,18 @@ class Compiled(_Stage):
         """The result's tree with where each array will be."""
         return trees.tree_unflatten(self._staged.out_tree, self._program.out_shardings[:self._staged.out_tree.num_leaves])
 
+    def input_layouts(self) -> Any:
+        """(positional arguments, keyword arguments) with how each is expected, a `Layout`; None for those nobody reads."""
+        kept = iter([*self._program.executable.get_parameter_layouts()][len(self._program.const_args):])
+        flat = [_layout(next(kept), s) if on else None for s, on in zip(self._program.in_shardings, self._program.kept)]
+        return trees.tree_unflatten(self._in_tree, flat)
+
+    def output_layouts(self) -> Any:
+        """The result's tree with how each array will lie, a `Layout`."""
+        tree = self._staged.out_tree
+        pairs = zip(self._program.executable.get_output_layouts(), self._program.out_shardings[:tree.num_leaves])
+        return trees.tree_unflatten(tree, [_layout(x, s) for x, s in pairs])
+
     def cost_analysis(self) -> dict[str, float]:
         """The compiler's estimate: 'flops', 'bytes accessed' (bytes), ..."""
         found = self._program.executable.cost_analysis()
@@ -291,6 +308,10 @@ class Compiled(_Stage):
     def runtime_executable(self) -> Any:
         """jaxlib's executable."""
         return self._program.executable
+
+
+def _layout(words: Any, sharding: Any) -> Layout:
+    return Layout(DeviceLocalLayout.of_text(str(words)), sharding)
 
 
 def _planning() -> Any:

@@ -23,6 +23,7 @@ class JaxlibBackend:
     def __init__(self) -> None:
         self.flatten = REGISTRY.flatten
         self.flatten_one_level = REGISTRY.flatten_one_level
+        self.treedef_type = _jaxlib.PyTreeDef
         self.register_dataclass_node = REGISTRY.register_dataclass_node
 
     def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:

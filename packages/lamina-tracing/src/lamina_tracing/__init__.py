@@ -14,20 +14,20 @@ from .settings import (check_tracer_leaks, checking_leaks, debug_bounds, debug_i
                        numpy_rank_promotion, threefry_partitionable)
 
 if TYPE_CHECKING:
-    from . import primitives
+    from . import primitives, wrapped_functions
 
 operators.install()
 
 __all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "ShapeLike", "__version__", "check_tracer_leaks",
            "checking_leaks", "debug", "debug_bounds", "debug_infs", "debug_key_reuse", "debug_nans",
            "default_matmul_precision", "default_prng_impl", "disable_jit", "disable_x64", "enable_checks",
-           "enable_custom_prng", "enable_x64", "ensure_compile_time_eval", "eval_shape", "explain_cache_misses",
-           "extend", "io_callback", "jit", "lax", "legacy_prng_key", "log_compiles", "make_jaxpr", "named_call",
-           "named_scope", "numpy_dtype_promotion", "numpy_rank_promotion", "primitives", "pure_callback", "slots",
-           "threefry_partitionable"]
+           "enable_custom_prng", "enable_x64", "ensure_compile_time_eval", "eval_shape", "explain_cache_misses", "extend",
+           "io_callback", "jit", "lax", "legacy_prng_key", "log_compiles", "make_jaxpr", "named_call", "named_scope",
+           "numpy_dtype_promotion", "numpy_rank_promotion", "primitives", "pure_callback", "slots",
+           "threefry_partitionable", "wrapped_functions"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "primitives":
-        return import_module(f"{__name__}.{name}")  # ops by name, which only programs that read programs need
+    if name in ("primitives", "wrapped_functions"):
+        return import_module(f"{__name__}.{name}")  # for programs that read programs, and few others
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

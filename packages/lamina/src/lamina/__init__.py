@@ -17,14 +17,13 @@ from lamina_batching import vmap
 from lamina_ir import ShapeDtypeStruct, config
 from lamina_ir.trees import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
 from lamina_parallel import pmap, shard_map
-from lamina_runtime import (Device, NamedSharding, Shard, block_until_ready, clear_caches, default_backend,
-                            default_device, device_count, device_get, device_put, device_put_replicated, device_put_sharded,
-                            devices,
-                            effects_barrier, host_count, host_id, host_ids, live_arrays, local_device_count,
-                            local_devices, make_array_from_callback, make_array_from_process_local_data,
-                            make_array_from_single_device_arrays, make_mesh, process_count, process_index, process_indices,
-                            transfer_guard, transfer_guard_device_to_device, transfer_guard_device_to_host,
-                            transfer_guard_host_to_device, xla_computation)
+from lamina_runtime import (Device, NamedSharding, Shard, block_until_ready, clear_caches, default_backend, default_device,
+                            device_count, device_get, device_put, device_put_replicated, device_put_sharded, devices,
+                            effects_barrier, host_count, host_id, host_ids, live_arrays, local_device_count, local_devices,
+                            make_array_from_callback, make_array_from_process_local_data, make_array_from_single_device_arrays,
+                            make_mesh, print_environment_info, process_count, process_index, process_indices, transfer_guard,
+                            transfer_guard_device_to_device, transfer_guard_device_to_host, transfer_guard_host_to_device,
+                            xla_computation)
 from lamina_tracing import (Array, check_tracer_leaks, checking_leaks, debug_bounds, debug_infs, debug_key_reuse, debug_nans,
                             default_matmul_precision, default_prng_impl, disable_jit, disable_x64, enable_checks,
                             enable_custom_prng, enable_x64, ensure_compile_time_eval, eval_shape, explain_cache_misses, jit,
@@ -51,10 +50,10 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
            "jax2tf_associative_scan_reductions", "jit", "jvp", "launch", "lax", "legacy_prng_key", "lib",
            "linear_transpose", "linearize", "live_arrays", "local_device_count", "local_devices", "log_compiles",
            "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-           "make_jaxpr", "make_mesh", "named_call", "named_scope", "nn", "numpy", "numpy_dtype_promotion",
-           "numpy_rank_promotion", "ops", "parallel", "pmap", "process_count", "process_index", "process_indices",
-           "profiler", "pure_callback", "random", "remat", "scipy", "shard_map", "sharding", "softmax_custom_jvp",
-           "spmd_mode", "stages", "test_util", "threefry_partitionable", "tools", "transfer_guard",
+           "make_jaxpr", "make_mesh", "monitoring", "named_call", "named_scope", "nn", "numpy", "numpy_dtype_promotion",
+           "numpy_rank_promotion", "ops", "parallel", "pmap", "print_environment_info", "process_count", "process_index",
+           "process_indices", "profiler", "pure_callback", "random", "remat", "scipy", "shard_map", "sharding",
+           "softmax_custom_jvp", "spmd_mode", "stages", "test_util", "threefry_partitionable", "tools", "transfer_guard",
            "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device", "tree",
            "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tree_util", "typing",
            "value_and_grad", "vjp", "vmap", "xla_computation"]
@@ -62,8 +61,8 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
 # Modules that not every program needs, imported when asked for.
 _ON_DEMAND = frozenset(("ad_checkpoint", "compilation_cache", "custom_batching", "custom_derivatives", "custom_transpose",
                         "debug", "distributed", "dlpack", "errors", "experimental", "extend", "flatten_util", "image",
-                        "launch", "lib", "nn", "ops", "parallel", "profiler", "random", "scipy", "sharding", "stages",
-                        "test_util", "tools", "typing"))
+                        "launch", "lib", "monitoring", "nn", "ops", "parallel", "profiler", "random", "scipy", "sharding",
+                        "stages", "test_util", "tools", "typing"))
 
 # Settings that change nothing here, found by name where the others are.
 _FLAGS = frozenset(("enable_custom_vjp_by_custom_transpose", "jax2tf_associative_scan_reductions", "softmax_custom_jvp",

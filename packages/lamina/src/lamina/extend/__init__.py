@@ -1,4 +1,4 @@
 """`lamina.extend`: for programs that read programs, and for those who add to lamina."""
-from . import core
+from . import backend, core, ffi, linear_util
 
-__all__ = ["core"]
+__all__ = ["backend", "core", "ffi", "linear_util"]

@@ -1,0 +1,3 @@
+"""`lamina.extend.linear_util`: functions with transformations around them, from `lamina_tracing.wrapped_functions`."""
+from lamina_tracing.wrapped_functions import *
+from lamina_tracing.wrapped_functions import __all__ as __all__
