@@ -7,6 +7,6 @@ from lamina_numpy.extend import publish as _publish
 from ._version import __version__
 
 __all__ = ["__version__", "cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal",
-           "sparse", "spatial", "special"]
+           "sparse", "spatial", "special", "stats"]
 
 _publish(globals(), {name: "" for name in __all__ if name != "__version__"})

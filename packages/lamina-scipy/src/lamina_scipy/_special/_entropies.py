@@ -23,12 +23,12 @@ def _share(x, y):
 
 
 @slopes(lambda out, x, y: lnp.log(y), lambda out, x, y: _share(x, y))
-def _xlogy(x, y):
+def xlogy_of(x, y):
     return _at_zero(x, y, x * lnp.log(y))
 
 
 @slopes(lambda out, x, y: lnp.log1p(y), lambda out, x, y: _share(x, 1.0 + y))
-def _xlog1py(x, y):
+def xlog1py_of(x, y):
     return _at_zero(x, y, x * lnp.log1p(y))
 
 
@@ -87,7 +87,7 @@ def xlogy(x: ArrayLike, y: ArrayLike) -> Array:
     >>> xlogy(np.array([0., 2.]), np.array([0., 1.]))
     Array([0., 0.], dtype=float32)
     """
-    return _xlogy(*inexact("xlogy", x, y))
+    return xlogy_of(*inexact("xlogy", x, y))
 
 
 @public()
@@ -108,7 +108,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike) -> Array:
     >>> xlog1py(np.array([0., 1.]), np.array([-1., 1e-6]))
     Array([0.e+00, 1.e-06], dtype=float32)
     """
-    return _xlog1py(*inexact("xlog1py", x, y))
+    return xlog1py_of(*inexact("xlog1py", x, y))
 
 
 @public()
@@ -216,7 +216,7 @@ def logit(x: ArrayLike) -> Array:
     Array([-inf,   0.,  inf], dtype=float32)
     """
     x = to_inexact("logit", x)
-    return _complex_logit(x) if dtypes.is_complex(typeof(x).dtype) else real("logit", _logit, x)
+    return _complex_logit(x) if dtypes.is_complex(typeof(x).dtype) else real("logit", logit_of, x)
 
 
 def _complex_logit(x):
@@ -224,6 +224,6 @@ def _complex_logit(x):
 
 
 @slopes(lambda out, x: 1.0 / (x * (1.0 - x)))
-def _logit(x):
+def logit_of(x):
     middle = lnp.logical_and(x > 0.3, x < 0.7)
     return lnp.where(middle, 2.0 * lnp.arctanh(within(middle, 2.0 * x - 1.0, 0.0)), lnp.log(x / (1.0 - x)))

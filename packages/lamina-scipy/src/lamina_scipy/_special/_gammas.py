@@ -103,14 +103,9 @@ def gammasgn_of(x):
 
 
 def log_ratio(x, m):
-    """log(gamma(x + m) / gamma(x)) of positive x and x + m, without the loss of a difference of large logarithms."""
-    y = x + m
-    large = lnp.logical_and(x >= 8.0, y >= 8.0)
-    a = within(large, x, 8.0)
-    b = lnp.where(large, m, 0.0)
-    shift = b / a
-    formula = (a + b - 0.5) * lnp.log1p(shift) + b * (lnp.log(a) - 1.0) + (stirling(a + b) - stirling(a))
-    return lnp.where(large, formula, gammaln_of(lnp.where(large, 1.0, y)) - gammaln_of(lnp.where(large, 1.0, x)))
+    """log(gamma(x + m) / gamma(x)) where x and x + m are 8 and more, without the loss of a difference of large logarithms."""
+    shift = m / x
+    return (x + m - 0.5) * lnp.log1p(shift) + m * (lnp.log(x) - 1.0) + (stirling(x + m) - stirling(x))
 
 
 @slopes(lambda out, value, z: lnp.ones_like(out), lambda out, value, z: lnp.where(is_pole(z), np.nan, 0.0))
@@ -140,10 +135,10 @@ def _poch(z, m):
     sign = lnp.where(both, _sign_of_pole(m), 1.0)
     small = lnp.logical_and(lnp.abs(a) < 30.0, lnp.abs(b) < 30.0)
     direct = gamma_of(within(small, b, 1.0)) / gamma_of(within(small, a, 1.0))
-    right = lnp.logical_and(a > 0, b > 0)
-    positive = lnp.exp(log_ratio(within(right, a, 1.0), lnp.where(right, m, 0.0)))
-    signed = gammasgn_of(a) * gammasgn_of(b) * lnp.exp(gammaln_of(b) - gammaln_of(a))
-    value = lnp.where(m == 0, 1.0, lnp.where(small, direct, lnp.where(right, positive, signed)))
+    large = lnp.logical_and(a >= 8.0, b >= 8.0)
+    ratio = log_ratio(within(large, a, 8.0), lnp.where(large, m, 0.0))
+    signed = gammasgn_of(a) * gammasgn_of(b) * lnp.exp(lnp.where(large, ratio, gammaln_of(b) - gammaln_of(a)))
+    value = lnp.where(m == 0, 1.0, lnp.where(small, direct, signed))
     return lnp.where(lnp.isnan(y), y, lnp.where(both, sign * value, lnp.where(under, 0.0, lnp.where(over, np.inf, value))))
 
 

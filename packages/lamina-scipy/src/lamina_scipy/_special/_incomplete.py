@@ -12,7 +12,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import by_dtype, no_slope, real, slopes, within
-from ._gammas import gamma_of, gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
+from ._gammas import gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
 
@@ -22,42 +22,42 @@ _MOST_TERMS = 10000
 @slopes(lambda out, a, b: lax.digamma(a) - lax.digamma(a + b), lambda out, a, b: lax.digamma(b) - lax.digamma(a + b))
 def betaln_of(a, b):
     """log |beta| of arrays: by Stirling's formula without its large parts where both, or one, are large."""
-    low, high = lnp.minimum(a, b), lnp.maximum(a, b)
+    low, high = _reflected(a, b)[:2]
+    large = high >= 8.0
     both = low >= 8.0
-    one = lnp.logical_and(high >= 8.0, lnp.logical_and(low > 0, low < 8.0))
-    p, q = within(both, low, 8.0), within(both, high, 8.0)
+    one = large & (low > 0) & lnp.logical_not(both)
+    p, q = within(both, low, 8.0), within(large, high, 8.0)
     h = p / q
     rest = (stirling(p) - stirling(p + q)) + stirling(q)
-    large = (0.5 * math.log(2 * math.pi) - 0.5 * lnp.log(q)) + rest + (p - 0.5) * lnp.log(h / (1.0 + h)) - q * lnp.log1p(h)
-    mixed = gammaln_of(lnp.where(one, low, 1.0)) - log_ratio(within(one, high, 8.0), lnp.where(one, low, 1.0))
-    plain = gammaln_of(a) + gammaln_of(b) - gammaln_of(a + b)
-    poles = (is_pole(a) | is_pole(b)) & is_pole(a + b)
-    finite = poles & (high == lnp.floor(high)) & (high > 0)  # by reflection, as beta
-    r, s = within(finite, 1.0 - low - high, 1.0), within(finite, high, 1.0)
-    plain = lnp.where(finite, gammaln_of(r) + gammaln_of(s) - gammaln_of(r + s), lnp.where(poles, np.inf, plain))
-    return lnp.where(high == np.inf, lnp.where(low > 0, -np.inf, np.nan),
-                     lnp.where(both, large, lnp.where(one, mixed, plain)))
+    formula = (0.5 * math.log(2 * math.pi) - 0.5 * lnp.log(q)) + rest + (p - 0.5) * lnp.log(h / (1.0 + h)) - q * lnp.log1p(h)
+    of_low = gammaln_of(low)
+    mixed = of_low - log_ratio(q, lnp.where(one, low, 1.0))
+    plain = of_low + gammaln_of(high) - gammaln_of(low + high)
+    value = lnp.where(both, formula, lnp.where(one, mixed, plain))
+    unbound = (is_pole(low) | is_pole(high)) & is_pole(low + high)
+    return lnp.where(high == np.inf, lnp.where(low > 0, -np.inf, np.nan), lnp.where(unbound, np.inf, value))
+
+
+def _reflected(a, b):
+    """The arguments in order, the sign of beta, whether they are others: where one is a pole -n and the other a whole number
+    up to n, beta(-n, m) is (-1)^m beta(1 + n - m, m)."""
+    low, high = lnp.minimum(a, b), lnp.maximum(a, b)
+    finite = is_pole(low) & (high > 0) & (high == lnp.floor(high)) & (1.0 - low - high > 0)
+    p = lnp.where(finite, 1.0 - low - high, low)
+    sign = lnp.where(finite, 1.0 - 2.0 * lnp.remainder(high, 2.0), 1.0)
+    return lnp.minimum(p, high), lnp.maximum(p, high), sign, finite
 
 
 @slopes(lambda out, a, b: out * (lax.digamma(a) - lax.digamma(a + b)),
         lambda out, a, b: out * (lax.digamma(b) - lax.digamma(a + b)))
 def _beta(a, b):
-    small = lnp.logical_and(lnp.maximum(lnp.abs(a), lnp.abs(b)) < 16.0, lnp.minimum(lnp.abs(a), lnp.abs(b)) > 1e-6)
-    p, q = within(small, a, 1.0), within(small, b, 1.0)
-    direct = gamma_of(p) * gamma_of(q) / gamma_of(p + q)
-    right = lnp.logical_and(a > 0, b > 0)
-    sign = lnp.where(right, 1.0, gammasgn_of(a) * gammasgn_of(b) * gammasgn_of(a + b))
-    by_logarithm = sign * lnp.exp(betaln_of(a, b))
-    value = lnp.where(small & lnp.logical_not(lnp.isnan(direct)), direct, by_logarithm)
-    pole = is_pole(a) | is_pole(b)
-    # at a = -n it is finite for whole b up to n: (-1)^b beta(1 - a - b, b), by reflection
-    n, m = lnp.minimum(a, b), lnp.maximum(a, b)
-    finite = pole & (m == lnp.floor(m)) & (m > 0) & (n == lnp.floor(n)) & (1.0 - n - m > 0)
-    p, q = within(finite, 1.0 - n - m, 1.0), within(finite, m, 1.0)
-    flipped = (1.0 - 2.0 * lnp.remainder(q, 2.0)) * lnp.exp(betaln_of(p, q))
-    below = is_pole(a + b) & lnp.logical_not(right)
-    other = lnp.where(finite, flipped, lnp.where(pole, lnp.where((a == 0) | (b == 0), 1.0 / a + 1.0 / b, np.inf), 0.0))
-    return lnp.where(lnp.isnan(a + b), np.nan, lnp.where(pole | below, other, value))
+    low, high, sign, finite = _reflected(a, b)
+    sign = lnp.where((low > 0) | finite, sign, gammasgn_of(a) * gammasgn_of(b) * gammasgn_of(a + b))
+    value = sign * lnp.exp(betaln_of(low, high))
+    pole = (is_pole(a) | is_pole(b)) & lnp.logical_not(finite)
+    at_pole = lnp.where((a == 0) | (b == 0), 1.0 / a + 1.0 / b, np.inf)
+    below = is_pole(a + b) & (low <= 0) & lnp.logical_not(finite)
+    return lnp.where(lnp.isnan(a + b), np.nan, lnp.where(pole, at_pole, lnp.where(below, 0.0, value)))
 
 
 def _gamma_edges(a, x, value, below):

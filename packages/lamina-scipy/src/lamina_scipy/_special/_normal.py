@@ -94,7 +94,7 @@ def erfinv(x: ArrayLike) -> Array:
     return real("erfinv", lax.erf_inv, x)
 
 
-def _ndtr(x):
+def ndtr_of(x):
     return 0.5 * lax.erfc(-_ROOT_HALF * x)
 
 
@@ -116,7 +116,7 @@ def ndtr(x: ArrayLike) -> Array:
     >>> ndtr(np.array([-np.inf, 0., np.inf]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return real("ndtr", _ndtr, x)
+    return real("ndtr", ndtr_of, x)
 
 
 def _tail(x):
@@ -135,12 +135,12 @@ def _hazard(x):
     """The density over `ndtr`."""
     far, y, total = _tail(x)
     z = lnp.where(far, 0.0, x)
-    near = lnp.exp(-0.5 * z * z - _HALF_LOG_2PI - _log_ndtr(z))
+    near = lnp.exp(-0.5 * z * z - _HALF_LOG_2PI - log_ndtr_of(z))
     return lnp.where(far, -y / total, near)
 
 
 @slopes(lambda out, x: _hazard(x))
-def _log_ndtr(x):
+def log_ndtr_of(x):
     far, y, total = _tail(x)
     z = lnp.where(far, 0.0, x)
     below = lnp.log(0.5 * lax.erfc(-_ROOT_HALF * lnp.minimum(z, 0.0)))
@@ -168,11 +168,11 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     >>> log_ndtr(np.array([-1e4, 0., 20.]))
     Array([-5.0000012e+07, -6.9314718e-01, -2.7536241e-89], dtype=float32)
     """
-    return real("log_ndtr", _log_ndtr, x)
+    return real("log_ndtr", log_ndtr_of, x)
 
 
 @slopes(lambda out, p: lnp.exp(0.5 * out * out + _HALF_LOG_2PI))
-def _ndtri(p):
+def ndtri_of(p):
     q = p - 0.5
     inner = lnp.abs(q) <= 0.425
     inside = lnp.logical_and(p > 0, p < 1)
@@ -205,4 +205,4 @@ def ndtri(p: ArrayLike) -> Array:
     >>> ndtri(np.array([0., 0.5, 1.]))
     Array([-inf,   0.,  inf], dtype=float32)
     """
-    return real("ndtri", _ndtri, p)
+    return real("ndtri", ndtri_of, p)

@@ -1,0 +1,40 @@
+"""The beta-binomial distribution."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from .._special._incomplete import betaln_of
+from ._laws import Law, exponential, proper, supported
+
+__all__ = ["logpmf", "pmf"]
+
+_law = Law("betabinom", "the beta-binomial distribution",
+           n="real array of whole numbers, none below 0: how many trials",
+           a="real array, above 0: the weight of successes",
+           b="real array, above 0: the weight of failures")
+
+
+def _logpmf(k, n, a, b, loc=0):
+    """>>> logpmf(np.array([0., 1., 3.]), 2., 1., 1.)
+    Array([-1.0986123, -1.0986123,       -inf], dtype=float32)"""
+    j = k - loc
+    inside = (j >= 0) & (j <= n) & (j == lnp.floor(j))
+    i, m = within(inside, j, 0.0), within(n >= 0, n, 0.0)
+    m = lnp.maximum(m, i)
+    value = betaln_of(i + a, m - i + b) - betaln_of(m - i + 1.0, i + 1.0) - betaln_of(a, b) - lnp.log(m + 1.0)
+    return proper(supported(inside, value, -np.inf, j), n >= 0, n == lnp.floor(n), a > 0, b > 0)
+
+
+def _pmf(k, n, a, b, loc=0):
+    """>>> pmf(np.array([0., 1., 3.]), 2., 1., 1.)
+    Array([0.3333333, 0.3333333, 0.       ], dtype=float32)"""
+    return exponential(_logpmf(k, n, a, b, loc))
+
+
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
+
+_publish(globals())

@@ -1,0 +1,41 @@
+"""The binomial distribution."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from .._special._entropies import xlog1py_of, xlogy_of
+from .._special._incomplete import betaln_of
+from ._laws import Law, exponential, proper, supported
+
+__all__ = ["logpmf", "pmf"]
+
+_law = Law("binom", "the binomial distribution",
+           n="real array of whole numbers, none below 0: how many trials",
+           p="real array, in [0, 1]: the probability of a success")
+
+
+def _logpmf(k, n, p, loc=0):
+    """>>> logpmf(np.array([0., 1., 3.]), 2., 0.5)
+    Array([-1.3862944, -0.6931472,       -inf], dtype=float32)"""
+    j = k - loc
+    inside = (j >= 0) & (j <= n) & (j == lnp.floor(j))
+    i, m = within(inside, j, 0.0), within(n >= 0, n, 0.0)
+    m = lnp.maximum(m, i)
+    ways = -lnp.log(m + 1.0) - betaln_of(m - i + 1.0, i + 1.0)
+    value = ways + xlogy_of(i, p) + xlog1py_of(m - i, -p)
+    return proper(supported(inside, value, -np.inf, j), n >= 0, n == lnp.floor(n), p >= 0, p <= 1)
+
+
+def _pmf(k, n, p, loc=0):
+    """>>> pmf(np.array([0., 1., 3.]), 2., 0.5)
+    Array([0.25, 0.5 , 0.  ], dtype=float32)"""
+    return exponential(_logpmf(k, n, p, loc))
+
+
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
+
+_publish(globals())

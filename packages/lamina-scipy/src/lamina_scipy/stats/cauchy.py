@@ -1,0 +1,90 @@
+"""Cauchy's distribution."""
+from __future__ import annotations
+
+import math
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from ._laws import Law, exponential, proper, standard
+
+__all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+
+_law = Law("cauchy", "Cauchy's distribution")
+
+
+def _logpdf(x, loc=0, scale=1):
+    """>>> logpdf(np.array([0., 1e30]))
+    Array([  -1.1447299, -139.29984  ], dtype=float32)"""
+    y = lnp.abs(standard(x, loc, scale))
+    far = y > 1e6
+    tail = lnp.where(far, 2.0 * lnp.log(within(far, y, 1e7)), lnp.log1p(lnp.square(lnp.where(far, 0.0, y))))
+    return proper(-tail - math.log(math.pi) - lnp.log(scale), scale > 0)
+
+
+def _pdf(x, loc=0, scale=1):
+    """>>> pdf(np.array([0., 1.]))
+    Array([0.3183099 , 0.15915495], dtype=float32)"""
+    return exponential(_logpdf(x, loc, scale))
+
+
+def _cdf(x, loc=0, scale=1):
+    """>>> cdf(np.array([0., -1e10]))
+    Array([5.000000e-01, 3.183099e-11], dtype=float32)"""
+    y = standard(x, loc, scale)
+    return proper(lnp.arctan2(lnp.ones_like(y), -y) / np.pi, scale > 0)
+
+
+def _sf(x, loc=0, scale=1):
+    """>>> sf(np.array([0., 1e10]))
+    Array([5.000000e-01, 3.183099e-11], dtype=float32)"""
+    y = standard(x, loc, scale)
+    return proper(lnp.arctan2(lnp.ones_like(y), y) / np.pi, scale > 0)
+
+
+def _logcdf(x, loc=0, scale=1):
+    """>>> logcdf(np.array([0., -1e10]))
+    Array([ -0.6931472, -24.17058  ], dtype=float32)"""
+    return lnp.where(x < loc, lnp.log(_cdf(x, loc, scale)), lnp.log1p(-_sf(x, loc, scale)))
+
+
+def _logsf(x, loc=0, scale=1):
+    """>>> logsf(np.array([0., 1e10]))
+    Array([ -0.6931472, -24.17058  ], dtype=float32)"""
+    return lnp.where(x > loc, lnp.log(_sf(x, loc, scale)), lnp.log1p(-_cdf(x, loc, scale)))
+
+
+def _quantile(q):
+    """Up to where a share lies, in both tails from the share that is small."""
+    small = lnp.minimum(q, 1.0 - q)
+    middle = small > 0.25
+    tail = 1.0 / lnp.tan(np.pi * lnp.where(middle, 0.25, small))
+    value = lnp.where(middle, lnp.tan(np.pi * (q - 0.5)), lnp.where(q < 0.5, -tail, tail))
+    value = lnp.where(q == 0, -np.inf, lnp.where(q == 1, np.inf, value))
+    return lnp.where((q >= 0) & (q <= 1), value, np.nan)
+
+
+def _ppf(q, loc=0, scale=1):
+    """>>> ppf(np.array([0.5, 1.]))
+    Array([ 0., inf], dtype=float32)"""
+    return proper(loc + scale * _quantile(q), scale > 0)
+
+
+def _isf(q, loc=0, scale=1):
+    """>>> isf(np.array([0.5, 1.]))
+    Array([  0., -inf], dtype=float32)"""
+    return proper(loc - scale * _quantile(q), scale > 0)
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+sf = _law(_sf)
+logcdf = _law(_logcdf)
+logsf = _law(_logsf)
+ppf = _law(_ppf)
+isf = _law(_isf)
+
+_publish(globals())

@@ -1,0 +1,68 @@
+"""The chi-squared distribution."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from .._special._entropies import xlogy_of
+from .._special._gammas import gammaln_of
+from .._special._incomplete import gammainc_of, gammaincc_of
+from ._laws import Law, exponential, log_of, proper, standard, supported
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+
+_law = Law("chi2", "the chi-squared distribution", df="real array, above 0: the degrees of freedom")
+
+
+def _logpdf(x, df, loc=0, scale=1):
+    """>>> logpdf(np.array([1., -1.]), 2.)
+    Array([-1.1931472,       -inf], dtype=float32)"""
+    y = standard(x, loc, scale)
+    inside = (y >= 0) & (y < np.inf)
+    z = within(inside, y, 1.0)
+    value = xlogy_of(0.5 * df - 1.0, 0.5 * z) - 0.5 * z - gammaln_of(0.5 * df) - lnp.log(2.0 * scale)
+    return proper(supported(inside, value, -np.inf, y), df > 0, scale > 0)
+
+
+def _pdf(x, df, loc=0, scale=1):
+    """>>> pdf(np.array([1., -1.]), 2.)
+    Array([0.30326533, 0.        ], dtype=float32)"""
+    return exponential(_logpdf(x, df, loc, scale))
+
+
+def _cdf(x, df, loc=0, scale=1):
+    """>>> cdf(np.array([1., -1.]), 2.)
+    Array([0.39346933, 0.        ], dtype=float32)"""
+    y = lnp.maximum(standard(x, loc, scale), 0.0)
+    return proper(gammainc_of(0.5 * df, 0.5 * y), df > 0, scale > 0)
+
+
+def _logcdf(x, df, loc=0, scale=1):
+    """>>> logcdf(np.array([1., -1.]), 2.)
+    Array([-0.93275213,        -inf], dtype=float32)"""
+    return log_of(_cdf(x, df, loc, scale), _sf(x, df, loc, scale))
+
+
+def _sf(x, df, loc=0, scale=1):
+    """>>> sf(np.array([1., -1.]), 2.)
+    Array([0.60653067, 1.        ], dtype=float32)"""
+    y = lnp.maximum(standard(x, loc, scale), 0.0)
+    return proper(gammaincc_of(0.5 * df, 0.5 * y), df > 0, scale > 0)
+
+
+def _logsf(x, df, loc=0, scale=1):
+    """>>> logsf(np.array([1., -1.]), 2.)
+    Array([-0.5, -0. ], dtype=float32)"""
+    return log_of(_sf(x, df, loc, scale), _cdf(x, df, loc, scale))
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+logcdf = _law(_logcdf)
+sf = _law(_sf)
+logsf = _law(_logsf)
+
+_publish(globals())

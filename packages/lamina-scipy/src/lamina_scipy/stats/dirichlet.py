@@ -1,0 +1,81 @@
+"""Dirichlet's distribution of shares."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_ir import ShapeError
+from lamina_numpy.extend import public
+from lamina_numpy.extend import publish as _publish
+from lamina_tracing import Array, ArrayLike
+from lamina_tracing.extend import typeof
+
+from .._ground import floats, real, within
+from .._special._entropies import xlogy_of
+from .._special._gammas import gammaln_of
+from ._laws import exponential
+
+__all__ = ["logpdf", "pdf"]
+
+
+def _log(call, x, alpha):
+    (x,), (alpha,) = floats(call, x), floats(call, alpha)
+    shape, weights = typeof(x).shape, typeof(alpha).shape
+    if len(weights) != 1 or not shape or shape[0] not in (weights[0], weights[0] - 1):
+        raise ShapeError(f"{call}: `alpha` must have shape (n,), and `x` n or n - 1 rows; got alpha {weights}, x {shape}")
+    if shape[0] == weights[0] - 1:
+        x = lnp.concatenate([x, 1.0 - lnp.sum(x, 0, keepdims=True)])
+
+    def core(x, a):
+        slack = 1e-4 if typeof(x).dtype.itemsize < 8 else 1e-10
+        inside = lnp.all(x >= 0, 0) & (lnp.abs(lnp.sum(x, 0) - 1.0) < slack)
+        value = lnp.sum(xlogy_of(a - 1.0, within(inside, x, 0.5)) - gammaln_of(a), 0) + gammaln_of(lnp.sum(a, 0))
+        out = lnp.where(inside, value, lnp.where(lnp.any(lnp.isnan(x), 0), np.nan, -np.inf))
+        return lnp.where(lnp.all(a > 0, 0), out, np.nan)
+    return real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1)))
+
+
+@public()
+def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
+    """The logarithm of the density of Dirichlet's distribution of shares.
+
+    Args:
+      x: real array `[n, ...]` of shares that sum to 1 along the first axis, or `[n - 1, ...]`, all but the last.
+      alpha: real array `[n]`, above 0.
+    Returns:
+      Float array `[...]`; minus infinity where x is no set of shares, NaN where alpha is not positive.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the lengths do not fit.
+
+    Source: meaning of `scipy.stats.dirichlet.logpdf`.
+
+    >>> logpdf(np.array([0.2, 0.3, 0.5]), np.array([1., 2., 3.]))
+    Array(1.5040774, dtype=float32)
+    """
+    return _log("dirichlet.logpdf", x, alpha)
+
+
+@public()
+def pdf(x: ArrayLike, alpha: ArrayLike) -> Array:
+    """The density of Dirichlet's distribution of shares.
+
+    Args:
+      x: real array `[n, ...]` of shares that sum to 1 along the first axis, or `[n - 1, ...]`, all but the last.
+      alpha: real array `[n]`, above 0.
+    Returns:
+      Float array `[...]`; 0 where x is no set of shares, NaN where alpha is not positive.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the lengths do not fit.
+
+    Source: meaning of `scipy.stats.dirichlet.pdf`.
+
+    >>> pdf(np.array([0.2, 0.3, 0.5]), np.array([1., 2., 3.]))
+    Array(4.5, dtype=float32)
+    """
+    return exponential(_log("dirichlet.pdf", x, alpha))
+
+
+_publish(globals())

@@ -1,0 +1,68 @@
+"""The gamma distribution."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from .._special._entropies import xlogy_of
+from .._special._gammas import gammaln_of
+from .._special._incomplete import gammainc_of, gammaincc_of
+from ._laws import Law, exponential, log_of, proper, standard, supported
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+
+_law = Law("gamma", "the gamma distribution", a="real array, above 0: its shape")
+
+
+def _logpdf(x, a, loc=0, scale=1):
+    """>>> logpdf(np.array([1., -1.]), 2.)
+    Array([ -1., -inf], dtype=float32)"""
+    y = standard(x, loc, scale)
+    inside = (y >= 0) & (y < np.inf)
+    z = within(inside, y, 1.0)
+    value = xlogy_of(a - 1.0, z) - z - gammaln_of(a) - lnp.log(scale)
+    return proper(supported(inside, value, -np.inf, y), a > 0, scale > 0)
+
+
+def _pdf(x, a, loc=0, scale=1):
+    """>>> pdf(np.array([1., -1.]), 2.)
+    Array([0.36787945, 0.        ], dtype=float32)"""
+    return exponential(_logpdf(x, a, loc, scale))
+
+
+def _cdf(x, a, loc=0, scale=1):
+    """>>> cdf(np.array([1., -1.]), 2.)
+    Array([0.26424113, 0.        ], dtype=float32)"""
+    y = lnp.maximum(standard(x, loc, scale), 0.0)
+    return proper(gammainc_of(a, y), a > 0, scale > 0)
+
+
+def _logcdf(x, a, loc=0, scale=1):
+    """>>> logcdf(np.array([1., -1.]), 2.)
+    Array([-1.3308933,       -inf], dtype=float32)"""
+    return log_of(_cdf(x, a, loc, scale), _sf(x, a, loc, scale))
+
+
+def _sf(x, a, loc=0, scale=1):
+    """>>> sf(np.array([1., -1.]), 2.)
+    Array([0.7357589, 1.       ], dtype=float32)"""
+    y = lnp.maximum(standard(x, loc, scale), 0.0)
+    return proper(gammaincc_of(a, y), a > 0, scale > 0)
+
+
+def _logsf(x, a, loc=0, scale=1):
+    """>>> logsf(np.array([1., -1.]), 2.)
+    Array([-0.30685285, -0.        ], dtype=float32)"""
+    return log_of(_sf(x, a, loc, scale), _cdf(x, a, loc, scale))
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+logcdf = _law(_logcdf)
+sf = _law(_sf)
+logsf = _law(_logsf)
+
+_publish(globals())

@@ -1,0 +1,36 @@
+"""The geometric distribution: trials up to the first success."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from .._special._entropies import xlog1py_of
+from ._laws import Law, exponential, proper, supported
+
+__all__ = ["logpmf", "pmf"]
+
+_law = Law("geom", "the trials up to the first success",
+           p="real array, above 0, up to 1: the probability of a success")
+
+
+def _logpmf(k, p, loc=0):
+    """>>> logpmf(np.array([1., 2., 0.]), 0.5)
+    Array([-0.6931472, -1.3862944,       -inf], dtype=float32)"""
+    j = k - loc
+    inside = (j >= 1) & (j == lnp.floor(j))
+    value = lnp.log(p) + xlog1py_of(within(inside, j, 1.0) - 1.0, -p)
+    return proper(supported(inside, value, -np.inf, j), p > 0, p <= 1)
+
+
+def _pmf(k, p, loc=0):
+    """>>> pmf(np.array([1., 2., 0.]), 0.5)
+    Array([0.5 , 0.25, 0.  ], dtype=float32)"""
+    return exponential(_logpmf(k, p, loc))
+
+
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
+
+_publish(globals())

@@ -1,0 +1,38 @@
+"""Laplace's distribution."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+from lamina_numpy.extend import publish as _publish
+
+from ._laws import Law, exponential, proper, standard
+
+__all__ = ["cdf", "logpdf", "pdf"]
+
+_law = Law("laplace", "Laplace's distribution")
+
+
+def _logpdf(x, loc=0, scale=1):
+    """>>> logpdf(np.array([0., 2.]))
+    Array([-0.6931472, -2.6931472], dtype=float32)"""
+    return proper(-lnp.abs(standard(x, loc, scale)) - lnp.log(2.0 * scale), scale > 0)
+
+
+def _pdf(x, loc=0, scale=1):
+    """>>> pdf(np.array([0., 2.]))
+    Array([0.5       , 0.06766764], dtype=float32)"""
+    return exponential(_logpdf(x, loc, scale))
+
+
+def _cdf(x, loc=0, scale=1):
+    """>>> cdf(np.array([0., -2.]))
+    Array([0.5       , 0.06766764], dtype=float32)"""
+    y = standard(x, loc, scale)
+    half = 0.5 * lnp.exp(-lnp.abs(y))
+    return proper(lnp.where(y < 0, half, 1.0 - half), scale > 0)
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+
+_publish(globals())

@@ -1,0 +1,60 @@
+"""The logistic distribution."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+from lamina_numpy.extend import publish as _publish
+from lamina_tracing import lax
+
+from .._special._entropies import logit_of
+from ._laws import Law, exponential, proper, standard
+
+__all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
+
+_law = Law("logistic", "the logistic distribution")
+
+
+def _logpdf(x, loc=0, scale=1):
+    """>>> logpdf(np.array([0., 2.]))
+    Array([-1.3862944, -2.253856 ], dtype=float32)"""
+    y = lnp.abs(standard(x, loc, scale))
+    return proper(-y - 2.0 * lnp.log1p(lnp.exp(-y)) - lnp.log(scale), scale > 0)
+
+
+def _pdf(x, loc=0, scale=1):
+    """>>> pdf(np.array([0., 2.]))
+    Array([0.25     , 0.1049936], dtype=float32)"""
+    return exponential(_logpdf(x, loc, scale))
+
+
+def _cdf(x, loc=0, scale=1):
+    """>>> cdf(np.array([0., 2.]))
+    Array([0.5      , 0.8807971], dtype=float32)"""
+    return proper(lax.logistic(standard(x, loc, scale)), scale > 0)
+
+
+def _sf(x, loc=0, scale=1):
+    """>>> sf(np.array([0., 2.]))
+    Array([0.5       , 0.11920292], dtype=float32)"""
+    return proper(lax.logistic(-standard(x, loc, scale)), scale > 0)
+
+
+def _ppf(q, loc=0, scale=1):
+    """>>> ppf(np.array([0.5, 0.75]))
+    Array([0.       , 1.0986123], dtype=float32)"""
+    return proper(loc + scale * logit_of(q), scale > 0)
+
+
+def _isf(q, loc=0, scale=1):
+    """>>> isf(np.array([0.5, 0.75]))
+    Array([ 0.       , -1.0986123], dtype=float32)"""
+    return proper(loc - scale * logit_of(q), scale > 0)
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+sf = _law(_sf)
+ppf = _law(_ppf)
+isf = _law(_isf)
+
+_publish(globals())

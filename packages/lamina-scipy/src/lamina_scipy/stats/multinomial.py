@@ -1,0 +1,81 @@
+"""The multinomial distribution."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_ir import ShapeError
+from lamina_numpy.extend import public
+from lamina_numpy.extend import publish as _publish
+from lamina_tracing import Array, ArrayLike
+from lamina_tracing.extend import typeof
+
+from .._ground import floats, real
+from .._special._entropies import xlogy_of
+from .._special._gammas import gammaln_of
+from ._laws import exponential
+
+__all__ = ["logpmf", "pmf"]
+
+
+def _log(call, x, n, p):
+    (x, p), (n,) = floats(call, x, p), floats(call, n)
+    if not typeof(x).shape:
+        raise ShapeError(f"{call}: `x` and `p` must have an axis of outcomes; got rank 0")
+
+    def core(x, p, n):
+        n = n[..., 0]
+        fits = lnp.all((x >= 0) & (x == lnp.floor(x)), -1) & (lnp.sum(x, -1) == n)
+        y = lnp.where(fits[..., None], x, 0.0)
+        value = gammaln_of(n + 1.0) + lnp.sum(xlogy_of(y, p) - gammaln_of(y + 1.0), -1)
+        out = lnp.where(fits, value, lnp.where(lnp.any(lnp.isnan(x), -1), np.nan, -np.inf))
+        return lnp.where(lnp.all((p >= 0) & (p <= 1), -1) & (n >= 0), out, np.nan)
+    return real(call, core, x, p, lnp.expand_dims(n, -1))
+
+
+@public()
+def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+    """The logarithm of the probability of counts in the multinomial distribution.
+
+    Args:
+      x: real array `[..., m]` of counts, whole numbers that sum to n.
+      n: real array `[...]`: how many trials.
+      p: real array `[..., m]`: the probabilities of the outcomes, which must sum to 1. That is not checked.
+    Returns:
+      Float array `[...]`; minus infinity where x does not sum to n or holds no counts, NaN where p or n has no meaning.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast; x and p have no axis.
+
+    Source: meaning of `scipy.stats.multinomial.logpmf`.
+
+    >>> logpmf(np.array([1., 2., 0.]), 3., np.array([0.25, 0.25, 0.5]))
+    Array(-3.0602708, dtype=float32)
+    """
+    return _log("multinomial.logpmf", x, n, p)
+
+
+@public()
+def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
+    """The probability of counts in the multinomial distribution.
+
+    Args:
+      x: real array `[..., m]` of counts, whole numbers that sum to n.
+      n: real array `[...]`: how many trials.
+      p: real array `[..., m]`: the probabilities of the outcomes, which must sum to 1. That is not checked.
+    Returns:
+      Float array `[...]`; 0 where x does not sum to n or holds no counts, NaN where p or n has no meaning.
+    Raises:
+      TypeError: an argument is neither an array nor a number.
+      DTypeError: an argument is complex.
+      ShapeError: the shapes do not broadcast; x and p have no axis.
+
+    Source: meaning of `scipy.stats.multinomial.pmf`.
+
+    >>> pmf(np.array([1., 2., 0.]), 3., np.array([0.25, 0.25, 0.5]))
+    Array(0.046875, dtype=float32)
+    """
+    return exponential(_log("multinomial.pmf", x, n, p))
+
+
+_publish(globals())

@@ -1,0 +1,40 @@
+"""The negative binomial distribution: failures before the n-th success."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from .._special._entropies import xlog1py_of, xlogy_of
+from .._special._incomplete import betaln_of
+from ._laws import Law, exponential, proper, supported
+
+__all__ = ["logpmf", "pmf"]
+
+_law = Law("nbinom", "the failures before the n-th success",
+           n="real array, above 0: how many successes",
+           p="real array, above 0, up to 1: the probability of a success")
+
+
+def _logpmf(k, n, p, loc=0):
+    """>>> logpmf(np.array([0., 1., -1.]), 2., 0.5)
+    Array([-1.3862944, -1.3862944,       -inf], dtype=float32)"""
+    j = k - loc
+    inside = (j >= 0) & (j == lnp.floor(j))
+    i = within(inside, j, 0.0)
+    ways = -lnp.log(n + i) - betaln_of(i + 1.0, n)
+    value = ways + xlogy_of(n, p) + xlog1py_of(i, -p)
+    return proper(supported(inside, value, -np.inf, j), n > 0, p > 0, p <= 1)
+
+
+def _pmf(k, n, p, loc=0):
+    """>>> pmf(np.array([0., 1., -1.]), 2., 0.5)
+    Array([0.25, 0.25, 0.  ], dtype=float32)"""
+    return exponential(_logpmf(k, n, p, loc))
+
+
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
+
+_publish(globals())

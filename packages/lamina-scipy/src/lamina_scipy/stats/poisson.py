@@ -1,0 +1,46 @@
+"""Poisson's distribution."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from .._special._entropies import xlogy_of
+from .._special._gammas import gammaln_of
+from .._special._incomplete import gammaincc_of
+from ._laws import Law, exponential, proper, supported
+
+__all__ = ["cdf", "logpmf", "pmf"]
+
+_law = Law("poisson", "Poisson's distribution", mu="real array, none below 0: its mean")
+
+
+def _logpmf(k, mu, loc=0):
+    """>>> logpmf(np.array([0., 1., -1.]), 2.)
+    Array([-2.       , -1.3068528,       -inf], dtype=float32)"""
+    j = k - loc
+    inside = (j >= 0) & (j == lnp.floor(j)) & (j < np.inf)
+    i = within(inside, j, 0.0)
+    return proper(supported(inside, xlogy_of(i, mu) - gammaln_of(i + 1.0) - mu, -np.inf, j), mu >= 0)
+
+
+def _pmf(k, mu, loc=0):
+    """>>> pmf(np.array([0., 1., -1.]), 2.)
+    Array([0.13533528, 0.27067056, 0.        ], dtype=float32)"""
+    return exponential(_logpmf(k, mu, loc))
+
+
+def _cdf(k, mu, loc=0):
+    """>>> cdf(np.array([0., 1., -1.]), 2.)
+    Array([0.13533528, 0.40600586, 0.        ], dtype=float32)"""
+    j = lnp.floor(k - loc)
+    value = gammaincc_of(within(j >= 0, j, 0.0) + 1.0, mu)
+    return proper(supported(j >= 0, value, 0.0, j), mu >= 0)
+
+
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
+cdf = _law(_cdf)
+
+_publish(globals())

@@ -1,0 +1,81 @@
+"""The normal distribution cut off at both sides."""
+from __future__ import annotations
+
+import math
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from .._special._normal import log_ndtr_of, ndtr_of
+from ._laws import Law, exponential, log_difference, one_less, proper, standard, supported
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+
+_law = Law("truncnorm", "the normal distribution cut off at both sides",
+           a="real array: the lower end, in units of the width from where it stands",
+           b="real array: the upper end, likewise")
+
+
+def _log_mass(a, b):
+    """The logarithm of the share of the normal distribution from a to b, from the tail that both are in."""
+    right, left = a > 0, b < 0
+    low, high = lnp.where(right, -b, a), lnp.where(right, -a, b)
+    tail = right | left
+    one_side = log_difference(log_ndtr_of(lnp.where(tail, high, -1.0)), log_ndtr_of(lnp.where(tail, low, -2.0)))
+    both = lnp.log1p(-ndtr_of(lnp.where(tail, -1.0, a)) - ndtr_of(lnp.where(tail, -1.0, -b)))
+    return lnp.where(tail, one_side, both)
+
+
+def _logpdf(x, a, b, loc=0, scale=1):
+    """>>> logpdf(np.array([0., 3.]), -1., 2.)
+    Array([-0.71877223,        -inf], dtype=float32)"""
+    y = standard(x, loc, scale)
+    inside = (y >= a) & (y <= b)
+    z = within(inside, y, 0.0)
+    value = -0.5 * z * z - 0.5 * math.log(2 * math.pi) - lnp.log(scale) - _log_mass(a, b)
+    return proper(supported(inside, value, -np.inf, y), a < b, scale > 0)
+
+
+def _pdf(x, a, b, loc=0, scale=1):
+    """>>> pdf(np.array([0., 3.]), -1., 2.)
+    Array([0.48735026, 0.        ], dtype=float32)"""
+    return exponential(_logpdf(x, a, b, loc, scale))
+
+
+def _logcdf(x, a, b, loc=0, scale=1):
+    """>>> logcdf(np.array([0., 3.]), -1., 2.)
+    Array([-0.8746961,  0.       ], dtype=float32)"""
+    y = lnp.clip(standard(x, loc, scale), a, b)
+    whole = _log_mass(a, b)
+    below, above = _log_mass(a, y) - whole, _log_mass(y, b) - whole
+    return proper(lnp.where(below > -0.5, one_less(above), below), a < b, scale > 0)
+
+
+def _cdf(x, a, b, loc=0, scale=1):
+    """>>> cdf(np.array([0., 3.]), -1., 2.)
+    Array([0.41698873, 1.        ], dtype=float32)"""
+    return exponential(_logcdf(x, a, b, loc, scale))
+
+
+def _logsf(x, a, b, loc=0, scale=1):
+    """>>> logsf(np.array([0., 3.]), -1., 2.)
+    Array([-0.5395488,       -inf], dtype=float32)"""
+    return _logcdf(-x, -b, -a, -loc, scale)
+
+
+def _sf(x, a, b, loc=0, scale=1):
+    """>>> sf(np.array([0., 3.]), -1., 2.)
+    Array([0.5830112, 0.       ], dtype=float32)"""
+    return exponential(_logsf(x, a, b, loc, scale))
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+logcdf = _law(_logcdf)
+cdf = _law(_cdf)
+logsf = _law(_logsf)
+sf = _law(_sf)
+
+_publish(globals())

@@ -1,0 +1,46 @@
+"""The uniform distribution, on [0, 1]."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from ._laws import Law, proper, standard, supported
+
+__all__ = ["cdf", "logpdf", "pdf", "ppf"]
+
+_law = Law("uniform", "the uniform distribution, on [0, 1]")
+
+
+def _logpdf(x, loc=0, scale=1):
+    """>>> logpdf(np.array([0.5, 2.]))
+    Array([  0., -inf], dtype=float32, weak_type=True)"""
+    y = standard(x, loc, scale)
+    return proper(supported((y >= 0) & (y <= 1), -lnp.log(scale) + 0.0, -np.inf, y), scale > 0)
+
+
+def _pdf(x, loc=0, scale=1):
+    """>>> pdf(np.array([0.5, 2.]))
+    Array([1., 0.], dtype=float32, weak_type=True)"""
+    y = standard(x, loc, scale)
+    return proper(supported((y >= 0) & (y <= 1), 1.0 / scale, 0.0, y), scale > 0)
+
+
+def _cdf(x, loc=0, scale=1):
+    """>>> cdf(np.array([0.25, 2.]))
+    Array([0.25, 1.  ], dtype=float32)"""
+    return proper(lnp.clip(standard(x, loc, scale), 0.0, 1.0), scale > 0)
+
+
+def _ppf(q, loc=0, scale=1):
+    """>>> ppf(np.array([0.25, 2.]))
+    Array([0.25,  nan], dtype=float32)"""
+    return proper(loc + scale * q, q >= 0, q <= 1, scale > 0)
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+ppf = _law(_ppf)
+
+_publish(globals())

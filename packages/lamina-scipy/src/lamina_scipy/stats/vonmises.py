@@ -1,0 +1,33 @@
+"""Von Mises' distribution of angles."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+from lamina_tracing import lax
+
+from ._laws import Law, exponential, proper
+
+__all__ = ["logpdf", "pdf"]
+
+_law = Law("vonmises", "von Mises' distribution of angles",
+           kappa="real array, none below 0: how narrow it is")
+
+
+def _logpdf(x, kappa):
+    """>>> logpdf(np.array([0., 2.]), 1.)
+    Array([-1.0737915, -2.4899383], dtype=float32)"""
+    half = lnp.sin(0.5 * x)  # cos(x) - 1 is -2 half^2
+    return proper(-2.0 * kappa * half * half - lnp.log(2.0 * np.pi * lax.bessel_i0e(kappa)), kappa >= 0)
+
+
+def _pdf(x, kappa):
+    """>>> pdf(np.array([0., 2.]), 1.)
+    Array([0.34171045, 0.08291508], dtype=float32)"""
+    return exponential(_logpdf(x, kappa))
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+
+_publish(globals())

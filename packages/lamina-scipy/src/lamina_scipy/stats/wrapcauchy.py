@@ -1,0 +1,38 @@
+"""Cauchy's distribution wrapped round the circle, on [0, 2 pi]."""
+from __future__ import annotations
+
+import math
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from ._laws import Law, exponential, proper, supported
+
+__all__ = ["logpdf", "pdf"]
+
+_law = Law("wrapcauchy", "Cauchy's distribution wrapped round the circle, on [0, 2 pi]",
+           c="real array, between 0 and 1: how narrow it is")
+
+
+def _logpdf(x, c):
+    """>>> logpdf(np.array([0., 7.]), 0.5)
+    Array([-0.7392647,       -inf], dtype=float32)"""
+    inside = (x >= 0) & (x <= 2 * np.pi)
+    half = lnp.sin(0.5 * within(inside, x, 0.0))
+    spread = lnp.square(1.0 - c) + 4.0 * c * half * half  # 1 + c^2 - 2 c cos(x)
+    value = lnp.log1p(-c) + lnp.log1p(c) - math.log(2 * math.pi) - lnp.log(spread)
+    return proper(supported(inside, value, -np.inf, x), c > 0, c < 1)
+
+
+def _pdf(x, c):
+    """>>> pdf(np.array([0., 7.]), 0.5)
+    Array([0.47746485, 0.        ], dtype=float32)"""
+    return exponential(_logpdf(x, c))
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+
+_publish(globals())

@@ -1,0 +1,173 @@
+"""Distributions and summaries: values that SciPy 1.17 gives, frozen; samples of densities are JAX 0.4.30's."""
+import inspect
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lamina_autodiff import grad
+from lamina_batching import vmap
+from lamina_ir import DTypeError, ShapeError, config, trees
+from lamina_random import PRNGKey
+from lamina_scipy import stats
+from lamina_tracing import jit
+
+VALUES = json.loads((Path(__file__).parent / "stats_values.json").read_text())
+NAMES = sorted({name.split(".")[0] for name in VALUES})
+
+
+def numbers(row):
+    return np.array([np.nan if v is None else float(v) for v in row])
+
+
+@pytest.mark.parametrize("law", NAMES)
+def test_values(law):
+    for name, table in VALUES.items():
+        if name.split(".")[0] != law:
+            continue
+        f = getattr(getattr(stats, law), name.split(".")[1].rstrip("01"))
+        want, at, given = numbers(table["is"]), numbers(table["at"]), numbers(table["with"])
+        with config.enable_x64(True):
+            np.testing.assert_allclose(f(at, *given), want, 1e-8 if law == "cauchy" else 1e-9, 1e-300, err_msg=name)
+        got = f(at.astype(np.float32), *given.astype(np.float32))
+        assert got.dtype == np.float32
+        fits = ~(np.abs(want) > 1e38) & ~((want != 0) & (np.abs(want) < 1e-37))
+        if name.startswith(("gamma.log", "beta.log", "chi2.log")):
+            fits &= np.abs(want) < 80  # where the share itself is not a number of float32
+        np.testing.assert_allclose(np.asarray(got)[fits], want[fits], 5e-4, 2e-6, err_msg=name)
+
+
+WIDE = [name for name in NAMES if "scale" in inspect.signature(next(
+    getattr(getattr(stats, name), kind) for kind in ("logpdf", "logpmf") if hasattr(getattr(stats, name), kind))).parameters]
+
+
+@pytest.mark.parametrize("law", WIDE)
+def test_a_parameter_without_meaning_gives_nan(law):
+    for kind in getattr(stats, law).__all__:
+        f = getattr(getattr(stats, law), kind)
+        shapes = [2.0, 3.0][:len(inspect.signature(f).parameters) - 3]
+        assert np.isnan(f(np.full(4, 0.5, np.float32), *shapes, 0.0, -1.0)).all(), kind
+        assert np.isnan(f(np.float32(np.nan), *shapes)), kind
+
+
+def test_slopes():
+    with config.enable_x64(True):
+        h = 1e-5
+        for f, x in ((lambda x: stats.norm.logcdf(x), -40.0), (lambda a: stats.beta.logpdf(0.3, a, 2.0), 1.5),
+                     (lambda a: stats.beta.cdf(0.3, a, 2.0), 1.5), (lambda a: stats.gamma.sf(0.7, a), 1.3),
+                     (lambda d: stats.t.logpdf(0.7, d), 3.0), (lambda b: stats.truncnorm.logpdf(6.0, 5.0, b), 9.0),
+                     (lambda a: stats.truncnorm.logsf(0.2, a, 2.0), -1.0), (lambda p: stats.binom.logpmf(3, 10, p), 0.25),
+                     (lambda m: stats.poisson.cdf(3, m), 2.5), (lambda b: stats.gennorm.cdf(-0.4, b), 1.5),
+                     (lambda k: stats.vonmises.logpdf(0.3, k), 1.5), (lambda s: stats.cauchy.ppf(0.9, 0.0, s), 2.0)):
+            np.testing.assert_allclose(grad(f)(x), (f(x + h) - f(x - h)) / (2 * h), 1e-6, 1e-9)
+        for f in (lambda x: stats.beta.logpdf(x, 2.0, 3.0), stats.expon.logpdf, lambda x: stats.pareto.logpdf(x, 2.0)):
+            assert grad(f)(-1.0) == 0  # outside of the support, not NaN
+
+
+def test_laws_of_vectors():
+    shares, weights = np.array([0.2, 0.3, 0.5], np.float32), np.array([1.0, 2.0, 3.0], np.float32)
+    np.testing.assert_allclose(stats.dirichlet.logpdf(shares, weights), 1.504077, 1e-5)
+    np.testing.assert_allclose(stats.dirichlet.pdf(np.stack([shares[:2]] * 2, 1), weights), [4.5, 4.5], 1e-5)
+    assert stats.dirichlet.pdf(2 * shares, weights) == 0 and np.isnan(stats.dirichlet.pdf(shares, -weights))
+    with pytest.raises(ShapeError, match="dirichlet.pdf: `alpha` must have shape"):
+        stats.dirichlet.pdf(shares, np.ones(5))
+    chances = np.array([0.2, 0.3, 0.5], np.float32)
+    np.testing.assert_allclose(stats.multinomial.logpmf(np.array([1, 2, 0]), 3, chances), -2.918771, 1e-6)
+    np.testing.assert_allclose(stats.multinomial.pmf(np.array([[1, 2, 0], [0, 0, 3]]), 3, chances), [0.054, 0.125], 1e-5)
+    assert stats.multinomial.logpmf(np.array([1, 2, 1]), 3, chances) == -np.inf
+    mean, cov = np.array([1.0, -1.0], np.float32), np.array([[2.0, 0.5], [0.5, 1.0]], np.float32)
+    x = np.zeros((3, 2), np.float32)
+    np.testing.assert_allclose(stats.multivariate_normal.logpdf(x, mean, cov), [-3.2605425] * 3, 1e-6)
+    assert stats.multivariate_normal.pdf(x, np.zeros((5, 1, 2), np.float32), cov).shape == (5, 3)
+    assert stats.multivariate_normal.logpdf(x[0], mean, np.stack([cov] * 4)).shape == (4,)
+    np.testing.assert_allclose(stats.multivariate_normal.logpdf(1.0, 0.0, 2.0), -1.5155121, 1e-6)
+    np.testing.assert_allclose(stats.multivariate_normal.logpdf(x[0], 0.0, cov), -0.5 * np.log(4 * np.pi ** 2 * 1.75), 1e-6)
+    assert np.isnan(stats.multivariate_normal.logpdf(x[0], mean, -cov))
+    with pytest.raises(NotImplementedError, match="allow_singular"):
+        stats.multivariate_normal.logpdf(x, mean, cov, allow_singular=True)
+    with pytest.raises(ShapeError, match=r"multivariate_normal.logpdf: expected x \[..., n\]"):
+        stats.multivariate_normal.logpdf(x, mean, np.ones(2))
+
+
+DATA = np.random.RandomState(0).randn(2, 7).astype(np.float32)
+
+
+def test_an_estimated_density():
+    kde = stats.gaussian_kde(DATA, weights=np.arange(1, 8.0, dtype=np.float32))
+    assert kde.d == 2 and kde.n == 7
+    np.testing.assert_allclose(kde.covariance, [[0.83946964, -0.00840681], [-0.00840681, 0.18720338]], 1e-5)
+    np.testing.assert_allclose(kde.inv_cov, np.linalg.inv(kde.covariance), 1e-5)
+    np.testing.assert_allclose(kde.evaluate(DATA[:, :2]), [0.1325676, 0.13365599], 1e-5)
+    np.testing.assert_allclose(kde.logpdf(DATA[:, :2]), np.log(kde.pdf(DATA[:, :2])), 1e-5)
+    np.testing.assert_allclose(kde.integrate_gaussian(np.zeros(2), np.eye(2)), 0.059072833744, 1e-5)
+    np.testing.assert_allclose(kde.integrate_kde(kde), 0.08603497, 1e-5)
+    assert len(trees.tree_leaves(kde)) == 5 and jit(lambda k: k.evaluate(DATA[:, 0]))(kde).shape == (1,)
+    one = stats.gaussian_kde(DATA[0], "silverman")
+    np.testing.assert_allclose(one.covariance, [[0.6131567]], 1e-5)
+    np.testing.assert_allclose(stats.gaussian_kde(DATA[0]).integrate_box_1d(0, 1), 0.24785489707846403, 1e-5)
+    for wrong, error in ((lambda: stats.gaussian_kde(np.zeros(1)), ShapeError),
+                         (lambda: stats.gaussian_kde(1j * DATA), DTypeError),
+                         (lambda: stats.gaussian_kde(DATA, weights=np.ones(3)), ShapeError),
+                         (lambda: stats.gaussian_kde(DATA, "x"), ValueError),
+                         (lambda: kde.evaluate(np.zeros((3, 2))), ShapeError),
+                         (lambda: kde.integrate_box_1d(0, 1), ValueError), (kde.set_bandwidth, NotImplementedError),
+                         (lambda: kde.integrate_box(0, 1), NotImplementedError)):
+        with pytest.raises(error, match="gaussian_kde"):
+            wrong()
+
+
+def test_samples_of_an_estimated_density_are_the_known_ones():
+    kde = stats.gaussian_kde(DATA, weights=np.arange(1, 8.0, dtype=np.float32))
+    want = [[2.092032, -2.336687, 0.97689426], [-0.13729736, 0.8340762, 0.29457816]]
+    np.testing.assert_allclose(kde.resample(PRNGKey(3), (3,)), want, 1e-4)
+    assert stats.gaussian_kde(DATA[0]).resample(PRNGKey(3), (2, 2)).shape == (1, 2, 2)
+
+
+A = np.array([[1, 2, np.nan], [3, 2, np.nan], [3, 2, 1]], np.float32)
+
+
+def test_mode():
+    for given, value, count in (({}, [3, 2, np.nan], [2, 3, 2]), ({"nan_policy": "omit"}, [3, 2, 1], [2, 3, 1]),
+                                ({"axis": None}, 2, 3), ({"axis": 1, "keepdims": True}, [[1], [2], [1]], [[1], [1], [1]])):
+        found = stats.mode(A, **given)
+        np.testing.assert_array_equal(found.mode, value)
+        np.testing.assert_array_equal(found.count, count)
+    assert stats.mode(np.array([2, 2, 1, 1])).mode == 1 and stats.mode(np.zeros((0, 2))).count.tolist() == [0, 0]
+    with pytest.raises(ValueError, match="mode: nan_policy"):
+        stats.mode(A, nan_policy="x")
+
+
+def test_ranks_and_standard_errors():
+    x = np.array([3, 1, 2, 1])
+    for method, want in (("average", [4, 1.5, 3, 1.5]), ("min", [4, 1, 3, 1]), ("max", [4, 2, 3, 2]), ("dense", [3, 1, 2, 1]),
+                         ("ordinal", [4, 1, 3, 2])):
+        found = stats.rankdata(x, method)
+        np.testing.assert_array_equal(found, want)
+        assert found.dtype == (np.float32 if method == "average" else np.int32)
+    np.testing.assert_array_equal(stats.rankdata(A, axis=0), [[1, 2, np.nan], [2.5, 2, np.nan], [2.5, 2, np.nan]])
+    np.testing.assert_array_equal(stats.rankdata(A[:, 2], nan_policy="omit"), [np.nan, np.nan, 1])
+    with pytest.raises(ValueError, match="rankdata: method must be one of"):
+        stats.rankdata(x, "x")
+    np.testing.assert_allclose(stats.sem(A), [2 / 3, 0, np.nan], 1e-6)
+    np.testing.assert_allclose(stats.sem(A[:, 0], nan_policy="omit"), 2 / 3, 1e-6)
+    with pytest.raises(NotImplementedError, match="nan_policy='raise'"):
+        stats.sem(A, nan_policy="raise")
+
+
+def test_names_of_mapped_axes():
+    z = np.array([[3, 1], [1, 2], [2, 2]], np.float32)
+    error, common, ranks = vmap(lambda v: (stats.sem(v, "i"), stats.mode(v, "i").mode, stats.rankdata(v, axis="i")),
+                                axis_name="i")(z)
+    np.testing.assert_allclose(error[1], stats.sem(z), 1e-6)
+    np.testing.assert_array_equal(common[2], stats.mode(z).mode)
+    np.testing.assert_array_equal(ranks, stats.rankdata(z, axis=0))
+
+
+def test_arguments():
+    assert stats.norm.logpdf(1).dtype == np.float32 and stats.norm.pdf(np.float16(1)).dtype == np.float16
+    np.testing.assert_allclose(stats.norm.cdf(x=1.0, scale=2.0, loc=0.5), stats.norm.cdf(0.25), 1e-6)
+    assert stats.norm.pdf(np.ones((3, 1)), np.ones(2)).shape == (3, 2)
+    with pytest.raises(TypeError, match="gamma.pdf: missing a required argument: 'a'; it takes x, a, loc, scale"):
+        stats.gamma.pdf(1.0)
+    with pytest.raises(DTypeError, match="norm.pdf: expected real numbers"):
+        stats.norm.pdf(1j)

@@ -1,0 +1,3 @@
+"""`lamina.scipy.stats.beta`, from `lamina_scipy.stats.beta`."""
+from lamina_scipy.stats.beta import *
+from lamina_scipy.stats.beta import __all__ as __all__

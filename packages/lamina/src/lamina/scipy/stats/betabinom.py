@@ -1,0 +1,3 @@
+"""`lamina.scipy.stats.betabinom`, from `lamina_scipy.stats.betabinom`."""
+from lamina_scipy.stats.betabinom import *
+from lamina_scipy.stats.betabinom import __all__ as __all__

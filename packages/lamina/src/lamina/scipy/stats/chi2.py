@@ -1,0 +1,3 @@
+"""`lamina.scipy.stats.chi2`, from `lamina_scipy.stats.chi2`."""
+from lamina_scipy.stats.chi2 import *
+from lamina_scipy.stats.chi2 import __all__ as __all__

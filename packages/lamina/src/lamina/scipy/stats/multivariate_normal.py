@@ -1,0 +1,3 @@
+"""`lamina.scipy.stats.multivariate_normal`, from `lamina_scipy.stats.multivariate_normal`."""
+from lamina_scipy.stats.multivariate_normal import *
+from lamina_scipy.stats.multivariate_normal import __all__ as __all__

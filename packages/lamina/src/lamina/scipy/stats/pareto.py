@@ -1,0 +1,3 @@
+"""`lamina.scipy.stats.pareto`, from `lamina_scipy.stats.pareto`."""
+from lamina_scipy.stats.pareto import *
+from lamina_scipy.stats.pareto import __all__ as __all__
