@@ -46,7 +46,7 @@ def _pdf(x, a, b, loc=0, scale=1):
 
 def _logcdf(x, a, b, loc=0, scale=1):
     """>>> logcdf(np.array([0., 3.]), -1., 2.)
-    Array([-0.8746961,  0.       ], dtype=float32)"""
+    Array([-0.8746961, -0.       ], dtype=float32)"""
     y = lnp.clip(standard(x, loc, scale), a, b)
     whole = _log_mass(a, b)
     below, above = _log_mass(a, y) - whole, _log_mass(y, b) - whole
