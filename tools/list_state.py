@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CONTAINERS = {"OrderedDict", "count", "defaultdict", "deque", "dict", "list", "local", "lru_cache", "set"}
-VALUES = {"Flow", "GatherDimensionNumbers", "Lock", "Option", "ParamSpec", "Primitive", "PyTreeDef", "RLock",
+VALUES = {"Flow", "GatherDimensionNumbers", "Law", "Lock", "Option", "ParamSpec", "Primitive", "PyTreeDef", "RLock",
           "ScatterDimensionNumbers", "SimpleNamespace", "Struct", "TypeVar"}  # classes whose objects do not change
 CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault",
             "update"}

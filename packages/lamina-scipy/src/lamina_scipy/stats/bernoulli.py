@@ -9,7 +9,7 @@ from ._laws import Law, proper, supported
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf"]
 
-_LAW = Law("bernoulli", "one trial's result", p="real array, in [0, 1]: the probability of a success")
+_law = Law("bernoulli", "one trial's result", p="real array, in [0, 1]: the probability of a success")
 
 
 def _logpmf(k, p, loc=0):
@@ -43,9 +43,9 @@ def _ppf(q, p):
     return proper(lnp.where(q == 0, -1.0, value), q >= 0, q <= 1, p >= 0, p <= 1)
 
 
-logpmf = _LAW(_logpmf)
-pmf = _LAW(_pmf)
-cdf = _LAW(_cdf)
-ppf = _LAW(_ppf)
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
+cdf = _law(_cdf)
+ppf = _law(_ppf)
 
 _publish(globals())

@@ -12,7 +12,7 @@ from ._laws import Law, exponential, log_of, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
-_LAW = Law("beta", "the beta distribution, on [0, 1]",
+_law = Law("beta", "the beta distribution, on [0, 1]",
            a="real array, above 0: the weight at 1",
            b="real array, above 0: the weight at 0")
 
@@ -57,11 +57,11 @@ def _logsf(x, a, b, loc=0, scale=1):
     return log_of(_sf(x, a, b, loc, scale), _cdf(x, a, b, loc, scale))
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
-cdf = _LAW(_cdf)
-logcdf = _LAW(_logcdf)
-sf = _LAW(_sf)
-logsf = _LAW(_logsf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+logcdf = _law(_logcdf)
+sf = _law(_sf)
+logsf = _law(_logsf)
 
 _publish(globals())

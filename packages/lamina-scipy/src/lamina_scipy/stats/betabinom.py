@@ -11,7 +11,7 @@ from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
 
-_LAW = Law("betabinom", "the beta-binomial distribution",
+_law = Law("betabinom", "the beta-binomial distribution",
            n="real array of whole numbers, none below 0: how many trials",
            a="real array, above 0: the weight of successes",
            b="real array, above 0: the weight of failures")
@@ -34,7 +34,7 @@ def _pmf(k, n, a, b, loc=0):
     return exponential(_logpmf(k, n, a, b, loc))
 
 
-logpmf = _LAW(_logpmf)
-pmf = _LAW(_pmf)
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
 
 _publish(globals())

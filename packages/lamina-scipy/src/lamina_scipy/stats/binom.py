@@ -12,7 +12,7 @@ from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
 
-_LAW = Law("binom", "the binomial distribution",
+_law = Law("binom", "the binomial distribution",
            n="real array of whole numbers, none below 0: how many trials",
            p="real array, in [0, 1]: the probability of a success")
 
@@ -35,7 +35,7 @@ def _pmf(k, n, p, loc=0):
     return exponential(_logpmf(k, n, p, loc))
 
 
-logpmf = _LAW(_logpmf)
-pmf = _LAW(_pmf)
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
 
 _publish(globals())

@@ -12,7 +12,7 @@ from ._laws import Law, exponential, proper, standard
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
-_LAW = Law("cauchy", "Cauchy's distribution")
+_law = Law("cauchy", "Cauchy's distribution")
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -78,13 +78,13 @@ def _isf(q, loc=0, scale=1):
     return proper(loc - scale * _quantile(q), scale > 0)
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
-cdf = _LAW(_cdf)
-sf = _LAW(_sf)
-logcdf = _LAW(_logcdf)
-logsf = _LAW(_logsf)
-ppf = _LAW(_ppf)
-isf = _LAW(_isf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+sf = _law(_sf)
+logcdf = _law(_logcdf)
+logsf = _law(_logsf)
+ppf = _law(_ppf)
+isf = _law(_isf)
 
 _publish(globals())

@@ -13,7 +13,7 @@ from ._laws import Law, exponential, log_of, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
-_LAW = Law("chi2", "the chi-squared distribution", df="real array, above 0: the degrees of freedom")
+_law = Law("chi2", "the chi-squared distribution", df="real array, above 0: the degrees of freedom")
 
 
 def _logpdf(x, df, loc=0, scale=1):
@@ -58,11 +58,11 @@ def _logsf(x, df, loc=0, scale=1):
     return log_of(_sf(x, df, loc, scale), _cdf(x, df, loc, scale))
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
-cdf = _LAW(_cdf)
-logcdf = _LAW(_logcdf)
-sf = _LAW(_sf)
-logsf = _LAW(_logsf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+logcdf = _law(_logcdf)
+sf = _law(_sf)
+logsf = _law(_logsf)
 
 _publish(globals())

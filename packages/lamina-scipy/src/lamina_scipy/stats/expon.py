@@ -10,7 +10,7 @@ from ._laws import Law, exponential, proper, standard, supported
 
 __all__ = ["logpdf", "pdf"]
 
-_LAW = Law("expon", "the exponential distribution")
+_law = Law("expon", "the exponential distribution")
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -26,7 +26,7 @@ def _pdf(x, loc=0, scale=1):
     return exponential(_logpdf(x, loc, scale))
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
 
 _publish(globals())

@@ -11,7 +11,7 @@ from ._laws import Law, exponential, proper
 
 __all__ = ["cdf", "logpdf", "pdf"]
 
-_LAW = Law("gennorm", "the generalised normal distribution",
+_law = Law("gennorm", "the generalised normal distribution",
            beta="real array, above 0: its exponent; 1 gives Laplace's, 2 a normal distribution")
 
 
@@ -41,8 +41,8 @@ def _cdf(x, beta):
     return proper(lnp.where(x < 0, half, 1.0 - half), beta > 0)
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
-cdf = _LAW(_cdf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
 
 _publish(globals())

@@ -11,7 +11,7 @@ from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
 
-_LAW = Law("geom", "the trials up to the first success",
+_law = Law("geom", "the trials up to the first success",
            p="real array, above 0, up to 1: the probability of a success")
 
 
@@ -30,7 +30,7 @@ def _pmf(k, p, loc=0):
     return exponential(_logpmf(k, p, loc))
 
 
-logpmf = _LAW(_logpmf)
-pmf = _LAW(_pmf)
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
 
 _publish(globals())

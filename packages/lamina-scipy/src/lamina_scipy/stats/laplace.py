@@ -8,7 +8,7 @@ from ._laws import Law, exponential, proper, standard
 
 __all__ = ["cdf", "logpdf", "pdf"]
 
-_LAW = Law("laplace", "Laplace's distribution")
+_law = Law("laplace", "Laplace's distribution")
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -31,8 +31,8 @@ def _cdf(x, loc=0, scale=1):
     return proper(lnp.where(y < 0, half, 1.0 - half), scale > 0)
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
-cdf = _LAW(_cdf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
 
 _publish(globals())

@@ -10,7 +10,7 @@ from ._laws import Law, exponential, proper, standard
 
 __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 
-_LAW = Law("logistic", "the logistic distribution")
+_law = Law("logistic", "the logistic distribution")
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -50,11 +50,11 @@ def _isf(q, loc=0, scale=1):
     return proper(loc - scale * logit_of(q), scale > 0)
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
-cdf = _LAW(_cdf)
-sf = _LAW(_sf)
-ppf = _LAW(_ppf)
-isf = _LAW(_isf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+sf = _law(_sf)
+ppf = _law(_ppf)
+isf = _law(_isf)
 
 _publish(globals())

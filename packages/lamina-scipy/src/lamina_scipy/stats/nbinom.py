@@ -12,7 +12,7 @@ from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
 
-_LAW = Law("nbinom", "the failures before the n-th success",
+_law = Law("nbinom", "the failures before the n-th success",
            n="real array, above 0: how many successes",
            p="real array, above 0, up to 1: the probability of a success")
 
@@ -34,7 +34,7 @@ def _pmf(k, n, p, loc=0):
     return exponential(_logpmf(k, n, p, loc))
 
 
-logpmf = _LAW(_logpmf)
-pmf = _LAW(_pmf)
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
 
 _publish(globals())

@@ -11,7 +11,7 @@ from ._laws import Law, proper, standard
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
-_LAW = Law("norm", "the normal distribution")
+_law = Law("norm", "the normal distribution")
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -66,13 +66,13 @@ def _isf(q, loc=0, scale=1):
     return proper(loc - scale * ndtri_of(q), scale > 0)
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
-cdf = _LAW(_cdf)
-logcdf = _LAW(_logcdf)
-sf = _LAW(_sf)
-logsf = _LAW(_logsf)
-ppf = _LAW(_ppf)
-isf = _LAW(_isf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+logcdf = _law(_logcdf)
+sf = _law(_sf)
+logsf = _law(_logsf)
+ppf = _law(_ppf)
+isf = _law(_isf)
 
 _publish(globals())

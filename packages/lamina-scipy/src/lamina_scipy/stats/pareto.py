@@ -10,7 +10,7 @@ from ._laws import Law, exponential, proper, standard, supported
 
 __all__ = ["logpdf", "pdf"]
 
-_LAW = Law("pareto", "Pareto's distribution, from 1 up", b="real array, above 0: its exponent")
+_law = Law("pareto", "Pareto's distribution, from 1 up", b="real array, above 0: its exponent")
 
 
 def _logpdf(x, b, loc=0, scale=1):
@@ -27,7 +27,7 @@ def _pdf(x, b, loc=0, scale=1):
     return exponential(_logpdf(x, b, loc, scale))
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
 
 _publish(globals())

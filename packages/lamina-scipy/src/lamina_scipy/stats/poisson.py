@@ -13,7 +13,7 @@ from ._laws import Law, exponential, proper, supported
 
 __all__ = ["cdf", "logpmf", "pmf"]
 
-_LAW = Law("poisson", "Poisson's distribution", mu="real array, none below 0: its mean")
+_law = Law("poisson", "Poisson's distribution", mu="real array, none below 0: its mean")
 
 
 def _logpmf(k, mu, loc=0):
@@ -39,8 +39,8 @@ def _cdf(k, mu, loc=0):
     return proper(supported(j >= 0, value, 0.0, j), mu >= 0)
 
 
-logpmf = _LAW(_logpmf)
-pmf = _LAW(_pmf)
-cdf = _LAW(_cdf)
+logpmf = _law(_logpmf)
+pmf = _law(_pmf)
+cdf = _law(_cdf)
 
 _publish(globals())

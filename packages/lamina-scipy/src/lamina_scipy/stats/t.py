@@ -13,7 +13,7 @@ from ._laws import Law, exponential, proper, standard
 
 __all__ = ["logpdf", "pdf"]
 
-_LAW = Law("t", "Student's distribution",
+_law = Law("t", "Student's distribution",
            df="real array, above 0: the degrees of freedom; infinite ones give the normal distribution")
 
 
@@ -37,7 +37,7 @@ def _pdf(x, df, loc=0, scale=1):
     return exponential(_logpdf(x, df, loc, scale))
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
 
 _publish(globals())

@@ -13,7 +13,7 @@ from ._laws import Law, exponential, log_difference, one_less, proper, standard,
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
-_LAW = Law("truncnorm", "the normal distribution cut off at both sides",
+_law = Law("truncnorm", "the normal distribution cut off at both sides",
            a="real array: the lower end, in units of the width from where it stands",
            b="real array: the upper end, likewise")
 
@@ -71,11 +71,11 @@ def _sf(x, a, b, loc=0, scale=1):
     return exponential(_logsf(x, a, b, loc, scale))
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
-logcdf = _LAW(_logcdf)
-cdf = _LAW(_cdf)
-logsf = _LAW(_logsf)
-sf = _LAW(_sf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+logcdf = _law(_logcdf)
+cdf = _law(_cdf)
+logsf = _law(_logsf)
+sf = _law(_sf)
 
 _publish(globals())

@@ -9,7 +9,7 @@ from ._laws import Law, proper, standard, supported
 
 __all__ = ["cdf", "logpdf", "pdf", "ppf"]
 
-_LAW = Law("uniform", "the uniform distribution, on [0, 1]")
+_law = Law("uniform", "the uniform distribution, on [0, 1]")
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -38,9 +38,9 @@ def _ppf(q, loc=0, scale=1):
     return proper(loc + scale * q, q >= 0, q <= 1, scale > 0)
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
-cdf = _LAW(_cdf)
-ppf = _LAW(_ppf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+ppf = _law(_ppf)
 
 _publish(globals())

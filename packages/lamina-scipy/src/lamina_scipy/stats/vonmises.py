@@ -10,7 +10,7 @@ from ._laws import Law, exponential, proper
 
 __all__ = ["logpdf", "pdf"]
 
-_LAW = Law("vonmises", "von Mises' distribution of angles",
+_law = Law("vonmises", "von Mises' distribution of angles",
            kappa="real array, none below 0: how narrow it is")
 
 
@@ -27,7 +27,7 @@ def _pdf(x, kappa):
     return exponential(_logpdf(x, kappa))
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
 
 _publish(globals())

@@ -12,7 +12,7 @@ from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpdf", "pdf"]
 
-_LAW = Law("wrapcauchy", "Cauchy's distribution wrapped round the circle, on [0, 2 pi]",
+_law = Law("wrapcauchy", "Cauchy's distribution wrapped round the circle, on [0, 2 pi]",
            c="real array, between 0 and 1: how narrow it is")
 
 
@@ -32,7 +32,7 @@ def _pdf(x, c):
     return exponential(_logpdf(x, c))
 
 
-logpdf = _LAW(_logpdf)
-pdf = _LAW(_pdf)
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
 
 _publish(globals())
