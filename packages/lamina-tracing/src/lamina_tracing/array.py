@@ -36,7 +36,7 @@ class _ArrayKind(type):
     def __getattr__(cls, name: str) -> Any:
         """What concrete arrays have, for those who look it up by the class: `Array.sum`."""
         if name not in _CLASS_ONLY:
-            for kind in reversed(concrete_types):
+            for kind in (*concrete_types[1:], HostArray):  # the runtime's own first, in the order they came
                 if hasattr(kind, name):
                     return getattr(kind, name)
         raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
