@@ -39,7 +39,6 @@ OTHERWISE = {
     "jax.lax.stop_gradient(1.)": "an array comes of every number",
     "jnp.quantile(V6, 0.5, interpolation='lower')": "NumPy 2 has no interpolation=; the name is method=",
     "jax.jit(lambda x: x, None)(V6)": "what follows the function is given by name, so that no argument is taken for another",
-    "jax.tree_util.build_tree(jax.tree_util.tree_structure((0, [0])), (1, (2,)))": "not there yet",
 }
 
 

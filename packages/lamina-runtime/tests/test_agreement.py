@@ -416,7 +416,7 @@ def test_settings():
     with pytest.raises(ValueError, match="expected one of"):
         config.update("agreement", "sometimes")
     for wrong in (0, -1, "soon", True):
-        with pytest.raises(ValueError, match="collective_timeout_seconds: expected a number of seconds"):
+        with pytest.raises(ValueError, match="config collective_timeout_seconds: expected a number"):
             config.update("collective_timeout_seconds", wrong)
 
 

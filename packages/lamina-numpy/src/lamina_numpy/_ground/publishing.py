@@ -191,8 +191,9 @@ _HASHABLE = frozenset((int, bool, type(None), str, np.dtype))  # passed over: mo
 
 
 def hashable(x: Any) -> Any:
-    """Lists, ranges and nested lists as tuples, arrays as tuples and numbers, so that they can be static arguments."""
-    if isinstance(x, (list, tuple, range)):
+    """Lists, ranges and nested lists as tuples, arrays as tuples and numbers, so that they can be static arguments. Kinds of
+    tuple (axes along names, shapes with names) stay what they are."""
+    if type(x) in (list, tuple, range):
         return tuple([hashable(e) for e in x])
     if isinstance(x, (np.ndarray, Array)) and not isinstance(x, Tracer):
         return hashable(np.asarray(x).tolist())
