@@ -52,7 +52,7 @@ def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], resi
     >>> def scaled(r, x):
     ...     return linear_call(lambda r, x: x / r, lambda r, ct: ct / r, r, x)
     >>> scaled(2.0, 6.0), linear_transpose(lambda x: scaled(2.0, x), 6.0)(1.0)
-    (Array(3., dtype=float32), (Array(0.5, dtype=float32),))
+    (Array(3., dtype=float32), (Array(0.5, dtype=float32, weak_type=True),))
     """
     call = "linear_call"
     held, held_tree = trees.tree_flatten(residual_args)
@@ -101,7 +101,7 @@ class custom_transpose:
     ... def scaled_back(r, ct):
     ...     return ct / r
     >>> linear_transpose(lambda x: scaled(1.0, 2.0, x), 6.0)(1.0)
-    (Array(0.5, dtype=float32),)
+    (Array(0.5, dtype=float32, weak_type=True),)
     """
 
     def __init__(self, fun: Callable[..., Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import socket
 import threading
@@ -108,18 +109,21 @@ class Presence:
             os.close(null)
 
     def _listen(self) -> None:
-        why, heard = "", time.monotonic()
+        why, heard, woke = "", time.monotonic(), -math.inf
         while True:
             try:
                 words = self._next()
             except TimeoutError:
                 why, words = "the coordinator gives no sign of life", None
+            now = time.monotonic()
+            if now - heard > self.heartbeat:
+                woke = now
+            heard = now
             if words is None:
-                # After a sleep the coordinator's last words may have been lost with its connection.
-                if not why and time.monotonic() - heard > self.heartbeat:
+                # After a sleep the coordinator's last words may have been lost with its connection, older ones may not.
+                if not why and now - woke < self.heartbeat:
                     why = f"it gave no sign of life for {self.heartbeat:g} s"
                 break
-            heard = time.monotonic()
             if "closing" in words:
                 break
             if "beat" in words:

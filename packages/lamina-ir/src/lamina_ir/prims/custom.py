@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..avals import ShapedArray
-from ..errors import ShapeError
+from ..errors import MissingRuleError, ShapeError
 from ..flow import Flow, held
 from ..params import register_param_type
 from ..primitive import Primitive
@@ -127,8 +127,13 @@ def _transposed_infer(*avals: ShapedArray, transpose_jaxpr: Any, num_held: int, 
     return [a.strong() for a in ins[num_held:]]
 
 
-def _transposed_numpy(run: Any, *args: Any, transpose_jaxpr: Any, num_held: int, **_: Any) -> tuple[Any, ...]:
-    """Element by element: result k is the pairing of the operands with the transpose of the k-th basis vector."""
+def _transposed_numpy(run: Any, *args: Any, forward: Any, transpose_jaxpr: Any, num_held: int) -> tuple[Any, ...]:
+    """The map itself where it is known; else element by element: result k is the pairing of the operands with the transpose of
+    the k-th basis vector."""
+    try:
+        return tuple(run(forward.program(), args))
+    except MissingRuleError:
+        pass
     held, tangents = args[:num_held], args[num_held:]
     avals = transpose_jaxpr.in_avals[num_held:]
     results = [np.zeros(a.shape, a.dtype) for a in avals]
