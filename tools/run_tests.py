@@ -2,7 +2,7 @@
 
 usage: python tools/run_tests.py [--jobs N] [--sample] [target ...] [-- pytest arguments]
 
-A target is a folder with tests (`packages/lamina-ir`, `tests`) or a package's name; without targets all are run.
+A target is a folder with tests (`packages/lamina-ir`, `tests/laws`) or a package's name; without targets all are run.
 Output appears target by target as each ends; the last lines repeat every summary. `--sample` leaves out `slow` tests.
 """
 from __future__ import annotations
@@ -22,14 +22,15 @@ NO_TESTS_COLLECTED = 5
 LIMIT = 1500  # seconds for a target: five times the longest on two idle cores, so what passes it stands still
 TIMED_OUT = 124
 # The longest first, so that two cores end at about the same time.
-HEAVY = ("tests", "lamina-runtime", "lamina-lowering", "lamina-autodiff", "lamina-numpy", "lamina-batching",
-         "lamina-ir")
+HEAVY = ("tests/devices", "lamina-runtime", "tests/compose", "tests/laws", "lamina-lowering", "tests/roof", "tests/examples",
+         "lamina-autodiff", "lamina-numpy", "lamina-batching", "lamina-ir")
 
 
 def all_targets() -> list[str]:
-    """Names of everything that has tests: packages, `tests`, `tools`, `docs`."""
+    """Names of everything that has tests: packages, the folders of `tests`, `tools`, `docs`."""
     names = [path.parent.name for path in sorted(ROOT.glob("packages/*/tests"))]
-    names += [name for name in ("tests", "tools", "docs") if (ROOT / name).is_dir()]
+    names += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob("*")) if any(path.glob("test_*.py"))]
+    names += [name for name in ("tools", "docs") if (ROOT / name).is_dir()]
     return sorted(names, key=lambda name: HEAVY.index(name) if name in HEAVY else len(HEAVY))
 
 
@@ -47,8 +48,8 @@ def pytest_arguments(target: str) -> list[str]:
         return ["--doctest-glob=*.md", *(str(page.relative_to(ROOT)) for page in pages)]
     if target == "tools":
         return ["tools/tests"]
-    if target == "tests":
-        return ["tests"]
+    if target.split("/")[0] == "tests":
+        return [target]
     name = target.strip("/").removeprefix("packages/")
     if not (ROOT / "packages" / name / "tests").is_dir():
         raise SystemExit(f"run_tests: no tests for {target!r}; there are {', '.join(all_targets())}")

@@ -328,3 +328,11 @@ def test_backward_rules_with_collectives_of_calls_that_a_vmap_does_not_map(call)
     typo.defvjp(lambda w: (w, None), lambda _, ct: (lax.psum(ct, "k"),))
     with pytest.raises(NameError, match="axis name 'k' is not bound; bound here: none"):
         jax.grad(typo)(w)
+
+
+def test_linear_calls_in_a_batch():
+    def scaled(r, x):
+        return jax.custom_derivatives.linear_call(lambda r, x: x / r, lambda r, ct: ct / r, r, x)
+    assert jax.vmap(scaled)(jnp.full(2, 2.0), jnp.arange(2.0)).tolist() == [0, 0.5]
+    back = jax.vmap(lambda r, ct: jax.linear_transpose(lambda x: scaled(r, x), 6.0)(ct)[0])
+    assert back(jnp.full(2, 2.0), jnp.arange(2.0)).tolist() == [0, 0.5]

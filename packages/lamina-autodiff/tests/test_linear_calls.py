@@ -2,7 +2,6 @@
 import lamina_autodiff as la
 import numpy as np
 import pytest
-from lamina_batching import vmap
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import typeof
 
@@ -17,7 +16,6 @@ def test_the_transpose_is_the_one_that_was_given():
     assert float(la.grad(scaled, 1)(2.0, 4.0)) == 5 and float(la.grad(scaled, 0)(2.0, 4.0)) == -1
     twice = la.linear_transpose(lambda ct: la.linear_transpose(lambda x: scaled(2.0, x), 6.0)(ct)[0], 1.0)
     assert float(twice(1.0)[0]) == 0.5  # the transpose of the transpose is the function
-    assert vmap(scaled)(np.ones(2, np.float32), np.arange(2, dtype=np.float32)).tolist() == [0, 1]
     z = la.grad(lambda z: la.linear_call(lambda r, t: {"a": t * z}, lambda r, ct: ct["a"] * z, (), 3.0)["a"])(2.0)
     assert float(z) == 3
 

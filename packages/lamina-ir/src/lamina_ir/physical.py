@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import prims
+from ._stack_depth import roomy
 from .avals import ShapedArray, shaped
 from .dtypes import BOOL, is_key, words_of
 from .errors import DTypeError
@@ -74,6 +75,7 @@ def has_keys(program: ClosedJaxpr) -> bool:
     return program.memo("has keys", lambda: _any_key(program))
 
 
+@roomy()
 def _any_key(program: ClosedJaxpr) -> bool:
     jaxpr = program.jaxpr
     if any(is_key(v.aval.dtype) for v in (*jaxpr.constvars, *jaxpr.invars)):
@@ -102,7 +104,8 @@ def physical(program: ClosedJaxpr) -> ClosedJaxpr:
     """
     if not has_keys(program):
         return program
-    return program.memo("physical", lambda: _Maker().closed(program))
+    with roomy():
+        return program.memo("physical", lambda: _Maker().closed(program))
 
 
 # Ops that move elements, or choose among them, whatever these are.

@@ -96,6 +96,7 @@ def save(path: Any, tree: Any, step: int = 0, *, keep: int | None = None, rows: 
         structure, flat, places = kept_trees.written(tree)
         places = [f"{call}: {place}" for place in places]
         leaves = [kept_trees.leaf_of(x, place) for x, place in zip(flat, places)]
+        flat = [x.words if leaf.is_keys else x for x, leaf in zip(flat, leaves)]
         apart = kept_saving.rows_of(call, rows, tree, leaves, places)
         for x, place in zip(flat, places):
             if type(x) is ArrayImpl and x.is_deleted():

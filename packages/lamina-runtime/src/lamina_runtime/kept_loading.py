@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from . import _jaxlib, arrays, backends, kept_files, kept_trees, meetings, owner
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .kept_files import CheckpointError, Tile
 from .kept_trees import Leaf
+from .key_arrays import KeyArray
 
 __all__ = ["joined", "loaded", "targets_of", "wanted"]
 
@@ -85,6 +87,8 @@ def _wish(call: str, leaf: Leaf, target: Any, place: str, mine: bool, meeting: m
         if target is not None and not _stands_for_many(target) and type(target).__name__ != leaf.kind:
             raise DTypeError(f"{place} is {leaf.long()}; like has {_long(target)} there")
         return _Wanted(leaf, place, None, False, None)
+    if leaf.is_keys:
+        target = _of_words(leaf, target, place)
     start = None
     if mine and leaf.shape:
         total = leaf.shape[0]
@@ -101,7 +105,8 @@ def _wish(call: str, leaf: Leaf, target: Any, place: str, mine: bool, meeting: m
         if np.dtype(dtype).newbyteorder("=") != dtypes.as_dtype(leaf.dtype):
             raise DTypeError(f"{place} has dtype {leaf.dtype}; like has {np.dtype(dtype).name} there. Load it as it is, then "
                              "convert it")
-    if target is np.ndarray or isinstance(target, (np.ndarray, np.generic)) or (target is None and leaf.kind != "array"):
+    if target is np.ndarray or isinstance(target, (np.ndarray, np.generic)) or (
+            target is None and leaf.kind != "array" and not leaf.is_keys):
         return _Wanted(leaf if target is None else leaf._replace(kind="scalar" if isinstance(target, np.generic) else "numpy"),
                        place, None, False, start)
     if dtypes.canonical(leaf.dtype) != dtypes.as_dtype(leaf.dtype):
@@ -120,6 +125,19 @@ def _wish(call: str, leaf: Leaf, target: Any, place: str, mine: bool, meeting: m
         if start is not None and not sharding.is_fully_addressable:
             raise ValueError(f"{place}: rows are each process's own; like places them over several processes: {sharding}")
     return _Wanted(leaf, place, sharding, committed, start)
+
+
+def _of_words(leaf: Leaf, target: Any, place: str) -> Any:
+    """What is said of keys, said of their words."""
+    if target is None or _stands_for_many(target) and target is not np.ndarray:
+        return target
+    dtype, shape = getattr(target, "dtype", None), getattr(target, "shape", ())
+    if not isinstance(dtype, np.dtype) or dtypes.short_name(dtype) != leaf.kind:
+        raise DTypeError(f"{place} is {leaf.long()}; like must have keys of this type there, or their type, a sharding or a "
+                         f"device; got {getattr(target, '__name__', type(target).__name__)}")
+    if tuple(shape) != leaf.shape[:-1]:
+        raise ShapeError(f"{place} has shape {leaf.shape[:-1]}; like has {tuple(shape)} there")
+    return target.words if type(target) is KeyArray else ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=target.sharding)
 
 
 def _long(target: Any) -> str:
@@ -159,10 +177,9 @@ def loaded(reader: kept_files.Reader, pool: Any, number: int, want: _Wanted) -> 
             blocks[key] = arrays.room_for(tuple([b - a for a, b in key]), aval.dtype)
     _fill(reader, pool, number, want, [(_rows_from(want, tuple([a for a, _ in key])), block) for key, block in blocks.items()])
     pieces = [blocks[key] for key in keys]
-    if transfer_guards.used:
-        with transfer_guards.marked("put", "load"):
-            return arrays.adopt(aval, want.sharding, pieces, devices, want.committed)
-    return arrays.adopt(aval, want.sharding, pieces, devices, want.committed)
+    with transfer_guards.marked("put", "load") if transfer_guards.used else nullcontext():
+        made = arrays.adopt(aval, want.sharding, pieces, devices, want.committed)
+    return KeyArray(made, dtypes.from_short_name(leaf.kind)) if leaf.is_keys else made
 
 
 def _rows_from(want: _Wanted, start: tuple[int, ...]) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from lamina_ir.trees import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey,
 from lamina_tracing.extend import Tracer
 
 from ._jaxlib import ArrayImpl
+from .key_arrays import KeyArray
 
 __all__ = ["Leaf", "children_of", "label", "leaf_of", "matched", "missing", "nested", "rebuilt", "written"]
 
@@ -198,8 +199,9 @@ class Leaf(NamedTuple):
     """What is known of a leaf but for its numbers.
 
     Attributes:
-      kind: `array` (of lamina's), `numpy`, `scalar` (of NumPy's), or the type of a Python number.
-      dtype, shape, weak: of arrays.
+      kind: `array` (of lamina's), the type of keys as `key<fry>`, `numpy`, `scalar` (of NumPy's), or the type of a Python
+        number.
+      dtype, shape, weak: of arrays; of the words of keys.
       value: a Python number, in words.
     """
 
@@ -213,6 +215,10 @@ class Leaf(NamedTuple):
     def is_array(self) -> bool:
         return self.value is None
 
+    @property
+    def is_keys(self) -> bool:
+        return self.kind.startswith("key<")
+
     def aval(self) -> ShapedArray:
         return shaped(self.shape, dtypes.as_dtype(self.dtype), self.weak)
 
@@ -224,6 +230,7 @@ class Leaf(NamedTuple):
 
     def long(self) -> str:
         return (f"a Python {self.kind}" if self.value is not None else
+                f"a {self.kind} array of shape {tuple(self.shape[:-1])}" if self.is_keys else
                 f"a {self.dtype} array of shape {tuple(self.shape)}")
 
 
@@ -237,6 +244,8 @@ def leaf_of(x: Any, place: str) -> Leaf:
     kind = type(x)
     if kind is ArrayImpl:
         return Leaf("array", _dtype(x.aval.dtype, place), x.aval.shape, bool(x.aval.weak_type))
+    if kind is KeyArray:
+        return Leaf(dtypes.short_name(x.dtype), "uint32", x.words.shape)
     if kind in (np.ndarray, np.memmap):
         return Leaf("numpy", _dtype(x.dtype, place), x.shape)
     if isinstance(x, np.generic):
