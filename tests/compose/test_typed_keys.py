@@ -101,10 +101,10 @@ def test_kept_states_hold_keys(tmp_path):
     keys = random.split(random.key(3), 4)
     checkpointing.save(tmp_path, {"keys": keys, "one": random.key(7)})
     types = lamina.eval_shape(lambda: keys)
-    for like in (None, {"keys": keys, "one": lamina.devices()[1]}, {"keys": types, "one": random.key(0)}):
+    for like in (None, np.ndarray, {"keys": keys, "one": lamina.devices()[1]}, {"keys": types, "one": random.key(0)}):
         found = checkpointing.load(tmp_path, like=like)
         assert found["keys"].dtype == keys.dtype and found["one"].shape == ()
         assert random.key_data(found["keys"]).tolist() == random.key_data(keys).tolist()
-    for wrong in (jnp.ones(4), np.ndarray, random.key(1)):
+    for wrong in (jnp.ones(4), random.key(1)):
         with pytest.raises((TypeError, ValueError), match=r"load: tree\['keys'\] (is a key<fry> array|has shape \(4,\))"):
             checkpointing.load(tmp_path, like={"keys": wrong, "one": random.key(0)})

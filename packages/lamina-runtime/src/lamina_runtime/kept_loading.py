@@ -128,9 +128,9 @@ def _wish(call: str, leaf: Leaf, target: Any, place: str, mine: bool, meeting: m
 
 
 def _of_words(leaf: Leaf, target: Any, place: str) -> Any:
-    """What is said of keys, said of their words."""
-    if target is None or _stands_for_many(target) and target is not np.ndarray:
-        return target
+    """What is said of keys, said of their words. NumPy has no keys: with its arrays they stay what they are."""
+    if target is None or _stands_for_many(target):
+        return None if target is np.ndarray else target
     dtype, shape = getattr(target, "dtype", None), getattr(target, "shape", ())
     if not isinstance(dtype, np.dtype) or dtypes.short_name(dtype) != leaf.kind:
         raise DTypeError(f"{place} is {leaf.long()}; like must have keys of this type there, or their type, a sharding or a "
