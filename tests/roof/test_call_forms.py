@@ -37,7 +37,6 @@ OTHERWISE = {
     "jnp.promote_types(float, complex)": "64-bit dtypes need enable_x64, here too",
     "jnp.partition(V6, 2)": "the order within the parts is not said",
     "jax.lax.stop_gradient(1.)": "an array comes of every number",
-    "jnp.quantile(V6, 0.5, interpolation='lower')": "NumPy 2 has no interpolation=; the name is method=",
     "jax.jit(lambda x: x, None)(V6)": "what follows the function is given by name, so that no argument is taken for another",
 }
 
