@@ -1,7 +1,8 @@
 """Every draw gives JAX's numbers, bit for bit: 0.10.2's, whose compiler is the one underneath.
 
 `jax_numbers.txt` holds, for each draw and dtype, the CRC-32 of the bytes that JAX gave on a CPU, with the classic stream and
-with the partitionable one. `python test_jax_numbers.py jax` in an environment with JAX prints the table.
+with the partitionable one; a second pair is JAX's on CPUs with float16 arithmetic (AVX512-FP16), where the compiler
+rounds elsewhere. `python test_jax_numbers.py jax` in an environment with JAX prints the table.
 """
 import os
 import sys
@@ -145,4 +146,5 @@ WHOLE = {f"{name}:{d}" for dtypes, draws in GROUPS[2:] for d in dtypes for name 
 def test_numbers_are_those_of_jax(case):
     if case not in WHOLE and version("jaxlib") != "0.10.2":
         pytest.skip("another compiler rounds elementary functions otherwise")
-    assert found(lamina, case) == TABLE[case]
+    drawn = found(lamina, case)
+    assert drawn in (TABLE[case][:2], TABLE[case][2:])
