@@ -78,9 +78,10 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Every example in the pages runs, docs/ops.md is what the live tables say, and docstrings of wing and doors are whole."""
+    """Every example in the pages runs, the written pages say what is there, and docstrings of wing and doors are whole."""
     python(session, "tools/run_tests.py", "docs")
-    python(session, "tools/op_table.py", "--check")
+    for tool in ("op_table", "settings_table", "reference_pages", "coverage_page"):
+        python(session, f"tools/{tool}.py", "--check")
     python(session, "tools/check_docstrings.py")
     python(session, "tools/check_docstrings.py", "--doors")
 
@@ -89,6 +90,13 @@ def docs(session: nox.Session) -> None:
 def ops(session: nox.Session) -> None:
     """Write docs/ops.md from the live tables."""
     python(session, "tools/op_table.py")
+
+
+@nox.session
+def reference(session: nox.Session) -> None:
+    """Write docs/reference/ from docstrings and live tables, and docs/coverage.md from the table of names."""
+    python(session, "tools/reference_pages.py")
+    python(session, "tools/coverage_page.py")
 
 
 @nox.session
