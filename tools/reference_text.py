@@ -20,6 +20,7 @@ ENTRY = re.compile(r"((?:\*{0,2}[\w.]+)(?:(?:,| or) \*{0,2}[\w.]+)*): (.*)")
 OTHERS = {
     "lamina.Device": "A device: `platform`, `id`, `device_kind`, `process_index`, `memory_stats()`. Jaxlib's class.",
     "lamina.float0": "The dtype of the slopes of integers and booleans: zeros that take no room.",
+    "lamina.dtypes.float0": "The dtype of the slopes of integers and booleans: zeros that take no room.",
     "lamina.checkpoint_policies": "What `checkpoint` keeps, by name.",
     "lamina.sharding.Sharding": "What every placement is: `isinstance(x.sharding, Sharding)`. Jaxlib's class.",
     "lamina.profiler.TraceAnnotation": "A named stretch of time in a profile: `with TraceAnnotation(name):`. Jaxlib's.",
@@ -83,7 +84,7 @@ def signature_text(name: str, value: Any, bound: bool = False) -> str:
     """
     if is_type_only(value) or isinstance(value, enum.EnumMeta) or isinstance(value, type) and issubclass(value, BaseException):
         return ""
-    if not is_ours(value) or not callable(value):
+    if not is_ours(value) or not callable(value) or isinstance(value, type) and not is_made_in_python(value):
         return ""
     try:
         signature = inspect.signature(value)
@@ -97,6 +98,11 @@ def signature_text(name: str, value: Any, bound: bool = False) -> str:
                   for p in list(signature.parameters.values())[bound:]]
     text = f"{name}{signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)}"
     return wrapped(text) if len(text) > WIDTH else text
+
+
+def is_made_in_python(kind: type) -> bool:
+    """Whether Python code makes a class's objects: what a class in C takes is told by some Pythons only."""
+    return any(inspect.isfunction(f) for f in (kind.__init__, kind.__new__, type(kind).__call__))
 
 
 def wrapped(text: str) -> str:
