@@ -35,15 +35,17 @@ __all__ = ["Atom", "AxisEnv", "CallbackError", "CheckError", "ClosedJaxpr", "Con
            "errors", "evaluate", "evaluate_primitive", "evaluate_spmd", "fold_constants", "guarded", "happens_once",
            "has_checks", "has_ordered_effects", "inline_calls", "jaxpr_text", "loads", "monitoring", "number_turns",
            "only_checks", "parse", "partial_eval", "prims", "register_aval", "register_param_type", "result_type",
-           "rewrite", "scalar_type_of", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
+           "rewrite", "saved_parts", "saved_whole", "scalar_type_of", "shaped", "subprograms", "substitute", "thread_order",
+           "trees", "walk"]
 
 if TYPE_CHECKING:
     from .parser import parse
     from .scalar_kinds import result_type, scalar_type_of
-    from .serialise import dumps, loads
+    from .serialise import dumps, loads, saved_parts, saved_whole
 
 _LATER = {"result_type": "scalar_kinds", "scalar_type_of": "scalar_kinds",
-          "parse": "parser", "dumps": "serialise", "loads": "serialise"}  # loaded when first asked for
+          "parse": "parser", "dumps": "serialise", "loads": "serialise",
+          "saved_parts": "serialise", "saved_whole": "serialise"}  # loaded when first asked for
 
 
 def __getattr__(name: str) -> Any:

@@ -87,7 +87,7 @@ def short_name(d: np.dtype) -> str:
 
 def long_name(d: np.dtype) -> str:
     """`float32`, as errors show it; `key<fry>` of keys."""
-    return f"key<{tag_of(d)}>" if is_key(d) else d.name
+    return f"key<{tag_of(d)}>" if is_key(d) else "float0" if d.names else d.name
 
 
 def from_short_name(name: str) -> np.dtype:

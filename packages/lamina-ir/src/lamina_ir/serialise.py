@@ -28,7 +28,7 @@ from .primitive import by_name
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
 from .rule import Rule
 
-__all__ = ["FORMAT", "dumps", "loads"]
+__all__ = ["FORMAT", "dumps", "loads", "saved_parts", "saved_whole"]
 
 MAGIC = b"\x89LAMINA\n"
 FORMAT = 1
@@ -219,9 +219,45 @@ def dumps(program: ClosedJaxpr, sources: bool = False) -> bytes:
         **({"rules": _json(w.rules)} if w.rules else {}),
         **({"sources": _json([list(p) for p in w.places]), "lines": _json(w.lines)} if w.places is not None else {}),
     }).encode()
+    return _whole(header, bytes(w.data))
+
+
+def _whole(header: bytes, data: bytes) -> bytes:
     header += b" " * (-(_HEAD.size + len(header)) % _ALIGN)
-    body = header + bytes(w.data)
-    return _HEAD.pack(MAGIC, FORMAT, 0, hashlib.sha256(body).digest(), len(header), len(w.data)) + body
+    body = header + data
+    return _HEAD.pack(MAGIC, FORMAT, 0, hashlib.sha256(body).digest(), len(header), len(data)) + body
+
+
+def saved_parts(data: bytes) -> tuple[Any, bytes]:
+    """The header of a saved program, as JSON's objects, and its buffers: for tools that read or change programs as data.
+
+    Args:
+      data: what `dumps` gave.
+    Raises:
+      ProgramError: it is no saved program, or damaged.
+
+    >>> from lamina_ir import parse
+    >>> header, buffers = saved_parts(dumps(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")))
+    >>> header["avals"], header["programs"][0]["eqns"], buffers
+    ([['f32', [], 0]], [['sin', [0], [0], {}]], b'')
+    """
+    header, buffers = _parts(data)
+    return json.loads(header), bytes(buffers)
+
+
+def saved_whole(header: Any, buffers: bytes) -> bytes:
+    """The saved program of this header and these buffers, for `loads`, which checks it.
+
+    Args:
+      header, buffers: as `saved_parts` gives them.
+
+    >>> from lamina_ir import parse
+    >>> header, buffers = saved_parts(dumps(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")))
+    >>> header["programs"][0]["eqns"][0][0] = "cos"
+    >>> print(loads(saved_whole(header, buffers)))
+    { lambda ; a:f32[]. let b:f32[] = cos a in (b,) }
+    """
+    return _whole(_json(header).encode(), buffers)
 
 
 class _Reader:
@@ -346,20 +382,8 @@ def _size(n: Any) -> int:
     return n
 
 
-@uncollected
-def loads(data: bytes) -> ClosedJaxpr:
-    """The program that `dumps` saved, with the lines of its equations where they were saved too.
-
-    Args:
-      data: the bytes. They may come from anywhere: nothing in them is executed.
-    Raises:
-      ProgramError: not a saved program, damaged, of a newer format, with a primitive that is not known here, or not
-        well formed.
-
-    >>> loads(b"anything")
-    Traceback (most recent call last):
-    lamina_ir.errors.ProgramError: loads: these bytes are not a program saved by lamina_ir.dumps
-    """
+def _parts(data: bytes) -> tuple[bytes, memoryview]:
+    """Header and buffers of what may be a saved program."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"loads: expected bytes; got {type(data).__name__}. Open files in binary mode ('rb')")
     data = bytes(data)
@@ -374,9 +398,27 @@ def loads(data: bytes) -> ClosedJaxpr:
     body = memoryview(data)[_HEAD.size:]
     if reserved or len(body) != n_header + n_data or hashlib.sha256(body).digest() != digest:
         raise ProgramError("loads: the saved program is damaged or cut off (its checksum does not fit)")
+    return bytes(body[:n_header]), body[n_header:]
+
+
+@uncollected
+def loads(data: bytes) -> ClosedJaxpr:
+    """The program that `dumps` saved, with the lines of its equations where they were saved too.
+
+    Args:
+      data: the bytes. They may come from anywhere: nothing in them is executed.
+    Raises:
+      ProgramError: not a saved program, damaged, of a newer format, with a primitive that is not known here, or not
+        well formed.
+
+    >>> loads(b"anything")
+    Traceback (most recent call last):
+    lamina_ir.errors.ProgramError: loads: these bytes are not a program saved by lamina_ir.dumps
+    """
+    written, buffers = _parts(data)
     try:
-        header = json.loads(bytes(body[:n_header]))
-        reader = _Reader(header, body[n_header:])
+        header = json.loads(written)
+        reader = _Reader(header, buffers)
         lines = header.get("lines")
         for i, p in enumerate(header["programs"]):
             reader.programs.append(reader.program(p, None if lines is None else lines[i]))

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["add_shardy", "dot_graph", "hlo_computation", "ir", "load_mlir", "new_context", "write_bytecode"]
+__all__ = ["add_shardy", "dot_graph", "hlo_computation", "ir", "load_mlir", "new_context",
+           "portable_artifact", "write_bytecode"]
 
 ir: Any = None  # jaxlib.mlir.ir, once loaded
 
@@ -86,6 +87,16 @@ def write_bytecode(module: Any) -> bytes:
     out = io.BytesIO()
     module.operation.write_bytecode(out)
     return out.getvalue()
+
+
+def portable_artifact(bytecode: bytes) -> bytes:
+    """A StableHLO module in the form that later and, within limits, earlier versions read.
+
+    Raises:
+      ValueError: it holds what has no such form, as Shardy's operations.
+    """
+    stablehlo = _load("mlir._mlir_libs._stablehlo")
+    return stablehlo.serialize_portable_artifact_str(bytecode, stablehlo.get_current_version())
 
 
 def hlo_computation(bytecode: bytes, tuple_args: bool = False, return_tuple: bool = False) -> Any:

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from . import _jaxlib
 
-__all__ = ["as_dot_graph", "as_hlo_text", "as_serialized_hlo_module_proto", "xla_computation"]
+__all__ = ["as_dot_graph", "as_hlo_text", "as_portable_artifact", "as_serialized_hlo_module_proto", "xla_computation"]
 
 
 class Lowered(Protocol):
@@ -33,6 +33,15 @@ def as_hlo_text(lowered: Lowered, *, print_large_constants: bool = False) -> str
 def as_serialized_hlo_module_proto(lowered: Lowered) -> bytes:
     """The `HloModuleProto` message, serialised."""
     return xla_computation(lowered).as_serialized_hlo_module_proto()
+
+
+def as_portable_artifact(lowered: Lowered) -> bytes:
+    """The StableHLO module in the form that is kept readable for years (VHLO), for other programs that take StableHLO.
+
+    Raises:
+      ValueError: the module holds what has no such form, as Shardy's operations where maps stand inside.
+    """
+    return _jaxlib.portable_artifact(lowered.bytecode())
 
 
 def as_dot_graph(lowered: Lowered) -> str:

@@ -14,7 +14,8 @@ from .arrays import Array, Shard
 from .assembling import (make_array_from_callback, make_array_from_process_local_data,
                          make_array_from_single_device_arrays)
 from .backends import (default_backend, device_count, devices, get_backend, host_count, host_id, host_ids, live_arrays,
-                       local_device_count, local_devices, process_count, process_index, process_indices, setup_tpu)
+                       local_device_count, local_devices, lowering_platform, process_count, process_index, process_indices,
+                       setup_tpu)
 from .backends import default_device_option as default_device
 from .computation import xla_computation
 from .compiling import CacheStats, cache_stats, clear_memory
@@ -39,6 +40,7 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "NamedSharding", "P
            "default_backend", "default_device", "device_count", "device_get", "device_put", "device_put_replicated",
            "device_put_sharded", "devices", "distributed", "dlpack", "effects_barrier", "ffi", "from_dlpack", "get_backend",
            "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count", "local_devices",
+           "lowering_platform",
            "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
            "make_mesh", "memory_layouts", "mesh_utils", "multihost_utils", "pjit", "plans", "print_environment_info",
            "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages", "transfer_counts",

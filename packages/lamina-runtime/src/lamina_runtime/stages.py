@@ -125,7 +125,7 @@ class _Stage:
 
 
 class Traced(_Stage):
-    """A staged call: `.jaxpr` is its program, `.lower()` the next step."""
+    """A staged call: `.jaxpr` is its program, `.fun_name` and `.keep_unused` its function's, `.lower()` the next step."""
 
     def __init__(self, spec: CallSpec, staged: Staged, in_tree: Any, donated: tuple[bool, ...], lying: Sequence[Any]) -> None:
         self._spec = spec
@@ -134,7 +134,7 @@ class Traced(_Stage):
         self._donated = donated
         self._lying = lying  # for each argument its type, and where it was put on purpose
         self.jaxpr = staged.closed
-        self.fun_name = spec.name
+        self.fun_name, self.keep_unused = spec.name, spec.keep_unused
 
     def lower(self, lowering_platforms: Sequence[str] | None = None, *, platform: str | None = None) -> Lowered:
         """The call as a StableHLO module, for `platform` ("cpu", "cuda", ...; by default where it would run).
@@ -167,6 +167,11 @@ class Lowered(_Stage):
         self._rules = rows(platform or own)
         self._lowered = _lower(placed(self._bare), name=spec.name, platform=platform or own, placement=self._place,
                                rules=self._rules, keep_unused=spec.keep_unused)
+
+    @property
+    def placement(self) -> Placement:
+        """How the program lies on devices, arguments and results included."""
+        return self._place
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text; `dialect` is 'stablehlo' or 'hlo'. With `debug_info` StableHLO shows names of scopes."""

@@ -1,0 +1,197 @@
+"""Exported functions as bytes; the format is described in docs/exported-functions.md. Nothing is pickled, and reading executes
+nothing."""
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from lamina_ir import LaminaError, ShapedArray, dtypes, saved_parts, saved_whole, trees
+
+from ._version import __version__
+from .checks import DisabledSafetyCheck
+from .dims import SymbolicDim, variables
+from .families import Family
+from .scopes import SymbolicScope, parsed
+
+__all__ = ["read", "register_namedtuple_serialization", "register_pytree_node_serialization", "written"]
+
+MAGIC = b"\x89LAMEXP\n"
+FORMAT = 1
+_HEAD = struct.Struct("<8sII32sQQ")  # magic, format, reserved 0, sha256 of the rest, bytes of the header, of the program
+
+# name -> (class, its data as bytes, these as data, (data, children) as a node)
+_nodes: dict[str, tuple[type, Callable[[Any], bytes], Callable[[bytes], Any], Callable[[Any, Any], Any] | None]] = {}
+_names: dict[type, str] = {}
+
+
+def register_pytree_node_serialization(nodetype: type, *, serialized_name: str, serialize_auxdata: Callable[[Any], bytes],
+                                       deserialize_auxdata: Callable[[bytes], Any],
+                                       from_children: Callable[[Any, Any], Any] | None = None) -> type:
+    """Let nodes of a class stand in arguments and results of exported functions that are written to files.
+
+    Args:
+      nodetype: a class registered as a node of trees.
+      serialized_name: its name in files; whoever reads them registers it under this.
+      serialize_auxdata: gives the bytes of what `flatten` returns beside the children; deserialize_auxdata: the reverse.
+      from_children: `from_children(auxdata, children)` makes a node; None: `nodetype.tree_unflatten`.
+    Returns:
+      The class.
+    Raises:
+      ValueError: the class or the name is registered already.
+    """
+    make = from_children or getattr(nodetype, "tree_unflatten", None)
+    _register(nodetype, serialized_name, serialize_auxdata, deserialize_auxdata, make)
+    return nodetype
+
+
+def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -> type:
+    """Let a class of named tuples stand in arguments and results of exported functions that are written to files.
+
+    Args:
+      nodetype: the class. serialized_name: its name in files; whoever reads them registers it under this.
+    Returns:
+      The class.
+    Raises:
+      ValueError: it is no class of named tuples, or class or name are registered already.
+
+    >>> from typing import NamedTuple
+    >>> class Pair(NamedTuple):
+    ...     x: float
+    ...     y: float
+    >>> register_namedtuple_serialization(Pair, serialized_name="docs.Pair").__name__
+    'Pair'
+    """
+    if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
+        raise ValueError(f"register_namedtuple_serialization: expected a class of named tuples; got {nodetype!r}")
+    _register(nodetype, serialized_name, lambda data: b"", lambda data: None, lambda data, children: nodetype(*children))
+    return nodetype
+
+
+def _register(kind: type, name: str, to_bytes: Any, from_bytes: Any, make: Any) -> None:
+    if kind in _names or name in _nodes:
+        taken = f"{kind.__qualname__} as {_names[kind]!r}" if kind in _names else f"{_nodes[name][0].__qualname__} as {name!r}"
+        raise ValueError(f"registering {kind.__qualname__} for files as {name!r}: {taken} is registered already")
+    _nodes[name], _names[kind] = (kind, to_bytes, from_bytes, make), name
+
+
+# --- trees ------------------------------------------------------------------------------------------------------------------
+def _tree_words(tree: Any) -> Any:
+    """The structure in JSON: a leaf is 0, None is null."""
+    data = tree.node_data()
+    if data is None:
+        return 0 if tree.num_leaves == 1 else None
+    kind, aux = data
+    if kind is type(None):
+        return None
+    children = [_tree_words(c) for c in tree.children()]
+    if kind in (list, tuple):
+        return [kind.__name__, None, children]
+    if kind in (dict, OrderedDict):
+        keys = [*aux]
+        if all(type(k) in (str, int) for k in keys):
+            return [kind.__name__, keys, children]
+        raise NotImplementedError(f"serialize: a {kind.__name__} among arguments or results has keys {keys} that are no "
+                                  "texts or ints")
+    name = _names.get(kind)
+    if name is None:
+        raise NotImplementedError(f"serialize: {kind.__qualname__} among arguments or results: its nodes are not registered "
+                                  "for files. "
+                                  "Use register_namedtuple_serialization or register_pytree_node_serialization")
+    return [f"node {name}", _nodes[name][1](aux).hex(), children]
+
+
+def _empty(words: Any) -> Any:
+    """A tree of this structure, with leaves 0."""
+    if words in (0, None):
+        return words
+    kind, data, children = words
+    made = [_empty(c) for c in children]
+    if kind in ("list", "tuple"):
+        return made if kind == "list" else tuple(made)
+    if kind in ("dict", "OrderedDict"):
+        return {"dict": dict, "OrderedDict": OrderedDict}[kind](zip(data, made))
+    name = kind.removeprefix("node ")
+    if name not in _nodes:
+        raise ValueError(f"deserialize: no class of nodes is registered as {name!r} here. Register it as where the function "
+                         "was "
+                         "written, with register_namedtuple_serialization or register_pytree_node_serialization")
+    _, _, from_bytes, make = _nodes[name]
+    assert make is not None
+    return make(from_bytes(bytes.fromhex(data)), tuple(made))
+
+
+# --- functions --------------------------------------------------------------------------------------------------------------
+def _aval_words(a: ShapedArray) -> list[Any]:
+    name = "float0" if a.dtype == dtypes.float0 else dtypes.short_name(a.dtype)
+    return [name, [n if type(n) is int else str(n) for n in a.shape], int(a.weak_type)]
+
+
+def _aval(words: Any, scope: SymbolicScope) -> ShapedArray:
+    name, shape, weak = words
+    dtype = dtypes.float0 if name == "float0" else dtypes.from_short_name(name)
+    return ShapedArray(tuple([n if type(n) is int else parsed(n, scope) for n in shape]), dtype, bool(weak))
+
+
+def written(e: Any, vjp_order: int = 0) -> bytes:
+    """The bytes of an `Exported`, with so many derivatives."""
+    if type(vjp_order) is not int or vjp_order < 0:
+        raise ValueError(f"serialize: vjp_order must be an int of at least 0; got {vjp_order!r}")
+    family = e._family
+    program = saved_whole(family.header, family.buffers)
+    header = json.dumps({
+        "writer": f"lamina-export {__version__}", "name": e.fun_name, "in_tree": _tree_words(e.in_tree),
+        "out_tree": _tree_words(e.out_tree), "ins": [_aval_words(a) for a in e.in_avals],
+        "outs": [_aval_words(a) for a in e.out_avals], "platforms": e.platforms,
+        "left_out": [str(c) for c in e.disabled_safety_checks], "devices": e.nr_devices, "lies": [e.in_shardings_hlo,
+                                                                                                  e.out_shardings_hlo],
+        "unused": e._keep_unused, "names": family.names, "constraints": family.scope.constraints,
+        "holes": [[path, form, str(x) if isinstance(x, SymbolicDim) else x] for path, form, x in family.holes],
+    }, separators=(",", ":")).encode()
+    body = header + program + (written(e.vjp(), vjp_order - 1) if vjp_order else b"")
+    return _HEAD.pack(MAGIC, FORMAT, 0, hashlib.sha256(body).digest(), len(header), len(program)) + body
+
+
+def read(blob: bytes | bytearray, make: Callable[..., Any]) -> Any:
+    """What `make`, the class of exported functions, makes of the bytes; see `deserialize`."""
+    if not isinstance(blob, (bytes, bytearray, memoryview)):
+        raise TypeError(f"deserialize: expected bytes; got {type(blob).__name__}. Open files in binary mode ('rb')")
+    data = bytes(blob)
+    if data[:8] != MAGIC or len(data) < _HEAD.size:
+        raise ValueError("deserialize: these bytes are no function written by Exported.serialize, or are cut off")
+    _, version, reserved, digest, n_header, n_program = _HEAD.unpack_from(data)
+    if version != FORMAT:
+        raise ValueError(f"deserialize: the function was written in format {version}; this version reads format {FORMAT}. "
+                         "Use a "
+                         "lamina-export that knows it")
+    body = data[_HEAD.size:]
+    if reserved or n_header + n_program > len(body) or hashlib.sha256(body).digest() != digest:
+        raise ValueError("deserialize: the function is damaged or cut off (its checksum does not fit)")
+    try:
+        w = json.loads(body[:n_header])
+        scope = SymbolicScope(w["constraints"])
+        holes = [(tuple(path), str(form), parsed(x, scope) if isinstance(x, str) else int(x)) for path, form, x in w["holes"]]
+        family = Family(*saved_parts(body[n_header:n_header + n_program]), holes, scope, [str(n) for n in w["names"]])
+        ins, outs = ([_aval(a, scope) for a in w[k]] for k in ("ins", "outs"))
+        if not variables([n for a in (*ins, *outs) for n in a.shape] + [e for *_, e in holes]) <= {*family.names}:
+            raise ValueError("deserialize: the function is malformed (it has sizes without a name)")
+        if not family.names:
+            family.at({})  # what it holds is well formed, or is refused now
+        rest = body[n_header + n_program:]
+        trees_of = [trees.tree_structure(_empty(w[k])) for k in ("in_tree", "out_tree")]
+        if [t.num_leaves for t in trees_of] != [len(ins), len(outs)]:
+            raise ValueError("deserialize: the function is malformed (its structures and types do not fit)")
+        return make(
+            fun_name=str(w["name"]), in_tree=trees_of[0], in_avals=ins, out_tree=trees_of[1],
+            out_avals=outs, platforms=[str(p) for p in w["platforms"]],
+            disabled_safety_checks=[DisabledSafetyCheck(str(c)) for c in w["left_out"]], family=family,
+            nr_devices=int(w["devices"]),
+            in_shardings_hlo=w["lies"][0], out_shardings_hlo=w["lies"][1], keep_unused=bool(w["unused"]),
+            vjp=read(rest, make) if rest else None)
+    except LaminaError as e:
+        raise ValueError(f"deserialize: {e}") from e
+    except (KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError, AssertionError) as e:
+        raise ValueError(f"deserialize: the function is malformed ({type(e).__name__}: {e})") from e
