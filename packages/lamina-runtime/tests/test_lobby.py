@@ -233,6 +233,7 @@ def test_a_coordinator_that_is_told_to_end_has_members_let_go_first(place):
     ([(0, 2), (1, 2, {"fits": {"jaxlib": "2"}})], ValueError, "processes must agree"),
     ([(0, 3, {"timeout": 0.3}), (2, 3)], TimeoutError, r"of 3 processes [1] did not come"),
     ([(0, 1, {"key": b"another"})], PermissionError, "another token"),
+    ([(0, 2, {"timeout": 0.6}), (1, 2, {"key": b"another"})], PermissionError, "another token"),
     ([(5, 2)], ValueError, "must be in [0, num_processes)")])
 def test_what_does_not_fit_is_told_to_all_concerned(place, calls, kind, words):
     p = place()

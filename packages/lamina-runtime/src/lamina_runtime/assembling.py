@@ -136,7 +136,7 @@ def _from_local(call: str, sharding: Any, x: Any, global_shape: Any) -> Any:
     for d, (n, want) in enumerate(zip(local, wanted)):
         k, own = (counts[d], block[d]) if counts else (1, (0,))
         size = n // len(own) * k if want is None else int(want)
-        if size % k or n % len(own) or n not in (size, size // k * len(own)):
+        if size % k or (want is None and n % len(own)) or n not in (size, size // k * len(own)):
             raise ValueError(f"{call}: dimension {d} of local_data, {aval.long()}, has length {n}; this process's devices hold "
                              f"{len(own)} of the {k} parts of {size if want is not None else 'the whole'}. Give "
                              + (f"{size // k * len(own)}, or all {size}" if want is not None and size % k == 0

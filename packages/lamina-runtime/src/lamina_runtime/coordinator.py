@@ -42,6 +42,14 @@ def _numbers(ranks: Iterable[int]) -> str:
     return f"{found[:_LISTED]}{more}"
 
 
+def _peer(s: socket.socket) -> str:
+    """The machine at the other end."""
+    try:
+        return str(s.getpeername()[0])
+    except OSError:
+        return "an address that is gone"
+
+
 class _Guest:
     """One connection: a stranger, then a member of a system."""
 
@@ -100,6 +108,7 @@ class Coordinator:
         self._systems: list[_System] = []
         self._end = time.monotonic() + patience
         self._told = False  # to end
+        self._turned_away = (float("-inf"), "")  # when and whence the last came with another token
         self._kept: list[Any] = []  # services that only the end of this process ends
         self._selector = selectors.DefaultSelector()
         door.setblocking(False)
@@ -157,8 +166,14 @@ class Coordinator:
                 absent = _numbers(set(range(s.count)) - set(s.members))
                 others = sum(len(o.members) for o in self._systems if o is not s)
                 beside = f" ({others} that met here before are at work)" if others else ""
-                self._fail(s, f"of {s.count} processes {absent} did not come to the coordinator in time{beside}. Start them, "
-                              "give them this address and the same num_processes, or raise initialization_timeout", "timeout")
+                late = f"of {s.count} processes {absent} did not come to the coordinator in time{beside}. "
+                (when, whence), patience = self._turned_away, max(g.words["timeout"] for g in s.members.values())
+                if when > s.until - 2 * patience:  # while they gathered, or just before
+                    self._fail(s, f"{late}Somebody at {whence} came with another token and was turned away: set "
+                                  "LAMINA_TOKEN (or LAMINA_TOKEN_FILE) to the same secret in all processes", "permission")
+                else:
+                    self._fail(s, f"{late}Start them, give them this address and the same num_processes, or raise "
+                                  "initialization_timeout", "timeout")
             elif s.phase == "connecting":
                 for g in [g for g in s.members.values() if not g.connected]:
                     self._lost(g)
@@ -251,6 +266,7 @@ class Coordinator:
         if not hmac.compare_digest(digest.encode(), lobby.mac(self._key, "guest", g.challenge, text).encode()):
             text = ("the coordinator has another token. Set LAMINA_TOKEN (or LAMINA_TOKEN_FILE) to the same secret in all "
                     "processes; without it each user's own is taken, which machines without a common home do not share")
+            self._turned_away = time.monotonic(), _peer(g.socket)
             return self._refuse(g, text, "permission")
         try:
             hello = json.loads(text)

@@ -140,7 +140,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       RuntimeError: called twice, or after a device was used; there is no token.
       ValueError: an argument is missing or out of range, the host is unknown or is the loopback where other machines are meant,
         the number is taken by another process, or the processes disagree on how many they are, on versions or on 64 bits.
-      PermissionError: the coordinator has another token.
+      PermissionError: the coordinator has another token, or one that is missing came with another.
       TimeoutError: no coordinator was at the address, or some processes did not come in time; names them.
       ConnectionError: another program has the port, or the coordinator or a process ended meanwhile.
 
