@@ -35,6 +35,8 @@ def in_pieces(closed: ClosedJaxpr) -> bool:
         return False
     if any(map(placing.over_mesh, placing.outermost(closed))):
         return True
+    if has_ordered_effects(closed):
+        return True  # each process has an order of its own, and one device for it
     # A look for a NaN counts the rows of all in order of the processes, or in the order of one map.
     turned = placing.turned(closed)
     return turned is None or turned and debug.wanted()
