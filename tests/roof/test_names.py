@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 SUBMODULES = {"monitoring": "lamina_ir.monitoring", "extend.ffi": "lamina_runtime.ffi",
+              "extend.random": "lamina_random.extend",
               "extend.linear_util": "lamina_tracing.wrapped_functions",
               "dlpack": "lamina_runtime.dlpack",
               "compilation_cache": "lamina_runtime.compilation_cache", "debug": "lamina_tracing.debug",

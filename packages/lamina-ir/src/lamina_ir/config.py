@@ -35,7 +35,7 @@ numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow",
 debug_key_reuse = Option("debug_key_reuse", False, keyed=True, help="raise where a random key is used a second time",
                          inert="uses of keys are not counted")
 default_prng_impl = Option("default_prng_impl", "threefry2x32", choices=("threefry2x32", "rbg", "unsafe_rbg"), keyed=True,
-                           help="the generator that new random keys are for", inert="all keys are for threefry2x32")
+                           help="the generator that new random keys are for, and keys that are plain words")
 enable_custom_prng = Option("enable_custom_prng", False, keyed=True, help="`PRNGKey` makes typed keys, as `key` does")
 legacy_prng_key = Option("legacy_prng_key", "allow", choices=("allow", "warn", "error"), keyed=True,
                          help="what to do where a key that is used is an array of uint32 words, and not a typed one")

@@ -13,12 +13,12 @@ import numpy as np
 
 from . import config
 from .errors import DTypeError
-from .key_types import KEY_TYPES, extended, is_key, key_type, prng_key, tag_of, words_of
+from .key_types import KEY_TYPES, extended, is_key, key_type, made_key_type, prng_key, tag_of, words_of
 
-__all__ = ["BOOL", "KEY_TYPES", "as_dtype", "bfloat16", "canonical", "canonical_complex", "canonical_float",
-           "canonical_int", "canonicalize_dtype", "complex_of", "extended", "finfo", "float0", "from_short_name", "iinfo",
+__all__ = ["BOOL", "KEY_TYPES", "as_dtype", "bfloat16", "canonical", "canonical_complex", "canonical_float", "canonical_int",
+           "canonicalize_dtype", "complex_of", "define_key_type", "extended", "finfo", "float0", "from_short_name", "iinfo",
            "inexact_for", "int_for", "is_bool", "is_complex", "is_float", "is_inexact", "is_integer", "is_key", "is_number",
-           "issubdtype", "key_type", "long_name", "prng_key", "promote", "real_of", "short_name", "tag_of",
+           "issubdtype", "key_type", "long_name", "prng_key", "promote", "real_of", "short_name", "stored_name", "tag_of",
            "tangent_dtype", "words_of"]
 
 BOOL = np.dtype(bool)
@@ -88,6 +88,39 @@ def short_name(d: np.dtype) -> str:
 def long_name(d: np.dtype) -> str:
     """`float32`, as errors show it; `key<fry>` of keys."""
     return f"key<{tag_of(d)}>" if is_key(d) else "float0" if d.names else d.name
+
+
+def define_key_type(tag: str, words: int) -> np.dtype:
+    """The element type of the keys of a new generator: `key<tag>`, with a number behind the tag where it is another's.
+
+    Args:
+      tag: how it is written; no space and none of `<>[],:.` and quotes.
+      words: how many uint32 words a key has, 1 or more.
+    Returns:
+      A dtype, one element of which is one key.
+    Raises:
+      ValueError: `tag` or `words` is neither.
+
+    >>> long_name(define_key_type("mine", 3))
+    'key<mine>'
+    """
+    if not isinstance(tag, str) or not tag or set(tag) & set("<>[],:.'\"") or any(c.isspace() for c in tag):
+        raise ValueError(f"define_key_type: tag must be a word without spaces and none of <>[],:.'\"; got {tag!r}")
+    if not isinstance(words, int) or words < 1:
+        raise ValueError(f"define_key_type: words must be 1 or more; got {words!r}")
+    made = made_key_type(tag, words)
+    name = _SHORT[made] = long_name(made)
+    _LONG[name] = made
+    return made
+
+
+def stored_name(d: np.dtype) -> str:
+    """`short_name` in what is read by other processes, which may number generators of one tag otherwise."""
+    name = short_name(d)
+    if is_key(d) and "." in name:
+        raise DTypeError(f"{name} keys cannot be stored: several generators have this tag in this process; give each a tag of "
+                         "its own, or store random.key_data(keys)")
+    return name
 
 
 def from_short_name(name: str) -> np.dtype:

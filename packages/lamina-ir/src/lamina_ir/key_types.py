@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["KEY_TYPES", "extended", "host_value", "is_key", "key_type", "prng_key", "tag_of", "words_of"]
+__all__ = ["KEY_TYPES", "extended", "host_value", "is_key", "key_type", "made_key_type", "prng_key", "tag_of", "words_of"]
 
 _U32 = np.dtype("uint32")
 
@@ -27,8 +27,17 @@ def _made(tag: str, words: int) -> np.dtype:
     return np.dtype([(f"key<{tag}>", _U32, (words,))])
 
 
-KEY_TYPES = {tag: _made(tag, words) for tag, words in (("fry", 2),)}
-_KEYS = frozenset(KEY_TYPES.values())
+KEY_TYPES = {tag: _made(tag, words) for tag, words in (("fry", 2), ("rbg", 4), ("urbg", 4))}
+_KEYS = set(KEY_TYPES.values())
+
+
+def made_key_type(tag: str, words: int) -> np.dtype:
+    """A new element type: `key<tag>`, or where there is one of this tag `key<tag.2>`, `key<tag.3>` and so on."""
+    name, n = tag, 2
+    while (found := KEY_TYPES.setdefault(name, made := _made(name, words))) is not made:
+        name, n = f"{tag}.{n}", n + 1
+    _KEYS.add(found)
+    return found
 
 
 def key_type(tag: str) -> np.dtype:

@@ -18,8 +18,8 @@ from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 
 __all__ = ["parse"]
 
-_TYPE = re.compile(r"(~?)([A-Za-z]\w*(?:<\w+>)?)\[([\d,]*)\]")
-_LITERAL = re.compile(r"([^\s:,()]+|\([^\s:,()]+\)):(?=~?[A-Za-z]\w*(?:<\w+>)?\[)")
+_TYPE = re.compile(r"(~?)([A-Za-z]\w*(?:<[^<>\s\[\],:]+>)?)\[([\d,]*)\]")
+_LITERAL = re.compile(r"([^\s:,()]+|\([^\s:,()]+\)):(?=~?[A-Za-z]\w*(?:<[^<>\s\[\],:]+>)?\[)")
 _WORD = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|[\w.~]+|\S")
 _END = re.compile(r"in\s*\(")
 _LITERAL_WORDS = frozenset(["True", "False", "inf", "nan"])

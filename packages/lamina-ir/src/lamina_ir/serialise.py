@@ -71,7 +71,7 @@ class _Writer:
     def type(self, a: ShapedArray) -> list[Any]:
         """A type as it is written; the axes over which values differ stand behind it where there are any."""
         over = sorted([self.value(name, "a type", "over") for name in a.over], key=_json)
-        return [dtypes.short_name(a.dtype), list(a.shape), int(a.weak_type), *([over] if over else [])]
+        return [dtypes.stored_name(a.dtype), list(a.shape), int(a.weak_type), *([over] if over else [])]
 
     def buffer(self, x: Any) -> int:
         """The number of a constant's buffer; one array that stands in several places is written once."""
@@ -81,7 +81,7 @@ class _Writer:
         a = np.ascontiguousarray(host_value(x)).reshape(np.shape(x))
         self.data += bytes(-len(self.data) % _ALIGN)
         raw = _little(a)
-        self.buffers.append([dtypes.short_name(a.dtype), list(a.shape), len(self.data), len(raw)])
+        self.buffers.append([dtypes.stored_name(a.dtype), list(a.shape), len(self.data), len(raw)])
         self.data += raw
         self.alive.append(x)
         number = self.numbers[id(x)] = len(self.buffers) - 1

@@ -5,6 +5,7 @@ from ._continuous import (cauchy, double_sided_maxwell, exponential, gumbel, lap
                           pareto, rayleigh, triangular, wald, weibull_min)
 from ._discrete import bernoulli, categorical, geometric, rademacher, randint
 from ._gamma import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
+from . import _generators as _generators  # whose generators are known from then on
 from ._keys import PRNGKey, clone, fold_in, key, key_data, key_impl, split, wrap_key_data
 from ._matrix import multivariate_normal, orthogonal
 from ._named import NamedShape

@@ -8,7 +8,7 @@ from lamina_ir import DTypeError, ShapeError, dtypes
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof, requested_dtype
 
-__all__ = ["as_float", "as_int", "as_shape", "common_shape", "key_words", "params", "to_shape"]
+__all__ = ["as_float", "as_int", "as_shape", "check_key", "common_shape", "key_words", "params", "to_shape"]
 
 _U32 = np.dtype("uint32")
 
@@ -54,6 +54,12 @@ def key_words(call: str, key: Any) -> tuple[Any, Any]:
             "make one with PRNGKey(seed)"
         raise ShapeError(f"{call}: a key is uint32[2]; got {aval.long()}; {remedy}")
     return tuple(lax.squeeze(lax.slice(key, (i,), (i + 1,)), (0,)) for i in (0, 1))  # type: ignore[return-value]
+
+
+def check_key(call: str, key: Any) -> None:
+    """Refuse what is no key, as cores take it."""
+    if not dtypes.is_key(typeof(key).dtype):
+        key_words(call, key)
 
 
 def common_shape(call: str, shape: Any, *given: Any) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Random bits: counters, one per number drawn, scrambled with the key.
+"""Random bits: counters, one per number drawn, scrambled with the key; or as another generator draws them.
 
 Two layouts give two streams. The classic one scrambles the counters 0..n-1 in pairs (i, i + n/2) and lists all first
 words before all second words. The partitionable one gives element i the pair (i >> 32, i) to itself, so that any part
@@ -14,6 +14,7 @@ from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import requested_dtype
 
 from ._arguments import as_shape, key_words
+from ._impls import bits_with, is_typed
 from ._named import NamedShape, at_position
 from ._typed import opened
 
@@ -84,6 +85,8 @@ def draw_bits(call: str, key: Any, width: int, shape: tuple[int, ...], partition
     """Unsigned integers of `width` bits; for use inside other draws."""
     size = int(np.prod(shape, dtype=object))
     kind = _UINTS[width]
+    if is_typed(key):
+        return bits_with(key, width, shape)
     if size == 0:
         key_words(call, key)
         return lax.full(shape, 0, kind)

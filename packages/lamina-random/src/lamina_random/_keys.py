@@ -11,9 +11,12 @@ from lamina_tracing.extend import bind, typeof
 from ._arguments import as_shape
 from ._bits import own_words, raw_words
 from ._named import folded
-from ._typed import TAGS, is_typed, opened, words_for, wrapped
+from ._impls import (THREEFRY, PRNGImpl, found, impl_of, is_typed, key_of, name_of, seeded_with, split_with, tag_of,
+                     words_for)
+from ._typed import opened, wrapped
 
-__all__ = ["PRNGKey", "clone", "fold_in", "halves", "key", "key_data", "key_impl", "split", "split_core", "wrap_key_data"]
+__all__ = ["PRNGKey", "clone", "fold_in", "halves", "key", "key_data", "key_impl", "split", "split_core", "words_of_seed",
+           "wrap_key_data"]
 
 _U32 = np.dtype("uint32")
 _KEY = shaped((2,), _U32)
@@ -24,7 +27,8 @@ def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
 
     Args:
       seed: an integer, or a rank-0 integer array. The lowest 64 bits count in 64-bit mode, else the lowest 32.
-      impl: the generator: "threefry2x32", which is the default.
+      impl: the generator: "threefry2x32", "rbg", "unsafe_rbg", or one that was defined, by name or itself; default:
+        `config.default_prng_impl`.
     Returns:
       Key, uint32[2]: the seed's high and low word.
     Raises:
@@ -38,24 +42,23 @@ def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
     >>> PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
     """
-    tag, words = _tag("PRNGKey", impl), _seeded("PRNGKey", seed)
-    return bind(prims.random_wrap_p, words, impl=tag) if config.enable_custom_prng.value else words
+    own = found("PRNGKey", impl)
+    made = _seeded("PRNGKey", seed, own)
+    if not config.enable_custom_prng.value:
+        return words_for("data", made) if is_typed(made) else made
+    return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=tag_of(own))
 
 
-def _tag(call: str, impl: Any) -> str:
-    """How the dtype of a generator's keys is written, from its name, or from what `key_impl` or a key's dtype says."""
-    name = "threefry2x32" if impl is None else impl
-    if isinstance(name, str) and name in TAGS:
-        return TAGS[name]
-    raise ValueError(f"{call}: impl must be the name of a generator, one of {', '.join(map(repr, TAGS))}; got {impl!r}")
-
-
-def _seeded(call: str, seed: Any) -> Any:
+def _seeded(call: str, seed: Any, impl: PRNGImpl) -> Any:
+    """A key from a number: two words for Threefry, else typed."""
+    ours = impl.name == THREEFRY and tag_of(impl) == "fry"
     if isinstance(seed, (bool, int, np.integer, np.bool_)):
         number = int(seed)
         if not -2 ** 63 <= number < 2 ** 64:
             raise OverflowError(f"{call}: the seed must fit in 64 bits; got {number}")
         number += config.random_seed_offset.value
+        if not ours:
+            return seeded_with(impl, _as_array(number))
         high = (number >> 32) & 0xFFFFFFFF if config.enable_x64.value else 0
         return slots.evaluator.array(np.array([high, number & 0xFFFFFFFF], _U32), _KEY)
     aval = typeof(seed)
@@ -68,7 +71,14 @@ def _seeded(call: str, seed: Any) -> Any:
     if offset:
         wide = "uint64" if aval.dtype.itemsize == 8 else "uint32"
         seed = lax.add(lax.convert_element_type(seed, wide), np.array(offset % 2 ** 64).astype(wide))
-    return _key_of(seed)
+    return words_of_seed(seed) if ours else seeded_with(impl, seed)
+
+
+def _as_array(number: int) -> np.ndarray:
+    """A seed's lowest bits, as many as an integer has here."""
+    width = 64 if config.enable_x64.value else 32
+    kept = number & (1 << width) - 1
+    return np.array(kept, f"uint{width}").view(f"int{width}")
 
 
 def _key_of_core(seed: Any) -> Any:
@@ -82,7 +92,7 @@ def _key_of_core(seed: Any) -> Any:
     return lax.concatenate(words, 0)
 
 
-_key_of = jit(_key_of_core, inline=True)
+words_of_seed = jit(_key_of_core, inline=True)
 
 
 def key(seed: ArrayLike, *, impl: Any = None) -> Array:
@@ -93,7 +103,8 @@ def key(seed: ArrayLike, *, impl: Any = None) -> Array:
 
     Args:
       seed: an integer, or a rank-0 integer array.
-      impl: the generator: "threefry2x32", which is the default.
+      impl: the generator: "threefry2x32", "rbg", "unsafe_rbg", or one that was defined, by name or itself; default:
+        `config.default_prng_impl`.
     Returns:
       Key, rank 0, of dtype `key<fry>`.
     Raises:
@@ -109,8 +120,9 @@ def key(seed: ArrayLike, *, impl: Any = None) -> Array:
     >>> key(42).shape
     ()
     """
-    tag = _tag("key", impl)
-    return bind(prims.random_wrap_p, _seeded("key", seed), impl=tag)
+    own = found("key", impl)
+    made = _seeded("key", seed, own)
+    return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=tag_of(own))
 
 
 def key_data(keys: ArrayLike) -> Array:
@@ -139,7 +151,8 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
 
     Args:
       key_bits_array: uint32[..., 2].
-      impl: the generator: "threefry2x32", which is the default.
+      impl: the generator: "threefry2x32", "rbg", "unsafe_rbg", or one that was defined, by name or itself; default:
+        `config.default_prng_impl`.
     Returns:
       Keys of the array's shape without its last axis.
     Raises:
@@ -151,18 +164,18 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
     >>> wrap_key_data(np.array([[0, 42], [0, 43]], np.uint32)).shape
     (2,)
     """
-    tag = _tag("wrap_key_data", impl)
+    own = found("wrap_key_data", impl)
     if is_typed(key_bits_array):
         raise DTypeError(f"wrap_key_data: expected words, uint32[..., 2]; got {typeof(key_bits_array).long()}, which are keys "
                          "already")
-    _check_keys("wrap_key_data", key_bits_array)
-    return bind(prims.random_wrap_p, key_bits_array, impl=tag)
+    return key_of("wrap_key_data", key_bits_array, own)
 
 
 def _check_keys(call: str, keys: Any) -> None:
-    aval = typeof(keys)
-    if aval.dtype != _U32 or aval.shape[-1:] != (2,):
-        raise ShapeError(f"{call}: expected keys, or their words, uint32[..., 2]; got {aval.long()}")
+    aval, impl = typeof(keys), found(call, None)
+    if aval.dtype != _U32 or aval.shape[-len(impl.key_shape):] != impl.key_shape:
+        raise ShapeError(f"{call}: expected keys, or their words, "
+                         f"uint32[..., {', '.join(map(str, impl.key_shape))}]; got {aval.long()}")
 
 
 def clone(key: ArrayLike) -> Array:
@@ -185,13 +198,13 @@ def clone(key: ArrayLike) -> Array:
     return key  # type: ignore[return-value]  # as it came
 
 
-def key_impl(keys: ArrayLike) -> str:
-    """The generator keys are for, as `impl=` takes it: "threefry2x32".
+def key_impl(keys: ArrayLike) -> Any:
+    """The generator keys are for, as `impl=` takes it: its name, as "threefry2x32", or where that is another's too, itself.
 
     Args:
       keys: typed keys, or words, uint32[..., 2].
     Returns:
-      The name, a string.
+      The name, a string; of generators without a name of their own, the `PRNGImpl`.
     Raises:
       ShapeError: `keys` are neither.
 
@@ -201,10 +214,9 @@ def key_impl(keys: ArrayLike) -> str:
     'threefry2x32'
     """
     if is_typed(keys):
-        tag = dtypes.tag_of(typeof(keys).dtype)
-        return next(name for name, own in TAGS.items() if own == tag)
+        return name_of(impl_of(keys))
     _check_keys("key_impl", keys)
-    return "threefry2x32"
+    return name_of(found("key_impl", None))
 
 
 def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
@@ -229,6 +241,8 @@ def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
 
 
 def split_core(key: Any, shape: tuple[int, ...], partitionable: bool) -> Any:
+    if is_typed(key):
+        return split_with(key, shape)
     if partitionable:
         words = [lax.expand_dims(y, (len(shape),)) for y in own_words("split", key, shape)]
         return lax.concatenate(words, len(shape))

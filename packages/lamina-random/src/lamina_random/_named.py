@@ -12,7 +12,8 @@ from lamina_tracing import jit, lax
 from lamina_tracing.extend import typeof
 
 from ._arguments import key_words
-from ._typed import opened, wrapped
+from ._impls import THREEFRY, folded_with, is_typed
+from ._typed import opened, settled, wrapped
 
 __all__ = ["NamedShape", "at_position", "folded", "takes_names"]
 
@@ -63,8 +64,11 @@ def _fold_in_core(key: Any, data: Any) -> Any:
     aval = typeof(data)
     if aval.shape or not dtypes.is_integer(aval.dtype):
         raise ShapeError(f"fold_in: data must be a rank-0 integer; got {aval.long()}; use vmap for several")
+    data = lax.convert_element_type(data, np.uint32)
+    if is_typed(key):
+        return folded_with(key, data)
     k0, k1 = key_words("fold_in", key)
-    words = lax.threefry2x32(k0, k1, np.uint32(0), lax.convert_element_type(data, np.uint32))
+    words = lax.threefry2x32(k0, k1, np.uint32(0), data)
     return lax.concatenate([lax.reshape(y, (1,)) for y in words], 0)
 
 
@@ -91,8 +95,8 @@ def takes_names(fun: F) -> F:
             args = (opened(fun.__name__, args[0]), *args[1:])
         elif "key" in settings:
             settings["key"] = opened(fun.__name__, settings["key"])
-        if config.legacy_prng_key.value != "allow":  # of the user's key: those given to other draws in here are ours
-            with config.legacy_prng_key("allow"):
+        if not settled():  # of the user's key: those given to other draws in here are ours
+            with config.legacy_prng_key("allow"), config.default_prng_impl(THREEFRY):
                 return draw(*args, **settings)
         shape = args[at] if len(args) > at else settings["shape"] if "shape" in settings else None
         if shape.__class__ is not NamedShape:

@@ -9,7 +9,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike
 from lamina_tracing.extend import check_axis, refuse_name, scalar, typeof
 
-from ._arguments import as_shape, key_words
+from ._arguments import as_shape, check_key
 from ._bits import draw_bits
 from ._continuous import gumbel_core
 from ._discrete import randint_core
@@ -85,7 +85,7 @@ def sorted_by_bits(key: Any, x: Any, axis: int, part: bool) -> Any:
 
 
 def _count_off_core(key: Any, n: int, part: bool) -> Any:
-    key_words("permutation", key)
+    check_key("permutation", key)
     return sorted_by_bits(key, lax.iota(dtypes.canonical_int(), n), 0, part)
 
 

@@ -7,40 +7,37 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_tracing.extend import bind, typeof, warn_user
 
-__all__ = ["TAGS", "is_typed", "opened", "words_for", "wrapped"]
+from ._impls import THREEFRY, default_name, found, is_typed, key_of, words_for
 
-TAGS = {"threefry2x32": "fry"}  # name of a generator -> how its keys' dtype is written
-
-
-def is_typed(key: Any) -> bool:
-    """Whether `key` holds typed keys."""
-    found = getattr(key, "dtype", None)
-    return isinstance(found, np.dtype) and dtypes.is_key(found)
+__all__ = ["is_typed", "opened", "settled", "words_for", "wrapped"]
 
 
-def words_for(use: str, keys: Any) -> Any:
-    """The words of typed keys, to be used as said."""
-    return bind(prims.random_unwrap_p, keys, use=use)
-
-
-def wrapped(words: Any, like: Any) -> Any:
-    """New keys: words, typed if the keys `like` which they were made are."""
-    return bind(prims.random_wrap_p, words, impl=dtypes.tag_of(like.dtype)) if is_typed(like) else words
+def wrapped(made: Any, like: Any) -> Any:
+    """New keys as cores give them, typed if the keys `like` which they were made are."""
+    if is_typed(like):
+        return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=dtypes.tag_of(like.dtype))
+    return words_for("data", made) if is_typed(made) else made
 
 
 def opened(call: str, key: Any, use: str = "bits") -> Any:
-    """The words of one key, given as words or typed."""
+    """One key, given as words or typed, as cores take it: two words for Threefry, else typed."""
     if not is_typed(key):
         if config.legacy_prng_key.value != "allow":
             _tell_legacy(call)
+        if default_name() != THREEFRY:
+            return key_of(f"{call} (with config default_prng_impl {default_name()!r})", key, found(call, None), ())
         return key
     if (aval := typeof(key)).shape:
         raise ShapeError(f"{call}: expected one key; got {aval.long()}; use vmap for several keys")
-    return words_for(use, key)
+    return words_for(use, key) if dtypes.tag_of(aval.dtype) == "fry" else key
+
+
+def settled() -> bool:
+    """Whether a key that was opened may be opened again, as a key of the user's."""
+    return config.legacy_prng_key.value == "allow" and default_name() == THREEFRY
 
 
 def _tell_legacy(call: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, ShapedArray, dtypes, register_aval, shaped
+from lamina_ir import ClosedJaxpr, DTypeError, ShapedArray, dtypes, register_aval, shaped
 from lamina_ir.extend import words_array
 
 from .arrays import host_value
@@ -99,6 +99,7 @@ class KeyArray:
         return format(repr(self), spec)
 
     def __reduce__(self) -> Any:
+        dtypes.stored_name(self.aval.dtype)  # which refuses what other processes would misread
         return _restored, (self.words, dtypes.tag_of(self.aval.dtype))
 
 
@@ -107,7 +108,11 @@ register_aval(KeyArray, lambda x: x.aval)
 
 
 def _restored(words: Any, tag: str) -> KeyArray:
-    return KeyArray(words, dtypes.key_type(tag))
+    kind = dtypes.KEY_TYPES.get(tag)
+    if kind is None or dtypes.words_of(kind) != words.shape[-1]:
+        raise DTypeError(f"keys cannot be restored: they are key<{tag}> of {words.shape[-1]} words, of which this process has "
+                         "no generator; lamina.extend.random.define_prng_impl defines one")
+    return KeyArray(words, kind)
 
 
 def opened(args: Sequence[Any]) -> list[Any]:

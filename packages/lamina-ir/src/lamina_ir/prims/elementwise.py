@@ -46,7 +46,16 @@ INTEGER = _kinds("integers", dtypes.is_integer)
 REAL = _kinds("real numbers", dtypes.is_float, dtypes.is_integer)
 ORDERED = _kinds("real numbers or truth values", dtypes.is_float, dtypes.is_integer, dtypes.is_bool)
 ANY = _kinds("numbers or truth values", dtypes.is_number, dtypes.is_bool)
-MOVED = _kinds("arrays", lambda d: True)  # keys among them: what is chosen, copied or compared need not be a number
+
+
+class _Moved(frozenset[np.dtype]):
+    """Keys among them, also those of generators defined later: what is chosen, copied or compared need not be a number."""
+
+    def __contains__(self, d: object) -> bool:
+        return super().__contains__(d) or isinstance(d, np.dtype) and dtypes.is_key(d)
+
+
+MOVED: _Kinds = _Moved(_kinds("arrays", lambda d: True)[0]), "arrays"
 
 
 def same(x: Any, y: Any) -> Any:

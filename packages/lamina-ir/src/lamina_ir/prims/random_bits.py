@@ -86,12 +86,15 @@ def _generator_infer(key: ShapedArray, *, algorithm: RandomAlgorithm, dtype: np.
 
 def _philox(key: int, counter: int, count: int) -> np.ndarray:
     """Blocks of four words: ten rounds of Salmon et al. (2011), table 2."""
-    x = [np.array([(counter + i) >> 32 * j & 0xFFFFFFFF for i in range(count)], np.uint64) for j in range(4)]
+    step = np.arange(count, dtype=np.uint64)
+    low = step + np.uint64(counter & 0xFFFFFFFFFFFFFFFF)
+    high = np.uint64(counter >> 64) + (low < step).astype(np.uint64)
+    x = [half >> np.uint64(shift) & np.uint64(0xFFFFFFFF) for half in (low, high) for shift in (0, 32)]
     k0, k1 = key & 0xFFFFFFFF, key >> 32
     for _ in range(10):
         p, q = np.uint64(0xD2511F53) * x[0], np.uint64(0xCD9E8D57) * x[2]
-        low = np.uint64(0xFFFFFFFF)
-        x = [(q >> np.uint64(32)) ^ x[1] ^ np.uint64(k0), q & low, (p >> np.uint64(32)) ^ x[3] ^ np.uint64(k1), p & low]
+        mask = np.uint64(0xFFFFFFFF)
+        x = [(q >> np.uint64(32)) ^ x[1] ^ np.uint64(k0), q & mask, (p >> np.uint64(32)) ^ x[3] ^ np.uint64(k1), p & mask]
         k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return np.stack(x, 1).astype(np.uint32).reshape(-1)
 
@@ -113,15 +116,15 @@ def _threefry_bits(state: np.ndarray, dtype: np.dtype, shape: tuple[int, ...]) -
 
 
 def _generator(key: Any, *, algorithm: RandomAlgorithm, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
-    """Words of consecutive counters. Compilers scramble the key of Philox first, each in its own way, and what the
-    default is they choose too: only Threefry gives the same bits everywhere."""
+    """Words of consecutive counters. XLA on the CPU draws by Philox by default, and counts on from the key's words above
+    the counter's, as here; elsewhere compilers choose otherwise, and only Threefry gives the same bits everywhere."""
     state = np.ascontiguousarray(key).view(np.uint64)
     if algorithm == RandomAlgorithm.RNG_THREE_FRY:
         bits, count = _threefry_bits(state, dtype, shape)
     else:
         words = prod(shape) * max(dtype.itemsize // 4, 1)
         count = -(-words // 4)
-        made = _philox(int(state[0]), int(state[1]), count)[:words]
+        made = _philox(int(state[0]), int(state[1]) | int(state[0]) << 64, count)[:words]
         bits = made.view(np.uint64) if dtype.itemsize == 8 else made.astype(dtype)
     with np.errstate(over="ignore"):
         after = np.array([state[0], state[1] + np.uint64(count)], np.uint64).view(key.dtype)

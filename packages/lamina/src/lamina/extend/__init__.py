@@ -1,4 +1,4 @@
 """`lamina.extend`: for programs that read programs, and for those who add to lamina."""
-from . import backend, core, ffi, linear_util
+from . import backend, core, ffi, linear_util, random
 
-__all__ = ["backend", "core", "ffi", "linear_util"]
+__all__ = ["backend", "core", "ffi", "linear_util", "random"]
