@@ -64,11 +64,10 @@ def _fold_in_core(key: Any, data: Any) -> Any:
     aval = typeof(data)
     if aval.shape or not dtypes.is_integer(aval.dtype):
         raise ShapeError(f"fold_in: data must be a rank-0 integer; got {aval.long()}; use vmap for several")
-    data = lax.convert_element_type(data, np.uint32)
     if is_typed(key):
-        return folded_with(key, data)
+        return folded_with(key, lax.convert_element_type(data, np.uint32))
     k0, k1 = key_words("fold_in", key)
-    words = lax.threefry2x32(k0, k1, np.uint32(0), data)
+    words = lax.threefry2x32(k0, k1, np.uint32(0), lax.convert_element_type(data, np.uint32))
     return lax.concatenate([lax.reshape(y, (1,)) for y in words], 0)
 
 
