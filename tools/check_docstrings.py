@@ -31,7 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TO_DO = ROOT / "tools" / "docstrings_to_do.txt"
 MODULES = ("lamina_numpy", "lamina_numpy.linalg", "lamina_numpy.fft", "lamina_numpy.flatten_util",
            "lamina_numpy.image", "lamina_numpy.ops",
-           "lamina_numpy.special", "lamina_random", "lamina_nn", "lamina_nn.initializers", "lamina_scipy", "lamina_scipy.ode")
+           "lamina_numpy.special", "lamina_random", "lamina_nn", "lamina_nn.initializers", "lamina_nn.optimizers",
+           "lamina_nn.rnn", "lamina_nn.stax", "lamina_scipy", "lamina_scipy.ode")
 ROOMS = ("lamina_numpy", "lamina_random", "lamina_nn", "lamina_scipy")
 SECTIONS = ("Args", "Returns", "Raises", "Source", ">>>")
 DOORS = ("lamina_ir", "lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_lowering")

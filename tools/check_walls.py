@@ -31,7 +31,7 @@ ROOF = "lamina"
 UNDERSCORED = ("_trace", "_var", "_to_xla_hlo_sharding", "_fields")
 # public modules that no root lists: the roof shows them under other names
 NAMESPACES = ("lamina_numpy.flatten_util", "lamina_numpy.image", "lamina_numpy.ops",
-              "lamina_numpy.special", "lamina_nn.initializers",
+              "lamina_numpy.special", "lamina_nn.initializers", "lamina_nn.optimizers", "lamina_nn.rnn", "lamina_nn.stax",
               "lamina_scipy.cluster", "lamina_scipy.ode", "lamina_scipy.sparse", "lamina_scipy.spatial", "lamina_scipy.stats",
               "lamina_tracing.lax.factorizations")
 

@@ -23,7 +23,7 @@ FOLDER = ROOT / "docs" / "reference"
 # Where an object is at home that several modules show: the first of these, then the others by name, then the last ones.
 FIRST = ("lamina.tree_util", "lamina", "lamina.errors", "lamina.numpy", "lamina.numpy.linalg", "lamina.numpy.fft", "lamina.lax",
          "lamina.lax.linalg")
-LAST = ("lamina.config", "lamina.experimental", "lamina.extend", "lamina.lib")
+LAST = ("lamina.config", "lamina.example_libraries", "lamina.experimental", "lamina.extend", "lamina.lib")
 # Modules told of on the page of the one above them.
 TOGETHER = ("lamina.scipy.stats.",)
 WRITTEN = "Written by `tools/reference_pages.py` from docstrings and live tables; do not edit."

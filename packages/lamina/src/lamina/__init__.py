@@ -45,8 +45,9 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
            "device_count", "device_get", "device_put", "device_put_replicated", "device_put_sharded", "devices",
            "disable_jit", "disable_x64", "distributed", "dlpack", "dtypes", "effects_barrier", "enable_checks",
            "enable_custom_prng", "enable_custom_vjp_by_custom_transpose", "enable_x64", "ensure_compile_time_eval",
-           "errors", "eval_shape", "experimental", "explain_cache_misses", "export", "extend", "flatten_util", "float0", "grad",
-           "hessian", "host_count", "host_id", "host_ids", "image", "jacfwd", "jacobian", "jacrev",
+           "errors", "eval_shape", "example_libraries", "experimental", "explain_cache_misses", "export", "extend",
+           "flatten_util", "float0", "grad", "hessian", "host_count", "host_id", "host_ids", "image", "jacfwd", "jacobian",
+           "jacrev",
            "jax2tf_associative_scan_reductions", "jit", "jvp", "launch", "lax", "legacy_prng_key", "lib",
            "linear_transpose", "linearize", "live_arrays", "local_device_count", "local_devices", "log_compiles",
            "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
@@ -60,9 +61,9 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
 
 # Modules that not every program needs, imported when asked for.
 _ON_DEMAND = frozenset(("ad_checkpoint", "compilation_cache", "custom_batching", "custom_derivatives", "custom_transpose",
-                        "debug", "distributed", "dlpack", "errors", "experimental", "export", "extend", "flatten_util", "image",
-                        "launch", "lib", "monitoring", "nn", "ops", "parallel", "profiler", "random", "scipy", "sharding",
-                        "stages", "test_util", "tools", "typing"))
+                        "debug", "distributed", "dlpack", "errors", "example_libraries", "experimental", "export", "extend",
+                        "flatten_util", "image", "launch", "lib", "monitoring", "nn", "ops", "parallel", "profiler", "random",
+                        "scipy", "sharding", "stages", "test_util", "tools", "typing"))
 
 # Settings that change nothing here, found by name where the others are.
 _FLAGS = frozenset(("enable_custom_vjp_by_custom_transpose", "jax2tf_associative_scan_reductions", "softmax_custom_jvp",

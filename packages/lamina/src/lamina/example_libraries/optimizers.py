@@ -1,0 +1,3 @@
+"""`lamina.example_libraries.optimizers`: gradient descent of many kinds, from `lamina_nn.optimizers`."""
+from lamina_nn.optimizers import *
+from lamina_nn.optimizers import __all__ as __all__

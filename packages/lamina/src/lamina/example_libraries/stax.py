@@ -1,0 +1,3 @@
+"""`lamina.example_libraries.stax`: small networks out of layers, from `lamina_nn.stax`."""
+from lamina_nn.stax import *
+from lamina_nn.stax import __all__ as __all__
