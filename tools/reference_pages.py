@@ -26,6 +26,10 @@ FIRST = ("lamina.tree_util", "lamina", "lamina.errors", "lamina.numpy", "lamina.
 LAST = ("lamina.config", "lamina.example_libraries", "lamina.experimental", "lamina.extend", "lamina.lib")
 # Modules told of on the page of the one above them.
 TOGETHER = ("lamina.scipy.stats.",)
+# The one that is too long for a page: its functions stand by the folder of their room that they live in.
+LONG = "lamina.numpy"
+PARTS = {"_elementwise": "elementwise", "_reduce": "reductions", "_shape": "shapes", "_make": "creation", "_index": "indices",
+         "_order": "order", "_contract": "products", "_along": "along-axes"}
 WRITTEN = "Written by `tools/reference_pages.py` from docstrings and live tables; do not edit."
 
 
@@ -59,6 +63,14 @@ def page_of(module: str) -> str:
     return next((start[:-1] for start in TOGETHER if module.startswith(start)), module)
 
 
+def place(entry: Entry) -> str:
+    """The page that tells of an entry."""
+    code = getattr(inspect.unwrap(entry.value), "__code__", None) if entry.module == LONG and callable(entry.value) else None
+    folders = Path(code.co_filename).parts if code else ()
+    part = PARTS.get(folders[folders.index("lamina_numpy") + 1]) if "lamina_numpy" in folders else None
+    return f"{LONG}-{part}" if part else page_of(entry.module)
+
+
 def anchors(headings: list[str]) -> dict[str, str]:
     """Heading -> anchor, as GitHub makes them."""
     found: dict[str, str] = {}
@@ -89,12 +101,16 @@ class Reference:
             if told and (before is None or before.module == entry.module
                          and entry.name == getattr(entry.value, "__name__", "") != before.name):
                 self.homes[id(entry.value)] = entry
-        self.details = {id(entry.value): details for entry in self.homes.values() if (details := self.told(entry))}
         self.anchors: dict[str, str] = {}
-        for page in {page_of(module) for module in self.modules}:
-            mine = [e for e in self.homes.values() if page_of(e.module) == page and id(e.value) in self.details]
+        self.details: dict[int, list[str]] = {}
+        for entry in self.homes.values():
+            if details := self.told(entry):
+                self.details[id(entry.value)] = details
+        for page in {place(entry) for entry in self.homes.values()}:
+            mine = [e for e in self.homes.values() if place(e) == page and id(e.value) in self.details]
             made = anchors([self.heading(e) for e in sorted(mine, key=lambda e: (e.module, e.name))])
             self.anchors |= {f"{page} {heading}": anchor for heading, anchor in made.items()}
+        self.details[id(importlib.import_module("lamina").Array)] += array_members(self)
 
     def heading(self, entry: Entry) -> str:
         """What an entry stands under."""
@@ -117,8 +133,6 @@ class Reference:
             parts.append(text.markdown(said))
         if isinstance(entry.value, type) and text.is_ours(entry.value):
             parts += ["\n".join(lines)] if (lines := text.members(entry.value)) else []
-        if f"{entry.module}.{entry.name}" == "lamina.Array":
-            parts += array_members(self)
         if entry.name == "checkpoint_policies":
             parts.append("\n".join([f"- `{text.signature_text(name, value) or name}`: {text.about(value)}".removesuffix(": ")
                                     for name, value in sorted(vars(entry.value).items())]))
@@ -127,28 +141,27 @@ class Reference:
         path = entry.module.removeprefix("lamina").lstrip(".")
         if differences := self.differences.lines(path, entry.name, entry.value):
             parts.append("\n".join(["**JAX 0.4.30:**", "", *differences]))
-        worth = len(parts) > 1 or call and not isinstance(entry.value, type) or "\n" in said
-        return parts if worth else []
+        plain = isinstance(entry.value, type) and parts == ([f"```text\n{call}\n```"] if call else []) + [said]
+        return [] if plain and "\n" not in said else parts
 
     def link(self, value: Any, at: str, shown: str) -> str:
         """A link to where an object is told of, from the page `at`; bare text where nothing more is said."""
         home = self.homes.get(id(value))
         if home is None or id(value) not in self.details:
             return f"`{shown}`"
-        page = page_of(home.module)
+        page = place(home)
         where = "" if page == at else f"{page}.md"
         return f"[`{shown}`]({where}#{self.anchors[f'{page} {self.heading(home)}']})"
 
     def row(self, entry: Entry) -> str:
         """An entry's line in the table of its module."""
         at, home = page_of(entry.module), self.homes.get(id(entry.value), entry)
-        name = f"{entry.module}.{entry.name}".removeprefix(f"{at}.")
+        name = self.heading(entry)
         about = summary_of(home) or summary_of(entry)
+        if home.module == entry.module and home.name != entry.name:
+            return f"| `{name}` | The same as {self.link(entry.value, at, self.heading(home))}. |"
         if home.module != entry.module:
-            shown = f"{home.module}.{home.name}"
-            about = f"{about} ({self.link(entry.value, at, shown)})"
-        elif home.name != entry.name:
-            about = f"The same as {self.link(entry.value, at, self.heading(home))}."
+            about = f"{about} (`{home.module}.{home.name}`)"
         return f"| {self.link(entry.value, at, name)} | {text.cell(about)} |"
 
     def page(self, page: str) -> str:
@@ -168,11 +181,23 @@ class Reference:
             entries = [e for e in entries if not self.is_primitive(e)]
         if entries:
             lines += ["| name | what it is |", "| --- | --- |", *map(self.row, entries), ""]
-        for entry in entries:
-            if self.homes.get(id(entry.value)) is not None and self.homes[id(entry.value)] == entry:
-                if found := self.details.get(id(entry.value)):
-                    lines += [f"## {self.heading(entry)}", "", "\n\n".join(found), ""]
-        return "\n".join(lines)
+        if page == LONG:
+            parts = ", ".join(f"[{part}]({LONG}-{part}.md)" for part in PARTS.values())
+            lines[4:4] = [f"Told of by kind, on pages of their own: {parts}.", ""]
+        return "\n".join([*lines, *self.told_on(page, entries)])
+
+    def told_on(self, page: str, entries: list[Entry]) -> list[str]:
+        """The sections of those entries that a page tells of."""
+        return [line for entry in entries if self.homes.get(id(entry.value)) == entry and place(entry) == page
+                and id(entry.value) in self.details
+                for line in (f"## {self.heading(entry)}", "", "\n\n".join(self.details[id(entry.value)]), "")]
+
+    def part(self, page: str) -> str:
+        """The text of a page with a part of the long module's functions."""
+        mine = [e for e in self.entries[LONG] if place(self.homes.get(id(e.value), e)) == page]
+        mine.sort(key=lambda e: e.name.lower())
+        return "\n".join([f"# {LONG}: {page.removeprefix(f'{LONG}-')}", "", WRITTEN, "",
+                          f"The table of all functions is that of [{LONG}]({LONG}.md).", "", *self.told_on(page, mine)])
 
     def index(self) -> str:
         """The page that lists the pages."""
@@ -191,6 +216,7 @@ class Reference:
     def pages(self) -> dict[str, str]:
         """File name -> text."""
         found = {f"{page}.md": self.page(page) for page in sorted({page_of(module) for module in self.modules})}
+        found |= {f"{LONG}-{part}.md": self.part(f"{LONG}-{part}") for part in PARTS.values()}
         return {"index.md": self.index()} | {name: said.rstrip() + "\n" for name, said in found.items()}
 
 
@@ -210,7 +236,7 @@ def summary_of(entry: Entry) -> str:
 
 
 def array_members(reference: Reference) -> list[str]:
-    """What arrays have: those members that are told of here or are functions of `lamina.numpy`."""
+    """What arrays have: the members that are told of here or are functions of `lamina.numpy`."""
     import lamina
     import lamina.numpy as jnp
 
@@ -222,7 +248,7 @@ def array_members(reference: Reference) -> list[str]:
         if said:
             lines.append(f"- `{name}`: {said}")
         elif inspect.isfunction(value) and callable(function):
-            lines.append(f"- `{name}`: as [`lamina.numpy.{name}`](lamina.numpy.md#{name}).")
+            lines.append(f"- `{name}`: as {reference.link(function, 'lamina', f'lamina.numpy.{name}')}.")
     return ["Methods and properties of arrays and traced values, beside the operators of Python:", "\n".join(lines)]
 
 
