@@ -205,6 +205,7 @@ class Reference:
         lines = ["# Reference", "", WRITTEN, "",
                  "One page for each public module. What is otherwise than in NumPy stands under *Source* of a function, what",
                  "is otherwise than in JAX 0.4.30 at its end; which names of JAX there are not: [coverage](../coverage.md).",
+                 "Array functions raise TypeError for what is neither an array nor a number, which is not said of each.",
                  "",
                  "| module | names | what it holds |", "| --- | --- | --- |"]
         for page in pages:

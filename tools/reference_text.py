@@ -15,6 +15,8 @@ import numpy as np
 
 WIDTH = 110
 HEAD = re.compile(r"(Args|Returns|Yields|Raises|Attributes):$")
+# Said once, on the page that lists the pages.
+USUAL = re.compile(r"TypeError: [`\w, ]+ (?:is|are) neither an array nor a number(?:, or one is missing)?\.$")
 ENTRY = re.compile(r"((?:\*{0,2}[\w.]+)(?:(?:,| or) \*{0,2}[\w.]+)*): (.*)")
 # Said here about what is not ours, or cannot say anything itself.
 OTHERS = {
@@ -159,12 +161,14 @@ def markdown(text: str) -> str:
         elif kind == "text":
             out.append("\n".join(["```text", *lines, "```"] if all(line.startswith("    ") for line in lines) else lines))
         else:
-            out.append(section(kind, lines))
-    return "\n\n".join(out)
+            out.append(section(kind, [line for line in lines if not USUAL.match(line.strip())]))
+    return "\n\n".join(part for part in out if part)
 
 
 def section(kind: str, lines: list[str]) -> str:
-    """`Args:`, `Raises:` and `Attributes:` as lists, `Returns:` as it is written."""
+    """`Args:`, `Raises:` and `Attributes:` as lists, `Returns:` as it is written; "" for no lines."""
+    if not lines:
+        return ""
     indent = len(lines[0]) - len(lines[0].lstrip())
     if kind in ("Returns", "Yields"):
         first, *rest = [line[indent:] for line in lines]
