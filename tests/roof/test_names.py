@@ -37,6 +37,7 @@ GATHERED = {"ad_checkpoint": ["lamina_autodiff", "lamina_ir.prims"], "custom_tra
             "dtypes": ["lamina_ir.dtypes", "lamina_ir.scalar_kinds"],
             "errors": ["lamina_ir.errors"], "example_libraries": [], "experimental": ["lamina_tracing"],
             "experimental.maps": ["lamina_parallel"],
+            "experimental.key_reuse": ["lamina_ir.errors"],
             "experimental.shard_map": ["lamina_parallel"],
             "experimental.x64_context": ["lamina_tracing"], "lib": [], "lib.xla_bridge": ["lamina_runtime"],
             "parallel": ["lamina_parallel"], "scipy": [],

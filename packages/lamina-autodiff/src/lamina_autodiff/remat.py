@@ -5,9 +5,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from lamina_ir import ClosedJaxpr, config, dtypes, prims, rewrite, trees, walk
+from lamina_ir import ClosedJaxpr, Eqn, config, dtypes, prims, rewrite, trees, walk
 from lamina_ir import dce as _dce
-from lamina_ir.extend import keep, resume, saved_p
+from lamina_ir.extend import has_keys, keep, resume, saved_p
 from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, Tracer, arrays_of, bind, call_custom, deepest, eval_jaxpr,
                                    function_name, now, rule_lines, stage, typeof)
 
@@ -57,7 +57,15 @@ class Recomputed(NamedTuple):
 def recompute_program(closed: ClosedJaxpr, active: tuple[bool, ...], what: str, policy: Any = None) -> Recomputed:
     """Split a program, that of `what`, for recomputation, keeping the results that `policy` asks for."""
     refuse_effects_twice(what, closed)
-    return closed.derived(("recompute", active, policy), lambda: _split(closed, active, policy))
+    return closed.derived(("recompute", active, policy), lambda: _keys_again(_split(closed, active, policy)))
+
+
+def _keys_again(made: Recomputed) -> Recomputed:
+    """What is computed again draws again from its keys, on purpose."""
+    if not has_keys(made.linear):
+        return made
+    return made._replace(linear=rewrite(made.linear, lambda e: [Eqn(
+        e.primitive, e.invars, e.outvars, {"use": "again"}, e.source)] if e.primitive is prims.random_unwrap_p else None))
 
 
 def _split(closed: ClosedJaxpr, active: tuple[bool, ...], policy: Any) -> Recomputed:

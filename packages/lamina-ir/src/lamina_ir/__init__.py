@@ -10,7 +10,7 @@ from .check import alpha_equal, check
 from .effect_kinds import DebugEffect, Effect, IOEffect
 from .effects import (calls_host, guarded, happens_once, has_checks, has_ordered_effects, number_turns, only_checks,
                       thread_order)
-from .errors import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, LaminaError,
+from .errors import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, KeyReuseError, LaminaError,
                      LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, SimplifiedTraceback,
                      StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                      UnboundAxisError, UnboundedLoopError)
@@ -26,7 +26,7 @@ from .spmd import AxisEnv
 from .tables import RuleTable
 
 __all__ = ["Atom", "AxisEnv", "CallbackError", "CheckError", "ClosedJaxpr", "ConcretizationError", "DTypeError",
-           "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError", "IOEffect", "Jaxpr", "LaminaError",
+           "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError", "IOEffect", "Jaxpr", "KeyReuseError", "LaminaError",
            "LeakedTracerError", "Literal", "MissingRuleError", "OutOfBoundsError", "PartialEval", "Primitive",
            "ProgramError", "RuleTable", "ShapeDtypeStruct", "ShapeError", "ShapedArray", "SimplifiedTraceback", "Source",
            "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",

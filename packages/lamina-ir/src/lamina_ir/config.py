@@ -32,8 +32,8 @@ numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", choices=("st
                                help="'strict' refuses implicit promotion between dtypes")
 numpy_rank_promotion = Option("numpy_rank_promotion", "allow", choices=("allow", "warn", "raise"), keyed=True,
                               help="what to do when broadcasting adds axes")
-debug_key_reuse = Option("debug_key_reuse", False, keyed=True, help="raise where a random key is used a second time",
-                         inert="uses of keys are not counted")
+debug_key_reuse = Option("debug_key_reuse", False, keyed=True,
+                         help="raise where a typed random key is drawn from or split a second time")
 default_prng_impl = Option("default_prng_impl", "threefry2x32", choices=("threefry2x32", "rbg", "unsafe_rbg"), keyed=True,
                            help="the generator that new random keys are for, and keys that are plain words")
 enable_custom_prng = Option("enable_custom_prng", False, keyed=True, help="`PRNGKey` makes typed keys, as `key` does")

@@ -12,6 +12,7 @@
         CheckError                         a `debug.check` failed while the program ran
           OutOfBoundsError (also IndexError)   an index left its axis, with `debug_bounds`
       ExecutionError (RuntimeError)        a compiled program could not be built, or failed while it ran
+      KeyReuseError (TypeError)            a random key used twice, with `debug_key_reuse`
       LeakedTracerError (RuntimeError, TypeError)  a traced value used after its trace ended
       ConcretizationError (TypeError)      a traced value used where a known number is needed
         TracerBoolError, TracerArrayError, TracerIntegerError
@@ -19,7 +20,8 @@
         StaticArgumentError (also ValueError)
 """
 
-__all__ = ["CallbackError", "CheckError", "ConcretizationError", "DTypeError", "ExecutionError", "LaminaError",
+__all__ = ["CallbackError", "CheckError", "ConcretizationError", "DTypeError", "ExecutionError", "KeyReuseError",
+           "LaminaError",
            "LeakedTracerError", "MissingRuleError", "OutOfBoundsError", "ProgramError", "ShapeError", "SimplifiedTraceback",
            "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
            "UnboundAxisError", "UnboundedLoopError"]
@@ -71,6 +73,10 @@ class OutOfBoundsError(CheckError, IndexError):
 
 class ExecutionError(LaminaError, RuntimeError):
     """A compiled program could not be built, or failed while it ran. The backend's own error is the cause."""
+
+
+class KeyReuseError(LaminaError, TypeError):
+    """With `debug_key_reuse`: a random key is drawn from or split a second time, which would give the same numbers again."""
 
 
 class LeakedTracerError(LaminaError, RuntimeError, TypeError):

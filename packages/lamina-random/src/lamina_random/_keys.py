@@ -179,7 +179,7 @@ def _check_keys(call: str, keys: Any) -> None:
 
 
 def clone(key: ArrayLike) -> Array:
-    """The same key, to say that it is used again on purpose; nothing here keeps count of uses.
+    """The same key, to say that it is used again on purpose: with `config.debug_key_reuse` it counts as another one.
 
     Args:
       key: typed keys, or words, uint32[..., 2].
@@ -193,8 +193,9 @@ def clone(key: ArrayLike) -> Array:
     >>> clone(PRNGKey(42))
     Array([ 0, 42], dtype=uint32)
     """
-    if not is_typed(key):
-        _check_keys("clone", key)
+    if is_typed(key):
+        return bind(prims.random_wrap_p, bind(prims.random_unwrap_p, key, use="clone"), impl=dtypes.tag_of(typeof(key).dtype))
+    _check_keys("clone", key)
     return key  # type: ignore[return-value]  # as it came
 
 

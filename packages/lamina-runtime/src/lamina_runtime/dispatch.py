@@ -24,10 +24,10 @@ from lamina_tracing import jit, slots
 from lamina_tracing.extend import (EVALUATION, CallSpec, JitSpec, Tracer, any_traced, boundary, filter_traceback, now,
                                    translated)
 
-from . import (_jaxlib, backends, compiling, debug, execution, host_errors, key_arrays, layouts, leaving, owner, pieces,
-               placing, repeats, safe_launch, shardings, stages, together, transfer_guards)
+from . import (_jaxlib, backends, compiling, debug, execution, host_errors, key_arrays, key_reuse, layouts, leaving, owner,
+               pieces, placing, repeats, safe_launch, shardings, stages, together, transfer_guards)
 from ._jaxlib import ArrayImpl
-from .trees_cpp import REGISTRY
+from .trees_cpp import CALLS
 
 __all__ = ["call_object", "fallback", "install", "make_call"]
 
@@ -48,7 +48,7 @@ def fallback(x: Any, sharding: Any, layout: Any) -> Any:
 def call_object(name: str, fun: Callable[..., Any] | None, miss: Callable[..., Any], key: Any,
                 static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = (), cache: Any = _cache) -> Any:
     """jaxlib's callable: `miss(*args, **kwargs)` gives `(result, fast path or None, forget)` for a new signature."""
-    return _jaxlib.pjit(name, fun, miss, list(static_argnums), list(static_argnames), key, REGISTRY, fallback, cache)
+    return _jaxlib.pjit(name, fun, miss, list(static_argnums), list(static_argnames), key, CALLS, fallback, cache)
 
 
 def make_call(spec: CallSpec) -> Callable[..., Any]:
@@ -155,7 +155,7 @@ class _Misses:
         """The result of a call of `counted`, whose launch is counted here."""
         if now.trace is EVALUATION:
             self.window.passed((out,) if type(out) is ArrayImpl else
-                               [x for x in REGISTRY.flatten(out)[0] if type(x) is ArrayImpl])
+                               [x for x in CALLS.flatten(out)[0] if type(x) is ArrayImpl])
         return out
 
     def answer(self, args: Any, kwargs: Any, counted: bool = False) -> tuple[Any, Any, bool]:
@@ -189,6 +189,7 @@ class _Misses:
             return spec.call_staged(staged, flat, donated), None, True
         words = functools.partial(spec.argument, tree)
         logical, keyed = staged.closed, has_keys(staged.closed)
+        looked = key_reuse.entered(logical, flat, spec.ours) if keyed else None
         if keyed:
             staged, flat = staged._replace(closed=physical(logical)), key_arrays.opened(flat)
             layout = None if layout is None else layouts.layout_of(spec, staged, tree)
@@ -214,8 +215,11 @@ class _Misses:
             raise execution.failure(kind, spec.name, e) from e
         if keyed:
             outs = key_arrays.closed_again(outs, logical.out_avals)
+        if looked is not None:
+            looked.ended(outs)
         result = trees.tree_unflatten(staged.out_tree, outs)
-        if keyed or layout is not None and any(x is not y for x, y in zip(flat, given)):
+        if (looked is not None or keyed and program.together is not None
+                or layout is not None and any(x is not y for x, y in zip(flat, given))):
             return result, None, False  # jaxlib cannot move arguments between devices by itself
         if program.const_args:
             for reader in self.readers:
@@ -228,7 +232,8 @@ class _Misses:
         if program.together is not None and layout is None and not spec.statics.nums and not spec.statics.names and not changed:
             self.again = self.again or repeats.Repeats()
             self.again.note(args, kwargs, flat, program, staged.out_tree)
-        return result, program.fast_path(flat, staged.out_tree, layout) if counted or self.window is None else None, changed
+        out_tree = CALLS.flatten(result)[1] if keyed else staged.out_tree
+        return result, program.fast_path(flat, out_tree, layout) if counted or self.window is None else None, changed
 
 
 @boundary

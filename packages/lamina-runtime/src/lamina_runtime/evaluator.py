@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
-from lamina_ir.extend import Tiles, has_keys, physical
+from lamina_ir.extend import USES, Tiles, has_keys, physical
 from lamina_parallel.extend import mesh_in_text
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
 
-from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, key_arrays, leaving, owner,
-               pieces, placing, safe_launch, shardings, transfer_guards, transfers, trees_cpp)
+from . import (_jaxlib, arrays, backends, compiling, dispatch, effects, execution, host_errors, key_arrays, key_reuse, leaving,
+               owner, pieces, placing, safe_launch, shardings, transfer_guards, transfers, trees_cpp)
 
 __all__ = ["XlaEvaluator", "clear_caches", "install"]
 
 _MOST_OPS = 2048
 _cache = _jaxlib.PjitFunctionCache(capacity=compiling.MOST_PROGRAMS)
 _lock = threading.Lock()
-_leaf = trees_cpp.REGISTRY.flatten(0)[1]
 
 
 class XlaEvaluator:
@@ -161,7 +160,7 @@ def _op(prim: Primitive, params: dict[str, Any]) -> Any:
             _halve(programs, compiling.MOST_PROGRAMS)
             closed = programs[avals] = _one_equation(prim, params, avals)
         outs, program = _run(closed, prim.name, args)
-        tree = trees_cpp.REGISTRY.flatten(tuple(outs))[1] if prim.multiple else _leaf
+        tree = trees_cpp.CALLS.flatten(tuple(outs) if prim.multiple else outs[0])[1]
         return (tuple(outs) if prim.multiple else outs[0]), _fast(program, args, tree), others != config.generation.elsewhere()
 
     return _object(prim.name, miss)
@@ -195,20 +194,29 @@ def _laid_out(prim: Primitive, params: dict[str, Any]) -> Any:
 def _keys(prim: Primitive, params: dict[str, Any]) -> Any:
     """Keys of words and words of keys that are on devices are the same memory."""
     run, wraps = _op(prim, params), prim is prims.random_wrap_p
+    what = params.get("use") if params.get("use") in USES else None
 
     def turn(x: Any) -> Any:
         if wraps and type(x) is _jaxlib.ArrayImpl:
             return key_arrays.KeyArray(x, prim.infer(x.aval, **params).dtype)
-        return x.words if not wraps and type(x) is key_arrays.KeyArray else run(x)
+        if wraps or type(x) is not key_arrays.KeyArray:
+            return run(x)
+        if what is not None:
+            key_reuse.opened(x, what)
+        return x.words
 
     return turn
 
 
 def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> tuple[list[Any], Any]:
-    """The results, and the program that has given them; None where it takes or gives keys, so that jaxlib asks again."""
+    """The results, and the program that has given them; None where keys are looked after, so that jaxlib asks again."""
     if has_keys(closed):
+        looked = key_reuse.entered(closed, args)
         outs, program = _run(physical(closed), name, key_arrays.opened(args))
-        return key_arrays.closed_again(outs, closed.out_avals), program if key_arrays.plain(closed) else None
+        outs = key_arrays.closed_again(outs, closed.out_avals)
+        if looked is not None:
+            looked.ended(outs)
+        return outs, program if looked is None else None
     safe_launch.check_usable("evaluation", name, args)
     try:
         program = (pieces.Pieces("evaluation", name, closed, args) if pieces.in_pieces(closed) else execution.program_for(
@@ -225,7 +233,7 @@ def _fast(program: Any, args: Sequence[Any], tree: Any) -> Any:
     """Launches that are counted pass through Python."""
     if program is None or program.window is not None or transfer_guards.used and transfer_guards.is_set():
         return None
-    return program.fast_path(args, tree)
+    return program.fast_path(key_arrays.opened(args), tree)
 
 
 def _runner(closed: ClosedJaxpr, name: str) -> Any:
@@ -234,7 +242,7 @@ def _runner(closed: ClosedJaxpr, name: str) -> Any:
             leaving.stay()
         others = config.generation.elsewhere()
         outs, program = _run(closed, name, args)
-        return (outs, _fast(program, args, trees_cpp.REGISTRY.flatten(outs)[1]),
+        return (outs, _fast(program, args, trees_cpp.CALLS.flatten(outs)[1]),
                 others != config.generation.elsewhere())
 
     return _object(name, miss)

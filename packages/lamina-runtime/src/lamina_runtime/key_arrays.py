@@ -9,12 +9,35 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, DTypeError, ShapedArray, dtypes, register_aval, shaped
+from lamina_ir import ClosedJaxpr, DTypeError, ShapedArray, config, dtypes, register_aval, shaped
 from lamina_ir.extend import words_array
 
 from .arrays import host_value
+from .trees_cpp import CALLS
 
-__all__ = ["KeyArray", "closed_again", "keys_of", "opened", "plain"]
+__all__ = ["Key", "KeyArray", "closed_again", "keys_of", "known_keys", "opened", "plain"]
+
+
+class Key:
+    """With `debug_key_reuse`, one key: how it was used up, and which keys it may be, if it is no key of its own."""
+
+    __slots__ = ("used", "parts")
+
+    def __init__(self, parts: tuple[Key, ...] = ()) -> None:
+        self.used: Any = None
+        self.parts = parts or (self,)
+
+
+def known_keys(x: Any) -> np.ndarray:
+    """The keys of an array as objects, the same ones from then on."""
+    if type(x) is KeyArray and x.keys is not None:
+        return x.keys
+    found = np.empty(x.shape, object)
+    for at in np.ndindex(x.shape):
+        found[at] = Key()
+    if type(x) is KeyArray:
+        x.keys = found
+    return found
 
 
 class KeyArray:
@@ -25,13 +48,14 @@ class KeyArray:
       dtype: the keys' element type.
     """
 
-    __slots__ = ("words", "aval", "__weakref__")
+    __slots__ = ("words", "aval", "keys", "__weakref__")
     _trace = None
     weak_type = False
     __array_priority__ = 100
 
     def __init__(self, words: Any, dtype: np.dtype) -> None:
         self.words = words
+        self.keys: np.ndarray | None = None  # with `debug_key_reuse`: which key each element is
         self.aval = shaped(words.shape[:-1], dtype)
 
     shape = property(lambda self: self.aval.shape)
@@ -78,7 +102,15 @@ class KeyArray:
     def __iter__(self) -> Iterator[KeyArray]:
         if not self.aval.shape:
             raise TypeError(f"iteration over a single key {self.aval.long()}; random.split(key) gives new ones")
-        return (KeyArray(row, self.aval.dtype) for row in self.words)
+        if config.debug_key_reuse.value:
+            known_keys(self)
+        return map(self._row, range(self.aval.shape[0]), self.words)
+
+    def _row(self, i: int, words: Any) -> KeyArray:
+        row = KeyArray(words, self.aval.dtype)
+        if self.keys is not None:
+            row.keys = np.asarray(self.keys[i], object)
+        return row
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         raise TypeError(f"keys are no numbers: {self.aval.long()} has no NumPy array; random.key_data(keys) gives their words")
@@ -105,6 +137,7 @@ class KeyArray:
 
 KeyArray.__name__ = KeyArray.__qualname__ = "Array"
 register_aval(KeyArray, lambda x: x.aval)
+CALLS.register_node(KeyArray, lambda x: ((x.words,), x.aval.dtype), lambda dtype, words: KeyArray(words[0], dtype))
 
 
 def _restored(words: Any, tag: str) -> KeyArray:

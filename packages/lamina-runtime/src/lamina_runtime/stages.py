@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from lamina_ir import ShapeDtypeStruct, ShapedArray, trees
-from lamina_ir.extend import Placement, explain_mismatch, physical, physical_aval
+from lamina_ir.extend import Placement, explain_mismatch, has_keys, physical, physical_aval
 from lamina_lowering import SourceLine, instruction_lines
 from lamina_lowering import lower as _lower
 from lamina_lowering import rows
@@ -16,7 +16,7 @@ from lamina_lowering import xla_computation as _computation
 from lamina_parallel.extend import placed, seen_whole
 from lamina_tracing.extend import CallSpec, Staged, Tracer, flat_types
 
-from . import _jaxlib, backends, compiling, execution, key_arrays, layouts, placing, safe_launch
+from . import _jaxlib, backends, compiling, execution, key_arrays, key_reuse, layouts, placing, safe_launch
 from .memory_layouts import DeviceLocalLayout, Layout
 
 if TYPE_CHECKING:
@@ -239,6 +239,7 @@ class Compiled(_Stage):
         flat = checked_arguments(spec.call, spec, self._in_tree, staged.closed.in_avals, args, kwargs)
         words = functools.partial(spec.argument, self._in_tree)
         keyed = not key_arrays.plain(staged.closed)
+        looked = key_reuse.entered(staged.closed, flat) if has_keys(staged.closed) else None
         flat = key_arrays.opened(flat) if keyed else flat
         safe_launch.check_usable(spec.call, spec.name, flat, words)
         if self._layout is not None:
@@ -248,7 +249,10 @@ class Compiled(_Stage):
         place = _placement(self, flat)
         program = self._program if place == self._place else self._program_at(place)
         outs = program.run(flat, self._layout)
-        return trees.tree_unflatten(staged.out_tree, key_arrays.closed_again(outs, staged.closed.out_avals) if keyed else outs)
+        outs = key_arrays.closed_again(outs, staged.closed.out_avals) if keyed else outs
+        if looked is not None:
+            looked.ended(outs)
+        return trees.tree_unflatten(staged.out_tree, outs)
 
     call = __call__
 

@@ -8,9 +8,10 @@ from lamina_ir import trees
 
 from . import _jaxlib
 
-__all__ = ["REGISTRY", "JaxlibBackend", "install"]
+__all__ = ["CALLS", "REGISTRY", "JaxlibBackend", "install"]
 
 REGISTRY = _jaxlib.PyTreeRegistry()
+CALLS = _jaxlib.PyTreeRegistry()  # of call objects: here arrays of keys are nodes, of which programs take and give the words
 _NAME = "lamina_registry"
 # A treedef is pickled with the name of its registry, looked up in this module of jaxlib.
 REGISTRY.__name__ = _NAME
@@ -24,10 +25,14 @@ class JaxlibBackend:
         self.flatten = REGISTRY.flatten
         self.flatten_one_level = REGISTRY.flatten_one_level
         self.treedef_type = _jaxlib.PyTreeDef
-        self.register_dataclass_node = REGISTRY.register_dataclass_node
+
+    def register_dataclass_node(self, kind: type, data: list[str], meta: list[str]) -> None:
+        for registry in (REGISTRY, CALLS):
+            registry.register_dataclass_node(kind, data, meta)
 
     def register_node(self, kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any]) -> None:
-        REGISTRY.register_node(kind, flatten, unflatten)
+        for registry in (REGISTRY, CALLS):
+            registry.register_node(kind, flatten, unflatten)
 
     def treedef_tuple(self, treedefs: Iterable[Any]) -> Any:
         return _jaxlib.pytree.treedef_tuple(REGISTRY, list(treedefs))

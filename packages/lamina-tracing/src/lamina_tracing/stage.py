@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import (ClosedJaxpr, Eqn, Jaxpr, Literal, Primitive, ShapedArray, Source, UnnamedAxis, Var, aval_of, check,
                        config)
-from lamina_ir.extend import stack_depth, typed_equation
+from lamina_ir.extend import check_key_uses, stack_depth, typed_equation
 
 from .array import HostArray
 from .lines import NOWHERE, Within, forget_caller, staged_by, user_source
@@ -200,6 +200,8 @@ def stage(fun: Callable[..., Sequence[Any]], in_avals: Sequence[ShapedArray],
             closed = trace.finish(arguments, fun(*arguments))
             if config.enable_checks.value:
                 check(closed)
+            if config.debug_key_reuse.value:
+                check_key_uses(closed)
         finally:
             _unstage(trace, before, collecting)
     except BaseException:

@@ -1,5 +1,5 @@
 """`lamina.errors`: what lamina raises on purpose, from `lamina_ir`, and the names older programs catch."""
-from lamina_ir import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, LaminaError,
+from lamina_ir import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, KeyReuseError, LaminaError,
                        LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, SimplifiedTraceback,
                        StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                        UnboundAxisError, UnboundedLoopError)
@@ -13,7 +13,7 @@ from lamina_ir import TracerIndexError as NonConcreteBooleanIndexError
 from lamina_ir import TracerIntegerError as TracerIntegerConversionError
 
 __all__ = ["CallbackError", "CheckError", "ConcretizationError", "ConcretizationTypeError", "DTypeError", "ExecutionError",
-           "JAXIndexError", "JAXTypeError", "LaminaError", "LeakedTracerError", "MissingRuleError",
+           "JAXIndexError", "JAXTypeError", "KeyReuseError", "LaminaError", "LeakedTracerError", "MissingRuleError",
            "NonConcreteBooleanIndexError", "OutOfBoundsError", "ProgramError", "ShapeError", "SimplifiedTraceback",
            "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError", "TracerBoolConversionError",
            "TracerBoolError", "TracerIndexError", "TracerIntegerConversionError", "TracerIntegerError", "UnboundAxisError",

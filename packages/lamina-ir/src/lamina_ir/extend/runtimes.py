@@ -2,10 +2,12 @@
 and arrays lie on devices, room on the stack.
 
 `PROCESSES` is the name of the axis along which `evaluate_spmd` runs a program of several processes, with maps that span them.
+`USES` says which params `use` of `random_unwrap` use a key up, and how that is told.
 `stack_depth` is a module: `stack_depth.roomy()` is a block, or a decorator, with room on the stack for nested programs.
 """
 from .. import _stack_depth as stack_depth
 from ..evaluator import watching
+from ..key_uses import USES, Use, check_key_uses, key_uses, refuse_reuse
 from ..meshes import mesh_tiles, meshes
 from ..nests import lone_nest, nest_placement, of_rows, rows_apart, rows_of_results
 from ..physical import has_keys, physical, physical_aval, words_array
@@ -16,7 +18,8 @@ from ..tree_paths import explain_mismatch
 from ..trees import set_backend
 from ..turns import OnAxis, Turn, axes_text, places_at, running_device, running_places, running_turns, turns_text
 
-__all__ = ["Grid", "OnAxis", "PROCESSES", "Placement", "Tiles", "Turn", "axes_text", "devices_needed", "mesh_tiles", "meshes",
-           "explain_mismatch", "has_keys", "lone_map", "lone_nest", "map_placement", "nest_placement", "of_rows", "physical",
-           "physical_aval", "places_at", "rows_apart", "rows_everywhere", "rows_of_results", "running_device", "running_places",
-           "running_turns", "set_backend", "split_by_maps", "stack_depth", "tiles_of", "turns_text", "watching", "words_array"]
+__all__ = ["Grid", "OnAxis", "PROCESSES", "Placement", "Tiles", "Turn", "USES", "Use", "axes_text", "check_key_uses",
+           "devices_needed", "mesh_tiles", "meshes", "explain_mismatch", "has_keys", "key_uses", "lone_map", "lone_nest",
+           "map_placement", "nest_placement", "of_rows", "physical", "physical_aval", "places_at", "refuse_reuse",
+           "rows_apart", "rows_everywhere", "rows_of_results", "running_device", "running_places", "running_turns",
+           "set_backend", "split_by_maps", "stack_depth", "tiles_of", "turns_text", "watching", "words_array"]

@@ -1,0 +1,114 @@
+"""Calls that take and give typed keys: run by jaxlib as others are, and keys know their uses where these are looked after."""
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+
+from lamina_ir import DTypeError, KeyReuseError, config, dtypes, prims
+from lamina_runtime import KeyArray, dispatch, evaluator
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import bind
+
+
+def key(*words, impl="fry"):
+    return bind(prims.random_wrap_p, np.array(words or (1, 2), np.uint32), impl=impl)
+
+
+def words(keys, use="data"):
+    return bind(prims.random_unwrap_p, keys, use=use)
+
+
+@pytest.fixture
+def no_python(monkeypatch):
+    """Calls after this fixture's `begin()` must not pass through Python."""
+    def begin():
+        def miss(*args, **kwargs):
+            raise AssertionError("the call passed through Python")
+        monkeypatch.setattr(dispatch._Misses, "held", miss)
+        monkeypatch.setattr(dispatch._Misses, "answer", miss)
+        monkeypatch.setattr(evaluator, "_run", miss)
+    return begin
+
+
+def test_calls_with_keys_are_run_by_jaxlib(no_python):
+    @jit
+    def f(pair, x):
+        first, other = pair
+        return {"keys": lax.concatenate([lax.reshape(first, (1,)), other], 0), "sum": words(first)[0] + x, "same": first}
+
+    a, b = key(), lax.reshape(key(3, 4), (1,))
+    f((a, b), 1.0)
+    c, d = key(5, 6), lax.reshape(key(7, 8), (1,))
+    no_python()
+    out = f((c, d), 2.0)
+    assert type(out["keys"]) is KeyArray and out["keys"].dtype == a.dtype and out["keys"].shape == (2,)
+    assert np.asarray(out["keys"].words).tolist() == [[5, 6], [7, 8]] and np.asarray(out["sum"]) == 7
+    assert np.asarray(out["same"].words).tolist() == [5, 6]
+
+
+def test_keys_of_other_generators_are_other_signatures():
+    f = jit(lambda k: k)
+    assert f(key()).dtype == dtypes.key_type("fry")
+    four = key(1, 2, 3, 4, impl="rbg")
+    other = key(1, 2, 3, 4, impl="urbg")
+    for _ in range(2):
+        assert [f(x).dtype for x in (four, other)] == [four.dtype, other.dtype]
+    assert f(np.zeros((2,), np.uint32)).dtype == np.uint32
+
+
+def test_donated_keys_are_gone():
+    f = jit(lambda k: lax.reshape(k, (1,)), donate_argnums=0)
+    for _ in range(3):
+        k = key()
+        f(k)
+        assert k.is_deleted()
+        with pytest.raises(RuntimeError):
+            f(k)
+
+
+def test_eager_ops_on_keys_are_run_by_jaxlib(no_python):
+    lax.reshape(key(), (1,))
+    k = key(9, 9)
+    no_python()
+    assert np.asarray(lax.reshape(k, (1,)).words).tolist() == [[9, 9]]
+
+
+def test_uses_are_looked_after_in_every_call():
+    f = jit(lambda k: words(k, "bits"))
+    k = key()
+    f(k)
+    f(k)
+    with config.debug_key_reuse(True):
+        f(k)
+        for again in (f, lambda k: words(k, "split"), lambda k: words(lax.reshape(k, (1,)), "bits")):
+            with pytest.raises(KeyReuseError):
+                again(k)
+        words(k, "fold_in")
+        for new in (k.copy(), copy.deepcopy(k), pickle.loads(pickle.dumps(k))):
+            f(new)
+    f(k)
+
+
+def test_keys_that_are_looked_after_go_when_they_are_not_held():
+    with config.debug_key_reuse(True):
+        k = key()
+        words(k, "bits")
+        gone = weakref.ref(k)
+        del k
+        gc.collect()
+        assert gone() is None
+
+
+def test_keys_that_this_process_cannot_read():
+    k = KeyArray(key().words, dtypes.define_key_type("once", 2))
+    data = pickle.dumps(k)
+    assert pickle.loads(data).dtype == k.dtype
+    with pytest.raises(DTypeError, match="keys cannot be restored: they are key<nobody> of 2 words"):
+        pickle.loads(data.replace(b"\x8c\x04once", b"\x8c\x06nobody"))
+    with pytest.raises(DTypeError, match="cannot be stored"):
+        pickle.dumps(KeyArray(k.words, dtypes.define_key_type("once", 2)))
