@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import lamina_numpy as lnp
+import lamina_tracing
 import ml_dtypes
 import numpy as np
 import pytest
 from lamina_autodiff import grad
 from lamina_batching import vmap
-from lamina_ir import ShapeError, trees
+from lamina_ir import ShapeError, dtypes, trees
 from lamina_tracing import jit, lax, make_jaxpr
 
 from lamina_nn import optimizers
@@ -99,6 +100,16 @@ def test_half_precision(name, dtype):
     np.testing.assert_allclose(numbers_of(got), NUMBERS[name], atol=0.05 if dtype == "bfloat16" else 6e-3)
     if "pieces" not in name and name not in ("rmsprop_momentum, others", "sm3, others"):  # steps of these are of float32
         assert {str(x.dtype) for x in trees.tree_leaves(got)} == {dtype}
+
+
+def test_strict_settings():
+    params, gradients = trees.tree_map(lnp.asarray, given())
+    with lamina_tracing.numpy_rank_promotion("raise"), lamina_tracing.numpy_dtype_promotion("strict"):
+        for name, (init, update, get_params) in made(optimizers).items():
+            if ", " not in name:
+                got = get_params(jit(update)(lnp.int32(3), gradients[0], init(params)))
+                assert {x.dtype for x in trees.tree_leaves(got)} == {np.dtype(np.float32)}, name
+        optimizers.clip_grads(gradients[0], 0.1)
 
 
 def test_derivatives_pass_through_training():
@@ -222,6 +233,8 @@ def test_a_step_is_one_small_program():
     (lambda o: o.pack_optimizer_state({"a": 1.}), TypeError, "every leaf is a JoinPoint; got float"),
     (lambda o: o.sgd(.1).update_fn(0, np.ones((2, 1)), o.sgd(.1).init_fn(np.ones(()))), ShapeError,
      r"sgd: update: a gradient has the shape of its parameters; got \(2, 1\), expected \(\)"),
+    (lambda o: o.sgd(.1).update_fn(0, np.zeros(2, dtypes.float0), o.sgd(.1).init_fn(np.arange(2))), TypeError,
+     "sgd: update: parameters of int(32|64) have no gradient"),
     (lambda o: o.sm3(.1).update_fn(0, np.ones((2, 3)), o.sm3(.1).init_fn(np.ones((2, 2)))), ShapeError, "sm3: update"),
     (lambda o: o.adam("fast"), TypeError, "make_schedule: expected a number or a function of the step; got str"),
     (lambda o: o.sgd(np.ones(3)), TypeError, r"make_schedule: .* got float(32|64)\[3\]"),

@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 
 import lamina_random as random
+import lamina_tracing
 import numpy as np
 import pytest
 from lamina_autodiff import grad
@@ -94,6 +95,20 @@ def test_derivatives_maps_and_programs():
                                run(weights, x, h, c, lengths, sizes)[0], atol=1e-6)
 
 
+def test_dtypes_and_strict_settings():
+    weights = np.asarray(rnn.init_lstm_weight(random.PRNGKey(3), 3, 4, 1, True))
+    zero = np.zeros((2, 2, 4), np.float32)
+    with lamina_tracing.numpy_rank_promotion("raise"), lamina_tracing.numpy_dtype_promotion("strict"):
+        y, h, c = run(weights, np.ones((2, 5, 3), np.float32), zero, zero, (5, 2), (3, 4, 1, True))
+    of_ints = run(weights, np.ones((2, 5, 3), np.int32), zero.astype(np.int32), zero, (5, 2), (3, 4, 1, True))
+    for found, want in zip(of_ints, (y, h, c)):
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, want, atol=1e-6)
+    half = run(*[v.astype(np.float16) for v in (weights, np.ones((2, 5, 3)), zero, zero)], (5, 2), (3, 4, 1, True))
+    assert {v.dtype for v in half} == {np.dtype(np.float16)}
+    np.testing.assert_allclose(half[0], y, atol=3e-3)
+
+
 def test_one_cell_by_hand():
     w = np.array([.1, -.2, .3, .4, .5, -.6, .7, .8, .01, .02, .03, .04, 0, 0, 0, .1], np.float32)
     x, h, c = 2.0, 0.5, -1.0
@@ -110,6 +125,7 @@ def test_one_cell_by_hand():
     ({"c_0": np.ones((1, 2))}, ShapeError, r"expected c_0 of shape \(1, 2, 4\)"),
     ({"seq_lengths": np.array([5])}, ShapeError, r"expected seq_lengths of shape \(2,\)"),
     ({"weights": np.ones(143)}, ShapeError, r"expected weights of shape \(144,\)"),
+    ({"seq_lengths": np.array([4.5, 5])}, TypeError, "seq_lengths of integers"),
     ({"hidden_size": 4.5}, TypeError, "hidden_size is an integer"),
 ])
 def test_refusals(change, error, words):

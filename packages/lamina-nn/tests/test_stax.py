@@ -5,6 +5,8 @@ from pathlib import Path
 
 import lamina_numpy as lnp
 import lamina_random as random
+import lamina_tracing
+import ml_dtypes
 import numpy as np
 import pytest
 from lamina_autodiff import grad
@@ -126,6 +128,12 @@ def test_pools():
     assert padded[0](KEY, (-1, 4, 1)) == ((0, 5, 1), ())
     assert padded[1]((), x[:, 0])[0, :, 0].tolist() == [0, 0.5, 1.5, 2.5, 3]
     assert stax.SumPool((2, 2))[1]((), x.astype(np.float16)).dtype == np.float16
+    bright = np.full((1, 3, 1), 200, np.uint8)
+    assert stax.AvgPool((2,))[1]((), bright).tolist() == [[[200], [200]]]  # 400 is no uint8
+    assert stax.AvgPool((2,))[1]((), np.array([[[True], [True], [False]]])).tolist() == [[[1], [0.5]]]
+    assert stax.SumPool((2,))[1]((), np.array([[[True], [True], [False]]])).tolist() == [[[2], [1]]]
+    finite = np.full((1, 3, 1), -2, ml_dtypes.float8_e4m3fn)  # without infinities
+    assert np.asarray(stax.MaxPool((2,), padding="SAME")[1]((), finite), np.float32).tolist() == [[[-2]] * 3]
 
 
 def test_batch_norm_along_any_axes():
@@ -157,6 +165,15 @@ def test_dropout():
         stax.Dropout(0.5, "test")[1]((), x)
     with pytest.raises(ValueError, match="from 0 to 1; got 1.5"):
         stax.Dropout(1.5)
+
+
+def test_strict_settings():
+    params = stax.Dense(3)[0](KEY, (-1, 4))[1]
+    with lamina_tracing.numpy_rank_promotion("raise"), lamina_tracing.numpy_dtype_promotion("strict"):
+        assert stax.Dense(3)[1](params, inputs_of((2, 5, 4))).shape == (2, 5, 3)
+        for name in ("residual", "classifier", "concatenated"):
+            (init, apply), shape = NETWORKS[name]
+            apply(init(KEY, shape)[1], inputs_of(shape), rng=KEY)
 
 
 def test_each_layer_has_a_key_of_its_own():
@@ -213,7 +230,10 @@ def test_nothing_is_left_out_in_silence():
     (lambda: stax.Dense(-1), ValueError, "Dense: out_dim is not negative"),
     (lambda: stax.Dense(3)[0](KEY, ()), ShapeError, "Dense"),
     (lambda: stax.Flatten[0](KEY, ()), ShapeError, "Flatten"),
-    (lambda: stax.Conv(8, 3), TypeError, "filter_shape is a sequence"),
+    (lambda: stax.Conv(8, 3), TypeError, "Conv: filter_shape is a sequence"),
+    (lambda: stax.ConvTranspose(8, (3, 3), padding=3), TypeError, "ConvTranspose: padding is 'VALID'"),
+    (lambda: stax.Conv(8, (3, 3), padding=[(1, 1)]), ShapeError, "Conv: padding has a pair for each of 2"),
+    (lambda: stax.MaxPool((3, 3), padding=[(0.5, 1)] * 2), TypeError, "MaxPool: padding"),
     (lambda: stax.Conv(8, (3,)), ShapeError, "one for each of 1 lengths in filter_shape"),
     (lambda: stax.Conv(8, (3, 3), (2,)), ShapeError, "strides has a positive length for each of 2 axes"),
     (lambda: stax.Conv(8, (3, 3))[0](KEY, (-1, 10, 4)), ShapeError, r"NHWC; got the shape \(-1, 10, 4\)"),

@@ -1,6 +1,7 @@
 """The layers of `stax` that look at windows: convolutions, and the largest, mean or sum of each window."""
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -9,6 +10,7 @@ import lamina_numpy as lnp
 import lamina_random as random
 import numpy as np
 from lamina_ir import ShapeError, dtypes
+from lamina_numpy.extend import to_inexact
 from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import typeof
 
@@ -42,6 +44,19 @@ def _lengths(call: str, name: str, values: Any, count: int | None = None) -> tup
     return found
 
 
+def _pads(call: str, padding: Any, count: int) -> Any:
+    """A word, or a pair for each axis of windows."""
+    if isinstance(padding, str):
+        return padding
+    try:
+        pairs = tuple((operator.index(low), operator.index(high)) for low, high in padding)
+    except (TypeError, ValueError):
+        raise TypeError(f"{call}: padding is 'VALID', 'SAME', 'SAME_LOWER', or pairs (low, high); got {padding!r}") from None
+    if len(pairs) != count:
+        raise ShapeError(f"{call}: padding has a pair for each of {count} axes of the window; got {pairs}")
+    return pairs
+
+
 # --- convolutions --------------------------------------------------------------------------------------------------
 def _specs(call: str, dimension_numbers: Any, window: tuple[int, ...]) -> tuple[str, str, str]:
     """The letters of the axes of inputs, kernel and result, which fit each other and the window."""
@@ -58,14 +73,13 @@ def _specs(call: str, dimension_numbers: Any, window: tuple[int, ...]) -> tuple[
     return lhs, rhs, out
 
 
-def _convolution(call: str, dimension_numbers: Any, out_chan: Any, filter_shape: Any, strides: Any, padding: Any,
-                 W_init: Initializer | None, b_init: Initializer, shape_of: Any, convolve: Any) -> Layer:
+def _convolution(shape_of: Any, convolve: Any, call: str, dimension_numbers: Any, out_chan: Any, filter_shape: Any,
+                 strides: Any, padding: Any, W_init: Initializer | None, b_init: Initializer) -> Layer:
     window = _lengths(call, "filter_shape", filter_shape)
     out_chan = size(call, "out_chan", out_chan)
     steps = (1,) * len(window) if strides is None else _lengths(call, "strides", strides, len(window))
     lhs, rhs, out = numbers = _specs(call, dimension_numbers, window)
-    if not isinstance(padding, str):
-        padding = tuple((int(low), int(high)) for low, high in padding)
+    padding = _pads(call, padding, len(window))
     weights = W_init or glorot_normal(rhs.index("I"), rhs.index("O"))
 
     def init(rng: Any, input_shape: Any) -> Any:
@@ -82,6 +96,10 @@ def _convolution(call: str, dimension_numbers: Any, out_chan: Any, filter_shape:
         kernel, bias = params
         return convolve(inputs, kernel, steps, padding, dimension_numbers=numbers) + bias
     return init, apply
+
+
+_straight = functools.partial(_convolution, lax.conv_general_shape_tuple, lax.conv_general_dilated)
+_spread = functools.partial(_convolution, lax.conv_transpose_shape_tuple, lax.conv_transpose)
 
 
 def GeneralConv(dimension_numbers: Sequence[str], out_chan: int, filter_shape: Sequence[int],
@@ -113,8 +131,7 @@ def GeneralConv(dimension_numbers: Sequence[str], out_chan: int, filter_shape: S
     >>> shape, kernel.shape, bias.shape
     ((-1, 8, 8), (8, 2, 3), (1, 8, 1))
     """
-    return _convolution("GeneralConv", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init,
-                        lax.conv_general_shape_tuple, lax.conv_general_dilated)
+    return _straight("GeneralConv", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
 def Conv(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
@@ -140,7 +157,7 @@ def Conv(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | No
     >>> shape, apply(params, np.ones((2, 28, 28, 1))).shape
     ((-1, 28, 28, 8), (2, 28, 28, 8))
     """
-    return GeneralConv(("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init, b_init)
+    return _straight("Conv", ("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
 def GeneralConvTranspose(dimension_numbers: Sequence[str], out_chan: int, filter_shape: Sequence[int],
@@ -165,8 +182,7 @@ def GeneralConvTranspose(dimension_numbers: Sequence[str], out_chan: int, filter
     >>> init(PRNGKey(0), (-1, 2, 10))[0]
     (-1, 8, 20)
     """
-    return _convolution("GeneralConvTranspose", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init,
-                        lax.conv_transpose_shape_tuple, lax.conv_transpose)
+    return _spread("GeneralConvTranspose", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
 def Conv1DTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
@@ -187,7 +203,7 @@ def Conv1DTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequenc
     >>> Conv1DTranspose(8, (3,), strides=(2,))[0](PRNGKey(0), (-1, 10, 2))[0]
     (-1, 21, 8)
     """
-    return GeneralConvTranspose(("NHC", "HIO", "NHC"), out_chan, filter_shape, strides, padding, W_init, b_init)
+    return _spread("Conv1DTranspose", ("NHC", "HIO", "NHC"), out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
 def ConvTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
@@ -208,7 +224,7 @@ def ConvTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[
     >>> ConvTranspose(8, (3, 2), strides=(2, 3))[0](PRNGKey(0), (-1, 10, 11, 4))[0]
     (-1, 21, 33, 8)
     """
-    return GeneralConvTranspose(("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init, b_init)
+    return _spread("ConvTranspose", ("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
 # --- one number for each window ------------------------------------------------------------------------------------
@@ -229,11 +245,9 @@ def _pool(call: str, window_shape: Any, strides: Any, padding: Any, spec: Any, r
         return tuple(other if i in apart else next(inner) for i in range(ndim))
 
     window, steps = whole(lengths, 1), whole(steps, 1)
+    padding = _pads(call, padding, len(lengths))
     if not isinstance(padding, str):
-        pairs = tuple((int(low), int(high)) for low, high in padding)
-        if len(pairs) != ndim - 2:
-            raise ShapeError(f"{call}: padding has a pair for each of {ndim - 2} lengths in window_shape; got {pairs}")
-        padding = whole(pairs, (0, 0))
+        padding = whole(padding, (0, 0))
 
     def check(shape: Any) -> tuple[int, ...]:
         if len(shape) != ndim:
@@ -252,6 +266,8 @@ def _pool(call: str, window_shape: Any, strides: Any, padding: Any, spec: Any, r
 
 
 def _sums(x: Any, window: Any, steps: Any, padding: Any) -> Any:
+    if dtypes.is_bool(typeof(x).dtype):
+        x = lnp.astype(x, np.int32)  # how many
     return lax.reduce_window(x, np.zeros((), typeof(x).dtype), lax.add, window, steps, padding)
 
 
@@ -279,7 +295,9 @@ def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
     """
     def largest(x: Any, window: Any, steps: Any, padding: Any, once: Any) -> Any:
         d = typeof(x).dtype
-        least: Any = -np.inf if dtypes.is_inexact(d) else False if d == np.dtype(bool) else np.iinfo(d).min
+        least: Any = -np.inf if dtypes.is_inexact(d) else False if dtypes.is_bool(d) else lnp.iinfo(d).min
+        if least == -np.inf and not np.isinf(np.asarray(least, d)):
+            least = lnp.finfo(d).min  # a dtype without infinities
         return lax.reduce_window(x, np.asarray(least, d), lax.max, window, steps, padding)
     return _pool("MaxPool", window_shape, strides, padding, spec, largest)
 
@@ -291,7 +309,7 @@ def SumPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
     Args:
       window_shape, strides, padding, spec: as in `MaxPool`.
     Returns:
-      The layer, without parameters.
+      The layer, without parameters; sums have the dtype of the inputs, of booleans int32.
     Raises:
       TypeError, ShapeError, ValueError: as in `MaxPool`.
 
@@ -321,5 +339,6 @@ def AvgPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
     Array([0.5, 1.5, 2.5, 3. ], dtype=float32)
     """
     def mean(x: Any, window: Any, steps: Any, padding: Any, once: Any) -> Any:
+        x = to_inexact("AvgPool", x)  # sums of short integers would wrap
         return lnp.divide(_sums(x, window, steps, padding), _sums(lnp.ones(once, typeof(x).dtype), window, steps, padding))
     return _pool("AvgPool", window_shape, strides, padding, spec, mean)

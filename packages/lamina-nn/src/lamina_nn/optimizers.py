@@ -10,6 +10,7 @@ from typing import Any
 
 import lamina_numpy as lnp
 from lamina_ir import ShapeError, dtypes
+from lamina_numpy.extend import work_dtype
 from lamina_tracing.extend import typeof
 
 from ._optimizer_state import (InitFn, JoinPoint, Optimizer, OptimizerState, Params, ParamsFn, State, Step, UpdateFn, Updates,
@@ -24,7 +25,9 @@ __all__ = ["InitFn", "JoinPoint", "Optimizer", "OptimizerState", "Params", "Para
 
 
 def _fits(call: str, g: Any, x: Any) -> None:
-    """Refuses a gradient that would change the shape of its parameters."""
+    """Refuses a gradient that is none, or would change the shape of its parameters."""
+    if typeof(g).dtype == dtypes.float0:
+        raise TypeError(f"{call}: update: parameters of {typeof(x).dtype} have no gradient; leave them out of the tree")
     got, want = tuple(typeof(g).shape), tuple(typeof(x).shape)
     if got != want and (len(got) > len(want) or any(n not in (1, m) for n, m in zip(got[::-1], want[::-1]))):
         raise ShapeError(f"{call}: update: a gradient has the shape of its parameters; got {got}, expected {want}")
@@ -39,6 +42,13 @@ def _one_over_root(x: Any) -> Any:
     """`1 / sqrt(x)`, 0 where there is nothing."""
     some = x > 0
     return lnp.where(some, 1 / lnp.sqrt(lnp.where(some, x, 1)), 0)
+
+
+def _bias(share: Any, i: Any, x: Any) -> Any:
+    """How much of all weights a running mean has seen after step `i`, in the dtype of `x`: powers of a share near 1 are taken
+    in float32 at least, in which they are not 1."""
+    d = typeof(x).dtype
+    return lnp.astype(1 - lnp.power(share, lnp.astype(i + 1, work_dtype(dtypes.real_of(d)))), d)
 
 
 def _seen(eps: Any, x: Any) -> Any:
@@ -245,7 +255,7 @@ def adam(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> Any
         _fits("adam", g, x)
         mean = _average(b1, mean, g)
         squares = _average(b2, squares, lnp.square(g))
-        unbiased = mean / (1 - lnp.power(b1, i + 1)), squares / (1 - lnp.power(b2, i + 1))
+        unbiased = mean / _bias(b1, i, mean), squares / _bias(b2, i, squares)
         return x - size(i) * unbiased[0] / (lnp.sqrt(unbiased[1]) + _seen(eps, x)), mean, squares
     return (lambda x: (x, lnp.zeros_like(x), lnp.zeros_like(x))), update, (lambda state: state[0])
 
@@ -277,7 +287,7 @@ def adamax(step_size: Any, b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8) -> A
         _fits("adamax", g, x)
         mean = _average(b1, mean, g)
         largest = lnp.maximum(b2 * largest, lnp.abs(g))
-        return x - size(i) / (1 - lnp.power(b1, i + 1)) * mean / (largest + _seen(eps, largest)), mean, largest
+        return x - size(i) / _bias(b1, i, mean) * mean / (largest + _seen(eps, largest)), mean, largest
     return (lambda x: (x, lnp.zeros_like(x), lnp.zeros_like(x))), update, (lambda state: state[0])
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import lamina_numpy as lnp
 import lamina_random as random
-from lamina_ir import ShapeError
+from lamina_ir import ShapeError, dtypes
+from lamina_numpy.extend import to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
@@ -120,7 +121,7 @@ def _one_way(x: Any, h: Any, c: Any, weights: Any, valid: Any, precision: Any, r
     stays where a sequence has ended: forwards it is then that of its end, in reverse it has not begun."""
     w_in, w_state, b_in, b_state = weights
     dot = functools.partial(lnp.matmul, precision=precision)
-    all_inputs = dot(x, lnp.swapaxes(w_in, 0, 1)) + (b_in + b_state)  # for all times at once
+    all_inputs = dot(x, lnp.swapaxes(w_in, 0, 1)) + lnp.expand_dims(b_in + b_state, (0, 1))  # for all times at once
 
     def step(carry: Any, now: Any) -> Any:
         h, c = carry
@@ -153,8 +154,10 @@ def _network(call: str, x: Any, h_0: Any, c_0: Any, weights: Any, seq_lengths: A
             got = tuple(typeof(part[k]).shape) if k in part else None
             if got != shape:
                 raise ShapeError(f"{call}: expected {name}[{k}] of shape {shape}; got {'none' if got is None else got}")
-    h_0, c_0 = lnp.asarray(h_0), lnp.asarray(c_0)
-    valid = lnp.expand_dims(lnp.expand_dims(lnp.arange(time), 1) < lnp.asarray(seq_lengths), 2)
+    if not dtypes.is_integer(typeof(seq_lengths).dtype):
+        raise TypeError(f"{call}: expected seq_lengths of integers; got {typeof(seq_lengths).long()}")
+    x, h_0, c_0 = (lnp.asarray(to_inexact(call, v)) for v in (x, h_0, c_0))
+    valid = lnp.expand_dims(lnp.arange(time), (1, 2)) < lnp.expand_dims(seq_lengths, (0, 2))
     y = lnp.where(valid, lnp.swapaxes(x, 0, 1), 0)  # what is not read has no slope either, were it NaN
     last_h, last_c = [], []
     for layer in range(num_layers):
@@ -189,7 +192,7 @@ def lstm(x: ArrayLike, h_0: ArrayLike, c_0: ArrayLike, weights: ArrayLike, seq_l
     Raises:
       ShapeError: an array has another shape.
       NotImplementedError: `dropout` is not 0.
-      TypeError: a size is no integer.
+      TypeError: a size is no integer, or a length of a sequence is none.
 
     Derivative: that of the formulas, of any order, in both modes.
     Source: Hochreiter and Schmidhuber, "Long short-term memory" (1997), with Gers's forget gate; layout of cuDNN.

@@ -68,7 +68,8 @@ def Dense(out_dim: int, W_init: Initializer = glorot_normal(), b_init: Initializ
 
     def apply(params: Any, inputs: ArrayLike, **kwargs: Any) -> Any:
         w, b = params
-        return lnp.dot(inputs, w) + b
+        out = lnp.dot(inputs, w)
+        return out + lnp.expand_dims(b, range(typeof(out).ndim - 1))
     return init, apply
 
 
