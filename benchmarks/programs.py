@@ -21,6 +21,8 @@ import control_programs  # noqa: F401 - registers its rows
 
 with contextlib.suppress(ImportError):  # later versions of jax have no xmap
     import named_programs  # noqa: F401
+if any(part.startswith("library") for part in sys.argv[4:]):
+    import library_programs  # noqa: F401
 import numpy as np
 from harness import (FIGURES, IMPORT_SECONDS, MODULE, PROGRAMS, array, best_of, figure, host, lax, random, sharded,
                      timed, tree_map, wait, xnp, xp)

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 import peers
+from library_names import NAMES as LIBRARY
 
 HERE = Path(__file__).resolve().parent
 US = "lamina"
@@ -53,6 +54,8 @@ GOALS: dict[str, tuple[float, str]] = {
     **{f"trace_xmap_{name}": (0.5, "best") for name in ("product", "regression", "regression_gradient")},
     "first_result_xmap_product_mesh": (0.8, "best"), "first_result_xmap_regression": (0.8, "best"),
     "psum_10000_queued": (0.9, "psum_10000_blocking"),
+    **{f"library_{kind}_{name}": (goal, "same") for kind, goal in (
+        ("small", 1.05), ("large", 1.05), ("eager", 0.7), ("first", 0.5), ("memory", 1.0)) for name in LIBRARY},
 }
 
 

@@ -283,14 +283,15 @@ def _names_collectives(closed: ClosedJaxpr) -> bool:
 
 _PLAIN = frozenset(("elementwise", "shape", "indexing", "calls"))
 _CHEAP = _PLAIN | {"reductions", "sorting"}
-_FEW, _SMALL = 12, 1 << 14
+_FEW, _SMALL, _UPDATES = 12, 1 << 14, 512
 
 
 def is_cheap(closed: ClosedJaxpr) -> bool:
     """Whether the cheap compile settings serve a program as well: a few equations, none that gains from fused loops.
 
     Measured on 1 to 8 equations, jaxlib 0.10.2: half the compile time; run times of elementwise, shape and indexing ops
-    are equal or better at every size, of reductions equal for small arrays and up to 1.6 times longer for large ones.
+    are equal or better at every size, of reductions equal for small arrays and up to 1.6 times longer for large ones; those of
+    scatters, which become loops over single updates, equal up to some hundred of them and up to 4 times longer beyond.
     """
     return closed.memo("cheap", lambda: _weigh(closed, {}) <= _FEW)
 
@@ -301,6 +302,8 @@ def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int]) -> int:
     for e in closed.jaxpr.eqns:
         family = e.primitive.family
         if family not in _CHEAP or (family not in _PLAIN and any(v.aval.size > _SMALL for v in e.invars)):
+            return _FEW + 1
+        if e.primitive.name.startswith("scatter") and e.invars[-1].aval.size > _UPDATES:
             return _FEW + 1
         if e.primitive.name == "xla_call":
             called = e.params["call_jaxpr"]

@@ -18,6 +18,8 @@ from .taking import take
 
 __all__ = ["digitize", "searchsorted"]
 
+_FEW_ROUNDS = 12  # bisecting so often is written without a loop: fewer and larger kernels
+
 
 @public("side", "method")
 def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *,
@@ -29,7 +31,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
       v: numbers of any shape.
       side: whether a number goes before those equal to it ("left") or behind them ("right").
       sorter: integers `[n]` that sort `a`; None where it is sorted.
-      method: "scan" (or "scan_unrolled", "sort") bisects, in `ceil(log2(n + 1))` rounds of one gather each;
+      method: "scan" (or "sort") bisects, in `ceil(log2(n + 1))` rounds of one gather each, "scan_unrolled" without a loop;
         "compare_all" compares every two, for short `a`.
     Returns:
       Integer array of the shape of `v` and the default integer dtype, in `[0, n]`; NaN belongs behind all numbers.
@@ -67,10 +69,17 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     lo = lax.broadcast_in_dim(fixed(0, d), shape, ())
     hi = lax.broadcast_in_dim(fixed(n, d), shape, ())
     one = literal(1, d)
-    for _ in builtins.range(n.bit_length()):
+
+    def halved(_: Any, ends: Any) -> Any:
+        lo, hi = ends
         mid = lax.shift_right_logical(lax.add(lo, hi), one)
         go = lax.bitwise_and(_before(take(a, mid, 0, mode="clip"), v, side), lax.lt(lo, hi))
-        lo, hi = choose_by(go, lax.add(mid, one), lo), choose_by(go, hi, mid)
+        return choose_by(go, lax.add(mid, one), lo), choose_by(go, hi, mid)
+    rounds = n.bit_length()
+    if method == "scan" and rounds > _FEW_ROUNDS:
+        return lax.fori_loop(0, rounds, halved, (lo, hi))[0]
+    for _ in builtins.range(rounds):
+        lo, hi = halved(None, (lo, hi))
     return lo
 
 
