@@ -11,6 +11,7 @@ from lamina_ir import ShapedArray, dtypes, prims, shaped
 
 from ..extend import direct
 from ..tables import lowering_rules
+from ._truths import keeping_nan
 
 __all__: list[str] = []
 
@@ -19,15 +20,15 @@ _define = lowering_rules.define
 
 for _prim, _name in (
         (prims.neg_p, "stablehlo.negate"), (prims.floor_p, "stablehlo.floor"), (prims.ceil_p, "stablehlo.ceil"),
-        (prims.is_finite_p, "stablehlo.is_finite"), (prims.exp_p, "stablehlo.exponential"),
+        (prims.is_finite_p, "stablehlo.is_finite"),
         (prims.expm1_p, "stablehlo.exponential_minus_one"), (prims.log_p, "stablehlo.log"),
         (prims.log1p_p, "stablehlo.log_plus_one"), (prims.sin_p, "stablehlo.sine"),
         (prims.cos_p, "stablehlo.cosine"), (prims.tan_p, "stablehlo.tan"), (prims.asin_p, "chlo.asin"),
-        (prims.acos_p, "chlo.acos"), (prims.atan_p, "chlo.atan"), (prims.sinh_p, "chlo.sinh"),
-        (prims.cosh_p, "chlo.cosh"), (prims.tanh_p, "stablehlo.tanh"), (prims.asinh_p, "chlo.asinh"),
+        (prims.acos_p, "chlo.acos"), (prims.atan_p, "chlo.atan"),
+        (prims.tanh_p, "stablehlo.tanh"), (prims.asinh_p, "chlo.asinh"),
         (prims.acosh_p, "chlo.acosh"), (prims.atanh_p, "chlo.atanh"), (prims.sqrt_p, "stablehlo.sqrt"),
         (prims.rsqrt_p, "stablehlo.rsqrt"), (prims.cbrt_p, "stablehlo.cbrt"),
-        (prims.logistic_p, "stablehlo.logistic"), (prims.real_p, "stablehlo.real"),
+        (prims.real_p, "stablehlo.real"),
         (prims.imag_p, "stablehlo.imag"), (prims.erf_p, "chlo.erf"), (prims.erfc_p, "chlo.erfc"),
         (prims.erf_inv_p, "chlo.erf_inv"), (prims.lgamma_p, "chlo.lgamma"),
         (prims.bessel_i1e_p, "chlo.bessel_i1e"), (prims.not_p, "stablehlo.not"),
@@ -55,6 +56,20 @@ def _clamp(ctx: Any, low: Any, x: Any, high: Any) -> Any:
 _define(prims.clamp_p, _clamp)
 
 
+def _converted(ctx: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
+    """Booleans become numbers by a choice: of their conversion times y the compiler makes y or 0, which hides NaN and
+    infinity."""
+    if ctx.aval_in.dtype == dtypes.BOOL and dtypes.is_inexact(ctx.aval_out.dtype):
+        return ctx.select(x, ctx.const(1, ctx.aval_out), ctx.const(0, ctx.aval_out), ctx.aval_out)
+    return ctx.convert(x, ctx.aval_in, ctx.aval_out)
+
+
+_define(prims.convert_element_type_p, _converted)
+for _prim, _name in ((prims.exp_p, "stablehlo.exponential"), (prims.logistic_p, "stablehlo.logistic"),
+                     (prims.sinh_p, "chlo.sinh"), (prims.cosh_p, "chlo.cosh")):
+    _define(_prim, keeping_nan(direct(_name)))
+
+
 def _comparison(direction: str) -> Callable[..., Any]:
     return lambda ctx, x, y: ctx.compare(x, y, direction, ctx.avals_in[0])
 
@@ -69,7 +84,6 @@ for _prim, _direction in ((prims.eq_p, "EQ"), (prims.ne_p, "NE"), (prims.lt_p, "
 _define(prims.copy_p, lambda ctx, x: x)  # every result of a program has memory of its own
 _define(prims.stop_gradient_p, lambda ctx, x: x)
 _define(prims.square_p, lambda ctx, x: ctx.op("stablehlo.multiply", (x, x), ctx.aval_out))
-_define(prims.convert_element_type_p, lambda ctx, x, *, new_dtype, weak_type: ctx.convert(x, ctx.aval_in, ctx.aval_out))
 _define(prims.reduce_precision_p, lambda ctx, x, *, exponent_bits, mantissa_bits: ctx.op(
     "stablehlo.reduce_precision", (x,), ctx.aval_out, exponent_bits=ctx.i32(exponent_bits),
     mantissa_bits=ctx.i32(mantissa_bits)))
@@ -242,7 +256,7 @@ def _no_value_at_zero(row: Callable[..., Any]) -> Callable[..., Any]:
 _define(prims.abs_p, abs_lowering)
 _define(prims.digamma_p, _no_value_at_zero(direct("chlo.digamma")))
 _define(prims.sign_p, sign_lowering)
-_define(prims.exp2_p, exp2_lowering)
+_define(prims.exp2_p, keeping_nan(exp2_lowering))
 _define(prims.conj_p, conj_lowering)
 _define(prims.polygamma_p, _no_value_at_zero(_gone_at_infinity("chlo.polygamma", 0, True)))
 _define(prims.zeta_p, _gone_at_infinity("chlo.zeta", 1, False))
