@@ -120,6 +120,17 @@ def test_a_key_used_twice_is_refused(name):
         TWICE[name]()
 
 
+@pytest.mark.parametrize("draw", [
+    lambda k: random.gamma(k, 2.0), lambda k: random.poisson(k, 3.0), lambda k: random.ball(k, 2),
+    lambda k: random.permutation(k, 4),
+    lambda k: random.randint(k, (), 0, 9), lambda k: random.generalized_normal(k, 2.0)])
+def test_draws_of_other_generators_use_a_key_once(draw):
+    with jax.debug_key_reuse(True):
+        draw(k := random.key(1, impl="rbg"))
+        with pytest.raises(KeyReuseError):
+            normal(k)
+
+
 @pytest.mark.parametrize("name", ONCE)
 def test_keys_used_once_pass(name):
     with jax.debug_key_reuse(True):

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_ir import (ClosedJaxpr, DTypeError, Eqn, Jaxpr, ShapeError, Var, alpha_equal, aval_of, check, dtypes, dumps,
+from lamina_ir import (ClosedJaxpr, DTypeError, Eqn, Jaxpr, Literal, ProgramError, ShapeError, Var, alpha_equal, aval_of,
+                       check, dtypes, dumps,
                        evaluate, jaxpr_text, loads, parse, prims, shaped, walk)
 from lamina_ir.extend import has_keys, physical, physical_aval, words_array
 
@@ -21,6 +22,8 @@ PROGRAMS = [
     "e:key<fry>[6] = select c a b in (c, d, e) }",
     "{ lambda ; a:key<fry>[6]. let b:key<fry>[2,6] = broadcast_in_dim[broadcast_dimensions=(1,) shape=(2, 6)] a "
     "c:key<fry>[1,1] = dynamic_slice[slice_sizes=(1, 1)] b 1:i32[] 4:i32[] in (c, b) }",
+    "{ lambda ; a:key<fry>[6]. let b:key<fry>[6] = broadcast_in_dim[broadcast_dimensions=() shape=(6,)] 0:key<fry>[] "
+    "c:bool[6] = eq a b in (b, c) }",
     """{ lambda ; h:key<fry>[] a:key<fry>[6]. let b:key<fry>[] c:key<fry>[6] = scan[
          jaxpr={ lambda ; d:key<fry>[] e:key<fry>[]. let f:bool[] = eq d e g:key<fry>[] = select f d e in (g, d) }
          length=6 num_carry=1 num_consts=0 reverse=False unroll=1] h a in (b, c) }""",
@@ -88,3 +91,16 @@ def test_facts_of_key_types():
         prims.random_wrap_p.infer(shaped((2,), "uint32"), impl="x")
     with pytest.raises(DTypeError, match="expected keys; got uint32"):
         prims.random_unwrap_p.infer(shaped((2,), "uint32"), use="bits")
+
+
+def test_keys_in_equations_are_printed_with_their_words():
+    key = np.array([3, 5], np.uint32).view(FRY)[0]
+    a = Var(shaped((2,), FRY))
+    eqn = Eqn(prims.broadcast_in_dim_p, [Literal(key, shaped((), FRY))], [a], {"shape": (2,), "broadcast_dimensions": ()})
+    program = ClosedJaxpr(Jaxpr((), (), [eqn], [a]), ())
+    assert "3.5:key<fry>[]" in str(program)
+    for again in (program, parse(str(program)), loads(dumps(program))):
+        assert words_array(evaluate(again)[0]).tolist() == [[3, 5], [3, 5]]
+        assert evaluate(physical(again))[0].tolist() == [[3, 5], [3, 5]]
+    with pytest.raises(ProgramError, match="is no literal"):
+        parse(str(program).replace("3.5", "3.5.7"))

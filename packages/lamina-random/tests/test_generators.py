@@ -178,3 +178,10 @@ def test_scrambled_counts():
         2052595727, 3504730591, 2527474599, 1880214352, 1914734168]
     with pytest.raises(DTypeError, match="threefry_2x32"):
         extend.threefry_2x32(pair, np.arange(3, dtype=np.int32))
+
+
+def test_the_name_of_the_gamma_op():
+    key, a = random.key(1), np.array([0.5, 2.0], np.float32)
+    np.testing.assert_array_equal(random.random_gamma_p.bind(key, a, log_space=False), random.gamma(key, a))
+    np.testing.assert_array_equal(random.random_gamma_p.bind(key, a, log_space=True), random.loggamma(key, a))
+    assert repr(random.random_gamma_p) == "random_gamma"

@@ -92,6 +92,9 @@ class _Parser(ParamParser):
                 return d.type(int(text))
             if d == dtypes.float0:
                 return np.zeros((), d)
+            if dtypes.is_key(d):
+                words = np.array([int(word) for word in text.split(".")], np.uint32)
+                return np.broadcast_to(words, dtypes.words_of(d)).copy().view(d)[0]
             if dtypes.is_complex(d):
                 return d.type(complex(text.replace("(", "").replace(")", "")))
             return d.type(np.float64(float(text)) if d.itemsize == 8 else float(text))

@@ -123,12 +123,13 @@ class _Maker:
         jaxpr = program.jaxpr
         self.env: dict[Any, Atom] = {}
         self.eqns: list[Eqn] = []
+        self.literals: dict[Var, Any] = {}  # keys that stood in equations, whose words are constants
         constvars, invars = [self.bound(v) for v in jaxpr.constvars], [self.bound(v) for v in jaxpr.invars]
         for e in jaxpr.eqns:
             self.equation(e)
         outvars = [self.read(a) for a in jaxpr.outvars]
         consts = [words_array(c) if is_key(v.aval.dtype) else c for v, c in zip(jaxpr.constvars, program.consts)]
-        return ClosedJaxpr(Jaxpr(constvars, invars, self.eqns, outvars), consts)
+        return ClosedJaxpr(Jaxpr([*constvars, *self.literals], invars, self.eqns, outvars), [*consts, *self.literals.values()])
 
     def bound(self, v: Var) -> Var:
         """What is bound in place of `v`."""
@@ -138,7 +139,13 @@ class _Maker:
         return new
 
     def read(self, a: Atom) -> Atom:
-        return a if type(a) is Literal else self.env.get(a, a)
+        if type(a) is not Literal:
+            return self.env.get(a, a)
+        if not is_key(a.aval.dtype):
+            return a
+        words = Var(physical_aval(a.aval))
+        self.literals[words] = words_array(np.asarray(a.val, a.aval.dtype))
+        return words
 
     def emit(self, e: Eqn, prim: Any, operands: Sequence[Atom], **params: Any) -> Var:
         out = Var(prim.infer(*[a.aval for a in operands], **params))

@@ -42,8 +42,9 @@ def literal_text(literal: Literal) -> str:
         return "True" if literal.val else "False"
     if d.kind in "iu":
         return str(int(literal.val))
-    if d.kind == "V" and d.names:
-        return "0"
+    if d.kind == "V" and d.names:  # of keys their words, of tangents of integers nothing
+        words = np.asarray(literal.val, d).reshape(1).view(np.uint32).tolist() if d.itemsize else [0]
+        return ".".join(map(str, words if any(words) else [0]))
     if d.itemsize == 8 and d.kind == "f":
         return repr(float(literal.val))
     return str(np.asarray(literal.val).astype(d)[()])

@@ -1,7 +1,8 @@
 """Generators: what makes keys, splits them, folds numbers into them and draws bits with them; and which one a key is for.
 
 The cores of draws take a key as they get it from `opened`: two words, which are for Threefry, or a typed key of another
-generator, whose functions are found here by the key's dtype.
+generator, whose functions are found here by the key's dtype. `opened` has said what the user's key is for; what is done with it
+after that is `inner`, and as often as the core likes.
 """
 from __future__ import annotations
 
@@ -126,19 +127,19 @@ def seeded_with(impl: PRNGImpl, seed: Any) -> Any:
 def split_with(key: Any, shape: tuple[int, ...]) -> Any:
     """New typed keys from one of a generator that is not Threefry."""
     impl = impl_of(key)
-    return key_of(f"{impl.name}: what `split` returns", impl.split(words_for("split", key), shape), impl, shape)
+    return key_of(f"{impl.name}: what `split` returns", impl.split(words_for("inner", key), shape), impl, shape)
 
 
 def folded_with(key: Any, data: Any) -> Any:
     """A new typed key from one and a number."""
     impl = impl_of(key)
-    return key_of(f"{impl.name}: what `fold_in` returns", impl.fold_in(words_for("fold_in", key), data), impl, ())
+    return key_of(f"{impl.name}: what `fold_in` returns", impl.fold_in(words_for("inner", key), data), impl, ())
 
 
 def bits_with(key: Any, width: int, shape: tuple[int, ...]) -> Any:
     """Bits drawn with a typed key: unsigned integers of that width."""
     impl = impl_of(key)
-    made = impl.random_bits(words_for("bits", key), width, shape)
+    made = impl.random_bits(words_for("inner", key), width, shape)
     aval = typeof(made)
     if aval.shape != shape or aval.dtype != np.dtype(f"uint{width}"):
         wanted = f"uint{width}[{','.join(map(str, shape))}]"

@@ -32,7 +32,8 @@ def opened(call: str, key: Any, use: str = "bits") -> Any:
         return key
     if (aval := typeof(key)).shape:
         raise ShapeError(f"{call}: expected one key; got {aval.long()}; use vmap for several keys")
-    return words_for(use, key) if dtypes.tag_of(aval.dtype) == "fry" else key
+    words = bind(prims.random_unwrap_p, key, use=use)
+    return words if (tag := dtypes.tag_of(aval.dtype)) == "fry" else bind(prims.random_wrap_p, words, impl=tag)
 
 
 def settled() -> bool:

@@ -449,7 +449,7 @@ def isclose(a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike
     """
     x, y = pair("isclose", a, b)
     d = typeof(x).dtype
-    if d == dtypes.BOOL:
+    if d == dtypes.BOOL or dtypes.is_key(d):
         return lax.eq(x, y)
     if not dtypes.is_inexact(d):
         fd = np.dtype("float64") if d.itemsize == 8 else np.dtype("float32")

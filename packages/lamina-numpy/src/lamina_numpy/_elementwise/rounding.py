@@ -17,6 +17,13 @@ from .ufuncs import positive
 __all__ = ["around", "ceil", "fix", "floor", "modf", "rint", "round", "round_", "trunc"]
 
 
+def _round_already(name: str, x: Any) -> Any:
+    """Integers and truth values, which are round."""
+    if dtypes.is_key(typeof(x).dtype):
+        raise DTypeError(f"{name}: keys are no numbers; got {typeof(x).long()}. random.key_data(keys) gives their words")
+    return positive(x)
+
+
 def _rounding(name: str, on: Any, says: str, example: str) -> Any:
     """One equation on floats; integers are round already."""
     def op(x: ArrayLike, /) -> Array:
@@ -25,7 +32,7 @@ def _rounding(name: str, on: Any, says: str, example: str) -> Any:
             raise DTypeError(f"{name}: complex numbers have no order to round in; got {typeof(x).long()}. Take real "
                              "and imag first")
         if not dtypes.is_float(d):
-            return positive(x)
+            return _round_already(name, x)
         return on(x)
     doc = docstring(says, {"x": "real or boolean array."}, "Array of the shape and dtype of `x`.",
                     {"TypeError": "`x` is neither an array nor a number.", "DTypeError": "`x` holds complex numbers."},
@@ -93,7 +100,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
         if decimals < 0:
             raise NotImplementedError(f"round: integers cannot be rounded to {decimals} decimals; convert to float "
                                       "first")
-        return positive(a)
+        return _round_already("round", a)
     if dtypes.is_complex(d):
         return lax.complex(round(lax.real(a), decimals), round(lax.imag(a), decimals))
     if not decimals:
@@ -126,7 +133,7 @@ def trunc(x: ArrayLike) -> Array:
     d = aval("trunc", x).dtype
     need_real("trunc", x)
     if not dtypes.is_inexact(d):
-        return positive(x)
+        return _round_already("trunc", x)
     return lax.select(lax.lt(x, literal(0, d)), lax.ceil(x), lax.floor(x))
 
 

@@ -34,7 +34,7 @@ def _triangle(call: str, m: Any, k: int, lower: bool) -> Any:
     column = lax.broadcasted_iota(_I32, t.shape[-2:], 1)
     row = lax.add(row, literal(k if lower else k - 1, _I32)) if (k if lower else k - 1) else row
     mask = lax.ge(row, column)
-    zero = literal(0, t.dtype)
+    zero = lax.full((), 0, t.dtype) if dtypes.is_key(t.dtype) else literal(0, t.dtype)
     return choose_by(mask, m, zero) if lower else choose_by(mask, zero, m)
 
 

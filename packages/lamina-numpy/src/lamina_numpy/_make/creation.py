@@ -268,6 +268,8 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     Array([7, 7], dtype=int32)
     """
     shape, d, weak = _like("full_like", a, dtype, shape)
+    if dtypes.is_key(d) and type(fill_value) is int:  # the number that each word of the keys is
+        return lax.full(shape, fill_value, d, sharding=device)
     return _weakly(full(shape, fill_value, d, device=device), weak)
 
 

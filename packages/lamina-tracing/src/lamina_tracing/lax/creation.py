@@ -43,7 +43,7 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
 
     Args:
       shape: the result's shape.
-      fill_value: scalar.
+      fill_value: scalar; for a dtype of keys a key, or the number that each of their words is.
       dtype: the result's dtype; None for that of `fill_value` (weak, when it is a Python number).
       sharding: where the result lies, as an array's `.sharding`; while a program is staged, a wish.
 
@@ -56,7 +56,11 @@ def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, shar
         raise ShapeError(f"full: fill_value must be a scalar; got {aval.long()}")
     if dtype is not None:
         dtype = as_dtype("full", "dtype", dtype)
-        if type(fill_value) in _SCALARS:
+        if dtypes.is_key(dtype) and type(fill_value) is int:
+            if not 0 <= fill_value < 2**32:
+                raise OverflowError(f"full: words of keys are uint32 numbers; got fill_value {fill_value}")
+            fill_value = np.full((), fill_value, dtype)
+        elif type(fill_value) in _SCALARS:
             fill_value = evaluate_primitive(prims.convert_element_type_p, (np.asarray(fill_value),),
                                             {"new_dtype": dtype, "weak_type": False})[()]
         elif aval.dtype != dtype or aval.weak_type:

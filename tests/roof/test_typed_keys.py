@@ -1,0 +1,53 @@
+"""What array functions do with typed keys: a value where JAX 0.4.30 gives one, a TypeError where there is no meaning."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lamina as jax
+import lamina.numpy as jnp
+from lamina import lax, random
+
+KEYS = random.split(random.key(3), 4).reshape(2, 2)
+WORDS = np.asarray(random.key_data(KEYS))
+
+
+def masked(keep):
+    return np.where(keep[..., None], WORDS, 0)
+
+
+@pytest.mark.parametrize("fun, expected", [
+    (lambda k: jnp.zeros_like(k), 0 * WORDS), (lambda k: jnp.ones_like(k), 0 * WORDS + 1),
+    (lambda k: lax.full_like(k, 0), 0 * WORDS),
+    (lambda k: jnp.full_like(k, 7), 0 * WORDS + 7), (lambda k: lax.zeros_like_array(k), 0 * WORDS),
+    (lambda k: jnp.empty_like(k), 0 * WORDS), (lambda k: jnp.tril(k), masked(np.tri(2, dtype=bool))),
+    (lambda k: jnp.triu(k), masked(np.tri(2, dtype=bool).T)),
+    (lambda k: lax.full_like(k, k[0, 1]), np.broadcast_to(WORDS[0, 1], WORDS.shape)),
+    (lambda k: jnp.real(k), WORDS), (lambda k: jnp.take(k, 1, axis=0), WORDS[1])])
+def test_keys_come_back(fun, expected):
+    for f in (fun, jax.jit(fun)):
+        np.testing.assert_array_equal(random.key_data(f(KEYS)), expected)
+
+
+@pytest.mark.parametrize("fun, expected", [
+    (lambda k: jnp.isclose(k, k.T), [[True, False], [False, True]]), (lambda k: jnp.allclose(k, k), True),
+    (lambda k: jnp.isnan(k), np.zeros((2, 2), bool)), (lambda k: jnp.isfinite(k), np.ones((2, 2), bool)),
+    (lambda k: jnp.array_equal(k, k.T), False)])
+def test_what_is_asked_of_keys(fun, expected):
+    for f in (fun, jax.jit(fun)):
+        np.testing.assert_array_equal(f(KEYS), expected)
+
+
+@pytest.mark.parametrize("name", ["round", "around", "floor", "ceil", "trunc", "fix", "rint", "abs", "sign", "sum", "max",
+                                  "sort", "argsort", "cumsum", "unique", "sin", "negative", "square", "mean", "diff"])
+def test_keys_are_no_numbers(name):
+    with pytest.raises(TypeError):
+        getattr(jnp, name)(KEYS)
+
+
+@pytest.mark.parametrize("fun, error", [
+    (lambda: lax.full_like(KEYS, 0.5), TypeError), (lambda: lax.full_like(KEYS, -1), OverflowError),
+    (lambda: lax.full_like(KEYS, 2**32), OverflowError), (lambda: jnp.isclose(KEYS, 1), TypeError)])
+def test_other_values_are_refused(fun, error):
+    with pytest.raises(error):
+        fun()
