@@ -52,11 +52,15 @@ def happens_once(program: ClosedJaxpr) -> str | None:
     """
     def find() -> str | None:
         eqns = program.jaxpr.eqns
-        own = (e.primitive.name for e in eqns if e.primitive.effectful and e.primitive is not prims.debug_callback_p)
+        own = (e.primitive.name for e in eqns if e.primitive.effectful and not _reports(e))
         inside = (happens_once(s) for e in eqns if e.primitive.subprograms for s in subprograms(e))
         return next((name for names in (own, inside) for name in names if name is not None), None)
 
     return program.memo("happens once", find) if program.jaxpr.effectful else None
+
+
+def _reports(e: Eqn) -> bool:
+    return e.primitive is prims.debug_callback_p or (e.primitive is prims.io_callback_p and e.params["callback"].repeats)
 
 
 def _is_check(e: Eqn) -> bool:

@@ -39,7 +39,7 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "NamedSharding", "P
            "cache_stats", "checkpointing", "clear_backends", "clear_caches", "clear_memory", "compilation_cache",
            "default_backend", "default_device", "device_count", "device_get", "device_put", "device_put_replicated",
            "device_put_sharded", "devices", "distributed", "dlpack", "effects_barrier", "ffi", "from_dlpack", "get_backend",
-           "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count", "local_devices",
+           "host_callback", "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count", "local_devices",
            "lowering_platform",
            "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
            "make_mesh", "memory_layouts", "mesh_utils", "multihost_utils", "pjit", "plans", "print_environment_info",
@@ -61,7 +61,7 @@ forks.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("checkpointing", "distributed", "dlpack", "ffi", "launch", "memory_layouts", "multihost_utils", "pjit",
-                "planning", "plans", "profiler", "visualizing"):
+    if name in ("checkpointing", "distributed", "dlpack", "ffi", "host_callback", "launch", "memory_layouts", "multihost_utils",
+                "pjit", "planning", "plans", "profiler", "visualizing"):
         return import_module(f"{__name__}.{name}")  # seldom needed, so imported on demand
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

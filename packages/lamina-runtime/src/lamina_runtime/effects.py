@@ -147,6 +147,8 @@ def run_callback(prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -
     if params.get("ordered"):
         for order in list(owner.current.orders.values()):
             order.wait()
+    if params["callback"].placed:
+        params = {**params, "callback": params["callback"].at(device or backends.default_device())}
     outs = prim.numpy(*values, **params)
     committed = device is not None
     if device is None and outs:

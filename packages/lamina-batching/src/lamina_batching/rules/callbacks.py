@@ -40,6 +40,9 @@ def pure_callback_batch(axis: Any, args: Any, dims: Any, *, vmap_method: Any, **
 
 
 def io_callback_batch(axis: Any, args: Any, dims: Any, *, ordered: bool, callback: Any, **params: Any) -> Any:
+    if callback.batched is not None:
+        outs = bind(prims.io_callback_p, *args, ordered=ordered, callback=callback.batched(callback, tuple(dims)), **params)
+        return outs, [None] * len(outs)
     if ordered:
         raise MissingRuleError(f"vmap of an ordered `io_callback` is not defined (callback `{callback.name}`): the effects "
                                "of one example would have to come before those of the next. Use ordered=False, or a "

@@ -44,6 +44,11 @@ class HostFunction:
         `number_turns`).
       names: of the axes of the batch, where they have any, the outermost first.
       checks: whether it is a check: its first operand is a truth value, and it is called to raise where that is false.
+      repeats: whether it only reports, so that an `io_callback` of it may run again, or for examples that have no part
+        in it.
+      batched: of a function that takes whole batches, what gives the one for a batch, from it and the position of the
+        batch's axis in each operand (None: it has none); None: it is called once per example.
+      placed: whether it is also given `device`, where it is called from; None where the call does not know.
 
     >>> double = HostFunction.of(lambda x: (2 * x,), "double")
     >>> double(3)
@@ -55,7 +60,8 @@ class HostFunction:
     name: str
 
     def __post_init__(self) -> None:
-        self._know(function=_registered.get(self.name), source=None, loops=(), names=(), checks=False)
+        self._know(function=_registered.get(self.name), source=None, loops=(), names=(), checks=False,
+                   repeats=False, batched=None, placed=False, device=None)
 
     def _know(self, **facts: Any) -> None:
         for name, value in facts.items():
@@ -67,11 +73,20 @@ class HostFunction:
         return made
 
     @staticmethod
-    def of(function: Callable[..., Any], name: str, source: Any = None, checks: bool = False) -> HostFunction:
-        """A function of this process, called `name` in print and errors, which name the line `source` too."""
+    def of(function: Callable[..., Any], name: str, source: Any = None, checks: bool = False, **how: Any) -> HostFunction:
+        """A function of this process, called `name` in print and errors, which name the line `source` too. `how` may give
+        `repeats`, `batched` and `placed`."""
         made = HostFunction(name)
-        made._know(function=function, source=source, checks=checks)
+        made._know(function=function, source=source, checks=checks, **how)
         return made
+
+    def at(self, device: Any) -> HostFunction:
+        """The same function, called from `device` where the call does not know better."""
+        return self._also(device=device)
+
+    def taking(self, function: Callable[..., Any], **how: Any) -> HostFunction:
+        """Another function in its place."""
+        return self._also(function=function, **how)
 
     def inside(self, loops: tuple[tuple[str, Any], ...]) -> HostFunction:
         """The same function, given the turns of these loops behind its operands."""
@@ -157,6 +172,7 @@ class HostCall:
       name: of the op, for errors.
       params: of the equation. Of an ordered call `threaded` is left to the caller.
       where: words for a position in the mapped axes (None: beside them); None: those of the evaluation that runs.
+      device_of: the device at a position, for a callback that is given it; None: the one that its `at` was told.
 
     >>> say = HostFunction.of(lambda x: (2 * x,), "double")
     >>> call = HostCall("pure_callback", dict(callback=say, batch=(), mapped=(), result_dtypes=(np.dtype("int32"),),
@@ -165,10 +181,11 @@ class HostCall:
     (array(6, dtype=int32),)
     """
 
-    __slots__ = ("name", "callback", "function", "batch", "mapped", "wanted", "indexed", "where")
+    __slots__ = ("name", "callback", "function", "batch", "mapped", "wanted", "indexed", "where", "device_of")
 
-    def __init__(self, name: str, params: dict[str, Any], where: Callable[[int | None], str] | None = None) -> None:
-        self.where = where
+    def __init__(self, name: str, params: dict[str, Any], where: Callable[[int | None], str] | None = None,
+                 device_of: Callable[[int | None], Any] | None = None) -> None:
+        self.where, self.device_of = where, device_of
         self.name, self.callback, self.batch, self.mapped = name, params["callback"], params["batch"], params["mapped"]
         self.function = self.callback.function
         self.wanted = tuple(zip(params.get("result_shapes", ()), params.get("result_dtypes", ())))
@@ -201,6 +218,8 @@ class HostCall:
         try:
             if self.indexed:
                 out = self.function(*args, batch_index=at[2], device_index=at[1] or 0)
+            elif self.callback.placed:
+                out = self.function(*args, device=self.device_of(at[1]) if self.device_of else self.callback.device)
             else:
                 out = self.function(*args)
         except CallbackError as e:  # it returned another tree, or a callback that it has called failed

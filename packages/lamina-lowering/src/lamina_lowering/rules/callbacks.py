@@ -47,12 +47,12 @@ def _where(env: AxisEnv, place: Placement) -> Callable[[int | None], str]:
 
 
 def _host(prim: Primitive, params: dict[str, Any], loops: int, counted: bool, outs: list[ShapedArray],
-          where: Callable[[int | None], str]) -> Callable[..., tuple[Any, ...]]:
+          where: Callable[[int | None], str], place: Placement) -> Callable[..., tuple[Any, ...]]:
     """What jaxlib calls. It checks nothing of what it gets back, so `HostCall`'s own checks are all there is.
 
     Its `blank()` gives results of the right types, for a runtime that must go on after the function has raised.
     """
-    run, threaded = HostCall(prim.name, params, where), bool(params.get("threaded"))
+    run, threaded = HostCall(prim.name, params, where, lambda at: place.devices[at or 0]), bool(params.get("threaded"))
 
     def call(*xs: Any) -> tuple[Any, ...]:
         turns: Any = ()
@@ -104,7 +104,8 @@ def _callback(prim: Primitive) -> Callable[..., Any]:
         given = avals[:len(args) - loops]
         if loops or counted:
             given.append(_I32 if loops + counted == 1 else shaped((loops + counted,), _I32.dtype))
-        number = ctx.module.host_function(_host(prim, params, loops, counted, outs, _where(env, ctx.module.placement)))
+        place = ctx.module.placement
+        number = ctx.module.host_function(_host(prim, params, loops, counted, outs, _where(env, place), place))
         attrs = dict(call_target_name=target, api_version=ctx.i32(4), has_side_effect=prim.effectful,
                      backend_config=ctx.attr(f"{{index = {number} : ui64}}"), operand_layouts=ctx.attr(_layouts(given)),
                      result_layouts=ctx.attr(_layouts(outs)))

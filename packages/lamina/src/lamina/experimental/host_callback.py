@@ -1,0 +1,3 @@
+"""`lamina.experimental.host_callback`: values shown to the host in the older spelling, from `lamina_runtime.host_callback`."""
+from lamina_runtime.host_callback import *
+from lamina_runtime.host_callback import __all__ as __all__
