@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from . import _tree_proto
+
 __all__ = ["MixedKeys", "PyTreeDef", "PythonBackend", "python_backend"]
 
 _NONE = type(None)
@@ -94,6 +96,16 @@ class PyTreeDef(metaclass=_TreeDefKind):
     def make_from_node_data_and_children(registry: Any, node_data: tuple[type, Any] | None, children: Iterable[Any]) -> Any:
         """The structure of a node of this type and data, with these structures as children."""
         return registry.make_treedef(node_data, children)
+
+    def serialize_using_proto(self) -> bytes:
+        """The structure as a protocol buffer, which `deserialize_using_proto` reads, jaxlib's too. ValueError for nodes other
+        than lists, tuples, None and dicts with texts as keys."""
+        return _tree_proto.write(self)
+
+    @staticmethod
+    def deserialize_using_proto(registry: Any, data: bytes) -> Any:
+        """The structure of such a protocol buffer; ValueError for other bytes. `registry` is `default_registry`."""
+        return registry.flatten(_tree_proto.read(data))[1]
 
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """This structure with `inner` in place of each leaf."""

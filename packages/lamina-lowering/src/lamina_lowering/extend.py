@@ -27,15 +27,16 @@ and `ctx.avals_in` shows the broadcast types. So most of them are one line:
 '''
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lamina_ir import shaped
+import numpy as np
+from lamina_ir import dtypes, shaped
 
 from .context import Context
 from .tables import lowering_rules, platform_rules
 
-__all__ = ["Context", "direct", "identity", "lowering_rules", "platform_rules", "through"]
+__all__ = ["Context", "direct", "ffi_lowering", "identity", "lowering_rules", "platform_rules", "through"]
 
 
 def direct(name: str, **attrs: Any) -> Callable[..., Any]:
@@ -109,3 +110,93 @@ def through(dtype: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
                     aval=aval, **params)
         return ctx.convert(made, aval, out)
     return wide
+
+
+def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Sequence[int]] | None = None,
+                 result_layouts: Sequence[Sequence[int]] | None = None, backend_config: Mapping[str, Any] | None = None,
+                 has_side_effect: bool = False, operand_output_aliases: Mapping[int, int] | None = None) -> Callable[..., Any]:
+    """A row that calls a compiled function of another library (XLA's FFI, version 4 of the API of custom calls).
+
+    Its operands and results are those of the equation; the equation's params are its attributes.
+
+    Args:
+      call_target_name: the name under which it is registered with the compiler.
+      operand_layouts, result_layouts: for each array its axes, the one whose elements are neighbours first; None: row by row.
+      backend_config: more attributes: bools, ints (i64), floats (f64), NumPy scalars of their type, texts, one-dimensional
+        NumPy arrays, or attributes of MLIR.
+      has_side_effect: whether it is called even if nobody reads its results.
+      operand_output_aliases: operand -> result that may share its memory.
+    Returns:
+      A row of `lowering_rules`, or of one platform's.
+    Raises:
+      TypeError: when the row is used: an attribute is of another kind.
+
+    >>> from lamina_ir import parse, prims
+    >>> from lamina_lowering import lower
+    >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = tanh a in (b,) }")
+    >>> with lowering_rules.override(prims.tanh_p, ffi_lowering("my_tanh", backend_config={"steps": 3})):
+    ...     "@my_tanh(%arg0) {api_version = 4 : i32, backend_config = {steps = 3 : i64}" in lower(program).as_text()
+    True
+    """
+    if not isinstance(call_target_name, str):
+        raise TypeError(f"ffi_lowering: expected the name of a compiled function; got {type(call_target_name).__name__}: "
+                        f"{call_target_name!r:.60}")
+
+    def rule(ctx: Context, /, *xs: Any, **params: Any) -> Any:
+        words = {k: _attribute(call_target_name, k, v) for k, v in {**(backend_config or {}), **params}.items()}
+        outs = [v.aval for v in ctx.eqn.outvars]
+        aliases = ", ".join([f"#stablehlo.output_operand_alias<output_tuple_indices = [{o if len(outs) > 1 else ''}], "
+                             f"operand_index = {i}, operand_tuple_indices = []>" for i, o in (operand_output_aliases
+                                                                                              or {}).items()])
+        return ctx.op("stablehlo.custom_call", xs, *outs, call_target_name=call_target_name, api_version=ctx.i32(4),
+                      has_side_effect=has_side_effect,
+                      backend_config=ctx.attr("{" + ", ".join([f"{k} = {v}" for k, v in words.items()]) + "}"),
+                      operand_layouts=_layouts(ctx, ctx.avals_in, operand_layouts),
+                      result_layouts=_layouts(ctx, outs, result_layouts), output_operand_aliases=ctx.attr(f"[{aliases}]"))
+    return rule
+
+
+def _layouts(ctx: Context, avals: Sequence[Any], given: Sequence[Sequence[int]] | None) -> Any:
+    orders = [[*range(a.ndim)][::-1] for a in avals] if given is None else [[*order] for order in given]
+    if [sorted(order) for order in orders] != [[*range(a.ndim)] for a in avals]:
+        raise ValueError(f"ffi_lowering: layouts must have the axes of each of {', '.join([a.long() for a in avals])}; got "
+                         f"{orders}")
+    texts = [f"dense<{order}> : tensor<{len(order)}xindex>" if order else "dense<> : tensor<0xindex>" for order in orders]
+    return ctx.attr("[" + ", ".join(texts) + "]")
+
+
+def _attribute(target: str, name: str, value: Any) -> str:
+    """The text of an attribute."""
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = "".join([c if c.isprintable() and c not in '"\\' and c.isascii() else "".join(
+            [f"\\{b:02X}" for b in c.encode()]) for c in value])
+        return f'"{escaped}"'
+    if type(value) is int:
+        return f"{value} : i64"
+    if type(value) is float:
+        return f"{_real(value, 'f64')} : f64"
+    if isinstance(value, np.generic) or isinstance(value, np.ndarray) and value.ndim == 1:
+        d = np.asarray(value).dtype
+        kind = {"i": "i", "u": "ui", "f": "f"}.get(d.kind)
+        if kind is not None and dtypes.short_name(d)[0] in "iuf":
+            word = f"{kind}{d.itemsize * 8}"
+            flat = [_real(x, word) if d.kind == "f" else str(int(x)) for x in np.atleast_1d(value)]
+            if isinstance(value, np.generic):
+                return f"{flat[0]} : {word}"
+            if d.kind != "u":
+                return f"array<{word}: {', '.join(flat)}>" if flat else f"array<{word}>"
+    if hasattr(value, "context"):  # an attribute of MLIR
+        return str(value)
+    raise TypeError(f"ffi_lowering: the attribute {name!r} of `{target}` must be a bool, an int, a float, a text, a NumPy "
+                    "scalar or "
+                    f"a one-dimensional NumPy array of ints or floats; got {type(value).__name__}: {value!r:.60}")
+
+
+def _real(x: Any, word: str) -> str:
+    """A float as MLIR reads it; what has no digits by its bits."""
+    if np.isfinite(x):
+        return f"{float(x):.17e}"
+    bits = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}[word]
+    return f"0x{int(np.asarray(x, word.replace('f', 'float')).view(bits)):0{int(word[1:]) // 4}X}"

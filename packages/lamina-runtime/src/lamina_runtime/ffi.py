@@ -4,9 +4,11 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from lamina_lowering.extend import ffi_lowering
+
 from . import _jaxlib
 
-__all__ = ["include_dir", "pycapsule"]
+__all__ = ["ffi_lowering", "include_dir", "pycapsule", "register_ffi_target"]
 
 
 def include_dir() -> str:
@@ -43,3 +45,34 @@ def pycapsule(funcptr: Any) -> Any:
     if not address:
         raise TypeError("pycapsule: expected a function of a library that ctypes has loaded; got a null pointer")
     return make(address, b"xla._CUSTOM_CALL_TARGET", None)
+
+
+def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: int = 1) -> None:
+    """Tell the compiler of a function of another library, which `ffi_lowering(name)` calls.
+
+    Args:
+      name: what it is to be called.
+      fn: its capsule, see `pycapsule`; or a dict of the capsules of its stages, by their names.
+      platform: where it runs: 'cpu', 'cuda' or 'rocm'.
+      api_version: 1 for handlers of XLA's FFI; 0 for functions of the older interface.
+    Raises:
+      TypeError: `name` is no text.
+      ValueError: the platform is not known, or the name is taken by another function.
+
+    >>> register_ffi_target("kernel", None)
+    Traceback (most recent call last):
+    TypeError: register_ffi_target: fn must be a capsule, as pycapsule(function) gives it, or a dict of them; got NoneType: None
+    """
+    call = "register_ffi_target"
+    if not isinstance(name, str):
+        raise TypeError(f"{call}: name must be a text; got {type(name).__name__}: {name!r:.60}")
+    if not isinstance(fn, dict) and type(fn).__name__ != "PyCapsule":
+        raise TypeError(f"{call}: fn must be a capsule, as pycapsule(function) gives it, or a dict of them; got "
+                        f"{type(fn).__name__}: {fn!r:.60}")
+    known = {"cpu": "cpu", "cuda": "CUDA", "gpu": "CUDA", "rocm": "ROCM"}
+    if platform not in known:
+        raise ValueError(f"{call}: platform must be one of {', '.join(known)}; got {platform!r}")
+    try:
+        _jaxlib.xc.register_custom_call_target(name, fn, platform=known[platform], api_version=api_version)
+    except _jaxlib.JaxRuntimeError as e:
+        raise ValueError(f"{call}: {name!r} cannot be registered: {e}") from e

@@ -2,6 +2,7 @@
 them."""
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 from collections.abc import Sequence
@@ -167,6 +168,37 @@ class Lowered(_Stage):
         self._rules = rows(platform or own)
         self._lowered = _lower(placed(self._bare), name=spec.name, platform=platform or own, placement=self._place,
                                rules=self._rules, keep_unused=spec.keep_unused)
+
+    @classmethod
+    def from_flat_info(cls, lowering: Lowered, in_tree: Any, in_avals: Any, donate_argnums: Sequence[int], out_tree: Any,
+                       no_kwargs: bool = False) -> Lowered:
+        """A lowered call with other structures of arguments and result around the same flat ones.
+
+        Args:
+          lowering: the lowered call.
+          in_tree: the structure of (args, kwargs). in_avals: the types, flat, which are those of `lowering`.
+          donate_argnums: flat positions of the donated arguments, which are those of `lowering`.
+          out_tree: the structure of the result.
+          no_kwargs: whether `in_tree` is that of args alone.
+        Raises:
+          ValueError: these are not as many leaves, or other types or donated arguments.
+        """
+        call, given = "Lowered.from_flat_info", trees.tree_leaves(in_avals)
+        if no_kwargs:
+            in_tree = trees.treedef_tuple((in_tree, trees.tree_structure({})))
+        have = lowering._staged.closed
+        if in_tree.num_leaves != len(have.in_avals) or out_tree.num_leaves != len(have.out_avals):
+            raise ValueError(f"{call}: the call takes {len(have.in_avals)} arrays and gives {len(have.out_avals)}; got "
+                             "structures of "
+                             f"{in_tree.num_leaves}, {in_tree}, and {out_tree.num_leaves}, {out_tree}")
+        if len(given) != len(have.in_avals) or any(not a.same_type(b) for a, b in zip(given, have.in_avals)):
+            raise ValueError(f"{call}: in_avals must be {[a.long() for a in have.in_avals]}; got {given}")
+        if {*donate_argnums} != {*lowering.donate_argnums}:
+            raise ValueError(f"{call}: donate_argnums must be {lowering.donate_argnums}, as it was lowered; got "
+                             f"{donate_argnums}")
+        made = copy.copy(lowering)
+        made._in_tree, made._staged = in_tree, lowering._staged._replace(out_tree=out_tree)
+        return made
 
     @property
     def placement(self) -> Placement:
