@@ -4,6 +4,7 @@ A fourth of them is tried; LAMINA_LAWS set, all of them.
 """
 import json
 import os
+import re
 from pathlib import Path
 
 import call_forms
@@ -56,3 +57,26 @@ def test_what_jax_takes_is_taken_and_means_the_same(scope, part):
 
 def test_every_exception_is_of_a_form_that_jax_takes():
     assert set(OTHERWISE) <= set(TAKEN)
+
+
+# What a strict setting of the user's says of the form itself, not of how it is computed: a text that holds these.
+STRICT = {
+    "numpy_rank_promotion": ("raise", lambda form, other: "broadcast_shapes" in form),
+    "numpy_dtype_promotion": ("strict", lambda form, other: "TypeError" in other and MIXED.search(form)),
+    "check_tracer_leaks": (True, lambda form, other: False), "enable_checks": (True, lambda form, other: False),
+    "debug_nans": (True, lambda form, other: "FloatingPointError" in other),
+    "debug_infs": (True, lambda form, other: "FloatingPointError" in other)}
+# Arguments of two kinds, booleans beside integers and texts of dtypes among them.
+MIXED = re.compile(r"int8|True|np\.int64|, 1\.5|\[1\., 2\.\]|result_type|promote_types|, 1\.0|astype")
+
+
+@pytest.mark.parametrize("setting", STRICT)
+def test_strict_settings_strike_what_the_user_says_alone(scope, setting):
+    import lamina
+    value, meant = STRICT[setting]
+    forms = [form for i, form in enumerate(TAKEN) if "LAMINA_LAWS" in os.environ or i % 6 == len(setting) % 6]
+    usual = {form: call_forms.said(form, scope) for form in forms}
+    with getattr(lamina, setting)(value):
+        strict = {form: call_forms.said(form, scope) for form in forms}
+    assert not [f"{form}: {strict[form]}" for form in forms if strict[form] != usual[form]
+                and not meant(form, str(strict[form]))]

@@ -109,6 +109,7 @@ def _copy(self: Any, order: str | None = None) -> Any:
     return _copy_array(self)
 
 
+@transfer_guards.asked_for("put")
 def _copy_array(self: Any, memo: Any = None) -> Any:
     check_alive(self)
     sharding = self._sharding
