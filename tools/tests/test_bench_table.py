@@ -57,6 +57,8 @@ def test_every_goal_is_a_program_or_figure(bench: ModuleType) -> None:
     known = {"import", *re.findall(r"^def (\w+)\(", text, re.MULTILINE)}
     for name in re.findall(r'"(\w+)": (?:xp\.grad|moved)\(', text):
         known |= {f"trace_derivative_{name}", f"run_derivative_{name}"}
+    for name in re.findall(r'^    "(\w+)": \(', text, re.MULTILINE):  # the table of library_programs.py
+        known |= {f"library_{kind}_{name}" for kind in ("small", "large", "eager", "first", "memory")}
     assert set(bench.GOALS) <= known
 
 

@@ -121,9 +121,10 @@ def ffi_lowering(call_target_name: str, *, operand_layouts: Sequence[Sequence[in
 
     Args:
       call_target_name: the name under which it is registered with the compiler.
-      operand_layouts, result_layouts: for each array its axes, the one whose elements are neighbours first; None: row by row.
-      backend_config: more attributes: bools, ints (i64), floats (f64), NumPy scalars of their type, texts, one-dimensional
-        NumPy arrays, or attributes of MLIR.
+      operand_layouts, result_layouts: for each array its axes, that whose elements are neighbours first; None: row by
+        row.
+      backend_config: more attributes: bools, ints (i64), floats (f64), NumPy scalars of their type, texts,
+        one-dimensional NumPy arrays, or attributes of MLIR.
       has_side_effect: whether it is called even if nobody reads its results.
       operand_output_aliases: operand -> result that may share its memory.
     Returns:

@@ -1,3 +1,7 @@
-"""`lamina.extend.core.primitives`: every op under the name people know it by, from `lamina_tracing.primitives`."""
+"""`lamina.extend.core.primitives`: every op under the name people know it by, from `lamina_tracing.primitives`; that of
+gamma draws from `lamina_random`."""
+from lamina_random import random_gamma_p as random_gamma_p
 from lamina_tracing.primitives import *
-from lamina_tracing.primitives import __all__ as __all__
+from lamina_tracing.primitives import __all__ as _ops
+
+__all__ = [*_ops, "random_gamma_p"]
