@@ -33,6 +33,17 @@ def test_placements_go_along():
         e.in_shardings_jax(Mesh(lamina.devices()[:1], "x"))
 
 
+def test_placements_of_arguments_by_name():
+    split = NamedSharding(Mesh(lamina.devices()[:4], "x"), PartitionSpec("x"))
+    x, i = lamina.device_put(X, split), np.arange(4)
+    e = again(export.export(lamina.jit(lambda x, *, i: {"y": x + i, "i": i}))(x, i=i))
+    assert e.nr_devices == 4
+    found = e.call(X, i=i)
+    assert np.array_equal(found["y"], X + i) and np.array_equal(found["i"], i)
+    dx, di = e.vjp().call(X, i, np.zeros(4, lamina.dtypes.float0), X)
+    assert np.array_equal(dx, X) and di.dtype == lamina.dtypes.float0
+
+
 def test_more_devices_than_there_are():
     e = export.export(lamina.jit(lambda x: x, in_shardings=NamedSharding(Mesh(lamina.devices(), "x"), PartitionSpec())))(X)
     more = e._like(nr_devices=99)

@@ -130,8 +130,7 @@ class SymbolicDim:
 
     def __truediv__(self, other: Any) -> Any:
         raise InconclusiveDimensionOperation(f"{self} / {other}: the quotient of symbolic sizes is no size; use // for the "
-                                             "size, "
-                                             "or divide inside of the exported function, where sizes are numbers")
+                                             "size, or divide inside of the exported function, where sizes are numbers")
 
     def __rtruediv__(self, other: Any) -> Any:
         return self.__truediv__(other)
@@ -219,8 +218,7 @@ def _terms_of(x: SymbolicDim, other: Any, sign: str) -> Mapping[Monomial, int] |
     if isinstance(other, SymbolicDim):
         if other.scope is not x.scope:
             raise ValueError(f"{x} {sign} {other}: the names are of two scopes, {x.scope} and {other.scope}. Make all shapes "
-                             "of "
-                             "one function with one scope: symbolic_shape(..., scope=...), or symbolic_args_specs")
+                             "of one function with one scope: symbolic_shape(..., scope=...), or symbolic_args_specs")
         return other._terms
     return {(): int(other)} if _is_int(other) else None
 

@@ -93,50 +93,50 @@ class Exported:
         made = self._jitted.get(devices)
         if made is None:
             made = self._jitted[devices] = self._made_for(devices)
-        return self._around_zeros(made, args, kwargs) if self._zeros else made(*args, **kwargs)
+        return made(*args, **kwargs) if devices is None and not self._zeros else self._flat_call(made, args, kwargs)
 
     @functools.cached_property
     def _zeros(self) -> bool:
         """Whether there are arguments or results of no type that a program has: cotangents of integers."""
         return any(a.dtype == dtypes.float0 for a in (*self.in_avals, *self.out_avals))
 
-    def _around_zeros(self, made: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        flat = flat_arguments(f"call of exported `{self.fun_name}`", self.in_tree, args, kwargs)
+    def _flat_call(self, made: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        call = f"call of exported `{self.fun_name}`"
+        flat = flat_arguments(call, self.in_tree, args, kwargs)
         for i, (x, a) in enumerate(zip(flat, self.in_avals)):
             if a.dtype == dtypes.float0 and getattr(x, "dtype", None) != dtypes.float0:
-                raise ValueError(f"call of exported `{self.fun_name}`: args[{i}] must be of dtype float0, as the cotangent "
-                                 "of integers "
-                                 f"is: numpy.zeros(shape, lamina.dtypes.float0); got {type(x).__name__} of dtype "
-                                 f"{getattr(x, 'dtype', None)}")
+                raise ValueError(f"{call}: args[{i}] must be of dtype float0, as the cotangent of integers is: "
+                                 "numpy.zeros(shape, "
+                                 f"lamina.dtypes.float0); got {type(x).__name__} of dtype {getattr(x, 'dtype', None)}")
         outs = iter(made(*[x for x, a in zip(flat, self.in_avals) if a.dtype != dtypes.float0]))
         at: dict[str, int] = {}
-        if self.uses_global_constants:
-            given = [ShapedArray(np.shape(x), a.dtype) for x, a in zip(flat, self.in_avals)]
-            at = self._sizes(f"call of exported `{self.fun_name}`", given)
+        if self._zeros and self.uses_global_constants:
+            at = self._sizes(call, [ShapedArray(np.shape(x), a.dtype) for x, a in zip(flat, self.in_avals)])
         return trees.tree_unflatten(self.out_tree, [
             np.zeros([evaluate(n, at) for n in a.shape], dtypes.float0) if a.dtype == dtypes.float0 else next(outs)
             for a in self.out_avals])
 
     def _made_for(self, devices: tuple[Any, ...] | None) -> Callable[..., Any]:
+        """The jitted function: of the arguments as they come, or of flat ones where they are to lie on several devices, or
+        where some are of no type that a program has."""
+        call, flat_ones = f"call of exported `{self.fun_name}`", devices is not None or self._zeros
+        taken = [i for i, a in enumerate(self.in_avals) if a.dtype != dtypes.float0]
+
         def exported(*args: Any, **kwargs: Any) -> Any:
-            call = f"call of exported `{self.fun_name}`"
-            flat = [*args] if self._zeros else flat_arguments(call, self.in_tree, args, kwargs)
-            avals = iter(flat_types(call, self.fun_name, flat, None if self._zeros else self.in_tree))
-            program = self._family.at(self._sizes(call, [a if a.dtype == dtypes.float0 else next(avals)
-                                                         for a in self.in_avals]))
-            outs = eval_jaxpr(program, flat)
-            return outs if self._zeros else trees.tree_unflatten(self.out_tree, outs)
+            flat = [*args] if flat_ones else flat_arguments(call, self.in_tree, args, kwargs)
+            tree = trees.tree_structure((tuple(taken), {})) if flat_ones else self.in_tree
+            avals = iter(flat_types(call, self.fun_name, flat, tree))
+            every = [a if a.dtype == dtypes.float0 else next(avals) for a in self.in_avals]
+            outs = eval_jaxpr(self._family.at(self._sizes(call, every)), flat)
+            return outs if flat_ones else trees.tree_unflatten(self.out_tree, outs)
 
         exported.__name__ = exported.__qualname__ = self.fun_name
         if devices is None:
             return jit(exported)
-        in_args, in_kwargs = trees.tree_unflatten(self.in_tree, self._lying(self.in_shardings_hlo, devices))
-        if in_kwargs:
-            raise NotImplementedError(f"call of exported `{self.fun_name}`: it runs on {self.nr_devices} devices and was "
-                                      "exported "
-                                      "with arguments by name; export it with all arguments by position")
-        return jit(exported, in_shardings=in_args,
-                   out_shardings=trees.tree_unflatten(self.out_tree, self._lying(self.out_shardings_hlo, devices)))
+        ins, outs = (self._lying([text for text, a in zip(words, avals) if a.dtype != dtypes.float0], devices) for words,
+                     avals in (
+            (self.in_shardings_hlo, self.in_avals), (self.out_shardings_hlo, self.out_avals)))
+        return jit(exported, in_shardings=tuple(ins), out_shardings=list(outs))
 
     def _sizes(self, call: str, avals: Sequence[ShapedArray]) -> dict[str, int]:
         return sizes_of(call, self.in_tree, self.in_avals, avals, self._family.scope, self._family.names,
@@ -152,8 +152,7 @@ class Exported:
         here = runtime.lowering_platform([*held[0].devices()][0] if held else runtime.devices()[0])
         if here not in self.platforms and DisabledSafetyCheck.platform() not in self.disabled_safety_checks:
             raise ValueError(f"call of exported `{self.fun_name}`: it was exported for {', '.join(self.platforms)}, and this "
-                             f"is {here}. "
-                             "Export it with platforms=[...] that name both, or with "
+                             f"is {here}. Export it with platforms=[...] that name both, or with "
                              "disabled_checks=[DisabledSafetyCheck.platform()]")
         if self.nr_devices == 1 or devices_needed(self._family.sample) > 1:
             return None

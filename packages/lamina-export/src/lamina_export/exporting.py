@@ -107,12 +107,10 @@ def _export(fun_jit: Any, platforms: tuple[str, ...], checks: tuple[DisabledSafe
             for p in platforms:
                 if len(_lowered(f"export of `{traced.fun_name}`", traced, p).placement.devices) > 1:
                     raise ValueError(f"export of `{traced.fun_name}`: with symbolic sizes it must run on one device; this "
-                                     "lies on "
-                                     "several")
+                                     "lies on several")
         elif traced.out_tree != last.out_tree:
             raise ValueError(f"export of `{traced.fun_name}`: the structure of the result depends on sizes: {last.out_tree} "
-                             "and "
-                             f"{traced.out_tree}")
+                             f"and {traced.out_tree}")
         last, at = traced, values
         rows.append(traced.jaxpr.in_avals)
         return traced.jaxpr

@@ -199,8 +199,7 @@ def family_of(trace: Callable[[Sizes], ClosedJaxpr], scope: SymbolicScope, sizes
     try:
         if len({saved[i][1] for i in chosen}) > 1:
             raise _Unlike("an array that it holds as a constant is another at other sizes. Make it of the argument's shape "
-                          "with "
-                          "lamina.numpy, inside of the function")
+                          "with lamina.numpy, inside of the function")
         holes = _holes([saved[i][0] for i in chosen], fit)
         out_avals = _types([programs[i].out_avals for i in chosen], fit)
     except _Unlike as e:
@@ -213,9 +212,8 @@ def family_of(trace: Callable[[Sizes], ClosedJaxpr], scope: SymbolicScope, sizes
     for sample, program, small in rest:
         wrong = _differs(made, sample, program, small)
         if wrong:
-            words = ", ".join([f"{n} = {v}" for n, v in sample.items()])
-            raise ValueError(f"{call}: the function is not one program for all sizes of {', '.join(names)}: at {words} "
-                             f"{wrong}. "
+            at = ", ".join([f"{n} = {v}" for n, v in sample.items()])
+            raise ValueError(f"{call}: the function is not one program for all sizes of {', '.join(names)}: at {at} {wrong}. "
                              "Say which sizes there are by constraints, as in symbolic_shape('a', constraints=['a >= 8']), or "
                              "export it once for each kind of sizes")
     return made, out_avals
@@ -331,11 +329,11 @@ def _differs(made: Family, sample: Sizes, program: ClosedJaxpr, small: bool) -> 
 
 
 def _drawn(program: ClosedJaxpr) -> list[Any] | None:
-    """Arguments at random; None where their types have no numbers."""
+    """Arguments at random; None where they, or results, are of types that have no numbers."""
+    if any(dtypes.issubdtype(a.dtype, dtypes.extended) for a in (*program.in_avals, *program.out_avals)):
+        return None
     draw, found = np.random.default_rng(0), []
     for a in program.in_avals:
-        if dtypes.issubdtype(a.dtype, dtypes.extended):
-            return None
         x = draw.integers(0, 3, a.shape) if a.dtype.kind in "biu" else draw.uniform(0.25, 2, a.shape)
         found.append(np.asarray(x).astype(a.dtype))
     return found

@@ -99,8 +99,7 @@ def _tree_words(tree: Any) -> Any:
     name = _names.get(kind)
     if name is None:
         raise NotImplementedError(f"serialize: {kind.__qualname__} among arguments or results: its nodes are not registered "
-                                  "for files. "
-                                  "Use register_namedtuple_serialization or register_pytree_node_serialization")
+                                  "for files. Use register_namedtuple_serialization or register_pytree_node_serialization")
     return [f"node {name}", _nodes[name][1](aux).hex(), children]
 
 
@@ -117,8 +116,7 @@ def _empty(words: Any) -> Any:
     name = kind.removeprefix("node ")
     if name not in _nodes:
         raise ValueError(f"deserialize: no class of nodes is registered as {name!r} here. Register it as where the function "
-                         "was "
-                         "written, with register_namedtuple_serialization or register_pytree_node_serialization")
+                         "was written, with register_namedtuple_serialization or register_pytree_node_serialization")
     _, _, from_bytes, make = _nodes[name]
     assert make is not None
     return make(from_bytes(bytes.fromhex(data)), tuple(made))
@@ -165,8 +163,7 @@ def read(blob: bytes | bytearray, make: Callable[..., Any]) -> Any:
     _, version, reserved, digest, n_header, n_program = _HEAD.unpack_from(data)
     if version != FORMAT:
         raise ValueError(f"deserialize: the function was written in format {version}; this version reads format {FORMAT}. "
-                         "Use a "
-                         "lamina-export that knows it")
+                         "Use a lamina-export that knows it")
     body = data[_HEAD.size:]
     if reserved or n_header + n_program > len(body) or hashlib.sha256(body).digest() != digest:
         raise ValueError("deserialize: the function is damaged or cut off (its checksum does not fit)")

@@ -80,8 +80,7 @@ def sizes_of(call: str, in_tree: Any, in_avals: Sequence[ShapedArray], avals: Se
                 todo.append((i, d, m, n))
             elif m != n:
                 raise ValueError(f"{call}: {where(i)} must be of shape {want.long()}; got {got.long()}, whose size {d} is "
-                                 f"{n} and "
-                                 f"not {m}")
+                                 f"{n} and not {m}")
     known: dict[str, int] = {}
     told: dict[str, str] = {}
     going = True
@@ -126,5 +125,4 @@ def check_solvable(call: str, in_avals: Sequence[ShapedArray], names: Sequence[s
     if missing:
         raise ValueError(f"{call}: the sizes {', '.join(missing)} cannot be told from the arguments' shapes "
                          f"{', '.join([a.long() for a in in_avals])}: each name must stand in a size that is a multiple of "
-                         "it plus "
-                         "what other sizes tell, as a, 2*a + 1 or a*b where b is told by another")
+                         "it plus what other sizes tell, as a, 2*a + 1 or a*b where b is told by another")
