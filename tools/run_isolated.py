@@ -30,7 +30,7 @@ import importlib.util, sys
 found = [name for name in ("jax", "jaxlib") if importlib.util.find_spec(name)]
 sys.exit(f"{found} can be imported here, and must not be" if found else 0)
 """
-MACHINE_WING = ("lamina-lowering", "lamina-runtime", "lamina", *build_wheels.guests())
+MACHINE_WING = ("lamina-lowering", "lamina-runtime", "lamina-export", "lamina", *build_wheels.guests())
 
 
 def project_of(package: str) -> dict[str, object]:
