@@ -18,8 +18,11 @@ VALUES = {
     "half": lambda c, x: jnp.where(c, jnp.nan, 0.).astype(jnp.float16), "inf": lambda c, x: jnp.where(c, jnp.inf, 0.5)}
 
 
+FIRST = ("exp", "exp2", "logistic", "sinh", "softplus")  # the others are of what a compiler of another version might do
+
+
 @pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in FUNCTIONS])
 def test_of_constants_of_nan(name, value):
     f, h = FUNCTIONS[name], VALUES[value]
     with np.errstate(all="ignore"):

@@ -48,6 +48,7 @@ def values(results):
     return [np.asarray(x) for x in trees.tree_leaves(results)]
 
 
+@pytest.mark.slow  # looking for leaks collects all garbage at the end of each call
 @pytest.mark.parametrize("name", CALLS)
 def test_functions_give_the_same_under_all_strict_settings(name):
     wanted = values(CALLS[name]())

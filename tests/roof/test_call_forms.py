@@ -70,6 +70,7 @@ STRICT = {
 MIXED = re.compile(r"int8|True|np\.int64|, 1\.5|\[1\., 2\.\]|result_type|promote_types|, 1\.0|astype")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", STRICT)
 def test_strict_settings_strike_what_the_user_says_alone(scope, setting):
     import lamina
