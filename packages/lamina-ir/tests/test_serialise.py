@@ -93,8 +93,8 @@ def test_forged_headers_are_refused(change, words):
 
 def test_newer_formats_are_told():
     data = bytearray(GOOD)
-    data[8] = 2
-    with pytest.raises(ProgramError, match="format 2; this version reads format 1"):
+    data[8] = 3
+    with pytest.raises(ProgramError, match="format 3; this version reads formats 1 to 2"):
         loads(bytes(data))
 
 
@@ -234,3 +234,23 @@ def test_damaged_lines_are_refused(old, new):
     head = data[:16] + hashlib.sha256(body).digest() + struct.pack("<QQ", len(body), 0)
     with pytest.raises(ProgramError):
         loads(head + body)
+
+
+def test_trees_are_an_optional_part():
+    from lamina_ir import saved_parts, saved_trees, saved_whole, trees
+    program = NOTEBOOK["jit of vmap"][0]
+    ins, outs = trees.tree_structure(([0], {"w": (0, None)})), trees.tree_structure({"y": 0})
+    data = dumps(program, trees=(ins, outs))
+    assert saved_trees(data) == (ins, outs) and saved_trees(dumps(program)) is None
+    assert alpha_equal(loads(data), program)
+    with pytest.raises(ProgramError, match="arguments has 1 leaves; the program has 2"):
+        dumps(program, trees=(outs, outs))
+    with pytest.raises(ProgramError, match="structure of the results cannot be saved: a dict: its keys .* no texts or ints"):
+        dumps(program, trees=(ins, trees.tree_structure({1.5: 0})))
+    header, buffers = saved_parts(data)
+    for forged in (3, [], [0], [0, 0], ["list", None], [["node nobody", "", [0, 0]], 0], [["dict", ["a"], [0, 0]], 0],
+                   [["os.system", None, []], 0], [[0, 0], 0]):
+        header["trees"] = forged
+        with pytest.raises(ProgramError, match="saved structures"):
+            saved_trees(saved_whole(header, buffers))
+        assert alpha_equal(loads(saved_whole(header, buffers)), program)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from lamina_ir import LaminaError, ShapedArray, dtypes, saved_parts, saved_whole, trees
+from lamina_ir import LaminaError, ShapedArray, dtypes, saved_parts, saved_whole
+from lamina_ir.extend import register_node_words, tree_of_words, tree_words
 
 from ._version import __version__
 from .checks import DisabledSafetyCheck
@@ -22,10 +22,6 @@ __all__ = ["read", "register_namedtuple_serialization", "register_pytree_node_se
 MAGIC = b"\x89LAMEXP\n"
 FORMAT = 1
 _HEAD = struct.Struct("<8sII32sQQ")  # magic, format, reserved 0, sha256 of the rest, bytes of the header, of the program
-
-# name -> (class, its data as bytes, these as data, (data, children) as a node)
-_nodes: dict[str, tuple[type, Callable[[Any], bytes], Callable[[bytes], Any], Callable[[Any, Any], Any] | None]] = {}
-_names: dict[type, str] = {}
 
 
 def register_pytree_node_serialization(nodetype: type, *, serialized_name: str, serialize_auxdata: Callable[[Any], bytes],
@@ -44,7 +40,7 @@ def register_pytree_node_serialization(nodetype: type, *, serialized_name: str, 
       ValueError: the class or the name is registered already.
     """
     make = from_children or getattr(nodetype, "tree_unflatten", None)
-    _register(nodetype, serialized_name, serialize_auxdata, deserialize_auxdata, make)
+    register_node_words(nodetype, serialized_name, serialize_auxdata, deserialize_auxdata, make)
     return nodetype
 
 
@@ -67,59 +63,27 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
     """
     if not (isinstance(nodetype, type) and issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
         raise ValueError(f"register_namedtuple_serialization: expected a class of named tuples; got {nodetype!r}")
-    _register(nodetype, serialized_name, lambda data: b"", lambda data: None, lambda data, children: nodetype(*children))
+    register_node_words(nodetype, serialized_name, lambda data: b"", lambda data: None,
+                        lambda data, children: nodetype(*children))
     return nodetype
 
 
-def _register(kind: type, name: str, to_bytes: Any, from_bytes: Any, make: Any) -> None:
-    if kind in _names or name in _nodes:
-        taken = f"{kind.__qualname__} as {_names[kind]!r}" if kind in _names else f"{_nodes[name][0].__qualname__} as {name!r}"
-        raise ValueError(f"registering {kind.__qualname__} for files as {name!r}: {taken} is registered already")
-    _nodes[name], _names[kind] = (kind, to_bytes, from_bytes, make), name
-
-
 # --- trees ------------------------------------------------------------------------------------------------------------------
-def _tree_words(tree: Any) -> Any:
-    """The structure in JSON: a leaf is 0, None is null."""
-    data = tree.node_data()
-    if data is None:
-        return 0 if tree.num_leaves == 1 else None
-    kind, aux = data
-    if kind is type(None):
-        return None
-    children = [_tree_words(c) for c in tree.children()]
-    if kind in (list, tuple):
-        return [kind.__name__, None, children]
-    if kind in (dict, OrderedDict):
-        keys = [*aux]
-        if all(type(k) in (str, int) for k in keys):
-            return [kind.__name__, keys, children]
-        raise NotImplementedError(f"serialize: a {kind.__name__} among arguments or results has keys {keys} that are no "
-                                  "texts or ints")
-    name = _names.get(kind)
-    if name is None:
-        raise NotImplementedError(f"serialize: {kind.__qualname__} among arguments or results: its nodes are not registered "
-                                  "for files. Use register_namedtuple_serialization or register_pytree_node_serialization")
-    return [f"node {name}", _nodes[name][1](aux).hex(), children]
+def _words(tree: Any) -> Any:
+    try:
+        return tree_words(tree)
+    except ValueError as e:
+        what, _, why = str(e).partition(": ")
+        raise NotImplementedError(f"serialize: {what} among arguments or results: {why}. Classes of nodes are registered with "
+                                  "register_namedtuple_serialization or register_pytree_node_serialization") from None
 
 
-def _empty(words: Any) -> Any:
-    """A tree of this structure, with leaves 0."""
-    if words in (0, None):
-        return words
-    kind, data, children = words
-    made = [_empty(c) for c in children]
-    if kind in ("list", "tuple"):
-        return made if kind == "list" else tuple(made)
-    if kind in ("dict", "OrderedDict"):
-        return {"dict": dict, "OrderedDict": OrderedDict}[kind](zip(data, made))
-    name = kind.removeprefix("node ")
-    if name not in _nodes:
-        raise ValueError(f"deserialize: no class of nodes is registered as {name!r} here. Register it as where the function "
-                         "was written, with register_namedtuple_serialization or register_pytree_node_serialization")
-    _, _, from_bytes, make = _nodes[name]
-    assert make is not None
-    return make(from_bytes(bytes.fromhex(data)), tuple(made))
+def _tree(words: Any) -> Any:
+    try:
+        return tree_of_words(words)
+    except ValueError as e:
+        raise ValueError(f"deserialize: {e}. Register classes of nodes as where the function was written, with "
+                         "register_namedtuple_serialization or register_pytree_node_serialization") from None
 
 
 # --- functions --------------------------------------------------------------------------------------------------------------
@@ -141,8 +105,8 @@ def written(e: Any, vjp_order: int = 0) -> bytes:
     family = e._family
     program = saved_whole(family.header, family.buffers)
     header = json.dumps({
-        "writer": f"lamina-export {__version__}", "name": e.fun_name, "in_tree": _tree_words(e.in_tree),
-        "out_tree": _tree_words(e.out_tree), "ins": [_aval_words(a) for a in e.in_avals],
+        "writer": f"lamina-export {__version__}", "name": e.fun_name, "in_tree": _words(e.in_tree),
+        "out_tree": _words(e.out_tree), "ins": [_aval_words(a) for a in e.in_avals],
         "outs": [_aval_words(a) for a in e.out_avals], "platforms": e.platforms,
         "left_out": [str(c) for c in e.disabled_safety_checks], "devices": e.nr_devices, "lies": [e.in_shardings_hlo,
                                                                                                   e.out_shardings_hlo],
@@ -178,7 +142,7 @@ def read(blob: bytes | bytearray, make: Callable[..., Any]) -> Any:
         if not family.names:
             family.at({})  # what it holds is well formed, or is refused now
         rest = body[n_header + n_program:]
-        trees_of = [trees.tree_structure(_empty(w[k])) for k in ("in_tree", "out_tree")]
+        trees_of = [_tree(w[k]) for k in ("in_tree", "out_tree")]
         if [t.num_leaves for t in trees_of] != [len(ins), len(outs)]:
             raise ValueError("deserialize: the function is malformed (its structures and types do not fit)")
         return make(

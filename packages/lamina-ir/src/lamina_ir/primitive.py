@@ -38,6 +38,7 @@ _FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("multiple", "elementwise", "effectful"), ("a bool", lambda v: type(v) is bool)),
     "flow": ("a Flow or None", lambda v: isinstance(v, Flow)),
     **dict.fromkeys(("defaults", "kinds"), ("a dict by param, or None", lambda v: type(v) is dict)),
+    "version": ("an int, 1 or more", lambda v: type(v) is int and v >= 1),
 }
 
 
@@ -89,6 +90,8 @@ class Primitive:
         they do, from what the operands differ over together, the axes the op refers to, its params and all that are bound. A
         frozenset for all results, or one for each.
       kinds: param -> what it holds, a key of `param_kinds.KINDS` such as `int` or `ints`, for `check` to compare with.
+      version: which meaning of name, operands and params this is. Saved programs say it. Count it up where one of the version
+        before would be read wrongly, and say in `extend.upgrades` what it means now; a param with a default needs neither.
     Raises:
       ProgramError: a fact that cannot be one.
 
@@ -104,7 +107,7 @@ class Primitive:
 
     __slots__ = ("name", "params", "infer", "numpy", "linear_in", "bilinear_in", "family", "multiple", "spec",
                  "elementwise", "flow", "subprograms", "defaults", "effectful", "axis_params", "kinds", "may_read_axes", "spmd",
-                 "unsaid", "over", "plainly_over", "own_bind", "own_impl", "__weakref__")
+                 "unsaid", "over", "plainly_over", "own_bind", "own_impl", "version", "__weakref__")
 
     def __init__(self, name: str, *, infer: Callable[..., Any] = _told_later, numpy: Callable[..., Any] | None = None,
                  params: Sequence[str] = (), linear_in: Sequence[int] = (), bilinear_in: Sequence[int] = (),
@@ -112,7 +115,7 @@ class Primitive:
                  flow: Flow | None = None, defaults: dict[str, Any] | None = None,
                  effectful: bool = False, axis_params: Sequence[str] = (),
                  kinds: dict[str, str] | None = None, spmd: Callable[..., Any] | None = None,
-                 over: Callable[..., Any] | None = None) -> None:
+                 over: Callable[..., Any] | None = None, version: int = 1) -> None:
         _refuse_ill_formed(locals(), Primitive.__init__.__kwdefaults__)  # type: ignore[arg-type]
         self.name = name
         self.params = tuple(params)
@@ -139,6 +142,7 @@ class Primitive:
         self.unsaid = () if flow else tuple([p for p in self.params if self.kinds.get(p, "program") in ("program", "programs")])
         self.spmd = spmd
         self.over = over
+        self.version = version
         self.plainly_over = not (over or flow or axis_params or effectful)  # results differ over what operands differ over
         self.may_read_axes = bool(axis_params or flow)  # may refer to mapped axes: `bind` looks for them
 

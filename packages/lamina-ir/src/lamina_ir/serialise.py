@@ -16,22 +16,23 @@ import numpy as np
 
 from . import dtypes
 from ._collector import uncollected
+from ._saved_reader import Reader, size
 from ._stack_depth import roomy
 from ._version import __version__
-from .avals import ShapedArray, shaped
+from .avals import ShapedArray
 from .check import check_all
 from .errors import LaminaError, ProgramError
 from .key_types import host_value
 from .over import completed
-from .params import UnnamedAxis, field_values, type_named
-from .primitive import by_name
-from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
+from .params import UnnamedAxis, field_values
+from .program import ClosedJaxpr, DropVar, Literal, Source, Var
 from .rule import Rule
+from .tree_words import tree_of_words, tree_words
 
-__all__ = ["FORMAT", "dumps", "loads", "saved_parts", "saved_whole"]
+__all__ = ["FORMAT", "dumps", "loads", "saved_parts", "saved_trees", "saved_whole"]
 
 MAGIC = b"\x89LAMINA\n"
-FORMAT = 1
+FORMAT = 2  # the newest; a file whose ops are all at version 1 is of format 1, which says nothing of versions
 _HEAD = struct.Struct("<8sII32sQQ")  # magic, format, reserved 0, sha256 of the rest, header bytes, buffer bytes
 _ALIGN = 16
 _RULE_DEPTH = 8  # rules of rules of rules ... that are written
@@ -63,6 +64,7 @@ class _Writer:
         self.rules: list[list[Any]] = []
         self.rule_numbers: dict[int, int] = {}
         self.rule_depth = 0
+        self.versions: dict[str, int] = {}  # of ops that are at another version than 1
         self.data = bytearray()
 
     def aval(self, a: ShapedArray) -> int:
@@ -109,6 +111,8 @@ class _Writer:
                     outs.append(self.aval(v.aval))
                     index[v] = len(index)
             eqns.append([e.primitive.name, ins, outs, params])
+            if e.primitive.version != 1:
+                self.versions[e.primitive.name] = e.primitive.version
             if len(eqns) == _AT_ONCE:
                 texts.append(_json(eqns)[1:-1])
                 eqns = []
@@ -193,15 +197,17 @@ class _Writer:
 
 @roomy()
 @uncollected
-def dumps(program: ClosedJaxpr, sources: bool = False) -> bytes:
+def dumps(program: ClosedJaxpr, sources: bool = False, trees: tuple[Any, Any] | None = None) -> bytes:
     """The program, its constants included, as bytes for `loads`.
 
     Args:
       program: the program.
       sources: also save where each equation comes from: files, lines, names of functions and scopes. Left out, equal
         programs give equal bytes wherever they were written, and nothing is told of the files.
+      trees: the structures (`trees.tree_structure`) of arguments and of results, to be saved too; `saved_trees` reads them.
     Raises:
-      ProgramError: a param holds something that cannot be saved, such as a function.
+      ProgramError: a param holds something that cannot be saved, such as a function; or a structure does, or it has not as many
+        leaves as there are arguments or results.
 
     >>> from lamina_ir import parse
     >>> program = parse("{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }")
@@ -210,22 +216,39 @@ def dumps(program: ClosedJaxpr, sources: bool = False) -> bytes:
     """
     if not isinstance(program, ClosedJaxpr):
         raise TypeError(f"dumps: expected a ClosedJaxpr; got {type(program).__name__}")
+    words = None if trees is None else _words_of_trees(program, trees)
     w = _Writer(sources)
     main = w.program(program)
     header = _object({
         "writer": _json(f"lamina-ir {__version__}"), "main": _json(main), "programs": f"[{','.join(w.programs)}]",
         "buffers": _json(w.buffers),
         "avals": _json(list(map(w.type, w.avals))),
-        **({"rules": _json(w.rules)} if w.rules else {}),
+        **({"rules": _json(w.rules)} if w.rules else {}), **({"ops": _json(w.versions)} if w.versions else {}),
+        **({"trees": _json(words)} if words is not None else {}),
         **({"sources": _json([list(p) for p in w.places]), "lines": _json(w.lines)} if w.places is not None else {}),
     }).encode()
-    return _whole(header, bytes(w.data))
+    return _whole(header, bytes(w.data), bool(w.versions))
 
 
-def _whole(header: bytes, data: bytes) -> bytes:
+def _words_of_trees(program: ClosedJaxpr, trees: tuple[Any, Any]) -> list[Any]:
+    words = []
+    for what, tree, count in zip(("arguments", "results"), trees, (len(program.jaxpr.invars), len(program.jaxpr.outvars))):
+        if tree.num_leaves != count:
+            raise ProgramError(f"dumps: trees: the structure of the {what} has {tree.num_leaves} leaves; the program has "
+                               f"{count}")
+        try:
+            words.append(tree_words(tree))
+        except ValueError as e:
+            raise ProgramError(f"dumps: trees: the structure of the {what} cannot be saved: {e}") from None
+    return words
+
+
+def _whole(header: bytes, data: bytes, versions: bool) -> bytes:
+    """Readers of format 1 take every op for one of version 1, so they must not read files that say otherwise."""
     header += b" " * (-(_HEAD.size + len(header)) % _ALIGN)
     body = header + data
-    return _HEAD.pack(MAGIC, FORMAT, 0, hashlib.sha256(body).digest(), len(header), len(data)) + body
+    form = FORMAT if versions else 1
+    return _HEAD.pack(MAGIC, form, 0, hashlib.sha256(body).digest(), len(header), len(data)) + body
 
 
 def saved_parts(data: bytes) -> tuple[Any, bytes]:
@@ -257,129 +280,36 @@ def saved_whole(header: Any, buffers: bytes) -> bytes:
     >>> print(loads(saved_whole(header, buffers)))
     { lambda ; a:f32[]. let b:f32[] = cos a in (b,) }
     """
-    return _whole(_json(header).encode(), buffers)
+    return _whole(_json(header).encode(), buffers, bool(header.get("ops")))
 
 
-class _Reader:
-    def __init__(self, header: Any, data: memoryview) -> None:
-        self.axes: dict[int, UnnamedAxis] = {}
-        self.avals = [self.type(*a) for a in header["avals"]]
-        self.header = header
-        self.data = data
-        self.buffers: dict[int, np.ndarray] = {}
-        self.programs: list[ClosedJaxpr] = []
-        self.rules = [Rule(_text(name)) for name, _ in header.get("rules", ())]
-        self.sources = [Source.at(_text(file), _size(line), _text(function), _text(scope), _text(part))
-                        for file, line, function, scope, part in header.get("sources", ())]
+def saved_trees(data: bytes) -> tuple[Any, Any] | None:
+    """The structures of a saved program's arguments and results; None where they were not saved.
 
-    def type(self, dtype: str, shape: list[int], weak: Any, over: list[Any] | None = None) -> ShapedArray:
-        found = shaped(tuple(_size(n) for n in shape), dtypes.from_short_name(dtype), bool(weak))
-        return found.differing(frozenset([self.value(name) for name in over])) if over else found
+    Args:
+      data: what `dumps` gave.
+    Raises:
+      ProgramError: it is no saved program, or damaged, or has nodes of a class that is not registered here.
 
-    def buffer(self, i: int) -> np.ndarray:
-        """A constant, read-only: one array for all places that name it, so memory stays within the size of the file."""
-        found = self.buffers.get(_size(i))
-        if found is None:
-            found = self.buffers[i] = self.read_buffer(i)
-            found.flags.writeable = False
-        return found
-
-    def read_buffer(self, i: int) -> np.ndarray:
-        name, shape, start, length = self.header["buffers"][i]
-        dtype, shape = dtypes.from_short_name(name), tuple(_size(n) for n in shape)
-        count = 1
-        for n in shape:
-            count *= n
-        if length != count * dtype.itemsize or not 0 <= start <= start + length <= len(self.data):
-            raise ProgramError("loads: a constant's bytes do not fit its type")
-        if dtype.itemsize == 0:
-            return np.zeros(shape, dtype)
-        a = np.frombuffer(self.data[start:start + length], dtype).reshape(shape)
-        return a.byteswap() if sys.byteorder == "big" and dtype.itemsize > 1 else a.copy()
-
-    def program(self, p: Any, lines: Any) -> ClosedJaxpr:
-        """One program; `lines` has the number of each equation's source, or -1. None where they were not saved."""
-        if lines is not None and len(lines) != len(p["eqns"]):
-            raise ProgramError("loads: there must be one line per equation")
-        avals = self.avals
-        constvars = [Var(avals[_size(i)]) for i in p["constvars"]]
-        invars = [Var(avals[_size(i)]) for i in p["invars"]]
-        # Variables by number: the writer counted them in this order. Programs only name programs before them.
-        scope: list[Var] = [*constvars, *invars]
-        eqns: list[Eqn] = []
-        for name, ins, outs, params in p["eqns"]:
-            try:
-                prim = by_name(name)
-            except KeyError:
-                raise ProgramError(f"loads: the program uses the primitive `{name}`, which is not known here; import "
-                                   "the package that defines it first") from None
-            invars_ = [self.atom(a, scope) for a in ins]
-            params = {k: self.value(v) for k, v in params.items()}
-            if len(params) < len(prim.params):  # params that the op has gained since: they mean what was meant before
-                params = {**{k: v for k, v in prim.defaults.items() if k in prim.params}, **params}
-            outvars = [Var(avals[o]) if o >= 0 else DropVar(avals[-1 - o]) for o in outs]
-            scope.extend(v for v in outvars if type(v) is Var)
-            line = -1 if lines is None else lines[len(eqns)]
-            eqns.append(Eqn(prim, invars_, outvars, params, None if line == -1 else self.sources[_size(line)]))
-        jaxpr = Jaxpr(constvars, invars, eqns, [self.atom(a, scope) for a in p["outvars"]])
-        return ClosedJaxpr(jaxpr, [self.buffer(i) for i in p["consts"]])
-
-    def atom(self, a: Any, scope: list[Var]) -> Any:
-        if isinstance(a, list):
-            aval = self.avals[_size(a[0])]
-            raw = np.frombuffer(bytes.fromhex(a[1]), aval.dtype) if aval.dtype.itemsize else np.zeros(1, aval.dtype)
-            if raw.size != 1 or aval.shape:
-                raise ProgramError("loads: a literal must be one number")
-            return Literal(raw.byteswap()[0] if sys.byteorder == "big" else raw[0], aval)
-        return scope[_size(a)]
-
-    def value(self, v: Any) -> Any:
-        if not isinstance(v, dict):
-            if isinstance(v, list):
-                raise ProgramError("loads: a bare list among the params")
-            return v
-        # Whatever JSON cannot say by itself is {kind: what it is made of}.
-        (kind, x), = v.items()
-        if kind in ("tuple", "list", "frozenset"):
-            return {"tuple": tuple, "list": list, "frozenset": frozenset}[kind](self.value(i) for i in x)
-        if kind == "program":
-            return self.programs[_size(x)]
-        if kind == "dtype":
-            return dtypes.from_short_name(x)
-        if kind == "float":
-            return float(x)
-        if kind == "complex":
-            return complex(float(x[0]), float(x[1]))
-        if kind == "bytes":
-            return bytes.fromhex(x)
-        if kind == "ellipsis":
-            return ...
-        if kind == "dict":
-            return {self.value(a): self.value(b) for a, b in x}
-        if kind == "axis":
-            return self.axes.setdefault(x[0], UnnamedAxis(str(x[1])))
-        if kind == "array":
-            return self.buffer(x)
-        if kind == "rule":
-            return self.rules[_size(x)]
-        if kind in ("enum", "record"):
-            found: Any = type_named(x[0])
-            if found is None or issubclass(found, enum.Enum) != (kind == "enum"):
-                raise ProgramError(f"loads: no param type is named `{x[0]}` here; import the package that defines it")
-            return found[x[1]] if kind == "enum" else found(**{n: self.value(i) for n, i in x[1].items()})
-        raise ProgramError(f"loads: params of kind `{kind}` are not known to this version")
-
-
-def _text(s: Any) -> str:
-    if type(s) is not str:
-        raise ProgramError(f"loads: expected a name; got {s!r}")
-    return s
-
-
-def _size(n: Any) -> int:
-    if type(n) is not int or n < 0:
-        raise ProgramError(f"loads: expected an index or a size; got {n!r}")
-    return n
+    >>> from lamina_ir import parse, trees
+    >>> program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
+    >>> ins, outs = trees.tree_structure(({"x": 0},)), trees.tree_structure([0])
+    >>> saved_trees(dumps(program, trees=(ins, outs))) == (ins, outs)
+    True
+    """
+    header, _ = saved_parts(data)
+    try:
+        words = header.get("trees")
+        if words is None:
+            return None
+        ins, outs = map(tree_of_words, words)
+        main = header["programs"][header["main"]]
+        fits = ins.num_leaves == len(main["invars"]) and outs.num_leaves == len(main["outvars"])
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as e:
+        raise ProgramError(f"loads: the saved structures of arguments and results cannot be read: {e}") from e
+    if not fits:
+        raise ProgramError("loads: the saved structures have not as many leaves as there are arguments and results")
+    return ins, outs
 
 
 def _parts(data: bytes) -> tuple[bytes, memoryview]:
@@ -392,8 +322,8 @@ def _parts(data: bytes) -> tuple[bytes, memoryview]:
     if len(data) < _HEAD.size:
         raise ProgramError("loads: the saved program is cut off")
     _, version, reserved, digest, n_header, n_data = _HEAD.unpack_from(data)
-    if version != FORMAT:
-        raise ProgramError(f"loads: the program was saved in format {version}; this version reads format {FORMAT}. "
+    if not 1 <= version <= FORMAT:
+        raise ProgramError(f"loads: the program was saved in format {version}; this version reads formats 1 to {FORMAT}. "
                            "Use a lamina-ir that knows it")
     body = memoryview(data)[_HEAD.size:]
     if reserved or len(body) != n_header + n_data or hashlib.sha256(body).digest() != digest:
@@ -418,14 +348,14 @@ def loads(data: bytes) -> ClosedJaxpr:
     written, buffers = _parts(data)
     try:
         header = json.loads(written)
-        reader = _Reader(header, buffers)
+        reader = Reader(header, buffers)
         lines = header.get("lines")
         for i, p in enumerate(header["programs"]):
             reader.programs.append(reader.program(p, None if lines is None else lines[i]))
         for rule, (_, number) in zip(reader.rules, header.get("rules", ())):
             if number is not None:
-                rule.resolve(reader.programs[_size(number)])
-        program = reader.programs[_size(header["main"])]
+                rule.resolve(reader.programs[size(number)])
+        program = reader.programs[size(header["main"])]
         programs = reader.programs
         if not any(a.over for a in reader.avals):  # saved before types said what differs, or nothing does
             programs = [program := completed(program), *map(completed, programs)]

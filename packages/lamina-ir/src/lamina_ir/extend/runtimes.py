@@ -15,11 +15,13 @@ from ..placements import Grid, Placement, devices_needed, lone_map, map_placemen
 from ..spmd import PROCESSES
 from ..tiles import Tiles, tiles_of
 from ..tree_paths import explain_mismatch
+from ..tree_words import register_node_words, tree_of_words, tree_words
 from ..trees import set_backend
 from ..turns import OnAxis, Turn, axes_text, places_at, running_device, running_places, running_turns, turns_text
 
 __all__ = ["Grid", "OnAxis", "PROCESSES", "Placement", "Tiles", "Turn", "USES", "Use", "axes_text", "check_key_uses",
-           "devices_needed", "mesh_tiles", "meshes", "explain_mismatch", "has_keys", "key_uses", "lone_map", "lone_nest",
-           "map_placement", "nest_placement", "of_rows", "physical", "physical_aval", "places_at", "refuse_reuse",
-           "rows_apart", "rows_everywhere", "rows_of_results", "running_device", "running_places", "running_turns",
-           "set_backend", "split_by_maps", "stack_depth", "tiles_of", "turns_text", "watching", "words_array"]
+           "devices_needed", "mesh_tiles", "meshes", "explain_mismatch", "has_keys", "key_uses", "lone_map",
+           "lone_nest", "map_placement", "nest_placement", "of_rows", "physical", "physical_aval", "places_at",
+           "refuse_reuse", "register_node_words", "rows_apart", "rows_everywhere", "rows_of_results",
+           "running_device", "running_places", "running_turns", "set_backend", "split_by_maps", "stack_depth",
+           "tiles_of", "tree_of_words", "tree_words", "turns_text", "watching", "words_array"]

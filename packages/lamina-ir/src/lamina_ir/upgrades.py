@@ -1,0 +1,146 @@
+"""The upgrade table: what equations that were saved with an older version of an op mean today.
+
+An op that changes the order of its operands, what its params mean, or its name counts its version up, and says here how an
+equation of the version before is written now. A param that was added with a default needs nothing: it is filled in.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .errors import ProgramError
+from .primitive import Primitive, by_name
+from .program import Atom, Eqn, Var
+
+__all__ = ["SavedEqn", "UpgradeTable", "upgraded", "upgrades"]
+
+
+class SavedEqn(NamedTuple):
+    """An equation as a file holds it, of an op that may have been changed, renamed or taken away since.
+
+    Attributes:
+      op: the name of the op.
+      version: the version of the op that is meant.
+      invars: operands: variables and literals.
+      outvars: the variables of the results. What stands for the equation today has to give a value to each.
+      params: the params that the file holds.
+    """
+
+    op: str
+    version: int
+    invars: tuple[Atom, ...]
+    outvars: tuple[Var, ...]
+    params: dict[str, Any]
+
+
+Upgrade = Callable[[SavedEqn], SavedEqn | Sequence[Eqn]]
+
+
+class UpgradeTable:
+    """(op, version) -> what an equation of that version is a version later.
+
+    >>> from lamina_ir import Primitive
+    >>> table = UpgradeTable()
+    >>> table.define("shift_of_docs", 1, lambda e: e._replace(params={**e.params, "circular": False}))
+    >>> table.step("shift_of_docs", 1)(SavedEqn("shift_of_docs", 1, (), (), {"by": 2})).params
+    {'by': 2, 'circular': False}
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[tuple[str, int], Upgrade] = {}
+
+    def define(self, op: Primitive | str, version: int, upgrade: Upgrade) -> None:
+        """Say what equations of an older version mean.
+
+        Args:
+          op: the op, or its name, which may be one that no op has any more.
+          version: the version that the equations were saved with.
+          upgrade: `upgrade(e)` takes a `SavedEqn`. It gives another one, with `e._replace(...)`: of the next version of the
+            op, or of the op and version that it names. Or it gives a list of equations of today's ops (`Eqn`), which
+            bind the variables of the results.
+        Raises:
+          TypeError: `op` is neither an op nor a name, or `upgrade` is no function.
+          ValueError: `version` is not the number of an older version, or it has an upgrade already.
+        """
+        name = op.name if isinstance(op, Primitive) else op
+        if not isinstance(name, str):
+            raise TypeError(f"upgrades.define: op: expected a Primitive or the name of one; got {op!r:.60}")
+        if not callable(upgrade):
+            raise TypeError(f"upgrades.define: upgrade: expected a function of a SavedEqn; got {upgrade!r:.60}")
+        if type(version) is not int or version < 1 or isinstance(op, Primitive) and version >= op.version:
+            newest = f"; {name} is at version {op.version}" if isinstance(op, Primitive) else ""
+            raise ValueError(f"upgrades.define: version: expected the number of an older version, 1 or more; got "
+                             f"{version!r}{newest}")
+        if self._steps.setdefault((name, version), upgrade) is not upgrade:
+            raise ValueError(f"upgrades.define: version {version} of `{name}` has an upgrade already")
+
+    def step(self, op: str, version: int) -> Upgrade | None:
+        """The upgrade of equations of this version; None where there is none.
+
+        Args:
+          op: the op's name.
+          version: the version.
+        """
+        return self._steps.get((op, version))
+
+
+upgrades = UpgradeTable()
+
+
+def _known(name: str) -> Primitive | None:
+    try:
+        return by_name(name)
+    except KeyError:
+        return None
+
+
+def upgraded(e: SavedEqn, table: UpgradeTable = upgrades) -> list[Eqn]:
+    """The equations of today's ops that stand for a saved one.
+
+    Args:
+      e: the equation.
+      table: the upgrades.
+    Raises:
+      ProgramError: its op is not known here, is of a newer version than the one known here, or of an older one that has no
+        upgrade.
+
+    >>> from lamina_ir import shaped
+    >>> x, y = Var(shaped((), "float32")), Var(shaped((), "float32"))
+    >>> upgraded(SavedEqn("sin", 1, (x,), (y,), {}))[0].primitive
+    sin
+    """
+    seen: set[tuple[str, int]] = set()
+    while True:
+        prim = _known(e.op)
+        if prim is not None and e.version == prim.version:
+            # params that the op has gained since: they mean what was meant before
+            missing = {k: v for k, v in prim.defaults.items() if k in prim.params and k not in e.params}
+            return [Eqn(prim, list(e.invars), list(e.outvars), {**missing, **e.params})]
+        step = table.step(e.op, e.version)
+        if step is None or (e.op, e.version) in seen:
+            raise _refusal(e, prim)
+        seen.add((e.op, e.version))
+        try:
+            made = step(e)
+        except ProgramError:
+            raise
+        except Exception as error:  # a stranger's function, of what may be a forged file
+            raise ProgramError(f"loads: the upgrade of version {e.version} of `{e.op}` failed: {type(error).__name__}: "
+                               f"{error}") from error
+        if not isinstance(made, SavedEqn):
+            if not isinstance(made, (list, tuple)) or not all(isinstance(new, Eqn) for new in made):
+                raise ProgramError(f"loads: the upgrade of version {e.version} of `{e.op}` must give a SavedEqn or a list of "
+                                   f"Eqn; got {type(made).__name__}")
+            return list(made)
+        e = made._replace(version=e.version + 1) if (made.op, made.version) == (e.op, e.version) else made
+
+
+def _refusal(e: SavedEqn, prim: Primitive | None) -> ProgramError:
+    if prim is None:
+        return ProgramError(f"loads: the program uses the primitive `{e.op}`, which is not known here; import "
+                            "the package that defines it first")
+    if e.version > prim.version:
+        return ProgramError(f"loads: the program uses version {e.version} of `{e.op}`; this process knows it up to version "
+                            f"{prim.version}. Use a newer version of the package that defines it")
+    return ProgramError(f"loads: the program uses version {e.version} of `{e.op}`, which is at version {prim.version} here and "
+                        f"has no upgrade from it; give one to lamina_ir.extend.upgrades.define({e.op!r}, {e.version}, ...)")
