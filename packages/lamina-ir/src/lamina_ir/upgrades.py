@@ -24,6 +24,10 @@ class SavedEqn(NamedTuple):
       invars: operands: variables and literals.
       outvars: the variables of the results. What stands for the equation today has to give a value to each.
       params: the params that the file holds.
+
+    >>> e = SavedEqn("turn", 1, (), (), {"degrees": 90})
+    >>> e._replace(op="rotate", params={"quarters": e.params["degrees"] // 90}).params
+    {'quarters': 1}
     """
 
     op: str
