@@ -39,12 +39,56 @@ def test_momentum_from_one_array_of_zeros():
     lambda x: x.fill(9), lambda x: x.put([0], 9), lambda x: x.byteswap(True), lambda x: x.setflags(write=True),
     lambda x: np.copyto(x, 9), lambda x: np.add(x, 1, out=x), lambda x: np.asarray(x).fill(9), lambda x: x.resize((2,)),
     lambda x: x.view(np.ndarray).fill(9), lambda x: x.flat.__setitem__(0, 9), lambda x: x.setfield(5, np.float32),
-    lambda x: setattr(x, "shape", (3, 1)), lambda x: setattr(x, "dtype", np.int32), lambda x: x.__setitem__(0, 1)])
+    lambda x: setattr(x, "shape", (3, 1)), lambda x: setattr(x, "dtype", np.int32), lambda x: x.__setitem__(0, 1),
+    lambda x: np.add.at(x, [0], 5), lambda x: np.cumsum(x, out=x), lambda x: np.put(x, [0], 9),
+    lambda x: np.place(x, [True], [9]),
+    lambda x: np.putmask(x, [True, False, False], [9]), lambda x: np.put_along_axis(x, np.array([0]), 9, 0),
+    lambda x: np.ndarray.sort(x), lambda x: np.ndarray.partition(x, 1), lambda x: np.ndarray.fill(x, 9),
+    lambda x: np.random.default_rng(0).shuffle(x), lambda x: memoryview(x).__setitem__(0, 9.0),
+    lambda x: x.data.__setitem__(0, 9.0),
+    lambda x: np.frombuffer(x, np.float32).fill(9), lambda x: x.__setstate__(np.ones(3).__reduce__()[2]),
+    lambda x: setattr(x, "weak_type", True), lambda x: x.__delitem__(0), lambda x: np.nan_to_num(x, copy=False),
+    lambda x: np.lib.stride_tricks.as_strided(np.asarray(x), writeable=True).fill(9), lambda x: np.from_dlpack(x).fill(9),
+    lambda x: np.concatenate([[1.0], [2.0, 3.0]], out=x), lambda x: np.add.reduce(np.ones((2, 3), np.float32), out=x),
+    lambda x: np.reshape(x, (3, 1)).fill(9), lambda x: np.broadcast_to(x, (2, 3)).fill(9), lambda x: np.split(x, 3)[0].fill(9),
+    lambda x: x.transpose().fill(9), lambda x: np.real(x).fill(9), lambda x: x.view().fill(9),
+    lambda x: [at.__setitem__(..., 9) for at in np.nditer(x, op_flags=["readwrite"])]])
 def test_nothing_writes_into_an_array(write):
     x = array()
-    with pytest.raises((TypeError, ValueError), match="immutable|read-only"):
+    with pytest.raises((TypeError, ValueError), match="immutable|read-only|readonly|no elements of one"):
         write(x)
-    assert x.tolist() == [1, 2, 3] and x.shape == (3,)
+    assert x.tolist() == [1, 2, 3] and x.shape == (3,) and not x.weak_type
+
+
+@pytest.mark.parametrize("unlock", [
+    lambda x: setattr(x.flags, "writeable", True), lambda x: setattr(np.asarray(x).flags, "writeable", True),
+    lambda x: setattr(x.view(np.ndarray).flags, "writeable", True), lambda x: setattr(x.T.flags, "writeable", True),
+    lambda x: np.ndarray.setflags(x, write=True), lambda x: np.asarray(x).setflags(write=True)])
+def test_nothing_unlocks_an_arrays_memory(unlock):
+    x = array()
+    with pytest.raises((TypeError, ValueError), match="immutable|cannot set WRITEABLE"):
+        unlock(x)
+    assert not x.flags.writeable and not np.asarray(x).flags.writeable and x.base is None
+
+
+@pytest.mark.parametrize("call", [np.sin, np.sum, np.zeros_like, np.copy, np.transpose, np.squeeze, np.add.reduce, np.array,
+                                  lambda x: np.add(1, x), lambda x: np.concatenate([x, x]), lambda x: np.add.outer(x, x),
+                                  lambda x: np.where(x > 1, x, 0), lambda x: np.array([x, x]), np.asarray])
+def test_functions_of_numpy_give_plain_arrays(call):
+    x = array()
+    out, want = call(x), call(np.float32([1, 2, 3]))
+    assert type(out) is type(want)
+    np.testing.assert_array_equal(out, want)
+
+
+def test_numbers_of_one_element():
+    one, three = lax.full((1,), np.int32(2)), array()
+    assert (int(one), float(one), complex(one), bool(one)) == (2, 2.0, 2, True) and [4, 5][one[0] - 1] == 5
+    for use, words in ((float, "float.*float32"), (int, "int.*float32"), (operator.index, "rank-0 integer"),
+                       (bool, "several elements"), (lambda x: len(x[0]), "rank-0"), (hash, "not hashable")):
+        with pytest.raises((TypeError, ValueError), match=words):
+            use(three)
+    assert 2.0 in three and 5.0 not in three and len(three) == 3
 
 
 @pytest.mark.parametrize("call", [
@@ -67,7 +111,7 @@ def test_an_array_is_taken_apart_and_ends():
     x = array()
     a, b, c = x
     assert [float(v) for v in (a, b, c)] == [1, 2, 3] == [float(v) for v in list(x)] and isinstance(a, HostArray)
-    with pytest.raises(TypeError, match="0-d"):
+    with pytest.raises(TypeError, match="rank-0"):
         iter(a)
     for again in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
         assert np.asarray(again).tolist() == [1, 2, 3]
