@@ -25,25 +25,27 @@ from .rewrite import cse, dce, inline_calls, rewrite, substitute, walk
 from .spmd import AxisEnv
 from .tables import RuleTable
 
-__all__ = ["Atom", "AxisEnv", "CallbackError", "CheckError", "ClosedJaxpr", "ConcretizationError", "DTypeError",
-           "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError", "IOEffect", "Jaxpr", "KeyReuseError",
-           "LaminaError", "LeakedTracerError", "Literal", "MissingRuleError", "OutOfBoundsError", "PartialEval",
-           "Primitive", "ProgramError", "RuleTable", "ShapeDtypeStruct", "ShapeError", "ShapedArray",
+__all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CheckError", "ClosedJaxpr", "ConcretizationError",
+           "DTypeError", "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError", "IOEffect", "Jaxpr",
+           "KeyReuseError", "LaminaError", "LeakedTracerError", "Literal", "MissingRuleError", "OutOfBoundsError",
+           "PartialEval", "Primitive", "ProgramError", "RuleTable", "ShapeDtypeStruct", "ShapeError", "ShapedArray",
            "SimplifiedTraceback", "Source", "StaticArgumentError", "TracerArrayError", "TracerBoolError",
            "TracerIndexError", "TracerIntegerError", "UnboundAxisError", "UnboundedLoopError", "UnnamedAxis", "Var",
-           "__version__", "alpha_equal", "aval_of", "calls_host", "check", "config", "cse", "dce", "dtypes", "dumps",
-           "eqn_axis_names", "eqn_effectful", "eqn_text", "errors", "evaluate", "evaluate_primitive", "evaluate_spmd",
-           "fold_constants", "guarded", "happens_once", "has_checks", "has_ordered_effects", "inline_calls",
-           "jaxpr_text", "loads", "monitoring", "number_turns", "only_checks", "parse", "partial_eval", "prims",
-           "register_aval", "register_param_type", "result_type", "rewrite", "saved_parts", "saved_trees",
+           "__version__", "alpha_equal", "aval_of", "build", "calls_host", "check", "config", "cse", "dce", "dtypes",
+           "dumps", "eqn_axis_names", "eqn_effectful", "eqn_text", "errors", "evaluate", "evaluate_primitive",
+           "evaluate_spmd", "fold_constants", "guarded", "happens_once", "has_checks", "has_ordered_effects",
+           "inline_calls", "jaxpr_text", "loads", "monitoring", "number_turns", "only_checks", "parse", "partial_eval",
+           "prims", "register_aval", "register_param_type", "result_type", "rewrite", "saved_parts", "saved_trees",
            "saved_whole", "scalar_type_of", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
 
 if TYPE_CHECKING:
+    from .building import Builder, build
     from .parser import parse
     from .scalar_kinds import result_type, scalar_type_of
     from .serialise import dumps, loads, saved_parts, saved_trees, saved_whole
 
-_LATER = {"result_type": "scalar_kinds", "scalar_type_of": "scalar_kinds",
+_LATER = {"Builder": "building", "build": "building",
+          "result_type": "scalar_kinds", "scalar_type_of": "scalar_kinds",
           "parse": "parser", "dumps": "serialise", "loads": "serialise",
           "saved_parts": "serialise", "saved_trees": "serialise", "saved_whole": "serialise"}  # loaded when first asked for
 

@@ -20,7 +20,7 @@ from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_na
 from .program import subprograms as _subprograms
 from .wiring import Wired
 
-__all__ = ["alpha_equal", "check", "check_all"]
+__all__ = ["alpha_equal", "check", "check_all", "operand_count"]
 
 
 @roomy()
@@ -162,7 +162,7 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
     except LaminaError as err:
         raise fail(str(err)) from err
     except Exception as err:  # a type rule fed with nonsense may fail in any way
-        wanted = _operand_count(p)
+        wanted = operand_count(p)
         if wanted is not None and wanted != len(e.invars):
             raise fail(f"{p.name} takes {wanted} operands; got {len(e.invars)}") from None
         raise fail(f"{p.name} has no type for these operands: {type(err).__name__}: {err}") from err
@@ -188,7 +188,7 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
         raise fail(problem)
 
 
-def _operand_count(p: Primitive) -> int | None:
+def operand_count(p: Primitive) -> int | None:
     """How many operands an op has; None when it may be any number."""
     found = inspect.signature(p.infer).parameters.values()
     if any(q.kind is q.VAR_POSITIONAL for q in found):
