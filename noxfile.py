@@ -56,6 +56,12 @@ def isolated(session: nox.Session) -> None:
 
 
 @nox.session
+def contract(session: nox.Session) -> None:
+    """What each layer means, tried on the stock; `-- lamina-batching PATH [pytest arguments]`: on the stand-in at PATH."""
+    python(session, "tools/try_contract.py", *session.posargs)
+
+
+@nox.session
 def walls(session: nox.Session) -> None:
     """Imports only go down, in no circle; dependencies are declared; rooms use each other's public names."""
     inside(session, "lint-imports")

@@ -6,6 +6,8 @@ usage: python tools/check_walls.py [--root FOLDER]
 - a package declares exactly the distributions that its source imports (the roof: all rooms);
 - a room reaches another one through its root, the namespaces in its root's `__all__`, `extend` and `testing` alone, and
   for no private name, and touches no private attribute that only another room defines;
+- the tests in a room's `contract/` are strangers to their own room too, and use none of its checks, which are those of the
+  stock; they may import what the package's extra `contract` declares;
 - a distribution under `examples/` is a stranger: it declares what it imports, and uses the same doors;
 - jaxlib is imported only in `_jaxlib.py` of lowering and runtime (and in those two rooms' tests); `jax` nowhere;
 - the roof holds names only: imports, `__all__`, lazy attributes;
@@ -57,6 +59,11 @@ def distribution(requirement: str) -> str:
     return re.split(r"[\s<>=!~;\[]", requirement, maxsplit=1)[0].lower().replace("_", "-")
 
 
+def in_contract(path: Path) -> bool:
+    """Whether a file is one of the tests that say what a layer means."""
+    return path.parent.name == "contract"
+
+
 def contract_breaches(root: Path, folders: list[Path]) -> Iterator[str]:
     """Packages that the import-linter contract forgets, or names that have no package."""
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
@@ -76,13 +83,15 @@ def dependency_breaches(root: Path, folder: Path) -> Iterator[str]:
     if project["name"] != folder.name:
         yield f"{folder.relative_to(root)}: the folder's name and the project's name {project['name']!r} differ"
     declared = {distribution(line) for line in project.get("dependencies", ())}
+    extra = {distribution(line) for line in project.get("optional-dependencies", {}).get("contract", ())}
     own = folder.name.replace("-", "_")
     used: dict[str, str] = {}
     for path in sorted((folder / "src").rglob("*.py")):
         for line, module, _ in imports(path):
             top = module.split(".")[0]
-            if top != own and top not in sys.stdlib_module_names:
-                used.setdefault(top.lower().replace("_", "-"), f"{path.relative_to(root)}:{line}")
+            name = top.lower().replace("_", "-")
+            if top != own and top not in sys.stdlib_module_names and not (in_contract(path) and name in extra):
+                used.setdefault(name, f"{path.relative_to(root)}:{line}")
     for name in sorted(set(used) - declared):
         yield f"{used[name]}: imports {name}, which {folder.name} does not declare"
     for name in sorted(declared - set(used)):
@@ -118,16 +127,17 @@ def private_breaches(root: Path, folder: Path) -> Iterator[str]:
     for path in sorted((folder / "src").rglob("*.py")):
         for line, module, names in imports(path):
             top, *inner = module.split(".")
-            if top == own or not re.fullmatch(r"lamina(_\w+)?", top):
+            if not re.fullmatch(r"lamina(_\w+)?", top) or top == own and (not in_contract(path) or inner[:1] == ["contract"]):
                 continue
-            if not public(root, top, inner, names):
+            own_checks = top == own != "lamina_ir" and "testing" in (*inner, *names)
+            if own_checks or not public(root, top, inner, names):
                 what = ".".join([*inner, ", ".join(names)]).strip(".")
                 yield f"{path.relative_to(root)}:{line}: reaches into {top}: {what} is no name of its root, extend or testing"
             private = [name for name in (*inner, *names) if name.startswith("_") and not name.startswith("__")]
             if private:
                 yield f"{path.relative_to(root)}:{line}: reaches for {top}'s private {', '.join(private)}"
         for line, top, name in attributes_of_rooms(path):
-            if top != own and not name.startswith("__") and not public(root, top, [], (name,)) and (
+            if (top != own or in_contract(path)) and not name.startswith("__") and not public(root, top, [], (name,)) and (
                     f"{top}.{name}" not in {".".join(n.split(".")[:2]) for n in NAMESPACES}):
                 yield f"{path.relative_to(root)}:{line}: reaches into {top}: {name} is no name of its root, extend or testing"
 

@@ -172,3 +172,35 @@ def test_an_example_touches_no_private_attribute_of_a_room(house: Path) -> None:
         room(house, name).write_text(room(house, name).read_text().replace("shaped", "Var"))
     guest(house, "from lamina_ir import Var\nnumber = Var()._number\n", '"lamina-ir"')
     assert "touches the private attribute _number of lamina-ir" in only_breach(house)
+
+
+@pytest.fixture
+def contract(house: Path) -> Path:
+    """A test in the contract of lamina-numpy, which uses public names alone."""
+    room(house, "lamina-ir").write_text("import numpy\n__all__ = ['shaped']\n")
+    room(house, "lamina-numpy").write_text(SOURCES["lamina-numpy"] + "__all__ = ['extend', 'sin']\n")
+    with (house / "packages" / "lamina-numpy" / "pyproject.toml").open("a") as file:
+        file.write('[project.optional-dependencies]\ncontract = ["pytest>=8.2"]\n')
+    folder = room(house, "lamina-numpy").parent / "contract"
+    folder.mkdir()
+    (house / "packages" / "lamina-numpy" / "README.md").write_text("| `contract/` | tests |\n")
+    (folder / "test_sin.py").write_text("import pytest\nimport lamina_numpy\nfrom lamina_numpy import sin\n"
+                                        "from lamina_numpy.contract.helper import x\nlamina_numpy.sin\n")
+    check_walls.exported.cache_clear()
+    return folder / "test_sin.py"
+
+
+def test_a_contract_may_use_what_its_extra_declares(house: Path, contract: Path) -> None:
+    assert not check_walls.breaches(house)
+    contract.write_text("import hypothesis\n")
+    assert "imports hypothesis, which lamina-numpy does not declare" in only_breach(house)
+    contract.write_text("")
+    room(house, "lamina-numpy").write_text(SOURCES["lamina-numpy"] + "import pytest\n")
+    assert "imports pytest, which lamina-numpy does not declare" in only_breach(house)
+
+
+@pytest.mark.parametrize("line", ["from lamina_numpy import cos", "import lamina_numpy.elementwise", "lamina_numpy.cos",
+                                  "from lamina_numpy.testing import check", "from lamina_numpy import testing"])
+def test_a_contract_uses_public_names_of_its_own_room(house: Path, contract: Path, line: str) -> None:
+    contract.write_text(f"import lamina_numpy\n{line}\n")
+    assert "reaches into lamina_numpy" in only_breach(house)

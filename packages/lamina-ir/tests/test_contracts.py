@@ -1,0 +1,75 @@
+"""How contracts are run: on a layer of our own making, in a process with no settings but those of the runner."""
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from lamina_ir.testing import contracts
+
+SOUND = "import pytest\n\ndef test_a():\n    pass\n\n@pytest.mark.cost\ndef test_b():\n    pass\n"
+
+
+@pytest.fixture
+def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the contract of a layer `lamina_toy_of_contracts`, under settings that would break it."""
+    folder = tmp_path / "lamina_toy_of_contracts" / "contract"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("")
+    (folder / "__init__.py").write_text("")
+    (folder / "__main__.py").write_text("from lamina_ir.testing.contracts import main\n"
+                                        "raise SystemExit(main('lamina_toy_of_contracts'))\n")
+    (folder / "test_x.py").write_text(SOUND)
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = ['--no-such-option']\n")
+    (tmp_path / "conftest.py").write_text("raise RuntimeError('this file has no part in it')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def run(folder: Path, *argv: str) -> tuple[int, str]:
+    other = folder.parent.parent / "some_stand_in.py"
+    other.write_text("")
+    return contracts.try_stand_in("lamina_toy_of_contracts", other, argv)
+
+
+def test_what_is_tried_is_said_and_tests_without_a_mark_are_core(layer: Path) -> None:
+    status, output = run(layer, "-q", "-m", "core")
+    assert status == 0 and output.startswith("contract of lamina_toy_of_contracts, tried on some_stand_in")
+    assert "1 passed, 1 deselected" in output
+
+
+@pytest.mark.parametrize(("body", "says"), [
+    ("assert 0", "1 failed"), ("pytest.skip('not here')", "a contract holds as a whole"),
+    ("import warnings; warnings.warn('hm')", "UserWarning: hm")])
+def test_what_fails_warns_or_is_left_out_breaks_the_contract(layer: Path, body: str, says: str) -> None:
+    (layer / "test_x.py").write_text(f"import pytest\n\ndef test_a():\n    {body}\n")
+    status, output = run(layer, "-q")
+    assert status == 1 and says in output
+
+
+def test_a_mark_that_nobody_knows_is_an_error(layer: Path) -> None:
+    (layer / "test_x.py").write_text(SOUND.replace("cost", "price"))
+    assert run(layer)[0] not in (0, 1)
+
+
+def test_one_file_can_be_named(layer: Path) -> None:
+    (layer / "test_y.py").write_text("def test_y():\n    assert 0\n")
+    assert run(layer)[0] == 1
+    assert run(layer, "test_x.py")[0] == 0
+    assert run(layer, "-x", "test_y.py::test_y")[0] == 1
+
+
+def test_without_pytest_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert contracts.main("lamina_batching", []) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "pip install 'lamina-batching[contract]'" in said
+
+
+def test_a_layer_without_a_contract_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"numpy: expected a folder `contract` with tests"):
+        contracts.folder_of("numpy")
+    with pytest.raises(ValueError, match="found none in any installed package"):
+        contracts.folder_of("no_such_layer")
