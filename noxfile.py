@@ -62,11 +62,31 @@ def contract(session: nox.Session) -> None:
 
 
 @nox.session
+def lowest(session: nox.Session) -> None:
+    """Each package with the lowest versions that its ranges admit, from outside and of neighbours (docs/releasing.md)."""
+    python(session, "tools/run_lowest.py", *session.posargs)
+
+
+@nox.session
+def neighbours(session: nox.Session) -> None:
+    """Each package among the last released neighbours, and the last released one among these (docs/releasing.md)."""
+    python(session, "tools/run_neighbours.py", *session.posargs)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Make one package ready for release: `-- lamina-batching minor` (docs/releasing.md). Uploads nothing."""
+    python(session, "tools/release_package.py", *session.posargs)
+
+
+@nox.session
 def walls(session: nox.Session) -> None:
-    """Imports only go down, in no circle; dependencies are declared; rooms use each other's public names."""
+    """Imports only go down, in no circle; dependencies are declared, ranges true; rooms use each other's public names."""
     inside(session, "lint-imports")
     python(session, "tools/check_walls.py")
     python(session, "tools/check_circles.py")
+    python(session, "tools/check_ranges.py")
+    python(session, "tools/collect_changelog.py", "--check")
 
 
 @nox.session

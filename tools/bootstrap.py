@@ -3,18 +3,23 @@
 usage: python3 tools/bootstrap.py setup | demo | test | run   [--python PYTHON] [--venv FOLDER] [-- arguments]
 
 `demo` runs examples/vmap_vs_pmap.py, `test` every test, `run` the command given after `--` inside the environment.
-Setting up again costs nothing unless a pyproject file changed. Standard library only; Python 3.11 or newer.
+Setting up again costs nothing unless what is needed from outside changed; a package with another version or other ranges
+between packages is told to pip alone, in seconds. Standard library only; Python 3.11 or newer.
 """
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST, NEWEST = (3, 11), (3, 13)
@@ -86,19 +91,36 @@ def package_folders() -> list[Path]:
     return sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    import tomllib  # an older Python that only looks for a newer one has none
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def from_outside(folder: Path) -> list[str]:
+    """What a package needs that is not ours, and what builds it."""
+    settings = read_toml(folder / "pyproject.toml")
+    wanted = [*settings["project"].get("dependencies", ()), *settings["build-system"]["requires"]]
+    return [line for line in wanted if not re.match(r"lamina\b", line)]
+
+
 def fingerprint(python: str) -> str:
-    """Changes with everything the environment's contents depend on."""
-    digest = hashlib.sha256(f"{version_of(python)} {ROOT}".encode())
-    versions = ROOT.glob("packages/*/src/*/_version.py")
-    for path in [ROOT / "pyproject.toml", *sorted(ROOT.glob("packages/*/pyproject.toml")), *sorted(versions)]:
-        digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    """Changes with all that the environment must be made anew for: Python, places, and what comes from outside."""
+    groups = read_toml(ROOT / "pyproject.toml")["dependency-groups"]
+    parts = [version_of(python), str(ROOT), groups, *((folder.name, from_outside(folder)) for folder in package_folders())]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def told(folder: Path) -> str:
+    """Changes with what pip is told of one package: its version, its ranges on its neighbours, its entry points."""
+    digest = hashlib.sha256()
+    for path in [folder / "pyproject.toml", *sorted(folder.glob("src/*/_version.py"))]:
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
 def group(name: str) -> list[str]:
     """Requirements of a dependency group of the top-level pyproject.toml, included groups spelled out."""
-    import tomllib
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    groups = read_toml(ROOT / "pyproject.toml")["dependency-groups"]
     found: list[str] = []
     for item in groups[name]:
         found += [item] if isinstance(item, str) else group(item["include-group"])
@@ -128,19 +150,42 @@ def pip_install(venv: Path, *arguments: str) -> None:
 
 def set_up(python: str, venv: Path) -> None:
     """Make `venv` hold all packages in editable form and what demo, tests and gates need; quick when it does."""
-    stamp = venv / STAMP
-    want = fingerprint(python)
-    if stamp.exists() and stamp.read_text() == want and version_of(inside(venv)):
-        return
+    environment, packages = fingerprint(python), {folder.name: told(folder) for folder in package_folders()}
+    before = stamp_of(venv)
+    if before.get("environment") != environment or not version_of(inside(venv)):
+        make_anew(python, venv)
+    else:
+        changed = [name for name in packages if before["packages"].get(name) != packages[name]]
+        if not changed:
+            return
+        say(f"telling pip of the changed metadata of {', '.join(changed)}")
+        folders = [folder for folder in package_folders() if folder.name in changed]
+        pip_install(venv, "--quiet", "--no-deps", "--no-build-isolation", *editable(folders))
+    (venv / STAMP).write_text(json.dumps({"environment": environment, "packages": packages}))
+
+
+def stamp_of(venv: Path) -> dict[str, Any]:
+    """What `venv` was last set up for; nothing where it was not."""
+    try:
+        found = json.loads((venv / STAMP).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def editable(folders: Iterable[Path]) -> list[str]:
+    return [part for folder in folders for part in ("-e", str(folder.relative_to(ROOT)))]
+
+
+def make_anew(python: str, venv: Path) -> None:
+    """A fresh environment with everything in it."""
     start = time.monotonic()
     say(f"[1/3] making {venv} with {python} (Python {'.'.join(map(str, version_of(python) or ()))})")
     make_venv(python, venv)
     say("[2/3] installing the build tools")
     pip_install(venv, "--quiet", *group("build"))
     say("[3/3] installing the packages and what demo, tests and gates need (about 250 MB; a few minutes at first)")
-    folders = [part for folder in package_folders() for part in ("-e", str(folder.relative_to(ROOT)))]
-    pip_install(venv, "--no-build-isolation", *folders, *group("dev"))
-    stamp.write_text(want)
+    pip_install(venv, "--no-build-isolation", *editable(package_folders()), *group("dev"))
     say(f"ready after {time.monotonic() - start:.0f} s")
 
 
@@ -164,7 +209,10 @@ def main(argv: list[str] | None = None) -> int:
     if options.action == "run" and not rest:
         parser.error("run: give a command after --")
     try:
-        set_up(choose_python(options.python), venv)
+        python = choose_python(options.python)
+        if sys.version_info[:2] < OLDEST:
+            return subprocess.call([python, str(Path(__file__).resolve()), *argv])
+        set_up(python, venv)
         compile_sources(venv)
     except SetupError as error:
         print(f"bootstrap: {error}", file=sys.stderr)

@@ -36,11 +36,16 @@ def wheel_pattern(package: str) -> str:
 
 def build(package: str, out: Path) -> Path:
     """Build one wheel, replacing earlier ones, and return its path."""
+    return build_in(folder_of(package), package, out)
+
+
+def build_in(folder: Path, package: str, out: Path) -> Path:
+    """The same for a package that stands in `folder`."""
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob(wheel_pattern(package)):
         old.unlink()
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
-    done = subprocess.run(command, cwd=folder_of(package), capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     built = list(out.glob(wheel_pattern(package)))
     if done.returncode or len(built) != 1:
         raise RuntimeError(f"build_wheels: {package} does not build:\n{done.stdout}{done.stderr}")

@@ -62,12 +62,12 @@ def summary_of(output: str) -> str:
     return lines[-1] if lines else "no summary; pytest ended early"
 
 
-def run_limited(command: list[str], environment: dict[str, str], limit: float = LIMIT) -> tuple[int, str]:
+def run_limited(command: list[str], environment: dict[str, str], limit: float = LIMIT, cwd: Path = ROOT) -> tuple[int, str]:
     """A program and all that it starts, ended after `limit` seconds: (exit status, its output).
 
     One that is ended is asked first by SIGABRT, at which pytest writes where each thread stands.
     """
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    with subprocess.Popen(command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as job:
         try:
             output, _ = job.communicate(timeout=limit)

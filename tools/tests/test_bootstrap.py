@@ -52,11 +52,56 @@ def test_pip_install_names_the_network_when_it_fails(tmp_path: Path, monkeypatch
         bootstrap.pip_install(tmp_path, "numpy")
 
 
-def test_set_up_does_nothing_when_the_stamp_is_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / bootstrap.STAMP).write_text(bootstrap.fingerprint(sys.executable))
+@pytest.fixture
+def house(small_house: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small house, in which nothing is installed: what pip is asked for is written to `asked`."""
+    (small_house / "pyproject.toml").write_text('[dependency-groups]\nbuild = ["hatchling"]\ndev = ["pytest"]\n')
+    monkeypatch.setattr(bootstrap, "ROOT", small_house)
     monkeypatch.setattr(bootstrap, "inside", lambda venv: sys.executable)
-    monkeypatch.setattr(bootstrap, "make_venv", lambda *a: pytest.fail("made the environment again"))
-    bootstrap.set_up(sys.executable, tmp_path)
+    monkeypatch.setattr(bootstrap, "make_venv", lambda python, venv: venv.mkdir(exist_ok=True))
+    return small_house
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    monkeypatch.setattr(bootstrap, "pip_install", lambda venv, *arguments: found.append(arguments))
+    return found
+
+
+def test_set_up_does_nothing_when_nothing_changed(house: Path, asked: list[tuple[str, ...]]) -> None:
+    bootstrap.set_up(sys.executable, house / ".venv")
+    assert len(asked) == 2 and "packages/lamina-ir" in asked[1]
+    bootstrap.set_up(sys.executable, house / ".venv")
+    assert len(asked) == 2
+
+
+def test_a_bump_tells_pip_of_that_package_alone(house: Path, asked: list[tuple[str, ...]]) -> None:
+    bootstrap.set_up(sys.executable, house / ".venv")
+    asked.clear()
+    (house / "packages/lamina-ir/src/lamina_ir/_version.py").write_text('__version__ = "0.1.1"\n')
+    bootstrap.set_up(sys.executable, house / ".venv")
+    assert asked == [("--quiet", "--no-deps", "--no-build-isolation", "-e", "packages/lamina-ir")]
+
+
+def test_ranges_between_packages_make_no_new_environment_and_those_on_others_do(house: Path,
+                                                                                asked: list[tuple[str, ...]]) -> None:
+    bootstrap.set_up(sys.executable, house / ".venv")
+    asked.clear()
+    file = house / "packages/lamina-tracing/pyproject.toml"
+    file.write_text(file.read_text().replace("<0.2", "<0.3"))
+    bootstrap.set_up(sys.executable, house / ".venv")
+    assert [arguments[-1] for arguments in asked] == ["packages/lamina-tracing"]
+    file.write_text(file.read_text().replace("numpy>=2.0", "numpy>=2.1"))
+    bootstrap.set_up(sys.executable, house / ".venv")
+    assert len(asked) == 3 and "--no-deps" not in asked[2]
+
+
+def test_a_stamp_of_another_kind_means_anew(house: Path, asked: list[tuple[str, ...]]) -> None:
+    (house / ".venv").mkdir()
+    (house / ".venv" / bootstrap.STAMP).write_text("0123abc")
+    bootstrap.set_up(sys.executable, house / ".venv")
+    assert len(asked) == 2
 
 
 def test_main_ends_with_status_1_and_the_message(monkeypatch: pytest.MonkeyPatch,
