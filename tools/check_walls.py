@@ -103,7 +103,8 @@ def dependency_breaches(root: Path, folder: Path) -> Iterator[str]:
 @functools.cache
 def exported(root: Path, room: str) -> set[str] | None:
     """The names in a room's `__all__`, as far as they are written out; None where there is no such list."""
-    source = root / "packages" / room.replace("_", "-") / "src" / room / "__init__.py"
+    source = root / "packages" / room.replace("_", "-") / "src" / room / "stock.py"
+    source = source if source.exists() else source.with_name("__init__.py")
     for node in ast.parse(source.read_text(encoding="utf-8")).body if source.exists() else ():
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return {n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
@@ -115,10 +116,10 @@ def public(root: Path, room: str, inner: list[str], names: tuple[str, ...]) -> b
     listed = exported(root, room)
     if listed is None or any(f"{'.'.join([room, *inner])}.".startswith(f"{n}.") for n in NAMESPACES):
         return True
-    doors = listed | {"extend", "testing", "*", "__all__", "__version__"}
+    doors = listed | {"extend", "testing", "stock", "*", "__all__", "__version__"}
     if not inner:
         return doors >= set(names)
-    return inner[0] in ("extend", "testing") or (len(inner) == 1 and inner[0] in doors)
+    return inner[0] in ("extend", "testing", "stock") or (len(inner) == 1 and inner[0] in doors)
 
 
 def private_breaches(root: Path, folder: Path) -> Iterator[str]:

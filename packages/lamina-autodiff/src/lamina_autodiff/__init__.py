@@ -1,46 +1,10 @@
 """Differentiation: forward, linearized and reverse, from one set of rule tables. No backend needed."""
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
-from lamina_tracing.extend import hide_frames_of as _hide_frames_of
-from . import extend, jvp_rules, transpose_rules
-from ._version import __version__
-from .closures import closure_convert
-from .custom_jvp import custom_jvp
-from .custom_rules import SymbolicZero
-from .custom_gradient import custom_gradient
-from .custom_vjp import CustomVJPPrimal, custom_vjp, custom_vjp_primal_tree_values
-from .forward import jvp, linearize
-from .jacobians import hessian, jacfwd, jacrev
-from .policies import Recompute, Saveable, checkpoint_policies
-from .remat import checkpoint, checkpoint_name
-from .reverse import grad, linear_transpose, value_and_grad, vjp
-from .solves import custom_linear_solve, custom_root
-
-remat = checkpoint
-jacobian = jacrev
-
-__all__ = ["CustomVJPPrimal", "Recompute", "Saveable", "SymbolicZero", "__version__", "checkpoint", "checkpoint_name",
-           "checkpoint_policies", "closure_convert", "custom_gradient", "custom_jvp", "custom_linear_solve", "custom_root",
-           "custom_transpose", "custom_vjp", "custom_vjp_primal_tree_values", "extend", "grad", "hessian", "jacfwd",
-           "jacobian", "jacrev", "jvp", "linear_call", "linear_transpose", "linearize", "print_saved_residuals", "remat",
-           "value_and_grad", "vjp"]
-
-del jvp_rules, transpose_rules
-
-_hide_frames_of(__file__.rsplit("/", 1)[0])
+from lamina_ir.layers import fill as _fill
 
 if _TYPE_CHECKING:
-    from .linear_calls import custom_transpose, linear_call
-    from .saved_residuals import print_saved_residuals
+    from .stock import *
+    from .stock import __all__ as __all__
 
-_LATER = {"custom_transpose": "linear_calls", "linear_call": "linear_calls", "print_saved_residuals": "saved_residuals"}
-
-
-def __getattr__(name: str) -> _Any:
-    home = _LATER.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_import_module(f"{__name__}.{home}"), name)  # few programs use them
-    return value
+_fill(globals(), rows=("jvp_rules", "transpose_rules"))

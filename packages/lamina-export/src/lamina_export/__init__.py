@@ -1,16 +1,10 @@
 """Functions that were traced once, as files: called, differentiated, mapped and run elsewhere without their Python code."""
-from .checks import DisabledSafetyCheck
-from .dims import InconclusiveDimensionOperation, SymbolicDim, is_symbolic_dim
-from .exported import CALLING_CONVENTION, Exported, default_export_platform, deserialize
-from .exporting import export
-from .files import register_namedtuple_serialization, register_pytree_node_serialization
-from .scopes import SymbolicScope, symbolic_args_specs, symbolic_shape
-from ._version import __version__
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-maximum_supported_calling_convention_version = minimum_supported_calling_convention_version = CALLING_CONVENTION
+from lamina_ir.layers import fill as _fill
 
-__all__ = ["DisabledSafetyCheck", "Exported", "InconclusiveDimensionOperation", "SymbolicDim", "SymbolicScope", "__version__",
-           "default_export_platform", "deserialize", "export", "is_symbolic_dim",
-           "maximum_supported_calling_convention_version",
-           "minimum_supported_calling_convention_version", "register_namedtuple_serialization",
-           "register_pytree_node_serialization", "symbolic_args_specs", "symbolic_shape"]
+if _TYPE_CHECKING:
+    from .stock import *
+    from .stock import __all__ as __all__
+
+_fill(globals())

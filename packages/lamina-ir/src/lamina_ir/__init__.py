@@ -2,7 +2,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import config, dtypes, errors, monitoring, prims, trees
+from . import config, dtypes, errors, layers, monitoring, prims, trees
 from . import _pickling  # noqa: F401  (tells `copyreg` how programs are pickled)
 from ._version import __version__
 from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
@@ -34,7 +34,8 @@ __all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CheckError", "ClosedJ
            "__version__", "alpha_equal", "aval_of", "build", "calls_host", "check", "config", "cse", "dce", "dtypes",
            "dumps", "eqn_axis_names", "eqn_effectful", "eqn_text", "errors", "evaluate", "evaluate_primitive",
            "evaluate_spmd", "fold_constants", "guarded", "happens_once", "has_checks", "has_ordered_effects",
-           "inline_calls", "jaxpr_text", "loads", "monitoring", "number_turns", "only_checks", "parse", "partial_eval",
+           "inline_calls", "jaxpr_text", "layers", "loads", "monitoring", "number_turns", "only_checks", "parse",
+           "partial_eval",
            "prims", "register_aval", "register_param_type", "result_type", "rewrite", "saved_parts", "saved_trees",
            "saved_whole", "scalar_type_of", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
 

@@ -1,11 +1,10 @@
 """Programs to StableHLO: one row per op and platform, and the module around them. Imports `lamina_ir` and MLIR only."""
-from . import rules
-from ._version import __version__
-from .hlo import as_dot_graph, as_hlo_text, as_portable_artifact, as_serialized_hlo_module_proto, xla_computation
-from .module import Lowered, lower
-from .source_map import SourceLine, instruction_lines
-from .tables import lowering_rules, platform_rules, rows
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-__all__ = ["Lowered", "SourceLine", "__version__", "as_dot_graph", "as_hlo_text", "as_portable_artifact",
-           "as_serialized_hlo_module_proto", "instruction_lines", "lower", "lowering_rules", "platform_rules", "rules", "rows",
-           "xla_computation"]
+from lamina_ir.layers import fill as _fill
+
+if _TYPE_CHECKING:
+    from .stock import *
+    from .stock import __all__ as __all__
+
+_fill(globals(), rows=("rules",))

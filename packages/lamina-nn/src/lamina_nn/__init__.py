@@ -1,19 +1,10 @@
 """What networks are made of: activations, softmax and its kin, and initial weights."""
-from lamina_numpy.extend import publish as _publish
-from lamina_numpy.special import logsumexp
-from lamina_tracing.extend import hide_frames_of as _hide_frames_of
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from . import initializers
-from ._activations import (celu, elu, gelu, glu, hard_sigmoid, hard_silu, hard_swish, hard_tanh, identity, leaky_relu, log1mexp,
-                           log_sigmoid, mish, relu, relu6, selu, sigmoid, silu, soft_sign, softplus, sparse_plus,
-                           sparse_sigmoid, squareplus, swish, tanh)
-from ._softmax import log_softmax, logmeanexp, one_hot, softmax, standardize
-from ._version import __version__
+from lamina_ir.layers import fill as _fill
 
-__all__ = ["__version__", "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
-           "initializers", "leaky_relu", "log1mexp", "log_sigmoid", "log_softmax", "logmeanexp", "logsumexp", "mish", "one_hot",
-           "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softmax", "softplus", "sparse_plus", "sparse_sigmoid",
-           "squareplus", "standardize", "swish", "tanh"]
+if _TYPE_CHECKING:
+    from .stock import *
+    from .stock import __all__ as __all__
 
-_hide_frames_of(__file__.rsplit("/", 1)[0])
-_publish(globals())
+_fill(globals())

@@ -1,22 +1,10 @@
 """Named axes: `pmap` and `xmap`, their rows in the tables of the rooms below, and the collectives. No backend needed."""
-from lamina_tracing.extend import hide_frames_of as _hide_frames_of
-from lamina_tracing.lax import (all_gather, all_to_all, axis_index, axis_size, pargmax, pargmin, pbroadcast, pdot, pmax, pmean,
-                                pmin, ppermute, pshuffle, psum, psum_scatter, pswapaxes, xeinsum)
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from . import extend, maps_rows
-from ._version import __version__
-from .mesh import Mesh
-from .padded import padded
-from .partition_spec import PartitionSpec
-from .pmap import pmap
-from .serial import SerialLoop, serial_loop
-from .shard_map import shard_map
-from .xmap import AxisName, ResourceSet, xmap
+from lamina_ir.layers import fill as _fill
 
-__all__ = ["AxisName", "Mesh", "PartitionSpec", "ResourceSet", "SerialLoop", "__version__", "all_gather", "all_to_all",
-           "axis_index", "axis_size", "extend", "padded", "pargmax", "pargmin", "pbroadcast", "pdot", "pmap", "pmax", "pmean",
-           "pmin", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "serial_loop", "shard_map", "xeinsum", "xmap"]
+if _TYPE_CHECKING:
+    from .stock import *
+    from .stock import __all__ as __all__
 
-del maps_rows
-
-_hide_frames_of(__file__.rsplit("/", 1)[0])
+_fill(globals())

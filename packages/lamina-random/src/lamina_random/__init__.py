@@ -2,27 +2,12 @@
 
 `random_gamma_p` stands where other systems have an op of gamma draws: `random_gamma_p.bind(key, a, log_space=False)` draws.
 """
-from lamina_tracing.extend import hide_frames_of as _hide_frames_of
-from ._bits import bits
-from ._continuous import (cauchy, double_sided_maxwell, exponential, gumbel, laplace, logistic, lognormal, maxwell,
-                          pareto, rayleigh, triangular, wald, weibull_min)
-from ._discrete import bernoulli, categorical, geometric, rademacher, randint
-from ._gamma import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
-from . import _generators as _generators  # whose generators are known from then on
-from ._gamma_op import random_gamma_p
-from ._keys import PRNGKey, clone, fold_in, key, key_data, key_impl, split, wrap_key_data
-from ._matrix import multivariate_normal, orthogonal
-from ._named import NamedShape
-from ._normal import normal, truncated_normal, uniform
-from ._rejection import binomial, poisson
-from ._shuffles import choice, permutation, shuffle
-from ._version import __version__
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-__all__ = ["NamedShape", "PRNGKey", "__version__", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy",
-           "chisquare", "choice", "clone", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma",
-           "generalized_normal", "geometric", "gumbel", "key", "key_data", "key_impl", "laplace", "loggamma",
-           "logistic", "lognormal", "maxwell", "multivariate_normal", "normal", "orthogonal", "pareto", "permutation",
-           "poisson", "rademacher", "randint", "random_gamma_p", "rayleigh", "shuffle", "split", "t", "triangular",
-           "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data"]
+from lamina_ir.layers import fill as _fill
 
-_hide_frames_of(__file__.rsplit("/", 1)[0])
+if _TYPE_CHECKING:
+    from .stock import *
+    from .stock import __all__ as __all__
+
+_fill(globals())

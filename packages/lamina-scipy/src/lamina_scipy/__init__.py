@@ -2,11 +2,12 @@
 
 A module is added by its name in `__all__`, where the roof, the tests and the tools find it.
 """
-from lamina_numpy.extend import publish as _publish
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from ._version import __version__
+from lamina_ir.layers import fill as _fill
 
-__all__ = ["__version__", "cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal",
-           "sparse", "spatial", "special", "stats"]
+if _TYPE_CHECKING:
+    from .stock import *
+    from .stock import __all__ as __all__
 
-_publish(globals(), {name: "" for name in __all__ if name != "__version__"})
+_fill(globals())

@@ -1,33 +1,10 @@
 """Tracing: binding ops, staging programs, `jit`, and the typed `lax` functions. No backend needed."""
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from . import debug, extend, lax, operators, slots
-from ._version import __version__
-from .api import disable_jit, ensure_compile_time_eval, eval_shape, make_jaxpr, named_call, named_scope
-from .array import Array, ArrayLike, AxisLike, DTypeLike, ShapeLike
-from .jitting import jit
-from .lax.callbacks import io_callback, pure_callback
-from .settings import (check_tracer_leaks, checking_leaks, debug_bounds, debug_infs, debug_key_reuse, debug_nans,
-                       default_matmul_precision, default_prng_impl, disable_x64, enable_checks, enable_custom_prng,
-                       enable_x64, explain_cache_misses, legacy_prng_key, log_compiles, numpy_dtype_promotion,
-                       numpy_rank_promotion, threefry_partitionable)
+from lamina_ir.layers import fill as _fill
 
-if TYPE_CHECKING:
-    from . import primitives, wrapped_functions
+if _TYPE_CHECKING:
+    from .stock import *
+    from .stock import __all__ as __all__
 
-operators.install()
-
-__all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "ShapeLike", "__version__", "check_tracer_leaks",
-           "checking_leaks", "debug", "debug_bounds", "debug_infs", "debug_key_reuse", "debug_nans",
-           "default_matmul_precision", "default_prng_impl", "disable_jit", "disable_x64", "enable_checks",
-           "enable_custom_prng", "enable_x64", "ensure_compile_time_eval", "eval_shape", "explain_cache_misses", "extend",
-           "io_callback", "jit", "lax", "legacy_prng_key", "log_compiles", "make_jaxpr", "named_call", "named_scope",
-           "numpy_dtype_promotion", "numpy_rank_promotion", "primitives", "pure_callback", "slots",
-           "threefry_partitionable", "wrapped_functions"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("primitives", "wrapped_functions"):
-        return import_module(f"{__name__}.{name}")  # for programs that read programs, and few others
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_fill(globals())

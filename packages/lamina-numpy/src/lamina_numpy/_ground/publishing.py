@@ -112,10 +112,10 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
         value = waiting.get(name)
         if name in homes:
             # the families that few programs use are loaded when asked for
-            value = import_module(f"{names['__name__']}.{homes[name]}")
+            value = import_module(f"{names['__package__']}.{homes[name]}")
             value = value if name == homes[name] else getattr(value, name)
         elif value is None:
-            raise AttributeError(f"module {names['__name__']!r} has no attribute {name!r}")
+            raise AttributeError(f"module {names['__package__']!r} has no attribute {name!r}")
         if isinstance(value, FunctionType):
             if value in _faces:
                 value = published(value)

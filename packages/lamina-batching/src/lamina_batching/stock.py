@@ -1,0 +1,14 @@
+"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_batching.stock import *`."""
+from lamina_tracing.extend import hide_frames_of as _hide_frames_of
+from lamina_tracing import slots as _slots
+
+from . import extend
+from ._version import __version__
+from .custom_vmap import custom_vmap, sequential_vmap
+from .mapping import vmap
+
+__all__ = ["__version__", "custom_vmap", "extend", "sequential_vmap", "vmap"]
+
+_slots.set_basis_map(lambda push, basis: vmap(push)(*basis))
+
+_hide_frames_of(__file__.rsplit("/", 1)[0])

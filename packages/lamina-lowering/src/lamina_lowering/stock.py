@@ -1,0 +1,10 @@
+"""The stock's names of this room, for its face and for stand-ins that change a few: `from lamina_lowering.stock import *`."""
+from ._version import __version__
+from .hlo import as_dot_graph, as_hlo_text, as_portable_artifact, as_serialized_hlo_module_proto, xla_computation
+from .module import Lowered, lower
+from .source_map import SourceLine, instruction_lines
+from .tables import lowering_rules, platform_rules, rows
+
+__all__ = ["Lowered", "SourceLine", "__version__", "as_dot_graph", "as_hlo_text", "as_portable_artifact",
+           "as_serialized_hlo_module_proto", "instruction_lines", "lower", "lowering_rules", "platform_rules", "rows",
+           "xla_computation"]
