@@ -130,7 +130,7 @@ def test_collectives_and_maps():
     body = build(lambda b, x: b.op("psum", x, axes=("i",)), "f32[]")
     assert evaluate_spmd(body, [("i", 2)], [[1, 2]])[0] == [3, 3]
     program = build(lambda b, x: b.op("xla_pmap", x, axis_name="i", axis_size=2, call_jaxpr=body, in_axes=(0,),
-                                      out_axes=(None,), global_arg_shapes=(None,)), "f32[2]")
+                                      out_axes=(None,)), "f32[2]")
     assert "f32[]{i}" in str(program)
     assert evaluate(program, [1.0, 2.0])[0] == 3
 

@@ -25,6 +25,7 @@ from .wiring import Wired
 __all__ = ["Builder", "build"]
 
 _NUMBERS = (bool, int, float, complex)
+_SOME = shaped((), dtypes.BOOL)  # the type of a number that is not settled yet
 _KINDS = (dtypes.is_bool, dtypes.is_integer, dtypes.is_float, dtypes.is_complex)
 
 
@@ -191,7 +192,7 @@ class Builder:
         """
         prim = primitive_of("Builder.op", prim)
         atoms = [self._atom(f"op `{prim.name}`: operand {i} ", x) for i, x in enumerate(xs)]
-        params = settled_params(prim, params, [a.aval for a in atoms if type(a) not in _NUMBERS])
+        params = settled_params(prim, params, [_SOME if type(a) in _NUMBERS else a.aval for a in atoms])
         wanted = operand_count(prim)
         if wanted is not None and wanted != len(atoms):
             raise ShapeError(f"op `{prim.name}`: takes {wanted} operand{'s' * (wanted != 1)}; got {len(atoms)}")

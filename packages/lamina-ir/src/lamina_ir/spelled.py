@@ -104,6 +104,10 @@ def _each_axis(value: Any) -> Callable[[Sequence[ShapedArray]], Any]:
     return lambda avals: (value,) * (avals[0].ndim if avals else 0)
 
 
+def _each_operand(value: Any) -> Callable[[Sequence[ShapedArray]], Any]:
+    return lambda avals: (value,) * len(avals)
+
+
 def _each_spatial(value: Any) -> Callable[[Sequence[ShapedArray]], Any]:
     """The same for each axis of a convolution's image but those of examples and features."""
     return lambda avals: (value,) * max(avals[0].ndim - 2 if avals else 0, 0)
@@ -125,7 +129,7 @@ USUAL: dict[Any, Any] = {
     **{(op, "name"): "f" for op in ("remat", "shard_map", "xla_call", "xla_pmap", "xmap")},
     **{("while", n): 0 for n in ("body_nconsts", "cond_nconsts")},
     **{("xla_pmap", n): None for n in ("backend", "devices", "global_axis_size")},
-    ("xla_pmap", "donated_invars"): _each_axis(False),
+    ("xla_pmap", "donated_invars"): _each_operand(False), ("xla_pmap", "global_arg_shapes"): _each_operand(None),
 }
 
 
@@ -163,7 +167,7 @@ def settled_params(prim: Primitive, given: dict[str, Any], avals: Sequence[Shape
     Args:
       prim: the op.
       given: the params that are given.
-      avals: the types of the operands; those of scalars that are not settled yet may be left out.
+      avals: the types of the operands, of numbers whose type is not known yet any scalar one.
     Raises:
       TypeError: a param that the op has not, that is missing, or that is of another kind.
 
