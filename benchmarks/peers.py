@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["SAME_JAXLIB", "interpreters"]
+__all__ = ["SAME_JAXLIB", "alone", "interpreters"]
 
 SAME_JAXLIB = "jax 0.10.2"  # the peer that stands on our jaxlib, for rows where jaxlib is the floor
 # peer -> (minor versions of Python 3 it runs on, requirements)
@@ -19,6 +19,9 @@ PEERS = {
     SAME_JAXLIB: ((11, 12, 13), ("jax==0.10.2", "jaxlib==0.10.2")),
     "jax 0.4.30": ((11, 12), ("jax==0.4.30", "jaxlib==0.4.30", "numpy<2", "scipy<1.14")),
 }
+# differentiation of NumPy programs in Python, as lamina-autodiff is without a runtime; and what our rooms up to
+# lamina-numpy need there
+ALONE = "autograd 1.9", (11, 12, 13), ("autograd==1.9.1", "numpy>=2.0", "ml_dtypes>=0.5", "typing-extensions", "opt_einsum>=3.3")
 
 
 def cache_folder() -> Path:
@@ -38,23 +41,31 @@ def find_python(minors: tuple[int, ...]) -> str | None:
     return None
 
 
+def _ready(name: str, minors: tuple[int, ...], requirements: tuple[str, ...]) -> str | None:
+    """A peer's interpreter, after installing what is missing; None, aloud, where it cannot be had."""
+    home = cache_folder() / name.replace(" ", "-")
+    python, ready = home / "bin" / "python", home / "ready"
+    if not ready.exists():
+        base = find_python(minors)
+        if base is None:
+            print(f"bench: {name} left out; it needs Python 3.{' or 3.'.join(map(str, minors))}", file=sys.stderr)
+            return None
+        print(f"bench: installing {name} into {home}", file=sys.stderr)
+        steps = ([base, "-m", "venv", "--clear", str(home)],
+                 [str(python), "-m", "pip", "install", "--quiet", *requirements])
+        if any(subprocess.run(step, stdout=sys.stderr).returncode for step in steps):
+            print(f"bench: {name} left out; it cannot be installed", file=sys.stderr)
+            return None
+        ready.touch()
+    return str(python)
+
+
 def interpreters() -> dict[str, str]:
-    """Peer name -> its interpreter, after installing what is missing; a peer that cannot be had is left out, aloud."""
-    found = {}
-    for name, (minors, requirements) in PEERS.items():
-        home = cache_folder() / name.replace(" ", "-")
-        python, ready = home / "bin" / "python", home / "ready"
-        if not ready.exists():
-            base = find_python(minors)
-            if base is None:
-                print(f"bench: {name} left out; it needs Python 3.{' or 3.'.join(map(str, minors))}", file=sys.stderr)
-                continue
-            print(f"bench: installing {name} into {home}", file=sys.stderr)
-            steps = ([base, "-m", "venv", "--clear", str(home)],
-                     [str(python), "-m", "pip", "install", "--quiet", *requirements])
-            if any(subprocess.run(step, stdout=sys.stderr).returncode for step in steps):
-                print(f"bench: {name} left out; it cannot be installed", file=sys.stderr)
-                continue
-            ready.touch()
-        found[name] = str(python)
-    return found
+    """Peer name -> its interpreter; a peer that cannot be had is left out."""
+    found = {name: _ready(name, *needs) for name, needs in PEERS.items()}
+    return {name: python for name, python in found.items() if python is not None}
+
+
+def alone() -> str | None:
+    """The interpreter of autograd's environment."""
+    return _ready(*ALONE)

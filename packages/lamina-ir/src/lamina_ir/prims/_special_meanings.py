@@ -9,28 +9,13 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ._quiet import quiet, wide
+
+__all__ = ["quiet", "wide"]
 
 # Bernoulli numbers B_2, B_4, ... B_24.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,
               854513 / 138, -236364091 / 2730)
-
-
-def quiet(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """`f` with floating-point warnings off, always returning an array."""
-    @np.errstate(all="ignore")
-    def meaning(*xs: Any, **params: Any) -> np.ndarray:
-        return np.asarray(f(*xs, **params))
-    return meaning
-
-
-def wide(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """`f` computed in float64 or complex128, its result rounded to the dtype of the first operand."""
-    @np.errstate(all="ignore")
-    def meaning(*xs: Any, **params: Any) -> np.ndarray:
-        d = xs[0].dtype
-        ws = [np.asarray(x).astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64) for x in xs]
-        return np.asarray(f(*ws, **params)).astype(d)
-    return meaning
 
 
 def _pointwise(f: Callable[[float], float]) -> Callable[[Any], Any]:

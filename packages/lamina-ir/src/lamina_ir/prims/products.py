@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -117,17 +118,45 @@ def _dot_general_infer(lhs: ShapedArray, rhs: ShapedArray, *, dimension_numbers:
     return shaped(shape, dtype, lhs.weak_type and rhs.weak_type and preferred_element_type is None)
 
 
+@lru_cache(maxsize=1024)
+def _as_matrices(dimension_numbers: DotDimensionNumbers, x: tuple[int, ...], y: tuple[int, ...]) -> tuple[Any, ...]:
+    """How operands of these shapes become stacks of matrices, and their product the result: for each operand (order of its
+    axes, shape then), and the result's shape. None: as they are."""
+    (lc, rc), (lb, rb) = dimension_numbers
+    lf, rf = free_axes(len(x), lc, lb), free_axes(len(y), rc, rb)
+    batch, m, n = [x[a] for a in lb], [x[a] for a in lf], [y[a] for a in rf]
+    k = prod([x[a] for a in lc])
+
+    def moved(shape: tuple[int, ...], order: tuple[int, ...], new: tuple[int, ...]) -> tuple[Any, Any]:
+        in_order = order == tuple(range(len(order)))
+        return None if in_order else order, None if tuple([shape[a] for a in order]) == new else new
+
+    left, right = (*batch, prod(m), k), (*batch, k, prod(n))
+    full = (*batch, *m, *n)
+    return *moved(x, lb + lf + lc, left), *moved(y, rb + rc + rf, right), None if len(m) == len(n) == 1 else full
+
+
 def _dot_general(x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
                  preferred_element_type: np.dtype | None) -> Any:
-    (lc, rc), (lb, rb) = dimension_numbers
     out = x.dtype if preferred_element_type is None else preferred_element_type
-    wide = _wide(x.dtype, y.dtype, out)
-    lf, rf = free_axes(x.ndim, lc, lb), free_axes(y.ndim, rc, rb)
-    batch, m, n = [x.shape[a] for a in lb], [x.shape[a] for a in lf], [y.shape[a] for a in rf]
-    k = int(np.prod([x.shape[a] for a in lc], dtype=int))
-    a = x.transpose(lb + lf + lc).astype(wide).reshape((*batch, int(np.prod(m, dtype=int)), k))
-    b = y.transpose(rb + rc + rf).astype(wide).reshape((*batch, k, int(np.prod(n, dtype=int))))
-    return np.matmul(a, b).astype(out).reshape((*batch, *m, *n))
+    left, left_shape, right, right_shape, shape = _as_matrices(dimension_numbers, x.shape, y.shape)
+    # Nothing is copied that need not be: BLAS reads transposed matrices as they lie.
+    if left is not None:
+        x = x.transpose(left)
+    if right is not None:
+        y = y.transpose(right)
+    if x.dtype is not out or y.dtype is not out or out not in _AS_THEY_ARE:
+        wide = _wide(x.dtype, y.dtype, out)
+        x, y = x.astype(wide, copy=False), y.astype(wide, copy=False)
+    if left_shape is not None:
+        x = x.reshape(left_shape)
+    if right_shape is not None:
+        y = y.reshape(right_shape)
+    z = np.matmul(x, y).astype(out, copy=False)
+    return z if shape is None else z.reshape(shape)
+
+
+_AS_THEY_ARE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 
 def _wide(x: np.dtype, y: np.dtype, out: np.dtype) -> np.dtype:

@@ -50,12 +50,13 @@ def _infer(name: str, kind: str) -> Callable[..., ShapedArray]:
 
 def _over(ufunc: np.ufunc, initial: Callable[[np.dtype], Any] | None = None) -> Callable[..., Any]:
     """`ufunc.reduce` in the operand's dtype; small floats are added up in float32."""
+    chooses = initial is None or ufunc in (np.maximum, np.minimum)  # one of the elements, so it has their dtype
+
     def meaning(x: Any, *, axes: tuple[int, ...]) -> Any:
         wide = x.astype(np.float32) if x.dtype in _SMALL else x
         start = {} if initial is None else {"initial": initial(x.dtype)}
-        if initial is None or ufunc in (np.maximum, np.minimum):
-            return np.asarray(ufunc.reduce(wide, axis=axes, **start)).astype(x.dtype)
-        return np.asarray(ufunc.reduce(wide, axis=axes, dtype=wide.dtype, **start)).astype(x.dtype)
+        out = ufunc.reduce(wide, axis=axes, **start) if chooses else ufunc.reduce(wide, axis=axes, dtype=wide.dtype, **start)
+        return np.asarray(out).astype(x.dtype, copy=not axes)
     return meaning
 
 

@@ -53,10 +53,14 @@ def _broadcast_in_dim_infer(x: ShapedArray, *, broadcast_dimensions: tuple[int, 
 
 
 def _broadcast_in_dim(x: Any, *, broadcast_dimensions: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    at = [1] * len(shape)
-    for n, d in zip(x.shape, broadcast_dimensions, strict=True):
-        at[d] = n
-    return np.array(np.broadcast_to(x.reshape(at), shape))
+    out = np.empty(shape, x.dtype)
+    if x.shape:
+        at = [1] * len(shape)
+        for n, d in zip(x.shape, broadcast_dimensions, strict=True):
+            at[d] = n
+        x = x.reshape(at)
+    out[...] = x
+    return out
 
 
 broadcast_in_dim_p = Primitive("broadcast_in_dim", params=("broadcast_dimensions", "shape"), family="shape",
@@ -77,7 +81,7 @@ def _reshape_infer(x: ShapedArray, *, dimensions: tuple[int, ...] | None, new_si
 
 
 def _reshape(x: Any, *, dimensions: tuple[int, ...] | None, new_sizes: tuple[int, ...]) -> Any:
-    return np.reshape(x if dimensions is None else np.transpose(x, dimensions), new_sizes)
+    return (x if dimensions is None else x.transpose(dimensions)).reshape(new_sizes)
 
 
 reshape_p = Primitive("reshape", params=("dimensions", "new_sizes"), family="shape", infer=_reshape_infer,
@@ -95,7 +99,7 @@ def _transpose_infer(x: ShapedArray, *, permutation: tuple[int, ...]) -> ShapedA
 
 
 transpose_p = Primitive("transpose", params=("permutation",), family="shape", infer=_transpose_infer,
-                        numpy=lambda x, *, permutation: np.transpose(x, permutation), linear_in=(0,), spec="transpose")
+                        numpy=lambda x, *, permutation: x.transpose(permutation), linear_in=(0,), spec="transpose")
 
 
 @lru_cache(maxsize=4096)
@@ -110,7 +114,7 @@ def _squeeze_infer(x: ShapedArray, *, dimensions: tuple[int, ...]) -> ShapedArra
 
 
 squeeze_p = Primitive("squeeze", params=("dimensions",), family="shape", infer=_squeeze_infer,
-                      numpy=lambda x, *, dimensions: np.squeeze(x, dimensions), linear_in=(0,), spec="reshape")
+                      numpy=lambda x, *, dimensions: x.squeeze(dimensions), linear_in=(0,), spec="reshape")
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,174 @@
+"""Measures the layers that stand on NumPy alone, no runtime among them, beside HIPS autograd and beside NumPy itself.
+
+usage: python benchmarks/alone.py [--repeats N] [--only PART ...]
+
+The same functions run in one process, in autograd's environment, with our sources on the path. Contenders take turns, so
+that a drift of the machine meets all of them; the best of the repeats counts. Before anything is timed, results are compared.
+"""
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # one thread: what is measured is what stands around products
+    os.environ.setdefault(_variable, "1")
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+Run = Callable[[], Any]
+# what ours is measured beside -> goal of the ratio
+GOALS = {"autograd": 1.2, "jit": 0.7, "numpy": 2.0}
+
+
+# --- the functions; `np` is autograd's NumPy, ours, or `lax` under the same names -----------------------------------------
+def mlp(np: Any, layers: Any, x: Any) -> Any:
+    """64 - 128 - 10, 32 rows."""
+    (w1, b1), (w2, b2) = layers
+    return np.tanh(x @ w1 + b1) @ w2 + b2
+
+
+def loss(np: Any, layers: Any, x: Any, y: Any) -> Any:
+    miss = mlp(np, layers, x) - y
+    return np.sum(miss * miss)
+
+
+def chain(np: Any, x: Any) -> Any:
+    """100 steps, one op each."""
+    for _ in range(25):
+        x = np.tanh(np.sin(x) * 1.5 + 0.25)
+    return np.sum(x)
+
+
+def products(np: Any, a: Any, b: Any) -> Any:
+    """Three products of 400 x 400 matrices, a sum."""
+    return np.sum((a @ b) @ (b @ a))
+
+
+def values(*shape: int, seed: int = 0, scale: float = 1.0) -> Any:
+    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)
+
+
+LAYERS = [(values(64, 128, seed=1, scale=0.1), values(128, seed=2)), (values(128, 10, seed=3, scale=0.1), values(10, seed=4))]
+ROWS, TARGETS = values(32, 64, seed=5), values(32, 10, seed=6)
+VECTOR, A, B = values(64, seed=7), values(400, 400, seed=8, scale=0.05), values(400, 400, seed=9, scale=0.05)
+
+
+# --- timing ---------------------------------------------------------------------------------------------------------------
+def flat(tree: Any) -> list[Any]:
+    return [leaf for part in tree for leaf in flat(part)] if isinstance(tree, (list, tuple)) else [np.asarray(tree)]
+
+
+def agree(runs: dict[str, Run]) -> None:
+    """ValueError where contenders compute different things."""
+    first, *others = [flat(run()) for run in runs.values()]
+    for other in others:
+        for x, y in zip(first, other, strict=True):
+            if x.shape != y.shape or not np.allclose(x, y, rtol=1e-3, atol=1e-4):
+                raise ValueError(f"alone: results differ: {', '.join(runs)}")
+
+
+def best(runs: dict[str, Run], repeats: int) -> dict[str, float]:
+    """Microseconds a call, contenders taking turns."""
+    agree(runs)
+    found = dict.fromkeys(runs, math.inf)
+    calls = {}
+    for name, run in runs.items():
+        start = time.perf_counter()
+        run()
+        calls[name] = max(1, int(0.01 / (time.perf_counter() - start)))
+    for _ in range(repeats):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            for _ in range(calls[name]):
+                run()
+            found[name] = min(found[name], (time.perf_counter() - start) / calls[name] * 1e6)
+    return found
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------------
+def gradients(np: Any, grad: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Row -> gradient and arguments."""
+    return {"grad_mlp": (grad(lambda layers, x, y: loss(np, layers, x, y)), (LAYERS, ROWS, TARGETS)),
+            "grad_chain": (grad(lambda x: chain(np, x)), (VECTOR,)),
+            "grad_products": (grad(lambda a, b: products(np, a, b)), (A, B))}
+
+
+def beside_autograd(kind: str, np: Any, only: list[str]) -> list[tuple[str, str, dict[str, Run]]]:
+    """Rows of gradients, op by op and jitted, beside autograd, which has no more than op by op."""
+    from autograd import grad
+    from autograd import numpy as anp
+    from lamina_autodiff import grad as our_grad
+    from lamina_tracing import jit
+    theirs, ours = gradients(anp, grad), gradients(np, our_grad)
+    rows = []
+    for name, (g, args) in theirs.items():
+        f = ours[name][0]
+        for row, goal, run in ((f"{name}, {kind}", "autograd", f), (f"jit of {name}, {kind}", "jit", jit(f))):
+            rows.append((row, goal, {"lamina": lambda run=run, args=args: run(*args),
+                                     "autograd": lambda g=g, args=args: g(*args)}))
+    return rows
+
+
+def beside_numpy(jnp: Any) -> list[tuple[str, str, dict[str, Run]]]:
+    from lamina_tracing import jit
+    layers, rows = [tuple(map(jnp.asarray, pair)) for pair in LAYERS], jnp.asarray(ROWS)
+    a, b = jnp.asarray(A), jnp.asarray(B)
+    jitted = jit(lambda layers, x: mlp(jnp, layers, x))
+    plain: Run = lambda: mlp(np, LAYERS, ROWS)
+    return [("mlp, numpy", "numpy", {"lamina": lambda: mlp(jnp, layers, rows), "numpy": plain}),
+            ("jit of mlp, numpy", "numpy", {"lamina": lambda: jitted(layers, rows), "numpy": plain}),
+            ("products, numpy", "numpy", {"lamina": lambda: products(jnp, a, b), "numpy": lambda: products(np, A, B)})]
+
+
+def measure(repeats: int, only: list[str]) -> int:
+    from lamina_tracing import lax
+    named = SimpleNamespace(sin=lax.sin, tanh=lax.tanh, sum=lambda x: lax.reduce_sum(x, tuple(range(x.ndim))))
+    lines = ["| figure | lamina | beside it | ratio | goal | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+
+    def show(rows: Any) -> None:
+        for name, basis, runs in rows:
+            if only and not any(part in name for part in only):
+                continue
+            ours, other = best(runs, repeats).values()
+            ratio = ours / other
+            lines.append(f"| {name} | {ours:,.1f} | {other:,.1f} | {ratio:.2f} | {GOALS[basis]:g} {basis} | "
+                         f"{'' if ratio <= GOALS[basis] else 'short'} |")
+
+    show(beside_autograd("lax", named, only))  # with the operators lamina_tracing has of its own; lamina_numpy brings others
+    import lamina_numpy as jnp
+    show(beside_autograd("numpy", jnp, only))
+    show(beside_numpy(jnp))
+    assert not {"jaxlib", "lamina_runtime"}.intersection(sys.modules)
+    print("\n".join(lines))
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--only", nargs="*", default=[], help="parts of the names of rows")
+    options = parser.parse_args(argv)
+    if importlib.util.find_spec("autograd") is not None:
+        return measure(options.repeats, options.only)
+    sys.path.insert(0, str(HERE))
+    import peers
+    python = peers.alone()
+    if python is None:
+        return 1
+    paths = os.pathsep.join(map(str, sorted(HERE.parent.glob("packages/*/src"))))
+    return subprocess.run([python, __file__, *(sys.argv[1:] if argv is None else argv)],
+                          env={**os.environ, "PYTHONPATH": paths}).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
