@@ -8,7 +8,6 @@ that a drift of the machine meets all of them; the best of the repeats counts. B
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import math
 import os
 import subprocess
@@ -18,9 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # one thread: what is measured is what stands around products
-    os.environ.setdefault(_variable, "1")
 
 import numpy as np
 
@@ -78,20 +74,20 @@ def agree(runs: dict[str, Run]) -> None:
 
 
 def best(runs: dict[str, Run], repeats: int) -> dict[str, float]:
-    """Microseconds a call, contenders taking turns."""
+    """Microseconds of processor time a call, contenders taking turns."""
     agree(runs)
     found = dict.fromkeys(runs, math.inf)
     calls = {}
     for name, run in runs.items():
-        start = time.perf_counter()
+        start = time.thread_time()
         run()
-        calls[name] = max(1, int(0.01 / (time.perf_counter() - start)))
+        calls[name] = max(1, int(0.01 / (time.thread_time() - start)))
     for _ in range(repeats):
         for name, run in runs.items():
-            start = time.perf_counter()
+            start = time.thread_time()
             for _ in range(calls[name]):
                 run()
-            found[name] = min(found[name], (time.perf_counter() - start) / calls[name] * 1e6)
+            found[name] = min(found[name], (time.thread_time() - start) / calls[name] * 1e6)
     return found
 
 
@@ -157,17 +153,18 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--only", nargs="*", default=[], help="parts of the names of rows")
+    parser.add_argument("--here", action="store_true", help="this is autograd's environment")
     options = parser.parse_args(argv)
-    if importlib.util.find_spec("autograd") is not None:
+    if options.here:
         return measure(options.repeats, options.only)
-    sys.path.insert(0, str(HERE))
     import peers
     python = peers.alone()
     if python is None:
         return 1
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # of those that multiply matrices
     paths = os.pathsep.join(map(str, sorted(HERE.parent.glob("packages/*/src"))))
-    return subprocess.run([python, __file__, *(sys.argv[1:] if argv is None else argv)],
-                          env={**os.environ, "PYTHONPATH": paths}).returncode
+    command = [python, __file__, "--here", *(sys.argv[1:] if argv is None else argv)]
+    return subprocess.run(command, env={**os.environ, **one_thread, "PYTHONPATH": paths}).returncode
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ PEERS = {
 }
 # differentiation of NumPy programs in Python, as lamina-autodiff is without a runtime; and what our rooms up to
 # lamina-numpy need there
-ALONE = "autograd 1.9", (11, 12, 13), ("autograd==1.9.1", "numpy>=2.0", "ml_dtypes>=0.5", "typing-extensions", "opt_einsum>=3.3")
+ALONE = "autograd 1.9", (11, 12, 13), ("autograd==1.9.1", "numpy>=2.0", "ml_dtypes>=0.5", "typing-extensions",
+                                       "opt_einsum>=3.3")
 
 
 def cache_folder() -> Path:

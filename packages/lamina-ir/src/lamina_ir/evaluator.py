@@ -23,7 +23,7 @@ from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names
 from .spmd import AxisEnv
 from .turns import by_device, entering, on_axes
 
-__all__ = ["evaluate", "evaluate_primitive", "evaluate_spmd", "last_uses", "watching"]
+__all__ = ["evaluate", "evaluate_primitive", "evaluate_spmd", "last_uses", "settled", "watching"]
 
 _SCALARS = (bool, int, float, complex)
 
@@ -83,10 +83,22 @@ def _argument(x: Any, aval: ShapedArray, i: int) -> np.ndarray:
     return a
 
 
-def _settle(value: Any, aval: ShapedArray, prim: Primitive) -> np.ndarray:
-    """The result as an ndarray of exactly the inferred type."""
+def settled(value: Any, aval: ShapedArray, prim: Primitive) -> np.ndarray:
+    """What an op's NumPy meaning gave, as an array of exactly the inferred type.
+
+    Args:
+      value: an array or NumPy scalar.
+      aval: the type.
+      prim: the op, for the message.
+    Raises:
+      ShapeError: it has another shape.
+
+    >>> from lamina_ir import prims, shaped
+    >>> settled(np.float64(2), shaped((), "float32"), prims.add_p)
+    array(2., dtype=float32)
+    """
     a = value if type(value) is np.ndarray else np.asarray(value)
-    if a.dtype != aval.dtype:
+    if a.dtype is not aval.dtype and a.dtype != aval.dtype:
         a = a.astype(aval.dtype)
     if a.shape != aval.shape:
         raise ShapeError(f"{prim.name}: its NumPy meaning gave shape {a.shape}; its type says {aval.long()}")
@@ -188,7 +200,7 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
         if _watch.see is not None:
             _watch.see(e, [[read(a)] for a in e.invars], [[value] for value in outs])
         for v, value in zip(e.outvars, outs):
-            env[v] = _settle(value, v.aval, prim)
+            env[v] = settled(value, v.aval, prim)
         for v in dead:
             del env[v]
     return [read(a) for a in jaxpr.outvars]
@@ -223,8 +235,8 @@ def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, A
         with _around(prim, None):
             out = prim.numpy(*((_run,) if prim.subprograms else ()), *arrays, **params)
     if prim.multiple:
-        return [_settle(o, a, prim) for o, a in zip(out, out_avals)]
-    return _settle(out, out_avals, prim)
+        return [settled(o, a, prim) for o, a in zip(out, out_avals)]
+    return settled(out, out_avals, prim)
 
 
 def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tuple[Any, int]],
@@ -273,7 +285,7 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
             if _watch.see is not None:
                 _watch.see(e, ins, outs)
             for v, values in zip(e.outvars, outs):
-                env[v] = [_settle(x, v.aval, e.primitive) for x in values]
+                env[v] = [settled(x, v.aval, e.primitive) for x in values]
             for v in dead:
                 del env[v]
         return [read(a) for a in jaxpr.outvars]

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapedArray, dtypes
+from lamina_ir import ShapedArray, dtypes, register_aval, shaped
 from lamina_ir.extend import words_array
 
 from .tracer import Tracer
 
-__all__ = ["HostArray"]
+__all__ = ["HostArray", "typed"]
 
 _IN_PLACE = ("fill", "itemset", "put", "resize", "setfield", "setflags", "__setstate__")  # what NumPy's have and ours must not
-_FACTS = frozenset(("aval", "base", "data", "dtype", "flat", "imag", "real", "shape", "strides", "weak_type"))
+_FACTS = frozenset(("_known", "aval", "base", "data", "dtype", "flat", "imag", "real", "shape", "strides", "weak_type"))
 
 
 def _number(self: HostArray, use: str) -> Any:
@@ -47,6 +47,8 @@ class HostArray(np.ndarray):
     <class 'numpy.ndarray'>
     """
 
+    __slots__ = ("_known", "__dict__")
+    _known: tuple[ShapedArray, np.ndarray]  # its type and the plain array it is a view of, which ops ask for; views have none
     weak_type = False
     base = None  # whose memory it is would be one way to write into it
     _trace = None
@@ -55,14 +57,22 @@ class HostArray(np.ndarray):
     @staticmethod
     def of(x: Any, aval: ShapedArray) -> HostArray:
         """`x` with the dtype and weakness of `aval`. It takes the memory of `x`: nobody may write to that any more."""
-        array = np.asarray(x, aval.dtype)
-        array.flags.writeable = False
+        array = x if type(x) is np.ndarray and x.dtype is aval.dtype else np.asarray(x, aval.dtype)
+        array.setflags(write=False)
         ours = array.view(HostArray)
         if aval.weak_type:
             ours.__dict__["weak_type"] = True
+        if type(aval) is ShapedArray and array.shape == aval.shape:
+            _know(ours, (aval, array))
         return ours
 
-    aval = property(lambda self: ShapedArray(self.shape, self.dtype, self.weak_type))
+    @property
+    def aval(self) -> ShapedArray:
+        try:
+            return self._known[0]
+        except AttributeError:
+            return ShapedArray(self.shape, self.dtype, self.weak_type)
+
     named_shape = property(lambda self: {})
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -156,6 +166,24 @@ class HostArray(np.ndarray):
 
     def __reduce__(self) -> Any:
         return _rebuild, (np.asarray(self), self.weak_type)
+
+
+_know = HostArray._known.__set__  # type: ignore[attr-defined]  # past `__setattr__`, which refuses
+
+
+def typed(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
+    """The type of an array of ours and a plain one in its memory; both of the canonical dtype, in which ops compute."""
+    try:
+        known = x._known
+        if known[0].dtype.itemsize < 8 or dtypes.canonical(known[0].dtype) is known[0].dtype:
+            return known
+    except AttributeError:
+        pass
+    aval = shaped(x.shape, dtypes.canonical(x.dtype), x.weak_type)
+    return aval, np.asarray(x, aval.dtype)
+
+
+register_aval(HostArray, lambda x: typed(x)[0])
 
 
 def _plain(x: Any) -> Any:

@@ -21,11 +21,12 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, config, evaluate, evaluate_primitive
+from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, config
 from lamina_ir.extend import new_generation
 
 from .array import HostArray
 from .jit_spec import Staged
+from .numpy_evaluator import NumPyEvaluator
 from .statics import Statics
 from .trace import EVALUATION, on_staging
 from .tracer import Tracer
@@ -46,38 +47,6 @@ class Evaluator(Protocol):
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
         """A concrete array of type `aval` from host memory. Copies: the caller may change `value` afterwards."""
-
-
-def _memory_of_others(args: Sequence[Any]) -> list[np.ndarray]:
-    """The arrays among arguments that the caller may write to later."""
-    return [a for a in args if isinstance(a, np.ndarray) and not isinstance(a, HostArray)]
-
-
-def _apart(value: Any, given: Sequence[np.ndarray]) -> Any:
-    """A result in memory of its own: reshapes, slices and identities are views of their operand in NumPy."""
-    # arrays without elements share no memory, but the very array would be frozen in its owner's hands
-    return np.array(value) if any(value is a or np.may_share_memory(value, a) for a in given) else value
-
-
-class NumPyEvaluator:
-    """The default evaluator: the NumPy meanings of `lamina_ir`."""
-
-    def primitive(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        avals = [aval_of(a) for a in args]
-        out = prim.infer(*avals, **params)
-        values = evaluate_primitive(prim, args, params)
-        given = _memory_of_others(args)
-        if prim.multiple:
-            return tuple(HostArray.of(_apart(v, given), a) for v, a in zip(values, out))
-        return HostArray.of(_apart(values, given), out)
-
-    def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        values = evaluate(closed, *args)
-        given = _memory_of_others((*args, *closed.consts))
-        return [HostArray.of(_apart(v, given), a) for v, a in zip(values, closed.out_avals)]
-
-    def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
-        return HostArray.of(np.array(value, aval.dtype), aval)
 
 
 def _check_filling(slot: str, new: Any, *methods: str) -> None:

@@ -29,7 +29,7 @@ def quietly(f: Callable[..., Any], *xs: Any, **params: Any) -> Any:
     """`f(*xs, **params)`, a function of values alone, without floating-point warnings."""
     try:
         return _here.run(f, *xs, **params)
-    except RuntimeError:  # the context is in use: a finalizer in the middle of a call, or a meaning made of another. Or f failed
+    except RuntimeError:  # the context is in use, by a finalizer's caller or a meaning made of others; or it is f's own
         with np.errstate(all="ignore"):
             return f(*xs, **params)
 
