@@ -25,7 +25,6 @@ import check_walls
 import distributions
 from distributions import ROOT, Distribution
 
-GROUND = "lamina-ir"
 OPENING = '"""The version, set by `hatch version`, and the neighbours it works with, as tools/check_ranges.py writes them."""\n'
 LONGEST = 120
 
@@ -115,11 +114,17 @@ def names_at(root: Path, tag: str, folder: str, module: str) -> set[str] | None:
       LookupError: there is no such module at that tag.
     """
     path = f"packages/{folder}/src/{module.replace('.', '/')}"
-    for candidate in (f"{path}/__init__.py", f"{path}.py"):
+    for candidate in (f"{path}/stock.py", f"{path}/__init__.py", f"{path}.py"):
         shown = subprocess.run(["git", "show", f"{tag}:{candidate}"], cwd=root, capture_output=True, text=True)
         if shown.returncode == 0:
             return listed(shown.stdout)
     raise LookupError(module)
+
+
+def names_here(room: Distribution) -> set[str] | None:
+    """The names in a room's `__all__` as it stands in this tree."""
+    stock = room.source / "stock.py"
+    return listed((stock if stock.exists() else room.source / "__init__.py").read_text(encoding="utf-8"))
 
 
 def listed(source: str) -> set[str] | None:
@@ -177,11 +182,7 @@ def is_module(root: Path, tag: str, neighbour: Distribution, module: str) -> boo
 
 def breaches(root: Path, write: bool = False) -> list[str]:
     """Every breach in the house at `root`."""
-    found = [*admission_breaches(root), *outside_breaches(root), *name_breaches(root)]
-    ground = distributions.rooms(root)[GROUND]
-    if "needs" in (listed((ground.source / "__init__.py").read_text(encoding="utf-8")) or ()):
-        found += version_breaches(root, write)
-    return found
+    return [*admission_breaches(root), *outside_breaches(root), *name_breaches(root), *version_breaches(root, write)]
 
 
 def main(argv: list[str] | None = None) -> int:

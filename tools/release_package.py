@@ -94,7 +94,7 @@ def successor(version: Version) -> str:
 def names_gone(room: Distribution, version: Version, root: Path) -> list[str]:
     """Public names of a released version that are no longer there."""
     before = check_ranges.names_at(root, room.tag_of(version), room.name, room.module) or set()
-    now = check_ranges.listed((room.source / "__init__.py").read_text(encoding="utf-8")) or set()
+    now = check_ranges.names_here(room) or set()
     return [f"{room.module}.{name}" for name in sorted(before - now)]
 
 

@@ -85,9 +85,7 @@ def test_the_call_of_many_neighbours_stands_on_several_lines(small_house: Path) 
 
 
 def test_the_house_has_no_breach() -> None:
-    house = check_ranges.ROOT
-    found = (check_ranges.admission_breaches, check_ranges.outside_breaches, check_ranges.name_breaches)
-    assert [line for check in found for line in check(house)] == []
+    assert check_ranges.breaches(check_ranges.ROOT) == []
 
 
 def test_a_version_file_without_a_version_is_refused() -> None:

@@ -34,7 +34,7 @@ def expressions():
         index = tuple(ATOMS[n] for n in chosen)
         try:
             HOST[index]
-        except (IndexError, ValueError):
+        except (IndexError, ValueError, DeprecationWarning):  # older NumPys only warn where the result has no elements
             continue
         yield chosen, index
 

@@ -15,6 +15,7 @@ from .errors import (CallbackError, CheckError, ConcretizationError, DTypeError,
                      StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                      UnboundAxisError, UnboundedLoopError)
 from .evaluator import evaluate, evaluate_primitive, evaluate_spmd
+from .neighbours import needs
 from .params import UnnamedAxis, register_param_type
 from .partial import PartialEval, fold_constants, partial_eval
 from .primitive import Primitive
@@ -35,7 +36,7 @@ __all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CheckError", "ClosedJ
            "cost_rules", "cse", "dce", "dtypes", "dumps", "eqn_axis_names", "eqn_cost", "eqn_effectful", "eqn_text",
            "errors", "evaluate", "evaluate_primitive", "evaluate_spmd", "fold_constants", "guarded", "happens_once",
            "has_checks", "has_ordered_effects", "inline_calls", "jaxpr_text", "layers", "loads", "monitoring",
-           "number_turns", "only_checks", "parse", "partial_eval", "prims", "program_cost", "register_aval",
+           "needs", "number_turns", "only_checks", "parse", "partial_eval", "prims", "program_cost", "register_aval",
            "register_param_type", "result_type", "rewrite", "saved_parts", "saved_trees", "saved_whole",
            "scalar_type_of", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
 

@@ -24,10 +24,10 @@ def needs(distribution: str, version: str, *ranges: str) -> None:
       ImportError: two packages do not fit; it names both, the range, and what to install.
       ValueError: a range is written in another way.
 
-    >>> needs("yourlab-batching", "1.0", "lamina-ir>=0.1")
-    >>> needs("yourlab-batching", "1.0", "lamina-ir>=99,<100")
+    >>> needs("yourlab-nn", "1.0", "lamina-ir>=0.1")
+    >>> needs("yourlab-nn", "1.0", "lamina-ir>=99")
     Traceback (most recent call last):
-    ImportError: yourlab-batching 1.0 needs lamina-ir>=99,<100, and lamina-ir 0.1.0 is installed; pip install 'lamina-ir>=99,<100'
+    ImportError: yourlab-nn 1.0 needs lamina-ir>=99, and lamina-ir 0.1.0 is installed; pip install 'lamina-ir>=99'
     """
     _versions[distribution] = version
     for asker, (its_version, wanted) in _asking.get(distribution, {}).copy().items():

@@ -1,1 +1,6 @@
+"""The version, set by `hatch version`, and the neighbours it works with, as tools/check_ranges.py writes them."""
+from lamina_ir import needs as _needs
+
 __version__ = "0.1.0"
+
+_needs("lamina-lowering", __version__, "lamina-ir>=0.1,<0.2")

@@ -8,6 +8,8 @@ import sys as _sys
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from ._version import __version__  # before the rooms: it says which versions of them fit
+
 # The runtime comes first: it fills the slots that what follows is dispatched through.
 import lamina_runtime as _runtime
 from lamina_autodiff import (checkpoint, checkpoint_policies, closure_convert, custom_gradient, custom_jvp, custom_vjp,
@@ -31,7 +33,6 @@ from lamina_tracing import (Array, check_tracer_leaks, checking_leaks, debug_bou
                             numpy_rank_promotion, pure_callback, threefry_partitionable)
 
 from . import dtypes, lax, numpy, tree, tree_util
-from ._version import __version__
 
 float0 = dtypes.float0
 # A module of its own under this path would hide the settings: `import lamina.config` gives them too.

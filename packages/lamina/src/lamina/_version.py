@@ -1,1 +1,18 @@
+"""The version, set by `hatch version`, and the neighbours it works with, as tools/check_ranges.py writes them."""
+from lamina_ir import needs as _needs
+
 __version__ = "0.1.0"
+
+_needs("lamina", __version__,
+       "lamina-ir>=0.1,<0.2",
+       "lamina-tracing>=0.1,<0.2",
+       "lamina-autodiff>=0.1,<0.2",
+       "lamina-batching>=0.1,<0.2",
+       "lamina-parallel>=0.1,<0.2",
+       "lamina-lowering>=0.1,<0.2",
+       "lamina-runtime>=0.1,<0.2",
+       "lamina-numpy>=0.1,<0.2",
+       "lamina-random>=0.1,<0.2",
+       "lamina-export>=0.1,<0.2",
+       "lamina-nn>=0.1,<0.2",
+       "lamina-scipy>=0.1,<0.2")
