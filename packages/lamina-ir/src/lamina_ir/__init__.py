@@ -35,20 +35,25 @@ __all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CheckError", "ClosedJ
            "__version__", "alpha_equal", "aval_of", "build", "calls_host", "check", "config", "cost_by_op",
            "cost_rules", "cse", "dce", "dtypes", "dumps", "eqn_axis_names", "eqn_cost", "eqn_effectful", "eqn_text",
            "errors", "evaluate", "evaluate_primitive", "evaluate_spmd", "fold_constants", "guarded", "happens_once",
-           "has_checks", "has_ordered_effects", "inline_calls", "jaxpr_text", "layers", "loads", "monitoring",
-           "needs", "number_turns", "only_checks", "parse", "partial_eval", "prims", "program_cost", "register_aval",
-           "register_param_type", "result_type", "rewrite", "saved_parts", "saved_trees", "saved_whole",
-           "scalar_type_of", "shaped", "subprograms", "substitute", "thread_order", "trees", "walk"]
+           "has_checks", "has_ordered_effects", "inline_calls", "jaxpr_dot", "jaxpr_from_json", "jaxpr_json",
+           "jaxpr_text", "layers", "loads", "monitoring", "needs", "number_turns", "only_checks", "parse",
+           "partial_eval", "prims", "program_cost", "register_aval", "register_param_type", "result_type", "rewrite",
+           "saved_parts", "saved_trees", "saved_whole", "scalar_type_of", "shaped", "subprograms", "substitute",
+           "thread_order", "trees", "walk"]
 
 if TYPE_CHECKING:
+    from .building import Builder, build
     from .cost_table import Cost
     from .costs import cost_by_op, cost_rules, eqn_cost, program_cost
-    from .building import Builder, build
+    from .drawing import jaxpr_dot
+    from .json_form import jaxpr_from_json, jaxpr_json
     from .parser import parse
     from .scalar_kinds import result_type, scalar_type_of
     from .serialise import dumps, loads, saved_parts, saved_trees, saved_whole
 
-_LATER = {"Cost": "cost_table", "cost_by_op": "costs", "cost_rules": "costs", "eqn_cost": "costs", "program_cost": "costs",
+_LATER = {"jaxpr_from_json": "json_form", "jaxpr_json": "json_form",
+          "jaxpr_dot": "drawing",
+          "Cost": "cost_table", "cost_by_op": "costs", "cost_rules": "costs", "eqn_cost": "costs", "program_cost": "costs",
           "Builder": "building", "build": "building",
           "result_type": "scalar_kinds", "scalar_type_of": "scalar_kinds",
           "parse": "parser", "dumps": "serialise", "loads": "serialise",

@@ -19,7 +19,7 @@ from .key_types import host_value
 from .over import typed_equation
 from .primitive import Primitive
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
-from .spelled import aval_spec, excerpt, primitive_of, settled_params
+from .spelled import aval_spec, closed_program, excerpt, primitive_of, settled_params
 from .wiring import Wired
 
 __all__ = ["Builder", "build"]
@@ -342,7 +342,7 @@ class Builder:
         >>> b.build(*b.inline(parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"), 2.0))
         { lambda ; . let a:f32[] = sin 2.0:f32[] in (a,) }
         """
-        program = _closed("Builder.inline", program)
+        program = closed_program("Builder.inline", program)
         operands = self._operands("Builder.inline", xs)
         wanted = program.in_avals
         if len(operands) != len(wanted) or not all(a.aval.same_type(t) for a, t in zip(operands, wanted)):
@@ -511,16 +511,8 @@ def _typed(prim: Primitive, avals: list[ShapedArray], params: dict[str, Any]) ->
     return params, out if prim.multiple else [out]
 
 
-def _closed(call: str, program: Any) -> ClosedJaxpr:
-    if isinstance(program, Jaxpr) and not program.constvars:
-        return ClosedJaxpr(program)
-    if not isinstance(program, ClosedJaxpr):
-        raise TypeError(f"{call}: expected a ClosedJaxpr; got {excerpt(program)}")
-    return program
-
-
 def _program(call: str, program: Any, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
     """A nested program: as it is, or as a function writes it for operands of these types."""
     if callable(program) and not isinstance(program, (Jaxpr, ClosedJaxpr)):
         return build(program, *[a.strong() for a in avals])
-    return _closed(call, program)
+    return closed_program(call, program)

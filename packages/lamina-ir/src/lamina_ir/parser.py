@@ -16,13 +16,35 @@ from .over import completed
 from .primitive import by_name
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
 
-__all__ = ["parse"]
+__all__ = ["literal_value", "parse"]
 
 _TYPE = re.compile(r"(~?)([A-Za-z]\w*(?:<[^<>\s\[\],:]+>)?)\[([\d,]*)\]")
 _LITERAL = re.compile(r"([^\s:,()]+|\([^\s:,()]+\)):(?=~?[A-Za-z]\w*(?:<[^<>\s\[\],:]+>)?\[)")
 _WORD = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|[\w.~]+|\S")
 _END = re.compile(r"in\s*\(")
 _LITERAL_WORDS = frozenset(["True", "False", "inf", "nan"])
+
+
+def literal_value(text: str, aval: ShapedArray) -> Any:
+    """The value of a literal of this type that is written as `text`; ValueError if it is none."""
+    d = aval.dtype
+    try:
+        if aval.shape:
+            raise ValueError
+        if d == dtypes.BOOL:
+            return {"True": True, "False": False}[text]
+        if d.kind in "iu" or dtypes.is_integer(d):
+            return d.type(int(text))
+        if d == dtypes.float0:
+            return np.zeros((), d)
+        if dtypes.is_key(d):
+            words = np.array([int(word) for word in text.split(".")], np.uint32)
+            return np.broadcast_to(words, dtypes.words_of(d)).copy().view(d)[0]
+        if dtypes.is_complex(d):
+            return d.type(complex(text.replace("(", "").replace(")", "")))
+        return d.type(np.float64(float(text)) if d.itemsize == 8 else float(text))
+    except (ValueError, KeyError, OverflowError, TypeError):
+        raise ValueError(f"{text!r} is no literal of type {aval.long()}") from None
 
 
 class _Parser(ParamParser):
@@ -82,23 +104,9 @@ class _Parser(ParamParser):
         return v
 
     def literal(self, text: str, aval: ShapedArray, at: int) -> Any:
-        d = aval.dtype
         try:
-            if aval.shape:
-                raise ValueError
-            if d == dtypes.BOOL:
-                return {"True": True, "False": False}[text]
-            if d.kind in "iu" or dtypes.is_integer(d):
-                return d.type(int(text))
-            if d == dtypes.float0:
-                return np.zeros((), d)
-            if dtypes.is_key(d):
-                words = np.array([int(word) for word in text.split(".")], np.uint32)
-                return np.broadcast_to(words, dtypes.words_of(d)).copy().view(d)[0]
-            if dtypes.is_complex(d):
-                return d.type(complex(text.replace("(", "").replace(")", "")))
-            return d.type(np.float64(float(text)) if d.itemsize == 8 else float(text))
-        except (ValueError, KeyError, OverflowError, TypeError):
+            return literal_value(text, aval)
+        except ValueError:
             raise self.fail(f"`{text}` is no literal of type {aval.long()}", at) from None
 
     def program(self) -> Jaxpr | ClosedJaxpr:

@@ -18,7 +18,7 @@ from .avals import ShapedArray
 from .params import plain_text
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, shown_by
 
-__all__ = ["eqn_text", "jaxpr_text", "literal_text"]
+__all__ = ["Namer", "eqn_text", "jaxpr_text", "literal_text"]
 
 WIDTH = 80
 SHORT = 64  # words: a program of no more is written out wherever it stands
@@ -227,6 +227,18 @@ class _Printer:
             else:
                 self.write_program(programs[0], f"{name}=", indent + 2, out)
         out.append(f"{' ' * indent}]{self.right(e)}{line}")
+
+
+class Namer:
+    """The names that variables have in the text of a program, for other forms of it."""
+
+    def __init__(self, program: ClosedJaxpr) -> None:
+        self._printer = _Printer(False)
+        self._printer.name_program(program)
+
+    def of(self, program: ClosedJaxpr) -> dict[Var, str]:
+        """The names in one program: the whole, or one that is nested in it."""
+        return self._printer.scopes[id(program)]
 
 
 def _jaxpr(program: Jaxpr | ClosedJaxpr) -> Jaxpr:

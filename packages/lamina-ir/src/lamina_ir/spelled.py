@@ -20,7 +20,7 @@ from .param_kinds import param_problem
 from .primitive import Primitive, by_name
 from .program import ClosedJaxpr, Jaxpr
 
-__all__ = ["USUAL", "aval_spec", "excerpt", "primitive_of", "settled_params"]
+__all__ = ["USUAL", "aval_spec", "closed_program", "excerpt", "primitive_of", "settled_params"]
 
 _TEXT = re.compile(r"(~?)([A-Za-z]\w*(?:<[^<>\s\[\],:]+>)?)\[([\d,\s]*)\]\Z")
 _FORMS = 'expected a type such as "f32[8,3]", lamina_ir.shaped((8, 3), "float32"), or anything with a shape and a dtype'
@@ -199,6 +199,22 @@ def settled_params(prim: Primitive, given: dict[str, Any], avals: Sequence[Shape
 
 def _needed(prim: Primitive) -> list[str]:
     return [p for p in prim.params if p not in prim.defaults and p not in USUAL and (prim.name, p) not in USUAL]
+
+
+def closed_program(call: str, program: Any) -> ClosedJaxpr:
+    """A program with its constants; a `Jaxpr` that has none will do.
+
+    Raises:
+      TypeError: it is none, or its constants have no values.
+    """
+    if isinstance(program, ClosedJaxpr):
+        return program
+    if not isinstance(program, Jaxpr):
+        raise TypeError(f"{call}: expected a ClosedJaxpr; got {excerpt(program)}")
+    if program.constvars:
+        raise TypeError(f"{call}: expected a ClosedJaxpr; got a Jaxpr that has {len(program.constvars)} constants without "
+                        "values. Give them: ClosedJaxpr(jaxpr, consts)")
+    return ClosedJaxpr(program)
 
 
 def primitive_of(call: str, prim: Any) -> Primitive:

@@ -1,0 +1,150 @@
+"""`jaxpr_dot`: a program as Graphviz text, one box for each equation, arrows along values; `dot -Tsvg` draws it."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ._stack_depth import roomy
+from .check import check
+from .costs import eqn_cost
+from .params import plain_text
+from .printer import Namer, literal_text
+from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var
+from .spelled import closed_program
+
+__all__ = ["jaxpr_dot"]
+
+_WIDTH = 48  # letters of a param that are shown
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _short(number: int) -> str:
+    """`1.5M`: a count as it fits into a box."""
+    for size, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return str(number)
+
+
+class _Drawing:
+    def __init__(self, program: ClosedJaxpr, costs: bool) -> None:
+        self.costs = costs
+        self.names = Namer(program)
+        self.lines: list[str] = []
+        self.numbers: dict[int, int] = {}  # programs that are drawn, by id
+
+    def node(self, indent: str, name: str, label: str, **more: str) -> None:
+        rest = "".join([f", {k}={v}" for k, v in more.items()])
+        self.lines.append(f"{indent}{name} [label={_quoted(label)}{rest}];")
+
+    def program(self, closed: ClosedJaxpr, indent: str) -> int:
+        """Draw a program, those that are first met in it inside of it; its number."""
+        n = self.numbers[id(closed)] = len(self.numbers)
+        names, jaxpr = self.names.of(closed), closed.jaxpr
+        where: dict[Any, str] = {}  # variable -> node
+        for kind, style, vs in (("c", '"dashed"', jaxpr.constvars), ("i", '"solid"', jaxpr.invars)):
+            for k, v in enumerate(vs):
+                where[v] = f"p{n}{kind}{k}"
+                self.node(indent, where[v], f"{names[v]}:{v.aval.short()}", shape="ellipse", style=style)
+        for k, e in enumerate(jaxpr.eqns):
+            here = f"p{n}e{k}"
+            self.node(indent, here, "\n".join(self.words(e)))
+            self.arrows(indent, e.invars, here, where, names)
+            where.update([(v, here) for v in e.outvars if not isinstance(v, DropVar)])
+            for param, sub in _held(e):
+                self.nested(indent, here, param, sub)
+        for k, a in enumerate(jaxpr.outvars):
+            label = f"{literal_text(a)}:{a.aval.short()}" if isinstance(a, Literal) else f"{names[a]}:{a.aval.short()}"
+            self.node(indent, f"p{n}r{k}", label, shape="ellipse", style='"bold"')
+            self.arrows(indent, [a], f"p{n}r{k}", where, names, typed=False)
+        return n
+
+    def nested(self, indent: str, here: str, param: str, sub: ClosedJaxpr) -> None:
+        number = self.numbers.get(id(sub))
+        if number is None:
+            number = len(self.numbers)
+            self.lines.append(f"{indent}subgraph cluster_{number} {{")
+            self.lines.append(f'{indent}  label={_quoted(param)}; style="rounded"; color="gray";')
+            self.lines.append(f'{indent}  p{number}t [shape=point, style="invis"];')  # what an arrow can point to
+            self.program(sub, indent + "  ")
+            self.lines.append(f"{indent}}}")
+        self.lines.append(f'{indent}{here} -> p{number}t [style="dashed", color="gray", lhead="cluster_{number}"];')
+
+    def words(self, e: Eqn) -> Iterator[str]:
+        """The lines in an equation's box: the op with its literals, its params, what it takes, its line."""
+        operands = [literal_text(a) if isinstance(a, Literal) else "·" for a in e.invars]
+        yield f"{e.primitive.name}({', '.join(operands)})" if any(o != "·" for o in operands) else e.primitive.name
+        for name, value in e.params.items():
+            if name in e.primitive.subprograms or name in e.primitive.defaults and value == e.primitive.defaults[name]:
+                continue
+            text = plain_text(value)
+            yield f"{name}={text if len(text) <= _WIDTH else text[:_WIDTH - 3] + '...'}"
+        if self.costs:
+            cost = eqn_cost(e)
+            yield f"{_short(cost.flops + cost.transcendentals)} flops, {_short(cost.bytes)}B" + " or more" * bool(cost.holes)
+        if e.source is not None:
+            yield f"{os.path.basename(e.source.file)}:{e.source.line}"
+
+    def arrows(self, indent: str, atoms: Sequence[Any], to: str, where: dict[Any, str], names: dict[Var, str],
+               typed: bool = True) -> None:
+        for a in atoms:
+            if not isinstance(a, Literal):
+                label = f" [label={_quoted(f'{names[a]}:{a.aval.short()}')}]" if typed and "e" in where[a] else ""
+                self.lines.append(f"{indent}{where[a]} -> {to}{label};")
+
+
+def _held(e: Eqn) -> list[tuple[str, ClosedJaxpr]]:
+    """The programs of an equation, each with what it is called."""
+    found = []
+    for param in e.primitive.subprograms:
+        value = e.params[param]
+        if isinstance(value, ClosedJaxpr):
+            found.append((f"{param} of {e.primitive.name}", value))
+        elif isinstance(value, (tuple, list)):
+            found += [(f"{param}[{i}] of {e.primitive.name}", sub) for i, sub in enumerate(value)]
+    return found
+
+
+@roomy()
+def jaxpr_dot(program: Jaxpr | ClosedJaxpr, *, costs: bool = False, name: str = "program") -> str:
+    """A program as a graph in the language of Graphviz.
+
+    Inputs and results are ellipses, constants dashed ones, equations boxes with their params and lines; arrows carry the names
+    and types of the printed program. Nested programs are drawn in frames, each once, with a dashed arrow from each equation
+    that holds it.
+
+    Args:
+      program: the program; a `Jaxpr` must have no constants.
+      costs: whether boxes say what equations take, see `eqn_cost`.
+      name: the name of the graph.
+    Returns:
+      Text for `dot`.
+    Raises:
+      TypeError: it is no program.
+
+    >>> from lamina_ir import parse
+    >>> print(jaxpr_dot(parse("{ lambda ; a:f32[3]. let b:f32[3] = mul a 2.0:f32[] in (b,) }")))
+    digraph "program" {
+      compound=true; node [shape=box, fontname="monospace", fontsize=10]; edge [fontname="monospace", fontsize=8];
+      p0i0 [label="a:f32[3]", shape=ellipse, style="solid"];
+      p0e0 [label="mul(·, 2.0)"];
+      p0i0 -> p0e0;
+      p0r0 [label="b:f32[3]", shape=ellipse, style="bold"];
+      p0e0 -> p0r0;
+    }
+    """
+    closed = closed_program("jaxpr_dot", program)
+    if not isinstance(name, str):
+        raise TypeError(f"jaxpr_dot: name must be a string; got {type(name).__name__}")
+    try:
+        drawing = _Drawing(closed, costs)
+        drawing.program(closed, "  ")
+    except KeyError:
+        check(closed)  # says which variable is not bound
+        raise
+    head = '  compound=true; node [shape=box, fontname="monospace", fontsize=10]; edge [fontname="monospace", fontsize=8];'
+    return "\n".join([f"digraph {_quoted(name)} {{", head, *drawing.lines, "}"])

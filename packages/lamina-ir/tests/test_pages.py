@@ -1,0 +1,15 @@
+"""The pages that say they need lamina-ir alone: their examples run here, where nothing else need be installed."""
+import doctest
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="the pages are not part of the package")
+@pytest.mark.parametrize("page", ["writing-a-pass.md", "program-json.md"])
+def test_the_examples_of_a_page_run_with_lamina_ir_alone(page):
+    failed, tried = doctest.testfile(str(DOCS / page), module_relative=False, optionflags=FLAGS)
+    assert tried > 5 and not failed
