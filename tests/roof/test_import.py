@@ -18,3 +18,12 @@ def test_what_few_programs_need_is_loaded_when_asked_for():
             f"print(*sorted((set(sys.modules) - before) & {LATE!r}))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_rooms_are_loaded_with_the_first_name():
+    """Until then what stands for a layer can be chosen."""
+    code = ("import sys, lamina\nlamina.use(batching=None), lamina.layers\n"
+            "print(*[m for m in sys.modules if m.startswith('lamina_') and not m.startswith('lamina_ir')])\n"
+            "lamina.grad\nprint({'lamina_autodiff', 'lamina_batching', 'lamina_runtime'} <= set(sys.modules))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]

@@ -61,7 +61,7 @@ def _listed(home):
 
 SUBMODULES |= {path.replace("lamina_scipy", "scipy"): path for path in _listed("lamina_scipy")}
 HOMES = ["lamina_tracing", "lamina_autodiff", "lamina_batching", "lamina_parallel", "lamina_runtime", "lamina_ir",
-         "lamina_ir.trees", "lamina_ir.config"]
+         "lamina_ir.trees", "lamina_ir.config", "lamina_ir.layers"]
 
 
 @pytest.mark.parametrize("name", SUBMODULES)

@@ -5,6 +5,7 @@ import platform
 import sys
 
 import numpy as np
+from lamina_ir.layers import layers
 
 from . import _jaxlib, backends
 from ._version import __version__
@@ -24,11 +25,14 @@ def print_environment_info(return_string: bool = False) -> str | None:
     lamina: ...
     """
     devices = backends.devices()
+    rooms = [f"  {x.layer}: {x.module} {x.version} of {x.distribution or 'no distribution'} ({x.chosen}, "
+             f"contract {x.contract}), {x.file or 'not loaded'}" for x in layers()]
     text = "\n".join([
         f"lamina: {__version__} (lamina-runtime)", f"jaxlib: {_jaxlib.VERSION}", f"numpy:  {np.__version__}",
         f"python: {sys.version}".replace("\n", " "),
         f"devices ({len(devices)} total, {backends.local_device_count()} local): {devices[:8]}",
-        f"process_count: {backends.process_count()}", f"platform: {platform.uname()}"])
+        f"process_count: {backends.process_count()}", f"platform: {platform.uname()}",
+        "layers:", *rooms])
     if return_string:
         return text
     print(text)

@@ -1,4 +1,5 @@
 """`lamina.experimental`: names that people look for here."""
+from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
 from lamina_tracing import disable_x64, enable_x64, io_callback
 
 from . import (checkpointing, compilation_cache, export, host_callback, key_reuse, maps, mesh_utils, multihost_utils, ode,
