@@ -7,9 +7,8 @@ from typing import Any
 
 from lamina_ir import trees
 from lamina_ir.extend import checked_axis_name
-from lamina_tracing.extend import boundary, flat_arguments, function_name, refuse_axis_twice, result_path, typeof
+from lamina_tracing.extend import MappedAxes, boundary, flat_arguments, function_name, refuse_axis_twice, result_path, typeof
 
-from .axes import MappedAxes
 from .batch import BatchAxis, materialise, run_batched
 
 __all__ = ["vmap"]

@@ -2,7 +2,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import config, dtypes, errors, layers, monitoring, prims, trees
+from . import config, dtypes, errors, layers, monitoring, prims, seams, trees
 from . import _pickling  # noqa: F401  (tells `copyreg` how programs are pickled)
 from ._version import __version__
 from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
@@ -38,7 +38,7 @@ __all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CheckError", "ClosedJ
            "has_checks", "has_ordered_effects", "inline_calls", "jaxpr_dot", "jaxpr_from_json", "jaxpr_json",
            "jaxpr_text", "layers", "loads", "monitoring", "needs", "number_turns", "only_checks", "parse",
            "partial_eval", "prims", "program_cost", "register_aval", "register_param_type", "result_type", "rewrite",
-           "saved_parts", "saved_trees", "saved_whole", "scalar_type_of", "shaped", "subprograms", "substitute",
+           "saved_parts", "saved_trees", "saved_whole", "scalar_type_of", "seams", "shaped", "subprograms", "substitute",
            "thread_order", "trees", "walk"]
 
 if TYPE_CHECKING:

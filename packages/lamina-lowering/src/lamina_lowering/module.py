@@ -34,6 +34,7 @@ class Lowered:
     """A lowered program.
 
     Attributes:
+      format: `stablehlo`, what a compiler has to accept (`lamina_ir.seams.Lowered`).
       module: the `ir.Module`.
       name: the module's name.
       platform: what it was lowered for.
@@ -52,6 +53,8 @@ class Lowered:
 
     __slots__ = ("module", "name", "platform", "kept_args", "const_args", "in_avals", "out_avals", "donation",
                  "placement", "shardy", "needs", "host_functions", "lines", "size", "_bytecode", "__weakref__")
+
+    format = "stablehlo"
 
     def __init__(self, *, module: Any, name: str, platform: str, kept_args: tuple[bool, ...], const_args: list[Any],
                  in_avals: list[ShapedArray], out_avals: list[ShapedArray], donation: tuple[tuple[int, int | None], ...],

@@ -8,13 +8,12 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from lamina_batching.extend import MappedAxes
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, UnnamedAxis, Var, prims, shaped, trees
 from lamina_ir.extend import (checked_axis_name, over_of_results, refuse_disagreement, typed_equation, typed_program,
                               without_needless)
 from lamina_tracing import slots
-from lamina_tracing.extend import (AxisFrame, JitSpec, PerFunction, Staged, argument_name, boundary, bound_axes, flat_results,
-                                   now, refuse_axis_twice, result_path, stage, typeof)
+from lamina_tracing.extend import (AxisFrame, JitSpec, MappedAxes, PerFunction, Staged, argument_name, boundary, bound_axes,
+                                   flat_results, now, refuse_axis_twice, result_path, stage, typeof)
 
 from .map_spec import MapSpec, made_at
 from .resources import refuse_divided

@@ -10,14 +10,15 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from lamina_ir import ClosedJaxpr, config, monitoring
+from lamina_ir import ClosedJaxpr, config
+from lamina_ir.seams import Compiler
 
-from . import _jaxlib, disk_cache, host_errors, owner, shardings
+from . import _jaxlib, compilers, disk_cache, host_errors, owner, shardings
 
 __all__ = ["CacheStats", "Loaded", "MOST_PROGRAMS", "Options", "cache_stats", "clear_memory", "compile", "overrides",
            "remembered", "resident"]
@@ -126,7 +127,9 @@ def _count(name: str) -> None:
 
 def check_size(lowered: Any) -> None:
     """RecursionError or ValueError for a module that XLA would end the process over, or never be done with."""
-    size = lowered.size
+    size = getattr(lowered, "size", None)  # of what other lowerings make their compilers know
+    if size is None:
+        return
     if size.nesting > MOST_NESTED:
         raise RecursionError(f"compile of `{lowered.name}`: its control flow and calls stand {size.nesting} levels deep in one "
                              f"another, `{size.deepest}` innermost; XLA ends the process at some 200, so at most {MOST_NESTED} "
@@ -150,21 +153,24 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
       RecursionError: control flow and calls stand too deep in one another.
       ValueError: the program is too long once its calls are copied.
     """
+    by = compilers.accepting(lowered)
     check_size(lowered)
     if disable_most_optimizations.value:
         options = options._replace(overrides=(*_jaxlib.UNOPTIMISED, *options.overrides))
-    if lowered.needs:
-        _jaxlib.provide(lowered.needs)
-    if lowered.host_functions:  # it holds Python functions, so it is of this program and this process alone
+    if needs := getattr(lowered, "needs", None):
+        _jaxlib.provide(needs)
+    if getattr(lowered, "host_functions", ()):  # it holds Python functions, so it is of this program and this process alone
         _count("misses")
         failures = host_errors.Failures() if options.together else None
         functions = [host_errors.guarded(f, failures) for f in lowered.host_functions]
-        made = _compiled(lowered.module, devices, options, functions)
+        made = by.compile(lowered, devices, _settings(options, tuple(d.id for d in devices)), functions)
         return Loaded(made, object(), _BASE + _PER_CODE * len(lowered.bytecode()), devices[0], failures)
     from hashlib import sha256  # a millisecond or two of a process that compiles nothing
     code = lowered.bytecode()
     digest = sha256(code)
     digest.update(repr(options).encode())
+    if by.name != "xla":
+        digest.update(by.name.encode())
     here = owner.current
     key = (digest.digest(), devices)
     with _lock:
@@ -177,14 +183,14 @@ def compile(lowered: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
                 _counts["memory_hits"] += 1
         try:
             if found is None:
-                found = _from_disk_or_compiler(code, key, devices, options)
+                found = _from_disk_or_compiler(by, lowered, key, devices, options)
                 _enter(found)
         finally:
             _being_made.pop(key, None)
     return found
 
 
-def _from_disk_or_compiler(code: bytes, key: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
+def _from_disk_or_compiler(by: Compiler, lowered: Any, key: Any, devices: tuple[Any, ...], options: Options) -> Loaded:
     where = shardings.device_list(devices)
     settings = _settings(options, tuple(d.id for d in devices))
     path = disk_cache.path_of(key[0], devices)
@@ -195,15 +201,15 @@ def _from_disk_or_compiler(code: bytes, key: Any, devices: tuple[Any, ...], opti
             _count("disk_hits")
             return Loaded(found, key, _BASE + _PER_STORED * len(payload), devices[0])
     start = time.perf_counter()
-    made = _compiled(code, devices, options)
+    made = by.compile(lowered, devices, settings)
     seconds = time.perf_counter() - start
     _count("misses")
     if path is None:
-        return Loaded(made, key, _BASE + _PER_CODE * len(code), devices[0])
+        return Loaded(made, key, _BASE + _PER_CODE * len(lowered.bytecode()), devices[0])
     try:
         payload = made.serialize()
     except Exception:  # not every program of every platform can be
-        return Loaded(made, key, _BASE + _PER_CODE * len(code), devices[0])
+        return Loaded(made, key, _BASE + _PER_CODE * len(lowered.bytecode()), devices[0])
     if disk_cache.worth_keeping(seconds, len(payload)) and disk_cache.store(path, payload):
         _count("stored")
     if len(payload) <= _READ_BACK:
@@ -216,20 +222,6 @@ def _deserialized(client: Any, payload: bytes, where: Any, settings: Any) -> Any
         return client.deserialize_executable(payload, where, settings)
     except Exception:  # damaged, or of another build of jaxlib
         return None
-
-
-def _compiled(code: Any, devices: tuple[Any, ...], options: Options, host_functions: Sequence[Any] = ()) -> Any:
-    more = (list(host_functions),) if host_functions else ()
-    arguments = (code, shardings.device_list(devices), _settings(options, tuple(d.id for d in devices)), *more)
-    compile_and_load = devices[0].client.compile_and_load
-    begun = time.perf_counter()
-    try:
-        if options.num_partitions > 1:
-            with _jaxlib.without_warnings():  # each compilation warns that this partitioner will be replaced
-                return compile_and_load(*arguments)
-        return compile_and_load(*arguments)
-    finally:
-        monitoring.record_event_duration_secs("/lamina/compile/backend_compile_duration", time.perf_counter() - begun)
 
 
 @lru_cache(maxsize=1024)
@@ -254,6 +246,8 @@ def _settings(options: Options, ids: tuple[int, ...]) -> Any:
 # --- what stays in memory -----------------------------------------------------------------------------------------
 def remembered(closed: ClosedJaxpr, key: Any, make: Callable[[], Any]) -> Any:
     """`make()`, an object with a `loaded`, remembered with `closed` until the executable has to leave."""
+    by = compilers.compiler().name
+    key = key if by == "xla" else (*key, by)
     made = closed.memo(key, make)
     if not _enter(made.loaded, closed, key):
         closed.forget(key)

@@ -105,7 +105,8 @@ class Program:
         if self.processes:
             overrides = (*_jaxlib.lone_overrides(low.platform), *overrides)
         options = compiling.Options(*placement.grid, free if split else (), len(devices) == 1 and is_cheap(closed),
-                                    len(devices) > 1 and bool(low.host_functions), low.shardy, overrides)
+                                    len(devices) > 1 and bool(getattr(low, "host_functions", ())),
+                                    getattr(low, "shardy", False), overrides)
         self.loaded = compile_logged(low, devices, options, call, name, closed.in_avals)
         self.executable = self.loaded.executable
         self.kept = low.kept_args[:-1] if ordered else low.kept_args

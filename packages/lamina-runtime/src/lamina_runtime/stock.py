@@ -17,6 +17,7 @@ from .backends import (default_backend, device_count, devices, get_backend, host
                        local_device_count, local_devices, lowering_platform, process_count, process_index, process_indices,
                        setup_tpu)
 from .backends import default_device_option as default_device
+from .compilers import XLACompiler, accepts, compiler, set_compiler
 from .computation import xla_computation
 from .compiling import CacheStats, cache_stats, clear_memory
 from .disk_cache import cache_dir
@@ -35,17 +36,17 @@ from .transfers import (block_until_ready, device_get, device_put, device_put_re
                         from_dlpack)
 
 __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "NamedSharding", "PmapSharding", "PositionalSharding", "Shard",
-           "Sharding", "SingleDeviceSharding", "TransferCounts", "WINDOW", "__version__", "block_until_ready", "cache_dir",
-           "cache_stats", "checkpointing", "clear_backends", "clear_caches", "clear_memory", "compilation_cache",
-           "default_backend", "default_device", "device_count", "device_get", "device_put", "device_put_replicated",
-           "device_put_sharded", "devices", "distributed", "dlpack", "effects_barrier", "ffi", "from_dlpack", "get_backend",
-           "host_callback", "host_count", "host_id", "host_ids", "launch", "live_arrays", "local_device_count", "local_devices",
-           "lowering_platform",
-           "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-           "make_mesh", "memory_layouts", "mesh_utils", "multihost_utils", "pjit", "plans", "print_environment_info",
-           "process_count", "process_index", "process_indices", "profiler", "setup_tpu", "stages", "transfer_counts",
-           "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
-           "transfer_guard_host_to_device", "visualizing", "xla_computation"]
+           "Sharding", "SingleDeviceSharding", "TransferCounts", "WINDOW", "XLACompiler", "__version__", "accepts",
+           "block_until_ready", "cache_dir", "cache_stats", "checkpointing", "clear_backends", "clear_caches", "clear_memory",
+           "compilation_cache", "compiler", "default_backend", "default_device", "device_count", "device_get", "device_put",
+           "device_put_replicated", "device_put_sharded", "devices", "distributed", "dlpack", "effects_barrier", "ffi",
+           "from_dlpack", "get_backend", "host_callback", "host_count", "host_id", "host_ids", "launch", "live_arrays",
+           "local_device_count", "local_devices", "lowering_platform", "make_array_from_callback",
+           "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_mesh", "memory_layouts",
+           "mesh_utils", "multihost_utils", "pjit", "plans", "print_environment_info", "process_count", "process_index",
+           "process_indices", "profiler", "set_compiler", "setup_tpu", "stages", "transfer_counts", "transfer_guard",
+           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device", "visualizing",
+           "xla_computation"]
 
 for _file in (__file__, lower.__code__.co_filename):
     hide_frames_of(_file.rsplit("/", 1)[0] + "/")

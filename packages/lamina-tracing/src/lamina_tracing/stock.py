@@ -2,7 +2,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import debug, extend, lax, operators, slots
+from . import debug, extend, lax, operators, seams, slots
 from ._version import __version__
 from .api import disable_jit, ensure_compile_time_eval, eval_shape, make_jaxpr, named_call, named_scope
 from .array import Array, ArrayLike, AxisLike, DTypeLike, ShapeLike
@@ -18,7 +18,7 @@ __all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "ShapeLike", "__versio
            "default_matmul_precision", "default_prng_impl", "disable_jit", "disable_x64", "enable_checks",
            "enable_custom_prng", "enable_x64", "ensure_compile_time_eval", "eval_shape", "explain_cache_misses", "extend",
            "io_callback", "jit", "lax", "legacy_prng_key", "log_compiles", "make_jaxpr", "named_call", "named_scope",
-           "numpy_dtype_promotion", "numpy_rank_promotion", "primitives", "pure_callback", "slots",
+           "numpy_dtype_promotion", "numpy_rank_promotion", "primitives", "pure_callback", "seams", "slots",
            "threefry_partitionable", "wrapped_functions"]
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from lamina_ir.layers import layers, use
 if _typing.TYPE_CHECKING:
     from . import (ad_checkpoint as ad_checkpoint, compilation_cache as compilation_cache, config as config, custom_batching as
                    custom_batching, custom_derivatives as custom_derivatives, custom_transpose as custom_transpose, debug as
-                   debug, distributed as distributed, dlpack as dlpack, errors as errors, example_libraries as
-                   example_libraries, experimental as experimental, export as export, extend as extend, flatten_util as
-                   flatten_util, image as image, launch as launch, lib as lib, monitoring as monitoring, nn as nn, ops as ops,
-                   parallel as parallel, profiler as profiler, random as random, scipy as scipy, sharding as sharding, stages
-                   as stages, test_util as test_util, tools as tools, typing as typing)
+                   debug, distributed as distributed, dlpack as dlpack, dtypes as dtypes, errors as errors, example_libraries
+                   as example_libraries, experimental as experimental, export as export, extend as extend, flatten_util as
+                   flatten_util, image as image, launch as launch, lax as lax, lib as lib, monitoring as monitoring, nn as nn,
+                   numpy as numpy, ops as ops, parallel as parallel, profiler as profiler, random as random, scipy as scipy,
+                   sharding as sharding, stages as stages, test_util as test_util, tools as tools, tree as tree, tree_util as
+                   tree_util, typing as typing)
     from ._rooms import *
 
 __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__version__", "ad_checkpoint", "block_until_ready",
@@ -42,11 +43,12 @@ __all__ = ["Array", "Device", "NamedSharding", "ShapeDtypeStruct", "Shard", "__v
            "tree_flatten", "tree_leaves", "tree_map", "tree_structure", "tree_unflatten", "tree_util", "typing", "use",
            "value_and_grad", "vjp", "vmap", "xla_computation"]
 
-# Modules that not every program needs, imported when asked for.
-_ON_DEMAND = frozenset(("ad_checkpoint", "compilation_cache", "config", "custom_batching", "custom_derivatives",
-                        "custom_transpose", "debug", "distributed", "dlpack", "errors", "example_libraries", "experimental",
-                        "export", "extend", "flatten_util", "image", "launch", "lib", "monitoring", "nn", "ops", "parallel",
-                        "profiler", "random", "scipy", "sharding", "stages", "test_util", "tools", "typing"))
+# Modules, imported when asked for; that of the rooms with the first name that is none of these.
+_ON_DEMAND = frozenset(("_rooms", "ad_checkpoint", "compilation_cache", "config", "custom_batching", "custom_derivatives",
+                       "custom_transpose", "debug", "distributed", "dlpack", "dtypes", "errors", "example_libraries",
+                       "experimental", "export", "extend", "flatten_util", "image", "launch", "lax", "lib", "monitoring",
+                       "nn", "numpy", "ops", "parallel", "profiler", "random", "scipy", "sharding", "stages", "test_util",
+                       "tools", "tree", "tree_util", "typing"))
 
 # Settings that change nothing here, found by name where the others are.
 _FLAGS = frozenset(("enable_custom_vjp_by_custom_transpose", "jax2tf_associative_scan_reductions", "softmax_custom_jvp",
@@ -55,13 +57,12 @@ _FLAGS = frozenset(("enable_custom_vjp_by_custom_transpose", "jax2tf_associative
 
 def __getattr__(name: str) -> _typing.Any:
     if name in _ON_DEMAND:
-        return _import_module(f"{__name__}.{name}")  # loaded when first asked for: `import lamina` is to be quick
+        return _import_module(f"{__name__}.{name}")  # `import lamina` is to be quick, and to leave the choice of layers open
     if name in _FLAGS:
-        return getattr(_import_module(f"{__name__}.config"), name)
+        return getattr(__getattr__("config"), name)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # what stands for a layer is chosen until then: `lamina.use`
-    rooms = _import_module(f"{__name__}._rooms")
+    rooms = __getattr__("_rooms")  # what stands for a layer is chosen until then: `lamina.use`
     globals().update({shown: getattr(rooms, shown) for shown in rooms.__all__})
     return globals()[name]
 

@@ -1,10 +1,7 @@
-"""The doors below the public names, one for each kind of reader; all their names are here too.
-
-- `extend.ops`: for people who add ops: the table of rows, and what rows are made of.
-- `extend.transformations`: for people who write maps over axes: `in_axes` and sizes checked as `vmap` does.
+"""The door below the public names, for people who add ops: all names of `extend.ops`, the table of rows and what rows are
+made of. Who writes maps over axes finds `in_axes` and sizes checked by `lamina_tracing.extend.MappedAxes`.
 """
-from . import ops, transformations
+from . import ops
 from .ops import *
-from .transformations import *
 
-__all__ = sorted(["ops", "transformations", *ops.__all__, *transformations.__all__])
+__all__ = sorted(["ops", *ops.__all__])

@@ -6,7 +6,10 @@ from typing import Any
 
 from lamina_ir import shaped, trees
 from lamina_ir.extend import explain_mismatch
-from lamina_tracing.extend import argument_name, argument_path, function_name, result_path, typeof
+
+from .arguments import argument_path, result_path
+from .parameters import argument_name, function_name
+from .tracer import typeof
 
 __all__ = ["MappedAxes"]
 

@@ -1,0 +1,78 @@
+"""A compiler between lowering and the client is replaced by itself."""
+import lamina_runtime as runtime
+import numpy as np
+import pytest
+from lamina_ir import seams
+from lamina_lowering import lower
+from lamina_runtime import XLACompiler, compiler, set_compiler
+from lamina_tracing import jit, lax, make_jaxpr
+
+
+class Rewriting(XLACompiler):
+    """Sines instead of cosines, by the module's text."""
+
+    name = "rewriting"
+
+    def __init__(self):
+        self.seen = []
+
+    def compile(self, lowered, devices, settings, host_functions=()):
+        self.seen.append(lowered.name)
+
+        class Changed:
+            placement = lowered.placement
+
+            @staticmethod
+            def bytecode():
+                return lowered.as_text().replace("stablehlo.cosine", "stablehlo.sine").encode()
+
+        return super().compile(Changed, devices, settings, host_functions)
+
+
+@pytest.fixture
+def rewriting():
+    new = Rewriting()
+    old = set_compiler(new)
+    yield new
+    set_compiler(old)
+
+
+def test_what_was_compiled_before_is_compiled_anew_and_comes_back(rewriting):
+    f = jit(lambda x: lax.cos(x) + 1)
+    x = np.float32([0.5, 1.0])
+    np.testing.assert_allclose(f(x), np.sin(x) + 1, rtol=1e-6)
+    assert rewriting.seen
+    set_compiler(None)
+    np.testing.assert_allclose(f(x), np.cos(x) + 1, rtol=1e-6)
+    np.testing.assert_allclose(lax.cos(x), np.cos(x), rtol=1e-6)
+    set_compiler(rewriting)
+    np.testing.assert_allclose(f(x), np.sin(x) + 1, rtol=1e-6)
+    np.testing.assert_allclose(lax.cos(x), np.sin(x), rtol=1e-6)
+
+
+def test_what_another_compiler_made_is_not_read_from_disk(rewriting, tmp_path, monkeypatch):
+    x = np.float32([0.25])
+    first = jit(lambda x: lax.cos(lax.cos(x)))(x)
+    set_compiler(None)
+    second = jit(lambda x: lax.cos(lax.cos(x)))(x)
+    np.testing.assert_allclose(first, np.sin(np.sin(x)), rtol=1e-6)
+    np.testing.assert_allclose(second, np.cos(np.cos(x)), rtol=1e-6)
+
+
+def test_a_format_that_no_compiler_accepts_is_one_sentence(monkeypatch):
+    from lamina_lowering import Lowered
+    monkeypatch.setattr(Lowered, "format", "numpy-source")
+    with pytest.raises(TypeError, match="lowering made a program in the format 'numpy-source', and the compiler `xla` of "
+                                        "lamina_runtime accepts stablehlo; choose a runtime that accepts it"):
+        jit(lambda x: lax.tan(x) * 3)(np.float32(2))
+
+
+@pytest.mark.parametrize("wrong, lacks", [(3, "name, accepts, compile"), (type("C", (), {"name": "c"})(), "accepts, compile")])
+def test_what_is_no_compiler_is_refused(wrong, lacks):
+    with pytest.raises(TypeError, match=f"set_compiler: expected an object with name, accepts and compile; .* has no {lacks}"):
+        set_compiler(wrong)
+
+
+def test_the_rooms_keep_to_the_published_types():
+    assert isinstance(runtime, seams.Runtime) and isinstance(compiler(), seams.Compiler)
+    assert isinstance(lower(make_jaxpr(lax.sin)(1.0)), seams.Lowered)
