@@ -1,0 +1,18 @@
+"""A sum over the named axis counts a value that is the same everywhere once."""
+from lamina_batching.extend import batching_rules
+from lamina_batching.stock import *
+from lamina_ir import prims
+from lamina_tracing.extend import bind
+
+__contract__ = 1
+
+_psum = batching_rules[prims.psum_p]
+
+
+def _row(axis, args, dims, *, axes, axis_index_groups):
+    if axis.name in axes and axis_index_groups is None and len(axes) == 1 and all(d is None for d in dims):
+        return list(args), list(dims)
+    return _psum(axis, args, dims, axes=axes, axis_index_groups=axis_index_groups)
+
+
+batching_rules.define(prims.psum_p, _row)
