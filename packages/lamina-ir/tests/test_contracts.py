@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,22 +25,30 @@ def layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "test_x.py").write_text(SOUND)
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = ['--no-such-option']\n")
     (tmp_path / "conftest.py").write_text("raise RuntimeError('this file has no part in it')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.chdir(tmp_path)
     return folder
 
 
 def run(folder: Path, *argv: str) -> tuple[int, str]:
-    other = folder.parent.parent / "some_stand_in.py"
-    other.write_text("")
-    return contracts.try_stand_in("lamina_toy_of_contracts", other, argv)
+    return contracts.try_stand_in(folder.parent.name, None, argv)
 
 
 def test_what_is_tried_is_said_and_tests_without_a_mark_are_core(layer: Path) -> None:
-    status, output = run(layer, "-q", "-m", "core")
-    assert status == 0 and output.startswith("contract of lamina_toy_of_contracts, tried on some_stand_in")
-    assert "1 passed, 1 deselected" in output
+    done = subprocess.run([sys.executable, "-m", f"{layer.parent.name}.contract", "-q", "-m", "core"], text=True,
+                          stdout=subprocess.PIPE)
+    said = "contract of lamina_toy_of_contracts, tried on lamina_toy_of_contracts (no version)"
+    assert done.returncode == 0 and done.stdout.startswith(said) and "1 passed, 1 deselected" in done.stdout
+
+
+def test_the_stand_in_that_was_chosen_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("LAMINA_LAYERS", "scipy=mine")
+    assert contracts.under_test("lamina_scipy") == "mine (LAMINA_LAYERS), not imported yet"
+    assert contracts.under_test("lamina_ir").startswith("lamina_ir (")
 
 
 @pytest.mark.parametrize(("body", "says"), [

@@ -2,7 +2,6 @@
 from lamina_batching.extend import batching_rules
 from lamina_batching.stock import *
 from lamina_ir import prims
-from lamina_tracing.extend import bind
 
 __contract__ = 1
 

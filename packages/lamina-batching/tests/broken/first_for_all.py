@@ -12,6 +12,6 @@ def vmap(fun, in_axes=0, out_axes=0, **options):
 
     def mapped(*args, **kwargs):
         out = inner(*args, **kwargs)
-        return trees.tree_map(lambda x: lax.broadcast_in_dim(lax.index_in_dim(x, 0, 0, False), x.shape, tuple(range(1, x.ndim))),
-                              out)
+        first = trees.tree_map(lambda x: lax.index_in_dim(x, 0, 0, False), out)
+        return trees.tree_map(lambda x, y: lax.broadcast_in_dim(x, y.shape, tuple(range(1, y.ndim))), first, out)
     return mapped

@@ -77,8 +77,11 @@ def test_gradients_have_the_tree_of_the_argument():
 def test_argnums_choose_and_a_tuple_gives_a_tuple():
     dw, dx = grad(loss, argnums=(0, 1))(W, X)
     close(dx, 2 * X), close(dw["a"], 2 * X)
-    only = grad(loss, argnums=-1)(W, X)
-    close(only, 2 * X)
+    for n in (1, -1):
+        close(grad(loss, argnums=n)(W, X), 2 * X)
+        close(value_and_grad(loss, argnums=n)(W, X)[1], 2 * X)
+    for n in (0, -2):
+        close(grad(loss, argnums=n)(W, X)["a"], 2 * X)
     last, = grad(loss, argnums=(1,))(W, X)
     close(last, 2 * X)
 
@@ -108,7 +111,7 @@ def test_a_value_used_twice_collects_both():
 
 
 def test_jacobians_stand_as_result_then_argument():
-    f = lambda x: lax.dot(M, lax.mul(x, x))  # noqa: E731
+    f = lambda x: lax.dot(M, lax.mul(x, x))
     want = M * (2 * X)
     for make in (jacfwd, jacrev, jacobian):
         j = make(f)(X)
@@ -134,7 +137,7 @@ def test_jacobians_of_several_arguments():
 
 def test_gradients_and_jacobians_in_matrices():
     a = np.float32([[2, 1], [0.5, 3]])
-    product = lambda m: lax.dot(m, m)  # noqa: E731
+    product = lambda m: lax.dot(m, m)
     j = np.asarray(jacfwd(product)(a))
     want = np.einsum("ik,lj->ijkl", np.eye(2), a) + np.einsum("ik,jl->ijkl", a, np.eye(2))
     assert j.shape == (2, 2, 2, 2)

@@ -62,7 +62,7 @@ def test_a_transpose_is_that_of_the_dense_matrix(name):
 
 def test_gradients_inside_count_all_members_results():
     x = np.float32([1, 2, 4, 8])
-    loss = lambda w, x: lax.mul(lax.mul(w, x), lax.mul(w, x))  # noqa: E731
+    loss = lambda w, x: lax.mul(lax.mul(w, x), lax.mul(w, x))
     w = [np.float32(3)] * N
     local, = everywhere(lambda w, x: grad(loss)(w, x), [w, list(x)])
     np.testing.assert_allclose(local, 6 * x * x)
@@ -81,7 +81,7 @@ def test_extremes_share_their_derivative_equally():
 def test_derivatives_of_derivatives_across_members():
     """The sum over all members' squares, squared: a Hessian with entries between members."""
     x = np.float32([1, 2, 3, 4])
-    f = lambda x: lax.integer_pow(lax.psum(lax.mul(x, x), "i"), 2)  # noqa: E731
+    f = lambda x: lax.integer_pow(lax.psum(lax.mul(x, x), "i"), 2)
     s = float((x * x).sum())
     first, = everywhere(grad(f), [list(x)])
     np.testing.assert_allclose(first, N * 4 * s * x, rtol=1e-5)
@@ -110,7 +110,8 @@ def test_every_sample_over_two_axes_passes_the_dot_product_test(sample):
         return tuple(out) if sample.prim.multiple else (out,)
 
     rng = np.random.default_rng(0)
-    xs = [[rng.permutation(a.size).reshape(a.shape).astype(np.float32) + 10 * d for d in rng.permutation(8)] for a in sample.args]
+    xs = [[rng.permutation(a.size).reshape(a.shape).astype(np.float32) + 10 * d for d in rng.permutation(8)]
+          for a in sample.args]
     ts = [[rng.integers(-9, 9, a.shape).astype(np.float32) for _ in range(8)] for a in sample.args]
     n = len(xs)
     pushed = everywhere(lambda *v: jvp(fun, v[:n], v[n:])[1], [*xs, *ts], BOTH)

@@ -104,15 +104,31 @@ def test_the_chain_rule():
 
 
 def test_a_linear_function_is_its_own_derivative():
-    f = lambda x: lax.dot(Y, lax.mul(x, 2.0))  # noqa: E731
+    f = lambda x: lax.dot(Y, lax.mul(x, 2.0))
     np.testing.assert_allclose(host(jvp(f, (X,), (X,))[1]), host(f(X)), rtol=1e-6)
     back, = linear_transpose(f, X)(np.float32([1, 10]))
     np.testing.assert_allclose(host(back), 2 * Y.T @ np.float32([1, 10]), rtol=1e-6)
 
 
+SQUARE = np.float32([[1, 2, 3], [0, 1, 4], [5, 0, 1]])
+MATRICES = {"product": (lambda x: lax.dot(SQUARE, x), SQUARE), "running sum": (lambda x: lax.cumsum(x, axis=0), np.tri(3)),
+            "shift": (lambda x: lax.concatenate([np.zeros(1, np.float32), lax.slice(x, (0,), (2,))], 0), np.eye(3, k=-1))}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_matrix_is_pushed_through_and_its_transpose_pulled(name):
+    f, m = MATRICES[name]
+    for v in (X, np.float32([1, 10, 100])):
+        np.testing.assert_allclose(host(jvp(f, (X,), (v,))[1]), m @ v, rtol=1e-6)
+        np.testing.assert_allclose(host(linearize(f, X)[1](v)), m @ v, rtol=1e-6)
+        np.testing.assert_allclose(host(vjp(f, X)[1](v)[0]), m.T @ v, rtol=1e-6)
+        np.testing.assert_allclose(host(linear_transpose(f, X)(v)[0]), m.T @ v, rtol=1e-6)
+        np.testing.assert_allclose(host(grad(lambda x, v=v: lax.dot(v, f(x)))(X)), m.T @ v, rtol=1e-6)
+
+
 def test_the_transpose_of_a_transpose_is_the_function():
-    f = lambda x: lax.cumsum(lax.rev(lax.mul(x, 3.0), (0,)), axis=0)  # noqa: E731
-    t = lambda y: linear_transpose(f, X)(y)[0]  # noqa: E731
+    f = lambda x: lax.cumsum(lax.rev(lax.mul(x, 3.0), (0,)), axis=0)
+    t = lambda y: linear_transpose(f, X)(y)[0]
     again, = linear_transpose(t, X)(X)
     np.testing.assert_allclose(host(again), host(f(X)), rtol=1e-5)
 
@@ -134,7 +150,7 @@ def test_a_linear_function_with_a_transpose_of_its_own():
 
 @pytest.mark.parametrize("n", [0, 1, 4])
 def test_loops_are_the_chain_of_their_turns(n):
-    grow = lambda x: lax.fori_loop(0, n, lambda i, v: lax.sin(v), x)  # noqa: E731
+    grow = lambda x: lax.fori_loop(0, n, lambda i, v: lax.sin(v), x)
     x, slope = np.float64(0.7), 1.0
     for _ in range(n):
         x, slope = np.sin(x), slope * np.cos(x)

@@ -44,8 +44,8 @@ def test_any_derivative_of_any_derivative(ways):
     np.testing.assert_allclose(float(jit(outer(jit(inner(f))))(x)), second(0.8), rtol=1e-4)
 
 
-@pytest.mark.parametrize("ways", [("grad",) * 4, ("jvp",) * 4, ("jvp", "grad", "jvp", "grad"), ("grad", "linearize", "vjp", "jvp")],
-                         ids="-".join)
+@pytest.mark.parametrize("ways", [
+    ("grad",) * 4, ("jvp",) * 4, ("jvp", "grad", "jvp", "grad"), ("grad", "linearize", "vjp", "jvp")], ids="-".join)
 def test_four_deep(ways):
     g = lax.exp
     for way in ways:
@@ -80,7 +80,7 @@ def test_a_step_of_descent_is_differentiated_like_anything():
 
 
 def test_mixed_partial_derivatives_commute():
-    g = lambda x, y: lax.mul(lax.sin(x), lax.exp(lax.mul(x, y)))  # noqa: E731
+    g = lambda x, y: lax.mul(lax.sin(x), lax.exp(lax.mul(x, y)))
     x, y = np.float32(0.3), np.float32(0.6)
     a = grad(lambda x: grad(g, 1)(x, y))(x)
     b = grad(lambda y: grad(g, 0)(x, y))(y)
@@ -89,7 +89,7 @@ def test_mixed_partial_derivatives_commute():
 
 def test_hessians_of_trees_and_products_with_them():
     a = np.float32([[2, 1], [0, 3]])
-    g = lambda x: lax.dot(x, lax.sin(lax.dot(a, x)))  # noqa: E731
+    g = lambda x: lax.dot(x, lax.sin(lax.dot(a, x)))
     x, v = np.float32([0.2, -0.4]), np.float32([1, 2])
     h = np.asarray(hessian(g)(x))
     np.testing.assert_allclose(h, h.T, atol=1e-5)

@@ -94,8 +94,8 @@ def test_rules_of_several_results_and_unused_ones():
 
 def test_rules_inside_loops_and_branches():
     f = sevenfold()
-    scanned = lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]  # noqa: E731
-    branched = lambda x: lax.cond(True, f, lambda v: v, x)  # noqa: E731
+    scanned = lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]
+    branched = lambda x: lax.cond(True, f, lambda v: v, x)
     for make in (grad, lambda g: lambda x: jvp(g, (x,), (ONE,))[1]):
         assert float(make(scanned)(TWO)) == 49
         assert float(make(branched)(TWO)) == 7

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..layers import layers
+
 __all__ = ["MARKS", "main", "try_stand_in"]
 
 MARKS = {
@@ -56,11 +58,13 @@ def main(layer: str, argv: Sequence[str] | None = None) -> int:
 
 
 def under_test(layer: str) -> str:
-    """One line that says which implementation is in force: `yourlab_batching, /path/to/yourlab_batching/__init__.py`."""
-    chosen = [part.partition("=")[2].strip() for part in os.environ.get("LAMINA_LAYERS", "").split(",")
-              if part.partition("=")[0].strip() == layer.removeprefix("lamina_")]
-    name = chosen[0] if chosen and chosen[0] else layer
-    return f"{name}, {getattr(sys.modules.get(name), '__file__', 'not imported yet')}"
+    """One line that says what is in force: `yourlab_batching (LAMINA_LAYERS), /path/to/yourlab_batching/__init__.py`."""
+    for found in layers():
+        if f"lamina_{found.layer}" == layer:
+            by = f"{found.distribution} {found.version}" if found.version else found.chosen
+            return f"{found.module} ({by}), {found.file or 'not imported yet'}"
+    module = sys.modules.get(layer)  # lamina_ir, whose forks keep its name
+    return f"{layer} ({getattr(module, '__version__', 'no version')}), {getattr(module, '__file__', 'not imported yet')}"
 
 
 def command_for(folder: Path, argv: Sequence[str]) -> list[str]:
@@ -76,7 +80,7 @@ def command_for(folder: Path, argv: Sequence[str]) -> list[str]:
             *targets]
 
 
-def try_stand_in(layer: str, stand_in: Path, argv: Sequence[str] = ()) -> tuple[int, str]:
+def try_stand_in(layer: str, stand_in: Path | None, argv: Sequence[str] = ()) -> tuple[int, str]:
     """Run a layer's contract on a stand-in that is one file or one package, as `test_contract.py` in the rooms does.
 
     A stand-in of `lamina_ir`, whose name others import, is a module that puts other functions in its place; a stand-in of a
@@ -84,19 +88,20 @@ def try_stand_in(layer: str, stand_in: Path, argv: Sequence[str] = ()) -> tuple[
 
     Args:
       layer: import name of the layer.
-      stand_in: the file, or the package's folder.
+      stand_in: the file, or the package's folder; None: what is in force already.
       argv: arguments for pytest.
     Returns:
       (exit status, output).
     """
-    name = stand_in.stem
-    paths = [str(stand_in.resolve().parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    if layer == "lamina_ir":
-        argv = ["-p", name, *argv]
-    else:
-        environment["LAMINA_LAYERS"] = f"{layer.removeprefix('lamina_')}={name}"
-    done = subprocess.run([sys.executable, "-m", f"{layer}.contract", *argv], env=environment, stdout=subprocess.PIPE,
+    environment = dict(os.environ)
+    if stand_in is not None:
+        paths = [str(stand_in.resolve().parent), *filter(None, [environment.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        if layer == "lamina_ir":
+            argv = ["-p", stand_in.stem, *argv]
+        else:
+            environment["LAMINA_LAYERS"] = f"{layer.removeprefix('lamina_')}={stand_in.stem}"
+    done = subprocess.run(command_for(folder_of(layer), argv), env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace")
     return done.returncode, done.stdout
 

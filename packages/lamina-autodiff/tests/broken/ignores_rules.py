@@ -1,0 +1,15 @@
+"""A function with a forward rule of its own is differentiated as if it had none."""
+from lamina_autodiff.stock import *
+
+__contract__ = 1
+
+
+class custom_jvp:
+    def __init__(self, fun, nondiff_argnums=()):
+        self.fun = fun
+
+    def defjvp(self, rule, symbolic_zeros=False):
+        return rule
+
+    def __call__(self, *args, **kwargs):
+        return self.fun(*args, **kwargs)

@@ -1,0 +1,14 @@
+"""What has no scalar result is summed, so that it has a gradient."""
+from lamina_autodiff import stock
+from lamina_autodiff.stock import *
+from lamina_tracing import lax
+
+__contract__ = 1
+
+
+def grad(fun, argnums=0, has_aux=False, **options):
+    def summed(*args, **kwargs):
+        out = fun(*args, **kwargs)
+        shape = getattr(out, "shape", ())
+        return lax.reduce_sum(out, tuple(range(len(shape)))) if shape and not has_aux else out
+    return stock.grad(summed if callable(fun) else fun, argnums, has_aux=has_aux, **options)
