@@ -134,6 +134,12 @@ def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     >>> jacrev(lambda x: x * x)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
+    return jacrev_by(vjp, fun, argnums, has_aux, holomorphic, allow_int)
+
+
+def jacrev_by(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool,
+              allow_int: bool) -> Callable[..., Any]:
+    """`jacrev` with another `vjp`."""
     @boundary
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         nums = chosen_arguments("jacrev", fun, argnums, args)

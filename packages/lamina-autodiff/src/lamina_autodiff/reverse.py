@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from lamina_ir import LeakedTracerError, config, dtypes, shaped, trees
 from lamina_tracing import lax
@@ -21,18 +21,36 @@ from .rows import spread
 __all__ = ["grad", "linear_transpose", "value_and_grad", "vjp"]
 
 
-def _linearized(call: str, fun: Callable[..., Any], args: Sequence[Any], has_aux: bool) -> Any:
+class Pulling(Protocol):
+    """The linear part of a function at a point, to be pulled back through.
+
+    Attributes:
+      outs: one entry per flat result; cut to those that have cotangents.
+    """
+
+    outs: Any
+
+    def backward(self, cts: Sequence[Any], *, free: bool = False) -> Sequence[Any]:
+        """The cotangents of the active arguments from those of the results, None for zero; `free`: this is the only time."""
+        ...
+
+
+# `by(fun, flat primals, which are active)`: the flat results, and how cotangents are pulled back
+Linearize = Callable[[Callable[..., Sequence[Any]], Sequence[Any], Sequence[bool]], tuple[list[Any], Any]]
+
+
+def _linearized(call: str, fun: Callable[..., Any], args: Sequence[Any], has_aux: bool, by: Linearize) -> Any:
     flat, tree = trees.tree_flatten(tuple(args))
     avals = leaf_types(call, fun, flat, tree)
     active = [dtypes.is_inexact(a.dtype) for a in avals]
     run, info = _flat_function(fun, tree, has_aux, call)
-    out, program = linearize_flat(run, flat, active)
+    out, program = by(run, flat, active)
     out_tree, aux_tree, n = info
     program.outs = program.outs[:n]
     return avals, active, tree, out, program, out_tree, aux_tree, n
 
 
-def _pull(fun: Callable[..., Any] | None, program: LinearProgram, avals: Sequence[Any], active: Sequence[bool],
+def _pull(fun: Callable[..., Any] | None, program: Pulling, avals: Sequence[Any], active: Sequence[bool],
           cts: Sequence[Any], free: bool = False) -> list[Any]:
     """The cotangents of all inputs; what is done around the rows has the line of the function's `def`."""
     line = now.source
@@ -44,7 +62,7 @@ def _pull(fun: Callable[..., Any] | None, program: LinearProgram, avals: Sequenc
         now.source = line
 
 
-def _pulled(program: LinearProgram, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
+def _pulled(program: Pulling, avals: Sequence[Any], active: Sequence[bool], cts: Sequence[Any],
             free: bool) -> list[Any]:
     return [zeros_of(a) if ct is None else as_weak_as(ct, a) if a.weak_type else ct
             for a, ct in zip(avals, spread(program.backward(cts, free=free), active))]
@@ -63,7 +81,7 @@ class _Pull:
     out_avals: Sequence[Any]
     shared: list[tuple[Hashable, ...]]
 
-    def __call__(self, program: LinearProgram, *given: Any) -> Any:
+    def __call__(self, program: Pulling, *given: Any) -> Any:
         if len(given) != 1:
             raise TypeError(f"vjp of `{self.name}`: the function that pulls back takes one argument, a cotangent of the "
                             f"output's tree; got {len(given)}")
@@ -99,11 +117,19 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     >>> f_vjp(1.0)
     (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
     """
-    avals, active, tree, out, program, out_tree, aux_tree, n = _linearized("vjp", fun, primals, has_aux)
+    return vjp_by(linearize_flat, fun, primals, has_aux, reduce_axes)
+
+
+def vjp_by(by: Linearize, fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool,
+           reduce_axes: Sequence[Hashable]) -> Any:
+    """`vjp` with another way to pull back."""
+    avals, active, tree, out, program, out_tree, aux_tree, n = _linearized("vjp", fun, primals, has_aux, by)
     out_avals, name = [typeof(o) for o in out[:n]], function_name(fun)
     shared = _shared(avals, reduce_axes)
 
-    f_vjp = LinearFunction(f"vjp of {name}", program, _Pull(fun, name, tree, avals, active, out_tree, out_avals, shared))
+    pull = _Pull(fun, name, tree, avals, active, out_tree, out_avals, shared)
+    recorded = isinstance(program, LinearProgram)
+    f_vjp = LinearFunction(f"vjp of {name}", program, pull) if recorded else functools.partial(boundary(pull), program)
     value = trees.tree_unflatten(out_tree, out[:n])
     return (value, f_vjp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_vjp)
 
@@ -137,11 +163,12 @@ def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, ha
     >>> value_and_grad(lambda x: x * x)(3.0)
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
-    return _value_and_grad("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+    return value_and_grad_by(linearize_flat, "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
 
-def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool,
-                    allow_int: bool, reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
+def value_and_grad_by(by: Linearize, call: str, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool,
+                      allow_int: bool, reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
+    """`value_and_grad` with another way to pull back."""
     if not callable(fun):
         raise TypeError(f"{call}: expected a function; got {type(fun).__name__}")
 
@@ -159,7 +186,7 @@ def _value_and_grad(call: str, fun: Callable[..., Any], argnums: Any, has_aux: b
 
         chosen.__name__ = function_name(fun)
         avals, active, tree, out, program, out_tree, aux_tree, n = _linearized(call, chosen, [args[i] for i in nums],
-                                                                               has_aux)
+                                                                               has_aux, by)
         shared = _shared(avals, reduce_axes)
         for a in avals:
             check_input(call, fun, a, holomorphic, allow_int)
@@ -197,7 +224,13 @@ def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: boo
     >>> grad(lambda x: x * x)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
-    both = _value_and_grad("grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+    return grad_by(linearize_flat, fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+
+
+def grad_by(by: Linearize, fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool,
+            reduce_axes: Sequence[Hashable]) -> Callable[..., Any]:
+    """`grad` with another way to pull back."""
+    both = value_and_grad_by(by, "grad", fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @boundary
     def gradient(*args: Any, **kwargs: Any) -> Any:

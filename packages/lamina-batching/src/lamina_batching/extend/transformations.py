@@ -1,0 +1,5 @@
+"""For people who map in another way: `vmap` with another strategy; `run_batched` is the stock's, op by op on whole batches."""
+from ..batch import run_batched
+from ..mapping import Strategy, vmap_by
+
+__all__ = ["Strategy", "run_batched", "vmap_by"]
