@@ -41,7 +41,7 @@ def given(dtype="float32"):
                 "b": [np.round(rng.normal(size=()), 2).astype(dtype), np.round(rng.normal(size=(2, 1, 3)), 2).astype(dtype)]}
     params, gradients = tree(), [tree() for _ in range(5)]
     gradients[0]["a"][0, 1] = 0
-    gradients[1] = {"a": 0 * params["a"], "b": [0 * params["b"][0], 0 * params["b"][1]]}
+    gradients[1] = trees.tree_map(np.zeros_like, params)
     return params, gradients
 
 

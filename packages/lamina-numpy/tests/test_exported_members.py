@@ -72,7 +72,7 @@ def test_functions_have_docstrings() -> None:
 
 
 def test_numpys_functions_are_here() -> None:
-    theirs = {name for name in np.__all__ if callable(getattr(np, name, None))}
+    theirs = {name for name in np.__all__ if callable(getattr(np, name, None)) and (name[0] != "_" or name[1] == "_")}
     assert not theirs - set(lnp.__all__) - NO_COUNTERPART
     assert not NO_COUNTERPART & set(lnp.__all__)
 

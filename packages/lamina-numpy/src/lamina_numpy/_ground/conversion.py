@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -337,15 +338,24 @@ def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: s
     Array([1, 2, 3], dtype=int32)
     """
     d = dtypes.as_dtype(dtype)
-    value = np.fromstring(string, d, count, sep=sep)
+    value = _numbers_in(string, d, count, sep)
     if count > 0:
         try:
-            found = np.fromstring(string, d, sep=sep).size
+            found = _numbers_in(string, d, -1, sep).size
         except ValueError:  # something else follows the numbers
             found = count
         if found < count:  # NumPy fills up with what happens to lie in memory
             raise ValueError(f"fromstring: expected {count} numbers; the text has {found}")
     return put(value)
+
+
+def _numbers_in(string: str, d: np.dtype, count: int, sep: str) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # older NumPys only warn where something is no number
+        try:
+            return np.fromstring(string, d, count, sep=sep)
+        except DeprecationWarning as warning:
+            raise ValueError(str(warning)) from None
 
 
 def fromiter(iter: Any, dtype: DTypeLike, count: int = -1) -> Array:

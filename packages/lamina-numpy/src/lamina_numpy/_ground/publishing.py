@@ -115,7 +115,7 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
             value = import_module(f"{names['__package__']}.{homes[name]}")
             value = value if name == homes[name] else getattr(value, name)
         elif value is None:
-            raise AttributeError(f"module {names['__package__']!r} has no attribute {name!r}")
+            raise AttributeError(f"module {names['__name__'].removesuffix('.stock')!r} has no attribute {name!r}")
         if isinstance(value, FunctionType):
             if value in _faces:
                 value = published(value)
