@@ -99,7 +99,10 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 def gather_fill(dtype: np.dtype, fill_value: Any = None) -> Any:
-    """The scalar `gather` returns outside the operand: NaN, the lowest signed, or the highest unsigned or bool."""
+    """The scalar `gather` returns outside the operand: NaN, the lowest signed, or the highest unsigned or bool; of keys that of
+    their words."""
+    if dtypes.is_key(dtype):
+        return np.full(dtypes.words_of(dtype), np.iinfo(np.uint32).max, np.uint32).view(dtype)[0]
     if fill_value is None:
         if dtypes.is_inexact(dtype):
             fill_value = np.nan
