@@ -2,8 +2,9 @@
 
 usage: python benchmarks/alone.py [--repeats N] [--only PART ...]
 
-The same functions run in one process, in autograd's environment, with our sources on the path. Contenders take turns, so
-that a drift of the machine meets all of them; the best of the repeats counts. Before anything is timed, results are compared.
+The same functions run in one process for each dtype, in autograd's environment, with our sources on the path. Contenders take
+turns, so that a drift of the machine meets all of them; the best of the repeats counts. Before anything is timed, results are
+compared.
 """
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 Run = Callable[[], Any]
 # what ours is measured beside -> goal of the ratio
+DTYPE = os.environ.get("LAMINA_ALONE", "float64")
 GOALS = {"autograd": 1.2, "jit": 0.7, "numpy": 2.0}
 
 
@@ -51,7 +53,7 @@ def products(np: Any, a: Any, b: Any) -> Any:
 
 
 def values(*shape: int, seed: int = 0, scale: float = 1.0) -> Any:
-    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)
+    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(DTYPE)
 
 
 LAYERS = [(values(64, 128, seed=1, scale=0.1), values(128, seed=2)), (values(128, 10, seed=3, scale=0.1), values(10, seed=4))]
@@ -127,9 +129,11 @@ def beside_numpy(jnp: Any) -> list[tuple[str, str, dict[str, Run]]]:
 
 
 def measure(repeats: int, only: list[str]) -> int:
+    from lamina_ir import config
     from lamina_tracing import lax
     named = SimpleNamespace(sin=lax.sin, tanh=lax.tanh, sum=lambda x: lax.reduce_sum(x, tuple(range(x.ndim))))
-    lines = ["| figure | lamina | beside it | ratio | goal | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+    config.enable_x64.set(DTYPE == "float64")
+    lines = [f"| {DTYPE} | lamina | beside it | ratio | goal | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
 
     def show(rows: Any) -> None:
         for name, basis, runs in rows:
@@ -145,7 +149,7 @@ def measure(repeats: int, only: list[str]) -> int:
     show(beside_autograd("numpy", jnp, only))
     show(beside_numpy(jnp))
     assert not {"jaxlib", "lamina_runtime"}.intersection(sys.modules)
-    print("\n".join(lines))
+    print("\n".join(lines) + "\n", flush=True)
     return 0
 
 
@@ -164,7 +168,9 @@ def main(argv: list[str] | None = None) -> int:
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # of those that multiply matrices
     paths = os.pathsep.join(map(str, sorted(HERE.parent.glob("packages/*/src"))))
     command = [python, __file__, "--here", *(sys.argv[1:] if argv is None else argv)]
-    return subprocess.run(command, env={**os.environ, **one_thread, "PYTHONPATH": paths}).returncode
+    environment = {**os.environ, **one_thread, "PYTHONPATH": paths}
+    return max([subprocess.run(command, env={**environment, "LAMINA_ALONE": dtype}).returncode
+                for dtype in ("float64", "float32")])
 
 
 if __name__ == "__main__":

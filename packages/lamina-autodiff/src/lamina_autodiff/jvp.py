@@ -73,7 +73,11 @@ class JVPTrace(Trace):
         # A line in force already is that of the op this one is made of; where no one will ask for a line, none is looked up.
         line = now.source
         if type(line) is Source or (now.trace is EVALUATION and not eager_lines and not prim.subprograms):
-            out, tangent = self._pushed(prim, primals, tangents, params)
+            row = jvp_rules[prim]
+            if type(row) in PUSHING:  # `_pushed`, written out for the commonest ops
+                out, tangent = row.push(primals, tangents, params)  # type: ignore[attr-defined]
+            else:
+                out, tangent = self._pushed(prim, primals, tangents, params)
         else:  # all that the row binds, and what it records, is made of this op
             now.source = staged_source(2, True)
             try:

@@ -106,18 +106,23 @@ class LinearTrace(Trace):
         if self.counted:
             params, out = self._typed(prim, args, params)
         else:
-            out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
+            if len(args) == 1:
+                a = args[0]
+                out = prim.infer(a.aval if isinstance(a, Tracer) else typeof(a), **params)
+            else:
+                out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
         if prim.multiple:
             outs = tuple([self.variable(a) for a in out])
             self.rows.append((prim, args, params, outs, _line()))
             return outs
-        result = self.variable(out)
+        number = self.count
+        self.count = number + 1
+        result = LinearTracer(self, out, number)
         line = now.source
         if type(line) is not Source:
             line = None if now.trace is EVALUATION and not eager_lines else _line()
         self.rows.append((prim, args, params, result, line))
         return result
-
 
     def _typed(self, prim: Primitive, args: Sequence[Any], params: dict[str, Any], outs: Any = None) -> Any:
         avals = [a.aval if isinstance(a, Tracer) else typeof(a) for a in args]

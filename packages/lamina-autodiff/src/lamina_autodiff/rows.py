@@ -183,7 +183,7 @@ class Split:
 
 def widen(t: Any, ans: Any) -> Any:
     """A rank-0 operand's tangent, broadcast to the result it contributes to."""
-    shape = typeof(ans).shape
+    shape = ans.shape  # a result, so it is no Python number
     return t if typeof(t).shape == shape else lax.broadcast_in_dim(t, shape, ())
 
 

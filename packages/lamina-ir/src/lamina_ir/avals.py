@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import dtypes
+from . import config, dtypes
 from .errors import UnboundAxisError
 from .params import plain_text
 
@@ -278,7 +278,8 @@ def _of_ndarray(x: Any) -> ShapedArray:
 
 for _kind in (np.ndarray, np.generic):
     _aval_makers[_kind] = _of_ndarray
+_FLOAT32, _FLOAT64 = shaped((), "float32", True), shaped((), "float64", True)
 _aval_makers[bool] = lambda x: shaped((), dtypes.BOOL)
 _aval_makers[int] = lambda x: shaped((), dtypes.int_for(x), True)
-_aval_makers[float] = lambda x: shaped((), dtypes.canonical_float(), True)
+_aval_makers[float] = lambda x: _FLOAT64 if config.enable_x64.value else _FLOAT32
 _aval_makers[complex] = lambda x: shaped((), dtypes.canonical_complex(), True)

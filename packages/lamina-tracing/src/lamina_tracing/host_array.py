@@ -15,7 +15,7 @@ from lamina_ir.extend import words_array
 
 from .tracer import Tracer
 
-__all__ = ["HostArray", "typed"]
+__all__ = ["HostArray", "taken", "typed"]
 
 _IN_PLACE = ("fill", "itemset", "put", "resize", "setfield", "setflags", "__setstate__")  # what NumPy's have and ours must not
 _FACTS = frozenset(("_known", "aval", "base", "data", "dtype", "flat", "imag", "real", "shape", "strides", "weak_type"))
@@ -57,14 +57,10 @@ class HostArray(np.ndarray):
     @staticmethod
     def of(x: Any, aval: ShapedArray) -> HostArray:
         """`x` with the dtype and weakness of `aval`. It takes the memory of `x`: nobody may write to that any more."""
-        array = x if type(x) is np.ndarray and x.dtype is aval.dtype else np.asarray(x, aval.dtype)
-        array.setflags(write=False)
-        ours = array.view(HostArray)
-        if aval.weak_type:
-            ours.__dict__["weak_type"] = True
-        if type(aval) is ShapedArray and array.shape == aval.shape:
-            _know(ours, (aval, array))
-        return ours
+        array = np.asarray(x, aval.dtype)
+        if array.shape != aval.shape:  # only its dtype and weakness are said
+            aval = shaped(array.shape, aval.dtype, aval.weak_type)
+        return taken(array, aval)
 
     @property
     def aval(self) -> ShapedArray:
@@ -171,6 +167,17 @@ class HostArray(np.ndarray):
 _know = HostArray._known.__set__  # type: ignore[attr-defined]  # past `__setattr__`, which refuses
 
 
+def taken(array: np.ndarray, aval: ShapedArray) -> HostArray:
+    """`HostArray.of` for a plain array of exactly this type."""
+    array.setflags(False)  # type: ignore[call-arg]  # by position, which takes half the time
+    ours = array.view(HostArray)
+    if aval.weak_type:
+        ours.__dict__["weak_type"] = True
+    if type(aval) is ShapedArray:  # one that differs over no mapped axis
+        _know(ours, (aval, array))
+    return ours
+
+
 def typed(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
     """The type of an array of ours and a plain one in its memory; both of the canonical dtype, in which ops compute."""
     try:
@@ -183,7 +190,17 @@ def typed(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
     return aval, np.asarray(x, aval.dtype)
 
 
-register_aval(HostArray, lambda x: typed(x)[0])
+def _type_of(x: HostArray) -> ShapedArray:
+    try:
+        aval = x._known[0]
+        if aval.dtype.itemsize < 8:
+            return aval
+    except AttributeError:
+        pass
+    return typed(x)[0]
+
+
+register_aval(HostArray, _type_of)
 
 
 def _plain(x: Any) -> Any:

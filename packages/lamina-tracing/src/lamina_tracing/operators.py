@@ -26,6 +26,10 @@ def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     """`x` and `y` in one dtype (the lattice of `lamina_ir.dtypes`) and one shape (NumPy broadcasting)."""
     x, y = match_scalars(x, y)
     a, b = typeof(x), typeof(y)
+    if a is b:
+        return x, y
+    if b.weak_type and not b.shape and a.dtype is b.dtype:  # a number beside an array: neither is changed
+        return x, y
     if a.dtype != b.dtype or a.weak_type != b.weak_type:
         dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
         x = convert_element_type(x, dtype) if a.dtype != dtype else x
@@ -57,7 +61,10 @@ def _both(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
 
 
 def _fits(y: Any) -> bool:
-    return isinstance(y, (Tracer, np.ndarray, np.generic, int, float, complex)) or hasattr(y, "aval")
+    return isinstance(y, _FITTING) or hasattr(y, "aval")
+
+
+_FITTING = (np.ndarray, float, int, Tracer, np.generic, complex)
 
 
 def _compare(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class _Quiet(threading.local):
 
 
 _here = _Quiet()
+_F64, _C128 = np.dtype("float64"), np.dtype("complex128")
 
 
 def quietly(f: Callable[..., Any], *xs: Any, **params: Any) -> Any:
@@ -39,16 +40,30 @@ def quiet(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
     def meaning(*xs: Any, **params: Any) -> np.ndarray:
         out = quietly(f, *xs, **params)
         return out if type(out) is np.ndarray else np.asarray(out)
-    return meaning
+
+    def of_two(x: Any, y: Any) -> np.ndarray:  # `quietly` written out: its call is a third of adding two small arrays
+        try:
+            out = _here.run(f, x, y)
+        except RuntimeError:
+            return meaning(x, y)
+        return out if type(out) is np.ndarray else np.asarray(out)
+
+    return of_two if isinstance(f, np.ufunc) and f.nin == 2 else meaning
 
 
 def wide(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
     """`f` computed in float64 or complex128, its result rounded to the dtype of the first operand."""
-    in_place = isinstance(f, np.ufunc) and f.nin == 1  # the wide operand is ours to overwrite
-
     def widened(*xs: Any, **params: Any) -> np.ndarray:
-        ws = [np.asarray(x).astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64) for x in xs]
-        out = f(ws[0], ws[0]) if in_place else f(*ws, **params)
-        return np.asarray(out).astype(xs[0].dtype, copy=False)
+        ws = [np.asarray(x).astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64, copy=False) for x in xs]
+        return np.asarray(f(*ws, **params)).astype(xs[0].dtype, copy=False)
 
+    def of_one(x: Any) -> np.ndarray:
+        d = x.dtype
+        if d is _F64 or d is _C128:
+            return np.asarray(f(x))
+        w = x.astype(_C128 if d.kind == "c" else _F64)
+        return f(w, w).astype(d)  # in place: the wide operand is ours
+
+    if isinstance(f, np.ufunc) and f.nin == 1:
+        return lambda x: quietly(of_one, x)
     return lambda *xs, **params: quietly(widened, *xs, **params)

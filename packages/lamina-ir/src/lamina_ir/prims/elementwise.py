@@ -118,8 +118,13 @@ def _same_2(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
     accepted = kinds[0]
 
     def infer(x: ShapedArray, y: ShapedArray) -> ShapedArray:
-        if x is y and x.dtype in accepted:
-            return x
+        d = x.dtype
+        if d is y.dtype and d in accepted:  # as `one_type` says, but for what comes seldom
+            if x is y:
+                return x
+            shape = y.shape
+            if (not shape or shape == x.shape) and (y.weak_type or not x.weak_type):
+                return x
         return one_type(name, kinds, x, y)
     return infer
 
