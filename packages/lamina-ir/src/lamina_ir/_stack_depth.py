@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["ENOUGH", "enter", "leave", "roomy"]
+__all__ = ["ENOUGH", "enter", "leave", "roomy", "shallow"]
 
 ENOUGH = 16  # levels that fit the usual limit
 # A gradient takes three levels for each program. Python 3.12.0 to 3.12.2 count calls that pass through C by themselves, and
@@ -67,6 +67,15 @@ def _fit() -> None:
             sys.setrecursionlimit(wanted)
         if _needs == needs:
             return
+
+
+def shallow() -> bool:
+    """Whether the usual limit fits the deepest program there was, so that `roomy()` would change nothing.
+
+    >>> shallow() == (_deepest <= ENOUGH)
+    True
+    """
+    return _deepest <= ENOUGH
 
 
 @contextmanager

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from . import _stack_depth as stack_depth
 from . import config, dtypes
-from ._stack_depth import roomy
 from .avals import ShapedArray, aval_of
 from .errors import DTypeError, ExecutionError, LaminaError, MissingRuleError, ShapeError
 from .key_types import host_value
+from .numpy_plan import Plan, last_uses
 from .primitive import Primitive
 from .printer import eqn_text
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, eqn_axis_names
@@ -55,21 +56,6 @@ def watching(see: Callable[[Any, Any, Any], None]) -> Iterator[None]:
         yield
     finally:
         _watch.see = old
-
-
-def last_uses(jaxpr: Jaxpr) -> list[list[Var]]:
-    """For each equation, the variables that nothing reads after it (its own unread results included)."""
-    seen: set[Any] = {v for v in jaxpr.outvars if isinstance(v, Var)}
-    dead: list[list[Var]] = []
-    for e in reversed(jaxpr.eqns):
-        here = []
-        for v in (*e.outvars, *e.invars):
-            if isinstance(v, Var) and v not in seen:
-                seen.add(v)
-                here.append(v)
-        dead.append(here)
-    dead.reverse()
-    return dead
 
 
 def _argument(x: Any, aval: ShapedArray, i: int) -> np.ndarray:
@@ -127,31 +113,14 @@ def _closed(call: str, program: Any) -> ClosedJaxpr:
     return ClosedJaxpr(program)
 
 
-def _largest(jaxpr: Jaxpr) -> tuple[int, Eqn | None]:
-    """The most bytes that values of the program take at once, and the equation at which they do."""
-    def taken(vs: Iterable[Any]) -> int:
-        return sum([v.aval.size * v.aval.dtype.itemsize for v in vs])
-
-    live = most = taken([*jaxpr.constvars, *jaxpr.invars])
-    where = None
-    for e, dead in zip(jaxpr.eqns, last_uses(jaxpr)):
-        live += taken(e.outvars)
-        if live > most:
-            most, where = live, e
-        live -= taken(dead)
-    return most, where
-
-
-def _check_size(program: ClosedJaxpr, devices: int) -> None:
-    limit = config.evaluate_max_bytes.value
-    most, where = program.memo("largest", lambda: _largest(program.jaxpr))
+def _check_size(plan: Plan, devices: int) -> None:
+    limit, most, where = config.evaluate_max_bytes.value, plan.most, plan.where
     if limit and most * devices > limit and where is not None:
         raise ExecutionError(f"evaluate: the program's values take {most * devices:,} bytes at "
                              f"`{eqn_text(where).splitlines()[0]:.100}`; the setting evaluate_max_bytes allows {limit:,}. "
                              "Change it if there is so much memory; 0 is no limit")
 
 
-@roomy()
 def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
     """The program's results on NumPy arrays.
 
@@ -170,40 +139,70 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
     [array(6., dtype=float32)]
     """
     program = _closed("evaluate", program)
-    jaxpr = program.jaxpr
-    _check_size(program, 1)
+    if stack_depth.shallow():
+        return _evaluate(program, args)
+    with stack_depth.roomy():
+        return _evaluate(program, args)
+
+
+def _evaluate(program: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
+    plan = Plan.of(program, _meaning)
+    jaxpr, see = program.jaxpr, _watch.see
+    _check_size(plan, 1)
     if len(args) != len(jaxpr.invars):
         raise ShapeError(f"evaluate: the program takes {len(jaxpr.invars)} arguments; got {len(args)}")
-    env: dict[Var, np.ndarray] = {}
-    for v, c in zip(jaxpr.constvars, program.consts):
-        env[v] = host_value(c)
+    values: list[Any] = plan.start.copy()
+    n = len(jaxpr.constvars)
+    for i, c in enumerate(program.consts):
+        values[i] = c if type(c) is np.ndarray else host_value(c)
     for i, (v, x) in enumerate(zip(jaxpr.invars, args)):
-        env[v] = _argument(x, v.aval, i)
+        aval = v.aval
+        fits = type(x) is np.ndarray and x.dtype is aval.dtype and x.shape == aval.shape
+        values[n + i] = x if fits else _argument(x, aval, i)
 
-    def read(a: Any) -> np.ndarray:
-        return np.asarray(a.val, a.aval.dtype) if type(a) is Literal else env[a]
-
-    for e, dead in zip(jaxpr.eqns, program.memo("last_uses", lambda: last_uses(jaxpr))):
-        prim = e.primitive
-        if prim.axis_params:
-            # One device and no mapped axis: any name is unbound, and `groups` says so; none at all is a sum over one member.
-            AxisEnv().groups(tuple(eqn_axis_names(e)))
-            outs = [out[0] for out in _results(prim, prim.numpy(AxisEnv(), *[[read(a)] for a in e.invars], **e.params))]
+    for op, i, j, operands, out, aval, dead, e in plan.steps:
+        try:
+            if j >= 0:
+                found = op.numpy(values[i], values[j])
+            elif i >= 0 and len(operands) == 1:
+                found = op.numpy(values[i])
+            else:
+                found = op.numpy(*[values[k] for k in operands])
+        except _RAW as error:
+            raise _failed(e, error) from error
+        if see is not None:
+            see(e, [[values[k]] for k in operands], [[value] for value in _results(e.primitive, found)])
+        if type(out) is int:
+            if type(found) is not np.ndarray or found.dtype is not aval.dtype or found.shape != aval.shape:
+                found = settled(found, aval, e.primitive)
+            values[out] = found
         else:
-            # Ops that hold programs are handed the evaluator; they know their turns and branches themselves.
-            held = (_run,) if prim.subprograms else ()
-            try:
-                with _around(prim, e.source):
-                    outs = _results(prim, prim.numpy(*held, *[read(a) for a in e.invars], **e.params))
-            except _RAW as error:
-                raise _failed(e, error) from error
-        if _watch.see is not None:
-            _watch.see(e, [[read(a)] for a in e.invars], [[value] for value in outs])
-        for v, value in zip(e.outvars, outs):
-            env[v] = settled(value, v.aval, prim)
-        for v in dead:
-            del env[v]
-    return [read(a) for a in jaxpr.outvars]
+            for k, a, value in zip(out, aval, found):
+                values[k] = settled(value, a, e.primitive)
+        for k in dead:
+            values[k] = None
+    # a literal is given as an array of its own: who gets it may write to it
+    return [np.array(values[k]) if plan.start[k] is not None else values[k] for k in plan.outs]
+
+
+def _meaning(e: Eqn) -> Callable[..., Any] | None:
+    """The meaning of an equation as a function of its operands; None where that is the op's."""
+    prim, params = e.primitive, e.params
+    if prim.axis_params:
+        # One device and no mapped axis: any name is unbound, and `groups` says so; none at all is a sum over one member.
+        def alone(*arrays: Any) -> Any:
+            AxisEnv().groups(tuple(eqn_axis_names(e)))
+            outs = prim.numpy(AxisEnv(), *[[a] for a in arrays], **params)
+            return [out[0] for out in outs] if prim.multiple else outs[0]
+
+        return alone
+    if prim.subprograms:  # such ops are handed the evaluator; they know their turns and branches themselves
+        def holding(*arrays: Any) -> Any:
+            with _around(prim, e.source):
+                return prim.numpy(_run, *arrays, **params)
+
+        return holding
+    return (lambda *arrays: prim.numpy(*arrays, **params)) if params else None
 
 
 _NOTHING = nullcontext()
@@ -260,7 +259,7 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
     axes = AxisEnv(zip(axis_env.names, axis_env.sizes) if isinstance(axis_env, AxisEnv) else axis_env)
     program = _closed("evaluate_spmd", program)
     jaxpr, n = program.jaxpr, axes.size
-    _check_size(program, n)
+    _check_size(Plan.of(program, _meaning), n)
     if len(per_device_args) != len(jaxpr.invars):
         raise ShapeError(f"evaluate_spmd: the program takes {len(jaxpr.invars)} arguments; got {len(per_device_args)}")
     env: dict[Var, list[np.ndarray]] = {}

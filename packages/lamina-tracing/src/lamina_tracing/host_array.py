@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapedArray, dtypes, register_aval, shaped
+from lamina_ir import ShapedArray, config, dtypes, register_aval, shaped
 from lamina_ir.extend import words_array
 
 from .tracer import Tracer
@@ -164,6 +164,7 @@ class HostArray(np.ndarray):
         return _rebuild, (np.asarray(self), self.weak_type)
 
 
+_x64 = config.enable_x64  # without it wide arrays count as narrow ones
 _know = HostArray._known.__set__  # type: ignore[attr-defined]  # past `__setattr__`, which refuses
 
 
@@ -182,7 +183,7 @@ def typed(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
     """The type of an array of ours and a plain one in its memory; both of the canonical dtype, in which ops compute."""
     try:
         known = x._known
-        if known[0].dtype.itemsize < 8 or dtypes.canonical(known[0].dtype) is known[0].dtype:
+        if known[0].dtype.itemsize < 8 or _x64.value:
             return known
     except AttributeError:
         pass
@@ -193,7 +194,7 @@ def typed(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
 def _type_of(x: HostArray) -> ShapedArray:
     try:
         aval = x._known[0]
-        if aval.dtype.itemsize < 8:
+        if aval.dtype.itemsize < 8 or _x64.value:
             return aval
     except AttributeError:
         pass

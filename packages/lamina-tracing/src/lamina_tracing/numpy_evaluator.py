@@ -18,10 +18,12 @@ def _memory_of_others(args: Sequence[Any]) -> list[np.ndarray]:
     return [a for a in args if isinstance(a, np.ndarray) and not isinstance(a, HostArray)]
 
 
-def _apart(value: Any, given: Sequence[np.ndarray]) -> Any:
+def _apart(value: np.ndarray, given: Sequence[np.ndarray]) -> np.ndarray:
     """A result in memory of its own: reshapes, slices and identities are views of their operand in NumPy."""
     # arrays without elements share no memory, but the very array would be frozen in its owner's hands
-    return np.array(value) if any(value is a or np.may_share_memory(value, a) for a in given) else value
+    if any(value is a or value.base is not None and np.may_share_memory(value, a) for a in given):
+        return np.array(value)
+    return value
 
 
 def _known(x: Any) -> tuple[ShapedArray, np.ndarray] | None:
@@ -81,9 +83,10 @@ class NumPyEvaluator:
         return taken(_apart(settled(values, out, prim), given), out)
 
     def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        values = evaluate(closed, *args)
+        arrays = [typed(a)[1] if type(a) is HostArray else a for a in args]
+        values = evaluate(closed, *arrays)
         given = _memory_of_others((*args, *closed.consts))
-        return [HostArray.of(_apart(v, given), a) for v, a in zip(values, closed.out_avals)]
+        return [taken(_apart(v, given) if given else v, a) for v, a in zip(values, closed.out_avals)]
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
         return HostArray.of(np.array(value, aval.dtype), aval)
