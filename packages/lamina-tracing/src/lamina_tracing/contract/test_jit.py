@@ -1,0 +1,191 @@
+"""`jit`: the function it is given, traced again when it must be, and never otherwise."""
+from __future__ import annotations
+
+import functools
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from lamina_tracing import disable_jit, enable_x64, jit, lax
+
+X = np.arange(3.0, dtype=np.float32)
+
+
+@pytest.mark.parametrize("order", [(X, 2 * X, X), (X, X[:2], X, np.int32([1, 2]))], ids=["values", "types"])
+def test_a_jitted_function_is_the_function(order):
+    f = lambda x: {"y": lax.mul(x, x), "n": [x, None]}
+    g = jit(f)
+    for x in order:
+        out = g(x)
+        np.testing.assert_array_equal(np.asarray(out["y"]), x * x)
+        assert out["n"][1] is None and np.asarray(out["y"]).dtype == x.dtype
+
+
+def test_trees_of_arguments_and_keywords():
+    @jit
+    def f(p, *rest, scale, **more):
+        return lax.mul(lax.add(p["a"], lax.add(rest[0], more["c"])), scale)
+
+    np.testing.assert_array_equal(np.asarray(f({"a": X}, X, scale=2.0, c=X)), 6 * X)
+
+
+def test_static_arguments_are_values_and_new_ones_are_traced_anew():
+    @functools.partial(jit, static_argnums=1)
+    def power(x, n):
+        assert type(n) is int
+        return lax.integer_pow(x, n)
+
+    assert [float(power(np.float32(2), n)) for n in (3, 2, 3)] == [8, 4, 8]
+    assert float(power(np.float32(2), n=4)) == 16
+
+    named = jit(lambda x, how: lax.neg(x) if how == "neg" else x, static_argnames="how")
+    assert float(named(np.float32(2), how="neg")) == -2 and float(named(np.float32(2), "not")) == 2
+    last = jit(lambda x, n: lax.mul(x, float(n)), static_argnums=-1)
+    assert float(last(np.float32(2), 5)) == 10
+
+
+def test_static_arguments_must_be_hashable_and_there():
+    with pytest.raises((TypeError, ValueError), match="hash"):
+        jit(lambda x, n: x, static_argnums=1)(X, [2])
+    with pytest.raises(ValueError, match="static_argnums"):
+        jit(lambda x: x, static_argnums=3)
+    with pytest.raises(ValueError, match="static_argnames"):
+        jit(lambda x: x, static_argnames="z")
+    with pytest.raises(ValueError, match="donate_argnums"):
+        jit(lambda x: x, donate_argnums=2)
+
+
+def test_arguments_given_up_change_no_value():
+    f = jit(lambda x, y: lax.add(x, y), donate_argnums=(0,))
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(f(lax.mul(X, 1.0), X)), 2 * X)
+
+
+def test_methods():
+    class Model:
+        def __init__(self, w):
+            self.w = w
+
+        @functools.partial(jit, static_argnums=0)
+        def __call__(self, x, *, bias):
+            return lax.add(lax.mul(x, self.w), bias)
+
+    for w in (2.0, 3.0):
+        np.testing.assert_array_equal(np.asarray(Model(w)(X, bias=1.0)), w * X + 1)
+
+
+def test_closures_are_followed():
+    def f(x, y):
+        return jit(lambda z: lax.mul(x, z))(y)
+
+    assert float(f(np.float32(2), np.float32(3))) == 6 and float(jit(f)(np.float32(2), np.float32(3))) == 6
+    made = [jit(lambda x, k=k: lax.mul(x, k)) for k in (1.0, 2.0, 3.0)]
+    assert [float(g(np.float32(2))) for g in made] == [2, 4, 6]
+
+
+def test_without_jit_values_are_seen():
+    seen = []
+
+    @jit
+    def f(x):
+        seen.append(float(x))
+        return lax.neg(x)
+
+    with disable_jit():
+        assert float(f(np.float32(2))) == -2 and float(f(np.float32(3))) == -3
+    assert seen == [2.0, 3.0]
+
+
+def test_it_keeps_name_and_words():
+    @jit
+    def scaled(x):
+        """Twice `x`."""
+        return lax.mul(x, 2.0)
+
+    assert scaled.__name__ == "scaled" and scaled.__doc__ == "Twice `x`."
+
+
+def test_settings_are_part_of_what_was_traced():
+    f = jit(lambda x: lax.mul(x, 2.0))
+    assert str(f(np.float64(1)).dtype) == "float32"
+    with enable_x64(True):
+        assert str(f(np.float64(1)).dtype) == "float64"
+    assert str(f(np.float64(1)).dtype) == "float32"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_whatever_is_raised_leaves_the_thread_usable(error):
+    def f(x):
+        def g(y):
+            raise error("stop")
+        return jit(g)(lax.sin(x))
+
+    with pytest.raises(error):
+        jit(f)(X)
+    np.testing.assert_array_equal(np.asarray(lax.neg(X)), -X)
+    np.testing.assert_array_equal(np.asarray(jit(lax.neg)(X)), -X)
+
+
+def test_what_is_no_function_of_arrays_is_refused():
+    with pytest.raises(TypeError, match="function"):
+        jit(3)
+    with pytest.raises(TypeError, match="str"):
+        jit(lambda x: {"a": "no"})(X)
+    with pytest.raises(TypeError, match="str"):
+        jit(lambda x: x)("no")
+
+
+def test_threads_call_one_function():
+    f, failed = jit(lambda x, y: lax.sub(lax.mul(x, y), y)), []
+
+    def work(k):
+        try:
+            for n in range(1, 15):
+                x = np.full(n, k, np.float32)
+                np.testing.assert_array_equal(np.asarray(f(x, x)), x * x - x)
+        except BaseException as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
+
+
+@pytest.mark.cost
+def test_a_function_is_traced_once_per_signature():
+    count = []
+
+    @jit
+    def f(x, y=1.0):
+        count.append(1)
+        return lax.add(x, y)
+
+    for x in (X, X + 1, X * 5):
+        f(x, y=2.0)
+    assert len(count) == 1
+    f(np.int32(1), y=2)
+    assert len(count) == 2
+    f(X, y=3.0)
+    assert len(count) == 2
+
+
+@pytest.mark.cost
+def test_a_cached_function_does_not_outlive_its_owner():
+    def make():
+        big = np.zeros(1000, np.float32)
+
+        def f(x):
+            return lax.add(x, big[0])
+        return f
+
+    f = make()
+    jit(f)(X)
+    gone = weakref.ref(f)
+    del f
+    gc.collect()
+    assert gone() is None

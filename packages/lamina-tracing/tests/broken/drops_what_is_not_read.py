@@ -1,0 +1,22 @@
+"""A program holds only what its results need: effects and unread ops are gone."""
+from lamina_ir import Jaxpr, ClosedJaxpr
+from lamina_tracing import stock
+from lamina_tracing.stock import *
+
+__contract__ = 1
+
+
+def make_jaxpr(fun, *args, **options):
+    def made(*xs, **kw):
+        out = stock.make_jaxpr(fun, *args, **options)(*xs, **kw)
+        closed = out[0] if isinstance(out, tuple) else out
+        read = {id(v) for v in closed.jaxpr.outvars}
+        kept = []
+        for e in reversed(closed.eqns):
+            if any(id(v) in read for v in e.outvars):
+                kept.append(e)
+                read |= {id(v) for v in e.invars}
+        j = closed.jaxpr
+        short = ClosedJaxpr(Jaxpr(j.constvars, j.invars, kept[::-1], j.outvars), closed.consts)
+        return (short, out[1]) if isinstance(out, tuple) else short
+    return made

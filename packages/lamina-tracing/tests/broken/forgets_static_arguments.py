@@ -1,0 +1,18 @@
+"""A static argument is that of the first call."""
+from lamina_tracing import stock
+from lamina_tracing.stock import *
+
+__contract__ = 1
+
+
+def jit(fun, static_argnums=None, **options):
+    if not isinstance(static_argnums, int):
+        return stock.jit(fun, static_argnums=static_argnums, **options)
+    inner, first = stock.jit(fun, static_argnums=static_argnums, **options), []
+
+    def called(*args, **kwargs):
+        if len(args) > static_argnums:
+            first[:] = first or [args[static_argnums]]
+            args = [first[0] if i == static_argnums % len(args) else a for i, a in enumerate(args)]
+        return inner(*args, **kwargs)
+    return called

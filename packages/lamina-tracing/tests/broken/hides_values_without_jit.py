@@ -1,0 +1,10 @@
+"""`disable_jit` does nothing."""
+from contextlib import nullcontext
+
+from lamina_tracing.stock import *
+
+__contract__ = 1
+
+
+def disable_jit(disable=True):
+    return nullcontext()

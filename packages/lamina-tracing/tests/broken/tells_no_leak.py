@@ -1,0 +1,10 @@
+"""Leaks are not looked for."""
+from contextlib import nullcontext
+
+from lamina_tracing.stock import *
+
+__contract__ = 1
+
+
+def checking_leaks(check=True):
+    return nullcontext()
