@@ -24,6 +24,7 @@ from .along import slices_in_place
 from .combine import together
 from .context import Context
 from .loops import WRITES, rolled
+from .on_cpu import run_lowered
 from .regions import Mesh, MeshEnv, member_view
 from .source_map import Body, SourceLine, resolve
 
@@ -73,6 +74,20 @@ class Lowered:
         if self._bytecode is None:
             self._bytecode = _jaxlib.write_bytecode(self.module)
         return self._bytecode
+
+    def run(self, args: Sequence[Any]) -> list[Any]:
+        """The program's results on jaxlib's CPU client, compiled for this one call: for trying what was lowered.
+
+        Args:
+          args: one array per argument of the program.
+        Returns:
+          Its results.
+
+        >>> from lamina_ir import parse
+        >>> lower(parse("{ lambda ; a:f32[2]. let b:f32[2] = mul a a in (b,) }")).run([np.float32([2, 3])])
+        [array([4., 9.], dtype=float32)]
+        """
+        return run_lowered(self, *args)
 
     def source_map(self) -> dict[int, SourceLine]:
         """The user's line of each equation of the module, by the number that stands in the module, in optimised HLO and

@@ -31,6 +31,8 @@ def put(x: Any, device: Any, committed: bool, aval: ShapedArray | None = None, s
     if aval is None:
         aval = aval_of(x)
     transfer_counts.put(1, aval.size * aval.dtype.itemsize)
+    if isinstance(x, np.ndarray) and not x.dtype.isnative:  # jaxlib takes the bytes as they are
+        x = x.astype(aval.dtype)
     return _device_put(aval, sharding or shardings.single(device), [x], [device], committed, False, _COPY)
 
 
@@ -39,6 +41,7 @@ def put_pieces(aval: ShapedArray, sharding: Any, pieces: Sequence[Any], devices:
     """One array from the host pieces (or single-device arrays) of its devices, in order. They have its rank."""
     sent = [p.nbytes for p in pieces if type(p) is not ArrayImpl]
     if sent:
+        pieces = [p.astype(aval.dtype) if isinstance(p, np.ndarray) and not p.dtype.isnative else p for p in pieces]
         transfer_counts.put(len(sent), sum(sent))
     if sharding.partly_copied or 0 in aval.shape:
         # Copying during the call, jaxlib fails ("bad_function_call") where two pieces share memory.
