@@ -142,7 +142,7 @@ def test_short_names_of_tree_functions():
 
 def test_errors_under_the_names_older_programs_catch():
     uses = {"TracerBoolConversionError": lambda x: 1 if x else 0, "TracerIntegerConversionError": range,
-            "TracerArrayConversionError": np.sin, "ConcretizationTypeError": float,
+            "TracerArrayConversionError": np.asarray, "ConcretizationTypeError": float,
             "NonConcreteBooleanIndexError": lambda x: lamina.numpy.arange(3)[lamina.numpy.arange(3) > x]}
     for name, use in uses.items():
         with pytest.raises(getattr(lamina.errors, name)):

@@ -276,8 +276,7 @@ def test_errors_of_dicts_with_keys_of_several_types_in_our_words():
 
 def test_functions_that_cannot_be_weakly_referred_to_are_jitted():
     for _ in range(50):  # ufuncs; jaxlib's table of functions would keep dead keys and crash in the end
-        with pytest.raises(TypeError):
-            jit(np.sin)(1.0)
+        assert float(jit(np.sin)(0.0)) == 0.0
 
 
 def test_methods_jitted_at_each_call_take_the_fast_path():

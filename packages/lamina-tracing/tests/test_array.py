@@ -38,7 +38,7 @@ def test_momentum_from_one_array_of_zeros():
 @pytest.mark.parametrize("write", [
     lambda x: x.fill(9), lambda x: x.put([0], 9), lambda x: x.byteswap(True), lambda x: x.setflags(write=True),
     lambda x: np.copyto(x, 9), lambda x: np.add(x, 1, out=x), lambda x: np.asarray(x).fill(9), lambda x: x.resize((2,)),
-    lambda x: x.view(np.ndarray).fill(9), lambda x: x.flat.__setitem__(0, 9), lambda x: x.setfield(5, np.float32),
+    lambda x: np.ndarray.view(x, np.ndarray).fill(9), lambda x: x.flat.__setitem__(0, 9), lambda x: x.setfield(5, np.float32),
     lambda x: setattr(x, "shape", (3, 1)), lambda x: setattr(x, "dtype", np.int32), lambda x: x.__setitem__(0, 1),
     lambda x: np.add.at(x, [0], 5), lambda x: np.cumsum(x, out=x), lambda x: np.put(x, [0], 9),
     lambda x: np.place(x, [True], [9]),
@@ -62,7 +62,8 @@ def test_nothing_writes_into_an_array(write):
 
 @pytest.mark.parametrize("unlock", [
     lambda x: setattr(x.flags, "writeable", True), lambda x: setattr(np.asarray(x).flags, "writeable", True),
-    lambda x: setattr(x.view(np.ndarray).flags, "writeable", True), lambda x: setattr(x.T.flags, "writeable", True),
+    lambda x: setattr(np.ndarray.view(x, np.ndarray).flags, "writeable", True),
+    lambda x: setattr(x.T.flags, "writeable", True),
     lambda x: np.ndarray.setflags(x, write=True), lambda x: np.asarray(x).setflags(write=True)])
 def test_nothing_unlocks_an_arrays_memory(unlock):
     x = array()

@@ -254,6 +254,15 @@ def _array_table() -> dict[str, Any]:
         "imag": property(lambda self: imag(self), doc="Imaginary part.")}
 
 
+def _function(name: str) -> Function | None:
+    """The function of this room that goes by a name of NumPy's, `linalg.pinv`: for what `numpy_names` has no row for."""
+    found: Any = sys.modules[__package__]
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if callable(found) else None
+
+
 def install() -> None:
     """Give traced values and concrete arrays the full set."""
     slots.operators.install(_traced_table(), _array_table())
+    slots.operators.functions = _function

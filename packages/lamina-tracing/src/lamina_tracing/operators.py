@@ -1,6 +1,7 @@
-"""The default operators of arrays and tracers: `lax` arithmetic after NumPy promotion and broadcasting.
+"""The default operators and methods of arrays and tracers: `lax` arithmetic after NumPy promotion and broadcasting.
 
-`lamina_numpy` replaces them with the full set. A table here is name -> plain function; reflected forms swap.
+`lamina_numpy` replaces them with the full set. A table here is name -> plain function; reflected forms swap. What takes more
+than an equation or two is the row of that name in `numpy_names`, which is loaded when one is first asked for.
 """
 from __future__ import annotations
 
@@ -12,12 +13,14 @@ from lamina_ir import dtypes
 
 from . import slots
 from .arguments import requested_dtype
-from .array import ArrayLike, HostArray
+from .array import ArrayLike
+from .host_array import HostArray
 from .lax import elementwise as ew
+from .lax.conversions import bitcast_convert_type as _bitcast
 from .lax.conversions import convert_element_type
-from .lax import indexing, products, reductions, shape
+from .lax import shape
 from .lax._common import match_scalars
-from .tracer import Tracer, typeof
+from .tracer import Tracer, numpy_names, typeof
 
 __all__ = ["install", "promote_operands"]
 
@@ -52,12 +55,16 @@ def _stretch(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
 
 def _both(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
     def forward(x: Any, y: Any) -> Any:
-        return op(*promote_operands(name, x, y)) if _fits(y) else NotImplemented
+        return op(x, y) if _fits(y) else NotImplemented
 
     def reflected(x: Any, y: Any) -> Any:
-        return op(*promote_operands(name, y, x)) if _fits(y) else NotImplemented
+        return op(y, x) if _fits(y) else NotImplemented
 
     return {f"__{name}__": forward, f"__r{name}__": reflected}
+
+
+def _promoting(name: str, op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, y: op(*promote_operands(name, x, y))
 
 
 def _fits(y: Any) -> bool:
@@ -77,76 +84,101 @@ def _true_div(x: Any, y: Any) -> Any:
     return ew.div(x, y)
 
 
-def _matmul(x: Any, y: Any) -> Any:
-    a, b = typeof(x), typeof(y)
-    if a.ndim not in (1, 2) or b.ndim not in (1, 2):
-        raise ValueError(f"matmul here takes 1 or 2 axes; got {a.long()} and {b.long()}; lamina_numpy has the full one")
-    return products.dot_general(x, y, (((a.ndim - 1,), (0,)), ((), ())))
+# --- what stands in `numpy_names` -------------------------------------------------------------------------------------
+
+
+def _row(name: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return numpy_names().call(name, args, kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"As `numpy.{name}` of the array."
+    return call
+
+
+# Methods that are the function of that name, the array as its first argument.
+_METHODS = ("all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "clip", "conj", "conjugate", "copy",
+            "cumprod", "cumsum", "diagonal", "dot", "max", "mean", "min", "partition", "prod", "ptp", "ravel", "repeat",
+            "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var")
+_LATER = {"pow": "power", "floordiv": "floor_divide", "mod": "remainder", "divmod": "divmod", "matmul": "matmul",
+          "rshift": "right_shift"}
 
 
 def _getitem(x: Any, index: Any) -> Any:
-    if isinstance(x, HostArray) and not isinstance(index, Tracer):
+    if isinstance(x, HostArray) and not any(isinstance(p, Tracer) for p in (index if isinstance(index, tuple) else (index,))):
+        if isinstance(index, list):
+            raise TypeError("an index must be integers, slices, `...`, None or arrays of these; got a list. Make it an "
+                            "array first, with numpy.asarray")
         return HostArray.of(np.asarray(x)[index], x.aval)
-    parts = index if isinstance(index, tuple) else (index,)
-    axis = 0
-    for part in parts:
-        if isinstance(part, slice):
-            start, stop, step = part.indices(typeof(x).shape[axis])
-            if step < 1:
-                raise NotImplementedError("negative steps need lamina_numpy")
-            x = shape.slice_in_dim(x, start, max(start, stop), step, axis)
-            axis += 1
-        elif isinstance(part, (int, np.integer, Tracer, np.ndarray)) and typeof(part).shape == ():
-            size = typeof(x).shape[axis]
-            if isinstance(part, (int, np.integer)) and not -size <= part < size:
-                raise IndexError(f"index {part} is out of bounds for axis {axis} with size {size}")
-            x = indexing.dynamic_index_in_dim(x, part, axis, keepdims=False)  # type: ignore[arg-type]
-        else:
-            raise NotImplementedError(f"index {part!r} needs lamina_numpy")
-    return x
+    return numpy_names().getitem(x, index)
 
 
-def _pow(x: Any, y: Any) -> Any:
-    if type(y) is int:
-        return ew.integer_pow(x, y)
-    return ew.pow(*promote_operands("pow", x, y))
+def _sizes(args: tuple[Any, ...]) -> Any:
+    return args[0] if len(args) == 1 else args
 
 
-def _astype(x: Any, dtype: Any) -> Any:
+def _astype(x: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     return convert_element_type(x, requested_dtype(dtype))
 
 
-def _reshape(x: Any, *shape_args: Any) -> Any:
-    sizes = shape_args[0] if len(shape_args) == 1 and not isinstance(shape_args[0], int) else shape_args
-    known = typeof(x)
-    if -1 in sizes:
-        rest = -int(np.prod(sizes))
-        sizes = tuple(known.size // rest if s == -1 else s for s in sizes)
-    return shape.reshape(x, tuple(sizes))
+def _reshape(x: Any, *sizes: Any, order: str = "C") -> Any:
+    return numpy_names().call("reshape", (x, _sizes(sizes), order), {})
 
 
-def _sum(x: Any, axis: Any = None) -> Any:
-    ndim = typeof(x).ndim
-    axes = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    return reductions.reduce_sum(x, tuple(a % ndim for a in axes))
+def _transpose(x: Any, *axes: Any) -> Any:
+    return numpy_names().call("transpose", (x, _sizes(axes) if axes else None), {})
+
+
+def _flatten(x: Any, order: str = "C") -> Any:
+    return numpy_names().call("ravel", (x, order), {})
+
+
+def _compress(x: Any, condition: Any, axis: int | None = None) -> Any:
+    return numpy_names().call("compress", (condition, x, axis), {})
+
+
+def _nonzero(x: Any) -> Any:
+    return np.nonzero(x)
+
+
+def _view(x: Any, dtype: Any = None) -> Any:
+    if dtype is None:
+        return x
+    new = requested_dtype(dtype)
+    if new.itemsize != typeof(x).dtype.itemsize:
+        raise NotImplementedError(f"view of {typeof(x).long()} as {new.name}: elements of another width need lamina_numpy; "
+                                  "lax.bitcast_convert_type does it with an axis of its own")
+    return _bitcast(x, new)
+
+
+def _at(x: Any) -> Any:
+    raise AttributeError("x.at[i].set(v) needs lamina_numpy: import it; or write lax.dynamic_update_slice, numpy.where or "
+                         "numpy.concatenate")
+
+
+def _round(x: Any, ndigits: int | None = None) -> Any:
+    out = numpy_names().call("round", (x, ndigits or 0), {})
+    return convert_element_type(out, int) if ndigits is None else out
 
 
 def install() -> None:
-    """Put the default operators on tracers and concrete arrays."""
-    table: dict[str, Any] = {
-        **_both("add", ew.add), **_both("sub", ew.sub), **_both("mul", ew.mul), **_both("truediv", _true_div),
-        **_both("mod", ew.rem), **_both("and", ew.bitwise_and), **_both("or", ew.bitwise_or),
-        **_both("xor", ew.bitwise_xor), **_both("lshift", ew.shift_left),
-        **_both("rshift", ew.shift_right_arithmetic),
-        **_compare("eq", ew.eq), **_compare("ne", ew.ne), **_compare("lt", ew.lt), **_compare("le", ew.le),
-        **_compare("gt", ew.gt), **_compare("ge", ew.ge),
+    """Put the default operators and methods on tracers and concrete arrays."""
+    table: dict[str, Any] = {}
+    for name, op in (("add", ew.add), ("sub", ew.sub), ("mul", ew.mul), ("truediv", _true_div), ("and", ew.bitwise_and),
+                     ("or", ew.bitwise_or), ("xor", ew.bitwise_xor), ("lshift", ew.shift_left)):
+        table |= _both(name, _promoting(name, op))
+    for name, later in _LATER.items():
+        table |= _both(name, _row(later))
+    for name, op in (("eq", ew.eq), ("ne", ew.ne), ("lt", ew.lt), ("le", ew.le), ("gt", ew.gt), ("ge", ew.ge)):
+        table |= _compare(name, op)
+    table |= {name: _row(name) for name in _METHODS}
+    table |= {
         "__neg__": lambda x: ew.neg(x), "__pos__": lambda x: x, "__abs__": lambda x: ew.abs(x),
-        "__invert__": lambda x: ew.bitwise_not(x), "__pow__": _pow,
-        "__rpow__": lambda x, y: ew.pow(*promote_operands("pow", y, x)),
-        "__matmul__": _matmul, "__rmatmul__": lambda x, y: _matmul(y, x), "__getitem__": _getitem,
-        "astype": _astype, "reshape": _reshape, "sum": _sum,
+        "__invert__": lambda x: ew.bitwise_not(x), "__getitem__": _getitem, "__round__": _round,
+        "astype": _astype, "reshape": _reshape, "transpose": _transpose, "flatten": _flatten, "compress": _compress,
+        "nonzero": _nonzero, "view": _view, "at": property(_at),
         "T": property(lambda x: shape.transpose(x, tuple(range(x.ndim))[::-1])),
+        "mT": property(lambda x: numpy_names().call("matrix_transpose", (x,), {})),
         "real": property(lambda x: ew.real(x) if dtypes.is_complex(x.dtype) else x),
-        "imag": property(lambda x: ew.imag(x) if dtypes.is_complex(x.dtype) else ew.mul(x, 0)),
-    }
+        "imag": property(lambda x: ew.imag(x) if dtypes.is_complex(x.dtype) else ew.mul(x, 0))}
     slots.operators.install(table, table)

@@ -232,7 +232,12 @@ class Operators:
 
     `install(tracer_table, array_table)` takes name -> function or property. Tracers get the first table; every
     concrete array class, now or later, the second, whose functions may be the faster dispatched ones.
+
+    `functions`, which may be set, gives what a function of NumPy's does with traced values where `numpy_names` has no row of
+    that name: `functions("linalg.pinv")`, or None.
     """
+
+    functions: Callable[[str], Callable[..., Any] | None] = staticmethod(lambda name: None)  # of NumPy's, without a row
 
     def __init__(self) -> None:
         self.tracer_table: dict[str, Any] = {}

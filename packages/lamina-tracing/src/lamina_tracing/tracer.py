@@ -7,6 +7,8 @@ that say where it comes from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from lamina_ir import ShapedArray, aval_of, errors
 
 from .blame import no_array
 
-__all__ = ["Tracer", "known_value", "on_error", "stands_for_array", "typeof", "value_behind"]
+__all__ = ["Tracer", "known_value", "numpy_names", "on_error", "stands_for_array", "typeof", "value_behind"]
 
 on_error: list[Callable[[Tracer], str]] = []  # says where a traced value comes from, see origins.py
 
@@ -94,6 +96,10 @@ def value_behind(x: Any) -> Any:
     while isinstance(x, Tracer):
         x = x._behind()
     return x
+
+
+# The package of that name, with a row for each function of NumPy's: few programs ask, and it loads as long as all of `lax`.
+numpy_names: Callable[[], Any] = cache(partial(import_module, "lamina_tracing.numpy_names"))
 
 
 def _origin(x: Tracer) -> str:
@@ -199,7 +205,18 @@ class Tracer:
             "x[i] on an array or lax.dynamic_index_in_dim to pick by it, lax.fori_loop to count to it"))
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        raise errors.TracerArrayError(self._known("a NumPy array", "the lamina.numpy function of the same name"))
+        raise errors.TracerArrayError(self._known(
+            "a NumPy array", "the lamina.numpy function of the same name, numpy.stack(...) to make one array of several"))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return numpy_names().array_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return numpy_names().array_function(func, types, args, kwargs)
+
+    def _from(self) -> str:
+        """Where it comes from, for errors."""
+        return _origin(self)
 
     def item(self, *args: Any) -> Any:
         number = self._number()

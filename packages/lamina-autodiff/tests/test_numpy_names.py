@@ -1,0 +1,107 @@
+"""Functions written with NumPy's own names differentiate: each against finite differences, both modes, and nested."""
+import numpy as np
+import pytest
+from lamina_autodiff import grad, hessian, jacfwd, jvp, linearize, value_and_grad, vjp
+from lamina_ir import errors
+from lamina_tracing import enable_x64, jit
+from lamina_tracing.testing import numpy_calls
+
+CALLS = [c for c in numpy_calls() if c.smooth]
+STEP = 1e-6
+
+
+def scalar(call):
+    """The call as a function with one number for a result: a weighted sum of all of its results."""
+    f = call.function()
+
+    def total(*xs):
+        out, sum_ = f(*xs), 0.0
+        for i, v in enumerate(out if isinstance(out, (list, tuple)) else [out]):
+            weights = np.cos(np.arange(np.size(v)).reshape(np.shape(v)) + i)
+            sum_ = sum_ + np.sum(np.real(v) * weights)
+        return sum_
+    return total
+
+
+@pytest.mark.parametrize("call", CALLS, ids=[f"{c.name}-{i}" for i, c in enumerate(CALLS)])
+def test_its_derivative_is_that_of_finite_differences(call):
+    f, xs = scalar(call), call.traced()
+    rng = np.random.default_rng(0)
+    along = [rng.normal(size=x.shape) for x in xs]
+    if call.name in ("linalg.cholesky", "linalg.eigvalsh"):
+        along = [(d + np.swapaxes(d, -1, -2)) / 2 for d in along]
+    want = (f(*[x + STEP * d for x, d in zip(xs, along)]) - f(*[x - STEP * d for x, d in zip(xs, along)])) / (2 * STEP)
+    with enable_x64():
+        value, slope = jvp(f, tuple(xs), tuple(along))
+        _, pull = vjp(f, *xs)
+        back = sum(float(np.sum(np.asarray(g) * d)) for g, d in zip(pull(np.float64(1)), along))
+    np.testing.assert_allclose(value, f(*xs), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(float(slope), want, rtol=2e-6, atol=2e-8)
+    np.testing.assert_allclose(back, float(slope), rtol=1e-9, atol=1e-12)
+
+
+def loss(params, x):
+    """A small network as it is written with NumPy, loops, in-place sums and all."""
+    total = 0.0
+    for w, b in params:
+        x = np.tanh(x @ w + b)
+        total += 0.5 * np.sum(w**2)
+    return np.mean((x - x.mean(axis=0)) ** 2) + np.linalg.norm(x[:, -1]) + 1e-3 * total
+
+
+PARAMS = [(np.linspace(-1, 1, 12).reshape(3, 4), np.zeros(4)), (np.linspace(1, -0.5, 8).reshape(4, 2), np.ones(2))]
+DATA = np.linspace(0, 2, 15).reshape(5, 3)
+
+
+def test_a_network_written_with_numpy():
+    with enable_x64():
+        value, slopes = value_and_grad(loss)(PARAMS, DATA)
+        again = jit(grad(loss))(PARAMS, DATA)
+    np.testing.assert_allclose(value, loss(PARAMS, DATA), rtol=1e-12)
+    for layer, (w, _) in enumerate(PARAMS):
+        moved = [[np.array(p) for p in pair] for pair in PARAMS]
+        moved[layer][0][1, 1] += STEP
+        np.testing.assert_allclose(slopes[layer][0][1, 1], (loss(moved, DATA) - loss(PARAMS, DATA)) / STEP, rtol=1e-4)
+        np.testing.assert_allclose(again[layer][0], slopes[layer][0], rtol=1e-12)
+
+
+def rosenbrock(x):
+    return np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def test_second_derivatives():
+    x = np.array([-1.2, 1.0, 0.5])
+    with enable_x64():
+        h = hessian(rosenbrock)(x)
+        again = jit(jacfwd(grad(rosenbrock)))(x)
+        out, push = linearize(np.cumprod, x)
+        pushed = push(np.ones(3))
+    n = 2
+    assert h.shape == (3, 3)
+    np.testing.assert_allclose(h, again, rtol=1e-12)
+    np.testing.assert_allclose(h[n, n], 200.0)
+    np.testing.assert_allclose(h[0, 0], 1200 * 1.44 - 400 + 2)
+    np.testing.assert_allclose(pushed, [1, 1.0 - 1.2, -1.2 * 1.0 + (1.0 - 1.2) * 0.5], rtol=1e-12)
+
+
+def test_numbers_that_are_known_answer_questions_about_places():
+    def f(x):
+        big = np.flatnonzero(x > 1)  # the numbers are known in an eager derivative
+        kept = x[x > 1]
+        counts, _ = np.histogram(x, bins=2)
+        return np.sum(x[big] ** 2) + np.sum(kept) * counts.sum() + (x[0] if np.allclose(x, x) else 0)
+    np.testing.assert_allclose(grad(f)(np.float32([0.5, 2, 3])), [1, 4 + 3, 6 + 3])
+    with pytest.raises(errors.TracerArrayError, match="numpy.flatnonzero of a traced bool"):
+        jit(grad(f))(np.float32([0.5, 2, 3]))
+
+
+def test_concrete_arrays_give_numpys():
+    seen = []
+
+    def f(x, y):
+        seen.append(type(np.sin(y)))
+        return np.sum(x * np.sin(y))
+    y = grad(lambda x: np.sum(x**2))(np.float32([1, 2]))
+    assert type(np.sin(y)) is np.ndarray
+    np.testing.assert_allclose(grad(f)(np.float32([1, 2]), y), np.sin([2.0, 4.0]), rtol=1e-6)
+    assert seen == [np.ndarray]
