@@ -41,7 +41,7 @@ def test_another_result_is_noticed(tmp_path):
 
 
 def test_what_it_refuses():
-    done = node("--test", "test/")
+    done = node("--test", "test/refusals.test.mjs")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -27,8 +27,8 @@ SPECS = [
     op("select_and_gather_add", "t x", "the dtype of t; along each axis the number of windows",
        """t and x have one shape. For each window: the element of t in the place where x has its chosen element. An
        element that is the lowest value of the dtype ('le': the highest) is chosen only where the window has no other: then
-       the first."""),
+       the first. Of a window without elements 0."""),
     op("select_and_scatter_add", "source x", "the dtype of source; the shape of x",
        """source has one element for each window of x, without dilations. y is 0, and each element of source is added in
-       the place of the chosen element of its window."""),
+       the place of the chosen element of its window; that of a window without elements nowhere."""),
 ]

@@ -39,7 +39,8 @@ class CheckpointPolicy:
     """Which results a checkpointed function keeps: called with a primitive, its operands' types and its params.
 
     Args:
-      kind: what it does, one of `_KINDS` below.
+      kind: what it does: `everything`, `nothing`, `dots`, `dots_with_no_batch_dims`, `anything_except_names`, `any_names_but`,
+        `only_names`, `both`, `offload_dots_with_no_batch_dims`, `offload_names`.
       names: names given with `checkpoint_name`.
       parts: the policies it is made of.
       away: names of values that are kept elsewhere.
