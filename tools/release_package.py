@@ -27,6 +27,8 @@ from distributions import ROOT, Distribution
 
 PARTS = ("major", "minor", "patch")
 ROOF = "lamina"
+# What keeps files of every version: the programs that write those of a new one.
+CORPORA = {"lamina-ir": "tools/add_corpus.py", "lamina-export": "packages/lamina-export/tests/test_files.py"}
 
 
 class ReleaseError(Exception):
@@ -126,6 +128,16 @@ def bump(plan: Plan) -> None:
         raise ReleaseError(f"hatchling does not set the version:\n{done.stdout}{done.stderr}")
 
 
+def keep_files(plan: Plan, root: Path) -> None:
+    """Files that this version writes, for every later one to read."""
+    script = root / CORPORA.get(plan.room.name, "")
+    if not script.is_file():
+        return
+    done = subprocess.run([sys.executable, str(script)], cwd=root, capture_output=True, text=True)
+    if done.returncode:
+        raise ReleaseError(f"{script.relative_to(root)} does not write this version's files:\n{done.stdout}{done.stderr}")
+
+
 def joined(root: Path) -> str:
     """The paragraph of the roof's changelog: which versions of the rooms it joins."""
     rooms = [f"{room.name} {room.version}" for room in distributions.rooms(root).values() if room.name != ROOF]
@@ -189,6 +201,7 @@ def release(package: str, part: str | None, date: str, widen_too: bool, tests: b
         raise ReleaseError(line)
     plan = Plan(Distribution(plan.room.folder), plan.old, plan.new, plan.shut_out)
     collect_changelog.collect(plan.room, str(plan.new), date, joined(root) if package == ROOF else "")
+    keep_files(plan, root)
     built = build(plan.room, root / "dist" / "release")
     if tests and run_isolated.main([package]):
         raise ReleaseError(f"{package} {plan.new} does not pass its tests alone; `git restore packages examples && git clean "

@@ -129,3 +129,21 @@ def test_changes_that_are_not_committed_are_refused(small_house: Path, git: Call
 def test_main_ends_with_status_1_and_the_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert release_package.main(["lamina-nothing", "patch"]) == 1
     assert "release: no package 'lamina-nothing'" in capsys.readouterr().err
+
+
+def test_files_for_later_versions_go_along(small_house: Path, git: Callable[..., None]) -> None:
+    script = small_house / "tools" / "add_corpus.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text("from pathlib import Path\nPath('packages/lamina-ir/kept').write_text('by this version')\n")
+    leave(small_house, "lamina-ir", git)
+    run(small_house, "lamina-ir", "patch")
+    assert (small_house / "packages/lamina-ir/kept").read_text() == "by this version"
+
+
+def test_a_release_without_its_files_is_none(small_house: Path, git: Callable[..., None]) -> None:
+    script = small_house / "tools" / "add_corpus.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text("raise SystemExit('no room on the disk')\n")
+    leave(small_house, "lamina-ir", git)
+    with pytest.raises(release_package.ReleaseError, match="no room on the disk"):
+        run(small_house, "lamina-ir", "patch")
