@@ -1,11 +1,11 @@
 """`grad`, `vjp` and their like by forward mode alone: nothing is recorded, nothing is transposed.
 
-A cotangent `c` is pulled back to `c' J` by pushing each basis vector `e_k` of the inputs forward: entry `k` is `c . J e_k`. That
-takes a run of the function per input element, all at once where lamina-batching is there, and holds no residuals: an oracle for
-transpose rows, and for few inputs a way to differentiate what has no transpose, such as a loop without a bound.
+A cotangent `c` is pulled back to `c' J` by pushing each basis vector `e_k` of the inputs forward: entry `k` is `c . J e_k`.
+That takes a run of the function per input element, all at once where lamina-batching is there, and holds no residuals: an
+oracle for transpose rows, and for few inputs a way to differentiate what has no transpose, such as a loop without a bound.
 
-Complex numbers are pairs of real ones under `Re(a b)`, which is how lamina's transposes read them: an input element `x + i y` gets
-`c . J e_x - i (c . J e_y)`.
+Complex numbers are pairs of real ones under `Re(a b)`, which is how lamina's transposes read them: an input element `x + i y`
+gets `c . J e_x - i (c . J e_y)`.
 """
 from __future__ import annotations
 

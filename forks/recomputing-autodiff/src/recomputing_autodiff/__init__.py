@@ -1,9 +1,9 @@
-"""Reverse mode that keeps little: a function of `n` ops keeps what lies between some `sqrt(n)` pieces, and computes the rest again.
+"""Reverse mode that keeps little: of `n` ops, what lies between some `sqrt(n)` pieces; the rest is computed again.
 
 The function is staged once, its equations are cut into pieces of equal length, and each piece is a checkpoint of the stock's:
 forwards only what one piece hands to the next is kept, backwards one piece at a time is computed again with its residuals. So a
-chain of `n` ops takes memory for `2 sqrt(n)` values instead of `n`, and one more run. A function that looks at its values while it
-runs cannot be staged; it keeps nothing, and is computed again as a whole.
+chain of `n` ops takes memory for `2 sqrt(n)` values instead of `n`, and one more run. A function that looks at its values while
+it runs cannot be staged; it keeps nothing, and is computed again as a whole.
 """
 from __future__ import annotations
 

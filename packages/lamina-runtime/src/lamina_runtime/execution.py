@@ -14,7 +14,7 @@ from lamina_lowering import lower, rows
 from lamina_parallel.extend import mesh_in_scope, placed
 from lamina_tracing.extend import logger, told
 
-from . import (_jaxlib, arrays, backends, compiling, debug, dumps, effects, gone, host_errors, owner,
+from . import (_jaxlib, arrays, backends, compiling, debug, dumps, effects, gone, host_errors, launches, owner,
                safe_launch, shardings, together, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .placing import device_names, mesh_told
@@ -206,6 +206,8 @@ class Program:
                 alone = len(eqns) == 1 and eqns[0].source is None and not eqns[0].primitive.subprograms
                 debug.check_results(self.name, outs, closed, flat, eqns[0].primitive.name if alone else None,
                                     self.placement if several or self.placement.members else None)
+        if launches.watchers:
+            launches.told(self, flat, outs)
         return list(outs)
 
     def _started(self, args: list[Any], handlers: list[Any]) -> Sequence[Any]:
@@ -213,9 +215,9 @@ class Program:
             return self.together.launch(self, args, lambda: self._launch(args, handlers))
         if not self.met:
             self.met = True
-            launches = owner.current.together
-            if launches is not None:
-                return launches.alone(lambda: self._launch(args, handlers), args)
+            ordered = owner.current.together
+            if ordered is not None:
+                return ordered.alone(lambda: self._launch(args, handlers), args)
         return self._launch(args, handlers)
 
     def _launch(self, args: list[Any], handlers: list[Any]) -> list[Any]:
@@ -249,6 +251,8 @@ class Program:
         raises, at the other processes of a program over several, and at an argument that lies on as many devices as it should,
         but otherwise, which jaxlib would not notice."""
         if self.together is not None or self.lowered.host_functions or type(out_tree) is not _jaxlib.PyTreeDef:
+            return None
+        if launches.watchers:
             return None
         n = len(self.placement.devices)
         if (n > 1 or self.placement.members) and debug.wanted():  # which names devices, as the placement says

@@ -8,7 +8,7 @@ from lamina_tracing import slots
 from lamina_tracing.extend import hide_frames_of, register_array_type
 
 from ._jaxlib import Device, Sharding
-from . import array_methods, compilation_cache, debug, dispatcher, evaluator, forks, stages, trees_cpp
+from . import array_methods, compilation_cache, debug, dispatcher, evaluator, forks, mesh_utils, stages, trees_cpp
 from ._version import __version__
 from .arrays import Array, Shard
 from .assembling import (make_array_from_callback, make_array_from_process_local_data,
@@ -26,6 +26,7 @@ from .environment import print_environment_info
 from .backends import reset as clear_backends
 from .evaluator import clear_caches
 from .key_arrays import KeyArray
+from .launches import Launch, unwatch_launches, watch_launches, watching_launches
 from .mesh_utils import make_mesh
 from .safe_launch import WINDOW
 from .sharding_classes import GSPMDSharding, NamedSharding, PmapSharding, PositionalSharding, SingleDeviceSharding
@@ -35,8 +36,8 @@ from .transfer_guards import (transfer_guard, transfer_guard_device_to_device, t
 from .transfers import (block_until_ready, device_get, device_put, device_put_replicated, device_put_sharded,
                         from_dlpack)
 
-__all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "NamedSharding", "PmapSharding", "PositionalSharding", "Shard",
-           "Sharding", "SingleDeviceSharding", "TransferCounts", "WINDOW", "XLACompiler", "__version__", "accepts",
+__all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "Launch", "NamedSharding", "PmapSharding", "PositionalSharding",
+           "Shard", "Sharding", "SingleDeviceSharding", "TransferCounts", "WINDOW", "XLACompiler", "__version__", "accepts",
            "block_until_ready", "cache_dir", "cache_stats", "checkpointing", "clear_backends", "clear_caches", "clear_memory",
            "compilation_cache", "compiler", "default_backend", "default_device", "device_count", "device_get", "device_put",
            "device_put_replicated", "device_put_sharded", "devices", "distributed", "dlpack", "effects_barrier", "ffi",
@@ -45,8 +46,8 @@ __all__ = ["Array", "CacheStats", "Device", "GSPMDSharding", "NamedSharding", "P
            "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_mesh", "memory_layouts",
            "mesh_utils", "multihost_utils", "pjit", "plans", "print_environment_info", "process_count", "process_index",
            "process_indices", "profiler", "set_compiler", "setup_tpu", "stages", "transfer_counts", "transfer_guard",
-           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device", "visualizing",
-           "xla_computation"]
+           "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
+           "unwatch_launches", "visualizing", "watch_launches", "watching_launches", "xla_computation"]
 
 for _file in (__file__, lower.__code__.co_filename):
     hide_frames_of(_file.rsplit("/", 1)[0] + "/")

@@ -1,0 +1,61 @@
+"""Each launch is told of: those that jaxlib runs by itself otherwise too."""
+import numpy as np
+import pytest
+from lamina_ir import evaluate
+from lamina_parallel import pmap
+from lamina_runtime import unwatch_launches, watch_launches, watching_launches
+from lamina_tracing import jit, lax
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+def test_calls_that_ran_by_themselves_are_told_and_go_on_alone_afterwards(seen):
+    f, x = jit(lambda x: lax.sin(x) * 2), np.float32([0.5, 1])
+    for _ in range(3):
+        f(x)
+    with watching_launches(seen.append):
+        for _ in range(3):
+            f(x)
+    f(x)
+    assert [s.call for s in seen] == ["jit"] * 3
+    for s in seen:
+        np.testing.assert_allclose(s.results[0], evaluate(s.program, *map(np.asarray, s.arguments))[0], rtol=1e-6)
+
+
+def test_eager_ops_and_operators_are_told(seen):
+    x = lax.sin(np.float32([0.5, 1]))
+    x + x
+    with watching_launches(seen.append):
+        y = x + x
+        lax.cos(y)
+    assert [s.program.eqns[0].primitive.name for s in seen] == ["add", "cos"]
+
+
+@pytest.mark.devices
+def test_maps_are_told_with_their_placement(seen):
+    f = pmap(lambda x: lax.psum(x, "i"), axis_name="i")
+    x = np.arange(8, dtype=np.float32)
+    f(x)
+    with watching_launches(seen.append):
+        f(x), f(f(x))
+    assert [(s.call, len(s.placement.devices)) for s in seen] == [("pmap", 8)] * 3
+
+
+def test_what_a_watcher_raises_the_call_raises(seen):
+    def stop(launch):
+        raise OverflowError("enough")
+
+    f = jit(lambda x: x - 1)
+    with watching_launches(stop), pytest.raises(OverflowError, match="enough"):
+        f(2.0)
+    assert f(2.0) == 1
+
+
+def test_bad_watchers():
+    with pytest.raises(TypeError, match="watch_launches: expected a function; got int: 3"):
+        watch_launches(3)
+    with pytest.raises(ValueError, match="is not told of launches"):
+        unwatch_launches(print)
