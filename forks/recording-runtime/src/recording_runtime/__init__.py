@@ -35,7 +35,7 @@ class LaunchDiffers(AssertionError):
 
 
 class Record(NamedTuple):
-    """One launch: who called (`jit of f`), the program, its flat arguments and results as NumPy arrays; None for random keys, and
+    """One launch: who called (`jit of f`), the program, its flat arguments and results as NumPy arrays; None for random keys and
     for arrays that were donated or that several processes hold."""
 
     call: str
@@ -105,8 +105,9 @@ def check(record: Record) -> None:
 def _record(launch: Launch) -> None:
     if launch.program is None:
         return
-    made = Record(f"{launch.call} of {launch.name}", launch.program, tuple(map(_on_host, launch.arguments, launch.program.in_avals)),
-                  tuple(map(_on_host, launch.results, launch.program.out_avals)))
+    program = launch.program
+    made = Record(f"{launch.call} of {launch.name}", program, tuple(map(_on_host, launch.arguments, program.in_avals)),
+                  tuple(map(_on_host, launch.results, program.out_avals)))
     records.append(made)
     counts["launches"] += 1
     why = _why_not(made)
