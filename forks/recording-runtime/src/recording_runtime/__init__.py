@@ -35,8 +35,8 @@ class LaunchDiffers(AssertionError):
 
 
 class Record(NamedTuple):
-    """One launch: who called (`jit of f`), the program, its flat arguments and results as NumPy arrays; None for random keys and
-    for arrays that were donated or that several processes hold."""
+    """One launch: who called (`jit of f`), the program, its flat arguments and results as NumPy arrays. None stands for random
+    keys, and for arrays that were donated or that several processes hold."""
 
     call: str
     program: ClosedJaxpr
