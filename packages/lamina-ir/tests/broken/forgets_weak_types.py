@@ -1,0 +1,5 @@
+"""Numbers of Python's have types as strong as arrays'."""
+import lamina_ir
+
+_aval_of = lamina_ir.aval_of
+lamina_ir.aval_of = lambda x: _aval_of(x).strong()

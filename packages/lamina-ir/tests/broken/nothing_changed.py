@@ -1,0 +1,2 @@
+"""The stock as it is."""
+import lamina_ir  # noqa: F401
