@@ -138,7 +138,8 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
     >>> evaluate(parse("{ lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }"), 3.0)
     [array(6., dtype=float32)]
     """
-    program = _closed("evaluate", program)
+    if type(program) is not ClosedJaxpr:
+        program = _closed("evaluate", program)
     if stack_depth.shallow():
         return _evaluate(program, args)
     with stack_depth.roomy():
@@ -146,25 +147,27 @@ def evaluate(program: ClosedJaxpr | Jaxpr, *args: Any) -> list[np.ndarray]:
 
 
 def _evaluate(program: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
-    plan = Plan.of(program, _meaning)
     jaxpr, see = program.jaxpr, _watch.see
+    plan = Plan.of(program, _meaning, see is not None)
     _check_size(plan, 1)
     if len(args) != len(jaxpr.invars):
         raise ShapeError(f"evaluate: the program takes {len(jaxpr.invars)} arguments; got {len(args)}")
     values: list[Any] = plan.start.copy()
-    n = len(jaxpr.constvars)
-    for i, c in enumerate(program.consts):
-        values[i] = c if type(c) is np.ndarray else host_value(c)
-    for i, (v, x) in enumerate(zip(jaxpr.invars, args)):
+    at = 0
+    for c in program.consts:
+        values[at] = c if type(c) is np.ndarray else host_value(c)
+        at += 1
+    for v, x in zip(jaxpr.invars, args):
         aval = v.aval
         fits = type(x) is np.ndarray and x.dtype is aval.dtype and x.shape == aval.shape
-        values[n + i] = x if fits else _argument(x, aval, i)
+        values[at] = x if fits else _argument(x, aval, at - len(program.consts))
+        at += 1
 
-    for op, i, j, operands, out, aval, dead, e in plan.steps:
+    for count, op, i, j, operands, out, aval, dead, e in plan.steps:
         try:
-            if j >= 0:
+            if count == 2:
                 found = op.numpy(values[i], values[j])
-            elif i >= 0 and len(operands) == 1:
+            elif count == 1:
                 found = op.numpy(values[i])
             else:
                 found = op.numpy(*[values[k] for k in operands])
@@ -172,15 +175,17 @@ def _evaluate(program: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
             raise _failed(e, error) from error
         if see is not None:
             see(e, [[values[k]] for k in operands], [[value] for value in _results(e.primitive, found)])
-        if type(out) is int:
+        if type(aval) is list:
+            for k, a, value in zip(out, aval, found):
+                values[k] = settled(value, a, e.primitive)
+        else:
             if type(found) is not np.ndarray or found.dtype is not aval.dtype or found.shape != aval.shape:
                 found = settled(found, aval, e.primitive)
             values[out] = found
-        else:
-            for k, a, value in zip(out, aval, found):
-                values[k] = settled(value, a, e.primitive)
         for k in dead:
             values[k] = None
+    if not plan.gives_literals:
+        return [values[k] for k in plan.outs]
     # a literal is given as an array of its own: who gets it may write to it
     return [np.array(values[k]) if plan.start[k] is not None else values[k] for k in plan.outs]
 

@@ -1,7 +1,7 @@
 """A program made ready for NumPy, once: its values are numbered, its equations are steps that say which they read and write.
 
-A `Plan` is remembered with its program. It holds no value but literals; meanings are looked up in the ops at each step, so what
-`def_impl` says later holds.
+A `Plan` is remembered with its program. It holds no values but literals. Meanings are looked up in the ops at each step, so
+what `def_impl` says later holds; those of `prims` may say what can be done ahead (prims/_quiet.py).
 """
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from .avals import ShapedArray
+from .avals import shaped
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
 __all__ = ["Plan", "Step", "last_uses"]
 
-# (what has the meaning, operands: the first, the second if there are exactly two, all; results: number or numbers, type or
-# types; values nothing reads later; the equation). A tuple, since unpacking one costs less than asking an object.
-Step = tuple[Any, int, int, tuple[int, ...], Any, Any, tuple[int, ...], Eqn]
+# (how many operands it is called with: 1, 2, or 0: any number and perhaps several results; what has the meaning; the first
+# operand, the second, all; result or results; its type or types; what nothing reads later; the equation). A tuple: to unpack
+# one costs less than to ask an object.
+Step = tuple[int, Any, int, int, tuple[int, ...], Any, Any, tuple[int, ...], Eqn]
 
 
 class _Call:
-    """Stands for an op that takes more than its operands: `numpy(*arrays)` is its meaning with all else given."""
+    """Stands for an op that is called with more than its operands, or with less ado: `numpy(*arrays)`."""
 
     __slots__ = ("numpy",)
 
@@ -50,17 +51,18 @@ class Plan:
     Args:
       jaxpr: the program.
       call: `call(eqn)` gives the meaning of an equation that takes more than operands, as a function of these; None: the op's.
+      whole: each value is computed as it is, because somebody looks at all of them.
 
     Attributes:
       start: for each value its array, if it is a literal, else None. Constants come first, then arguments.
       steps: the equations, in order.
-      outs: the results' numbers.
+      outs, gives_literals: the results' numbers, and whether some are literals.
       most, where: the most bytes that values take at once, and the equation at which they do.
     """
 
-    __slots__ = ("start", "steps", "outs", "most", "where")
+    __slots__ = ("start", "steps", "outs", "gives_literals", "most", "where")
 
-    def __init__(self, jaxpr: Jaxpr, call: Callable[[Eqn], Callable[..., Any] | None]) -> None:
+    def __init__(self, jaxpr: Jaxpr, call: Callable[[Eqn], Callable[..., Any] | None], whole: bool = False) -> None:
         self.start: list[np.ndarray | None] = []
         numbers: dict[Any, int] = {}
 
@@ -78,30 +80,70 @@ class Plan:
         for v in (*jaxpr.constvars, *jaxpr.invars):
             number(v)
         dead = last_uses(jaxpr)
+        thin = set() if whole else _unrepeated(jaxpr)
         self.steps: list[Step] = []
         for e, gone in zip(jaxpr.eqns, dead):
             operands = tuple([number(a) for a in e.invars])
-            meaning = call(e)
             outs: Any = tuple([number(v) for v in e.outvars])
             types: Any = [v.aval for v in e.outvars]
+            count = 0
+            meaning: Callable[..., Any] | None
             if not e.primitive.multiple:
                 outs, types = outs[0], types[0]
-            self.steps.append((e.primitive if meaning is None else _Call(meaning), operands[0] if operands else -1,
-                               operands[1] if len(operands) == 2 else -1, operands, outs, types,
-                               tuple([numbers[v] for v in gone]), e))
+                count = len(operands) if len(operands) < 3 else 0
+            if e.outvars and e.outvars[0] in thin:
+                shape = e.primitive.numpy.unrepeated([a.aval for a in e.invars], **e.params)  # type: ignore[attr-defined]
+                meaning, types = _reshaping(shape), shaped(shape, types.dtype)
+            else:
+                meaning = _prepared(e) or call(e)
+            self.steps.append((count, e.primitive if meaning is None else _Call(meaning), operands[0] if operands else -1,
+                               operands[-1] if operands else -1, operands, outs, types, tuple([numbers[v] for v in gone]), e))
         self.outs = [number(a) for a in jaxpr.outvars]
+        self.gives_literals = any(type(a) is Literal for a in jaxpr.outvars)
         self.most, self.where = _largest(jaxpr, dead)
 
     @staticmethod
-    def of(program: ClosedJaxpr, call: Callable[[Eqn], Callable[..., Any] | None]) -> Plan:
+    def of(program: ClosedJaxpr, call: Callable[[Eqn], Callable[..., Any] | None], whole: bool = False) -> Plan:
         """The plan of a program, made at most once."""
-        found: Plan = program.memo("numpy_plan", lambda: Plan(program.jaxpr, call))
+        found: Plan = program.memo("whole_plan" if whole else "numpy_plan", lambda: Plan(program.jaxpr, call, whole))
         return found
+
+
+def _reshaping(shape: tuple[int, ...]) -> Callable[..., Any]:
+    return lambda x: x.reshape(shape)
+
+
+def _prepared(e: Eqn) -> Callable[..., Any] | None:
+    """What does the same as the meaning, on arrays of the types that the equation has."""
+    prim, params, meaning = e.primitive, e.params, e.primitive.numpy
+    prepare = getattr(meaning, "prepare", None)
+    ready = prepare and prepare([a.aval for a in e.invars], **params)
+    if ready is None:
+        return None
+    return lambda *arrays: ready(*arrays) if prim.numpy is meaning else prim.numpy(*arrays, **params)
+
+
+def _unrepeated(jaxpr: Jaxpr) -> set[Any]:
+    """Results whose elements need not be repeated in memory: all who read them repeat them as they compute, since they have
+    another operand of the full shape."""
+    found = {e.outvars[0] for e in jaxpr.eqns if getattr(e.primitive.numpy, "unrepeated", None)}
+    if not found:
+        return found
+    found.difference_update(a for a in jaxpr.outvars if type(a) is not Literal)
+    repeated = frozenset(found)
+    for e in jaxpr.eqns:
+        thin = [a for a in e.invars if type(a) is not Literal and a in repeated]
+        if thin:
+            full = getattr(e.primitive.numpy, "stretches", False) and any(
+                a.aval.shape == thin[0].aval.shape and (type(a) is Literal or a not in repeated) for a in e.invars)
+            if not full:
+                found.difference_update(thin)
+    return found
 
 
 def _largest(jaxpr: Jaxpr, dead: list[list[Var]]) -> tuple[int, Eqn | None]:
     def taken(vs: Iterable[Any]) -> int:
-        return sum([_bytes(v.aval) for v in vs])
+        return sum([v.aval.size * v.aval.dtype.itemsize for v in vs])
 
     live = most = taken([*jaxpr.constvars, *jaxpr.invars])
     where = None
@@ -111,7 +153,3 @@ def _largest(jaxpr: Jaxpr, dead: list[list[Var]]) -> tuple[int, Eqn | None]:
             most, where = live, e
         live -= taken(gone)
     return most, where
-
-
-def _bytes(aval: ShapedArray) -> int:
-    return aval.size * aval.dtype.itemsize

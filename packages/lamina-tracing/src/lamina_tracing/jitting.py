@@ -12,7 +12,8 @@ from typing import Any
 from lamina_ir import config, trees
 
 from . import slots
-from .jit_spec import JitSpec, any_traced
+from .jit_spec import JitSpec, Staged, any_traced
+from .quick_calls import QuickCalls
 from .trace import EVALUATION, now
 from .tracebacks import boundary
 
@@ -35,10 +36,15 @@ class PortableDispatcher:
         return 1, 1
 
 
+def _run(staged: Staged, flat: Sequence[Any]) -> Any:
+    return trees.tree_unflatten(staged.out_tree, slots.evaluator.program(staged.closed, flat))
+
+
 def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
     fun = spec.fun
     made_under = slots.dispatcher
     forward: tuple[Any, Callable[..., Any]] | None = None
+    quick = QuickCalls(spec)
 
     @boundary
     def jitted(*args: Any, **kwargs: Any) -> Any:
@@ -49,6 +55,14 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
             return forward[1](*args, **kwargs)
         if config.disable_jit.value:
             return fun(*args, **kwargs)
+        asked = None
+        if now.trace is EVALUATION and quick.usable and not now.axes:
+            asked = quick.key(args, kwargs)
+            if asked is not None:
+                known = quick.find(asked[0])
+                if known is not None:
+                    return _run(known, asked[1])
+                settings, others = config.cache_key(), config.generation.elsewhere()
         if spec.inline and (now.trace is not EVALUATION or spec.ours and config.debug_bounds.value):  # checks have their lines
             return spec.inlined(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
@@ -57,7 +71,9 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
         staged = spec.stage(flat, tree, static)
         if (now.trace is EVALUATION and not staged.outer and not staged.closed.jaxpr.axis_names
                 and not any_traced(flat)):
-            return trees.tree_unflatten(staged.out_tree, slots.evaluator.program(staged.closed, flat))
+            if asked is not None:
+                quick.remember(asked[0], asked[2], staged, settings, others)
+            return _run(staged, flat)
         return spec.call_staged(staged, flat)
 
     functools.update_wrapper(jitted, fun, updated=())

@@ -83,10 +83,19 @@ class NumPyEvaluator:
         return taken(_apart(settled(values, out, prim), given), out)
 
     def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        arrays = [typed(a)[1] if type(a) is HostArray else a for a in args]
+        arrays: list[Any] = []
+        given = _memory_of_others(closed.consts) if closed.consts else []
+        for a in args:
+            if type(a) is HostArray:
+                a = typed(a)[1]
+            elif isinstance(a, np.ndarray):
+                given.append(a)
+            arrays.append(a)
         values = evaluate(closed, *arrays)
-        given = _memory_of_others((*args, *closed.consts))
-        return [taken(_apart(v, given) if given else v, a) for v, a in zip(values, closed.out_avals)]
+        outs = closed.jaxpr.outvars
+        if not given:
+            return [taken(x, v.aval) for x, v in zip(values, outs)]
+        return [taken(_apart(x, given), v.aval) for x, v in zip(values, outs)]
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
         return HostArray.of(np.array(value, aval.dtype), aval)

@@ -10,7 +10,26 @@ import numpy as np
 
 from .. import dtypes
 
-__all__ = ["quiet", "quietly", "wide"]
+__all__ = ["ahead", "quiet", "quietly", "stretches", "wide"]
+
+
+def ahead(meaning: Any, prepare: Callable[..., Any] | None = None, unrepeated: Callable[..., Any] | None = None) -> Any:
+    """Say what a program that is made ready once (numpy_plan.py) may do in the place of a meaning.
+
+    Args:
+      meaning: a function of arrays and params.
+      prepare: `prepare(avals, **params)` gives a function of arrays of these types, which does the same.
+      unrepeated: of an op that repeats the elements of an array: likewise, gives the shape of its operand with as many axes as
+        the result, and length 1 along those that are repeated.
+    """
+    meaning.prepare, meaning.unrepeated = prepare, unrepeated
+    return meaning
+
+
+def stretches(meaning: Any) -> Any:
+    """Say of a meaning that it repeats operands along axes of length 1 itself, as NumPy's elementwise functions do."""
+    meaning.stretches = True
+    return meaning
 
 
 class _Quiet(threading.local):
@@ -48,7 +67,7 @@ def quiet(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
             return meaning(x, y)
         return out if type(out) is np.ndarray else np.asarray(out)
 
-    return of_two if isinstance(f, np.ufunc) and f.nin == 2 else meaning
+    return stretches(of_two) if isinstance(f, np.ufunc) and f.nin == 2 else meaning
 
 
 def wide(f: Callable[..., Any]) -> Callable[..., np.ndarray]:

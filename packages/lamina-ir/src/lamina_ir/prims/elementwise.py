@@ -15,7 +15,7 @@ from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
 from . import _special_meanings as special
-from ._special_meanings import quiet, wide
+from ._quiet import quiet, stretches, wide
 
 __all__ = [
     "abs_p", "acos_p", "acosh_p", "add_p", "and_p", "asin_p", "asinh_p", "atan2_p", "atan_p", "atanh_p",
@@ -341,5 +341,5 @@ gt_p = _compare("gt", ORDERED, np.greater)
 ge_p = _compare("ge", ORDERED, np.greater_equal)
 
 # choices
-select_p = _op("select", _select_infer, lambda pred, t, f: np.where(pred, t, f), "select", linear_in=(1, 2))
+select_p = _op("select", _select_infer, stretches(lambda pred, t, f: np.where(pred, t, f)), "select", linear_in=(1, 2))
 clamp_p = _op("clamp", _clamp_infer, quiet(lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi)), "clamp")

@@ -13,6 +13,7 @@ from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..params import register_param_type
 from ..primitive import Primitive
+from ._quiet import ahead
 
 __all__ = ["DotDimensionNumbers", "Precision", "as_precision", "dot_general_p"]
 
@@ -156,6 +157,22 @@ def _dot_general(x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, prec
     return z if shape is None else z.reshape(shape)
 
 
+def _prepare(avals: Any, *, dimension_numbers: DotDimensionNumbers, precision: Any,
+             preferred_element_type: np.dtype | None) -> Any:
+    """`_dot_general` on arrays of known types."""
+    x, y = avals
+    out = x.dtype if preferred_element_type is None else preferred_element_type
+    left, left_shape, right, right_shape, shape = _as_matrices(dimension_numbers, x.shape, y.shape)
+    if x.dtype != out or y.dtype != out or out not in _AS_THEY_ARE or left_shape or right_shape or shape is not None:
+        return None
+    if left is None:
+        return np.matmul if right is None else lambda x, y: np.matmul(x, y.transpose(right))
+    if right is None:
+        return lambda x, y: np.matmul(x.transpose(left), y)
+    return lambda x, y: np.matmul(x.transpose(left), y.transpose(right))
+
+
+ahead(_dot_general, _prepare)
 _AS_THEY_ARE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 

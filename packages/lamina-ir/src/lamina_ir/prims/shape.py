@@ -10,6 +10,7 @@ from .. import dtypes
 from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..primitive import Primitive
+from ._quiet import ahead
 
 __all__ = ["broadcast_in_dim_p", "concatenate_p", "expand_dims_p", "iota_p", "pad_p", "reshape_p", "rev_p", "slice_p",
            "squeeze_p", "transpose_p"]
@@ -54,15 +55,23 @@ def _broadcast_in_dim_infer(x: ShapedArray, *, broadcast_dimensions: tuple[int, 
 
 def _broadcast_in_dim(x: Any, *, broadcast_dimensions: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     out = np.empty(shape, x.dtype)
-    if x.shape:
-        at = [1] * len(shape)
-        for n, d in zip(x.shape, broadcast_dimensions, strict=True):
-            at[d] = n
-        x = x.reshape(at)
-    out[...] = x
+    out[...] = x.reshape(_spread(x.shape, broadcast_dimensions, shape)) if x.shape else x
     return out
 
 
+def _spread(old: tuple[int, ...], dimensions: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of an operand with its axes where they belong, and others of length 1."""
+    at = [1] * len(shape)
+    for n, d in zip(old, dimensions, strict=True):
+        at[d] = n
+    return tuple(at)
+
+
+def _unrepeated(avals: Any, *, broadcast_dimensions: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    return _spread(avals[0].shape, broadcast_dimensions, shape)
+
+
+ahead(_broadcast_in_dim, unrepeated=_unrepeated)
 broadcast_in_dim_p = Primitive("broadcast_in_dim", params=("broadcast_dimensions", "shape"), family="shape",
                                infer=_broadcast_in_dim_infer, numpy=_broadcast_in_dim, linear_in=(0,),
                                spec="broadcast_in_dim")

@@ -1,0 +1,107 @@
+"""Repeated calls without a backend: found again by their types, and by nothing less."""
+import numpy as np
+import pytest
+
+from lamina_ir import config, prims
+from lamina_tracing import jit, lax
+from lamina_tracing.extend import HostArray, bind
+from lamina_tracing.jit_spec import JitSpec
+from lamina_tracing.quick_calls import QuickCalls
+
+X = np.arange(3, dtype=np.float32)
+
+
+def counting(f):
+    """(a jitted function, its tracings so far)"""
+    traced = []
+
+    def counted(*args, **kwargs):
+        traced.append(1)
+        return f(*args, **kwargs)
+    return counted, traced
+
+
+@pytest.mark.parametrize("first,second", [
+    ((X,), (X[:2],)), ((X,), (X.astype(np.int32),)), ((1,), (1.0,)), ((True,), (1,)), (((X, X),), ([X, X],)),
+    ((X, (X,)), ((X, X),)), ((((X,), X),), (((X,), (X,)),)), ((np.float32(1),), (1.0,))])
+def test_other_types_and_trees_are_other_programs(first, second):
+    fun, traced = counting(lambda *args: args)
+    f = jit(fun)
+    for n, args in ((1, first), (1, first), (2, second), (2, first), (2, second)):
+        out = f(*args)
+        assert len(traced) == n and len(out) == len(args) and type(out[0]) is (type(args[0]) if type(args[0]) in (list, tuple)
+                                                                               else HostArray)
+
+
+def test_types_that_are_equal_and_not_identical_are_one_program():
+    fun, traced = counting(lambda x: lax.neg(x))
+    f = jit(fun)
+    for _ in range(3):
+        x = HostArray.of(X.copy(), type(bind(prims.neg_p, X).aval)(X.shape, X.dtype))
+        np.testing.assert_array_equal(f(x), -X)
+    assert len(traced) == 1
+
+
+def test_static_arguments_are_told_apart_by_value_and_type():
+    traced = []
+
+    def fun(x, n, axes=()):
+        traced.append(1)
+        return lax.mul(x, float(n)), len(axes)
+
+    f = jit(fun, static_argnames=("n", "axes"))
+    assert [float(f(X, n)[0][1]) for n in (1, True, 2, 1, 2)] == [1, 1, 2, 1, 2] and len(traced) == 3
+    assert [int(f(X, n=1, axes=a)[1]) for a in ((), (1,), (1, 2), (1,))] == [0, 1, 2, 1] and len(traced) == 6
+
+
+def test_settings_and_rows_in_force_count():
+    fun, traced = counting(lambda x: lax.add(x, 1))
+    f = jit(fun)
+    f(1.5), f(1.5)
+    with config.enable_x64(True):
+        assert f(1.5).dtype == np.float64 and f(1.5).dtype == np.float64
+    assert f(1.5).dtype == np.float32 and len(traced) == 2
+    with config.disable_jit(True):
+        f(1.5)
+    assert len(traced) == 3
+
+
+def test_64_bit_arrays_count_as_narrow_ones_where_64_bits_are_off():
+    with config.enable_x64(True):
+        x = lax.add(np.float64([1, 2]), 1.0)
+        y = jit(lambda x: lax.mul(x, 3.0))(x)
+    assert x.dtype == y.dtype == np.float64
+    assert lax.add(x, 1.0).dtype == np.float32 and jit(lambda x: lax.add(x, 1.0))(x).dtype == np.float32
+
+
+def test_numbers_out_of_range_are_refused_as_ever():
+    f = jit(lambda x: lax.add(x, 1))
+    assert int(f(5)) == 6
+    with pytest.raises(OverflowError, match="2147483648"):
+        f(2**31)
+
+
+def test_results_share_no_memory_with_arguments_of_the_caller():
+    f = jit(lambda x: (x, lax.reshape(x, (3, 1)), lax.neg(x)))
+    for _ in range(2):
+        x = X.copy()
+        same, flat, neg = f(x)
+        x[0] = 9
+        assert float(same[0]) == float(flat[0, 0]) == 0 and x.flags.writeable
+        assert not any(np.asarray(a).flags.writeable for a in (same, flat, neg))
+
+
+def test_what_is_traced_goes_the_usual_way():
+    f = jit(lambda x: lax.neg(x))
+    f(X)
+    program = jit(lambda x: f(x)).spec.stage_types((X,), {})[0].closed
+    assert [e.primitive.name for e in program.eqns] == ["xla_call"]
+
+
+def test_only_so_many_are_remembered():
+    spec = JitSpec(lambda x: x)
+    quick, staged = QuickCalls(spec), spec.stage(*spec.split((X,), {}))
+    settings, others = config.cache_key(), config.generation.elsewhere()
+    for n in range(600):
+        quick.remember((n,), [], staged, settings, others)
+    assert len(quick._state[1]) <= 256 and quick.find((599,)) is staged and quick.find((0,)) is None
