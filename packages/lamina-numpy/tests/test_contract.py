@@ -1,34 +1,34 @@
-"""Products: what operands they refuse, and vectors in the plane."""
-import lamina_numpy as lnp
-import numpy as np
+"""The contract holds for the stock, and each implementation in `broken/`, which changes one meaning, breaks it."""
+from __future__ import annotations
+
+from pathlib import Path
+
 import pytest
-from lamina_ir import ShapeError
+from lamina_ir.testing.contracts import try_stand_in
+
+LAYER = "lamina_numpy"
+STOCK = Path(__file__).parent / "broken" / "nothing_changed.py"
+# What is wrong -> the file of the contract that sees it.
+BROKEN = {
+    "divides_as_c_does": "test_functions.py", "forgets_keepdims": "test_functions.py",
+    "takes_numbers_at_their_word": "test_types.py", "subtracts_the_other_way": "test_arrays.py",
+    "reads_zeros_outside": "test_indexing.py", "adds_once": "test_indexing.py", "has_no_slope": "test_transformed.py",
+    "looks_at_values": "test_transformed.py", "calls_itself": "test_transformed.py", "takes_lists": "test_refusals.py",
+}
 
 
-@pytest.mark.parametrize("fun, shapes", [(lnp.matvec, ((3,), (3,))), (lnp.matvec, ((2, 3), ())), (lnp.vecmat, ((3,), (3,))),
-                                         (lnp.vecmat, ((), (2, 3)))])
-def test_products_of_matrices_and_vectors_need_their_axes(fun, shapes):
-    with pytest.raises(ShapeError, match=f"{fun.__name__}: expected"):
-        fun(*map(np.ones, shapes))
+def test_each_broken_one_is_tried():
+    assert {p.stem for p in STOCK.parent.glob("*.py")} == {*BROKEN, STOCK.stem}
 
 
-@pytest.mark.parametrize("path, words", [([(0, 1)], "leaves 2 operands"), ([], "leaves 3"), ([(0, 5), (0, 1)], "not there"),
-                                         ([(0, 0), (0, 1)], "twice")])
-def test_einsum_refuses_a_path_that_does_not_fit(path, words):
-    x = np.arange(3.)
-    with pytest.raises(ValueError, match=words):
-        lnp.einsum("i,i,i", x, x, x, optimize=path)
-    assert lnp.einsum("i,i,i", x, x, x, optimize=[(0, 1), (0, 1)]) == 9
+def test_a_stand_in_that_changes_nothing_keeps_the_contract():
+    files = ["test_types.py", "test_arrays.py", "test_indexing.py", "test_refusals.py"]
+    status, output = try_stand_in(LAYER, STOCK, ["-q", *files])
+    assert status == 0, output
 
 
-@pytest.mark.parametrize("n, m", [(2, 3), (3, 2)])
-def test_cross_products_of_the_plane_and_space_with_infinities(n, m):
-    a, b = np.array([np.inf, 2., 3.]), np.array([4., np.inf, 6.])
-    for x, y in ((a[:n], b[:m]), (b[:n], a[:m])):
-        whole = [np.append(v, 0.) if len(v) == 2 else v for v in (x, y)]
-        with np.errstate(invalid="ignore"):
-            third = x[0] * y[1] - x[1] * y[0]
-        first, second = ((x[1] * y[2], -x[0] * y[2]) if n == 2 else (-x[2] * y[1], x[2] * y[0]))
-        np.testing.assert_array_equal(lnp.cross(x, y), [first, second, third])
-        finite = [np.where(np.isinf(v), 5., v) for v in whole]
-        np.testing.assert_array_equal(lnp.cross(finite[0][:n], finite[1][:m]), np.cross(*finite))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_change_of_meaning_breaks_the_contract(name):
+    status, output = try_stand_in(LAYER, STOCK.with_stem(name), ["-x", "-q", BROKEN[name]])
+    assert status == 1 and "1 failed" in output, output

@@ -25,7 +25,7 @@ def doubled(depth: int) -> ClosedJaxpr:
 
 def test_a_program_that_is_called_again_and_again_is_lowered_once() -> None:
     agrees(doubled(3), np.array([0.5, -1, 2], np.float32), slack=4)
-    small, large = len(lower(doubled(4)).as_text()), len(lower(doubled(16)).as_text())
+    small, large = len(lower(doubled(3)).as_text()), len(lower(doubled(9)).as_text())
     assert large < 8 * small  # in proportion to the programs there are, and not to the calls
 
 

@@ -25,7 +25,7 @@ SMOOTH: dict[str, Any] = {
     "var": lambda x: lnp.var(x, 0), "std": lambda x: lnp.std(x, 1), "cumsum": lambda x: lnp.cumsum(x * x, 1),
     "cumprod": lambda x: lnp.cumprod(x, 0), "matmul": lambda x: x @ x.T, "dot": lambda x: lnp.dot(x, lnp.arange(4.0)),
     "einsum": lambda x: lnp.einsum("ij,kj->ik", x, x), "outer": lambda x: lnp.outer(x[0], x[1]),
-    "where": lambda x: lnp.where(X > 0, x, 2 * x),
+    "where": lambda x: lnp.where(x > 0.05, x, 2 * x),
     "maximum": lambda x: lnp.maximum(x, X[::-1]), "max": lambda x: lnp.max(x, 0), "sort": lambda x: lnp.sort(x, 1),
     "take": lambda x: x[:, K] * x, "at": lambda x: x.at[0].add(x[1] * x[2]),
     "concatenate": lambda x: lnp.concatenate([x, x * x], 1),

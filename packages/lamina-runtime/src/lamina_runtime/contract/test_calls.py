@@ -44,17 +44,13 @@ def test_python_numbers_are_weak_and_typed_ones_are_not() -> None:
 
 
 def test_static_arguments_are_values_of_the_program() -> None:
-    seen = []
-
     def f(x: Any, n: int) -> Any:
-        seen.append(n)
         return x * float(n) if n > 1 else x
 
     run = jit(f, static_argnums=1)
     assert_close(run(X, 3), X * 3)
     assert_close(run(X, 1), X)
     assert_close(run(X + 1, 3), (X + 1) * 3)
-    assert seen == [3, 1]
     with pytest.raises(ValueError, match="ashable"):
         run(X, [1])
     assert_close(jit(f, static_argnames="n")(X, n=4), X * 4)

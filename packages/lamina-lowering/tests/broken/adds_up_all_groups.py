@@ -1,0 +1,14 @@
+"""A sum over groups is one over the axis."""
+from lamina_ir import prims
+from lamina_lowering.stock import *
+
+__contract__ = 1
+
+_psum = lowering_rules[prims.psum_p]
+
+
+def _row(ctx, *args, axes, axis_index_groups):
+    return _psum(ctx, *args, axes=axes, axis_index_groups=None)
+
+
+lowering_rules.define(prims.psum_p, _row)

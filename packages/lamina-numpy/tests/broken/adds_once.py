@@ -1,0 +1,29 @@
+"""Of positions that occur twice one is changed once."""
+from lamina_numpy.stock import *
+from lamina_tracing import slots
+
+__contract__ = 1
+
+_at = slots.operators.array_table["at"]
+
+
+class _Places:
+    def __init__(self, x):
+        self.x = x
+
+    def __getitem__(self, index):
+        return _Changes(self.x, index)
+
+
+class _Changes:
+    def __init__(self, x, index):
+        self.x, self.index, self.stock = x, index, _at.fget(x)[index]
+
+    def add(self, values, **options):
+        return self.stock.set(self.x[self.index] + values, **options)
+
+    def __getattr__(self, name):
+        return getattr(self.stock, name)
+
+
+slots.operators.install({"at": property(_Places)}, {"at": property(_Places)})

@@ -1,0 +1,34 @@
+"""Products: what operands they refuse, and vectors in the plane."""
+import lamina_numpy as lnp
+import numpy as np
+import pytest
+from lamina_ir import ShapeError
+
+
+@pytest.mark.parametrize("fun, shapes", [(lnp.matvec, ((3,), (3,))), (lnp.matvec, ((2, 3), ())), (lnp.vecmat, ((3,), (3,))),
+                                         (lnp.vecmat, ((), (2, 3)))])
+def test_products_of_matrices_and_vectors_need_their_axes(fun, shapes):
+    with pytest.raises(ShapeError, match=f"{fun.__name__}: expected"):
+        fun(*map(np.ones, shapes))
+
+
+@pytest.mark.parametrize("path, words", [([(0, 1)], "leaves 2 operands"), ([], "leaves 3"), ([(0, 5), (0, 1)], "not there"),
+                                         ([(0, 0), (0, 1)], "twice")])
+def test_einsum_refuses_a_path_that_does_not_fit(path, words):
+    x = np.arange(3.)
+    with pytest.raises(ValueError, match=words):
+        lnp.einsum("i,i,i", x, x, x, optimize=path)
+    assert lnp.einsum("i,i,i", x, x, x, optimize=[(0, 1), (0, 1)]) == 9
+
+
+@pytest.mark.parametrize("n, m", [(2, 3), (3, 2)])
+def test_cross_products_of_the_plane_and_space_with_infinities(n, m):
+    a, b = np.array([np.inf, 2., 3.]), np.array([4., np.inf, 6.])
+    for x, y in ((a[:n], b[:m]), (b[:n], a[:m])):
+        whole = [np.append(v, 0.) if len(v) == 2 else v for v in (x, y)]
+        with np.errstate(invalid="ignore"):
+            third = x[0] * y[1] - x[1] * y[0]
+        first, second = ((x[1] * y[2], -x[0] * y[2]) if n == 2 else (-x[2] * y[1], x[2] * y[0]))
+        np.testing.assert_array_equal(lnp.cross(x, y), [first, second, third])
+        finite = [np.where(np.isinf(v), 5., v) for v in whole]
+        np.testing.assert_array_equal(lnp.cross(finite[0][:n], finite[1][:m]), np.cross(*finite))
