@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from . import config, dtypes, errors, layers, monitoring, prims, seams, trees
 from . import _pickling  # noqa: F401  (tells `copyreg` how programs are pickled)
 from ._version import __version__
-from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval, shaped
+from .avals import ShapeDtypeStruct, ShapedArray, aval_of, register_aval
 from .check import alpha_equal, check
 from .effect_kinds import DebugEffect, Effect, IOEffect
 from .effects import (calls_host, guarded, happens_once, has_checks, has_ordered_effects, number_turns, only_checks,
@@ -23,6 +23,7 @@ from .printer import eqn_text, jaxpr_text
 from .program import (Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var, eqn_axis_names, eqn_effectful,
                       subprograms)
 from .rewrite import cse, dce, inline_calls, rewrite, substitute, walk
+from .shapes import shaped
 from .spmd import AxisEnv
 from .tables import RuleTable
 

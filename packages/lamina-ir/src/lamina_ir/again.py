@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from . import dtypes
+from .arguments import EQN, Kind, takes
 from .prims import elementwise
 from .prims.collectives import axis_index_p, pmax_p, pmin_p
 from .prims.custom import remat_p
@@ -27,6 +28,7 @@ _COMPARISONS = frozenset([elementwise.eq_p, elementwise.ge_p, elementwise.gt_p, 
                           elementwise.ne_p])
 
 
+@takes(e=EQN)
 def is_cheap(e: Eqn) -> bool:
     """Whether an equation is made again rather than its results kept, where all that it reads is there.
 
@@ -79,6 +81,10 @@ def is_exact(e: Eqn) -> bool:
     return p in _EXACT or not any(map(dtypes.is_inexact, given))
 
 
+_EQNS = Kind("a list of Eqns", lambda v: isinstance(v, (tuple, list)) and all(isinstance(e, Eqn) for e in v))
+
+
+@takes(eqns=_EQNS)
 def compared(eqns: Iterable[Eqn]) -> set[Any]:
     """Values whose extreme over an axis is taken, that are compared with something, and that must not be made again.
 

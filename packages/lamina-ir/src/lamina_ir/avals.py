@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from . import config, dtypes
-from .errors import UnboundAxisError
+from ._excerpt import excerpt
+from .errors import DTypeError, ShapeError, UnboundAxisError
 from .params import plain_text
 
 __all__ = ["ShapeDtypeStruct", "ShapedArray", "aval_of", "register_aval", "set_axis_sizes", "shaped"]
@@ -189,8 +190,13 @@ def shaped(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> Shape
     ShapedArray(float32[8,3])
     """
     if not isinstance(dtype, np.dtype):
+        if dtype is None:  # NumPy takes it for float64
+            raise DTypeError("shaped: expected a dtype; got None")
         dtype = dtypes.as_dtype(dtype)
-    return ShapedArray(tuple([n if type(n) is int else index(n) for n in shape]), dtype, weak_type)
+    shape = tuple([n if type(n) is int else index(n) for n in shape])
+    if shape and min(shape) < 0:
+        raise ShapeError(f"shaped: sizes of a shape must be at least 0; got {shape}")
+    return ShapedArray(shape, dtype, weak_type)
 
 
 class ShapeDtypeStruct:
@@ -213,11 +219,15 @@ class ShapeDtypeStruct:
 
     def __init__(self, shape: Any, dtype: Any, named_shape: Mapping[Any, int] | None = None, sharding: Any = None, *,
                  weak_type: bool = False) -> None:
-        self.shape = tuple(shape)
+        try:
+            self.shape = tuple(shape)
+            self.named_shape = dict({} if named_shape is None else named_shape)
+        except (TypeError, ValueError):
+            raise ShapeError("ShapeDtypeStruct: expected a shape, a tuple of ints, and None or a dict of axis names; got "
+                             f"{excerpt(shape)} and {excerpt(named_shape)}") from None
         self.dtype = dtypes.as_dtype(dtype)
         self.weak_type = weak_type
         self.sharding = sharding
-        self.named_shape = dict(named_shape or {})
 
     ndim = property(lambda self: len(self.shape))
     layout = None  # how its elements lie in memory is left to the compiler
@@ -243,6 +253,8 @@ _aval_makers: dict[type, Callable[[Any], ShapedArray]] = {}
 
 def register_aval(kind: type, maker: Callable[[Any], ShapedArray]) -> None:
     """Say how to read the aval of values of exactly this type."""
+    if not isinstance(kind, type) or not callable(maker):
+        raise TypeError(f"register_aval: expected a class and a function; got {excerpt(kind)} and {excerpt(maker)}")
     _aval_makers[kind] = maker
 
 

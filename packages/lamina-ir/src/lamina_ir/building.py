@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from ._excerpt import excerpt
+from .arguments import FUNCTION, operand_count, refuse_misfit
 from .avals import ShapedArray, aval_of, shaped
-from .check import check, operand_count
+from .check import check
 from .errors import DTypeError, LaminaError, ProgramError, ShapeError
 from .key_types import host_value
 from .over import typed_equation
 from .primitive import Primitive
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
-from .spelled import aval_spec, closed_program, excerpt, primitive_of, settled_params
+from .spelled import aval_spec, closed_program, primitive_of, settled_params
 from .wiring import Wired
 
 __all__ = ["Builder", "build"]
@@ -434,7 +436,7 @@ def build(f: Callable[..., Any], *types: Any) -> ClosedJaxpr:
     >>> evaluate(program, np.zeros(3), np.ones(3))
     [array([1., 1., 1.], dtype=float32)]
     """
-    if not callable(f):
+    if not FUNCTION.test(f):
         raise TypeError(f"build: expected a function of a Builder and of variables; got {excerpt(f)}")
     b = Builder()
     out = f(b, *[b.input(t) for t in types])
@@ -501,13 +503,11 @@ def _type_beside(x: Any, beside: Sequence[np.dtype], elementwise: bool) -> np.dt
 def _typed(prim: Primitive, avals: list[ShapedArray], params: dict[str, Any]) -> tuple[dict[str, Any], Sequence[ShapedArray]]:
     """The params, with nested programs of types for these operands, and the types of the results."""
     try:
-        params, out = typed_equation(prim, avals, params, frozenset())
-    except LaminaError:
-        raise
+        outs = prim.infer(*avals, **params)
     except Exception as error:  # a type rule fed with nonsense may fail in any way
-        shown = ", ".join([f"{k}={v!r:.60}" for k, v in params.items()])
-        raise ProgramError(f"op `{prim.name}`: has no type for the operands {_types(avals)}"
-                           + (f" and {shown}" if shown else "") + f": {error or type(error).__name__}") from error
+        refuse_misfit("Builder.op", error, prim, avals, params)
+        raise
+    params, out = typed_equation(prim, avals, params, frozenset(), outs)
     return params, out if prim.multiple else [out]
 
 

@@ -1,26 +1,25 @@
 """`check`: whether a program is well formed. `alpha_equal`: whether two programs are the same up to names."""
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ._stack_depth import roomy
+from .arguments import PROGRAM, operand_count, takes
 from .avals import Axes, ShapedArray
 from .dtypes import long_name
 from .errors import LaminaError, ProgramError
 from .over import over_problem
 from .param_kinds import param_problem
 from .params import UnnamedAxis
-from .primitive import Primitive
 from .printer import eqn_text
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_axis_names, eqn_effectful
 from .program import subprograms as _subprograms
 from .wiring import Wired
 
-__all__ = ["alpha_equal", "check", "check_all", "operand_count"]
+__all__ = ["alpha_equal", "check", "check_all"]
 
 
 @roomy()
@@ -188,14 +187,6 @@ def _check_eqn(e: Eqn, n: int, where: str, bound: set[Var], done: dict[int, Any]
         raise fail(problem)
 
 
-def operand_count(p: Primitive) -> int | None:
-    """How many operands an op has; None when it may be any number."""
-    found = inspect.signature(p.infer).parameters.values()
-    if any(q.kind is q.VAR_POSITIONAL for q in found):
-        return None
-    return sum(q.kind in (q.POSITIONAL_ONLY, q.POSITIONAL_OR_KEYWORD) for q in found)
-
-
 class _Match:
     def __init__(self, weak: bool) -> None:
         self.weak = weak
@@ -269,6 +260,7 @@ def _equal(a: Any, b: Any) -> bool:
     return a.tobytes() == b.tobytes() or bool(np.all((a == b) | ((a != a) & (b != b))))
 
 
+@takes(a=PROGRAM, b=PROGRAM)
 @roomy()
 def alpha_equal(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr, *, weak: bool = False) -> bool:
     """Whether two programs differ in nothing but the identity of their variables and unnamed axes.

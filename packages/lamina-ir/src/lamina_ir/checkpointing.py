@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from .arguments import CLOSED, FUNCTION, ITEMS, optional, takes
 from .flow import HELD, STACKED
 from .primitive import Primitive
 from .prims import control
@@ -35,6 +36,7 @@ class Kept(NamedTuple):
     again: ClosedJaxpr
 
 
+@takes(program=CLOSED, missing=ITEMS)
 def resume(program: ClosedJaxpr, missing: Sequence[bool] = ()) -> ClosedJaxpr:
     """The program with kept values instead of those they stand for; dead code goes afterwards.
 
@@ -78,6 +80,7 @@ def resume(program: ClosedJaxpr, missing: Sequence[bool] = ()) -> ClosedJaxpr:
     return resumed(program, missing)
 
 
+@takes(program=CLOSED, policy=optional(FUNCTION))
 def keep(program: ClosedJaxpr, policy: Callable[..., Any] | None) -> Kept:
     """What a program keeps under a policy, as a program that hands it out and one that takes it.
 

@@ -8,9 +8,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ._excerpt import excerpt
 from .avals import ShapedArray
 from .primitive import Primitive
-from .spelled import excerpt
+
 
 __all__ = ["Cost", "CostRules", "cost_rules", "moved"]
 

@@ -10,10 +10,11 @@ from math import prod
 from typing import Any
 
 from . import cost_rows  # noqa: F401  (fills the table)
+from ._excerpt import excerpt
 from .cost_table import Cost, cost_rules, moved
 from .dtypes import is_inexact
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal
-from .spelled import excerpt
+
 from .wiring import Wired
 
 __all__ = ["cost_by_op", "eqn_cost", "program_cost"]

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import dtypes, prims
 from ._stack_depth import roomy
+from .arguments import CLOSED, takes
 from .avals import ShapedArray, shaped
 from .errors import MissingRuleError
 from .flow import CARRIED, HELD
@@ -31,12 +32,14 @@ _TRUTH = shaped((), np.dtype("bool"))
 _HOST = frozenset((prims.pure_callback_p, prims.io_callback_p, prims.debug_callback_p))
 
 
+@takes(program=CLOSED)
 def calls_host(program: ClosedJaxpr) -> bool:
     """Whether a callback of any kind is in a program or in one nested in it."""
     return program.memo("calls host", lambda: any(e.primitive in _HOST or any(map(calls_host, subprograms(e)))
                                                   for e in program.jaxpr.eqns))
 
 
+@takes(program=CLOSED)
 def happens_once(program: ClosedJaxpr) -> str | None:
     """Whether a program, or one nested in it, has an effect that must happen exactly once per run, so that it cannot be run
     again, or for examples of a batch that have no part in it. A report for debugging may be repeated.
@@ -67,6 +70,7 @@ def _is_check(e: Eqn) -> bool:
     return e.primitive is prims.debug_callback_p and e.params["callback"].checks
 
 
+@takes(program=CLOSED)
 def has_checks(program: ClosedJaxpr) -> bool:
     """Whether a check is in a program or in one nested in it.
 
@@ -83,6 +87,7 @@ def has_checks(program: ClosedJaxpr) -> bool:
     return program.jaxpr.effectful and program.memo("has checks", find)
 
 
+@takes(program=CLOSED)
 def only_checks(program: ClosedJaxpr) -> bool:
     """Whether a program, and those nested in it, have no effects but checks, which may be repeated without harm.
 
@@ -100,6 +105,7 @@ def only_checks(program: ClosedJaxpr) -> bool:
     return not program.jaxpr.effectful or program.memo("only checks", find)
 
 
+@takes(program=CLOSED)
 def has_ordered_effects(program: ClosedJaxpr) -> bool:
     """Whether a program, or one nested in it, has effects whose order counts."""
     return program.memo("ordered effects", lambda: program.jaxpr.effectful and any(map(_ordered, program.jaxpr.eqns)))
@@ -111,6 +117,7 @@ def _ordered(e: Eqn) -> bool:
     return eqn_effectful(e) and any(map(has_ordered_effects, subprograms(e)))
 
 
+@takes(program=CLOSED)
 def thread_order(program: ClosedJaxpr) -> ClosedJaxpr:
     """The program with one more int32 argument and result, last, that every ordered effect passes on.
 
@@ -166,6 +173,7 @@ def _handed(e: Eqn, group: int, given: Sequence[Any], back: Sequence[Var], chang
 Loops = tuple[tuple[str, Any], ...]  # op and line, of the outermost first
 
 
+@takes(program=CLOSED)
 @roomy()
 def number_turns(program: ClosedJaxpr) -> ClosedJaxpr:
     """The program with its loops counted for the callbacks in them, so that their errors say which turn they are of.
@@ -235,6 +243,7 @@ def _entered(e: Eqn, turns: list[Var], loops: Loops) -> list[Eqn]:
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
+@takes(program=CLOSED)
 @roomy()
 def guarded(program: ClosedJaxpr) -> ClosedJaxpr:
     """The program with one more argument, a truth value, last: where that is false its checks hold, whatever they ask for.

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _stack_depth as stack_depth
 from . import config, dtypes
+from .arguments import FUNCTION, ITEMS, PRIMITIVE, blame, refuse_misfit, takes
 from .avals import ShapedArray, aval_of
 from .errors import DTypeError, ExecutionError, LaminaError, MissingRuleError, ShapeError
 from .key_types import host_value
@@ -36,6 +37,7 @@ class _Watch(threading.local):
 _watch = _Watch()
 
 
+@takes(see=FUNCTION)
 @contextmanager
 def watching(see: Callable[[Any, Any, Any], None]) -> Iterator[None]:
     """A block in which `see` is told of each equation evaluated, those of nested programs included.
@@ -229,8 +231,13 @@ def evaluate_primitive(prim: Primitive, args: Sequence[Any], params: dict[str, A
     >>> evaluate_primitive(prims.add_p, [np.float32(1), np.float32(2)], {})
     array(3., dtype=float32)
     """
-    avals = [aval_of(x) for x in args]
-    out_avals = prim.infer(*avals, **params)
+    try:
+        avals = [aval_of(x) for x in args]
+        out_avals = prim.infer(*avals, **params)
+    except Exception as error:  # a type rule fed with nonsense may fail in any way
+        blame("evaluate_primitive", ("prim", PRIMITIVE, prim), ("args", ITEMS, args))
+        refuse_misfit("evaluate_primitive", error, prim, [aval_of(x) for x in args], params)
+        raise
     arrays = [np.asarray(x, a.dtype) for x, a in zip(args, avals)]
     if prim.axis_params:
         out = prim.numpy(AxisEnv(), *[[a] for a in arrays], **params)
@@ -261,8 +268,9 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
     """
     # env holds a list per variable, an array for each device. Each equation runs on all devices before the next one does, so a
     # collective finds every member's operand; arguments that are the same everywhere are one array.
-    axes = AxisEnv(zip(axis_env.names, axis_env.sizes) if isinstance(axis_env, AxisEnv) else axis_env)
     program = _closed("evaluate_spmd", program)
+    axes = AxisEnv(zip(axis_env.names, axis_env.sizes) if isinstance(axis_env, AxisEnv) else axis_env)
+    blame("evaluate_spmd", ("per_device_args", ITEMS, per_device_args))
     jaxpr, n = program.jaxpr, axes.size
     _check_size(Plan.of(program, _meaning), n)
     if len(per_device_args) != len(jaxpr.invars):
@@ -271,6 +279,7 @@ def evaluate_spmd(program: ClosedJaxpr | Jaxpr, axis_env: AxisEnv | Iterable[tup
     for v, c in zip(jaxpr.constvars, program.consts):
         env[v] = [host_value(c)] * n
     for i, (v, xs) in enumerate(zip(jaxpr.invars, per_device_args)):
+        blame("evaluate_spmd", (f"argument {i}", ITEMS, xs))
         if len(xs) != n:
             raise ShapeError(f"evaluate_spmd: argument {i} must be a list of {n} arrays, one per device; got {len(xs)}")
         env[v] = [_argument(x, v.aval, i) for x in xs]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from ._excerpt import excerpt
 from ._param_parser import ParamParser
 from ._stack_depth import roomy
 from .avals import ShapedArray, shaped
@@ -27,7 +28,7 @@ from .parser import literal_value
 from .primitive import by_name
 from .printer import Namer, literal_text
 from .program import ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var
-from .spelled import closed_program, excerpt
+from .spelled import closed_program
 
 __all__ = ["JSON_FORMAT", "jaxpr_from_json", "jaxpr_json"]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from . import prims
 from ._stack_depth import roomy
+from .arguments import CLOSED, FUNCTION, optional, takes
 from .dtypes import is_bool, is_integer, is_key
 from .errors import KeyReuseError
 from .flow import STACKED
@@ -89,6 +90,7 @@ def refuse_reuse(before: Use, use: Use) -> KeyReuseError:
                          "one; random.clone(key) says that it is used again on purpose")
 
 
+@takes(program=CLOSED, values=optional(FUNCTION))
 def key_uses(program: ClosedJaxpr, values: Callable[[], Sequence[Any]] | None = None) -> KeyUses:
     """What a program does with keys.
 
@@ -116,6 +118,7 @@ def key_uses(program: ClosedJaxpr, values: Callable[[], Sequence[Any]] | None = 
     return _walk(program, values())
 
 
+@takes(program=CLOSED)
 def check_key_uses(program: ClosedJaxpr) -> None:
     """Refuse a program that uses a key twice.
 

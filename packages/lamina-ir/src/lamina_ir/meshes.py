@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from . import prims
+from .arguments import CLOSED, ITEMS, Kind, optional, takes
+from .binds import is_entry, is_mesh
 from .errors import ShapeError
 from .program import ClosedJaxpr, Eqn, subprograms
 from .tiles import Tiles, tiles_of
@@ -17,6 +19,7 @@ __all__ = ["mesh_tiles", "meshes"]
 Mesh = tuple[tuple[Hashable, ...], tuple[int, ...], tuple[Any, ...]]  # names, sizes, devices row by row
 
 
+@takes(closed=CLOSED)
 def meshes(closed: ClosedJaxpr) -> tuple[Eqn, ...]:
     """The `shard_map`s of a program, one for each mesh, those outside before those inside.
 
@@ -68,10 +71,14 @@ def _words(e: Eqn) -> str:
     return f"{call} of `{e.params['name']}`{f' at {e.source}' if e.source else ''}"
 
 
+_ENTRY = Kind("a tuple of None, Indexed and Split", lambda v: isinstance(v, (tuple, list)) and all(map(is_entry, v)))
+
+
 def _names(e: Eqn) -> str:
     return "[" + ", ".join(map(str, e.params["mesh"][2])) + "]"
 
 
+@takes(mesh=Kind("(names, sizes, devices), with a device for each place", is_mesh), entry=_ENTRY, numbers=optional(ITEMS))
 def mesh_tiles(mesh: Mesh, entry: Sequence[Any], numbers: Sequence[int] | None = None) -> Tiles:
     """How an array with this entry of a `shard_map` lies on devices.
 
@@ -81,6 +88,8 @@ def mesh_tiles(mesh: Mesh, entry: Sequence[Any], numbers: Sequence[int] | None =
       numbers: of the mesh's devices, row by row; None: 0, 1, and so on.
     Returns:
       Tiles.
+    Raises:
+      ShapeError: the numbers are not as many as the devices.
 
     >>> mesh_tiles((("x", "y"), (2, 2), (0, 1, 2, 3)), (prims.Split(("y",)), None))
     Tiles(counts=(2, 1), copies=2, order=(0, 2, 1, 3))
@@ -91,5 +100,7 @@ def mesh_tiles(mesh: Mesh, entry: Sequence[Any], numbers: Sequence[int] | None =
     rest = [a for a in range(len(names)) if a not in over]
     order = np.arange(math.prod(sizes)).reshape(sizes).transpose([*over, *rest]).reshape(-1)
     if numbers is not None:
+        if len(numbers) != len(order):
+            raise ShapeError(f"mesh_tiles: numbers must say one device for each of {len(order)} places; got {len(numbers)}")
         order = np.asarray(numbers)[order]
     return tiles_of([math.prod([sizes[a] for a in axes]) for axes in dims], math.prod([sizes[a] for a in rest]), order.tolist())

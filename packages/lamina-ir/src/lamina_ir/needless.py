@@ -13,6 +13,7 @@ import numpy as np
 
 from . import dtypes, prims
 from ._stack_depth import roomy
+from .arguments import CLOSED, MAPPING, takes
 from .avals import shaped
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var
 
@@ -21,6 +22,7 @@ __all__ = ["without_needless"]
 _KINDS = frozenset([prims.psum_p, prims.pmax_p, prims.pmin_p])
 
 
+@takes(closed=CLOSED, sizes=MAPPING)
 def without_needless(closed: ClosedJaxpr, sizes: Mapping[Any, int]) -> ClosedJaxpr:
     """A program without sums and extremes over axes of values that do not differ over them.
 

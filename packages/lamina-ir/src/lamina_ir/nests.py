@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import prims
+from .arguments import CLOSED, ITEMS, Kind, of_type, takes
 from .avals import shaped
 from .errors import ShapeError
 from .placements import Grid, Placement, devices_needed, rows_everywhere, split_by_maps
@@ -23,6 +24,11 @@ from .tiles import Tiles, tiles_of
 __all__ = ["lone_nest", "nest_placement", "of_rows", "rows_apart", "rows_of_results"]
 
 
+_PLACEMENT = of_type("a Placement", Placement)
+_TILES = Kind("a list of Tiles", lambda v: isinstance(v, (tuple, list)) and all(isinstance(t, Tiles) for t in v))
+
+
+@takes(closed=CLOSED)
 def lone_nest(closed: ClosedJaxpr) -> Eqn | None:
     """The map over processes that is all of a program and holds maps over devices; None where there is none, or more.
 
@@ -58,6 +64,7 @@ def _lone_nest(closed: ClosedJaxpr) -> Eqn | None:
     return e
 
 
+@takes(closed=CLOSED, devices=ITEMS, face=ITEMS, lies=ITEMS, donated=ITEMS)
 def nest_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[Any], lies: Sequence[Tiles | None] = (),
                    donated: tuple[bool, ...] = ()) -> Placement:
     """The placement of a `lone_nest` whose rows are apart.
@@ -107,6 +114,7 @@ def nest_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[A
                      axes=grid.axes(rows), face=tuple(face))
 
 
+@takes(closed=CLOSED, placement=_PLACEMENT)
 def rows_apart(closed: ClosedJaxpr, placement: Placement) -> Eqn | None:
     """The map of a program that lies as `nest_placement` says, or None.
 
@@ -124,6 +132,7 @@ def rows_apart(closed: ClosedJaxpr, placement: Placement) -> Eqn | None:
     return e if e is not None and dict(placement.axes).get(Grid.PROCESSES) == rows_everywhere(e) else None
 
 
+@takes(closed=CLOSED, placement=_PLACEMENT)
 def of_rows(closed: ClosedJaxpr, placement: Placement) -> tuple[ClosedJaxpr, Placement]:
     """The program and its placement as they are of the first row here; others than those of `nest_placement` as they are.
 
@@ -146,6 +155,7 @@ def of_rows(closed: ClosedJaxpr, placement: Placement) -> tuple[ClosedJaxpr, Pla
     return _one_row(closed, e), placement._replace(face=placement.face[:each], ins=ins)
 
 
+@takes(closed=CLOSED, placement=_PLACEMENT, tiles=_TILES)
 def rows_of_results(closed: ClosedJaxpr, placement: Placement, tiles: Sequence[Tiles]) -> list[Tiles]:
     """How results lie of which `tiles` says how the first row does.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .arguments import AXES, CLOSED, MARKS, refuse_misfit, takes
 from .avals import Axes, ShapedArray
 from .errors import LaminaError, ProgramError
 from .params import UnnamedAxis
@@ -44,7 +45,11 @@ def typed_equation(prim: Primitive, avals: Sequence[ShapedArray], params: dict[s
     ShapedArray(float32[3]{i})
     """
     if outs is None:
-        outs = prim.infer(*avals, **params)
+        try:
+            outs = prim.infer(*avals, **params)
+        except Exception as error:  # a type rule fed with nonsense may fail in any way
+            refuse_misfit("typed_equation", error, prim, avals, params)
+            raise
     found: _Found
     if prim.plainly_over:  # as nearly all are: `_together`, without a list
         total = _NONE
@@ -61,6 +66,7 @@ def typed_equation(prim: Primitive, avals: Sequence[ShapedArray], params: dict[s
     return params, [a.differing(m) for a, m in zip(outs, found, strict=True)]
 
 
+@takes(closed=CLOSED, marks=MARKS, bound=AXES)
 def typed_program(closed: ClosedJaxpr, marks: Sequence[Axes], bound: Axes) -> ClosedJaxpr:
     """A program with the types that follow if its arguments differ over these axes; itself if it has them.
 
@@ -82,6 +88,7 @@ def typed_program(closed: ClosedJaxpr, marks: Sequence[Axes], bound: Axes) -> Cl
     return closed.memo(("typed", marks, bound), lambda: _write(closed, marks, bound)) or closed
 
 
+@takes(closed=CLOSED, marks=MARKS, bound=AXES)
 def over_of_results(closed: ClosedJaxpr, marks: Sequence[Axes], bound: Axes) -> tuple[Axes, ...]:
     """For each result of a program, the mapped axes over which it may differ.
 
@@ -232,6 +239,7 @@ def _renamed(m: Axes, new: dict[Any, Any]) -> Axes:
     return frozenset([new.get(name, name) for name in m]) if new else m
 
 
+@takes(closed=CLOSED)
 def speaks_of_axes(closed: ClosedJaxpr) -> bool:
     """Whether mapped axes are bound or referred to in a program.
 
@@ -289,6 +297,7 @@ def _listed(m: Axes) -> str:
 
 
 # --- who waits for whom -------------------------------------------------------------------------------------------
+@takes(closed=CLOSED)
 def refuse_disagreement(closed: ClosedJaxpr) -> None:
     """ProgramError where members of an axis would part ways, at a branch or loop with collectives over it.
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import dtypes
+from ._excerpt import excerpt
 
 __all__ = ["UnnamedAxis", "dtype_names", "field_values", "plain_text", "register_param_type", "type_named"]
 
@@ -49,8 +50,9 @@ def register_param_type(kind: _Type) -> _Type:
     >>> plain_text(Rounding.UP)
     'Rounding.UP'
     """
-    if not (issubclass(kind, enum.Enum) or hasattr(kind, "_fields") or dataclasses.is_dataclass(kind)):
-        raise TypeError(f"register_param_type: expected an Enum, named tuple or dataclass; got {kind.__name__}")
+    if not isinstance(kind, type) or not (issubclass(kind, enum.Enum) or hasattr(kind, "_fields")
+                                          or dataclasses.is_dataclass(kind)):
+        raise TypeError(f"register_param_type: expected an Enum, named tuple or dataclass; got {excerpt(kind)}")
     if _TYPES.setdefault(kind.__name__, kind) is not kind:
         raise ValueError(f"register_param_type: another type is already named {kind.__name__}")
     return kind

@@ -11,6 +11,7 @@ from . import dtypes
 from ._collector import uncollected
 from ._param_parser import ParamParser
 from ._scanner import NAME
+from .arguments import ITEMS, TEXT, optional, takes
 from .avals import ShapedArray, shaped
 from .over import completed
 from .primitive import by_name
@@ -220,6 +221,7 @@ class _Parser(ParamParser):
         return program
 
 
+@takes(text=TEXT, consts=optional(ITEMS))
 @uncollected
 def parse(text: str, consts: Sequence[Any] | None = None) -> Jaxpr | ClosedJaxpr:
     """The program that `jaxpr_text` printed as `text`.

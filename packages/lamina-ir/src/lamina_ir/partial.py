@@ -12,6 +12,7 @@ import numpy as np
 
 from . import dtypes
 from ._stack_depth import roomy
+from .arguments import CLOSED, FLAGS, INT, ITEMS, takes
 from .avals import ShapedArray
 from .checkpointing import keep, resume
 from .evaluator import evaluate_primitive
@@ -41,6 +42,7 @@ class PartialEval(NamedTuple):
     residuals: list[ShapedArray]
 
 
+@takes(program=CLOSED, known=ITEMS, instantiate=FLAGS)
 @roomy()
 def partial_eval(program: ClosedJaxpr, known: Sequence[bool], *,
                  instantiate: bool | Sequence[bool] = False) -> PartialEval:
@@ -258,6 +260,7 @@ def _split_with_rule(e: Eqn, known: list[bool]) -> tuple[list[Eqn], list[Eqn]]:
 
 
 # --- constants ----------------------------------------------------------------------------------------------------
+@takes(program=CLOSED, limit=INT)
 @roomy()
 def fold_constants(program: ClosedJaxpr, *, limit: int = 1024) -> ClosedJaxpr:
     """The program with equations that depend on nothing but literals and constants replaced by their values.

@@ -13,6 +13,7 @@ import numpy as np
 
 from . import prims
 from ._stack_depth import roomy
+from .arguments import AVAL, CLOSED, takes
 from .avals import ShapedArray, shaped
 from .dtypes import BOOL, is_key, words_of
 from .errors import DTypeError
@@ -24,6 +25,7 @@ __all__ = ["has_keys", "physical", "physical_aval", "words_array"]
 _U32 = np.dtype("uint32")
 
 
+@takes(aval=AVAL)
 def physical_aval(aval: ShapedArray) -> ShapedArray:
     """The type that stands for a type of keys in programs without keys; other types stand for themselves.
 
@@ -60,6 +62,7 @@ def words_array(x: Any) -> Any:
     return np.ascontiguousarray(a).view(_U32).reshape((*a.shape, words_of(a.dtype)))
 
 
+@takes(program=CLOSED)
 def has_keys(program: ClosedJaxpr) -> bool:
     """Whether a value of the program, or of one nested in it, is a key.
 
@@ -88,6 +91,7 @@ def _any_key(program: ClosedJaxpr) -> bool:
     return False
 
 
+@takes(program=CLOSED)
 def physical(program: ClosedJaxpr) -> ClosedJaxpr:
     """The program on the words of its keys; itself where it has none.
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _stack_depth, prims
+from .arguments import CLOSED, ITEMS, Kind, of_type, takes
 from .errors import ShapeError
 from .meshes import mesh_tiles, meshes
 from .program import ClosedJaxpr, Eqn, Literal, subprograms
@@ -76,6 +77,7 @@ class Placement(NamedTuple):
 
 
 # --- maps on a grid -----------------------------------------------------------------------------------------------
+@takes(closed=CLOSED)
 def devices_needed(closed: ClosedJaxpr) -> int:
     """How many devices the maps in a program take here, those inside of one another together.
 
@@ -121,6 +123,7 @@ def _widest(closed: ClosedJaxpr) -> tuple[int, ...]:
     return nests[closed]
 
 
+@takes(e=Kind("an equation of an xla_pmap", lambda v: isinstance(v, Eqn) and "global_axis_size" in v.params))
 def rows_everywhere(e: Eqn) -> int:
     """How many members a map has, those of other processes among them.
 
@@ -259,6 +262,7 @@ def _primes(n: int) -> list[int]:
     return found
 
 
+@takes(closed=CLOSED)
 def lone_map(closed: ClosedJaxpr) -> Eqn | None:
     """The map that is all of a program, or None where there is more, or a map within the map.
 
@@ -296,6 +300,7 @@ def _lone_map(closed: ClosedJaxpr) -> Eqn | None:
     return e
 
 
+@takes(closed=CLOSED, devices=ITEMS, face=ITEMS, donated=ITEMS)
 def map_placement(closed: ClosedJaxpr, devices: Sequence[Any], face: Sequence[Any] = (),
                   donated: tuple[bool, ...] = ()) -> Placement:
     """The placement of a program that is a single map: one row of the mapped arguments and results on each device.
@@ -363,6 +368,7 @@ def _rows(rank: int, axis: int | None, size: int) -> Tiles:
 Wish = tuple[tuple[int, ...], ...] | Tiles  # per dimension, the axes of the grid
 
 
+@takes(closed=CLOSED, grid=of_type("a Grid", Grid), devices=ITEMS)
 def split_by_maps(closed: ClosedJaxpr, grid: Grid, devices: Sequence[Any] = ()) -> tuple[Tiles, ...]:
     """How the arguments of a program with maps inside had better lie.
 

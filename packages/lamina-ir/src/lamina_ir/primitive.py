@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ._excerpt import excerpt
 from .errors import MissingRuleError, ProgramError
 from .flow import Flow
 
@@ -311,6 +312,8 @@ def register(prim: Primitive) -> Primitive:
     >>> parse("{ lambda ; a:f32[]. let b:f32[] = twice a in (b,) }").jaxpr.eqns[0].primitive is twice_p
     True
     """
+    if not isinstance(prim, Primitive):
+        raise TypeError(f"register: expected a Primitive; got {excerpt(prim)}")
     if _BY_NAME.setdefault(prim.name, prim) is not prim:
         raise ValueError(f"register: another primitive is already named {prim.name!r}")
     return prim

@@ -14,6 +14,7 @@ import numpy as np
 
 from ._collector import uncollected
 from ._stack_depth import roomy
+from .arguments import EQN, PROGRAM, takes
 from .avals import ShapedArray
 from .params import plain_text
 from .program import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, shown_by
@@ -257,6 +258,7 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and a == b)
 
 
+@takes(jaxpr=PROGRAM)
 @roomy()
 @uncollected
 def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False, sources: bool = False) -> str:
@@ -281,6 +283,7 @@ def jaxpr_text(jaxpr: Jaxpr | ClosedJaxpr, *, weak: bool = False, sources: bool 
     return "\n".join(out)
 
 
+@takes(eqn=EQN)
 def eqn_text(eqn: Eqn, *, weak: bool = False) -> str:
     """The text of one equation, its variables named from `a`, operands first.
 

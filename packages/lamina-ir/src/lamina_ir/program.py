@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import config
+from ._excerpt import excerpt
 from .avals import ShapedArray
 from .effect_kinds import Effect, EqnContext, own_effects
 from .errors import ProgramError
@@ -148,13 +149,20 @@ class Jaxpr:
 
     def __init__(self, constvars: Sequence[Var], invars: Sequence[Var], eqns: Sequence[Eqn], outvars: Sequence[Atom],
                  axis_names: frozenset[Any] | None = None, effectful: bool | None = None) -> None:
-        self.constvars = list(constvars)
-        self.invars = list(invars)
-        self.eqns = list(eqns)
-        self.outvars = list(outvars)
+        try:
+            self.constvars = list(constvars)
+            self.invars = list(invars)
+            self.eqns = list(eqns)
+            self.outvars = list(outvars)
+        except TypeError:
+            raise _not_lists(constvars=constvars, invars=invars, eqns=eqns, outvars=outvars) from None
         if axis_names is None or effectful is None:
             # A thousand equations are of a few primitives, and mostly of plain ones: those are not looked at one by one.
-            used = {e.primitive for e in self.eqns}
+            try:
+                used = {e.primitive for e in self.eqns}
+            except AttributeError:
+                wrong = next(e for e in self.eqns if not isinstance(e, Eqn))
+                raise TypeError(f"Jaxpr: eqns must hold Eqns; got {excerpt(wrong)}") from None
             special = [p for p in used if p.axis_params or p.subprograms or p.effectful]
             if any(p.unsaid for p in used):
                 refuse_unsaid(self.eqns)
@@ -218,13 +226,24 @@ class Jaxpr:
     __str__ = __repr__
 
 
+def _not_lists(call: str = "Jaxpr", **given: Any) -> TypeError:
+    name, value = next((n, v) for n, v in given.items() if not isinstance(v, (list, tuple)))
+    return TypeError(f"{call}: {name} must be a list; got {excerpt(value)}")
+
+
 class ClosedJaxpr:
     """A `Jaxpr` together with the values of its constvars. Told apart by identity; see `check.alpha_equal`."""
 
     __slots__ = ("jaxpr", "consts", "_memo", "__weakref__")
 
     def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
-        if len(jaxpr.constvars) != len(consts):
+        try:
+            same = len(jaxpr.constvars) == len(consts)
+        except (AttributeError, TypeError):
+            if not isinstance(jaxpr, Jaxpr):
+                raise TypeError(f"ClosedJaxpr: expected a Jaxpr; got {excerpt(jaxpr)}") from None
+            raise _not_lists("ClosedJaxpr", consts=consts) from None
+        if not same:
             raise ValueError(f"ClosedJaxpr: the program has {len(jaxpr.constvars)} constvars; got {len(consts)} consts")
         self.jaxpr = jaxpr
         self.consts = list(consts)
@@ -303,7 +322,16 @@ def subprograms(eqn: Eqn) -> list[ClosedJaxpr]:
     >>> subprograms(call)
     [{ lambda ; a:f32[]. let in (a,) }]
     """
-    return _nested(eqn.primitive, eqn.params)
+    try:
+        return _nested(eqn.primitive, eqn.params)
+    except AttributeError:
+        _refuse_no_eqn("subprograms", eqn)
+        raise
+
+
+def _refuse_no_eqn(call: str, eqn: Any) -> None:
+    if not isinstance(eqn, Eqn):
+        raise TypeError(f"{call}: expected an Eqn; got {excerpt(eqn)}") from None
 
 
 def _nested(p: Primitive, params: dict[str, Any]) -> list[ClosedJaxpr]:
@@ -334,11 +362,27 @@ def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
       params: its params.
     Returns:
       A frozenset of names.
+    Raises:
+      TypeError: these are no primitive and params.
+      ProgramError: a param is missing.
 
     >>> from lamina_ir import prims
     >>> axis_names_of(prims.psum_p, {"axes": ("i", 0), "axis_index_groups": None})
     frozenset({'i'})
     """
+    try:
+        return _axis_names_of(p, params)
+    except (AttributeError, TypeError, LookupError):
+        if not isinstance(p, Primitive) or not isinstance(params, dict):
+            raise TypeError(f"axis_names_of: expected a Primitive and a dict; got {excerpt(p)} and {excerpt(params)}") from None
+        missing = [name for name in p.params if name not in params]
+        if missing:
+            raise ProgramError(f"axis_names_of: `{p.name}` has the params {', '.join(p.params)}; {missing[0]} is "
+                               "missing") from None
+        raise
+
+
+def _axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
     names: set[Any] = set()
     for param in p.axis_params:
         value = params[param]
@@ -354,7 +398,11 @@ def axis_names_of(p: Primitive, params: dict[str, Any]) -> frozenset[Any]:
 
 def eqn_axis_names(eqn: Eqn) -> frozenset[Any]:
     """Mapped axes an equation refers to."""
-    return axis_names_of(eqn.primitive, eqn.params)
+    try:
+        return axis_names_of(eqn.primitive, eqn.params)
+    except AttributeError:
+        _refuse_no_eqn("eqn_axis_names", eqn)
+        raise
 
 
 def free_axis_names(eqns: Sequence[Eqn]) -> frozenset[Any]:
@@ -367,6 +415,10 @@ def free_axis_names(eqns: Sequence[Eqn]) -> frozenset[Any]:
 
 def eqn_effectful(eqn: Eqn) -> bool:
     """Whether an equation, or one in a program it holds, has a meaning beyond its results."""
-    p = eqn.primitive
+    try:
+        p = eqn.primitive
+    except AttributeError:
+        _refuse_no_eqn("eqn_effectful", eqn)
+        raise
     return p.effectful or bool(p.subprograms and any(isinstance(s, ClosedJaxpr) and s.jaxpr.effectful
                                                      for s in subprograms(eqn)))

@@ -11,6 +11,9 @@ import numpy as np
 
 from ._collector import uncollected
 from ._stack_depth import roomy
+from ._excerpt import excerpt
+from .arguments import CLOSED, EQN, FLAGS, FUNCTION, ITEMS, MAPPING, PROGRAM, Kind, optional, takes
+from .errors import ProgramError
 from .program import Atom, ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Var, eqn_effectful, subprograms
 from .rule import Rule
 from .wiring import Wired, backward
@@ -21,6 +24,9 @@ __all__ = ["cse", "dce", "inline_calls", "map_subprograms", "narrow", "narrowed"
 Program = Jaxpr | ClosedJaxpr
 
 
+_NESTED = Kind("a truth value, or a function of an equation", lambda v: isinstance(v, bool) or callable(v))
+
+
 def _open(program: Program) -> Jaxpr:
     return program.jaxpr if isinstance(program, ClosedJaxpr) else program
 
@@ -29,6 +35,7 @@ def _close(program: Program, jaxpr: Jaxpr) -> Any:
     return ClosedJaxpr(jaxpr, program.consts) if isinstance(program, ClosedJaxpr) else jaxpr
 
 
+@takes(program=PROGRAM)
 def walk(program: Program) -> Iterator[Eqn]:
     """Every equation in the order of the text, those of nested programs right after the one they are nested in. Programs of
     rules (`prims.Rule`) are not in the text: ask for them with `rule.program()`.
@@ -96,6 +103,7 @@ def _read(env: Mapping[Var, Atom], a: Any) -> Any:
     return a
 
 
+@takes(program=PROGRAM, env=MAPPING)
 def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
     """The program with variables replaced where they are read.
 
@@ -115,6 +123,7 @@ def substitute(program: Program, env: Mapping[Var, Atom]) -> Any:
                                  jaxpr.axis_names, jaxpr.effectful))
 
 
+@takes(program=PROGRAM, fn=FUNCTION, nested=_NESTED)
 @roomy()
 def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool | Callable[[Eqn], bool] = True) -> Any:
     """The program with equations replaced.
@@ -138,6 +147,20 @@ def rewrite(program: Program, fn: Callable[[Eqn], Any], *, nested: bool | Callab
     return change(program) if nested else rewritten(program, fn, None)
 
 
+def _replacement(e: Eqn, new: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(new) != 2 or not all(isinstance(part, (list, tuple)) for part in new):
+        raise _no_replacement(e, new)
+    if len(new[1]) != len(e.outvars):
+        raise ProgramError(f"rewrite: `{e.primitive.name}` has {len(e.outvars)} results; the function gave {len(new[1])} atoms "
+                           "for them")
+    return new
+
+
+def _no_replacement(e: Eqn, new: Any) -> TypeError:
+    return TypeError(f"rewrite: the function must give None, a list of equations, or (equations, atoms); for "
+                     f"`{e.primitive.name}` it gave {excerpt(new)}")
+
+
 def rewritten(program: Program, fn: Callable[[Eqn], Any], inner: remember | None,
               into: Callable[[Eqn], bool] | None = None) -> Any:
     """One program with equations replaced, those nested in it (and where `into` says so) by `inner`; the program itself where
@@ -157,17 +180,20 @@ def rewritten(program: Program, fn: Callable[[Eqn], Any], inner: remember | None
         if new is None:
             eqns.append(e)
         elif isinstance(new, tuple):
-            more, atoms = new
+            more, atoms = _replacement(e, new)
             eqns.extend(more)
-            env.update((v, a) for v, a in zip(e.outvars, atoms, strict=True) if v is not a)
-        else:
+            env.update([(v, a) for v, a in zip(e.outvars, atoms) if v is not a])
+        elif isinstance(new, list):
             eqns.extend(new)
+        else:
+            raise _no_replacement(e, new)
     if same:  # one object still, with all that is remembered of it
         return program
     return _close(program, Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, [_read(env, a) for a in jaxpr.outvars]))
 
 
 # --- dead code ----------------------------------------------------------------------------------------------------
+@takes(program=PROGRAM, used_outputs=optional(ITEMS), instantiate=FLAGS)
 @roomy()
 def dce(program: Program, used_outputs: Sequence[bool] | None = None, *,
         instantiate: bool | Sequence[bool] = False) -> tuple[Any, list[bool]]:
@@ -242,6 +268,7 @@ def _without_dead_code(body: ClosedJaxpr) -> ClosedJaxpr:
     return narrowed(body, [True] * len(body.out_avals), True)[0]
 
 
+@takes(e=EQN, used=ITEMS)
 def narrow(e: Eqn, used: Sequence[bool]) -> Eqn:
     """An equation with programs, without what its used results do not need.
 
@@ -281,6 +308,7 @@ def narrow(e: Eqn, used: Sequence[bool]) -> Eqn:
 
 
 # --- calls and common subexpressions ------------------------------------------------------------------------------
+@takes(program=CLOSED, which=FUNCTION)
 @roomy()
 @uncollected
 def inline_calls(program: ClosedJaxpr, which: Callable[[Eqn], bool] = lambda e: True) -> ClosedJaxpr:
@@ -347,6 +375,7 @@ def _param_key(v: Any) -> Any:
     return kind, v
 
 
+@takes(program=PROGRAM)
 @roomy()
 @uncollected
 def cse(program: Program) -> Any:

@@ -19,6 +19,7 @@ from ._collector import uncollected
 from ._saved_reader import Reader, size
 from ._stack_depth import roomy
 from ._version import __version__
+from .arguments import BYTES, MAPPING, takes
 from .avals import ShapedArray
 from .check import check_all
 from .errors import LaminaError, ProgramError
@@ -268,6 +269,7 @@ def saved_parts(data: bytes) -> tuple[Any, bytes]:
     return json.loads(header), bytes(buffers)
 
 
+@takes(header=MAPPING, buffers=BYTES)
 def saved_whole(header: Any, buffers: bytes) -> bytes:
     """The saved program of this header and these buffers, for `loads`, which checks it.
 

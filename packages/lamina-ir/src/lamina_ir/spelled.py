@@ -8,63 +8,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from . import dtypes, prims
+from ._excerpt import excerpt
 from .avals import ShapedArray, shaped
-from .errors import DTypeError, ProgramError, ShapeError
+from .errors import ProgramError, ShapeError
 from .param_kinds import param_problem
 from .primitive import Primitive, by_name
 from .program import ClosedJaxpr, Jaxpr
+from .shapes import element_type, sizes
 
-__all__ = ["USUAL", "aval_spec", "closed_program", "excerpt", "primitive_of", "settled_params"]
+__all__ = ["USUAL", "aval_spec", "closed_program", "primitive_of", "settled_params"]
 
 _TEXT = re.compile(r"(~?)([A-Za-z]\w*(?:<[^<>\s\[\],:]+>)?)\[([\d,\s]*)\]\Z")
 _FORMS = 'expected a type such as "f32[8,3]", lamina_ir.shaped((8, 3), "float32"), or anything with a shape and a dtype'
-
-
-def excerpt(x: Any) -> str:
-    """`int: 3`, as errors show what came."""
-    text = repr(x)
-    return f"{type(x).__name__}: {text if len(text) <= 60 else text[:57] + '...'}"
-
-
-def _dims(call: str, shape: Any) -> tuple[int, ...]:
-    sizes = (shape,) if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool) else shape
-    try:
-        found = tuple([index(n) for n in sizes])
-    except TypeError:
-        raise ShapeError(f"{call}: expected a shape, a tuple of ints; got {excerpt(shape)}") from None
-    if any(n < 0 for n in found):
-        raise ShapeError(f"{call}: sizes of a shape must be at least 0; got {found}")
-    return found
-
-
-def _dtype(call: str, spec: Any) -> np.dtype:
-    """The dtype; NumPy's names come first, by which "i8" has eight bytes."""
-    try:
-        return dtypes.as_dtype(spec)
-    except DTypeError:
-        pass
-    return _short(call, spec)
-
-
-def _short(call: str, spec: Any) -> np.dtype:
-    """The dtype that program text writes so: "i8" has eight bits."""
-    try:
-        return dtypes.from_short_name(spec)
-    except (KeyError, TypeError):
-        raise DTypeError(f'{call}: expected a dtype such as "float32"; got {excerpt(spec)}') from None
 
 
 def _dtype_in_text(call: str, name: str) -> np.dtype:
     try:
         return dtypes.from_short_name(name)
     except KeyError:
-        return _dtype(call, name)
+        return element_type(call, name)
 
 
 def aval_spec(call: str, spec: Any, dtype: Any = None, weak_type: bool = False) -> ShapedArray:
@@ -82,20 +49,20 @@ def aval_spec(call: str, spec: Any, dtype: Any = None, weak_type: bool = False) 
     (ShapedArray(float32[8,3]), ShapedArray(int64[]), ShapedArray(int8[2]))
     """
     if dtype is not None:
-        return shaped(_dims(call, spec), _dtype(call, dtype), weak_type)
+        return shaped(sizes(call, spec), element_type(call, dtype), weak_type)
     if isinstance(spec, ShapedArray):
         return spec
     if isinstance(spec, str):
         m = _TEXT.match(spec.strip())
         if m is None:
             raise ShapeError(f"{call}: {_FORMS}; got {excerpt(spec)}")
-        weak, name, sizes = m.groups()
-        return shaped(tuple([int(n) for n in sizes.replace(" ", "").split(",") if n]), _dtype_in_text(call, name),
+        weak, name, dims = m.groups()
+        return shaped(tuple([int(n) for n in dims.replace(" ", "").split(",") if n]), _dtype_in_text(call, name),
                       bool(weak) or weak_type)
     shape, dtype = getattr(spec, "shape", None), getattr(spec, "dtype", None)
     if shape is None or dtype is None or isinstance(spec, type):
         raise ShapeError(f"{call}: {_FORMS}; got {excerpt(spec)}")
-    return shaped(_dims(call, shape), _dtype(call, dtype), bool(getattr(spec, "weak_type", weak_type)))
+    return shaped(sizes(call, shape), element_type(call, dtype), bool(getattr(spec, "weak_type", weak_type)))
 
 
 # --- params -------------------------------------------------------------------------------------------------------
@@ -150,7 +117,7 @@ def _settled(where: str, kind: str | None, value: Any) -> Any:
     if kind in ("program", "programs"):
         value = tuple(map(_closed, value)) if type(value) in (tuple, list) else _closed(value)
     elif kind in ("dtype", "dtype?") and not (value is None or isinstance(value, np.dtype)):
-        value = _dtype(where, value)
+        value = element_type(where, value)
     elif kind != "number?":
         value = _plain(value)
     problem = None if kind is None else param_problem(kind, value)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
 
+from ._excerpt import excerpt
 from .errors import ShapeError, UnboundAxisError
 from .params import UnnamedAxis
 from .turns import OnAxis, places_at
@@ -56,16 +58,22 @@ class AxisEnv:
     spare: Sequence[int] = ()  # participants that stand at no place on the axes, where somebody laid out more than they need
 
     def __init__(self, axes: Iterable[tuple[Any, int]] = (), participants: int | None = None) -> None:
-        axes = list(axes)
-        self.names = tuple(n for n, _ in axes)
-        self.sizes = tuple(s for _, s in axes)
+        try:
+            axes = [(name, index(size)) for name, size in axes]
+            hash(tuple([name for name, _ in axes]))
+            count = None if participants is None else index(participants)
+        except (TypeError, ValueError):
+            raise TypeError("AxisEnv: expected (name, size) pairs, and None or a number of participants; got "
+                            f"{excerpt(axes)} and {excerpt(participants)}") from None
+        self.names = tuple([n for n, _ in axes])
+        self.sizes = tuple([s for _, s in axes])
         self.size = math.prod(self.sizes)
-        self.participants = self.size if participants is None else participants
+        self.participants = self.size if count is None else count
         if self.size == 0 or self.participants < 1 or self.participants % self.size:
             raise ShapeError(f"{self.participants} participants cannot be laid out over the axes {dict(axes)}; their number "
                              f"must be a multiple of {self.size}")
         self.copies = self.participants // self.size
-        self._given = participants
+        self._given = count
         self._groups: dict[Any, list[list[int]]] = {}
 
     def key(self) -> tuple[Any, ...]:
@@ -223,11 +231,16 @@ def as_axis_name(names: tuple[Any, ...]) -> Any:
       names: what `axis_names` gives.
     Returns:
       What `axis_names` gives them for.
+    Raises:
+      TypeError: they are no tuple.
 
     >>> as_axis_name(("i",)), as_axis_name(("i", "j")), as_axis_name((("a", 1),))
     ('i', ('i', 'j'), (('a', 1),))
     """
-    return names[0] if len(names) == 1 and not isinstance(names[0], tuple) else names
+    try:
+        return names[0] if len(names) == 1 and not isinstance(names[0], tuple) else names
+    except (TypeError, LookupError):
+        raise TypeError(f"as_axis_name: names must be a tuple; got {excerpt(names)}") from None
 
 
 def unbound_axis(name: Hashable, bound: Iterable[Hashable]) -> UnboundAxisError:
@@ -238,10 +251,14 @@ def unbound_axis(name: Hashable, bound: Iterable[Hashable]) -> UnboundAxisError:
       bound: the names that are.
     Returns:
       An exception to raise.
+    Raises:
+      TypeError: `bound` cannot be gone through.
 
     >>> print(unbound_axis("j", ["i"]))  # doctest: +ELLIPSIS
     axis name 'j' is not bound; bound here: 'i'. Give it to vmap or pmap as axis_name, to xmap in in_axes or axis_sizes...
     """
+    if not isinstance(bound, Iterable):
+        raise TypeError(f"unbound_axis: bound must be the names that are; got {excerpt(bound)}")
     words = ["an axis without a name" if isinstance(n, UnnamedAxis) else repr(n) for n in bound]
     return UnboundAxisError(f"axis name {name!r} is not bound; bound here: {', '.join(words) or 'none'}. Give it to "
                             "vmap or pmap as axis_name, to xmap in in_axes or axis_sizes, or to make_jaxpr in axis_env")
@@ -257,6 +274,8 @@ def _indices(size: int | None, axis: Any) -> str:
 
 def _integers(call: str, what: str, rows: Any, size: int | None, axis: Any) -> Groups:
     """Rows of integers, given as lists, tuples or an array."""
+    if size is not None and (not isinstance(size, int) or size < 0):
+        raise TypeError(f"{call}: the size of an axis must be an int of at least 0; got {excerpt(size)}")
     try:
         found = tuple([tuple([i.__index__() for i in row]) for row in rows])
         if not any(isinstance(i, _BOOLEANS) for row in rows for i in row):
@@ -344,6 +363,8 @@ def checked_index(call: str, size: int, index: Any, axis: Any, what: str = "inde
     >>> checked_index("pbroadcast", 3, 2, "i", "source")
     2
     """
+    if size is None:
+        raise TypeError(f"{call}: the size of an axis must be an int of at least 0; got None")
     (found,), = _integers(call, what, [[index]], size, axis)
     if not 0 <= found < size:
         raise ShapeError(f"{call}: {what} must be one of the {_indices(size, axis)}; got {index!r}")

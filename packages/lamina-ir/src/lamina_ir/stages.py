@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .errors import ProgramError
 from . import dtypes
 from ._stack_depth import roomy
 from .again import sparing
+from .arguments import CLOSED, EQN, INT, Kind, LOOP, TEXT, takes
 from .avals import ShapedArray, shaped
 from .flow import CARRIED, HELD, STACKED
 from .prims import control
@@ -33,6 +35,19 @@ __all__ = ["Divided", "as_scan", "checkpointed", "constant", "counting", "divide
            "too_many"]
 
 _INT = shaped((), np.dtype("int32"))
+
+
+def _each(words: str, test: Callable[[Any], bool]) -> Kind:
+    return Kind(words, lambda v: isinstance(v, (tuple, list)) and all(isinstance(x, (tuple, list)) and test(x) for x in v))
+
+
+_BOUNDED = Kind("an equation of a loop with a bound", lambda v: LOOP.test(v) and bool(v.primitive.flow.bound)
+                and v.params[v.primitive.flow.bound] is not None)
+_HOLDER = Kind("an equation that holds programs",
+               lambda v: EQN.test(v) and bool(v.primitive.flow and v.primitive.flow.operands))
+_NUMBERS = Kind("a list of ints", lambda v: isinstance(v, (tuple, list)) and all(isinstance(i, int) for i in v))
+_PAIRS = _each("a list of pairs of ClosedJaxprs", lambda p: len(p) == 2 and all(isinstance(q, ClosedJaxpr) for q in p))
+_PLACES = _each("a list of pairs of a number and what stands there", lambda p: len(p) == 2 and isinstance(p[0], int))
 
 
 def constant(value: float, aval: ShapedArray, eqns: list[Eqn]) -> Atom:
@@ -107,6 +122,7 @@ def hoist(e: Eqn, known: Sequence[bool] | None = None) -> tuple[list[Eqn], Eqn]:
 
 
 # --- loops that cannot stack --------------------------------------------------------------------------------------
+@takes(e=LOOP)
 def as_scan(e: Eqn) -> Eqn | None:
     """A loop of a known or bounded number of turns as a `scan`, which can stack and run backwards.
 
@@ -136,6 +152,7 @@ def as_scan(e: Eqn) -> Eqn | None:
     return _scan(w, step, length, e.invars, e.outvars, e.source)
 
 
+@takes(e=_BOUNDED)
 def in_stretches(e: Eqn) -> Eqn:
     """A loop with a bound as a scan of stretches, each a checkpointed scan of idle steps.
 
@@ -177,6 +194,7 @@ def counting(body: ClosedJaxpr, k: int, step: int) -> ClosedJaxpr:
     return with_signature(body, jaxpr.invars, [*jaxpr.outvars, *outer, after], [*jaxpr.eqns, count])
 
 
+@takes(body=CLOSED, name=TEXT)
 def checkpointed(body: ClosedJaxpr, name: str) -> ClosedJaxpr:
     """The program as one call that keeps its operands alone.
 
@@ -272,6 +290,7 @@ def filled(closed: ClosedJaxpr, outvars: Sequence[Any], types: Sequence[ShapedAr
     return with_signature(closed, closed.jaxpr.invars, [*outvars, *more], eqns)
 
 
+@takes(program=CLOSED, count=INT)
 @roomy()
 def too_many(program: ClosedJaxpr, count: int) -> bool:
     """Whether a program would leave so many residuals that they are better computed again.
@@ -319,6 +338,7 @@ class Divided(NamedTuple):
     two: Eqn
 
 
+@takes(e=_HOLDER, pairs=_PAIRS, early=_NUMBERS, done=_NUMBERS, late=_PLACES, rest=_PLACES)
 def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequence[int], done: Sequence[int],
            late: Sequence[tuple[int, Any]], rest: Sequence[tuple[int, Var]], w: Wired | None = None) -> Divided:
     """An equation as two, from two programs for each of its own.
@@ -335,6 +355,8 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     Returns:
       `(ahead, one, two)`: the two equations, and, of a loop with something that does not change from turn to turn, the call
       before it that computes this.
+    Raises:
+      ProgramError: there are not as many pairs as bodies.
 
     The residual of `sin(a) * b`, split before the product, is `sin(a)`:
 
@@ -348,6 +370,8 @@ def divide(e: Eqn, pairs: Sequence[tuple[ClosedJaxpr, ClosedJaxpr]], early: Sequ
     (True, 2)
     """
     w = Wired.of(e) if w is None else w
+    if len(pairs) != len(w.bodies):
+        raise ProgramError(f"divide: `{e.primitive.name}` has {len(w.bodies)} bodies; got {len(pairs)} pairs for them")
     loops, n, held = w.flow.loops, len(done), w.flow.group(HELD)
     if w.flow.binds is not None and (turns := w.flow.binds.turns(e.params)):
         sizes = {name: size for name, size in w.flow.binds.axes(e.params) if name in turns}

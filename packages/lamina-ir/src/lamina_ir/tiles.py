@@ -4,10 +4,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from operator import index
 from typing import NamedTuple
 
 import numpy as np
 
+from ._excerpt import excerpt
 from .errors import ShapeError
 
 __all__ = ["Tiles", "tiles_of"]
@@ -140,10 +142,17 @@ def tiles_of(counts: Sequence[int], copies: int = 1, order: Sequence[int] = ()) 
       order: for each part, row by row, and for each of its copies, the device; (): in order.
     Returns:
       Tiles.
+    Raises:
+      TypeError: these are no ints.
 
     >>> tiles_of((1, 2), 2, (0, 1, 2, 3)), tiles_of((1, 1), 4)
     (Tiles(counts=(1, 2), copies=2, order=()), Tiles(counts=(), copies=1, order=()))
     """
+    try:
+        counts, order = tuple([index(n) for n in counts]), tuple([index(d) for d in order])
+    except TypeError:
+        raise TypeError(f"tiles_of: counts and order must be lists of ints; got {excerpt(counts)} and "
+                        f"{excerpt(order)}") from None
     if math.prod(counts) == 1:
         return Tiles()
     usual = list(order) == list(range(len(order)))

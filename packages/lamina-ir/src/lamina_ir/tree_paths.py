@@ -5,6 +5,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from ._excerpt import excerpt
 from ._pytrees_py import MixedKeys, python_backend
 from ._tree_keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
 from ._tree_registry import keys_of
@@ -93,13 +94,21 @@ def explain_mismatch(treedef: Any, tree: Any, path: tuple[Any, ...] = ()) -> str
       path: keys that lead to both, for the message.
     Returns:
       The words that follow "it": "has at ...", "lacks ..."; None when it fits.
+    Raises:
+      TypeError: `treedef` is no structure, or `path` no tuple.
 
     >>> from lamina_ir.trees import tree_structure
     >>> explain_mismatch(tree_structure({"a": (0, 0)}), {"a": (1, 2, 3)})
     "has at ['a'] a tuple of 3 children; expected 2"
     """
+    try:
+        data = treedef.node_data()
+    except AttributeError:
+        raise TypeError(f"explain_mismatch: treedef must be a structure, as tree_structure gives it; got {excerpt(treedef)}") \
+            from None
+    if not isinstance(path, tuple):
+        raise TypeError(f"explain_mismatch: path must be a tuple of keys; got {excerpt(path)}")
     at = f"at {keystr(path)} " if path else ""
-    data = treedef.node_data()
     if data is None:
         return None
     kind, children = data[0], treedef.children()

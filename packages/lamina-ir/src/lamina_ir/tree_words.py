@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from .arguments import Kind, takes
 from . import trees
 
 __all__ = ["register_node_words", "tree_of_words", "tree_words"]
@@ -44,6 +45,7 @@ def register_node_words(kind: type, name: str, to_bytes: Callable[[Any], bytes],
     _nodes[name], _names[kind] = (kind, to_bytes, from_bytes, make), name
 
 
+@takes(tree=Kind("a structure, as tree_structure gives it", lambda v: hasattr(v, "node_data")))
 def tree_words(tree: Any) -> Any:
     """A structure in JSON.
 

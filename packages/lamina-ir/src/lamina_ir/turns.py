@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._excerpt import excerpt
 from .params import UnnamedAxis
 
 __all__ = ["OnAxis", "Turn", "axes_text", "begins", "by_device", "entering", "on_axes", "places_at",
@@ -149,13 +151,24 @@ def places_at(axes: Iterable[tuple[Any, int]], position: int) -> tuple[OnAxis, .
       position: the number.
     Returns:
       An `OnAxis` for each.
+    Raises:
+      TypeError, ValueError: these are no sizes, or the position is none among them.
 
     >>> places_at([("i", 2), ("j", 3)], 4)
     (OnAxis(name='i', number=1, size=2), OnAxis(name='j', number=1, size=3))
     """
-    given = list(axes)
-    numbers = np.unravel_index(position, [n for _, n in given]) if given else ()
+    try:
+        given = [(name, index(n)) for name, n in axes]
+        numbers = np.unravel_index(position, [n for _, n in given]) if given else ()
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"places_at: expected (name, size) pairs, and a position among them; got {excerpt(axes)} and "
+                          f"{excerpt(position)}") from None
     return tuple([OnAxis(name, int(i), n) for (name, n), i in zip(given, numbers)])
+
+
+def _refuse_others(call: str, name: str, rows: Any) -> None:
+    if not isinstance(rows, (tuple, list)) or not all(isinstance(row, tuple) and len(row) == 3 for row in rows):
+        raise TypeError(f"{call}: {name} must be a list of triples; got {excerpt(rows)}")
 
 
 def axes_text(places: Iterable[OnAxis]) -> str:
@@ -169,6 +182,7 @@ def axes_text(places: Iterable[OnAxis]) -> str:
     >>> axes_text([OnAxis("i", 3, 4), OnAxis("j", 0, 2)])
     "index 3 of axis 'i' of 4, index 0 of axis 'j' of 2"
     """
+    _refuse_others("axes_text", "places", places)
     return ", ".join([f"index {i} of " + ("the map" if isinstance(name, UnnamedAxis) else f"axis {name!r}") + f" of {size}"
                       for name, i, size in places])
 
@@ -196,5 +210,6 @@ def turns_text(turns: Iterable[tuple[str, int, Any]]) -> str:
     >>> turns_text([Turn("scan", 3, None)])
     ', at index 3 of the scan'
     """
+    _refuse_others("turns_text", "turns", turns)
     return "".join([f", at index {i} of the {op}" + (f" at {source}" if source else "")
                     for op, i, source in reversed(list(turns))])

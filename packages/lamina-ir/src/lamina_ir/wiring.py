@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._excerpt import excerpt
+from .arguments import CLOSED, FUNCTION, INT, ITEMS, MAPPING, MARKS, blame, of_type, optional, takes
 from .avals import ShapedArray, shaped
 from .errors import ProgramError
 from .flow import STACKED, Flow
@@ -112,8 +114,20 @@ class Wired:
     def __init__(self, prim: Primitive, params: dict[str, Any], count: int) -> None:
         self.prim, self.params = prim, params
         self._inner: dict[int, ShapedArray] | None = None
-        self.flow: Flow = prim.flow  # type: ignore[assignment]
-        flow = self.flow
+        if not isinstance(prim, Primitive) or prim.flow is None:
+            raise TypeError(f"Wired: expected an op that holds programs; got {excerpt(prim)}")
+        self.flow: Flow = prim.flow
+        try:
+            self._lay_open(count)
+        except (LookupError, TypeError, AttributeError, ValueError):
+            blame("Wired", ("params", MAPPING, params), ("count", INT, count))
+            missing = [p for p in prim.params if p not in params]
+            if missing:
+                raise self._misfit(f"its params {', '.join(missing)} are missing") from None
+            raise
+
+    def _lay_open(self, count: int) -> None:
+        flow, params = self.flow, self.params
         given: list[int | None] = [params[g.count] if isinstance(g.count, str) else g.count for g in flow.operands]
         rest = count - sum([s for s in given if s is not None])  # one group may leave its count open
         sizes = tuple([rest if s is None else s for s in given])
@@ -206,10 +220,10 @@ class Wired:
         ops = sorted(range(len(operands)), key=groups.__getitem__)
         outs = sorted(range(len(results)), key=[s.group for s in results].__getitem__)
         made = []
-        for wire, (program, takes, gives) in zip(self.wires, programs):
+        for wire, (program, takes_in, gives) in zip(self.wires, programs):
             # For `arrange`: a number is an argument that the program has, a type one that it is given and does not read.
             into = flow.into[flow.test if wire.decides else flow.body]
-            at = {i: k for k, i in enumerate(takes)}
+            at = {i: k for k, i in enumerate(takes_in)}
             ins = [at[i] if i in at else operands[i].aval or self.type_inside(operands[i].like)  # type: ignore[arg-type]
                    for i in ops if groups[i] in into]
             out = {j: k for k, j in enumerate(gives)}
@@ -256,6 +270,14 @@ class Wired:
 
 
 # --- marks --------------------------------------------------------------------------------------------------------
+_WIRED = of_type("a Wired", Wired)
+
+
+def _refuse_other_count(call: str, marks: Sequence[Any], wanted: int, what: str) -> None:
+    if len(marks) != wanted:
+        raise ProgramError(f"{call}: marks must have {wanted} entries, one for each {what}; got {len(marks)}")
+
+
 def _join(rows: Iterable[Iterable[Any]]) -> list[Any]:
     total: list[Any] = []
     for row in rows:
@@ -263,6 +285,7 @@ def _join(rows: Iterable[Iterable[Any]]) -> list[Any]:
     return total
 
 
+@takes(w=_WIRED, marks=MARKS, through=FUNCTION)
 def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Sequence[Any]]) -> tuple[Marks, Marks]:
     """Marks of operands sent through the programs to the results.
 
@@ -282,6 +305,7 @@ def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Seq
     """
     # current: marks of the operands. A turn sends them to its results, and those of its carry are the marks of the next turn:
     # the least fixpoint above those that the carry starts with.
+    _refuse_other_count("forward", marks, len(w.groups), "operand")
     current, span, n = list(marks), w.carry, w.n_carry
     while True:
         found = _join([through(b, tuple([current[i] for i in b.ins])) for b in w.bodies])
@@ -301,6 +325,7 @@ def forward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Seq
     return tuple(current), tuple(found)
 
 
+@takes(w=_WIRED, marks=MARKS, through=FUNCTION, linear=optional(ITEMS))
 def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Sequence[Any]],
              linear: Sequence[bool] | None = None) -> tuple[Marks, Marks]:
     """Marks of results sent back through the programs to the operands.
@@ -319,6 +344,7 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
     >>> backward(w, [False, True], lambda wire, m: [m[0], m[0], m[1]])  # the second result needs the slices alone
     ((False, False, True), (False, True))
     """
+    _refuse_other_count("backward", marks, w.n_results, "result")
     current, span, n = list(marks), w.carry, w.n_carry
     wires = w.bodies if linear is not None else w.wires
 
@@ -340,6 +366,7 @@ def backward(w: Wired, marks: Sequence[Any], through: Callable[[Wire, Marks], Se
 
 
 # --- signatures ---------------------------------------------------------------------------------------------------
+@takes(closed=CLOSED, invars=ITEMS, outvars=ITEMS, eqns=optional(ITEMS))
 def with_signature(closed: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any],
                    eqns: Sequence[Eqn] | None = None) -> ClosedJaxpr:
     """A program with other argument variables, results and perhaps equations.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .._excerpt import excerpt
 from ..avals import ShapedArray, shaped
 from ..errors import CallbackError, CheckError, DTypeError, ShapeError
 from ..params import register_param_type
@@ -130,6 +131,9 @@ def register_host_function(name: str, function: Callable[..., Any]) -> HostFunct
     >>> register_host_function("shop.price", lambda x: (x + 1,))
     HostFunction(name='shop.price')
     """
+    if not isinstance(name, str) or not callable(function):
+        raise TypeError("register_host_function: expected a name and a function; got "
+                        f"{excerpt(name)} and {excerpt(function)}")
     if _registered.setdefault(name, function) is not function:
         raise ValueError(f"register_host_function: another function is already registered as {name!r}")
     return HostFunction(name)

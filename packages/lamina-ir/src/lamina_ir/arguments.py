@@ -1,0 +1,151 @@
+"""`takes`: what the arguments of public functions must be, said where a function begins.
+
+Functions that work on whole programs ask before they start, which takes a fraction of a microsecond. Those that are called for
+each op do not: they say in an `except` what was wrong with their arguments, which costs nothing where nothing is.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ._excerpt import excerpt
+from .avals import ShapedArray
+from .errors import LaminaError, ProgramError
+from .primitive import Primitive
+from .program import ClosedJaxpr, Eqn, Jaxpr
+
+__all__ = ["AVAL", "AVALS", "AXES", "BYTES", "CLOSED", "EQN", "FLAGS", "FUNCTION", "INT", "ITEMS", "Kind", "LOOP", "MAPPING",
+           "MARKS", "PRIMITIVE", "PROGRAM", "TEXT", "blame", "of_type", "operand_count", "optional", "refuse_misfit",
+           "refused", "takes"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Kind(NamedTuple):
+    """How an argument must be, in words, and whether one is so."""
+
+    words: str
+    test: Callable[[Any], bool]
+
+
+def of_type(words: str, *types: type) -> Kind:
+    """The kind of values of these types."""
+    return Kind(words, lambda v: isinstance(v, types))
+
+
+def optional(kind: Kind) -> Kind:
+    """Likewise, or None."""
+    return Kind(f"{kind.words}, or None", lambda v: v is None or kind.test(v))
+
+
+def _items(v: Any) -> bool:
+    return isinstance(v, Iterable) and not isinstance(v, (str, bytes, Mapping, type)) and getattr(v, "shape", True) != ()
+
+
+def _mark(m: Any) -> bool:
+    return isinstance(m, (bool, frozenset, np.bool_))
+
+
+PROGRAM = of_type("a Jaxpr or a ClosedJaxpr", Jaxpr, ClosedJaxpr)
+CLOSED = of_type("a ClosedJaxpr", ClosedJaxpr)
+EQN = of_type("an Eqn", Eqn)
+AVAL = of_type("a ShapedArray", ShapedArray)
+AXES = of_type("a frozenset of axis names", frozenset)
+LOOP = Kind("an equation of a loop", lambda v: isinstance(v, Eqn) and v.primitive.flow is not None and v.primitive.flow.loops)
+PRIMITIVE = of_type("a Primitive", Primitive)
+TEXT = of_type("a string", str)
+BYTES = of_type("bytes", bytes, bytearray, memoryview)
+MAPPING = of_type("a mapping", Mapping)
+FUNCTION = Kind("a function", lambda v: callable(v) and not isinstance(v, (Primitive, type)))
+AVALS = Kind("a list of ShapedArrays", lambda v: _items(v) and all(isinstance(a, ShapedArray) for a in v))
+MARKS = Kind("a list of truth values, or of sets", lambda v: isinstance(v, (tuple, list)) and all(map(_mark, v)))
+INT = Kind("an int of at least 0", lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0)
+ITEMS = Kind("a list or a tuple", _items)
+FLAGS = Kind("a truth value, or a list with one for each", lambda v: isinstance(v, bool) or _items(v))
+
+
+def refused(call: str, name: str, kind: Kind, value: Any) -> TypeError:
+    """The error about an argument that is not what it must be."""
+    text = f"{call}: {name} must be {kind.words}; got {excerpt(value)}"
+    if kind is CLOSED and isinstance(value, Jaxpr):
+        text += ". ClosedJaxpr(jaxpr, consts) makes one of it"
+    return TypeError(text)
+
+
+def takes(**kinds: Kind) -> Callable[[_F], _F]:
+    """Decorator: a TypeError in words for arguments that are not of these kinds.
+
+    >>> @takes(times=INT)
+    ... def repeated(program, times=1):
+    ...     return program * times
+    >>> repeated("ab", times=-1)
+    Traceback (most recent call last):
+    TypeError: repeated: times must be an int of at least 0; got int: -1
+    """
+    def decorate(f: _F) -> _F:
+        inner: Any = f
+        while hasattr(inner, "__wrapped__"):
+            inner = inner.__wrapped__
+        names, name = inner.__code__.co_varnames, inner.__name__
+        rows = [(names.index(n), n, kind.test, kind) for n, kind in kinds.items()]
+
+        @functools.wraps(f)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            count = len(args)
+            for i, n, test, kind in rows:
+                if i < count:
+                    if not test(args[i]):
+                        raise refused(name, n, kind, args[i])
+                elif n in kwargs and not test(kwargs[n]):
+                    raise refused(name, n, kind, kwargs[n])
+            return f(*args, **kwargs)
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
+def operand_count(p: Primitive) -> int | None:
+    """How many operands an op has; None when it may be any number."""
+    found = inspect.signature(p.infer).parameters.values()
+    if any(q.kind is q.VAR_POSITIONAL for q in found):
+        return None
+    return sum(q.kind in (q.POSITIONAL_ONLY, q.POSITIONAL_OR_KEYWORD) for q in found)
+
+
+def refuse_misfit(call: str, error: Exception, prim: Any, avals: Any, params: Any) -> None:
+    """Say why an op has no type for these operands and params, if it did not say so itself; for an `except`.
+
+    Args:
+      call: who asked it.
+      error: what its type rule raised.
+      prim, avals, params: the op, the types of its operands, its params.
+    """
+    blame(call, ("prim", PRIMITIVE, prim), ("operands", AVALS, avals), ("params", MAPPING, params))
+    if isinstance(error, LaminaError) or isinstance(error, (TypeError, ValueError)) and str(error).startswith(f"{prim.name}:"):
+        return
+    wanted, types = operand_count(prim), ", ".join([a.long() for a in avals]) or "none"
+    missing, more = [p for p in prim.params if p not in params], [p for p in params if p not in prim.params]
+    if missing or more:
+        text = f"its params are {', '.join(prim.params) or '(none)'}; got {', '.join(map(str, params)) or 'none'}"
+    elif wanted not in (None, len(avals)):
+        text = f"it takes {wanted} operands; got {types}"
+    else:
+        text = f"it has no type for the operands {types}: {type(error).__name__}: {error}"
+    raise ProgramError(f"{call}: `{prim.name}`: {text}") from error
+
+
+def blame(call: str, *given: tuple[str, Kind, Any]) -> None:
+    """Raise what is wrong with the first argument that is not of its kind; for an `except`, which raises again what came.
+
+    Args:
+      call: the function whose arguments they are.
+      *given: (name, kind, value) of each argument.
+    """
+    for name, kind, value in given:
+        if not kind.test(value):
+            raise refused(call, name, kind, value) from None

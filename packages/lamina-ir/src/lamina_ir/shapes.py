@@ -1,0 +1,75 @@
+"""`shaped` as people call it: what is no shape or no dtype is refused in words.
+
+The room itself calls `avals.shaped`, which asks less and remembers its answers.
+"""
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from . import avals, dtypes
+from ._excerpt import excerpt
+from .avals import ShapedArray
+from .errors import DTypeError, ShapeError
+
+__all__ = ["element_type", "shaped", "sizes"]
+
+
+def sizes(call: str, shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of ints; a single int is one of one axis. ShapeError if it is none.
+
+    >>> sizes("mine", [np.int64(2), 3]), sizes("mine", 4)
+    ((2, 3), (4,))
+    """
+    if isinstance(shape, (str, bytes, dict)):
+        raise ShapeError(f"{call}: expected a shape, a tuple of ints; got {excerpt(shape)}")
+    try:
+        one = isinstance(shape, (int, np.integer)) and not isinstance(shape, bool)
+        found = tuple([index(n) for n in ((shape,) if one else shape)])
+    except TypeError:
+        raise ShapeError(f"{call}: expected a shape, a tuple of ints; got {excerpt(shape)}") from None
+    if any(n < 0 for n in found):
+        raise ShapeError(f"{call}: sizes of a shape must be at least 0; got {found}")
+    return found
+
+
+def element_type(call: str, spec: Any) -> np.dtype:
+    """The dtype that is meant; NumPy's names come first, by which "i8" has eight bytes. DTypeError if it is none.
+
+    >>> element_type("mine", "f32"), element_type("mine", int)
+    (dtype('float32'), dtype('int64'))
+    """
+    try:
+        if spec is not None:  # NumPy takes it for float64
+            return dtypes.as_dtype(spec)
+    except (DTypeError, ValueError):
+        pass
+    try:
+        return dtypes.from_short_name(spec)
+    except (KeyError, TypeError):
+        raise DTypeError(f'{call}: expected a dtype such as "float32"; got {excerpt(spec)}') from None
+
+
+def shaped(shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+    """The type of arrays of this shape and dtype.
+
+    Args:
+      shape: a tuple of ints.
+      dtype: a dtype, or what names one.
+      weak_type: whether a Python number decided the dtype.
+    Raises:
+      ShapeError: `shape` is no shape.
+      DTypeError: `dtype` is no dtype.
+
+    >>> shaped((8, 3), "float32")
+    ShapedArray(float32[8,3])
+    >>> shaped((-1,), "float32")
+    Traceback (most recent call last):
+    lamina_ir.errors.ShapeError: shaped: sizes of a shape must be at least 0; got (-1,)
+    """
+    try:
+        return avals.shaped(shape, dtype, weak_type)
+    except (TypeError, ValueError):  # lists are not hashable
+        return avals.shaped(sizes("shaped", shape), element_type("shaped", dtype), bool(weak_type))

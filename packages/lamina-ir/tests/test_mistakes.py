@@ -1,0 +1,205 @@
+"""Wrong arguments to every public function end in a sentence: an error of ours, or a TypeError or ValueError that says whose
+argument it was; never in what Python says of an attribute or key somewhere inside.
+
+`CALLS` has a good call of each; every argument in turn is then exchanged for things it cannot be. Where nothing is wrong with
+one of them, the call may as well succeed.
+"""
+import re
+import types
+
+import numpy as np
+import pytest
+
+import lamina_ir as ir
+from lamina_ir import (LaminaError, Primitive, Var, build, dumps, extend,
+                       jaxpr_json, parse, prims, shaped)
+from lamina_ir.extend import Grid, Wired, keep, map_placement, nest_placement, tiles_of
+
+X = shaped((3,), "float32")
+P = parse("{ lambda ; a:f32[3]. let b:f32[3] = sin a c:f32[3] = mul b 2.0:f32[] in (c,) }")
+EQN = P.eqns[0]
+STEP = parse("{ lambda ; a:f32[] b:f32[]. let c:f32[] = mul a b in (c, a) }")
+LOOP = build(lambda b, c, xs: [v for vs in b.scan(STEP, [c], [xs]) for v in vs], "f32[]", "f32[3]").eqns[0]
+BOUNDED = build(lambda b, x: b.while_loop(lambda b, y: b.op("lt", y, 9.0), lambda b, y: b.op("mul", y, 2.0), x, max_iters=4),
+                "f32[]").eqns[0]
+CALL = build(lambda b, x: b.call(P, x), X)
+PMAP = build(lambda b, x: b.op("xla_pmap", x, axis_name="i", axis_size=2, call_jaxpr=P, in_axes=(0,), out_axes=(0,)),
+             "f32[2,3]")
+_MAP = ("xla_pmap[axis_name=%s axis_size=2 backend=None call_jaxpr=%s devices=None donated_invars=(False,) "
+        "global_arg_shapes=(None,) global_axis_size=%d in_axes=(0,) name=f out_axes=(0,)]")
+_INNER = _MAP % ("j", "{ lambda ; e:f32[]{i, j}. let f:f32[]{i, j} = sin e in (f,) }", 2)
+_OUTER = _MAP % ("i", "{ lambda ; c:f32[2]{i}. let d:f32[2]{i} = %s c in (d,) }" % _INNER, 3)
+NEST = parse("{ lambda ; a:f32[2,2]. let b:f32[2,2] = %s a in (b,) }" % _OUTER)
+NESTED = nest_placement(NEST, range(6), range(2, 6))
+KEPT = keep(P, lambda prim, *avals, **params: prim.name == "sin").again
+TREE = ir.trees.tree_structure((1, 2))
+W = Wired.of(LOOP)
+OP = Primitive("mistaken", infer=lambda x: x)
+PLACED = map_placement(PMAP, ("d0", "d1"))
+ONE = lambda wire, marks: [True] * len(wire.program.out_avals)  # noqa: E731
+
+
+def call(*args, **kwargs):
+    return args, kwargs
+
+
+# name -> a good call
+CALLS = {
+    "alpha_equal": call(P, P), "aval_of": call(np.ones(2)), "build": call(lambda b, x: x, X), "calls_host": call(P),
+    "check": call(P), "cost_by_op": call(P, turns=1), "cse": call(P), "dce": call(P, [True], instantiate=[True]),
+    "dumps": call(P), "eqn_axis_names": call(EQN), "eqn_cost": call(EQN, turns=1), "eqn_effectful": call(EQN),
+    "eqn_text": call(EQN), "evaluate": call(P, np.ones(3)), "evaluate_primitive": call(prims.sin_p, [np.float32(1)], {}),
+    "evaluate_spmd": call(P, [("i", 2)], [[np.ones(3)] * 2]), "fold_constants": call(P, limit=3), "guarded": call(P),
+    "happens_once": call(P), "has_checks": call(P), "has_ordered_effects": call(P), "inline_calls": call(CALL, lambda e: True),
+    "jaxpr_dot": call(P, name="f"), "jaxpr_from_json": call(jaxpr_json(P)), "jaxpr_json": call(P), "jaxpr_text": call(P),
+    "loads": call(dumps(P)), "number_turns": call(P), "only_checks": call(P), "parse": call(str(P), []),
+    "partial_eval": call(P, [True], instantiate=[True]), "program_cost": call(P, turns=1),
+    "register_param_type": call(type(tiles_of((2,)))),
+    "result_type": call(np.int8(1), 2.0), "rewrite": call(P, lambda e: None, nested=True), "saved_parts": call(dumps(P)),
+    "saved_trees": call(dumps(P)), "saved_whole": call(*ir.saved_parts(dumps(P))), "scalar_type_of": call(1),
+    "shaped": call((3,), "float32"), "subprograms": call(EQN), "substitute": call(P, {}), "thread_order": call(P),
+    "walk": call(P), "ClosedJaxpr": call(P.jaxpr, []), "Jaxpr": call([], P.jaxpr.invars, P.eqns, P.jaxpr.outvars),
+    "ShapeDtypeStruct": call((3,), "float32", {"i": 2}), "AxisEnv": call([("i", 2)]), "RuleTable": call("price", "shop/rows"),
+    "Primitive": call("name", params=("a",), defaults={"a": 1}, family="x"),
+}
+CALLS_OF_EXTEND = {
+    "as_axis_name": call(("i",)), "as_scan": call(LOOP), "axes_text": call([]), "axis_names": call("psum", ("i",)),
+    "axis_names_of": call(prims.psum_p, {"axes": ("i",), "axis_index_groups": None}),
+    "backward": call(W, [True, False], lambda wire, marks: [True, True]), "carried": call("n"),
+    "check_key_uses": call(P), "checked_axis_name": call("psum", "i"), "checked_groups": call("psum", 4, [[0, 1], [2, 3]], "i"),
+    "checked_index": call("ppermute", 4, 1, "i"), "checked_permutation": call("ppermute", 2, [(0, 1), (1, 0)], "i"),
+    "checkpointed": call(P, "f"), "compared": call(P.eqns), "devices_needed": call(P),
+    "divide": call(LOOP, [(STEP, STEP)], [0, 1], [0, 1], [], []), "explain_mismatch": call(TREE, (1, 2)),
+    "forward": call(W, [True, False], ONE), "has_keys": call(P), "held": call("n"), "in_stretches": call(BOUNDED),
+    "is_cheap": call(EQN), "keep": call(P, None), "key_uses": call(P), "lone_map": call(PMAP), "lone_nest": call(PMAP),
+    "map_placement": call(PMAP, ("d0", "d1")), "meshes": call(P), "narrow": call(LOOP, [True, False]),
+    "of_rows": call(PMAP, PLACED), "over_of_results": call(P, [frozenset()], frozenset()), "physical": call(P),
+    "physical_aval": call(X), "places_at": call([("i", 2)], 1), "refuse_disagreement": call(P),
+    "register_host_function": call("host_function_of_mistakes", abs), "resume": call(KEPT, [False, True]),
+    "rows_everywhere": call(PMAP.eqns[0]), "speaks_of_axes": call(P), "split_axes": call("psum", ("i", 0)),
+    "stacked": call("n"), "tiles_of": call((2,)), "too_many": call(P, 3), "turns_text": call([]),
+    "typed_equation": call(prims.sin_p, [X], {}, frozenset()), "typed_program": call(P, [frozenset()], frozenset()),
+    "unbound_axis": call("i", ["j"]), "watching": call(lambda *_: None), "with_signature": call(P, [(X, 0)], [(X, 0)]),
+    "without_needless": call(P, {"i": 2}), "words_array": call(np.ones(3)), "tree_words": call(TREE),
+    "mesh_tiles": call((("x", "y"), (2, 2), (0, 1, 2, 3)), (prims.Split(("y",)), None), [0, 1, 2, 3]),
+    "nest_placement": call(NEST, range(6), range(2, 6)), "register_primitive": call(OP), "rows_apart": call(NEST, NESTED),
+    "rows_of_results": call(NEST, NESTED, [tiles_of((2,))]), "split_by_maps": call(PMAP, Grid(2)),
+    "Wired": call(prims.scan_p, LOOP.params, 2),
+}
+JUNK = {"None": None, "3": 3, "-1": -1, "2.5": 2.5, "text": "x", "bytes": b"x", "object": object(), "[]": [], "{}": {},
+        "[None]": [None], "lambda": lambda *args, **kwargs: 0, "array": np.zeros(2), "aval": X, "Jaxpr": STEP.jaxpr,
+        "program": STEP, "Eqn": EQN, "Var": Var(X), "Primitive": OP, "type": int}
+RAW = re.compile(r"has no attribute|not subscriptable|not iterable|non-iterable|unhashable|not callable|to unpack|__\w+__|"
+                 r"cannot be interpreted as|unsupported operand|argument of type|indices must be|not supported between|"
+                 r"invalid literal for|has no len|a bytes-like object|must be str, not|not reversible|is not an? \w+ object|"
+                 r"arg \d must be|required (?:positional|keyword)|unexpected keyword|truth value of an array|sequence item")
+# What is not tried so, and why.
+UNTRIED = {
+    "no arguments": {"chooses", "every_table", "new_generation", "running_device", "running_turns", "running_places"},
+    "changes the process": {"bound_by", "register_aval", "register_node_words", "set_axis_sizes", "set_backend"},
+    "messages, made by callers that know": {"needs", "refuse_reuse"},
+    "asked for every result of every op": {"settled"},
+    "says which errors come of what it cannot read; saved_trees says it in words": {"tree_of_words"},
+}
+# A function that a call is given may give what it likes; what comes of that is the function's own.
+OTHERS = {("forward", "lambda"), ("backward", "lambda")}
+
+
+def in_words(error):
+    kind = isinstance(error, (LaminaError, TypeError, ValueError, OverflowError, NotImplementedError))
+    bare = isinstance(error, (KeyError, IndexError, AttributeError, AssertionError)) and not isinstance(error, LaminaError)
+    return kind and not bare and not RAW.search(str(error))
+
+
+def spoiled(args, kwargs):
+    """The call with one argument after the other exchanged: (which, by what, args, kwargs)."""
+    for word, junk in JUNK.items():
+        for i in range(len(args)):
+            yield i, word, (*args[:i], junk, *args[i + 1:]), kwargs
+        for key in kwargs:
+            yield key, word, args, {**kwargs, key: junk}
+
+
+def consumed(result):
+    return list(result) if isinstance(result, types.GeneratorType) else result
+
+
+@pytest.mark.parametrize("name", [*CALLS, *CALLS_OF_EXTEND])
+def test_wrong_arguments_end_in_a_sentence(name):
+    f = getattr(ir, name) if name in CALLS else getattr(extend, name)
+    args, kwargs = {**CALLS_OF_EXTEND, **CALLS}[name]
+    consumed(f(*args, **kwargs))
+    raw = []
+    for which, word, some, others in spoiled(args, kwargs):
+        if (name, word) in OTHERS:
+            continue
+        try:
+            consumed(f(*some, **others))
+        except Exception as error:
+            if not in_words(error):
+                raw.append(f"{name}: argument {which} = {word}: {type(error).__name__}: {str(error)[:100]}")
+    assert not raw, "\n".join(raw)
+
+
+def test_every_public_function_is_tried():
+    known = {*CALLS, *CALLS_OF_EXTEND}.union(*UNTRIED.values())
+    for module in (ir, extend):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if callable(value) and not isinstance(value, (type, Primitive)):
+                assert name in known, name
+
+
+TEXT = "{ lambda a:f32[] ; b:f32[]. let c:f32[] = add a b in (c,) }"
+SENTENCES = [
+    (lambda: shaped((3,), "float33"), 'shaped: expected a dtype such as "float32"; got str: \'float33\''),
+    (lambda: shaped((3,), None), 'shaped: expected a dtype such as "float32"; got NoneType'),
+    (lambda: shaped("3", "float32"), "shaped: expected a shape, a tuple of ints; got str: '3'"),
+    (lambda: shaped((2.5,), "float32"), r"shaped: expected a shape, a tuple of ints; got tuple: \(2.5,\)"),
+    (lambda: shaped((2, -1), "float32"), r"shaped: sizes of a shape must be at least 0; got \(2, -1\)"),
+    (lambda: ir.evaluate(parse(TEXT), 1.0), "evaluate: expected a ClosedJaxpr; got a Jaxpr that has 1 constants without"),
+    (lambda: ir.evaluate(P), "evaluate: the program takes 1 arguments; got 0"),
+    (lambda: ir.evaluate(P, np.ones(4)), r"evaluate: argument 0 must be float32\[3\]; got float64\[4\]"),
+    (lambda: ir.evaluate("sin", 1), "evaluate: expected a ClosedJaxpr; got str"),
+    (lambda: ir.evaluate_primitive("sin", [1.0], {}), "evaluate_primitive: prim must be a Primitive; got str: 'sin'"),
+    (lambda: ir.evaluate_primitive(prims.add_p, [1.0], {}), "evaluate_primitive: `add`: it takes 2 operands; got float32"),
+    (lambda: ir.evaluate_primitive(prims.reduce_sum_p, [np.ones(3)], {"axis": 0}), "its params are axes; got axis"),
+    (lambda: ir.evaluate_spmd(P, 3, []), "AxisEnv: expected .name, size. pairs"),
+    (lambda: ir.evaluate_spmd(P, [("i", 2)], [np.float32(1)]),
+     "evaluate_spmd: argument 0 must be a list or a tuple; got float32"),
+    (lambda: ir.check("sin"), "check: expected a Jaxpr or a ClosedJaxpr; got str"),
+    (lambda: ir.walk(None), "walk: program must be a Jaxpr or a ClosedJaxpr; got NoneType: None"),
+    (lambda: ir.dce(P, True), "dce: used_outputs must be a list or a tuple, or None; got bool: True"),
+    (lambda: ir.dce(P, [True, False]), "dce: used_outputs must have 1 entries, one per result; got 2"),
+    (lambda: ir.fold_constants(P.jaxpr), r"fold_constants: program must be a ClosedJaxpr; got Jaxpr: .*ClosedJaxpr\(jax"),
+    (lambda: ir.inline_calls(P, 3), "inline_calls: which must be a function; got int: 3"),
+    (lambda: ir.rewrite(P, lambda e: 3), "rewrite: the function must give None, a list of equations, .*for `sin` it gave int"),
+    (lambda: ir.rewrite(P, lambda e: ([], [])), "rewrite: `sin` has 1 results; the function gave 0 atoms"),
+    (lambda: ir.partial_eval(P, [True, False]), "partial_eval: known must have 1 entries"),
+    (lambda: parse(b"{ lambda"), "parse: text must be a string; got bytes: b'{ lambda'"),
+    (lambda: parse(TEXT, 3), "parse: consts must be a list or a tuple, or None; got int: 3"),
+    (lambda: ir.loads("x"), "loads: "), (lambda: ir.dumps(P.jaxpr), "dumps: expected a ClosedJaxpr; got Jaxpr"),
+    (lambda: ir.alpha_equal(P, None), "alpha_equal: b must be a Jaxpr or a ClosedJaxpr; got NoneType: None"),
+    (lambda: ir.Jaxpr([], 3, [], []), "Jaxpr: invars must be a list; got int: 3"),
+    (lambda: ir.Jaxpr([], [], [3], []), "Jaxpr: eqns must hold Eqns; got int: 3"),
+    (lambda: ir.ClosedJaxpr(P), "ClosedJaxpr: expected a Jaxpr; got ClosedJaxpr"),
+    (lambda: ir.ClosedJaxpr(P.jaxpr, 3), "ClosedJaxpr: consts must be a list; got int: 3"),
+    (lambda: ir.subprograms(P), "subprograms: expected an Eqn; got ClosedJaxpr"),
+    (lambda: ir.ShapeDtypeStruct(3, "float32"), "ShapeDtypeStruct: expected a shape, a tuple of ints"),
+    (lambda: ir.register_aval(3, 4), "register_aval: expected a class and a function; got int: 3 and int: 4"),
+    (lambda: extend.typed_equation(prims.add_p, [X], {}, frozenset()), r"typed_equation: `add`: it takes 2 operands; got f"),
+    (lambda: Wired(prims.sin_p, {}, 1), "Wired: expected an op that holds programs; got Primitive: sin"),
+    (lambda: extend.as_scan(EQN), "as_scan: e must be an equation of a loop; got Eqn"),
+    (lambda: extend.in_stretches(LOOP), "in_stretches: e must be an equation of a loop with a bound; got Eqn"),
+    (lambda: extend.forward(W, [True], ONE), "forward: marks must have 2 entries, one for each operand; got 1"),
+    (lambda: extend.watching(None), "watching: see must be a function; got NoneType: None"),
+    (lambda: extend.physical_aval("f32"), "physical_aval: aval must be a ShapedArray; got str: 'f32'"),
+]
+
+
+@pytest.mark.parametrize("case", SENTENCES, ids=[words[:50] for _, words in SENTENCES])
+def test_sentences(case):
+    call, words = case
+    with pytest.raises((TypeError, ValueError), match=words) as caught:
+        call()
+    assert in_words(caught.value)
