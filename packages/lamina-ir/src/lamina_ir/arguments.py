@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,11 +25,14 @@ __all__ = ["AVAL", "AVALS", "AXES", "BYTES", "CLOSED", "EQN", "FLAGS", "FUNCTION
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class Kind(NamedTuple):
+class Kind:
     """How an argument must be, in words, and whether one is so."""
 
-    words: str
-    test: Callable[[Any], bool]
+    __slots__ = ("words", "test")
+
+    def __init__(self, words: str, test: Callable[[Any], bool]) -> None:
+        self.words = words
+        self.test = test
 
 
 def of_type(words: str, *types: type) -> Kind:
