@@ -1,4 +1,4 @@
-"""Loops over another axis than the first read and write slices of arrays as they are."""
+"""Loops over another axis than the first, and loops in loops, read and write slices of arrays as they are."""
 import numpy as np
 import pytest
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, aval_of, evaluate, parse, prims
@@ -81,3 +81,72 @@ def test_large_constants_of_the_body(unroll):
     lowered = lower(closed)
     assert len(lowered.const_args) == 1 and "stablehlo.transpose" not in lowered.as_text()
     np.testing.assert_array_equal(run_lowered(lowered, X)[0], X + 1)
+
+
+ROW = "{ lambda ; c:f32[] x:f32[64]. let d:f32[] = add c 1.0:f32[] y:f32[64] = mul x d in (d, y) }"
+
+
+def nested(between="y", more="", reverse=False):
+    """A loop over rows of 5 in one over 3 of them, whose first results are `between` of what the inner one stacks."""
+    inner = f"""{{ lambda ; c:f32[] x:f32[5,64]. let
+        d:f32[] y:f32[5,64] = scan[jaxpr={ROW} length=5 num_carry=1 num_consts=0 reverse={reverse} unroll=1] c x
+        {more} in (d, {between}) }}"""
+    return parse(f"""{{ lambda ; a:f32[3,5,64]. let
+        c:f32[] e:f32[3,5,64] = scan[jaxpr={inner} length=3 num_carry=1 num_consts=0 reverse={reverse} unroll=1] 0.0:f32[] a
+      in (c, e) }}""")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_loop_in_a_loop_reads_and_writes_the_whole_arrays(reverse):
+    assert "5x64" not in close(nested(reverse=reverse), X).replace("3x5x64", "")
+
+
+def test_a_loop_in_a_loop_whose_stack_is_used():
+    more = "z:f32[5,64] = neg y"
+    text = close(nested("z", more), X).replace("3x5x64", "")
+    assert "tensor<1x1x64xf32>" in text and "negate" in text and "5x64" in text  # reads in place; what it writes is needed whole
+
+
+def test_a_loop_in_a_loop_over_another_axis():
+    closed = parse(f"""{{ lambda ; a:f32[5,3,64]. let
+        b:f32[3,5,64] = transpose[permutation=(1, 0, 2)] a
+        c:f32[] e:f32[3,5,64] = scan[
+          jaxpr={{ lambda ; c:f32[] x:f32[5,64]. let
+            d:f32[] y:f32[5,64] = scan[jaxpr={ROW} length=5 num_carry=1 num_consts=0 reverse=False unroll=1] c x
+            in (d, y) }}
+          length=3 num_carry=1 num_consts=0 reverse=False unroll=1] 0.0:f32[] b
+        f:f32[5,3,64] = transpose[permutation=(1, 0, 2)] e
+      in (c, f) }}""")
+    text = close(closed, X.transpose(1, 0, 2))
+    assert "stablehlo.transpose" not in text and "tensor<5x64xf32>" not in text
+
+
+def test_three_loops_in_one_another():
+    x = np.arange(2 * 3 * 5 * 64, dtype=np.float32).reshape(2, 3, 5, 64)
+    inner = str(nested())
+    closed = parse(f"""{{ lambda ; a:f32[2,3,5,64]. let
+        e:f32[2] f:f32[2,3,5,64] = scan[jaxpr={inner} length=2 num_carry=0 num_consts=0 reverse=False unroll=1] a
+      in (e, f) }}""")
+    text = close(closed, x)
+    assert "tensor<1x1x1x64xf32>" in text and "tensor<5x64xf32>" not in text and "tensor<3x5x64xf32>" not in text
+
+
+def test_an_array_that_loops_write_into_and_something_else_reads():
+    closed = parse(f"""{{ lambda ; a:f32[5,64] b:f32[3,5,64] i:i32[]. let
+        c:f32[] y:f32[5,64] = scan[jaxpr={ROW} length=5 num_carry=1 num_consts=0 reverse=False unroll=1] 0.0:f32[] a
+        t:f32[1,5,64] = reshape[dimensions=None new_sizes=(1, 5, 64)] y
+        d:f32[3,5,64] = dynamic_update_slice b t i 0:i32[] 0:i32[]
+        e:f32[3,5,64] = mul d b
+      in (c, d, e) }}""")
+    close(closed, X[0], X, np.int32(1))
+
+
+def test_what_is_put_into_an_array_goes_there_at_once():
+    closed = parse(f"""{{ lambda ; a:f32[5,64] b:f32[3,5,64] i:i32[]. let
+        c:f32[] y:f32[5,64] = scan[jaxpr={ROW} length=5 num_carry=1 num_consts=0 reverse=False unroll=1] 0.0:f32[] a
+        t:f32[1,5,64] = reshape[dimensions=None new_sizes=(1, 5, 64)] y
+        d:f32[3,5,64] = dynamic_update_slice b t i 0:i32[] 0:i32[]
+      in (c, d) }}""")
+    for i in (0, 2, 9):  # beyond the end, the last one
+        text = close(closed, X[0], X, np.int32(i))
+    assert "tensor<1x5x64xf32>" not in text

@@ -1,4 +1,4 @@
-"""Loops over slices along another axis than the first, without whole arrays turned around.
+"""Loops over slices along another axis than the first, and of slices, without arrays turned around or cut in between.
 
 A scan reads and stacks slices along axis 0. Where another axis is the loop's, an array is transposed before it, and a stack
 behind it: each a copy of the whole, beside the array. On CPUs the loop reads its slice from the array as it is, and writes it
@@ -6,129 +6,297 @@ into the result as that will be, where a slice lies in pieces that are long enou
 
     v = transpose(u); y = scan(v)         in turn i:  v_i = transpose(u[:, i])
     w = transpose(y)                                  w[:, i] = transpose(y_i)
+
+So does a loop in a loop: it reads `u[i, j]` and writes `w[i, j]`, and of the outer loop's slices there is none.
+
+    y = scan(u) of y_i = scan(u_i)        in turn i of the outer loop, j of the inner one:  w[i, j] = f(u[i, j])
 """
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Literal, Var, prims, shaped
 
-from .rows import I32, take_row
+from .rows import I32
 
 __all__ = ["LEAST", "WRITES", "slices_in_place"]
 
 LEAST = 256  # bytes of a piece: those of shorter ones are read with much around them, in each turn
 
-# Ops that loops are written with here, and one that goes: while a row of these is overridden, it is asked for what was written.
+# Ops that loops are written with here, and those that go: while a row of these is overridden, it is asked for what was written.
 WRITES = frozenset((prims.broadcast_in_dim_p, prims.dynamic_slice_p, prims.dynamic_update_slice_p, prims.iota_p,
                     prims.reshape_p, prims.scan_p, prims.transpose_p))
+_VIEWS = (prims.transpose_p, prims.reshape_p, prims.dynamic_slice_p)
 _ZERO = Literal(np.int32(0), I32)
+
+
+class _Place(NamedTuple):
+    """What a value is of an array: that at the indices `at`, dimension -> index; its dimensions are the array's in `order`."""
+
+    array: Any
+    at: dict[int, Any]
+    order: tuple[int, ...]
+
+    @property
+    def long(self) -> bool:
+        """Whether slices along the value's first axis lie in pieces that are long enough."""
+        aval = self.array.aval
+        last = max([self.order[0], *self.at])
+        return math.prod(aval.shape[last + 1:]) * aval.dtype.itemsize >= LEAST
+
+    @property
+    def plain(self) -> bool:
+        return not self.at and self.order == tuple(range(len(self.order)))
+
+
+class _Write(NamedTuple):
+    """Where the stack of a loop goes: `into` is what it is put into, None for one that is made here; `end` is the result."""
+
+    place: _Place
+    into: Any
+    end: Any
+    gone: list[Eqn]  # what the loop does itself
 
 
 def slices_in_place(eqns: list[Eqn], outvars: Sequence[Any], fill: Callable[[Any], int]) -> list[Eqn]:
     """The same program, whose loops read and write along the axes as they are.
 
     Args:
-      eqns: the equations, among them scans and transpositions.
+      eqns: the equations, among them scans.
       outvars: the results.
       fill: what an array of a type begins with that a loop writes.
     Returns:
       The equations; the same list where there is nothing to do.
     """
-    turned = {e.outvars[0]: e for e in eqns if e.primitive is prims.transpose_p}
-    uses = Counter([a for e in eqns for a in e.invars if a.__class__ is not Literal])
-    uses.update([a for a in outvars if a.__class__ is not Literal])
-    back = {e.invars[0]: e for e in turned.values() if uses[e.invars[0]] == 1}
+    flow = _Flow(eqns, outvars)
     made: list[Eqn] = []
-    gone: set[int] = set()  # transpositions that loops have taken over
-    for e in eqns:
-        if e.primitive is not prims.scan_p:
-            made += [] if id(e) in gone else [e]
+    gone: set[int] = set()  # equations that loops have taken over
+    changed = False
+    for k, e in enumerate(eqns):
+        if id(e) in gone:
             continue
-        n, carry = e.params["num_consts"] + e.params["num_carry"], e.params["num_carry"]
-        reads = {i: turned[v] for i, v in enumerate(e.invars[n:])
-                 if v.__class__ is not Literal and v in turned and id(turned[v]) not in gone
-                 and _worth(turned[v].invars[0], turned[v].params["permutation"][0])}
-        body = e.params["jaxpr"].jaxpr
-        writes = {j: back[v] for j, v in enumerate(e.outvars[carry:])
-                  if v in back and body.outvars[carry + j].__class__ is not Literal
-                  and _worth(back[v].outvars[0], back[v].params["permutation"].index(0))}
-        if not reads and not writes:
-            made.append(e)
-            continue
-        made += _written(e, reads, writes, fill)
-        gone |= set(map(id, writes.values()))
-        uses.subtract([e.invars[n + i] for i in reads])
-    if len(made) == len(eqns) and all(a is b for a, b in zip(made, eqns)):
-        return eqns
-    return [e for e in made if e.primitive is not prims.transpose_p or uses[e.outvars[0]] > 0]
+        if e.primitive is prims.scan_p:
+            reads, writes = _reads(e, flow), _writes(e, k, flow)
+            if reads or writes:
+                made += _written(e, reads, writes, fill)
+                gone.update([id(g) for w in writes.values() for g in w.gone])
+                changed = True
+                continue
+        made.append(e)
+    return _needed(made, outvars) if changed else eqns
 
 
-def _worth(array: Any, axis: int) -> bool:
-    """Whether slices along this axis are to be taken from, or put into, the array as it is."""
-    aval = array.aval
-    return array.__class__ is not Literal and math.prod(aval.shape[axis + 1:]) * aval.dtype.itemsize >= LEAST
+class _Flow:
+    """Who makes and who reads the values of a program."""
+
+    def __init__(self, eqns: Sequence[Eqn], outvars: Sequence[Any]) -> None:
+        self.made: dict[Any, Eqn] = {}
+        self.made_at: dict[Any, int] = {}
+        self.reader: dict[Any, Eqn] = {}
+        self.uses: Counter[Any] = Counter([a for a in outvars if a.__class__ is not Literal])
+        for k, e in enumerate(eqns):
+            self.made.update(dict.fromkeys(e.outvars, e))
+            self.made_at.update(dict.fromkeys(e.outvars, k))
+            own = [a for a in e.invars if a.__class__ is not Literal]
+            self.uses.update(own)
+            self.reader.update(dict.fromkeys(own, e))
+
+    def place(self, v: Any) -> _Place:
+        """Of which array a value is a part, through transpositions and indices."""
+        e = self.made.get(v)
+        if e is not None and e.primitive is prims.transpose_p and e.invars[0].__class__ is not Literal:
+            found = self.place(e.invars[0])
+            return found._replace(order=tuple([found.order[a] for a in e.params["permutation"]]))
+        if e is not None and e.primitive is prims.reshape_p and e.params["dimensions"] is None:
+            piece = self.made.get(e.invars[0])
+            if piece is not None and piece.primitive is prims.dynamic_slice_p:
+                array, *starts = piece.invars
+                at = _indices(array, piece.params["slice_sizes"], starts, v.aval.shape)
+                if at is not None:
+                    return _Place(array, at, _others(array, at))
+        return _Place(v, {}, tuple(range(v.aval.ndim)))
+
+    def goes(self, y: Any, before: int) -> _Write:
+        """Where the stack `y` goes, made by the equation of the number `before`."""
+        z, order, gone = y, tuple(range(y.aval.ndim)), []  # dimension k of z is dimension order[k] of y
+        while self.uses[z] == 1 and z in self.reader:
+            e = self.reader[z]
+            if e.primitive is prims.transpose_p:
+                order = tuple([order[a] for a in e.params["permutation"]])
+                gone.append(e)
+                z = e.outvars[0]
+                continue
+            end = self.reader.get(e.outvars[0]) if e.primitive is prims.reshape_p and e.params["dimensions"] is None else None
+            if end is None or end.primitive is not prims.dynamic_update_slice_p or self.uses[e.outvars[0]] != 1:
+                break
+            whole, piece, *starts = end.invars
+            if piece is not e.outvars[0] or whole is piece or self.uses[whole] != 1 or any(
+                    self.made_at.get(a, -1) >= before for a in (whole, *starts) if a.__class__ is not Literal):
+                break
+            at = _indices(whole, piece.aval.shape, starts, z.aval.shape)
+            if at is None:
+                break
+            free = _others(whole, at)
+            return _Write(_Place(whole, at, tuple([free[order.index(a)] for a in range(len(order))])), whole, end.outvars[0],
+                          [*gone, e, end])
+        return _Write(_Place(z, {}, tuple([order.index(a) for a in range(len(order))])), None, z, gone)
+
+    def took(self, write: _Write, k: int) -> None:
+        """What a loop, the equation of the number k, makes itself."""
+        for e in write.gone:
+            self.made.pop(e.outvars[0])
+        self.made_at[write.end] = k
 
 
-def _written(e: Eqn, reads: dict[int, Eqn], writes: dict[int, Eqn], fill: Callable[[Any], int]) -> list[Eqn]:
-    """The scan that takes slices of what these transpositions read, and makes what those give."""
+def _indices(array: Any, sizes: Sequence[int], starts: Sequence[Any], left: Sequence[int]) -> dict[int, Any] | None:
+    """The dimensions of which a slice of these sizes has one index, and it; None unless the others are whole, and what is
+    left."""
+    if array.__class__ is Literal or any(a.aval.dtype != I32.dtype for a in starts):
+        return None
+    shape = array.aval.shape
+    at = {d: a for d, (a, n, m) in enumerate(zip(starts, sizes, shape)) if n == 1 < m}
+    whole = all(n == m for d, (n, m) in enumerate(zip(sizes, shape)) if d not in at)
+    return at if whole and tuple([n for d, n in enumerate(sizes) if d not in at]) == tuple(left) else None
+
+
+def _others(array: Any, at: Iterable[int]) -> tuple[int, ...]:
+    return tuple([d for d in range(array.aval.ndim) if d not in at])
+
+
+def _reads(e: Eqn, flow: _Flow) -> dict[int, _Place]:
+    """Of which arrays a loop takes its slices itself: number of what it runs over -> the place of that."""
+    n, body = e.params["num_consts"] + e.params["num_carry"], e.params["jaxpr"].jaxpr
+    inside = _inside(e)
+    found = {i: flow.place(v) for i, v in enumerate(_run_over(e)) if v.__class__ is not Literal}
+    return {i: place for i, place in found.items()
+            if place.long and (not place.plain or body.invars[n + i] in inside[0])}
+
+
+def _writes(e: Eqn, k: int, flow: _Flow) -> dict[int, _Write]:
+    """Into which arrays a loop puts its results itself: number of the stack -> where it goes."""
+    carry, body = e.params["num_carry"], e.params["jaxpr"].jaxpr
+    inside = _inside(e)
+    found = {}
+    for j, y in enumerate(e.outvars[carry:]):
+        v = body.outvars[carry + j]
+        if v.__class__ is not Literal and flow.uses[y]:
+            write = flow.goes(y, k)
+            if write.place.long and (write.into is not None or not write.place.plain or v in inside[1]):
+                found[j] = write
+    for write in found.values():
+        flow.took(write, k)
+    return found
+
+
+def _run_over(e: Eqn) -> Sequence[Any]:
+    return e.invars[e.params["num_consts"] + e.params["num_carry"]:]
+
+
+def _inside(e: Eqn) -> tuple[set[Any], set[Any]]:
+    """What loops in the body of a loop run over, as it is or transposed, and the stacks that they make."""
+    closed = e.params["jaxpr"]
+    return closed.memo("lowering: loops inside", lambda: _loops_inside(closed.jaxpr))
+
+
+def _loops_inside(jaxpr: Jaxpr) -> tuple[set[Any], set[Any]]:
+    loops = [e for e in jaxpr.eqns if e.primitive is prims.scan_p]
+    if not loops:
+        return set(), set()
+    flow, given = _Flow(jaxpr.eqns, jaxpr.outvars), {*jaxpr.invars}
+    read, stacked = set(), set()
+    for e in loops:
+        places = [flow.place(v) for v in _run_over(e) if v.__class__ is not Literal]
+        read.update([p.array for p in places if p.array in given and p.long])
+        goes = [flow.goes(y, -1) for y in e.outvars[e.params["num_carry"]:]]
+        stacked.update([w.end for w in goes if w.into is None and w.place.long and flow.uses[w.end] == 1])
+    return read, stacked
+
+
+def _written(e: Eqn, reads: Mapping[int, _Place], writes: Mapping[int, _Write], fill: Callable[[Any], int]) -> list[Eqn]:
+    """The scan that takes slices of the arrays of these places, and puts its own into those."""
     p, body, source = e.params, e.params["jaxpr"], e.source
     jaxpr: Jaxpr = body.jaxpr
     held, carry = p["num_consts"], p["num_carry"]
     n = held + carry
     turn, numbers = Var(I32), Var(shaped((p["length"],), I32.dtype))
     before = [Eqn(prims.iota_p, [], [numbers], {"dtype": I32.dtype, "shape": (p["length"],), "dimension": 0}, source)]
-    arrays = {t.invars[0]: Var(t.invars[0].aval) for t in reads.values()}
+    places = [*reads.values(), *[w.place for w in writes.values()]]
+    outer = dict.fromkeys([r.array for r in reads.values()])
+    outer.update(dict.fromkeys([a for place in places for a in place.at.values() if a.__class__ is not Literal]))
+    own: dict[Any, Any] = {v: Var(v.aval) for v in outer}  # inside
+
+    def at(place: _Place) -> dict[int, Any]:
+        """The indices of a turn's slice."""
+        return {place.order[0]: turn, **{d: a if a.__class__ is Literal else own[a] for d, a in place.at.items()}}
+
     eqns: list[Eqn] = []
-    for i, t in reads.items():
-        array, (axis, *rest) = t.invars[0], t.params["permutation"]
-        order = tuple([a - (a > axis) for a in rest])
-        x = jaxpr.invars[n + i]
-        row: Any = x
-        if order != tuple(range(len(order))):
-            row = Var(shaped(_without(array.aval.shape, axis), x.aval.dtype))
-        eqns += take_row(arrays[array], axis, turn, row, source)
-        if row is not x:
-            eqns.append(Eqn(prims.transpose_p, [row], [x], {"permutation": order}, source))
+    for i, place in reads.items():
+        eqns += _taken(own[place.array], at(place), place.order[1:], jaxpr.invars[n + i], source)
     eqns += jaxpr.eqns
     starts, buffers, ends = [], [], []
-    for j, t in writes.items():
-        y, whole, order = jaxpr.outvars[carry + j], t.outvars[0], t.params["permutation"]
-        axis = order.index(0)
-        start, buffer, end = [Var(whole.aval) for _ in range(3)]
-        number = Literal(np.asarray(fill(whole.aval), whole.aval.dtype)[()], shaped((), whole.aval.dtype))
-        before.append(Eqn(prims.broadcast_in_dim_p, [number], [start], {"shape": whole.aval.shape, "broadcast_dimensions": ()},
-                          source))
-        shape = whole.aval.shape
-        thin = Var(shaped((*shape[:axis], 1, *shape[axis + 1:]), whole.aval.dtype))
-        order = tuple([a - 1 for a in order if a])
-        if order != tuple(range(len(order))):
-            row = Var(shaped(_without(shape, axis), whole.aval.dtype))
-            eqns.append(Eqn(prims.transpose_p, [y], [row], {"permutation": order}, source))
-            y = row
-        eqns += [Eqn(prims.reshape_p, [y], [thin], {"new_sizes": thin.aval.shape, "dimensions": None}, source),
-                 Eqn(prims.dynamic_update_slice_p, [buffer, thin, *[turn if a == axis else _ZERO for a in range(len(shape))]],
-                     [end], {}, source)]
+    for j, write in writes.items():
+        aval = write.end.aval
+        start, buffer, end = write.into, Var(aval), Var(aval)
+        if start is None:
+            start, number = Var(aval), Literal(np.asarray(fill(aval), aval.dtype)[()], shaped((), aval.dtype))
+            before.append(Eqn(prims.broadcast_in_dim_p, [number], [start], {"shape": aval.shape, "broadcast_dimensions": ()},
+                              source))
+        eqns += _put(jaxpr.outvars[carry + j], write.place.order[1:], buffer, at(write.place), end, source)
         starts.append(start)
         buffers.append(buffer)
         ends.append(end)
 
-    def others(values: Sequence[Any], taken: dict[int, Eqn]) -> list[Any]:
+    def others(values: Sequence[Any], taken: Mapping[int, Any]) -> list[Any]:
         return [v for i, v in enumerate(values) if i not in taken]
 
-    new = Jaxpr(jaxpr.constvars, [*jaxpr.invars[:held], *arrays.values(), *jaxpr.invars[held:n], *buffers,
+    new = Jaxpr(jaxpr.constvars, [*jaxpr.invars[:held], *own.values(), *jaxpr.invars[held:n], *buffers,
                                   *others(jaxpr.invars[n:], reads), turn], eqns,
                 [*jaxpr.outvars[:carry], *ends, *others(jaxpr.outvars[carry:], writes)])
-    params = {**p, "jaxpr": ClosedJaxpr(new, body.consts), "num_consts": held + len(arrays), "num_carry": carry + len(buffers)}
-    ins = [*e.invars[:held], *arrays, *e.invars[held:n], *starts, *others(e.invars[n:], reads), numbers]
-    outs = [*e.outvars[:carry], *[t.outvars[0] for t in writes.values()], *others(e.outvars[carry:], writes)]
+    params = {**p, "jaxpr": ClosedJaxpr(new, body.consts), "num_consts": held + len(own), "num_carry": carry + len(buffers)}
+    ins = [*e.invars[:held], *own, *e.invars[held:n], *starts, *others(e.invars[n:], reads), numbers]
+    outs = [*e.outvars[:carry], *[w.end for w in writes.values()], *others(e.outvars[carry:], writes)]
     return [*before, e.replace(invars=ins, outvars=outs, params=params)]
 
 
-def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    return (*shape[:axis], *shape[axis + 1:])
+def _taken(array: Any, at: Mapping[int, Any], order: Sequence[int], to: Var, source: Any) -> list[Eqn]:
+    """Equations that make `to` what an array has at these indices, of its other dimensions in this order."""
+    rest, shape = _others(array, at), array.aval.shape
+    thin = Var(shaped(tuple([1 if d in at else m for d, m in enumerate(shape)]), to.aval.dtype))
+    turned = tuple(order) != rest
+    row = Var(shaped(tuple([shape[d] for d in rest]), to.aval.dtype)) if turned else to
+    eqns = [Eqn(prims.dynamic_slice_p, [array, *[at.get(d, _ZERO) for d in range(len(shape))]], [thin],
+                {"slice_sizes": thin.aval.shape}, source),
+            Eqn(prims.reshape_p, [thin], [row], {"new_sizes": row.aval.shape, "dimensions": None}, source)]
+    if turned:
+        eqns.append(Eqn(prims.transpose_p, [row], [to], {"permutation": tuple([rest.index(d) for d in order])}, source))
+    return eqns
+
+
+def _put(y: Any, order: Sequence[int], array: Any, at: Mapping[int, Any], end: Var, source: Any) -> list[Eqn]:
+    """Equations that put `y` into an array at these indices, its dimensions being the array's in this order."""
+    rest, shape = _others(array, at), array.aval.shape
+    eqns = []
+    if tuple(order) != rest:
+        row = Var(shaped(tuple([shape[d] for d in rest]), array.aval.dtype))
+        eqns.append(Eqn(prims.transpose_p, [y], [row], {"permutation": tuple([order.index(d) for d in rest])}, source))
+        y = row
+    thin = Var(shaped(tuple([1 if d in at else m for d, m in enumerate(shape)]), array.aval.dtype))
+    return [*eqns, Eqn(prims.reshape_p, [y], [thin], {"new_sizes": thin.aval.shape, "dimensions": None}, source),
+            Eqn(prims.dynamic_update_slice_p, [array, thin, *[at.get(d, _ZERO) for d in range(len(shape))]], [end], {}, source)]
+
+
+def _needed(eqns: list[Eqn], outvars: Sequence[Any]) -> list[Eqn]:
+    """The equations without transpositions and slices that nothing reads any more."""
+    read: set[Any] = {a for a in outvars if a.__class__ is not Literal}
+    kept = []
+    for e in reversed(eqns):
+        if e.primitive in _VIEWS and e.outvars[0] not in read:
+            continue
+        kept.append(e)
+        read.update([a for a in e.invars if a.__class__ is not Literal])
+    return kept[::-1]

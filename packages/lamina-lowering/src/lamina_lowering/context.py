@@ -85,6 +85,12 @@ class Context:
 
     # --- the equation ---------------------------------------------------------------------------------------------
     @property
+    def local(self) -> bool:
+        """Whether each device has what stands here to itself: in a module of one partition, and inside of maps that take all
+        axes of the mesh, nothing is left to the compiler to divide."""
+        return self.module.partitions == 1 or getattr(self.axis_env, "free", None) == ()
+
+    @property
     def avals_in(self) -> list[ShapedArray]:
         """Types of the operands as the row gets them (see `run` on elementwise rows)."""
         eqn = self.eqn
@@ -407,7 +413,7 @@ class Context:
         # ahead.
         env: dict[Any, Value] = dict(zip(jaxpr.invars, args, strict=True))
         big = self.big
-        eqns, needed = self.module.live(jaxpr)
+        eqns, needed = self.module.live(jaxpr, self.local)
         self.module.size.equations += len(eqns)
         for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
             if var in needed:

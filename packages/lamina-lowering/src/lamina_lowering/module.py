@@ -248,7 +248,7 @@ class _Build:
         self.size = Size()
         self._functions: dict[Any, tuple[Any, list[Any], list[int], Size]] = {}
         self._symbols: dict[str, int] = {"main": 1}
-        self._live: dict[Jaxpr, tuple[list[Eqn], set[Any]]] = {}
+        self._live: dict[tuple[Jaxpr, bool], tuple[list[Eqn], set[Any]]] = {}
         self._big: dict[ClosedJaxpr, dict[int, tuple[Any, ShapedArray]]] = {}
         self._uses: dict[ClosedJaxpr, int] = {}
         self.lines: list[Body] | None = []
@@ -270,9 +270,10 @@ class _Build:
         self.host_functions.append(call)
         return len(self.host_functions) - 1
 
-    def live(self, jaxpr: Jaxpr) -> tuple[list[Eqn], set[Any]]:
-        """Equations that results or effects depend on, and everything they and the results read."""
-        found = self._live.get(jaxpr)
+    def live(self, jaxpr: Jaxpr, local: bool = False) -> tuple[list[Eqn], set[Any]]:
+        """Equations that results or effects depend on, and everything they and the results read; `local` as in `Context`."""
+        local = local or self.partitions == 1
+        found = self._live.get((jaxpr, local))
         if found is None:
             needed: set[Any] = set(jaxpr.outvars)
             kept = []
@@ -282,18 +283,17 @@ class _Build:
                     kept.append(eqn)
                     needed.update(eqn.invars)
             kept.reverse()
-            # For CPUs collectives that can meet together do, and runs of calls become loops; a partitioned program is left as
-            # it is.
+            # For CPUs collectives that can meet together do, runs of calls become loops, and loops take slices where they lie;
+            # what the compiler divides over partitions is left as it is.
             if self.platform == "cpu":
                 used = {eqn.primitive for eqn in kept}
                 if prims.psum_p in used:
                     kept = together(kept)
                 if self.partitions == 1 and prims.xla_call_p in used and WRITES.isdisjoint(self.rules.overridden):
                     kept = rolled(kept, jaxpr.outvars)
-                if (self.partitions == 1 and prims.scan_p in used and prims.transpose_p in used
-                        and ALONG.isdisjoint(self.rules.overridden)):
+                if local and prims.scan_p in used and ALONG.isdisjoint(self.rules.overridden):
                     kept = slices_in_place(kept, jaxpr.outvars, self.fill)
-            found = self._live[jaxpr] = kept, needed
+            found = self._live[jaxpr, local] = kept, needed
         return found
 
     def recomputed(self) -> int:

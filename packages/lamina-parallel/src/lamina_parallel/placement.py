@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import Any
 
 from lamina_batching.extend import BatchAxis, batch_program, materialise
@@ -243,7 +244,9 @@ def _positional(body: ClosedJaxpr, avals: Sequence[Any], params: dict[str, Any],
     program = body
     for k, (name, size) in reversed(list(enumerate(axes))):
         with bound_axes(*[AxisFrame(*axis) for axis in (*around, *axes[:k])]):
-            run_all = in_turns if name in turns else batch_program
+            run_all: Any = batch_program
+            if name in turns:
+                run_all = partial(in_turns, inside=any(n in turns for n, _ in axes[:k]))
             made = run_all(program, BatchAxis(size, name), tuple([name in mine for mine in ins]))
         program = contracted(scattered(made.program))
         lie = [mine | {name} if on else mine for mine, on in zip(lie, made.batched_out)]

@@ -6,19 +6,21 @@ have. Loops of the program with collectives over the axis in their bodies stay l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lamina_batching.extend import BatchAxis, Batched, batch_program, flow_batch, materialise
-from lamina_ir import ClosedJaxpr, DropVar, Eqn, Literal, Source, dce, dtypes, eqn_axis_names, prims, shaped, subprograms
+from lamina_ir import (ClosedJaxpr, DropVar, Eqn, Jaxpr, Literal, Source, Var, dce, dtypes, eqn_axis_names, prims, shaped,
+                       subprograms)
 from lamina_ir.extend import stack_depth, typed_program
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, eval_jaxpr, now, scalar, stage, typeof
 
 from .contracting import contracted
 from .phase_checkpoints import opened
-from .phases import cut_at, is_sum, program_of, reads_of
+from .phases import Names, cut_at, is_sum, program_of, reads_of
 from .scattering import scattered
 
 __all__ = ["in_turns"]
@@ -30,7 +32,7 @@ _FILLS = frozenset([prims.broadcast_in_dim_p, prims.iota_p])
 
 
 def in_turns(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...],
-             all_out: bool | tuple[bool, ...] = False) -> Batched:
+             all_out: bool | tuple[bool, ...] = False, inside: bool = False) -> Batched:
     """As `batch_program`, with the positions of the axis one after the other.
 
     Args:
@@ -38,6 +40,7 @@ def in_turns(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...],
       axis: how many turns there are, and the name that collectives over them have.
       batched: which arguments have a slice for each turn, along axis 0.
       all_out: have that in every result (or those marked).
+      inside: the turns are those of a loop in another one, so that arguments are slices.
     Returns:
       A program over all turns and which results have a slice for each: see `Batched`.
 
@@ -47,19 +50,21 @@ def in_turns(closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...],
     'scan'
     """
     with stack_depth.roomy():
-        key = ("in turns", axis, batched, all_out, tuple([(f.name, f.size) for f in now.axes]))
-        return closed.derived(key, lambda: _Turns(closed, axis, batched).whole(all_out))
+        key = ("in turns", axis, batched, all_out, inside, tuple([(f.name, f.size) for f in now.axes]))
+        return closed.derived(key, lambda: _Turns(closed, axis, batched, inside).whole(all_out))
 
 
 class _Turns:
     """One way through a program, phase by phase. `values` has what is known: of what differs between turns, all slices."""
 
-    def __init__(self, closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...]) -> None:
+    def __init__(self, closed: ClosedJaxpr, axis: BatchAxis, batched: tuple[bool, ...], inside: bool) -> None:
         self.given, self.axis, self.batched = closed, axis, batched
         self.further = frozenset([f.name for f in now.axes]) - {axis.name}
         marks = [a.over | {axis.name} if on else a.over - {axis.name} for a, on in zip(closed.in_avals, batched)]
         typed = typed_program(closed, marks, self.further | {axis.name})
         self.closed = dce(opened(typed, frozenset([axis.name])), instantiate=True)[0]
+        if inside:
+            self.closed = _sums_of_copies(self.closed, frozenset([axis.name]))
         self.cut = cut_at(self.closed, frozenset([axis.name]), True)
         # Sums and extremes that turns carry: of each phase (op, axes of the operand, variable), and the totals once known.
         sums = [e for es in self.cut.between for e in es if is_sum(e, frozenset([axis.name]))]
@@ -123,7 +128,7 @@ class _Turns:
         if asks and flow is not None and not (flow.whole or flow.again or flow.rule):
             given = [self._value(a) for a in e.invars]
             at = [0 if self.differs(a) else None for a in e.invars]
-            found, dims = flow_batch(e.primitive, self.axis, given, at, e.params, in_turns)
+            found, dims = flow_batch(e.primitive, self.axis, given, at, e.params, partial(in_turns, inside=True))
             pairs = [(v, o, d) for v, o, d in zip(e.outvars, found, dims) if type(v) is not DropVar]
         else:
             made = batch_program(one, self.axis, on)
@@ -206,6 +211,24 @@ def _first_line(eqns: Sequence[Eqn]) -> Source | None:
         if found:
             return found
     return None
+
+
+def _sums_of_copies(closed: ClosedJaxpr, names: Names) -> ClosedJaxpr:
+    """The program with sums and extremes of what it is given as those of copies: these are made turn by turn, so the sum is
+    carried. Of a whole array it is one op, but of a slice that another loop reads that would need all turns' at once."""
+    jaxpr = closed.jaxpr
+    copies: dict[Any, Any] = {}
+    eqns: list[Eqn] = []
+    given = {v for v in jaxpr.invars if not names.isdisjoint(v.aval.over)}
+    for e in jaxpr.eqns:
+        if is_sum(e, names) and not given.isdisjoint(e.invars):
+            for v in e.invars:
+                if v in given and v not in copies:
+                    copies[v] = Var(v.aval)
+                    eqns.append(Eqn(prims.copy_p, [v], [copies[v]], {}, e.source))
+            e = e.replace(invars=[a if type(a) is Literal else copies.get(a, a) for a in e.invars])
+        eqns.append(e)
+    return ClosedJaxpr(Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars), closed.consts) if copies else closed
 
 
 def _places(e: Eqn) -> tuple[int, ...]:

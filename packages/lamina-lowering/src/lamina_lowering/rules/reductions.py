@@ -82,7 +82,7 @@ _BITS = {name: _plain(f"stablehlo.{name}") for name in ("and", "or", "xor")}
 def _gathered(ctx, x, aval):
     """A whole copy on each partition: XLA's all-reduce between partitions on CPUs knows sums, products, extremes and
     `and` and `or` of booleans only, and a program that would need another one does not compile."""
-    if ctx.module.partitions == 1 or ctx.platform != "cpu":
+    if ctx.local or ctx.platform != "cpu":
         return x
     return ctx.op("stablehlo.custom_call", (x,), aval, call_target_name="Sharding",
                   attributes={"mhlo.sharding": "{replicated}"})
@@ -93,7 +93,7 @@ def _reduce(ctx, x, aval, start, out, combine, axes):
     """One reduction. XLA's all-reduce between partitions on CPUs knows extremes only as the plain operation, so there
     the NaNs that this may lose are put back."""
     scalar, plain = _scalar(aval), None
-    if ctx.module.partitions > 1:
+    if not ctx.local:
         plain = _PLAIN.get(combine) if dtypes.is_float(aval.dtype) else None
     elif ctx.platform == "cpu" and combine in _PLAIN and not dtypes.is_complex(aval.dtype):
         x, aval, axes = _in_lanes(ctx, x, aval, start, combine, axes)

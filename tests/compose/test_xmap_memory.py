@@ -1,0 +1,122 @@
+"""`SerialLoop`: what programs need at once falls with the number of turns, as XLA's report tells it."""
+import os
+
+import lamina as jax
+import lamina.numpy as jnp
+import numpy as np
+import pytest
+from lamina import lax
+from lamina.experimental.maps import Mesh, SerialLoop, xmap
+
+WIDE = bool(os.environ.get("LAMINA_WIDE"))
+
+
+def close(found, wanted):
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+
+
+def temporaries(f, *args):
+    return jax.jit(f).lower(*args).compile().memory_analysis().temp_size_in_bytes
+
+
+def test_memory_falls_with_the_number_of_turns():
+    n, width = 64, 2048
+    x, w = np.ones((n, 16), np.float32), np.ones((16, width), np.float32)
+
+    def f(x, w):
+        h = jnp.tanh(x @ w)
+        for _ in range(3):
+            h = jnp.sort(h) * 2 - jnp.roll(h, 1)
+        e = jnp.exp(h - lax.pmax(lax.stop_gradient(h), "b"))
+        p = jnp.sort(e / lax.psum(e, "b"))
+        return (p * jnp.cumsum(p)).sum()
+
+    def loss(turns):
+        h = xmap(f, (["b", ...], {}), ["b"], axis_resources={"b": SerialLoop(turns)})
+        return lambda x, w: h(x, w).sum()
+
+    values = n * width * 4
+    for derivative, kept in ((lambda g: g, 1), (lambda g: jax.grad(g, (0, 1)), 2)):  # `h`; and what the loss says of `p`
+        whole, few, many = [temporaries(derivative(loss(turns)), x, w) for turns in (1, 4, 16)]
+        assert whole > few > many
+        assert many < 1.5 * (kept * values + (whole - kept * values) / 16)
+
+
+def softmax(x, name="b"):
+    e = jnp.exp(x - lax.pmax(x, name))
+    return e / lax.psum(e, name)
+
+
+def attention(x, name):
+    """Queries that all positions share, of each position a key and a value."""
+    q = jnp.sin(jnp.arange(16 * 256.).reshape(16, 256))
+    return lax.psum(jax.nn.softmax(q @ x[:256], axis=name)[:, None] * x[256:320], name)
+
+
+# Functions of a position's row and of the axes that are summed over; and in how many arrays such sums are at work at once.
+PROGRAMS = {
+    "softmax": (softmax, 2),
+    "log_softmax": (lambda x, name: jax.nn.log_softmax(x, axis=name), 3),
+    "logsumexp": (lambda x, name: jax.nn.logsumexp(jnp.sin(x), axis=name), 2),
+    "layer norm": (lambda x, name: (x - jnp.mean(x, axis=name)) * lax.rsqrt(jnp.var(x, axis=name) + 1e-5), 4),
+    "smallest to largest": (lambda x, name: (x - lax.pmin(x, name)) / (lax.pmax(x, name) - lax.pmin(x, name)), 4),
+    "attention": (attention, 4),
+}
+# The axes that are summed over, of those that run in turns; in how many each runs.
+LOOPS = [("b", {"b": 4}), ("b", {"b": 16}), ("a", {"a": 4, "b": 4}), ("b", {"a": 4, "b": 4}), ("ab", {"a": 4, "b": 4}),
+         ("a", {"b": 16}), ("a", {"a": 8, "b": 2}), ("a", {"a": 2, "b": 8}), ("ab", {"a": 8, "b": 16}),
+         ("a", {"a": 8, "b": 16}), ("b", {"a": 8}), ("ab", {"b": 16}), ("ab", {"a": 2}), ("ab", {"a": 4})]
+
+
+def loop_cases():
+    """Of each program all loops in a wide run, else two."""
+    for k, name in enumerate(PROGRAMS):
+        yield from [(name, *loops) for j, loops in enumerate(LOOPS) if WIDE or (j - 2 * k) % len(LOOPS) < 2]
+
+
+@pytest.mark.parametrize("mesh", [False, True], ids=["one device", "over a mesh too"])
+@pytest.mark.parametrize("name, over, turns", list(loop_cases()))
+def test_memory_is_what_is_kept_and_one_chunk(name, over, turns, mesh):
+    """Temporaries are at most 1.5 times (kept values + one chunk), as XLA reports them, forward and with the pullback.
+
+    A chunk is what one turn has at once: its slices of operands and results, and of what the program works with in one turn
+    over all. Kept are the residuals of a derivative, and sums on the way, to the pullback their cotangents too.
+    """
+    fun, sums = PROGRAMS[name]
+    devices = 2 if mesh else 1
+    x = np.sin(np.arange(8 * devices * 16 * 2048, dtype=np.float32)).reshape(8 * devices, 16, 2048)
+    left = [a for a in "ab" if a not in over or name not in ("logsumexp", "attention")]
+
+    def pulled(turns):
+        resources = {a: SerialLoop(n) for a, n in turns.items()}
+        if mesh:
+            resources["a"] = ("x", *([resources["a"]] if "a" in resources else []))
+        h = xmap(lambda x: fun(x, tuple(over)), ["a", "b", ...], [*left, ...], axis_resources=resources)
+
+        def both(x, ct):
+            y, back = jax.vjp(h, x)
+            return y, back(ct)
+        return h, both
+
+    with Mesh(np.array(jax.devices()[:devices]), ("x",)):
+        (h, both), (once, both_once) = pulled(turns), pulled(dict.fromkeys(turns, 1))
+        y = np.ones(jax.eval_shape(h, x).shape, np.float32)
+        kept = jax.make_jaxpr(lambda x: jax.vjp(h, x)[1])(x).jaxpr
+        residuals = sum(v.aval.size * 4 for v in set(kept.outvars) - set(kept.invars))
+        totals = sums * x.nbytes // np.prod([{"a": len(x), "b": 16}[a] for a in over])
+        parts = np.prod(list(turns.values()))
+        for f, g, args, chunk, held in [(h, once, (x,), x.nbytes + y.nbytes, totals),
+                                        (both, both_once, (x, y), 2 * (x.nbytes + y.nbytes), 2 * totals + residuals)]:
+            bound = held + (chunk + devices * temporaries(g, *args)) / parts
+            assert devices * temporaries(f, *args) < 1.5 * bound
+
+
+def test_a_loop_over_another_axis_than_the_first_turns_no_array_around():
+    x = np.sin(np.arange(4 * 64 * 1024, dtype=np.float32)).reshape(4, 64, 1024)
+    h = xmap(softmax, {1: "b"}, {1: "b"}, axis_resources={"b": SerialLoop(16)})
+    over = jax.vmap(xmap(softmax, ["b", ...], ["b", ...], axis_resources={"b": SerialLoop(16)}))
+    wanted = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    for f in (h, over):
+        close(f(x), wanted)
+        assert temporaries(f, x) < x.nbytes / 4
+        assert temporaries(lambda x, ct, f=f: jax.vjp(f, x)[1](ct), x, x) < x.nbytes / 4
