@@ -117,6 +117,30 @@ def test_hundreds_of_levels_run():
     assert float(jax.jit(nested("jit", DEPTH))(0.5)) == pytest.approx(x, rel=1e-4)
 
 
+def test_nearly_as_many_levels_as_are_allowed_run():
+    x = 0.5
+    for _ in range(MOST - 99):
+        x = math.sin(x)
+    assert float(nested("jit", MOST - 100)(0.5)) == pytest.approx(x, rel=1e-4)
+
+
+def test_derivatives_of_many_levels_op_by_op():
+    x, slope = 0.5, 1.0
+    for _ in range(MOST // 5 + 1):
+        x, slope = math.sin(x), slope * math.cos(x)
+    got = jax.jvp(nested("checkpoint", MOST // 5), (0.5,), (1.0,))
+    assert [float(v) for v in got] == pytest.approx([x, slope], rel=1e-3)
+
+
+@pytest.mark.parametrize("call", ["grad", "vmap", "pmap of cond"])
+def test_too_many_levels_are_refused_in_words(call):
+    deep = {"grad": lambda: jax.grad(nested("jit", MOST - 100))(0.5),
+            "vmap": lambda: jax.vmap(nested("jit", MOST - 100))(jnp.ones(3)),
+            "pmap of cond": lambda: jax.pmap(nested("cond", 300))(jnp.ones(1))}
+    with pytest.raises(RecursionError, match="levels deep"):
+        deep[call]()
+
+
 def test_time_of_nested_checkpoints_grows_with_the_depth():
     def seconds(depth):
         f = nested("checkpoint", depth)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Primitive, ShapedArray, Var, aval_of, config, dtypes, prims, walk
-from lamina_ir.extend import USES, Tiles, has_keys, physical
+from lamina_ir.extend import USES, Tiles, has_keys, physical, stack_depth
 from lamina_parallel.extend import mesh_in_text
 from lamina_tracing import slots
 from lamina_tracing.extend import eval_jaxpr
@@ -72,9 +72,10 @@ class XlaEvaluator:
         """An op with programs inside: remembered with the first of them, so that it goes when that does."""
         if prim.family == "custom" and "call_jaxpr" in params:  # op by op: a rule's function is not compiled for itself
             body = params["call_jaxpr"]
-            if body.memo("by platform", lambda: any(e.primitive is prims.platform_index_p for e in walk(body))):
-                return tuple(self.program(body, args, params["name"]))  # lowering leaves the other platforms' branches alone
-            return tuple(eval_jaxpr(body, args))
+            with stack_depth.roomy():  # such calls may stand in one another
+                if body.memo("by platform", lambda: any(e.primitive is prims.platform_index_p for e in walk(body))):
+                    return tuple(self.program(body, args, params["name"]))  # lowering leaves other platforms' branches alone
+                return tuple(eval_jaxpr(body, args))
         if prim.name == "xla_call":
             where = params.get("device") or params.get("backend")
             if where is not None:

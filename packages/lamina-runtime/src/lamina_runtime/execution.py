@@ -301,8 +301,11 @@ def is_cheap(closed: ClosedJaxpr) -> bool:
     return closed.memo("cheap", lambda: _weigh(closed, {}) <= _FEW)
 
 
-def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int]) -> int:
-    """Equations, those of called programs among them, up to one more than a few; `known` has programs seen before."""
+def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -> int:
+    """Equations, those of called programs among them, up to one more than a few; `known` has programs seen before. Calls many
+    levels deep are no few."""
+    if level > _FEW:
+        return _FEW + 1
     count = 0
     for e in closed.jaxpr.eqns:
         family = e.primitive.family
@@ -313,7 +316,7 @@ def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int]) -> int:
         if e.primitive.name == "xla_call":
             called = e.params["call_jaxpr"]
             if called not in known:
-                known[called] = _weigh(called, known)
+                known[called] = _weigh(called, known, level + 1)
             count += known[called]
         else:
             count += 1
