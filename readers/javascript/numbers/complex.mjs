@@ -63,7 +63,7 @@ export const atan = z => back(atanh(turned(z)));
 export const acosh = z => log(add(z, mul(sqrt(add(z, [1, 0])), sqrt(sub(z, [1, 0])))));
 export const pow = (z, w) => {
   if (w[0] === 0 && w[1] === 0) return [1, 0];
-  if (z[0] === 0 && z[1] === 0) return [0, 0];
+  if (z[0] === 0 && z[1] === 0) return w[0] > 0 && w[1] === 0 ? [0, 0] : [NaN, NaN];
   return exp(mul(w, log(z)));
 };
 

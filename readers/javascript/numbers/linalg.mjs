@@ -85,7 +85,7 @@ export function lu(x) {
 
 // y with t y = b, t triangular.
 export function substitute(t, b, lower, unit) {
-  const x = copy(b), n = t.length;
+  const n = t.length, x = range(n).map(i => [...b[i] ?? []]); // b may be without columns
   for (const i of lower ? range(n) : range(n).reverse()) {
     x[i] = x[i].map((_, c) => {
       let s = x[i][c];

@@ -69,9 +69,10 @@ export function erfInv(y) {
 export function zeta(s, q) {
   if (Number.isNaN(s) || Number.isNaN(q)) return NaN;
   if (s === 1) return Infinity;
-  if (q <= 0 && Number.isInteger(q)) return s % 2 === 0 ? Infinity : NaN;
+  if (q <= 0 && Math.floor(q) === q) return s % 2 === 0 ? Infinity : NaN;
   if (s < 1 || (q <= 0 && !Number.isInteger(s))) return NaN;
   if (q === Infinity) return 0;
+  if (q < -1e6) return NaN; // too many terms for this reader
   let total = 0, a = q;
   for (; a < 12; a++) total += a ** -s;
   let tail = a ** (1 - s) / (s - 1) + 0.5 * a ** -s, factor = s * a ** (-s - 1), factorial = 2;
@@ -140,8 +141,10 @@ function fraction(a, x) {
 export function incompleteGamma(mode, a, x) {
   if (Number.isNaN(a) || Number.isNaN(x) || a < 0 || x < 0 || (a === 0 && x === 0)) return NaN;
   const [atZero, atEnd] = { lower: [0, 1], upper: [1, 0], slope: [0, 0], sample: [0, Infinity] }[mode];
+  if (x === Infinity) return atEnd;
+  if (a === Infinity) return NaN;
   if (x === 0) return atZero;
-  if (a === 0 || x === Infinity) return atEnd;
+  if (a === 0) return atEnd;
   const f = density(a, x), low = x <= 1 || x <= a;
   if (low) {
     const [s, ds] = series(a, x);

@@ -96,7 +96,7 @@ define('householder_product', [2, 1], {}, ([a, taus]) => {
   oneDtype([a, taus]);
   if (m < n || taus.shape[taus.shape.length - 1] > n || !sameShape(batch, taus.shape.slice(0, -1))) refuse('a [..., m, n], m >= n, and taus [..., k], k <= n');
   return [a];
-}, (a, taus) => [L.householderProduct(a, taus, a[0].length)]);
+}, (a, taus, p, whole) => [L.householderProduct(a, taus, whole.shape[whole.shape.length - 1])]);
 
 define('qr', [2], { full_matrices: 'bool', pivoting: 'bool' }, ([x], { full_matrices: full, pivoting }) => {
   const { batch, m, n } = matrices(x), k = full ? m : Math.min(m, n);

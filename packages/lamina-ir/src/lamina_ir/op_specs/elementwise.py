@@ -87,7 +87,8 @@ SPECS = [
     op("population_count", "x", "like x", "Of integers: how many bits are 1."),
     op("pow", "x y", "like x",
        """Of numbers: x to the y. y may be of an integer dtype where x is inexact. Of integers: negative exponents give 0,
-       but 1 of 1, and 1 or -1 of -1."""),
+       but 1 of 1, and 1 or -1 of -1. Of complex numbers: anything to the 0 is 1; 0 to a positive real is 0, and to anything
+       else NaN."""),
     op("real", "x", "the dtype of the parts of x", "Of complex numbers: the real part."),
     op("reduce_precision", "x", "like x",
        """Of floats: x rounded, halves to even, to a number with so many bits. With E = exponent_bits, top = 2^(E-1) - 1
@@ -119,6 +120,6 @@ SPECS = [
     op("tanh", "x", "like x", "Of inexact: the hyperbolic tangent."),
     op("xor", "x y", "like x", "Of integers and bool: bit by bit exclusive or."),
     op("zeta", "s q", "like s",
-       """Of floats: the sum of (q + k)^-s over k = 0, 1, 2, ... For s = 1 infinite, for s < 1 NaN. Where q is 0 or a
-       negative whole number: infinite for even s, else NaN. For other negative q and s that is not whole NaN."""),
+       """Of floats: the sum of (q + k)^-s over k = 0, 1, 2, ... For s = 1 infinite, for s < 1 NaN. Where q is 0, a
+       negative whole number or -infinity: infinite for even s, else NaN. For other negative q and s that is not whole NaN."""),
 ]
