@@ -45,7 +45,7 @@ _BOUNDED = Kind("an equation of a loop with a bound", lambda v: LOOP.test(v) and
                 and v.params[v.primitive.flow.bound] is not None)
 _HOLDER = Kind("an equation that holds programs",
                lambda v: EQN.test(v) and bool(v.primitive.flow and v.primitive.flow.operands))
-_NUMBERS = Kind("a list of ints", lambda v: isinstance(v, Sequence) and all(isinstance(i, int) for i in v))
+_NUMBERS = Kind("a list of ints", lambda v: isinstance(v, (tuple, list, range)) and all(isinstance(i, int) for i in v))
 _PAIRS = _each("a list of pairs of ClosedJaxprs", lambda p: len(p) == 2 and all(isinstance(q, ClosedJaxpr) for q in p))
 _PLACES = _each("a list of pairs of a number and what stands there", lambda p: len(p) == 2 and isinstance(p[0], int))
 
