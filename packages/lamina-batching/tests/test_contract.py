@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lamina_ir.testing.contracts import try_stand_in
+from lamina_ir.testing.contracts import folder_of, try_stand_in
 
 LAYER = "lamina_batching"
 STOCK = Path(__file__).parent / "broken" / "nothing_changed.py"
@@ -18,7 +18,7 @@ BROKEN = {
 
 
 def test_each_broken_one_is_tried():
-    assert {p.stem for p in STOCK.parent.glob("*.py")} == {*BROKEN, STOCK.stem}
+    assert {p.stem for p in STOCK.parent.glob("*.py")} == {*BROKEN, STOCK.stem, "does_nothing"}
 
 
 def test_a_stand_in_that_changes_nothing_keeps_the_contract():
@@ -39,3 +39,10 @@ def test_what_is_slow_keeps_all_but_the_cost():
     status, output = try_stand_in(LAYER, STOCK.with_stem("takes_one_at_a_time"), ["-q", "-m", "not cost", "test_axes.py",
                                                                                   "test_nested.py", "test_cost.py"])
     assert status == 0, output
+
+
+@pytest.mark.slow
+def test_nothing_is_kept_where_nothing_is_done():
+    files = [path.name for path in folder_of(LAYER).glob("test_*.py") if path.name != "test_every_op.py"]
+    status, output = try_stand_in(LAYER, STOCK.with_stem("does_nothing"), ["-q", "--tb=no", "-rp", *files])
+    assert status == 1 and "PASSED" not in output and " passed" not in output, output

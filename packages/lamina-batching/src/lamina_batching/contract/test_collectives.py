@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lamina_batching import vmap
-from lamina_ir import AxisEnv, evaluate_primitive, prims
+from lamina_ir import AxisEnv, prims
 from lamina_ir.testing.samples import samples_of
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import bind
@@ -166,11 +166,3 @@ def test_every_sample_over_two_nested_maps(sample):
     for g, w in zip(got, want):
         g = np.asarray(g)
         np.testing.assert_allclose(g.reshape(8, *g.shape[2:]), np.stack(w), rtol=1e-5, atol=1e-5)
-
-
-def test_the_evaluator_knows_the_table_too():
-    """The oracle of the test above is held to the same table."""
-    out = evaluate_primitive(prims.neg_p, [X[0]], {})
-    np.testing.assert_array_equal(out, -X[0])
-    got = prims.psum_p.numpy(AxisEnv([("i", N)]), list(X), axes=("i",), axis_index_groups=None)
-    np.testing.assert_allclose(np.stack(got[0]), [X.sum(0)] * N, rtol=1e-5)
