@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_INSIDE = 31  # imports inside functions, in the whole house; 11 of them are doors behind which modules load when asked for
+MOST_INSIDE = 32  # imports inside functions, in the whole house; 11 of them are doors behind which modules load when asked for
 
 
 def modules(source: Path) -> dict[str, Path]:

@@ -1,9 +1,25 @@
-"""`lamina.experimental`: names that people look for here."""
+"""`lamina.experimental`: names that people look for here. Its modules are imported when they are asked for."""
+import typing as _typing
+from importlib import import_module as _import_module
+
 from .. import _rooms as _rooms  # the runtime first: what follows is dispatched through it
 from lamina_tracing import disable_x64, enable_x64, io_callback
 
-from . import (checkpointing, compilation_cache, export, host_callback, key_reuse, maps, mesh_utils, multihost_utils, ode,
-               pjit, rnn, shard_map, x64_context)
+if _typing.TYPE_CHECKING:
+    from . import (checkpointing as checkpointing, compilation_cache as compilation_cache, export as export,
+                   host_callback as host_callback, key_reuse as key_reuse, maps as maps, mesh_utils as mesh_utils,
+                   multihost_utils as multihost_utils, ode as ode, pjit as pjit, rnn as rnn, shard_map as shard_map,
+                   x64_context as x64_context)
 
 __all__ = ["checkpointing", "compilation_cache", "disable_x64", "enable_x64", "export", "host_callback", "io_callback",
            "key_reuse", "maps", "mesh_utils", "multihost_utils", "ode", "pjit", "rnn", "shard_map", "x64_context"]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _import_module(f"{__name__}.{name}")  # few programs use more than one of them
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
