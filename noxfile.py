@@ -62,6 +62,12 @@ def contract(session: nox.Session) -> None:
 
 
 @nox.session
+def forks(session: nox.Session) -> None:
+    """The stand-ins under forks/: each installed by itself, its layer's contract, the seed pages, the main program."""
+    python(session, "tools/run_forks.py", *session.posargs)
+
+
+@nox.session
 def lowest(session: nox.Session) -> None:
     """Each package with the lowest versions that its ranges admit, from outside and of neighbours (docs/releasing.md)."""
     python(session, "tools/run_lowest.py", *session.posargs)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Literal, Primitive, evaluate_primitive, prims
-from lamina_ir.extend import Placement
+from lamina_ir.extend import Placement, unbound_axis
 from lamina_lowering.stock import *
 from lamina_lowering.stock import __all__ as _names
 
@@ -42,7 +42,7 @@ class Lowered:
 
     def __init__(self, closed: ClosedJaxpr, name: str, platform: str, placement: Placement, text: str,
                  params: list[Any]) -> None:
-        self.name, self.platform, self.placement, self.text = name, platform, placement, text
+        self.name, self.platform, self.placement, self.text, self.params = name, platform, placement, text, params
         self.in_avals, self.out_avals = list(closed.in_avals), list(closed.out_avals)
         self.kept_args = (True,) * len(self.in_avals)
         scope: dict[str, Any] = {"np": np, "op": by_meaning, "P": params}
@@ -50,18 +50,23 @@ class Lowered:
         self.main = scope["main"]
 
     def bytecode(self) -> bytes:
-        return self.text.encode()
+        types = [f"{[a.short() for a in avals]}" for avals in (self.in_avals, self.out_avals)]
+        return "\n".join([self.platform, *types, self.text, *map(_key, self.params)]).encode()
 
     def as_text(self, dialect: str = "numpy", debug_info: bool = False) -> str:
         if dialect != "numpy":
             raise ValueError(f"as_text: this lowering writes NumPy source, dialect='numpy'; got {dialect!r}")
         return self.text
 
-    def run(self, *args: Any) -> list[np.ndarray]:
+    def run(self, args: Sequence[Any]) -> list[np.ndarray]:
         """The results on arrays of NumPy."""
         with np.errstate(all="ignore"):
             found = self.main(*[np.asarray(x, a.dtype) for x, a in zip(args, self.in_avals)])
         return [np.asarray(x, a.dtype) for x, a in zip(found, self.out_avals)]
+
+
+def _key(param: Any) -> str:
+    return f"{param.dtype}{param.shape}{param.tobytes()!r}" if isinstance(param, np.ndarray) else repr(param)
 
 
 def by_meaning(name: str, params: dict[str, Any], *args: Any) -> Any:
@@ -69,9 +74,11 @@ def by_meaning(name: str, params: dict[str, Any], *args: Any) -> Any:
     return evaluate_primitive(params["primitive"], args, params["params"])
 
 
-def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "numpy", placement: Placement | None = None,
-          **settings: Any) -> Lowered:
+def lower(closed_jaxpr: ClosedJaxpr, *, name: str = "main", platform: str = "cpu", placement: Placement | None = None,
+          axis_env: Sequence[tuple[Any, int]] = (), **settings: Any) -> Lowered:
     """A program as NumPy source text; `settings` are those of other lowerings, and have no meaning here."""
+    for axis in closed_jaxpr.jaxpr.axis_names:
+        raise unbound_axis(axis, [name for name, _ in axis_env])  # the text is for a program that is run by itself
     writer = _Writer()
     writer.function(closed_jaxpr, "main")
     return Lowered(closed_jaxpr, name, platform, placement or Placement(()), "\n\n".join(writer.functions), writer.params)

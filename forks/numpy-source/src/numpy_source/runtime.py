@@ -34,7 +34,7 @@ class SourceEvaluator(slots.NumPyEvaluator):
         if lowered.format not in accepts:
             raise TypeError(f"lowering made a program in the format {lowered.format!r}, and numpy_source.runtime accepts "
                             f"{', '.join(accepts)}; choose LAMINA_LAYERS=lowering=numpy_source.lowering, or another runtime")
-        return [self.array(v, a) for v, a in zip(lowered.run(*args), closed.out_avals)]
+        return [self.array(v, a) for v, a in zip(lowered.run(args), closed.out_avals)]
 
     def device_put(self, x: Any, device: Any) -> Any:
         return device_put(x, device)

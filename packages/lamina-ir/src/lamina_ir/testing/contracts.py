@@ -110,6 +110,19 @@ def try_stand_in(layer: str, stand_in: Path | None, argv: Sequence[str] = ()) ->
 _skipped: list[str] = []
 
 
+def pytest_addoption(parser: Any) -> None:
+    """`--every N`: a sample."""
+    parser.addoption("--every", type=int, default=1, metavar="N", help="run every N-th test alone")
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """The sample, of what other options leave."""
+    every = config.getoption("--every")
+    if every > 1:
+        config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i % every])
+        items[:] = items[::every]
+
+
 def pytest_configure(config: Any) -> None:
     """The marks."""
     for name, meaning in MARKS.items():
