@@ -8,6 +8,7 @@ from lamina_ir.testing.contracts import try_stand_in
 
 LAYER = "lamina_lowering"
 STOCK = Path(__file__).parent / "broken" / "nothing_changed.py"
+FOREIGN = Path(__file__).parent / "broken" / "foreign" / "on_numpy.py"
 # What is wrong -> the file of the contract that sees it.
 BROKEN = {
     "takes_one_op_for_another": "test_every_op.py::test_an_op_is_lowered_to_its_meaning",
@@ -33,3 +34,11 @@ def test_a_stand_in_that_changes_nothing_keeps_the_contract():
 def test_a_change_of_meaning_breaks_the_contract(name):
     status, output = try_stand_in(LAYER, STOCK.with_stem(name), ["-x", "-q", BROKEN[name]])
     assert status == 1 and "1 failed" in output, output
+
+
+@pytest.mark.slow
+def test_a_lowering_to_another_format_is_tried_as_a_whole():
+    status, output = try_stand_in(LAYER, FOREIGN, ["-q", "-m", "core or collectives"])
+    assert status == 0 and "deselected" in output, output
+    status, output = try_stand_in(LAYER, FOREIGN, ["-q", "-m", "rows or lines"])
+    assert status == 1 and "passed" not in output, output

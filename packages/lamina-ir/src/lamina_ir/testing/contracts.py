@@ -23,6 +23,7 @@ MARKS = {
     "order": "derivatives of derivatives, maps of maps, effects one after another",
     "cost": "how much is done for a result: how often an op is bound, what is kept",
     "backward": "what only a walk from results to arguments can give",
+    "lines": "what is known of the user's source lines",
     "rows": "rows of the layer's tables, added or replaced, are obeyed",
 }
 _DISTRIBUTION = "pytest>=8.2"

@@ -9,7 +9,7 @@ from lamina_lowering import SourceLine, lower
 
 from lamina_lowering.contract.running import call_of, chain
 
-pytestmark = pytest.mark.core
+pytestmark = pytest.mark.lines
 
 V = shaped((3,), np.dtype("float32"))
 
