@@ -46,12 +46,13 @@ def _small_float(name: str) -> Any:
     from lamina_ir import dtypes, prims as p
     d = dtypes.from_short_name(name)
     f32, i32, b = np.dtype("float32"), np.dtype("int32"), np.dtype(bool)
-    x = np.array([0.5, 1, 1.5, 2, 3, 4], np.float32).astype(d)
-    y = np.array([2, 0.5, 1, 4, 1, 2], np.float32).astype(d)
+    plain = name != "f8_e8m0fnu"  # which has no sign and no zero, and whose halves versions of ml_dtypes round otherwise
+    x = np.array([0.5, 1, 1.5, 2, 3, 4] if plain else [0.5, 1, 2, 2, 4, 4], np.float32).astype(d)
+    y = np.array([2, 0.5, 1, 4, 1, 2] if plain else [2, 1, 0.5, 8, 1, 4], np.float32).astype(d)
     to = lambda v, n: (p.convert_element_type_p, [v], {"new_dtype": n, "weak_type": False})
-    plain = name != "f8_e8m0fnu"  # which has no sign and no zero
     some = SAMPLES if plain else SAMPLES[SAMPLES > 1e-37]
-    rows = [to(_codes(d), f32), to(some, d), to(x, i32), to(x, b), to(np.arange(-3 if plain else 1, 9, dtype=np.int32), d)]
+    whole = np.arange(-3, 9, dtype=np.int32) if plain else np.array([1, 2, 4, 5, 7, 8], np.int32)
+    rows = [to(_codes(d), f32), to(some, d), to(x, i32), to(x, b), to(whole, d)]
     rows += [(op, [x, y], {}) for op in (p.add_p, p.mul_p, p.div_p, p.max_p, p.min_p, p.lt_p, p.eq_p, p.pow_p)]
     rows += [(op, [x], {}) for op in (p.sqrt_p, p.exp_p, p.copy_p)]
     rows += [(p.reduce_max_p, [x], {"axes": (0,)}), (p.select_p, [np.arange(6) % 2 == 0, x, y], {}), (p.sort_p, [y], {
