@@ -117,7 +117,11 @@ def names_at(root: Path, tag: str, folder: str, module: str) -> set[str] | None:
     for candidate in (f"{path}/stock.py", f"{path}/__init__.py", f"{path}.py"):
         shown = subprocess.run(["git", "show", f"{tag}:{candidate}"], cwd=root, capture_output=True, text=True)
         if shown.returncode == 0:
-            return listed(shown.stdout)
+            found = listed(shown.stdout)
+            if found is None:
+                return None
+            parts = [names_at(root, tag, folder, f"{module}.{part}") for part in included(shown.stdout)]
+            return None if None in parts else found.union(*filter(None, parts))
     raise LookupError(module)
 
 
@@ -128,10 +132,25 @@ def names_here(room: Distribution) -> set[str] | None:
 
 
 def listed(source: str) -> set[str] | None:
-    """The `__all__` of a source text."""
+    """The names that are written out in the `__all__` of a source text; None where some are computed."""
+    value = stated(source)
+    if value is None or any(isinstance(n, ast.comprehension) for n in ast.walk(value)):
+        return None
+    return {n.value for n in ast.walk(value) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def included(source: str) -> list[str]:
+    """The modules whose `__all__` a source text includes in its own: `ops` of `*ops.__all__`."""
+    value = stated(source)
+    return [] if value is None else [ast.unparse(n.value) for n in ast.walk(value)
+                                     if isinstance(n, ast.Attribute) and n.attr == "__all__"]
+
+
+def stated(source: str) -> ast.expr | None:
+    """The expression of a source text's `__all__`."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return {n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+            return node.value
     return None
 
 
@@ -139,26 +158,25 @@ def name_breaches(root: Path) -> Iterator[str]:
     """Names that are imported from a neighbour and are missing in the oldest released version that is admitted."""
     known = distributions.rooms(root)
     for owner in distributions.everything(root).values():
-        for name, requirement in owner.neighbours.items():
-            oldest = oldest_admitted(known[name], requirement, root) if name in known else None
-            if oldest is None:
-                continue
-            for where, module, names in uses(owner, known[name].module):
-                missing = missing_names(root, known[name], oldest, module, names)
+        oldest = {known[name].module: (known[name], version, requirement) for name, requirement in owner.neighbours.items()
+                  if name in known and (version := oldest_admitted(known[name], requirement, root)) is not None}
+        for where, module, names in uses(owner) if oldest else ():
+            if module.split(".")[0] in oldest:
+                neighbour, version, requirement = oldest[module.split(".")[0]]
+                missing = missing_names(root, neighbour, version, module, names)
                 if missing:
-                    yield (f"{where.relative_to(root)}: uses {missing}, which {name} {oldest} does not have and "
+                    yield (f"{where.relative_to(root)}: uses {missing}, which {neighbour.name} {version} does not have and "
                            f"{owner.name}'s range {requirement} admits; raise its lower bound")
 
 
-def uses(owner: Distribution, module: str) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
-    """(file, module, names) of each use of a neighbour in a package's source."""
+def uses(owner: Distribution) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
+    """(file, module, names) of each use of one of ours in a package's source."""
     for path in sorted((owner.folder / "src").rglob("*.py")):
-        for _, imported, names in check_walls.imports(path):
-            if imported.split(".")[0] == module:
-                yield path, imported, names
+        for _, module, names in check_walls.imports(path):
+            if distributions.is_ours(module.split(".")[0]):
+                yield path, module, names
         for _, room, name in check_walls.attributes_of_rooms(path):
-            if room == module:
-                yield path, module, (name,)
+            yield path, room, (name,)
 
 
 def missing_names(root: Path, neighbour: Distribution, version: Version, module: str, names: tuple[str, ...]) -> str:
@@ -168,7 +186,7 @@ def missing_names(root: Path, neighbour: Distribution, version: Version, module:
         there = names_at(root, tag, neighbour.name, module)
     except LookupError:
         return module
-    missing = [name for name in names if there is not None and name not in there and name not in ("*", "__all__")]
+    missing = [name for name in names if there is not None and name not in there and name != "*" and name[:2] != "__"]
     return ", ".join(f"{module}.{name}" for name in missing if not is_module(root, tag, neighbour, f"{module}.{name}"))
 
 

@@ -38,8 +38,8 @@ def breaches(room: Distribution) -> list[str]:
     for path in sorted((room.folder / "changelog.d").glob("*")):
         where = f"packages/{room.name}/changelog.d/{path.name}"
         text = path.read_text(encoding="utf-8").strip()
-        if not re.fullmatch(rf"[a-z0-9][a-z0-9-]*\.({'|'.join(KINDS)})\.md", path.name):
-            found.append(f"{where}: is to be named <slug>.<{'|'.join(KINDS)}>.md; a slug has small letters, digits, hyphens")
+        if not re.fullmatch(rf"[a-z0-9][a-z0-9_-]*\.({'|'.join(KINDS)})\.md", path.name):
+            found.append(f"{where}: is to be named <slug>.<{'|'.join(KINDS)}>.md; a slug has small letters, digits, - and _")
         elif not text:
             found.append(f"{where}: is empty; say to the package's users what changes for them")
         elif text.startswith(("- ", "#", room.name + ":")):

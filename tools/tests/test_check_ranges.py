@@ -70,6 +70,21 @@ def test_an_attribute_and_a_module_that_the_oldest_release_lacks_are_named(small
     assert "uses lamina_ir.extend, which lamina-ir 0.1.0 does not have" in only_breach(small_house)
 
 
+def test_a_list_of_names_may_include_those_of_modules(small_house: Path, git: Callable[..., None]) -> None:
+    door = small_house / "packages/lamina-ir/src/lamina_ir/extend"
+    door.mkdir()
+    (door / "__init__.py").write_text('__all__ = sorted(["ops", *ops.__all__])\n')
+    (door / "ops.py").write_text('__all__ = ["bind"]\n')
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "a door")
+    git("tag", "lamina-ir-v0.1.0")
+    source = small_house / "packages/lamina-tracing/src/lamina_tracing/__init__.py"
+    source.write_text("import numpy\nfrom lamina_ir.extend import bind, ops\n")
+    assert check_ranges.breaches(small_house) == []
+    source.write_text("import numpy\nfrom lamina_ir.extend import stage\n")
+    assert "uses lamina_ir.extend.stage, which lamina-ir 0.1.0 does not have" in only_breach(small_house)
+
+
 def test_the_oldest_admitted_release_is_what_a_tag_names(small_house: Path, git: Callable[..., None]) -> None:
     rooms = distributions.rooms(small_house)
     requirement = rooms["lamina"].neighbours["lamina-ir"]

@@ -47,6 +47,8 @@ SHARED = {"rows": aligned(ROWS), "columns": aligned(ROWS).T,
 @pytest.mark.parametrize("what", SHARED)
 def test_numbers_in_any_memory_order(what, owner):
     x = SHARED[what]
+    if owner is Foreign and not x.flags.writeable and np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        pytest.skip("NumPy 2.0, which lends the memory here, lends none that must not be written")
     y = from_dlpack(owner(x))
     assert y.shape == x.shape and y.dtype == x.dtype
     for seen in (y, jit(lambda v: v)(y), device_put(y, devices()[1]), lax.reshape(y, (x.size,)).reshape(x.shape)):

@@ -1,7 +1,7 @@
 """The type names users annotate with, and which classes are those of concrete arrays."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import numpy as np
@@ -38,40 +38,24 @@ class _ArrayKind(type):
         raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
 
 
-class Array(metaclass=_ArrayKind):
-    """The type of every array and traced value, for annotations and `isinstance`; it cannot be instantiated.
+if TYPE_CHECKING:
+    from .array_types import Array as Array  # with the methods and operators that the `operators` slot gives
+else:
+    class Array(metaclass=_ArrayKind):
+        """The type of every array and traced value, for annotations and `isinstance`; it cannot be instantiated.
 
-    >>> import numpy as np
-    >>> isinstance(np.ones(3), Array)
-    False
-    """
+        >>> import numpy as np
+        >>> isinstance(np.ones(3), Array)
+        False
+        """
 
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    ndim: int
-    size: int
+        shape: tuple[int, ...]
+        dtype: np.dtype
+        ndim: int
+        size: int
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("Array is a type to check against; make arrays with lamina.numpy.array")
-
-    if TYPE_CHECKING:  # methods and operators come from the `operators` slot
-        def __getattr__(self, name: str) -> Any: ...
-        def _binary(self, other: Any) -> Array: ...
-        def _unary(self) -> Array: ...
-        def __getitem__(self, index: Any) -> Array: ...
-        def __iter__(self) -> Iterator[Array]: ...
-        def __len__(self) -> int: ...
-        def __bool__(self) -> bool: ...
-        def __int__(self) -> int: ...
-        def __float__(self) -> float: ...
-        def __index__(self) -> int: ...
-        def __eq__(self, other: object) -> Array: ...  # type: ignore[override]
-        def __ne__(self, other: object) -> Array: ...  # type: ignore[override]
-        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
-        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _binary
-        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rshift__ = _binary
-        __lt__ = __le__ = __gt__ = __ge__ = _binary
-        __neg__ = __pos__ = __abs__ = __invert__ = _unary
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            raise TypeError("Array is a type to check against; make arrays with lamina.numpy.array")
 
 
 ArrayLike = Union[Array, np.ndarray, np.generic, bool, int, float, complex]
