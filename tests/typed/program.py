@@ -98,18 +98,27 @@ def loops(x: lamina.Array) -> lamina.Array:
         return carry + row, carry * row
 
     total, rows = lax.scan(body, jnp.zeros_like(x[0]), x)
-    counted = lax.fori_loop(0, 3, lambda i, value: value + i, total)
-    grown = lax.while_loop(lambda value: jnp.max(value) < 10.0, lambda value: value * 2 + 1, counted)
-    chosen = lax.cond(jnp.all(grown > 0), lambda v: v, lambda v: -v, grown)
+    def grow(value: lamina.Array) -> lamina.Array:
+        return value * 2 + 1
+
+    counted = lax.fori_loop(0, 3, lambda i, value: grow(value) + i, total)
+    grown = lax.while_loop(lambda value: jnp.max(value) < 10.0, grow, counted)
+    chosen = lax.cond(jnp.all(grown > 0), grow, jnp.negative, grown)
     return chosen + lax.select(rows[0] > 0, rows[0], -rows[0])
 
 
 def over_devices(x: lamina.Array) -> lamina.Array:
     mesh = Mesh(np.array(lamina.devices()[:1]), ("rows",))
     placed = lamina.device_put(x, NamedSharding(mesh, PartitionSpec("rows")))
-    summed = lamina.pmap(lambda row: lax.psum(row, "i"), axis_name="i")(placed[None])
-    named = lamina.vmap(lambda row: row - lax.pmean(row, "batch"), axis_name="batch", in_axes=0, out_axes=0)(x)
-    return summed[0] + named
+
+    @partial(lamina.pmap, axis_name="i")
+    def summed(row: lamina.Array) -> lamina.Array:
+        return lax.psum(row, "i")
+
+    def centred(row: lamina.Array) -> lamina.Array:
+        return row - lax.pmean(row, "batch")
+
+    return jnp.add(summed(placed[None])[0], lamina.vmap(centred, axis_name="batch", in_axes=0, out_axes=0)(x))
 
 
 def looked_at(x: lamina.Array) -> tuple[str, tuple[int, ...], int]:
@@ -120,9 +129,20 @@ def looked_at(x: lamina.Array) -> tuple[str, tuple[int, ...], int]:
 
 
 def arrays(x: lamina.Array) -> tuple[float, list[int], np.ndarray[Any, Any]]:
-    y = x.at[0].set(1.0).at[1:].add(2.0)
+    y = x.at[0].set(1.0).at[1:].add(2.0).astype(jnp.float32)
     z = jnp.where(y > 1, y.reshape(-1, 1).T, jnp.stack([y, y])[0])
     return float(z.sum()), list(z.shape), np.asarray(z)
+
+
+class Model:
+    """Methods are jitted and checkpointed like functions."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    @partial(lamina.jit, static_argnums=0)
+    def __call__(self, x: lamina.Array) -> lamina.Array:
+        return lamina.checkpoint(jnp.tanh)(x) * self.scale + random.uniform(random.key(1), x.shape)
 
 
 def main(settings: Settings = Settings()) -> float:
@@ -138,6 +158,7 @@ def main(settings: Settings = Settings()) -> float:
     over_devices(x[:1, :])
     looked_at(x[0])
     arrays(x[0])
+    Model(2.0)(x)
     return float(value)
 
 

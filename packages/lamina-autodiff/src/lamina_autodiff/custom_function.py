@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from lamina_ir import Primitive, ShapedArray, config, trees
 from lamina_tracing.extend import EVALUATION, CustomCall, call_custom, flat_types, function_name, now, typeof
@@ -12,10 +12,13 @@ from .custom_rules import Arguments, output_path
 
 __all__ = ["RuledCall", "RuledFunction", "refuse_late_closures"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _MOST_PROGRAMS = 512
 
 
-class RuledFunction:
+class RuledFunction(Generic[P, R]):
     """A function that has rules once `ready`; calls that nothing differentiates run the function itself."""
 
     kind: ClassVar[str]
@@ -23,7 +26,7 @@ class RuledFunction:
     _call: ClassVar[type[RuledCall]]
     symbolic_zeros = False
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
+    def __init__(self, fun: Callable[P, R], nondiff_argnums: int | Sequence[int] = (),
                  nondiff_argnames: str | Sequence[str] = ()) -> None:
         self.arguments = Arguments(self.kind, fun, nondiff_argnums, nondiff_argnames)
         self.fun = fun
@@ -41,7 +44,7 @@ class RuledFunction:
     def _check_static(self, static: Sequence[Any]) -> None:
         """Raise where the arguments that are not differentiated cannot be what they are."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if now.depth == 0 and now.trace is EVALUATION and self.ready:
             return self.fun(*args, **kwargs)
         name = self.arguments.name

@@ -10,13 +10,13 @@ from lamina_tracing.extend import function_name, holds_tracers, in_scope, lead_w
 from .custom_rules import (SymbolicZero, check_type, differential, in_progress, output_path, refuse_closures,
                            zero_tangent)
 from .jvp import add_tangents, instantiate
-from .custom_function import RuledCall, RuledFunction, refuse_late_closures
+from .custom_function import P, R, RuledCall, RuledFunction, refuse_late_closures
 from .rows import spread
 
 __all__ = ["custom_jvp"]
 
 
-class custom_jvp(RuledFunction):
+class custom_jvp(RuledFunction[P, R]):
     """A function whose derivative is given by a rule; calls that nothing differentiates run the function itself.
 
     Args:
@@ -60,11 +60,13 @@ class custom_jvp(RuledFunction):
         if self.nondiff_argnums:
             raise TypeError(f"custom_jvp of `{self.arguments.name}`: defjvps cannot be used with nondiff_argnums; use defjvp")
 
+        function: Callable[..., Any] = self
+
         def jvp(primals: Any, tangents: Any) -> Any:
             if len(jvps) != len(primals):
                 raise TypeError(f"custom_jvp of `{self.arguments.name}`: defjvps was given {len(jvps)} rules for "
                                 f"{len(primals)} arguments")
-            out = self(*primals)
+            out = function(*primals)
             flat, tree = trees.tree_flatten(out)
             total: list[Any] = [None] * len(flat)
             for rule, t in zip(jvps, tangents):

@@ -12,7 +12,7 @@ from .checks import zeros_of
 from .counting import by_members, narrowed
 from .custom_rules import SymbolicZero, check_type, differential, in_progress, refuse_closures
 from .jvp import instantiate
-from .custom_function import RuledCall, RuledFunction, refuse_late_closures
+from .custom_function import P, R, RuledCall, RuledFunction, refuse_late_closures
 from .pullback import Pullback, pullback_p
 from .rows import nonzero, spread
 
@@ -43,7 +43,7 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
                           is_leaf=lambda x: isinstance(x, CustomVJPPrimal))
 
 
-class custom_vjp(RuledFunction):
+class custom_vjp(RuledFunction[P, R]):
     """A function whose reverse derivative is given by rules; calls that nothing differentiates run the function itself.
 
     Args:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from lamina_ir import dtypes, trees
 from lamina_tracing.extend import Tracer, boundary, function_name, typeof
@@ -14,6 +14,10 @@ from .jvp import run_jvp
 from .linear import LinearProgram, linearize_flat
 
 __all__ = ["jvp", "linearize"]
+
+R = TypeVar("R")
+X = TypeVar("X")
+Aux = TypeVar("Aux")
 
 
 def _as_args(call: str, what: str, value: Any) -> tuple[Any, ...]:
@@ -45,6 +49,20 @@ def _flat_function(fun: Callable[..., Any], tree: Any, has_aux: bool, call: str)
 
 def _tangents_of(out: Sequence[Any], dout: Sequence[Any]) -> list[Any]:
     return [zeros_of(typeof(o)) if t is None else t for o, t in zip(out, dout)]
+
+
+@overload
+def jvp(fun: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any],
+        has_aux: Literal[False] = False) -> tuple[R, R]: ...
+
+
+@overload
+def jvp(fun: Callable[..., tuple[X, Aux]], primals: Sequence[Any], tangents: Sequence[Any],
+        has_aux: Literal[True]) -> tuple[X, X, Aux]: ...
+
+
+@overload
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool) -> Any: ...
 
 
 @boundary
@@ -97,6 +115,19 @@ class _Push:
         found = tangent_leaves("linearize", self.avals, flat_t, lambda i: f"argument leaf {i}")
         dout = program.forward([t for t, on in zip(found, self.active) if on])
         return trees.tree_unflatten(self.out_tree, [zeros_of(a) if t is None else t for a, t in zip(self.out_avals, dout)])
+
+
+@overload
+def linearize(fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False) -> tuple[R, Callable[..., R]]: ...
+
+
+@overload
+def linearize(fun: Callable[..., tuple[X, Aux]], *primals: Any,
+              has_aux: Literal[True]) -> tuple[X, Callable[..., X], Aux]: ...
+
+
+@overload
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
 
 
 @boundary

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 from lamina_ir import dtypes, shaped, trees
@@ -15,6 +15,8 @@ from .forward import jvp
 from .reverse import vjp
 
 __all__ = ["hessian", "jacfwd", "jacrev"]
+
+P = ParamSpec("P")
 
 
 def _map_basis(push: Callable[..., Any], basis: Sequence[Any]) -> list[Any]:
@@ -65,8 +67,8 @@ def _split(stacked: Any, avals: Sequence[Any], axis: int, shape: Callable[[Any],
     return parts
 
 
-def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-           holomorphic: bool = False) -> Callable[..., Any]:
+def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+           holomorphic: bool = False) -> Callable[P, Any]:
     """A function that returns the Jacobian of `fun`, column by column in forward mode: cheap for few inputs.
 
     Args:
@@ -124,8 +126,8 @@ def jacfwd(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: b
     return functools.update_wrapper(jacobian, fun, updated=())
 
 
-def jacrev(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
-           allow_int: bool = False) -> Callable[..., Any]:
+def jacrev(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+           allow_int: bool = False) -> Callable[P, Any]:
     """A function that returns the Jacobian of `fun`, row by row in reverse mode: cheap for few outputs.
 
     Args: as for `jacfwd`; `allow_int` allows integer inputs, whose part has dtype `float0`.
@@ -176,8 +178,8 @@ def jacrev_by(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, ha
     return functools.update_wrapper(jacobian, fun, updated=())
 
 
-def hessian(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
-            holomorphic: bool = False) -> Callable[..., Any]:
+def hessian(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+            holomorphic: bool = False) -> Callable[P, Any]:
     """A function that returns the Hessian of `fun`, forward over reverse.
 
     Args: as for `jacfwd`.

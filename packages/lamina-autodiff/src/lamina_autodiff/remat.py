@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 from lamina_ir import ClosedJaxpr, Eqn, config, dtypes, prims, rewrite, trees, walk
 from lamina_ir import dce as _dce
@@ -20,6 +20,9 @@ from .rows import nonzero, spread
 from .tables import jvp_rules
 
 __all__ = ["Recomputed", "checkpoint", "checkpoint_name", "recompute_program", "run_program"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def run_program(prim: Any, closed: ClosedJaxpr, args: Sequence[Any], **params: Any) -> Any:
@@ -98,6 +101,16 @@ def _saved_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, An
 
 
 jvp_rules.define(saved_p, _saved_jvp)
+
+
+@overload
+def checkpoint(fun: Callable[P, R], concrete: bool = False, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+               static_argnums: int | Sequence[int] = ()) -> Callable[P, R]: ...
+
+
+@overload
+def checkpoint(fun: None = None, concrete: bool = False, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+               static_argnums: int | Sequence[int] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, prevent_cse: bool = True,

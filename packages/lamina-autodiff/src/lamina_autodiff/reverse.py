@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from lamina_ir import LeakedTracerError, config, dtypes, shaped, trees
 from lamina_tracing import lax
@@ -19,6 +19,11 @@ from .linear import LinearProgram, linearize_flat, record_linear
 from .rows import spread
 
 __all__ = ["grad", "linear_transpose", "value_and_grad", "vjp"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+X = TypeVar("X")
+Aux = TypeVar("Aux")
 
 
 class Pulling(Protocol):
@@ -96,6 +101,20 @@ class _Pull:
         return _Pull, (None, self.name, self.tree, self.avals, self.active, self.out_tree, self.out_avals, self.shared)
 
 
+@overload
+def vjp(fun: Callable[..., R], *primals: Any, has_aux: Literal[False] = False,
+        reduce_axes: Sequence[Hashable] = ()) -> tuple[R, Callable[[Any], tuple[Any, ...]]]: ...
+
+
+@overload
+def vjp(fun: Callable[..., tuple[X, Aux]], *primals: Any, has_aux: Literal[True],
+        reduce_axes: Sequence[Hashable] = ()) -> tuple[X, Callable[[Any], tuple[Any, ...]], Aux]: ...
+
+
+@overload
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool, reduce_axes: Sequence[Hashable] = ()) -> Any: ...
+
+
 @boundary
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Any:
     """The value of `fun` and the function that pulls cotangents of its output back to its arguments.
@@ -151,9 +170,9 @@ def _reduced(cts: Sequence[Any], shared: Sequence[tuple[Hashable, ...]]) -> Sequ
 
 
 @boundary
-def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
+def value_and_grad(fun: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False,
                    holomorphic: bool = False, allow_int: bool = False,
-                   reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
+                   reduce_axes: Sequence[Hashable] = ()) -> Callable[P, tuple[R, Any]]:
     """A function that returns the value of `fun` and its gradient.
 
     Args: as for `grad`.
@@ -204,8 +223,8 @@ def value_and_grad_by(by: Linearize, call: str, fun: Callable[..., Any], argnums
 
 
 @boundary
-def grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
-         allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Callable[..., Any]:
+def grad(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+         allow_int: bool = False, reduce_axes: Sequence[Hashable] = ()) -> Callable[P, Any]:
     """A function that returns the gradient of a scalar-valued function.
 
     Args:

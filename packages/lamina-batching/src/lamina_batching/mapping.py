@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from lamina_ir import trees
 from lamina_ir.extend import checked_axis_name
@@ -13,10 +13,13 @@ from .batch import BatchAxis, materialise, run_batched
 
 __all__ = ["Strategy", "vmap", "vmap_by"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 @boundary
-def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
-         axis_size: int | None = None, spmd_axis_name: Hashable | None = None) -> Callable[..., Any]:
+def vmap(fun: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, axis_name: Hashable | None = None,
+         axis_size: int | None = None, spmd_axis_name: Hashable | None = None) -> Callable[P, R]:
     """Vectorizing map: apply `fun` to every example along an axis, as one batched computation.
 
     Args:

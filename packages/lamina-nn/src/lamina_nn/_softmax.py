@@ -75,7 +75,7 @@ def _softmax(x: Any, where: Any, axis: Any) -> Any:
 @_softmax.defjvp
 def _softmax_jvp(axis: Any, primals: Any, tangents: Any) -> Any:
     """Made of the result alone, so that nothing else is kept for a gradient."""
-    y, t = _softmax(*primals, axis), tangents[0]
+    y, t = _softmax(primals[0], primals[1], axis), tangents[0]
     if primals[1] is not None:
         t = lnp.where(primals[1], t, 0)
     return y, lax.mul(y, lnp.subtract(t, lnp.sum(lax.mul(y, t), axis, None, None, True)))
@@ -138,7 +138,8 @@ def logmeanexp(x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = No
     else:
         where = fitted("logmeanexp", where, typeof(x).shape)
         count = lnp.log(lnp.sum(where, axis, typeof(x).dtype, None, keepdims))
-    return lnp.subtract(logsumexp(x, axis, None, keepdims, False, where), count)
+    total: Any = logsumexp(x, axis, None, keepdims, False, where)  # without the sign, which it would give beside
+    return lnp.subtract(total, count)
 
 
 @public("axis")

@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, ProgramError, UnnamedAxis, Var, prims, shaped, trees
 from lamina_ir.extend import (checked_axis_name, over_of_results, refuse_disagreement, typed_equation, typed_program,
                               without_needless)
 from lamina_tracing import slots
-from lamina_tracing.extend import (AxisFrame, JitSpec, MappedAxes, PerFunction, Staged, argument_name, boundary, bound_axes,
-                                   flat_results, now, refuse_axis_twice, result_path, stage, typeof)
+from lamina_tracing.extend import (AxisFrame, JitSpec, Jitted, MappedAxes, PerFunction, Staged, argument_name, boundary,
+                                   bound_axes, flat_results, now, refuse_axis_twice, result_path, stage, typeof)
 
 from .map_spec import MapSpec, made_at
 from .resources import refuse_divided
 
 __all__ = ["PmapSpec", "pmap"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 _programs = PerFunction()
@@ -240,6 +243,20 @@ def _forget_devices(gone: Callable[[Any], bool]) -> None:
 
 
 slots.on_devices_gone.append(_forget_devices)
+
+
+@overload
+def pmap(fun: Callable[P, R], axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
+         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
+         backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
+         global_arg_shapes: Any = None) -> Jitted[P, R]: ...
+
+
+@overload
+def pmap(fun: None = None, axis_name: Hashable | None = None, *, in_axes: Any = 0, out_axes: Any = 0,
+         static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
+         backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = (),
+         global_arg_shapes: Any = None) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
 @boundary

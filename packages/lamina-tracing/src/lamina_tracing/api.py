@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from lamina_ir import ClosedJaxpr, Jaxpr, ShapeDtypeStruct, config, prims, trees
 from lamina_ir.extend import checked_axis_name
@@ -19,6 +19,9 @@ from .tracer import Tracer
 from .tracebacks import boundary
 
 __all__ = ["disable_jit", "ensure_compile_time_eval", "eval_shape", "make_jaxpr", "named_call", "named_scope"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
@@ -112,6 +115,18 @@ def _structs(closed: ClosedJaxpr, out_tree: Any) -> Any:
                                            for a in closed.out_avals])
 
 
+@overload
+def make_jaxpr(fun: Callable[P, Any], static_argnums: int | Sequence[int] = (),
+               axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: Literal[False] = False,
+               abstracted_axes: Any = None) -> Callable[P, ClosedJaxpr]: ...
+
+
+@overload
+def make_jaxpr(fun: Callable[P, Any], static_argnums: int | Sequence[int] = (),
+               axis_env: Sequence[tuple[Hashable, int]] | None = None, *, return_shape: Literal[True],
+               abstracted_axes: Any = None) -> Callable[P, tuple[ClosedJaxpr, Any]]: ...
+
+
 @boundary
 def make_jaxpr(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (),
                axis_env: Sequence[tuple[Hashable, int]] | None = None, return_shape: bool = False,
@@ -185,7 +200,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return out_tree.unflatten([given or x for given, x in zip(types, trees.tree_leaves(found), strict=True)])
 
 
-def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:
     """`fun`, kept together under a name in staged and compiled programs.
 
     Arguments and results that are not traced (functions, settings, numbers) pass as they are.

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from lamina_ir import config, trees
 
 from . import slots
+from .call_types import JitOptions, Jitted
 from .jit_spec import JitSpec, Staged, any_traced
 from .quick_calls import QuickCalls
 from .trace import EVALUATION, now
 from .tracebacks import boundary
 
 __all__ = ["jit"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class PortableDispatcher:
@@ -82,6 +86,14 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
 
 
 slots.set_dispatcher(PortableDispatcher())
+
+
+@overload
+def jit(fun: Callable[P, R], **options: Unpack[JitOptions]) -> Jitted[P, R]: ...
+
+
+@overload
+def jit(fun: None = None, **options: Unpack[JitOptions]) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
 @boundary

@@ -10,6 +10,7 @@ from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, cast, equation, literal, meet, no_out, pair, promote_all
 from .._ground.publishing import public
+from .._ground.ufunc_types import Binary, Unary, binary, unary
 from .._ground.choosing import truth
 from .._ground.conversion import asarray
 from .docstrings import PAIR, PAIR_RAISES, docstring
@@ -25,15 +26,15 @@ __all__ = ["allclose", "array_equal", "array_equiv", "bitwise_and", "bitwise_cou
 _BOOLS = "Boolean array of the shape `x` and `y` broadcast to."
 
 
-def _equality(name: str, prim: Any, says: str, example: str) -> Any:
+def _equality(name: str, prim: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, x, y)
         return equation(prim, x, y)
     doc = docstring(says, PAIR, _BOOLS + " NaN is equal to nothing.", PAIR_RAISES, f"meaning of `numpy.{name}`.", example)
-    return public(name=name, doc=doc)(op)
+    return binary(name, doc, op)
 
 
-def _order(name: str, prim: Any, says: str, example: str) -> Any:
+def _order(name: str, prim: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y, d = meet(name, x, y)
         if d.kind == "c":  # by real part, then imaginary part, as NumPy
@@ -43,7 +44,7 @@ def _order(name: str, prim: Any, says: str, example: str) -> Any:
         return equation(prim, x, y)
     returns = _BOOLS + " False beside NaN; complex numbers are ordered by\n  real, then by imaginary part."
     doc = docstring(says, PAIR, returns, PAIR_RAISES, f"meaning of `numpy.{name}`.", example)
-    return public(name=name, doc=doc)(op)
+    return binary(name, doc, op)
 
 
 equal = _equality("equal", prims.eq_p, "Whether `x == y`, elementwise.",
@@ -60,13 +61,13 @@ greater_equal = _order("greater_equal", prims.ge_p, "Whether `x >= y`, elementwi
                        ">>> greater_equal(np.array([1, 2]), 2)\nArray([False,  True], dtype=bool)")
 
 
-def _logical(name: str, on: Any, says: str, example: str) -> Any:
+def _logical(name: str, on: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, truth(name, x, 0), truth(name, y, 1))
         return on(x, y)
     doc = docstring(says, {"x, y": "number or boolean arrays that broadcast to each other; NaN is true."}, _BOOLS, PAIR_RAISES,
                     f"meaning of `numpy.{name}`.", example)
-    return public(name=name, doc=doc)(op)
+    return binary(name, doc, op)
 
 
 logical_and = _logical("logical_and", lax.bitwise_and, "Whether both are true (not zero).",
@@ -107,7 +108,7 @@ def _need_bits(call: str, x: Any) -> np.dtype:
     return d
 
 
-def _bitwise(name: str, on: Any, says: str, example: str) -> Any:
+def _bitwise(name: str, on: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = pair(name, x, y)
         _need_bits(name, x)
@@ -116,7 +117,7 @@ def _bitwise(name: str, on: Any, says: str, example: str) -> Any:
                     "Array of the shape `x` and `y` broadcast to, in the dtype they meet in.",
                     {**PAIR_RAISES, "DTypeError": "one of them holds floats or complex numbers."},
                     f"meaning of `numpy.{name}`.", example)
-    return public(name=name, doc=doc)(op)
+    return binary(name, doc, op)
 
 
 bitwise_and = _bitwise("bitwise_and", lax.bitwise_and, "Bits set in both; `and` of booleans.",
@@ -308,7 +309,7 @@ def isinf(x: ArrayLike, /) -> Array:
     return _all_false(a)
 
 
-def _is_inf(name: str, value: float, says: str, example: str) -> Any:
+def _is_inf(name: str, value: float, says: str, example: str) -> Unary:
     def op(x: ArrayLike, /, out: None = None) -> Array:
         no_out(name, out)
         a = aval(name, x)
@@ -319,7 +320,7 @@ def _is_inf(name: str, value: float, says: str, example: str) -> Any:
                     "Boolean array of the shape of `x`; False for booleans and integers.",
                     {"ValueError": "`x` holds complex numbers.", "TypeError": "`x` is neither an array nor a number.",
                      "NotImplementedError": "`out` is given."}, f"meaning of `numpy.{name}`.", example)
-    return public(name=name, doc=doc)(op)
+    return unary(name, doc, op)
 
 
 isposinf = _is_inf("isposinf", np.inf, "Whether each element is plus infinity.",

@@ -10,6 +10,7 @@ from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, convert, literal, need_real, no_out, to_inexact
 from .._ground.publishing import public
+from .._ground.ufunc_types import Unary, unary
 from .._ground.choosing import choose_by
 from .docstrings import docstring
 from .ufuncs import positive
@@ -24,7 +25,7 @@ def _round_already(name: str, x: Any) -> Any:
     return positive(x)
 
 
-def _rounding(name: str, on: Any, says: str, example: str) -> Any:
+def _rounding(name: str, on: Any, says: str, example: str) -> Unary:
     """One equation on floats; integers are round already."""
     def op(x: ArrayLike, /) -> Array:
         d = aval(name, x).dtype
@@ -37,7 +38,7 @@ def _rounding(name: str, on: Any, says: str, example: str) -> Any:
     doc = docstring(says, {"x": "real or boolean array."}, "Array of the shape and dtype of `x`.",
                     {"TypeError": "`x` is neither an array nor a number.", "DTypeError": "`x` holds complex numbers."},
                     f"meaning of `numpy.{name}`.", example, "zero.")
-    return public(name=name, doc=doc)(op)
+    return unary(name, doc, op)
 
 
 floor = _rounding("floor", lax.floor, "Largest whole number that is not above each element.",

@@ -11,6 +11,7 @@ from lamina_tracing.extend import apart, complex_logaddexp, typeof
 
 from .._ground.promotion import aval, cast, inexact_pair, literal, need_real, pair, to_inexact
 from .._ground.publishing import public
+from .._ground.ufunc_types import Binary, binary
 from .._ground.choosing import choose_by
 from .docstrings import docstring
 from .ufuncs import abs, clip, positive
@@ -382,7 +383,7 @@ def spacing(x: ArrayLike, /) -> Array:
     return choose_by(lax.ge(size, literal(infinite, whole)), literal(np.nan, d), out)
 
 
-def _ignore_nan(name: str, on: Any, says: str, example: str) -> Any:
+def _ignore_nan(name: str, on: Any, says: str, example: str) -> Binary:
     def op(x1: ArrayLike, x2: ArrayLike) -> Array:
         x, y = pair(name, x1, x2)
         out = on(x, y)
@@ -394,7 +395,7 @@ def _ignore_nan(name: str, on: Any, says: str, example: str) -> Any:
                     {"ShapeError": "`x1` and `x2` do not broadcast to each other.",
                      "TypeError": "one of them is neither an array nor a number."}, f"meaning of `numpy.{name}`.", example,
                     "goes to the element that was taken; half to each where both are equal.")
-    return public(name=name, doc=doc)(op)
+    return binary(name, doc, op)
 
 
 fmax = _ignore_nan("fmax", lax.max, "Larger of two elements, ignoring NaN.",

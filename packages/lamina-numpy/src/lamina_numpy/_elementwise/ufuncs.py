@@ -14,6 +14,7 @@ from lamina_tracing.extend import typeof
 
 from .._ground.promotion import aval, convert, equation, fixed, inexact_pair, literal, meet, retyped, to_inexact
 from .._ground.publishing import public
+from .._ground.ufunc_types import Binary, Unary, binary, unary
 from .docstrings import PAIR, PAIR_RAISES, docstring
 
 __all__ = ["abs", "absolute", "acos", "acosh", "add", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
@@ -35,18 +36,18 @@ _FLOAT_MET = ("Array of the shape `x` and `y` broadcast to, in the dtype they me
 _NO_NUMBER = {"TypeError": "`x` is neither an array nor a number."}
 
 
-def _unary(name: str, prim: Any, says: str, derivative: str, example: str) -> Any:
+def _unary(name: str, prim: Any, says: str, derivative: str, example: str) -> Unary:
     """One equation on any number dtype."""
     def op(x: ArrayLike, /) -> Array:
         aval(name, x)
         return equation(prim, x)
     doc = docstring(says, {"x": "number array."}, _SAME, {**_NO_NUMBER, "DTypeError": "`x` holds booleans."},
                     f"meaning of `numpy.{name}`.", example, derivative)
-    return public(name=name, doc=doc)(op)
+    return unary(name, doc, op)
 
 
 def _float_unary(name: str, prim: Any, says: str, derivative: str, example: str, *, x: str = "number array", more: str = "",
-                 refuses: str = "") -> Any:
+                 refuses: str = "") -> Unary:
     """One equation in float."""
     raises = {**_NO_NUMBER, "DTypeError": f"`x` holds {refuses}."} if refuses else _NO_NUMBER
     doc = docstring(says, {"x": f"{x}; booleans and integers become float."}, _FLOAT + more.replace(" ", "\n  ", 1), raises,
@@ -54,20 +55,20 @@ def _float_unary(name: str, prim: Any, says: str, derivative: str, example: str,
 
     def op(x: ArrayLike, /) -> Array:
         return equation(prim, to_inexact(name, x))
-    return public(name=name, doc=doc)(op)
+    return unary(name, doc, op)
 
 
-def _binary(name: str, prim: Any, says: str, example: str) -> Any:
+def _binary(name: str, prim: Any, says: str, example: str) -> Binary:
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y, _ = meet(name, x, y)
         return equation(prim, x, y)
     doc = docstring(says, PAIR, _MET + " Complex numbers are ordered by real,\n  then by imaginary part.", PAIR_RAISES,
                     f"meaning of `numpy.{name}`.", example,
                     "goes to the element that was taken; half to each where both are equal.")
-    return public(name=name, doc=doc)(op)
+    return binary(name, doc, op)
 
 
-def _arith(name: str, prim: Any, on_bool: Any, says: str, derivative: str, example: str) -> Any:
+def _arith(name: str, prim: Any, on_bool: Any, says: str, derivative: str, example: str) -> Binary:
     """`_binary` whose meaning on booleans is logical."""
     bool_ = dtypes.BOOL
 
@@ -80,18 +81,18 @@ def _arith(name: str, prim: Any, on_bool: Any, says: str, derivative: str, examp
         return equation(prim, x, y)
     raises = PAIR_RAISES if on_bool is not None else {**PAIR_RAISES, "DTypeError": "both hold booleans."}
     doc = docstring(says, PAIR, _MET + " Integers wrap around.", raises, f"meaning of `numpy.{name}`.", example, derivative)
-    return public(name=name, doc=doc)(op)
+    return binary(name, doc, op)
 
 
 def _float_binary(name: str, prim: Any, says: str, derivative: str, example: str, *, x: str = PAIR["x, y"], more: str = "",
-                  refuses: str = "") -> Any:
+                  refuses: str = "") -> Binary:
     raises = {**PAIR_RAISES, "DTypeError": f"one of them holds {refuses}."} if refuses else PAIR_RAISES
     doc = docstring(says, {"x, y": x}, _FLOAT_MET + more, raises, f"meaning of `numpy.{name}`.", example, derivative)
 
     def op(x: ArrayLike, y: ArrayLike, /) -> Array:
         x, y = inexact_pair(name, x, y)
         return equation(prim, x, y)
-    return public(name=name, doc=doc)(op)
+    return binary(name, doc, op)
 
 
 sin = _float_unary("sin", prims.sin_p, "Sine.", "`cos(x)`.",

@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Hashable
 from inspect import signature
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from lamina_ir import prims, trees
 from lamina_tracing import lax
@@ -21,6 +21,8 @@ from .axes import with_axes
 from .promotion import equation
 
 __all__ = ["Along", "along_axis", "all_in_front", "axes_of", "count_along", "kept", "reduced"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _REDUCTIONS = {prims.reduce_sum_p: lax.reduce_sum, prims.reduce_prod_p: lax.reduce_prod, prims.reduce_max_p: lax.reduce_max,
                prims.reduce_min_p: lax.reduce_min, prims.reduce_and_p: lax.reduce_and, prims.reduce_or_p: lax.reduce_or}
@@ -60,7 +62,7 @@ def all_in_front(x: Any, names: tuple[Hashable, ...]) -> Any:
     return x
 
 
-def along_axis(arrays: int = 1, several: bool = False, argument: str = "axis") -> Callable[[Any], Any]:
+def along_axis(arrays: int = 1, several: bool = False, argument: str = "axis") -> Callable[[F], F]:
     """Mark a function whose result has the axes that it goes along: it takes names for them.
 
     Args:
@@ -68,7 +70,7 @@ def along_axis(arrays: int = 1, several: bool = False, argument: str = "axis") -
       several: whether it takes several axes.
       argument: what it calls them.
     """
-    def mark(fun: Any) -> Any:
+    def mark(fun: F) -> F:
         parameters = signature(fun).parameters
         at, default = list(parameters).index(argument), parameters[argument].default
 
@@ -89,7 +91,7 @@ def along_axis(arrays: int = 1, several: bool = False, argument: str = "axis") -
                      for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
             given[argument] = tuple(moved) if isinstance(axis, (tuple, list)) else moved[0]
             return trees.tree_map(lambda y: _own(fun.__name__, argument, y, names), fun(*bound.args, **bound.kwargs))
-        return run
+        return cast(F, run)
     return mark
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 from lamina_ir import ShapeDtypeStruct, config, dtypes
+from lamina_tracing import Array
 from lamina_tracing.extend import typeof
 
 from .conversion import asarray
@@ -37,7 +38,7 @@ class _ScalarType(type):
     def __ne__(cls, other: object) -> bool:
         return not cls == other
 
-    def __call__(cls, x: Any = 0) -> Any:
+    def __call__(cls, x: Any = 0) -> Array:
         return asarray(x, dtype=cls.dtype)
 
     def __instancecheck__(cls, x: Any) -> bool:
@@ -47,7 +48,7 @@ class _ScalarType(type):
         return f"<class 'lamina.numpy.{cls.__name__}'>"
 
 
-def _scalar_type(name: str, of: Any) -> Any:
+def _scalar_type(name: str, of: Any) -> _ScalarType:
     kind = _ScalarType(name, (), {"dtype": np.dtype(of), "__module__": "lamina_numpy",
                                   "__doc__": f"Element type {name}; `{name}(x)` is an array of it."})
     scalar_types[name] = kind

@@ -132,4 +132,4 @@ def _eigenvalues_jvp(first: int, last: int, primals: Any, tangents: Any) -> Any:
     d, e = tangents
     moved = lnp.matvec(lnp.matrix_transpose(lnp.square(v)), d)
     moved = moved + 2 * lnp.matvec(lnp.matrix_transpose(v[..., 1:, :] * v[..., :-1, :]), e)
-    return _eigenvalues(*primals, first, last), moved
+    return _eigenvalues(primals[0], primals[1], first, last), moved

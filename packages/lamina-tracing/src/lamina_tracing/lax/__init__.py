@@ -1,4 +1,6 @@
 """The typed functions people and rules call: one per primitive, and what is written with them."""
+from typing import TYPE_CHECKING
+
 from . import fft as _fft
 from . import (calls, collectives, control, conversions, convolution, creation, custom, elementwise, indexing,
                named_einsum, products, random_bits, reductions, scattering, shape, sorting, special, tokens, windows)
@@ -24,7 +26,8 @@ from .special import *
 from .tokens import *
 from .windows import *
 
-__all__ = [name for family in (elementwise, conversions, special, creation, shape, reductions, windows, products,
-                               convolution, _fft, indexing, scattering, sorting, random_bits, calls,
-                               collectives, named_einsum, control, custom, tokens)
-           for name in family.__all__]
+if not TYPE_CHECKING:  # checkers, which cannot follow this, take all names where there is no list
+    __all__ = [name for family in (elementwise, conversions, special, creation, shape, reductions, windows, products,
+                                   convolution, _fft, indexing, scattering, sorting, random_bits, calls,
+                                   collectives, named_einsum, control, custom, tokens)
+               for name in family.__all__]

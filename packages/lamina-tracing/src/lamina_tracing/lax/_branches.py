@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from lamina_ir import config, dtypes, prims, trees
@@ -18,6 +18,9 @@ from .elementwise import min as smaller
 
 __all__ = ["cond", "platform_dependent", "switch"]
 
+R = TypeVar("R")
+S = TypeVar("S")
+
 _INT32 = np.dtype("int32")
 _NO = object()
 
@@ -25,6 +28,15 @@ _NO = object()
 def _in_python(*values: Any) -> bool:
     """Whether to run in Python: jit is disabled, and what decides is known."""
     return config.disable_jit.value and not any(isinstance(x, Tracer) for x in values)
+
+
+@overload
+def cond(pred: Any, true_fun: Callable[..., R], false_fun: Callable[..., S], /, *operands: Any, operand: Any = ...,
+         linear: Any = ...) -> R | S: ...
+
+
+@overload
+def cond(pred: Any, *args: Any, operand: Any = ..., linear: Any = ..., **named: Any) -> Any: ...
 
 
 @boundary
@@ -99,7 +111,7 @@ def _cond(pred: Any, funs: tuple[Any, Any], operands: tuple[Any, ...], takes: Se
 
 
 @boundary
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NO) -> Any:
+def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any, operand: Any = _NO) -> R:
     """One of several functions, chosen by a number.
 
     Args:

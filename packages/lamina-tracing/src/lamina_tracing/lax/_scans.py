@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from lamina_ir import config, prims, shaped, trees
 
@@ -16,10 +16,13 @@ from .shape import broadcast_in_dim, concatenate, index_in_dim, reshape, slice_i
 
 __all__ = ["check_loop", "map", "scan", "scan_flat", "weak_met"]
 
+Carry = TypeVar("Carry")
+Y = TypeVar("Y")
+
 
 @boundary
-def scan(f: Callable[..., Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
-         unroll: int | bool = 1, _split_transpose: bool = False) -> Any:
+def scan(f: Callable[[Any, Any], tuple[Carry, Y]], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
+         unroll: int | bool = 1, _split_transpose: bool = False) -> tuple[Carry, Y]:
     """Loop over the leading axis of arrays, carrying a value along and stacking results.
 
     Args:
@@ -143,7 +146,7 @@ def _scan_in_python(f: Any, carry: Any, flat_xs: Sequence[Any], xs_tree: Any, le
 
 
 @boundary
-def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any:
+def map(f: Callable[[Any], Y], xs: Any, *, batch_size: int | None = None) -> Y:
     """Apply a function to each slice along the leading axis, one after the other.
 
     Args:

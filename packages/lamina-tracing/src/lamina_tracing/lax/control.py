@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, dtypes, prims, shaped, trees
@@ -23,10 +23,12 @@ from .elementwise import add
 
 __all__ = ["cond", "fori_loop", "map", "platform_dependent", "scan", "switch", "while_loop"]
 
+Carry = TypeVar("Carry")
+
 
 @boundary
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any,
-               max_iters: int | None = None) -> Any:
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Carry], init_val: Any,
+               max_iters: int | None = None) -> Carry:
     """Repeat a function while a condition holds.
 
     Without `max_iters` the loop differentiates forward only, as nobody knows how much to remember. With it, `grad`
@@ -88,8 +90,8 @@ def _while_in_python(cond_fun: Any, body_fun: Any, carry: Any, max_iters: int | 
 
 
 @boundary
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *,
-              unroll: int | bool | None = None) -> Any:
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Carry], init_val: Any, *,
+              unroll: int | bool | None = None) -> Carry:
     """Repeat a function for each integer of a range.
 
     With bounds that are known when the function is staged this is a `scan`, and has a reverse derivative.

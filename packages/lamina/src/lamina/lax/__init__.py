@@ -7,7 +7,6 @@ import lamina_tracing as _tracing
 from lamina_autodiff import custom_linear_solve, custom_root
 from lamina_ir import prims as _prims
 from lamina_tracing.lax import *
-from lamina_tracing.lax import __all__ as _typed
 
 from . import linalg
 
@@ -19,7 +18,7 @@ _OPS = frozenset(["scan_bind", *[name for name in dir(_prims) if name.endswith("
         "add_jaxvals after_all approx_top_k call closed_call create_token cumlogsumexp custom_jvp_call_jaxpr custom_lin "
         "custom_vjp_call_jaxpr device_put eq_to infeed le_to lt_to outfeed select_and_scatter select_n zeros_like").split())
 
-__all__ = [*_typed, *sorted(_OPS), "custom_linear_solve", "custom_root", "linalg"]
+__all__ = [*vars(_tracing.lax)["__all__"], *sorted(_OPS), "custom_linear_solve", "custom_root", "linalg"]
 
 
 def __getattr__(name: str) -> _typing.Any:
