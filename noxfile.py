@@ -103,9 +103,11 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy, package by package."""
+    """mypy, package by package; then what a user's typed program sees, under mypy and pyright."""
     packages = session.posargs or [path.name for path in sorted((ROOT / "packages").glob("*/src/*")) if path.is_dir()]
     python(session, "-m", "mypy", *(part for name in packages for part in ("-p", name)))
+    if not session.posargs:
+        python(session, "tools/check_typed_program.py")
 
 
 @nox.session

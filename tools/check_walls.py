@@ -204,10 +204,13 @@ def jaxlib_breaches(root: Path) -> Iterator[str]:
 
 def roof_breaches(root: Path) -> Iterator[str]:
     """Anything in the roof's source that is more than a name: functions (lazy attributes apart), classes, loops. Names that are
-    fetched when asked for are imported for type checkers, and a room's `main` may be run under the roof's name."""
+    fetched when asked for are imported for type checkers, from which `__getattr__` may be hidden, and a room's `main` may be
+    run under the roof's name."""
     for path in sorted((root / "packages" / ROOF / "src").rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            lazy = isinstance(node, ast.FunctionDef) and node.name in ("__getattr__", "__dir__")
+            hidden = isinstance(node, ast.If) and ast.unparse(node.test) == "not _typing.TYPE_CHECKING" and len(node.body) == 1
+            function = node.body[0] if hidden else node
+            lazy = isinstance(function, ast.FunctionDef) and function.name in ("__getattr__", "__dir__")
             text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             names = isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | ast.Delete)
             versions = path.name == "_version.py" and isinstance(node, ast.Expr) and ast.unparse(node).startswith("_needs(")

@@ -113,10 +113,12 @@ def over_devices(x: lamina.Array) -> lamina.Array:
 
     @partial(lamina.pmap, axis_name="i")
     def summed(row: lamina.Array) -> lamina.Array:
-        return lax.psum(row, "i")
+        total: lamina.Array = lax.psum(row, "i")
+        return total
 
     def centred(row: lamina.Array) -> lamina.Array:
-        return row - lax.pmean(row, "batch")
+        mean: lamina.Array = lax.pmean(row, "batch")
+        return row - mean
 
     return jnp.add(summed(placed[None])[0], lamina.vmap(centred, axis_name="batch", in_axes=0, out_axes=0)(x))
 

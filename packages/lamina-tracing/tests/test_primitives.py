@@ -104,3 +104,13 @@ def test_select_and_scatter_by_any_elementwise_programs():
     with pytest.raises(ProgramError, match="elementwise"):
         primitives.select_and_scatter_p.bind(X, source, f32, scatter_jaxpr=mul, **how,
                                              select_jaxpr=make_jaxpr(lambda x, y: lax.full((2,), x))(f32, f32))
+
+
+def test_the_list_for_type_checkers_has_the_names_there_are():
+    import ast
+    import inspect
+
+    from lamina_tracing import primitives
+    written = [node.body[0].value for node in ast.parse(inspect.getsource(primitives)).body
+               if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    assert sorted(ast.literal_eval(written[0])) == sorted(primitives.__all__)

@@ -51,20 +51,26 @@ _ON_DEMAND = frozenset(("_rooms", "ad_checkpoint", "compilation_cache", "config"
                        "tools", "tree", "tree_util", "typing"))
 
 # Settings that change nothing here, found by name where the others are.
+enable_custom_vjp_by_custom_transpose: _typing.Any
+jax2tf_associative_scan_reductions: _typing.Any
+softmax_custom_jvp: _typing.Any
+spmd_mode: _typing.Any
 _FLAGS = frozenset(("enable_custom_vjp_by_custom_transpose", "jax2tf_associative_scan_reductions", "softmax_custom_jvp",
                     "spmd_mode"))
 
 
-def __getattr__(name: str) -> _typing.Any:
-    if name in _ON_DEMAND:
-        return _import_module(f"{__name__}.{name}")  # `import lamina` is to be quick, and to leave the choice of layers open
-    if name in _FLAGS:
-        return getattr(__getattr__("config"), name)
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    rooms = __getattr__("_rooms")  # what stands for a layer is chosen until then: `lamina.use`
-    globals().update({shown: getattr(rooms, shown) for shown in rooms.__all__})
-    return globals()[name]
+if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mistake
+    def __getattr__(name: str) -> _typing.Any:
+        if name in _ON_DEMAND:
+            # `import lamina` is to be quick, and to leave the choice of layers open
+            return _import_module(f"{__name__}.{name}")
+        if name in _FLAGS:
+            return getattr(__getattr__("config"), name)
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        rooms = __getattr__("_rooms")  # what stands for a layer is chosen until then: `lamina.use`
+        globals().update({shown: getattr(rooms, shown) for shown in rooms.__all__})
+        return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -21,11 +21,12 @@ _OPS = frozenset(["scan_bind", *[name for name in dir(_prims) if name.endswith("
 __all__ = [*vars(_tracing.lax)["__all__"], *sorted(_OPS), "custom_linear_solve", "custom_root", "linalg"]
 
 
-def __getattr__(name: str) -> _typing.Any:
-    if name not in _OPS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_tracing.primitives, name)
-    return value
+if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mistake
+    def __getattr__(name: str) -> _typing.Any:
+        if name not in _OPS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(_tracing.primitives, name)
+        return value
 
 
 def __dir__() -> list[str]:

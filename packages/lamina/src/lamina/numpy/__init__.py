@@ -13,13 +13,14 @@ if _typing.TYPE_CHECKING:
     from . import linalg as linalg  # type: ignore[no-redef]
 
 
-def __getattr__(name: str) -> _typing.Any:
-    if name in ("fft", "linalg"):  # modules of the room too, but here a name is the module of its own dotted path
-        return _import_module(f"{__name__}.{name}")  # loaded when first asked for
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = getattr(_home, name)
-    return value
+if not _typing.TYPE_CHECKING:  # to checkers a name that is not listed is a mistake
+    def __getattr__(name: str) -> _typing.Any:
+        if name in ("fft", "linalg"):  # modules of the room too, but here a name is the module of its own dotted path
+            return _import_module(f"{__name__}.{name}")  # loaded when first asked for
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value = getattr(_home, name)
+        return value
 
 
 def __dir__() -> list[str]:
