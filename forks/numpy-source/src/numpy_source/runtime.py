@@ -113,18 +113,14 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     return trees.tree_map(put, x)
 
 
-def _stacked(rows: Sequence[Any]) -> Any:
-    return trees.tree_map(lambda *leaves: device_put(np.stack([np.asarray(leaf) for leaf in leaves])), *rows)
-
-
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Any]) -> Any:
     if len(shards) != len(devices):
         raise ValueError(f"device_put_sharded: len(shards) = {len(shards)} must equal len(devices) = {len(devices)}")
-    return _stacked(shards)
+    return trees.tree_map(lambda *leaves: device_put(np.stack([np.asarray(leaf) for leaf in leaves])), *shards)
 
 
 def device_put_replicated(x: Any, devices: Sequence[Any]) -> Any:
-    return _stacked([x] * len(devices))
+    return device_put_sharded([x] * len(devices), devices)
 
 
 def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback: Callable[..., Any]) -> Any:
