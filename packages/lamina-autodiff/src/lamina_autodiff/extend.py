@@ -7,6 +7,7 @@ Only they need more than the root: who writes another transformation takes `jvp`
 - `transpose_rules` has `row(cotangent, *operands, /, **params)`, giving a cotangent per operand, None for those that are not
   linear (`is_linear`); of an op with several results the first argument is a list.
 - `reverse_by` gives `vjp`, `grad` and their like with another way to pull back: what a stand-in for the strategy is made of.
+  `Linearize` is the type of that way: `by(fun, flat primals, which are active)` gives (flat results, a `Pulling`).
 """
 from .counting import from_outside
 from .flows import flow_row

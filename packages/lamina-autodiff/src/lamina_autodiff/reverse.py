@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
 from lamina_ir import LeakedTracerError, config, dtypes, shaped, trees
 from lamina_tracing import lax
@@ -26,11 +26,20 @@ X = TypeVar("X")
 Aux = TypeVar("Aux")
 
 
+@runtime_checkable
 class Pulling(Protocol):
     """The linear part of a function at a point, to be pulled back through.
 
     Attributes:
       outs: one entry per flat result; cut to those that have cotangents.
+
+    >>> class Half:
+    ...     def __init__(self, outs):
+    ...         self.outs = outs
+    ...     def backward(self, cts, *, free=False):
+    ...         return [lax.mul(ct, 0.5) for ct in cts]
+    >>> isinstance(Half([1.0]), Pulling)
+    True
     """
 
     outs: Any

@@ -19,7 +19,14 @@ __all__ = ["Linearize", "Pulling", "ReverseMode", "reverse_by"]
 
 
 class ReverseMode(NamedTuple):
-    """The functions of reverse mode, as the room shows them."""
+    """The functions of reverse mode, as the room shows them.
+
+    Attributes:
+      vjp, value_and_grad, grad, jacrev, hessian: as `lamina_autodiff` has them.
+
+    >>> ReverseMode._fields
+    ('vjp', 'value_and_grad', 'grad', 'jacrev', 'hessian')
+    """
 
     vjp: Callable[..., Any]
     value_and_grad: Callable[..., Any]

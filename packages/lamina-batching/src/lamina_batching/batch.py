@@ -161,7 +161,20 @@ def materialise(x: Any, dim: int | None, size: int, at: int = 0) -> Any:
 
 def run_batched(fun: Callable[..., Sequence[Any]], axis: BatchAxis, args: Sequence[Any],
                 dims: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
-    """`fun` on examples of flat `args` batched at `dims`: flat results and where they are batched."""
+    """A function on the examples of batches, op by op on whole ones: the stock's strategy.
+
+    Args:
+      fun: function of flat arguments with a list of flat results.
+      axis: size and name of the batch.
+      args: flat arguments.
+      dims: for each of them which axis is the batch; None: it is passed on as it is.
+    Returns:
+      (flat results, for each where it carries the batch or None).
+
+    >>> import numpy as np
+    >>> run_batched(lambda x, y: [lax.mul(x, y)], BatchAxis(3), [np.arange(3.0), 2.0], [0, None])
+    ([Array([0., 2., 4.], dtype=float32)], [0])
+    """
     trace = BatchTrace(now.depth + 1, axis)
     if axis.name is None:
         with deeper(trace):

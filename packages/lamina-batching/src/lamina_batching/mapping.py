@@ -52,10 +52,11 @@ def vmap_by(strategy: Strategy) -> Callable[..., Any]:
     """`vmap` with another way to apply a function to a batch; arguments, checks and words are the same.
 
     Args:
-      strategy: `strategy(fun, axis, args, dims)` applies `fun`, a function of flat arguments of one example with a list of flat
-        results, to the batches `args`; `dims` says which axis of each is the batch, None for what is no batch, which is passed
-        on as it is. It returns flat results and where each carries the batch, None where it does not depend on it. While `fun`
-        runs, `axis.name`, if there is one, must be bound (`lamina_tracing.extend.bound_axes`).
+      strategy: `strategy(fun, axis, args, dims)` applies `fun`, a function of flat arguments of one example with a list
+        of flat results, to the batches `args`; `dims` says which axis of each is the batch, None for what is no batch,
+        which is passed on as it is. It returns flat results and where each carries the batch, None where it does not
+        depend on it. While `fun` runs, `axis.name`, if there is one, must be bound
+        (`lamina_tracing.extend.bound_axes`).
     Returns:
       A `vmap`.
 

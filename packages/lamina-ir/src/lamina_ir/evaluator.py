@@ -78,6 +78,8 @@ def settled(value: Any, aval: ShapedArray, prim: Primitive) -> np.ndarray:
       value: an array or NumPy scalar.
       aval: the type.
       prim: the op, for the message.
+    Returns:
+      An array.
     Raises:
       ShapeError: it has another shape.
 
