@@ -174,6 +174,10 @@ with mesh:
         f = lamina.custom_vjp(lambda v: h(v))
         f.defvjp(lambda v: (h(v), v), lambda v, ct: (h(ct) + 0 * h(v),))
         return f
+    def pushed(h):
+        f = lamina.custom_jvp(lambda v: h(v))
+        f.defjvp(lambda p, t: (h(*p), h(*t)))
+        return f
     def turns(h):
         return lambda v: lax.scan(lambda c, _: (h(c) * 0.5, c.sum()), v, None, length=2)[0]
     ways = {
@@ -186,6 +190,14 @@ with mesh:
         "branch": lambda h: jit(lambda v: lax.cond(v[0] < 1, h, lambda v: v, v)),
         "batch": lambda h: lambda v: lamina.vmap(h)(jnp.stack([v, 2 * v])),
         "whole xmap": lambda h: lambda v: xmap(lambda a: h(a), {1: "o"}, {1: "o"})(jnp.stack([v, 2 * v], 1)),
+        # Control flow and rules by themselves, as under jit.
+        "turns": turns, "slope of turns": lambda h: lamina.grad(lambda v: turns(h)(v).sum()),
+        "batch of turns": lambda h: lambda v: lamina.vmap(turns(h))(jnp.stack([v, 2 * v])),
+        "steps": lambda h: lambda v: lax.fori_loop(0, 3, lambda k, v: h(v) / 8, v),
+        "while": lambda h: lambda v: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, h(s[1]) / 8), (0, v))[1],
+        "one branch": lambda h: lambda v: lax.switch(1, [lambda v: v, h, jnp.sin], v), "own slope": lambda h: pushed(h),
+        "again": lambda h: lamina.grad(lamina.checkpoint(loss(h))), "slope of rule": lambda h: lamina.grad(loss(pushed(h))),
+        "solved": lambda h: lambda v: lax.custom_linear_solve(lambda u: 2 * h(u), h(v), lambda mv, b: b / 2, symmetric=True),
         "placed": lambda h: jit(lambda v: h(v) * 2, **({} if h is flat else dict(in_shardings=w.sharding)))}
     for way in ways.values():
         got, want = way(total)(w), np.asarray(way(flat)(whole))
@@ -196,7 +208,6 @@ with mesh:
     for shard in jit(lambda v: total(v) * 2).lower(kind).compile()(w).addressable_shards:
         same(shard.data, 2 * (whole + 28)[shard.index])
     same(jit(total)(x), x + 28)  # and its own part as before
-    refused(ValueError, "Under jit an xmap takes it whole", turns(total), w)
     refused(ValueError, "has 4 along dimension 0", xmap(lambda a, b: a + b, ({0: "i"}, {0: "i"}), {0: "i"},
                                                         axis_resources={"i": "x"}), w, lamina.device_put(x))
     # What is wrong is told by all, alike.

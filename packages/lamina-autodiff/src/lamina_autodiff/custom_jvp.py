@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lamina_ir import ShapedArray, prims, trees
-from lamina_tracing.extend import function_name, holds_tracers, in_scope, lead_with, stage_onto, typeof
+from lamina_tracing.extend import function_name, holds_tracers, in_scope, lead_with, stage_onto, staged_for, typeof
 
 from .custom_rules import (SymbolicZero, check_type, differential, in_progress, output_path, refuse_closures,
                            zero_tangent)
@@ -107,7 +107,8 @@ class _Call(RuledCall):
 
     def push(self, trace: Any, args: Sequence[Any]) -> list[Any]:
         primals, tangents = trace.split(args)
-        outs, found = self.rule(primals, tangents)
+        with staged_for(primals):  # tangents may say nothing
+            outs, found = self.rule(primals, tangents)
         refuse_closures("custom_jvp", self.f.arguments.name, trace, [*outs, *found])
         return trace.join(outs, found)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina_ir import ClosedJaxpr, Jaxpr, Var, config, prims, trees
 from lamina_tracing import lax
-from lamina_tracing.extend import PerFunction, bind, eval_jaxpr, now, stage, typeof
+from lamina_tracing.extend import PerFunction, bind, eval_jaxpr, now, stage, staged_for, typeof
 
 from .custom_jvp import custom_jvp
 from .custom_rules import zero_tangent
@@ -25,7 +25,11 @@ _programs = PerFunction()
 def _program(fun: Callable[[Any], Any], like: Sequence[Any], tree: Any, owner: Any, *others: Any) -> Program:
     """(program, values of enclosing traces that lead its arguments, tree of its results) of a function of one tree;
     remembered with the user's function `owner`, if all it depends on are the `others` and no enclosing trace."""
-    avals = tuple([typeof(x).strong() for x in like])
+    with staged_for(like):
+        return _staged(fun, tuple([typeof(x).strong() for x in like]), tree, owner, *others)
+
+
+def _staged(fun: Callable[[Any], Any], avals: Any, tree: Any, owner: Any, *others: Any) -> Program:
     try:
         known: dict[Any, Program] = _programs.of(owner)
         key: Any = (avals, tree, tuple([weakref.ref(f) if callable(f) else f for f in others]),

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamina_ir import config
+from lamina_parallel.extend import seen_whole
+from lamina_tracing import slots
 from lamina_tracing.extend import logger
 
 from . import (_gpu, _jaxlib, agreement, backends, clusters, effects, gone, lobby, losses, owner, patience, peers, presence,
@@ -34,6 +36,13 @@ _GLOO = "lamina/gloo/"  # and a number: where that process's Gloo listens
 _PEERS = "lamina/peers/"  # and a number: where that process's peers find it
 
 
+def _parted() -> None:
+    """There is no session any more."""
+    together.joined.clear()
+    if seen_whole in slots.on_operands:
+        slots.on_operands.remove(seen_whole)
+
+
 class _Session:
     """What a member holds: its presence, jaxlib's client, and the makers of clients that were in force before."""
 
@@ -49,6 +58,7 @@ class _Session:
             asks.look, asks.word = self._watch.check, self.launches.await_word
             self.launches.agree = asks.meet
         together.joined.append(self)
+        slots.on_operands.append(seen_whole)
         self._usual = [
             (name, backends.set_client_maker(name, make)) for name, make in (
                 ("cpu", self._cpu_client),
@@ -82,7 +92,7 @@ class _Session:
 
     def in_child(self) -> None:
         self.presence.in_child()
-        together.joined.clear()
+        _parted()
         if self._asks is not None:
             self._asks.sockets.in_child()
 
@@ -105,7 +115,7 @@ class _Session:
         self.presence.goodbye()
         self._watch.end()
         patience.uninstall()
-        together.joined.clear()
+        _parted()
         if self._asks is not None:
             self._asks.close()
 

@@ -18,7 +18,7 @@ from .parameters import function_name
 from .array import HostArray
 from .lines import rule_lines
 from .stage import stage
-from .trace import EVALUATION, AxisFrame, Trace, bind, now
+from .trace import EVALUATION, AxisFrame, Trace, bind, now, staged_for
 from .tracer import Tracer, typeof
 
 __all__ = ["CustomCall", "Positional", "arrays_of", "call_custom", "deepest", "holds_tracers", "in_scope", "lead_with",
@@ -78,7 +78,8 @@ class CustomCall:
 
     def bind(self, args: Sequence[Any]) -> list[Any]:
         """As one equation, through whatever transformations the arguments are in."""
-        prim, outer, params = self.staged([typeof(a) for a in args])
+        with staged_for(args):
+            prim, outer, params = self.staged([typeof(a) for a in args])
         return list(bind(prim, *outer, *args, **params))
 
 

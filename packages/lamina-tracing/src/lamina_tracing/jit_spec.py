@@ -18,7 +18,7 @@ from .array import concrete_types
 from .per_function import PerFunction, known_as, retire_if_changed
 from .lines import forget_source, is_own_file, user_source
 from .stage import eval_jaxpr, stage
-from .trace import bind, now
+from .trace import bind, now, staged_for
 from .tracer import Tracer
 
 __all__ = ["JitSpec", "Staged", "any_traced"]
@@ -196,7 +196,11 @@ class JitSpec:
         return trees.tree_unflatten(staged.out_tree, outs)
 
     def stage(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
-        """The program for arguments of these types, staged now or remembered."""
+        """The program for these arguments, staged now or remembered."""
+        with staged_for(flat):
+            return self._staged_now(flat, tree, static)
+
+    def _staged_now(self, flat: Sequence[Any], tree: Any, static: Any) -> Staged:
         try:
             avals = flat_types(self.call, self.name, flat, tree)
         except (TypeError, OverflowError):

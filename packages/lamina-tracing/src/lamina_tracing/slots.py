@@ -11,6 +11,8 @@ A change counts as one of the rows in force (`config.generation`), so whatever w
 
 `on_staging` is the small fifth: hooks told when this thread starts and stops staging (or binding axis names), for
 caches outside Python. `on_devices_gone` are hooks told when devices are no more, by a function that says it of one.
+`on_operands` are hooks that give a block in which a function of these operands is staged: arrays may say what traced values do
+not.
 """
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ from .array import HostArray
 from .jit_spec import Staged
 from .numpy_evaluator import NumPyEvaluator
 from .statics import Statics
-from .trace import EVALUATION, on_staging
+from .trace import EVALUATION, on_operands, on_staging
 from .tracer import Tracer
 
 __all__ = ["CallSpec", "Dispatcher", "Evaluator", "NumPyEvaluator", "Operators", "basis_map", "device_put",
-           "dispatcher", "evaluator", "on_devices_gone", "on_staging", "operators", "set_basis_map", "set_dispatcher",
-           "set_evaluator", "use_numpy"]
+           "dispatcher", "evaluator", "on_devices_gone", "on_operands", "on_staging", "operators", "set_basis_map",
+           "set_dispatcher", "set_evaluator", "use_numpy"]
 
 
 class Evaluator(Protocol):

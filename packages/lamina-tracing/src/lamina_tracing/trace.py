@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from lamina_ir import Primitive, UnnamedAxis, config, errors
@@ -19,7 +19,7 @@ from .blame import ill_formed
 from .tracer import Tracer, stands_for_array, typeof
 
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "bound_axes", "counts_once", "deeper", "now", "on_begin",
-           "on_end", "on_staging", "refuse_axis_twice", "scoped", "settle", "tell_staging"]
+           "on_end", "on_operands", "on_staging", "refuse_axis_twice", "scoped", "settle", "staged_for", "tell_staging"]
 
 
 class Trace:
@@ -254,6 +254,29 @@ def refuse_axis_twice(call: str, name: Hashable) -> None:
 on_staging: list[Callable[[bool], None]] = []
 on_begin: list[Callable[[Trace], None]] = []  # told of each trace before the function it transforms runs
 on_end: list[Callable[[Trace], None]] = []  # and after
+# Each gives a block in which a function of these operands is staged: traced values do not tell what arrays they stand for.
+on_operands: list[Callable[[Sequence[Any]], AbstractContextManager[object]]] = []
+_NOTHING = nullcontext()
+
+
+def staged_for(operands: Sequence[Any]) -> AbstractContextManager[object]:
+    """The block in which a function that is to run on these operands is staged: arrays may say what traced values do not.
+
+    Args:
+      operands: arrays, traced values, numbers.
+    Returns:
+      A context manager; it does nothing unless `slots.on_operands` has hooks.
+
+    >>> with staged_for([2.0]):
+    ...     now.trace is EVALUATION
+    True
+    """
+    if not on_operands:
+        return _NOTHING
+    blocks = ExitStack()
+    for hook in on_operands:
+        blocks.enter_context(hook(operands))
+    return blocks
 
 
 def tell_staging() -> None:

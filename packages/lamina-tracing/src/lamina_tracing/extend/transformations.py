@@ -15,11 +15,11 @@ from ..mapped_axes import MappedAxes
 from ..lines import BatchedSource, batch_position, eager_lines, rule_lines, source_of_function, staged_source
 from ..per_function import PerFunction
 from ..stage import StagingTrace, StagingTracer, eval_jaxpr, jaxpr_as_fun, stage
-from ..trace import AxisFrame, EVALUATION, Trace, bound_axes, counts_once, deeper, now, refuse_axis_twice
+from ..trace import AxisFrame, EVALUATION, Trace, bound_axes, counts_once, deeper, now, refuse_axis_twice, staged_for
 from ..tracer import Tracer, known_value, value_behind
 
 __all__ = ["AxisFrame", "BatchedSource", "CustomCall", "EVALUATION", "MappedAxes", "PerFunction", "Positional", "StagingTrace",
            "StagingTracer", "Trace", "Tracer", "arrays_of", "batch_position", "bound_axes", "call_custom", "counts_once",
            "deeper", "deepest", "eager_lines", "eval_jaxpr", "function_name", "holds_tracers", "in_scope",
            "jaxpr_as_fun", "known_value", "lead_with", "now", "refuse_axis_twice", "rule_lines", "source_of_function",
-           "stage", "stage_onto", "staged_source", "value_behind"]
+           "stage", "stage_onto", "staged_for", "staged_source", "value_behind"]

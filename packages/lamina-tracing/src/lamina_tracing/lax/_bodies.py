@@ -11,7 +11,7 @@ from ..parameters import function_name
 from ..per_function import PerFunction
 from ..lines import user_source
 from ..stage import stage
-from ..trace import bind, now
+from ..trace import bind, now, staged_for
 from ..tracer import Tracer, stands_for_array, typeof
 
 __all__ = ["Body", "cast", "check_callable", "check_carry", "flat_avals", "join_branches", "leaf_path",
@@ -36,9 +36,15 @@ class Body(NamedTuple):
 
 
 def stage_body(call: str, fun: Callable[..., Any], run: Callable[[Sequence[Any]], Any], tag: Any,
-               avals: Sequence[ShapedArray]) -> Body:
-    """`run(tracers)`, a tree of results, as a program; remembered with `fun`, under `tag` and the types, unless it uses
-    values of enclosing traces."""
+               avals: Sequence[ShapedArray], operands: Sequence[Any]) -> Body:
+    """`run(tracers)`, a tree of results, as a program that is to run on `operands`, or slices of them; remembered with `fun`,
+    under `tag` and the types, unless it uses values of enclosing traces."""
+    with staged_for(operands):
+        return _stage_body(call, fun, run, tag, avals)
+
+
+def _stage_body(call: str, fun: Callable[..., Any], run: Callable[[Sequence[Any]], Any], tag: Any,
+                avals: Sequence[ShapedArray]) -> Body:
     known: dict[Any, Body] = _staged.of(fun)
     key = (tag, tuple(avals), tuple([(f.name, f.size) for f in now.axes]), config.cache_key())
     found = known.get(key)

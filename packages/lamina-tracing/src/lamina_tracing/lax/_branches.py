@@ -228,7 +228,7 @@ def _choose(call: str, index: Any, names: Sequence[str], funs: Sequence[Any], op
                 del rest[:part.num_leaves]
             return fun(*args)
 
-        bodies.append(stage_body(call, fun, run, (call, *mine), [avals[i] for i in chosen]))
+        bodies.append(stage_body(call, fun, run, (call, *mine), [avals[i] for i in chosen], flat))
         numbers.append(chosen)
     _check_branches(call, names, bodies)
     branches, outer = join_branches(bodies, numbers, avals)

@@ -105,7 +105,8 @@ def scan_flat(call: str, f: Any, run: Any, tag: Any, flat: list[Any], tree: Any,
         a = typeof(x)
         slices.append(shaped(a.shape[1:], a.dtype, a.weak_type).differing(a.over))
     # avals: types of the carry (n of them), settled, then of one slice of each of `flat_xs`.
-    avals, body = settle(lambda at: stage_body(call, f, lambda ts: run(ts, at[:n]), tag, at), first + slices, n)
+    avals, body = settle(lambda at: stage_body(call, f, lambda ts: run(ts, at[:n]), tag, at, [*flat, *flat_xs]),
+                         first + slices, n)
     closed = body.closed
     out_tree, ys_tree = body.tree.children()
     k = out_tree.num_leaves

@@ -66,10 +66,10 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Carry],
 
     first = flat_avals("while_loop", "init_val", flat, tree)
     # A carry that starts as a Python number is weak; where the body makes it a definite type, that is the carry's.
-    avals, body = settle(lambda at: stage_body("while_loop", body_fun, lambda ts: step(ts, at), ("body", tree), at),
+    avals, body = settle(lambda at: stage_body("while_loop", body_fun, lambda ts: step(ts, at), ("body", tree), at, flat),
                          first, len(flat))
     check_carry("while_loop", function_name(body_fun), tree, avals, body.tree, body.closed.out_avals)
-    condition = stage_body("while_loop", cond_fun, test, ("cond", tree), avals)
+    condition = stage_body("while_loop", cond_fun, test, ("cond", tree), avals, flat)
     outs = condition.closed.out_avals
     if not trees.treedef_is_leaf(condition.tree) or outs[0].shape or not dtypes.is_bool(outs[0].dtype):
         got = outs[0].long() if trees.treedef_is_leaf(condition.tree) else condition.tree
@@ -147,7 +147,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Carry], ini
         return carry[1]
     first = [count, *flat_avals("fori_loop", "init_val", flat, tree)]
     avals, body = settle(
-        lambda at: stage_body("fori_loop", body_fun, lambda ts: step(ts, at), ("fori while", tree), at),
+        lambda at: stage_body("fori_loop", body_fun, lambda ts: step(ts, at), ("fori while", tree), at, flat),
         first, len(first))
     check_loop("fori_loop", body_fun, both, avals, body.tree, body.closed.out_avals)
     condition = _below(tuple(avals))
