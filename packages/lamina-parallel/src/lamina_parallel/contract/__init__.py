@@ -4,7 +4,9 @@ A map over a named axis takes all its rows to all its results. `pmap`, `xmap`, `
 which rows there are: along a dimension, along dimensions with names, as blocks over a mesh, in rounds. What they compute is
 one thing, and the tests ask for nothing else: the results are those of NumPy, row by row, and a collective is the function of
 all rows that `meaning.py` writes down. Derivatives are those of the mapped function as a whole, so a collective's transpose is
-that of its matrix; transformations outside of a map and inside of it mean what they mean elsewhere.
+that of its matrix; transformations outside of a map and inside of it mean what they mean elsewhere. This floor is also the
+first that stands on both autodiff and batching: what they mean one in another is tried here, for stand-ins of either and both
+(`LAMINA_LAYERS=autodiff=...,batching=... python -m lamina_parallel.contract test_together.py`).
 
 Resources never change a result: an `xmap` whose axes lie on a mesh or in a `SerialLoop` gives the numbers of one that has none.
 
