@@ -14,6 +14,8 @@ __all__ = ["as_weak_as", "check_input", "check_output_dtype", "check_scalar_outp
            "cotangent_leaves", "float0_zeros", "leaf_types", "number_like", "outside_of_map", "tangent_leaves",
            "zeros_of"]
 
+_reads_arguments = True  # what is asked for its type here is data of a user's: NumPy's of 64 bits is told of
+
 
 def chosen_arguments(call: str, fun: Callable[..., Any], argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
     """The positions to differentiate, counted from the front."""

@@ -251,11 +251,13 @@ class ShapeDtypeStruct:
 _aval_makers: dict[type, Callable[[Any], ShapedArray]] = {}
 
 
-def register_aval(kind: type, maker: Callable[[Any], ShapedArray]) -> None:
-    """Say how to read the aval of values of exactly this type."""
+def register_aval(kind: type, maker: Callable[[Any], ShapedArray]) -> Callable[[Any], ShapedArray] | None:
+    """Say how to read the aval of values of exactly this type; what said it before is returned."""
     if not isinstance(kind, type) or not callable(maker):
         raise TypeError(f"register_aval: expected a class and a function; got {excerpt(kind)} and {excerpt(maker)}")
+    before = _aval_makers.get(kind)
     _aval_makers[kind] = maker
+    return before
 
 
 def aval_of(x: Any) -> ShapedArray:

@@ -26,7 +26,8 @@ def _set_of_axes(value: Any) -> None:
 
 
 enable_x64 = Option("enable_x64", False, keyed=True, help="64-bit integers, floats and complex numbers; otherwise they become "
-                    "32-bit ones: data without a word, a dtype='float64' with a warning at the caller's line")
+                    "32-bit ones: a dtype='float64' with a warning at the caller's line, data without one, or "
+                    "with one per process where no runtime is in it")
 disable_jit = Option("disable_jit", False, help="everything runs op by op, loops and branches in Python")
 numpy_dtype_promotion = Option("numpy_dtype_promotion", "standard", choices=("standard", "strict"), keyed=True,
                                help="'strict' refuses implicit promotion between dtypes")

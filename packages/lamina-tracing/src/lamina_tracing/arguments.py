@@ -22,7 +22,7 @@ def requested_dtype(spec: Any) -> Any:
     """The dtype that a caller's `dtype=` means under the 64-bit setting.
 
     A UserWarning shows the caller's line where that is narrower than what was written. Data, and Python's `float`, `int`
-    and `complex`, are narrowed without a word.
+    and `complex`, are narrowed without a word here; see narrowing.py.
 
     Args:
       spec: a dtype, type, name or scalar-type object.
@@ -43,6 +43,7 @@ def requested_dtype(spec: Any) -> Any:
 
 
 _PYTHON = frozenset((bool, int, float, complex))
+_reads_arguments = True  # what is asked for its type here is data of a user's, see narrowing.py
 
 
 def flat_arguments(call: str, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:

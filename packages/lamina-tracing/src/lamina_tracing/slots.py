@@ -28,6 +28,7 @@ from lamina_ir.extend import new_generation
 
 from .array import HostArray
 from .jit_spec import Staged
+from .narrowing import tell_of_narrowing
 from .numpy_evaluator import NumPyEvaluator
 from .statics import Statics
 from .trace import EVALUATION, on_operands, on_staging
@@ -71,6 +72,8 @@ def set_evaluator(new: Evaluator) -> None:
     """
     global evaluator
     _check_filling("evaluator", new, "primitive", "program", "array")
+    if not isinstance(new, NumPyEvaluator):  # a runtime's: who uses one is used to 32 bits
+        tell_of_narrowing(False)
     with config.generation.changing():
         evaluator = new
         EVALUATION.hand_to(new.primitive)  # what `bind` calls where no trace is left
@@ -78,6 +81,7 @@ def set_evaluator(new: Evaluator) -> None:
 
 
 set_evaluator(NumPyEvaluator())
+tell_of_narrowing(True)
 
 
 class CallSpec(Protocol):

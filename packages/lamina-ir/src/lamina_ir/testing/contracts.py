@@ -77,8 +77,12 @@ def command_for(folder: Path, argv: Sequence[str]) -> list[str]:
     rest = [a for a in argv if a not in named]
     targets = [str(folder / a) for a in named] or [str(folder)]
     return [sys.executable, "-m", "pytest", f"--rootdir={folder}", f"--confcutdir={folder}", "-c", os.devnull,
-            "--import-mode=importlib", "--strict-markers", "-p", "no:cacheprovider", "-p", __name__, "-W", "error", *rest,
+            "--import-mode=importlib", "--strict-markers", "-p", "no:cacheprovider", "-p", __name__, "-o", _WARNINGS, *rest,
             *targets]
+
+
+# Warnings are errors, but for the one of lamina_tracing that comes once per process, to any test that brings 64-bit data.
+_WARNINGS = "filterwarnings=error\nignore:(float64|complex128|u?int64) (data|numbers) of NumPy's:UserWarning"
 
 
 def try_stand_in(layer: str, stand_in: Path | None, argv: Sequence[str] = ()) -> tuple[int, str]:

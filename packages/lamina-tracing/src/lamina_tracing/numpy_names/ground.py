@@ -54,7 +54,8 @@ def as_array(x: Any) -> Any:
     if isinstance(x, (Tracer, np.ndarray)) or not isinstance(x, (list, tuple)):
         return x
     if next(traced_in(x), None) is None:
-        return np.asarray(x)
+        made = np.asarray(x)
+        return made.astype(dtypes.canonical(made.dtype), copy=False)
     parts = common(*[as_array(v) for v in x])
     return lax.concatenate([lax.expand_dims(p, (0,)) for p in broadcast(*parts)], 0)
 

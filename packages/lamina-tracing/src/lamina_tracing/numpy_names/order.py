@@ -60,7 +60,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
 
 @row("digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
-    bins = np.asarray(bins)
+    bins = np.asarray(as_array(bins))
     if bins.ndim != 1 or len(bins) > 1 and not ((np.diff(bins) >= 0).all() or (np.diff(bins) <= 0).all()):
         raise ValueError("numpy.digitize: bins must be one axis that rises or falls")
     side = "left" if right else "right"

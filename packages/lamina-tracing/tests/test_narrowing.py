@@ -1,0 +1,93 @@
+"""64-bit data of NumPy's on the NumPy-only install: that it is narrowed is said once, at the user's line."""
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from lamina_ir import aval_of
+from lamina_tracing import enable_x64, eval_shape, jit, lax, make_jaxpr, slots
+from lamina_tracing.narrowing import forget_told, tell_of_narrowing
+
+WORDS = "computed with in 32 bits, as {}.*enable_x64.*astype.*said once"
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    forget_told()
+    tell_of_narrowing(True)
+    yield
+    tell_of_narrowing(isinstance(slots.evaluator, slots.NumPyEvaluator))
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: jit(lambda v: v)(x), lambda x: make_jaxpr(lambda v: v)(x), lambda x: eval_shape(lambda v: v, x), lax.neg,
+    lambda x: lax.neg(np.float32([1, 2])) * x, lambda x: jit(lambda v: v * x)(np.float32(1)),
+    lambda x: jit(lambda v: np.add(v, x))(np.float32(1))])
+@pytest.mark.parametrize("wide, narrow", [("float64", "float32"), ("complex128", "complex64")])
+def test_it_is_said_at_the_users_line_and_once(call, wide, narrow):
+    x = np.array([1, 2], wide)
+    with pytest.warns(UserWarning, match=f"{wide} data of NumPy's are " + WORDS.format(narrow)) as seen:
+        call(x)
+    assert len(seen) == 1 and seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(x)
+
+
+def test_a_scalar_is_told_of_as_an_argument_and_not_beside_an_array():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = lax.neg(np.float32([1, 2])) * np.float64(2)
+    assert out.dtype == np.float32
+    with pytest.warns(UserWarning, match="float64 numbers of NumPy's"):
+        jit(lambda x: x)(np.float64(2))
+
+
+def test_whole_numbers_are_told_of_where_they_wrap_around():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jit(lambda x: x)(np.array([1, -2**31, 2**31 - 1]))
+        jit(lambda x: x)(np.zeros(0, np.int64))
+    with pytest.warns(UserWarning, match="int64 data of NumPy's do not all fit into int32, and wrap around"):
+        jit(lambda x: x)(np.array([1, 2**31]))
+    with pytest.warns(UserWarning, match="uint64 data"):
+        jit(lambda x: x)(np.array([2**40], np.uint64))
+
+
+@pytest.mark.parametrize("x", [2.0, 3, 1j, [1.0, 2.0][0], np.float32([1]), np.ones(2, np.int32), np.arange(3), True])
+def test_what_does_not_lose_anything_is_not_told_of(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jit(lambda v: (v, lax.neg(np.float32(2)) * 2.5))(x)
+
+
+def test_64_bits_stay_exact_and_say_nothing():
+    with enable_x64(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert jit(lambda x: x / 3)(np.array([1.0])).dtype == np.float64
+
+
+def test_a_runtime_ends_it():
+    before = slots.evaluator
+    try:
+        slots.set_evaluator(Another())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert aval_of(np.zeros(2)).dtype == np.float32
+    finally:
+        slots.set_evaluator(before)
+
+
+class Another:
+    def primitive(self, prim, args, params): ...
+    def program(self, closed, args): ...
+    def array(self, value, aval): ...
+
+
+def test_a_fresh_process_says_it():
+    if not isinstance(slots.evaluator, slots.NumPyEvaluator):
+        pytest.skip("a runtime is in this process")
+    text = "import numpy as np\nfrom lamina_tracing import jit\nf = jit(lambda x: x)\nfor _ in range(3): f(np.ones(2))"
+    told = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stderr
+    assert told.count("UserWarning") == 1 and "enable_x64" in told
