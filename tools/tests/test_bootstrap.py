@@ -32,6 +32,15 @@ def test_choose_python_looks_for_another_when_too_old(monkeypatch: pytest.Monkey
     assert bootstrap.choose_python(None) == sys.executable
 
 
+def test_main_starts_again_with_the_other_when_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    monkeypatch.setattr(bootstrap, "choose_python", lambda asked: "/a/newer/python")
+    monkeypatch.setattr(bootstrap.sys, "version_info", (3, 9, 2))
+    monkeypatch.setattr(bootstrap.subprocess, "call", lambda command: calls.append(command) or 7)
+    assert bootstrap.main(["test", "--sample"]) == 7
+    assert calls == [["/a/newer/python", str(Path(bootstrap.__file__).resolve()), "test", "--sample"]]
+
+
 def test_group_spells_out_included_groups() -> None:
     names = bootstrap.group("dev")
     assert any(name.startswith("pytest") for name in names)
