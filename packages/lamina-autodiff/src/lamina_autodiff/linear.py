@@ -105,12 +105,12 @@ class LinearTrace(Trace):
         """Record an op as it is."""
         if self.counted:
             params, out = self._typed(prim, args, params)
+        elif len(args) == 2:  # without a list: a tenth of recording an op
+            a, b = args
+            out = prim.infer(a.aval if isinstance(a, Tracer) else typeof(a), b.aval if isinstance(b, Tracer) else typeof(b),
+                             **params)
         else:
-            if len(args) == 1:
-                a = args[0]
-                out = prim.infer(a.aval if isinstance(a, Tracer) else typeof(a), **params)
-            else:
-                out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
+            out = prim.infer(*[a.aval if isinstance(a, Tracer) else typeof(a) for a in args], **params)
         if prim.multiple:
             outs = tuple([self.variable(a) for a in out])
             self.rows.append((prim, args, params, outs, _line()))

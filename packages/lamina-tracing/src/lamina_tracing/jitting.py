@@ -59,6 +59,9 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
             return forward[1](*args, **kwargs)
         if config.disable_jit.value:
             return fun(*args, **kwargs)
+        if spec.inline and (now.trace is not EVALUATION or spec.ours and config.debug_bounds.value  # checks have their lines
+                            or any_traced(args)):
+            return spec.inlined(args, kwargs)
         asked = None
         if now.trace is EVALUATION and quick.usable and not now.axes:
             asked = quick.key(args, kwargs)
@@ -67,8 +70,6 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
                 if known is not None:
                     return _run(known, asked[1])
                 settings, others = config.cache_key(), config.generation.elsewhere()
-        if spec.inline and (now.trace is not EVALUATION or spec.ours and config.debug_bounds.value):  # checks have their lines
-            return spec.inlined(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
         if spec.inline and any_traced(flat):
             return spec.inlined(args, kwargs)

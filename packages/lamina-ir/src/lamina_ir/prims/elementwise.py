@@ -125,6 +125,8 @@ def _same_2(name: str, kinds: _Kinds) -> Callable[..., ShapedArray]:
             shape = y.shape
             if (not shape or shape == x.shape) and (y.weak_type or not x.weak_type):
                 return x
+            if not x.shape and (x.weak_type or not y.weak_type):
+                return y
         return one_type(name, kinds, x, y)
     return infer
 
