@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import Primitive, Source, aval_of, prims
+from lamina_ir import Primitive, Source, prims
 from lamina_tracing.extend import EVALUATION, Trace, Tracer, bind, deeper, eager_lines, known_value, now, staged_source, typeof
 
 from .rows import PUSHING, Split, instantiate
@@ -25,7 +25,7 @@ class JVPTracer(Tracer):
 
     def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
         self._trace = trace
-        self.aval = primal.aval if isinstance(primal, Tracer) else aval_of(primal)
+        self.aval = primal.aval if isinstance(primal, Tracer) else typeof(primal)
         self.primal = primal
         self.tangent = tangent
 

@@ -120,6 +120,8 @@ def _prepared(e: Eqn) -> Callable[..., Any] | None:
     ready = prepare and prepare([a.aval for a in e.invars], **params)
     if ready is None:
         return None
+    if len(e.invars) == 2:
+        return lambda x, y: ready(x, y) if prim.numpy is meaning else prim.numpy(x, y, **params)
     return lambda *arrays: ready(*arrays) if prim.numpy is meaning else prim.numpy(*arrays, **params)
 
 

@@ -13,10 +13,11 @@ from lamina_ir import config, trees
 
 from . import slots
 from .call_types import JitOptions, Jitted
-from .jit_spec import JitSpec, Staged, any_traced
+from .jit_spec import JitSpec, any_traced
 from .quick_calls import QuickCalls
 from .trace import EVALUATION, now
 from .tracebacks import boundary
+from .tracer import Tracer
 
 __all__ = ["jit"]
 
@@ -40,15 +41,11 @@ class PortableDispatcher:
         return 1, 1
 
 
-def _run(staged: Staged, flat: Sequence[Any]) -> Any:
-    return trees.tree_unflatten(staged.out_tree, slots.evaluator.program(staged.closed, flat))
-
-
 def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
-    fun = spec.fun
+    fun, inline = spec.fun, spec.inline
     made_under = slots.dispatcher
     forward: tuple[Any, Callable[..., Any]] | None = None
-    quick = QuickCalls(spec)
+    quick, disabled = QuickCalls(spec), config.disable_jit
 
     @boundary
     def jitted(*args: Any, **kwargs: Any) -> Any:
@@ -57,28 +54,34 @@ def _portable_jit(spec: JitSpec) -> Callable[..., Any]:
             if forward is None or forward[0] is not slots.dispatcher:
                 forward = slots.dispatcher, slots.dispatcher.jit(spec)
             return forward[1](*args, **kwargs)
-        if config.disable_jit.value:
+        if disabled.ever and disabled.value:
             return fun(*args, **kwargs)
-        if spec.inline and (now.trace is not EVALUATION or spec.ours and config.debug_bounds.value  # checks have their lines
-                            or any_traced(args)):
-            return spec.inlined(args, kwargs)
+        at_once = now.trace is EVALUATION
+        if inline:
+            for a in args:
+                if isinstance(a, Tracer):
+                    return fun(*args, **kwargs) if spec.ours else spec.inlined(args, kwargs)
+            if not at_once:
+                return spec.inlined(args, kwargs)
         asked = None
-        if now.trace is EVALUATION and quick.usable and not now.axes:
+        if at_once and quick.usable and not now.axes:
             asked = quick.key(args, kwargs)
             if asked is not None:
-                known = quick.find(asked[0])
-                if known is not None:
-                    return _run(known, asked[1])
+                run = quick.find(asked[0])
+                if run is not None:
+                    return run(asked[1])
                 settings, others = config.cache_key(), config.generation.elsewhere()
+        if inline and spec.ours and config.debug_bounds.value:  # checks have their lines
+            return spec.inlined(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
-        if spec.inline and any_traced(flat):
+        if inline and any_traced(flat):
             return spec.inlined(args, kwargs)
         staged = spec.stage(flat, tree, static)
         if (now.trace is EVALUATION and not staged.outer and not staged.closed.jaxpr.axis_names
                 and not any_traced(flat)):
             if asked is not None:
                 quick.remember(asked[0], asked[2], staged, settings, others)
-            return _run(staged, flat)
+            return trees.tree_unflatten(staged.out_tree, slots.evaluator.program(staged.closed, flat))
         return spec.call_staged(staged, flat)
 
     functools.update_wrapper(jitted, fun, updated=())

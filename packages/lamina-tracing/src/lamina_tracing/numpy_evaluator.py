@@ -1,12 +1,12 @@
 """The default evaluator: ops and programs by the NumPy meanings of `lamina_ir`, on `HostArray`s."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, evaluate, evaluate_primitive
-from lamina_ir.extend import settled
+from lamina_ir.extend import ready, settled
 
 from .host_array import HostArray, taken, typed
 
@@ -84,7 +84,8 @@ class NumPyEvaluator:
         values = prim.numpy(*arrays, **params) if not prim.may_read_axes else evaluate_primitive(prim, args, params)
         if prim.multiple:
             return tuple([taken(_apart(settled(v, a, prim), given), a) for v, a in zip(values, out)])
-        return taken(_apart(settled(values, out, prim), given), out)
+        value = settled(values, out, prim)
+        return taken(_apart(value, given) if given else value, out)
 
     def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
         arrays: list[Any] = []
@@ -100,6 +101,35 @@ class NumPyEvaluator:
         if not given:
             return [taken(x, v.aval) for x, v in zip(values, outs)]
         return [taken(_apart(x, given), v.aval) for x, v in zip(values, outs)]
+
+    def prepared(self, closed: ClosedJaxpr) -> Callable[[Sequence[Any]], list[HostArray]]:
+        """`program` of a program that is called again and again: a function of arguments of exactly its types."""
+        run, dtypes = ready(closed), [v.aval.dtype for v in closed.jaxpr.invars]
+        outs = [v.aval for v in closed.jaxpr.outvars]
+        others = _memory_of_others(closed.consts)
+
+        def call(args: Sequence[Any]) -> list[HostArray]:
+            arrays: list[Any] = []
+            given = others
+            for a, dtype in zip(args, dtypes):
+                if type(a) is HostArray:
+                    try:
+                        array = a._known[1]
+                        if array.dtype is not dtype:
+                            array = typed(a)[1]
+                    except AttributeError:
+                        array = typed(a)[1]
+                else:
+                    array = np.asarray(a, dtype)
+                    if array is a:
+                        given = [*given, array]
+                arrays.append(array)
+            values = run(arrays)
+            if not given:
+                return [taken(x, aval) for x, aval in zip(values, outs)]
+            return [taken(_apart(x, given), aval) for x, aval in zip(values, outs)]
+
+        return call
 
     def array(self, value: np.ndarray, aval: ShapedArray) -> Any:
         return HostArray.of(np.array(value, aval.dtype), aval)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import dtypes
+from lamina_ir import Primitive, dtypes, prims
 
 from . import slots
 from .arguments import requested_dtype
@@ -20,6 +20,7 @@ from .lax.conversions import bitcast_convert_type as _bitcast
 from .lax.conversions import convert_element_type
 from .lax import shape
 from .lax._common import match_scalars
+from .trace import bind
 from .tracer import Tracer, numpy_names, typeof
 
 __all__ = ["install", "promote_operands"]
@@ -31,8 +32,8 @@ def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     a, b = typeof(x), typeof(y)
     if a is b:
         return x, y
-    if b.weak_type and not b.shape and a.dtype is b.dtype:  # a number beside an array: neither is changed
-        return x, y
+    if a.dtype is b.dtype and (b.weak_type and not b.shape or a.weak_type and not a.shape):  # a number beside an array: neither
+        return x, y                                                                          # is changed
     if a.dtype != b.dtype or a.weak_type != b.weak_type:
         dtype, weak = dtypes.promote((a.dtype, a.weak_type), (b.dtype, b.weak_type))
         x = convert_element_type(x, dtype) if a.dtype != dtype else x
@@ -63,8 +64,12 @@ def _both(name: str, op: Callable[[Any, Any], Any]) -> dict[str, Any]:
     return {f"__{name}__": forward, f"__r{name}__": reflected}
 
 
-def _promoting(name: str, op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda x, y: op(*promote_operands(name, x, y))
+def _promoting(name: str, prim: Primitive) -> Callable[[Any, Any], Any]:
+    def equation(x: Any, y: Any) -> Any:
+        x, y = promote_operands(name, x, y)
+        return bind(prim, x, y)  # what the function of `lax` does beside, promotion has done
+
+    return equation
 
 
 def _fits(y: Any) -> bool:
@@ -164,9 +169,10 @@ def _round(x: Any, ndigits: int | None = None) -> Any:
 def install() -> None:
     """Put the default operators and methods on tracers and concrete arrays."""
     table: dict[str, Any] = {}
-    for name, op in (("add", ew.add), ("sub", ew.sub), ("mul", ew.mul), ("truediv", _true_div), ("and", ew.bitwise_and),
-                     ("or", ew.bitwise_or), ("xor", ew.bitwise_xor), ("lshift", ew.shift_left)):
-        table |= _both(name, _promoting(name, op))
+    table |= _both("truediv", lambda x, y: _true_div(*promote_operands("truediv", x, y)))
+    for name, prim in (("add", prims.add_p), ("sub", prims.sub_p), ("mul", prims.mul_p), ("and", prims.and_p),
+                       ("or", prims.or_p), ("xor", prims.xor_p), ("lshift", prims.shift_left_p)):
+        table |= _both(name, _promoting(name, prim))
     for name, later in _LATER.items():
         table |= _both(name, _row(later))
     for name, op in (("eq", ew.eq), ("ne", ew.ne), ("lt", ew.lt), ("le", ew.le), ("gt", ew.gt), ("ge", ew.ge)):

@@ -6,19 +6,23 @@ the usual way. The identity of a type stands for it in keys, which an entry may 
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any
 
 import numpy as np
-from lamina_ir import aval_of, config
+from lamina_ir import aval_of, config, trees
 
-from .host_array import HostArray, typed
+from . import slots
+from .host_array import HostArray
 from .jit_spec import JitSpec, Staged
+from .numpy_evaluator import NumPyEvaluator
 
 __all__ = ["QuickCalls"]
 
 _MOST = 256  # per function; beyond that all are forgotten
+Run = Callable[[list[Any]], Any]
 _PLAIN = frozenset((int, bool, str, type(None)))
 
 
@@ -30,11 +34,12 @@ class QuickCalls:
     """
 
     __slots__ = ("spec", "_state", "usable")
+    _state: tuple[Any, dict[Any, tuple[Run, Any]]]
 
     def __init__(self, spec: JitSpec) -> None:
         self.spec = spec
         self.usable = type(spec.fun) is FunctionType  # a bound method's programs are kept while its object stays as it is
-        self._state: tuple[Any, dict[Any, tuple[Staged, Any]]] = (None, {})
+        self._state = None, {}
 
     def key(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], list[Any]] | None:
         """(what stands for the types and static arguments, flat dynamic arguments, types); None: the usual way."""
@@ -56,10 +61,11 @@ class QuickCalls:
                 return None
         return tuple(key), flat, held
 
-    def find(self, key: Any) -> Staged | None:
-        """The program remembered under `key`, as the settings and rows are now."""
+    def find(self, key: Any) -> Run | None:
+        """What runs the program remembered under `key`, as the settings and rows are now: a function of the flat arguments."""
         settings, found = self._state
-        if settings is not config.cache_key() and settings != config.cache_key() or not self.spec.programs:
+        now = config.cache_key()
+        if settings is not now and settings != now or not self.spec.programs:
             return None
         entry = found.get(key)
         return None if entry is None else entry[0]
@@ -70,7 +76,19 @@ class QuickCalls:
             return
         if self._state[0] != settings or len(self._state[1]) >= _MOST:
             self._state = settings, {}  # both at once: another thread may be reading
-        self._state[1][key] = staged, held
+        self._state[1][key] = _run(staged), held
+
+
+def _run(staged: Staged) -> Run:
+    evaluator = slots.evaluator
+    if type(evaluator) is NumPyEvaluator:
+        run = evaluator.prepared(staged.closed)
+    else:
+        run = partial(evaluator.program, staged.closed)
+    tree = staged.out_tree
+    if trees.treedef_is_leaf(tree):
+        return lambda flat: run(flat)[0]
+    return lambda flat: tree.unflatten(run(flat))
 
 
 def _plain(x: Any, key: list[Any]) -> bool:
@@ -90,7 +108,10 @@ def _read(xs: Iterable[Any], key: list[Any], flat: list[Any], held: list[Any]) -
     for x in xs:
         kind = type(x)
         if kind is HostArray:
-            aval = typed(x)[0]
+            try:
+                aval = x._known[0]  # whether 64 bits count as 32 is one of the settings
+            except AttributeError:
+                aval = aval_of(x)
             held.append(aval)
             key.append(id(aval))
         elif kind is np.ndarray:

@@ -6,7 +6,7 @@ and arrays lie on devices, room on the stack.
 `stack_depth` is a module: `stack_depth.roomy()` is a block, or a decorator, with room on the stack for nested programs.
 """
 from .. import _stack_depth as stack_depth
-from ..evaluator import settled, watching
+from ..evaluator import ready, settled, watching
 from ..key_uses import USES, Use, check_key_uses, key_uses, refuse_reuse
 from ..meshes import mesh_tiles, meshes
 from ..nests import lone_nest, nest_placement, of_rows, rows_apart, rows_of_results
@@ -22,6 +22,6 @@ from ..turns import OnAxis, Turn, axes_text, places_at, running_device, running_
 __all__ = ["Grid", "OnAxis", "PROCESSES", "Placement", "Tiles", "Turn", "USES", "Use", "axes_text", "check_key_uses",
            "devices_needed", "mesh_tiles", "meshes", "explain_mismatch", "has_keys", "key_uses", "lone_map",
            "lone_nest", "map_placement", "nest_placement", "of_rows", "physical", "physical_aval", "places_at",
-           "refuse_reuse", "register_node_words", "rows_apart", "rows_everywhere", "rows_of_results",
+           "ready", "refuse_reuse", "register_node_words", "rows_apart", "rows_everywhere", "rows_of_results",
            "running_device", "running_places", "running_turns", "set_backend", "settled", "split_by_maps",
            "stack_depth", "tiles_of", "tree_of_words", "tree_words", "turns_text", "watching", "words_array"]

@@ -6,7 +6,7 @@ from operator import index
 from typing import Any
 
 import numpy as np
-from lamina_ir import LaminaError, ShapeError, dtypes
+from lamina_ir import LaminaError, ShapeError, config, dtypes
 from lamina_ir.prims import broadcast_in_dim_p as _broadcast_in_dim_p
 
 from .. import slots
@@ -20,6 +20,7 @@ __all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "
            "typeof", "zeros_like"]
 
 _SCALARS = frozenset((bool, int, float, complex))
+_x64, _F32, _F64 = config.enable_x64, np.dtype("float32"), np.dtype("float64")
 
 
 def given_back(x: ArrayLike) -> Array:
@@ -73,7 +74,7 @@ def _beside(value: Any, other: Any) -> Any:
     aval = typeof(other)
     dtype = aval.dtype
     kind = type(value)
-    if kind is float and dtype is dtypes.canonical_float():  # already of that dtype, and weakness gives way
+    if kind is float and dtype is (_F64 if _x64.value else _F32):  # already of that dtype, and weakness gives way
         return value
     if dtypes.is_float(dtype):
         if kind is complex:
