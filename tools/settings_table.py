@@ -46,7 +46,7 @@ def row(option: Any) -> str:
 
 def tables() -> str:
     """Both tables: what takes effect, and what is accepted and does nothing."""
-    import lamina  # noqa: F401  (makes the settings of all rooms)
+    import lamina.config  # noqa: F401  (makes the settings of all rooms)
     import lamina_ir.flags  # noqa: F401
     from lamina_ir import config
 
