@@ -18,7 +18,7 @@ BROKEN = {
 
 
 def test_each_broken_one_is_tried():
-    assert {p.stem for p in STOCK.parent.glob("*.py")} == {*BROKEN, STOCK.stem}
+    assert {p.stem for p in STOCK.parent.glob("*.py")} == {*BROKEN, STOCK.stem, "does_nothing"}
 
 
 def test_a_stand_in_that_changes_nothing_keeps_the_contract():
@@ -32,3 +32,12 @@ def test_a_stand_in_that_changes_nothing_keeps_the_contract():
 def test_a_change_of_meaning_breaks_the_contract(name):
     status, output = try_stand_in(LAYER, STOCK.with_stem(name), ["-x", "-q", BROKEN[name]])
     assert status == 1 and "1 failed" in output, output
+
+
+@pytest.mark.slow
+def test_nothing_is_kept_where_nothing_is_done():
+    argv = ["-q", "--tb=no", "-rp", "--continue-on-collection-errors"]
+    status, output = try_stand_in(LAYER, STOCK.with_stem("does_nothing"), argv)
+    passed = [line for line in output.splitlines() if line.startswith("PASSED")]
+    of_tracing = "test_reading_when_traced", "test_a_traced_value_is_no_number"  # whose operators are there all the same
+    assert status == 1 and all(any(name in line for name in of_tracing) for line in passed), passed

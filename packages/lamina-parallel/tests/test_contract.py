@@ -21,7 +21,7 @@ BROKEN = {
 
 
 def test_each_broken_one_is_tried():
-    assert {p.stem for p in STOCK.parent.glob("*.py")} == {*BROKEN, STOCK.stem}
+    assert {p.stem for p in STOCK.parent.glob("*.py")} == {*BROKEN, STOCK.stem, "does_nothing"}
 
 
 def test_a_stand_in_that_changes_nothing_keeps_the_contract():
@@ -43,3 +43,10 @@ def test_the_contract_holds_on_devices(monkeypatch):
     files = ["test_maps.py", "test_xmap.py", "test_shard_map.py", "test_padded.py"]
     status, output = try_stand_in(LAYER, None, ["-q", "-p", "lamina_runtime", *files])
     assert status == 0, output
+
+
+@pytest.mark.slow
+def test_nothing_is_kept_where_nothing_is_done():
+    argv = ["-q", "--tb=no", "-rp", "--continue-on-collection-errors"]
+    status, output = try_stand_in(LAYER, STOCK.with_stem("does_nothing"), argv)
+    assert status == 1 and "PASSED" not in output and " passed" not in output, output

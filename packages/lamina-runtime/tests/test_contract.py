@@ -18,7 +18,7 @@ BROKEN = {
 
 
 def test_each_broken_one_is_tried():
-    assert {p.stem for p in STOCK.parent.glob("*.py")} == {*BROKEN, STOCK.stem}
+    assert {p.stem for p in STOCK.parent.glob("*.py")} == {*BROKEN, STOCK.stem, "does_nothing"}
 
 
 def test_a_stand_in_that_changes_nothing_keeps_the_contract():
@@ -31,3 +31,10 @@ def test_a_stand_in_that_changes_nothing_keeps_the_contract():
 def test_a_change_of_meaning_breaks_the_contract(name):
     status, output = try_stand_in(LAYER, STOCK.with_stem(name), ["-x", "-q", BROKEN[name]])
     assert status == 1 and "1 failed" in output, output
+
+
+@pytest.mark.slow
+def test_nothing_is_kept_where_nothing_is_done():
+    argv = ["-q", "--tb=no", "-rp", "--continue-on-collection-errors"]
+    status, output = try_stand_in(LAYER, STOCK.with_stem("does_nothing"), argv)
+    assert status == 1 and "PASSED" not in output and " passed" not in output, output

@@ -101,7 +101,7 @@ class _Writer:
         if found is not None:
             return found
         hint = hint if hint.isidentifier() and not keyword.iskeyword(hint) else "program"
-        name = self.known[id(closed)] = hint if hint == "main" else f"{hint}_{len(self.known)}"
+        name = self.known[id(closed)] = f"{hint}_{len(self.known)}" if self.known else hint
         at = {v: self._param(np.asarray(c)) for v, c in zip(closed.jaxpr.constvars, closed.consts)}
         at.update({v: f"x{i}" for i, v in enumerate(closed.jaxpr.invars)})
 

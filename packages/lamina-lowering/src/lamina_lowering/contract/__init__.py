@@ -14,8 +14,9 @@ Marks, and who may leave them out (`-m "core or collectives"`):
 - `core`: every op and program, the form, what is refused. Nothing of it is optional, except that ops over rows are in
   `collectives`.
 - `collectives`: maps over named axes and what rows tell each other. A lowering for one device may leave it out.
-- `rows`: rows added to `lowering_rules` or put in another's place are what is used. One without a table may leave it out, and
-  then takes no new ops.
+- `rows`: rows added to `lowering_rules` or put in another's place are what is used, and an op without one is refused. One
+  without a table may leave it out, and then takes no new ops.
 - `lines`: `source_map()` tells the user's line of each equation. Without it errors and profiles do not know lines.
-- `cost`: what is called twice is lowered once, and large constants stay outside. Results do not depend on it.
+- `cost`: what is called twice is lowered once, large constants stay outside, and donated memory is used again. Results do not
+  depend on it.
 """

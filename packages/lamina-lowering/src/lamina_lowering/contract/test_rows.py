@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lamina_ir import Primitive, prims
+from lamina_ir import MissingRuleError, Primitive, prims
 
 from lamina_lowering import lower, lowering_rules, platform_rules
 
@@ -28,6 +28,12 @@ def test_a_platforms_row_counts_on_that_platform_alone() -> None:
         agrees(program, X)
         assert lower(program, platform="tpu").bytecode() != before
     assert lower(program, platform="tpu").bytecode() == before
+
+
+def test_an_op_without_a_row_is_an_error_that_names_it() -> None:
+    odd = Primitive("odd", infer=lambda a: a, family="shape")
+    with pytest.raises(MissingRuleError, match="odd"):
+        lower(program_of([(odd, [V], {})]))
 
 
 def test_an_op_from_outside_has_the_row_it_was_given() -> None:

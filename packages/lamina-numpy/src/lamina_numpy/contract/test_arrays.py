@@ -11,8 +11,6 @@ from lamina_tracing import jit
 
 import lamina_numpy as lnp
 
-pytestmark = pytest.mark.core
-
 RNG = np.random.default_rng(5)
 F, G = RNG.normal(size=(3, 4)).astype(np.float32), (RNG.uniform(0.5, 2, size=(3, 4))).astype(np.float32)
 I, J = RNG.integers(1, 9, (3, 4)).astype(np.int32), RNG.integers(1, 5, (3, 4)).astype(np.int32)

@@ -12,8 +12,6 @@ import lamina_numpy as lnp
 
 from lamina_numpy.contract.table import USES, Use, found, leaves
 
-pytestmark = pytest.mark.core
-
 
 def wanted(use: Use) -> list[np.ndarray]:
     with np.errstate(all="ignore"):

@@ -11,8 +11,6 @@ from lamina_tracing import jit
 
 import lamina_numpy as lnp
 
-pytestmark = pytest.mark.core
-
 HOST = np.arange(60, dtype=np.float32).reshape(3, 4, 5) / 4
 ATOMS = {"0": 0, "-1": -1, "np": np.int64(1), ":": slice(None), "1:3": slice(1, 3), "::-1": slice(None, None, -1),
          "3:0:-2": slice(3, 0, -2), "0:0": slice(0, 0), "9:": slice(9, None), "None": None, "...": Ellipsis,

@@ -9,8 +9,6 @@ from lamina_tracing import jit
 
 import lamina_numpy as lnp
 
-pytestmark = pytest.mark.core
-
 X = np.ones((2, 3), np.float32)
 
 VALUES: dict[str, Any] = {

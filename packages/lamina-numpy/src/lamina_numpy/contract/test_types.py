@@ -11,8 +11,6 @@ from lamina_ir.testing import assert_close
 
 import lamina_numpy as lnp
 
-pytestmark = pytest.mark.core
-
 STRONG = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bfloat16", "float16", "float32", "complex64"]
 WEAK: list[Any] = [1, 1.5, 1j]
 

@@ -15,8 +15,6 @@ from lamina_parallel import axis_index, pmap, psum
 
 from lamina_parallel.contract.machine import ROWS, devices
 
-pytestmark = pytest.mark.core
-
 X = np.random.default_rng(0).normal(size=(ROWS, 2, ROWS)).astype(np.float32)
 devices()  # says so at once where there are too few
 

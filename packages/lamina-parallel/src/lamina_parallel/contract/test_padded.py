@@ -16,8 +16,6 @@ from lamina_parallel import axis_index, padded, ppermute, psum
 from lamina_parallel.contract.machine import devices
 from lamina_parallel.contract.meaning import on_axes
 
-pytestmark = pytest.mark.core
-
 SIZES = [(1, 4), (3, 4), (4, 4), (5, 4), (5, 2), (7, 3), (2, 1), (6, 3)]
 
 

@@ -14,8 +14,6 @@ from lamina_parallel import Mesh, PartitionSpec, all_gather, axis_index, axis_si
 
 from lamina_parallel.contract.machine import devices
 
-pytestmark = pytest.mark.core
-
 P = PartitionSpec
 X = np.random.default_rng(3).normal(size=(8, 4)).astype(np.float32)
 

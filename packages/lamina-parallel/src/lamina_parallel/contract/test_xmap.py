@@ -14,8 +14,6 @@ from lamina_parallel import Mesh, SerialLoop, axis_index, pmax, pmean, ppermute,
 
 from lamina_parallel.contract.machine import devices
 
-pytestmark = pytest.mark.core
-
 RNG = np.random.default_rng(2)
 A, B = RNG.normal(size=(4, 8)).astype(np.float32), RNG.normal(size=(8, 4)).astype(np.float32)
 

@@ -15,8 +15,6 @@ from lamina_tracing.extend import typeof
 
 from lamina_runtime import Array, block_until_ready, device_get, device_put, devices
 
-pytestmark = pytest.mark.core
-
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 DTYPES = ["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32", "complex64", "bfloat16",
           "float8_e4m3fn", "float8_e5m2", "int4"]
@@ -106,6 +104,7 @@ def test_copies_and_pickles() -> None:
     assert weak.weak_type and float(weak) == 2
 
 
+@pytest.mark.cost
 def test_deleted_arrays_say_so() -> None:
     x = device_put(X)
     assert not x.is_deleted()

@@ -14,8 +14,6 @@ from lamina_tracing import disable_jit, jit, lax, make_jaxpr
 
 from lamina_runtime import Array, block_until_ready, clear_caches, device_put
 
-pytestmark = pytest.mark.core
-
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 
 
@@ -64,6 +62,7 @@ def test_values_closed_over_are_constants_of_their_moment() -> None:
         assert_close(f(np.float32(2), 1), big * 3)
 
 
+@pytest.mark.cost
 def test_donated_arguments_are_gone_and_others_are_not() -> None:
     f = jit(lambda x, y: x + y, donate_argnums=0)
     x, y = device_put(X), device_put(X)

@@ -13,8 +13,6 @@ from lamina_tracing.extend import bind, jaxpr_as_fun, typeof
 
 from lamina_runtime import Array
 
-pytestmark = pytest.mark.core
-
 # Ops over axes and meshes are tried with devices, in `test_places.py`; keys below.
 OPS = [p for p in prims.ALL if p.family not in ("collectives", "random_keys", "maps")]
 

@@ -33,7 +33,7 @@ def test_the_slots_are_filled_by_it() -> None:
     made = slots.evaluator.array(one, shaped((1,), one.dtype))
     one += 1
     assert isinstance(made, Array) and made.tolist() == [1]
-    assert slots.dispatcher.device_count(None) == N
+    assert slots.dispatcher.device_count(None) in (N, None)  # None: as many as a map asks for
     assert isinstance(lax.add(1.0, 2.0), Array)
 
 
