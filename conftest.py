@@ -1,8 +1,21 @@
-"""For every test in the house: examples in docstrings may use `np`."""
+"""For every test in the house: examples in docstrings may use `np`; `--one-of N` takes a sample."""
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
+
+
+def pytest_addoption(parser: Any) -> None:
+    parser.addoption("--one-of", type=int, default=1, metavar="N", help="run every N-th test alone")
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    every = config.getoption("--one-of")
+    if every > 1:
+        config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i % every])
+        items[:] = items[::every]
 
 
 @pytest.fixture(autouse=True)

@@ -92,8 +92,8 @@ def parse(parser: argparse.ArgumentParser, argv: list[str] | None) -> tuple[argp
     """The options that these tools share, and what follows `--`, for pytest."""
     parser.add_argument("packages", nargs="*", help="default: all")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4))
-    parser.add_argument("--sample", action="store_true", help="leave out tests marked slow")
+    parser.add_argument("--sample", action="store_true", help="every second test, none marked slow")
     argv = list(sys.argv[1:] if argv is None else argv)
     own, extra = (argv[:argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, [])
     options = parser.parse_args(own)
-    return options, ["-m", "not slow", *extra] if options.sample else extra
+    return options, [*run_tests.SAMPLE, *extra] if options.sample else extra

@@ -4,7 +4,7 @@ usage: python tools/run_isolated.py [--jobs N] [--sample] [package ...] [-- pyte
 
 Third-party wheels are downloaded once into `.isolated/`; the environments are filled from there and from `dist/` alone, so
 nothing undeclared can slip in. Rooms outside the machine wing must find no jaxlib. The distributions under `examples/`,
-which use the house from outside, are tried in the same way. `--sample` leaves out `slow` tests.
+which use the house from outside, are tried in the same way. `--sample` takes every second test, and none that is `slow`.
 """
 from __future__ import annotations
 
