@@ -6,7 +6,9 @@ NumPy's are handed a plain read-only view and give plain arrays, as for any devi
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator
+from opcode import opmap
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from lamina_ir.extend import words_array
 
 from .tracer import Tracer
 
-__all__ = ["HostArray", "taken", "typed"]
+__all__ = ["HostArray", "taken", "typed", "written_as_operator"]
 
 _IN_PLACE = ("fill", "itemset", "put", "resize", "setfield", "setflags", "__setstate__")  # what NumPy's have and ours must not
 _FACTS = frozenset(("_known", "aval", "base", "data", "dtype", "flat", "imag", "real", "shape", "strides", "weak_type"))
@@ -75,6 +77,10 @@ class HostArray(np.ndarray):
         """What NumPy's elementwise functions give: plain arrays, unless something traced is among the operands."""
         if any(isinstance(x, Tracer) for x in inputs):
             return NotImplemented
+        if len(inputs) == 2 and isinstance(inputs[0], np.generic) and method == "__call__" and not kwargs:
+            reflected = _REFLECTED.get(ufunc.__name__)  # `np.float32(2) * x`, which Python asks NumPy's scalar first
+            if reflected is not None and written_as_operator(sys._getframe(1)):
+                return getattr(self, reflected)(inputs[0])
         if method == "at" and isinstance(inputs[0], HostArray):  # which NumPy 2 lets write into what is read-only
             raise TypeError(f"arrays are immutable: numpy.{ufunc.__name__}.at would change one in place; give it a copy, "
                             "np.array(x), or use x.at[i].add(v) and its siblings")
@@ -147,9 +153,14 @@ class HostArray(np.ndarray):
 
     def __repr__(self) -> str:
         value = np.asarray(self)
-        text = np.array2string(words_array(value) if dtypes.is_key(self.dtype) else value, separator=", ", prefix="Array(")
-        weak = ", weak_type=True" if self.weak_type else ""
-        return f"Array({text}, dtype={dtypes.long_name(self.dtype)}{weak})"
+        tail = f"dtype={dtypes.long_name(self.dtype)}{', weak_type=True' if self.weak_type else ''})"
+        if not self.size:
+            return f"Array([], {'' if self.shape == (0,) else f'shape={self.shape}, '}{tail}"
+        shown = words_array(value) if dtypes.is_key(self.dtype) else value
+        text = np.array2string(shown, separator=", ", prefix="Array(", suffix=")")
+        last = len(text) - text.rfind("\n") + (6 if "\n" not in text else 0)
+        gap = ", " if last + len(tail) + 1 < np.get_printoptions()["linewidth"] else ",\n      "
+        return f"Array({text}{gap}{tail}"
 
     def __str__(self) -> str:
         return str(np.asarray(self))
@@ -211,6 +222,18 @@ def _plain(x: Any) -> Any:
     if type(x) in (list, tuple):
         return type(x)(map(_plain, x))
     return x
+
+
+_REFLECTED = {"add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__", "power": "__rpow__",
+              "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "bitwise_and": "__rand__", "bitwise_or": "__ror__",
+              "bitwise_xor": "__rxor__", "left_shift": "__rlshift__", "right_shift": "__rrshift__", "equal": "__eq__",
+              "not_equal": "__ne__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__", "greater_equal": "__le__"}
+_OPERATORS = frozenset((opmap["BINARY_OP"], opmap["COMPARE_OP"]))
+
+
+def written_as_operator(caller: Any) -> bool:
+    """Whether a frame is at an operator, `x + y`, and not at a call: NumPy asks operands in the same way for both."""
+    return caller.f_code.co_code[caller.f_lasti] in _OPERATORS
 
 
 def _refusing(name: str) -> Any:

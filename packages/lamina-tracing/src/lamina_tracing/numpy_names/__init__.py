@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from opcode import opmap
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from lamina_ir import errors
 
 from .. import slots
 from ..arguments import requested_dtype
+from ..host_array import written_as_operator
 from ..tracer import Tracer, known_value
 from . import along, einsum, fourier, joining, linalg, logic, making, order, products, reductions, shaping
 from .elementwise import outer
@@ -33,7 +33,6 @@ _OUT = "out= cannot be written to with what has no numbers yet; use what the fun
 # Keywords that say nothing where they have these values.
 _SILENT: dict[str, Any] = {"out": None, "where": True, "casting": "same_kind", "order": "K", "subok": True, "like": None,
                            "optimize": False, "dtype": None}
-_BINARY_OP = opmap["BINARY_OP"]
 _UNKNOWN = object()
 
 
@@ -108,7 +107,7 @@ def _rebinds(inputs: tuple[Any, ...], out: tuple[Any, ...], caller: Any) -> bool
     """
     if len(out) != 1 or out[0] is not inputs[0] or out[0].base is not None:
         return False
-    return bool(caller.f_code.co_code[caller.f_lasti] == _BINARY_OP)
+    return written_as_operator(caller)
 
 
 def _from_above(name: str, args: tuple[Any, ...]) -> Callable[..., Any]:

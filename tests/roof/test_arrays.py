@@ -1,0 +1,17 @@
+"""Arrays of the runtime answer as those without one do; lamina-numpy's own tests run the same checks on these."""
+import lamina
+import lamina.numpy as jnp
+import pytest
+from lamina_numpy.testing import checks
+from lamina_tracing.extend import HostArray
+
+CHECKS = checks()
+
+
+def test_a_runtime_made_the_arrays():
+    assert type(jnp.zeros(2)) is not HostArray and isinstance(jnp.zeros(2), lamina.Array)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_arrays_answer(name):
+    CHECKS[name]()
