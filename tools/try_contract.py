@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lamina_ir.testing.contracts import command_for
@@ -70,6 +71,12 @@ def command(package: str, path: Path | None, rest: list[str]) -> tuple[list[str]
     return run, environment
 
 
+def output_of(run: list[str], environment: dict[str, str]) -> tuple[int, str]:
+    """(exit status, output) of a program."""
+    done = subprocess.run(run, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    return done.returncode, done.stdout
+
+
 def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     known = contracts()
@@ -81,10 +88,16 @@ def main(argv: list[str] | None = None) -> int:
         raise SystemExit(f"try_contract: {', '.join(unknown)} has no contract; there are those of {', '.join(known)}")
     path = Path(argv.pop(0)).resolve() if len(packages) == 1 and argv and not argv[0].startswith("-") else None
     failed = []
-    for package in packages or known:
-        run, environment = command(package, path, argv or ["-q"])
-        if subprocess.run(run, env=environment).returncode:
-            failed.append(package)
+    todo = {package: command(package, path, argv or ["-q"]) for package in packages or known}
+    if len(todo) == 1:
+        failed = [package for package, (run, environment) in todo.items() if subprocess.run(run, env=environment).returncode]
+    else:
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:
+            waiting = {package: pool.submit(output_of, *what) for package, what in todo.items()}
+            for package, job in waiting.items():
+                status, output = job.result()
+                print(output, end="", flush=True)
+                failed += [package] if status else []
     print(f"contracts: {', '.join(failed)} not kept" if failed else f"contracts: {len(packages or known)} kept", flush=True)
     return 1 if failed else 0
 
