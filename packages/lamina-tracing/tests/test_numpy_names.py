@@ -19,7 +19,7 @@ def public_functions():
     for module in (np, np.linalg, np.fft):
         for name in dir(module):
             f = getattr(module, name)
-            if isinstance(f, (type(np.sum), np.ufunc)):
+            if isinstance(f, (type(np.sum), np.ufunc)) and name != "in1d":  # which newer NumPys no longer have
                 found[name_of(f)] = f
     return found
 

@@ -56,6 +56,6 @@ print(jax.process_index(), jax.device_count(), total[0].tolist())
 
 
 def test_a_loaded_jax_is_refused_in_one_line():
-    program = "import sys, types; sys.modules['jax'] = types.ModuleType('jax'); import lamina"
+    program = "import sys, types; sys.modules['jax'] = types.ModuleType('jax'); import lamina; lamina.jit"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode and "ImportError" in done.stderr.splitlines()[-1] and "jax" in done.stderr.splitlines()[-1]
