@@ -99,6 +99,7 @@ UNTRIED = {
     "changes the process": {"bound_by", "register_aval", "register_node_words", "set_axis_sizes", "set_backend"},
     "messages, made by callers that know": {"needs", "refuse_reuse"},
     "asked for every result of every op": {"settled"},
+    "for callers who know the types, which are not looked at": {"ready"},
     "says which errors come of what it cannot read; saved_trees says it in words": {"tree_of_words"},
 }
 # A function that a call is given may give what it likes; what comes of that is the function's own.
