@@ -134,6 +134,7 @@ def vector(x):
     (lambda: grad(vector)("no"), TypeError, r"grad of `vector`: args\[0\]"),
     (lambda: grad(vector, has_aux=True)(1.0), TypeError, r"must return a pair .* got float32\[\]"),
     (lambda: vjp(vector, X)[1]((X, X)), TypeError, "the cotangent must have the tree of the output of `vector`"),
+    (lambda: vjp(vector, X)[1]((X, X)), ValueError, "the cotangent must have the tree of the output of `vector`"),
     (lambda: vjp(vector, X)[1](X, X), TypeError, "takes one argument, a cotangent"),
     (lambda: vjp(vector, X)[1](X[:2]), ValueError, r"the shape of the output, float32\[3\]; got float32\[2\]"),
     (lambda: vjp(vector, X)[1](np.int32([1, 2, 3])), TypeError, "the dtype of the output"),

@@ -1,5 +1,6 @@
 """Trees under the Python backend, and what every backend must do."""
 import dataclasses
+import functools
 import pickle
 from collections import OrderedDict, defaultdict, namedtuple
 
@@ -144,6 +145,8 @@ def test_register_dataclass_checks_fields():
         b: int
     with pytest.raises(ValueError, match=r"missing \['b'\]"):
         trees.register_dataclass(Pair, ["a"], [])
+    with pytest.raises(ValueError, match=r"\['b'\] stand in both"):
+        trees.register_dataclass(Pair, ["a", "b"], ["b"])
     trees.register_dataclass(Pair, data_fields=["b"], meta_fields=["a"])
     assert trees.tree_leaves(Pair(1, 2)) == [2]
 
@@ -158,6 +161,9 @@ def test_paths_name_every_leaf_in_order():
 
 def test_transpose_and_broadcast():
     assert trees.tree_transpose(trees.tree_structure([0, 0]), None, [(1, 2), (3, 4)]) == ([1, 3], [2, 4])
+    for kind in (ValueError, TypeError):
+        with pytest.raises(kind, match="inner trees must have structure"):
+            trees.tree_transpose(trees.tree_structure([0, 0]), trees.tree_structure((0,)), [(1, 2), (3, 4)])
     none = lambda x: x is None  # noqa: E731
     assert trees.broadcast_prefix((None, 0), ([1, 2], {"a": 3}), is_leaf=none) == [None, None, 0]
     assert trees.tree_broadcast((1, 2), ([5, 6], 7)) == ([1, 1], 2)
@@ -172,7 +178,8 @@ def test_reductions_and_queries():
     assert trees.tree_all((True, 1)) and not trees.tree_all([0])
     assert trees.all_leaves([1, "x"]) and not trees.all_leaves([1, (2,)])
     assert trees.all_leaves([(1,), 2], is_leaf=lambda x: isinstance(x, tuple))
-    assert trees.treedef_is_leaf(trees.tree_structure(0)) and not trees.treedef_is_leaf(trees.tree_structure(None))
+    assert all(trees.treedef_is_leaf(trees.tree_structure(t)) for t in (0, None, (), {}))
+    assert not trees.treedef_is_leaf(trees.tree_structure([0]))
     one = trees.tree_structure((1, [2]))
     assert trees.treedef_tuple(trees.treedef_children(one)) == one
     assert one.compose(trees.tree_structure({"a": 0})) == trees.tree_structure(({"a": 0}, [{"a": 0}]))
@@ -197,6 +204,28 @@ def test_a_backend_that_comes_later_learns_earlier_registrations_and_functions_s
 def test_partial_maps_over_its_arguments():
     p = trees.tree_map(lambda x: x * 2, trees.Partial(divmod, 10, 3))
     assert isinstance(p, trees.Partial) and p() == (3, 2)
+
+
+def test_what_a_partial_in_a_partial_holds_belongs_to_the_structure():
+    inner = functools.partial(pow, 2)
+    outer = trees.Partial(inner, 3, mod=5)
+    assert outer() == 3 and trees.tree_leaves(outer) == [3, 5]
+    assert trees.tree_map(lambda x: x + 2, outer)() == pow(2, 5, 7)
+    assert trees.tree_structure(outer) == trees.tree_structure(trees.Partial(inner, 0, mod=1))
+    assert trees.tree_structure(outer) != trees.tree_structure(trees.Partial(functools.partial(pow, 2), 3, mod=5))
+    assert (outer.func.func, outer.func.args, outer.func.keywords) == (pow, (2,), {})
+    assert trees.tree_leaves(trees.Partial(trees.Partial(pow, 2), 3)) == [3]
+    assert pickle.loads(pickle.dumps(outer))() == 3
+
+
+def test_keys_of_paths_are_matched_by_patterns():
+    found = []
+    for path, _ in trees.tree_leaves_with_path({"a": [Point(1, 2)], "b": Box(3, 0)}):
+        for key in path:
+            match key:
+                case trees.SequenceKey(i) | trees.GetAttrKey(i) | trees.DictKey(i) | trees.FlattenedIndexKey(i):
+                    found.append(i)
+    assert found == ["a", 0, "x", "a", 0, "y", "b", 0]
 
 
 def test_a_type_seen_as_a_leaf_can_become_a_node():

@@ -36,3 +36,11 @@ def test_a_large_tree_as_a_vector_and_back():
             np.testing.assert_array_equal(np.asarray(back[k]), x)
     np.testing.assert_array_equal(np.asarray(grad(lambda v: (unravel(v)["005"] ** 2).sum())(vector)),
                                   np.where(wanted == 5, 10, 0))
+
+
+def test_a_vector_of_another_dtype_is_unravelled_where_all_leaves_have_one():
+    _, unravel = ravel_pytree({"a": np.ones(2, np.float32), "b": np.float32(3)})
+    assert [str(unravel(np.arange(3, dtype=np.int32))[k].dtype) for k in "ab"] == ["int32", "int32"]
+    _, unravel = ravel_pytree({"a": np.ones(2, np.float32), "b": np.int32(3)})
+    with pytest.raises(TypeError, match="unravel: expected a vector of dtype float32"):
+        unravel(np.arange(3, dtype=np.int32))

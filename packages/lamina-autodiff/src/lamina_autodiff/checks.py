@@ -65,7 +65,7 @@ def check_input(call: str, fun: Callable[..., Any], aval: ShapedArray, holomorph
 def check_scalar_output(call: str, fun: Callable[..., Any], flat: Sequence[Any], tree: Any, holomorphic: bool) -> None:
     """TypeError unless the function returned one scalar of a dtype that can be differentiated."""
     name = function_name(fun)
-    if not trees.treedef_is_leaf(tree):
+    if tree.num_leaves != 1 or not trees.treedef_is_leaf(tree):
         raise TypeError(f"{call}: needs a scalar output; `{name}` returned a tree of {len(flat)} arrays {tree}. Return one "
                         "scalar (has_aux=True for more), or use lamina.jacrev")
     aval = typeof(flat[0])

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
-from lamina_ir import LeakedTracerError, config, dtypes, shaped, trees
+from lamina_ir import LeakedTracerError, ShapeError, config, dtypes, shaped, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import (EVALUATION, boundary, counts_once, duck_types, function_name, now, source_of_function,
                                    stage, typeof)
@@ -101,8 +101,8 @@ class _Pull:
                             f"output's tree; got {len(given)}")
         flat_ct, ct_tree = trees.tree_flatten(given[0])
         if ct_tree != self.out_tree:
-            raise TypeError(f"vjp: the cotangent must have the tree of the output of `{self.name}`, {self.out_tree}; got "
-                            f"{ct_tree}")
+            raise ShapeError(f"vjp: the cotangent must have the tree of the output of `{self.name}`, {self.out_tree}; "
+                             f"got {ct_tree}")
         cts = _pull(self.fun, program, self.avals, self.active, cotangent_leaves("vjp", self.out_avals, flat_ct))
         return trees.tree_unflatten(self.tree, _reduced(cts, self.shared))
 

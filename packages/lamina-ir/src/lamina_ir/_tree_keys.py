@@ -10,6 +10,7 @@ class _Key:
     """A step from a node to a child. Equal when of one class and with one value."""
 
     __slots__ = ("_value",)
+    __match_args__: tuple[str, ...] = ("key",)
     _field = "key"
     _form = "[<flat index {}>]"
 
@@ -33,6 +34,7 @@ class SequenceKey(_Key):
     """An index into a tuple or list: `[0]`."""
 
     __slots__ = ()
+    __match_args__ = ("idx",)
     _field, _form = "idx", "[{!r}]"
 
     def __init__(self, idx: int) -> None:
@@ -53,6 +55,7 @@ class GetAttrKey(_Key):
     """An attribute: `.w`."""
 
     __slots__ = ()
+    __match_args__ = ("name",)
     _field, _form = "name", ".{}"
 
     def __init__(self, name: str) -> None:

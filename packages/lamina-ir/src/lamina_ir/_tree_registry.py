@@ -106,7 +106,7 @@ def register_dataclass(nodetype: type[Any] | None = None, data_fields: Sequence[
       meta_fields: fields that are part of the structure; hashable and comparable.
       drop_fields: fields of neither kind; they get their defaults back.
     Raises:
-      ValueError: the two lists do not name exactly the class's `init` fields.
+      ValueError: the two lists do not name exactly the class's `init` fields, or name one twice.
       TypeError: fields are not given and the class is not a dataclass.
     """
     if nodetype is None:
@@ -123,6 +123,9 @@ def register_dataclass(nodetype: type[Any] | None = None, data_fields: Sequence[
         data_fields, meta_fields = [n for n in names if n not in static], [n for n in names if n in static]
     # A field in neither list would be lost on the way back; one the class cannot be made with would fail there.
     data, meta = list(data_fields), list(meta_fields)
+    if both := sorted({*data} & {*meta}):
+        raise ValueError(f"register_dataclass: a field of {nodetype.__name__} is in data_fields or in meta_fields; {both} "
+                         "stand in both")
     if dataclasses.is_dataclass(nodetype):
         wanted = {f.name for f in dataclasses.fields(nodetype) if f.init} - set(drop_fields)
         if wanted != {*data, *meta}:
@@ -148,12 +151,43 @@ def register_static(cls: Any) -> Any:
     return cls
 
 
+class _Whole:
+    """A `functools.partial` as one function, which `functools.partial` of it does not take apart. Equal when it is the same."""
+
+    __slots__ = ("partial",)
+
+    def __init__(self, partial: functools.partial[Any]) -> None:
+        self.partial = partial
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.partial(*args, **kwargs)
+
+    func = property(lambda self: self.partial.func)
+    args = property(lambda self: self.partial.args)
+    keywords = property(lambda self: self.partial.keywords)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Whole) and self.partial == other.partial
+
+    def __hash__(self) -> int:
+        return hash(self.partial)
+
+    def __repr__(self) -> str:
+        return repr(self.partial)
+
+
 class Partial(functools.partial):
     """`functools.partial` that is a tree: the function belongs to the structure, the arguments are children.
+
+    If the function is itself a `functools.partial` (or a `Partial`), what that one holds belongs to the structure too, so
+    that a setting which is no array can be given there.
 
     >>> Partial(max, 3)(5)
     5
     """
+
+    def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Partial:
+        return super().__new__(cls, _Whole(func) if isinstance(func, functools.partial) else func, *args, **keywords)
 
 
 register_pytree_node(OrderedDict, lambda d: (tuple(d.values()), tuple(d)),

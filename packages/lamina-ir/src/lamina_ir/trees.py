@@ -20,6 +20,7 @@ from ._tree_registry import (Partial, register_dataclass, register_pytree_node,
                              register_static)
 from ._tree_registry import connect as _connect
 from ._tree_keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
+from .errors import ShapeError
 from .tree_paths import explain_mismatch, leaf_paths, unsorted_keys
 
 __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef", "PythonBackend", "SequenceKey",
@@ -206,15 +207,15 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: 
     for sub in subtrees:
         leaves, found = _flatten(sub, None)
         if found != inner_treedef:
-            raise ValueError(f"tree_transpose: inner trees must have structure {inner_treedef}; got {found}")
+            raise ShapeError(f"tree_transpose: inner trees must have structure {inner_treedef}; got {found}")
         rows.append(leaves)
     return inner_treedef.unflatten([outer_treedef.unflatten(list(column)) for column in zip(*rows)]
                                    if rows else [outer_treedef.unflatten([])] * inner_treedef.num_leaves)
 
 
 def treedef_is_leaf(treedef: Any) -> bool:
-    """Whether the structure is a single leaf."""
-    return treedef.num_nodes == 1 and treedef.num_leaves == 1
+    """Whether the structure is one node that has nothing below it: a leaf, `None`, or an empty container."""
+    return bool(treedef.num_nodes == 1)
 
 
 def treedef_children(treedef: Any) -> list[Any]:

@@ -20,10 +20,12 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
       pytree: tree of arrays and numbers.
     Returns:
       `(vector, unravel)`: a vector `[n]` in the dtype the leaves promote to, the default float where there are
-      none, and a function that turns such a vector into the tree again, leaves in their old shapes and dtypes.
+      none, and a function that turns such a vector into the tree again: leaves in their old shapes and dtypes, or,
+      where they all have one dtype, in the dtype of the vector it is given.
     Raises:
       TypeError: a leaf is neither an array nor a number.
       ValueError: `unravel` is given an array of another shape.
+      TypeError: `unravel` is given an array of another dtype, where the leaves are not all of the vector's.
 
     Derivative: linear where all leaves are floats.
     Source: meaning of `jax.flatten_util.ravel_pytree`.
@@ -41,16 +43,19 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     dtype, _ = dtypes.promote(*[(a.dtype, a.weak_type) for a in avals])
     flat = [lax.reshape(lax.convert_element_type(x, dtype), (a.size,)) for x, a in zip(leaves, avals)]
     vector = joined(flat, 0)
-    total = sum(a.size for a in avals)
+    total, mixed = sum(a.size for a in avals), any(a.dtype != dtype for a in avals)
 
     def unravel(v: Any) -> Any:
         if typeof(v).shape != (total,):
             raise ValueError(f"unravel: expected a vector of shape ({total},); got {typeof(v).long()}")
+        if mixed and typeof(v).dtype != dtype:
+            raise TypeError(f"unravel: expected a vector of dtype {dtype}, which the leaves promote to; got {typeof(v).long()}")
         found, start, traced = [], 0, isinstance(v, Tracer)
         for a in avals:  # eagerly one compiled slice serves every leaf of a size
             part = lax.slice_in_dim(v, start, start + a.size, 1, 0) if traced else \
                 lax.dynamic_slice(v, (start,), (a.size,), allow_negative_indices=False)
-            found.append(lax.convert_element_type(lax.reshape(part, a.shape), a.dtype))
+            part = lax.reshape(part, a.shape)
+            found.append(lax.convert_element_type(part, a.dtype) if mixed else part)
             start += a.size
         return trees.tree_unflatten(tree, found)
 

@@ -71,8 +71,9 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Carry],
     check_carry("while_loop", function_name(body_fun), tree, avals, body.tree, body.closed.out_avals)
     condition = stage_body("while_loop", cond_fun, test, ("cond", tree), avals, flat)
     outs = condition.closed.out_avals
-    if not trees.treedef_is_leaf(condition.tree) or outs[0].shape or not dtypes.is_bool(outs[0].dtype):
-        got = outs[0].long() if trees.treedef_is_leaf(condition.tree) else condition.tree
+    single = condition.tree.num_leaves == 1 and trees.treedef_is_leaf(condition.tree)
+    if not single or outs[0].shape or not dtypes.is_bool(outs[0].dtype):
+        got = outs[0].long() if single else condition.tree
         raise TypeError(f"while_loop: `{function_name(cond_fun)}` must return a boolean scalar; got {got}")
     flat = [x if a is b else cast(x, a) for x, a, b in zip(flat, avals, first)]
     result = bind(prims.while_p, *condition.outer, *body.outer, *flat, cond_jaxpr=condition.closed,
