@@ -225,3 +225,22 @@ def test_an_option_knows_whether_it_was_ever_on():
     finally:
         for name in ("for_this_test_alone", "for_this_test_too", "and_this"):
             config.options.pop(name, None)
+
+
+def test_an_option_knows_where_it_is_on():
+    option = config.Option("known_everywhere", False)
+    try:
+        assert not option.ever and not option.everywhere
+        with option(True):
+            assert option.ever and not option.everywhere  # other threads have it off
+        option.set(True)
+        assert option.everywhere
+        with option(True):
+            assert option.everywhere
+        with option(False):
+            assert not option.everywhere
+        assert not option.everywhere  # a thread may be in such a block still
+        option.set(False)
+        assert option.ever and not option.everywhere
+    finally:
+        del config.options["known_everywhere"]

@@ -295,5 +295,6 @@ for _kind in (np.ndarray, np.generic):
 _FLOAT32, _FLOAT64 = shaped((), "float32", True), shaped((), "float64", True)
 _aval_makers[bool] = lambda x: shaped((), dtypes.BOOL)
 _aval_makers[int] = lambda x: shaped((), dtypes.int_for(x), True)
-_aval_makers[float] = lambda x: _FLOAT64 if config.enable_x64.value else _FLOAT32
+_x64 = config.enable_x64
+_aval_makers[float] = lambda x: _FLOAT64 if _x64.everywhere or _x64.ever and _x64.value else _FLOAT32
 _aval_makers[complex] = lambda x: shaped((), dtypes.canonical_complex(), True)

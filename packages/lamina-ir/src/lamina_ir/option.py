@@ -205,7 +205,8 @@ class Option:
         if text:
             self._default = self.parsed(text, "the environment variable")
             self._tell_inert(self._default)
-        self.ever = bool(self._default)
+        self.ever = self.everywhere = bool(self._default)  # whether some thread had it on; whether all of them always have
+        self._off_in_threads = False
         for known_as in (name, *also):
             options[known_as] = self
         if keyed:
@@ -290,6 +291,7 @@ class Option:
         with generation.changing():
             self._default = value
             self.ever = self.ever or bool(value)
+            self.everywhere = bool(value) and not self._off_in_threads
             if self.keyed:
                 generation.count()
         for tell in self._watchers:
@@ -306,6 +308,8 @@ class Option:
         else:
             self._local.value = value
             self.ever = self.ever or bool(value)
+            if not value:
+                self._off_in_threads, self.everywhere = True, False
         self._changed()
         for tell in self._watchers:
             tell(value, True)

@@ -194,7 +194,7 @@ def typed(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
     """The type of an array of ours and a plain one in its memory; both of the canonical dtype, in which ops compute."""
     try:
         known = x._known
-        if known[0].dtype.itemsize < 8 or _x64.value:
+        if _x64.everywhere or known[0].dtype.itemsize < 8 or _x64.value:
             return known
     except AttributeError:
         pass
@@ -205,7 +205,7 @@ def typed(x: HostArray) -> tuple[ShapedArray, np.ndarray]:
 def _type_of(x: HostArray) -> ShapedArray:
     try:
         aval = x._known[0]
-        if aval.dtype.itemsize < 8 or _x64.value:
+        if _x64.everywhere or aval.dtype.itemsize < 8 or _x64.value:
             return aval
     except AttributeError:
         pass

@@ -174,13 +174,9 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
     Array(6., dtype=float32)
     """
     trace = now.trace
-    level = trace.level
     for a in args:
-        if isinstance(a, Tracer):
-            t = a._trace
-            if t.level > level:
-                trace = t
-                level = t.level
+        if isinstance(a, Tracer) and a._trace.level > trace.level:
+            trace = a._trace
     if prim.may_read_axes:  # a collective, or a call with collectives inside: the traces that map its axes count as arguments
         for name in axis_names_of(prim, params):
             mapper = axis_frame(name).trace

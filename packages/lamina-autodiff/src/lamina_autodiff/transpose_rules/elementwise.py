@@ -35,9 +35,12 @@ def sub_transpose(ct: Any, x: Any, y: Any) -> Any:
 
 
 def mul_transpose(ct: Any, x: Any, y: Any) -> Any:
-    if type(x) is LinearTracer:  # `is_linear` written out: the commonest row
-        return fold(lax.mul(ct, y), x), None
-    return None, fold(lax.mul(ct, x), y)
+    # `is_linear` and the common case of `fold` are written out: the commonest row
+    if type(x) is LinearTracer:
+        out = lax.mul(ct, y)
+        return out if x.aval.shape == out.shape else fold(out, x), None
+    out = lax.mul(ct, x)
+    return None, out if y.aval.shape == out.shape else fold(out, y)
 
 
 def select_transpose(ct: Any, pred: Any, on_true: Any, on_false: Any) -> Any:

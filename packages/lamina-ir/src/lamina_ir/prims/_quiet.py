@@ -60,14 +60,24 @@ def quiet(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
         out = quietly(f, *xs, **params)
         return out if type(out) is np.ndarray else np.asarray(out)
 
-    def of_two(x: Any, y: Any) -> np.ndarray:  # `quietly` written out: its call is a third of adding two small arrays
+    # Of NumPy's own functions `quietly` is written out: its call is a third of adding two small arrays.
+    def of_one(x: Any) -> np.ndarray:
+        try:
+            out = _here.run(f, x)
+        except RuntimeError:
+            return meaning(x)
+        return out if type(out) is np.ndarray else np.asarray(out)
+
+    def of_two(x: Any, y: Any) -> np.ndarray:
         try:
             out = _here.run(f, x, y)
         except RuntimeError:
             return meaning(x, y)
         return out if type(out) is np.ndarray else np.asarray(out)
 
-    return stretches(of_two) if isinstance(f, np.ufunc) and f.nin == 2 else meaning
+    if not isinstance(f, np.ufunc):
+        return meaning
+    return of_one if f.nin == 1 else stretches(of_two)
 
 
 def wide(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
@@ -76,13 +86,19 @@ def wide(f: Callable[..., Any]) -> Callable[..., np.ndarray]:
         ws = [np.asarray(x).astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64, copy=False) for x in xs]
         return np.asarray(f(*ws, **params)).astype(xs[0].dtype, copy=False)
 
-    def of_one(x: Any) -> np.ndarray:
+    def narrowed(x: Any) -> np.ndarray:
         d = x.dtype
         if d is _F64 or d is _C128:
             return np.asarray(f(x))
         w = x.astype(_C128 if d.kind == "c" else _F64)
         return f(w, w).astype(d)  # in place: the wide operand is ours
 
+    def of_one(x: Any) -> np.ndarray:
+        try:
+            return _here.run(narrowed, x)
+        except RuntimeError:
+            return quietly(narrowed, x)
+
     if isinstance(f, np.ufunc) and f.nin == 1:
-        return lambda x: quietly(of_one, x)
+        return of_one
     return lambda *xs, **params: quietly(widened, *xs, **params)

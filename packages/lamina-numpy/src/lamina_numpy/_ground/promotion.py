@@ -131,7 +131,7 @@ def meet(call: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     a = x.aval if isinstance(x, Tracer) else aval(call, x, 0)
     kind = type(y)
     if kind is float:  # the commonest constants need no look at the lattice
-        if a.dtype is (_F64 if _x64.value else _F32):
+        if a.dtype is (_F64 if _x64.everywhere or _x64.ever and _x64.value else _F32):
             return x, y, a.dtype
     elif kind is int and a.dtype is _F32 and not _x64.value:
         return x, float(y), _F32

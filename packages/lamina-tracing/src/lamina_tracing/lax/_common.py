@@ -74,7 +74,8 @@ def _beside(value: Any, other: Any) -> Any:
     aval = typeof(other)
     dtype = aval.dtype
     kind = type(value)
-    if kind is float and dtype is (_F64 if _x64.value else _F32):  # already of that dtype, and weakness gives way
+    if kind is float and dtype is (_F64 if _x64.everywhere or _x64.ever and _x64.value else _F32):
+        # already of that dtype, and weakness gives way
         return value
     if dtypes.is_float(dtype):
         if kind is complex:
