@@ -140,6 +140,27 @@ def test_each_collective_over_a_looped_axis(name):
                 close(run(xmap(f, ["b", ...], ["b", ...], axis_resources={"b": resources})), run(whole))
 
 
+@pytest.mark.parametrize("name", ["all_gather", "ppermute", "psum_scatter", "pargmax", "sort", "softmax"])
+def test_one_place_in_each_turn_of_each_device(name):
+    f = COLLECTIVES[name]
+    whole, parts = xmap(f, ["b", ...], ["b", ...]), xmap(f, ["b", ...], ["b", ...], axis_resources={"b": ("x", SerialLoop(4))})
+    with Mesh(DEVICES[:2], ("x",)):
+        close(parts(X), whole(X))
+        close(jax.grad(total(parts))(X), jax.grad(total(whole))(X))
+
+
+def test_the_index_along_two_axes_in_turns():
+    y = np.stack([X, X + 1, X + 2, X + 3])
+    f = lambda v: jnp.sort(v, axis="a") * lax.axis_index(("a", "b")) + lax.all_gather(v, ("b", "a"))[5].sum()  # noqa: E731
+    whole = xmap(f, ["a", "b", ...], ["a", "b", ...])
+    with Mesh(DEVICES[:4].reshape(2, 2), ("x", "y")):
+        for turns in ((2, 4), (2, 2)):
+            h = xmap(f, ["a", "b", ...], ["a", "b", ...],
+                     axis_resources={"a": ("x", SerialLoop(turns[0])), "b": ("y", SerialLoop(turns[1]))})
+            close(h(y), whole(y))
+            close(jax.grad(total(h))(y), jax.grad(total(whole))(y))
+
+
 def test_one_scan_for_each_phase():
     def f(x, w):
         z = jnp.sin(x) * w.sum()

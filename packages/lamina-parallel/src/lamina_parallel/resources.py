@@ -10,8 +10,10 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, eqn_axis_names, prims, rewrite, subprograms
-from lamina_ir.extend import as_axis_name, typed_program
+import numpy as np
+
+from lamina_ir import ClosedJaxpr, Eqn, Literal, Var, eqn_axis_names, prims, rewrite, shaped, subprograms
+from lamina_ir.extend import as_axis_name, axis_names, typed_program
 
 from .mesh import Mesh
 from .serial import SerialLoop
@@ -208,12 +210,18 @@ def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes
         name: (turn[name],) if name in turn and places[name] == 1 else (*([turn[name]] if name in turn else []), within[name])
         for name, _ in axes}
     table = {name: (*over.get(name, ()), *own[name]) for name, _ in axes}
+    sizes: dict[Hashable, int] = {**around, **{turn[name]: n for name, n in turns}}
+    sizes.update({within[name]: n for name, n in places.items()})
 
     def renamed(e: Eqn) -> list[Eqn] | None:
         p = e.primitive
         if not p.axis_params or not any(name in table for name in eqn_axis_names(e)):
             return None
         params = dict(e.params)
+        if p is prims.axis_index_p:
+            new = [n for old in axis_names("axis_index", params["axis_name"]) for n in _names(table, old)]
+            if all(n in sizes for n in new[1:]):  # an axis that a map inside binds is no turn
+                return _indices(e, new, sizes)
         for param in p.axis_params:
             value = params[param]
             names = tuple([new for old in (value if type(value) is tuple else (value,)) for new in _names(table, old)])
@@ -228,6 +236,25 @@ def in_view_of_a_device(body: ClosedJaxpr, marks: Sequence[frozenset[Any]], axes
     everywhere = frozenset(around).union(*table.values())
     return (typed_program(program, new, everywhere), tuple([(turn[name], n) for name, n in turns]),
             tuple([(within[name], n) for name, n in places.items() if within[name] in own[name]]), own)
+
+
+def _indices(e: Eqn, names: Sequence[Hashable], sizes: Sizes) -> list[Eqn]:
+    """The index along several axes, of that along each: a loop knows its own by name."""
+    eqns: list[Eqn] = []
+
+    def put(prim: Any, ins: list[Any], out: Any, **params: Any) -> Any:
+        eqns.append(Eqn(prim, ins, [out], params, e.source))
+        return out
+
+    aval, total = e.outvars[0].aval, None
+    for k, name in enumerate(names):
+        out = e.outvars[0] if k == len(names) - 1 else Var(aval)
+        index = put(prims.axis_index_p, [], out if total is None else Var(aval), axis_name=as_axis_name((name,)))
+        if total is not None:
+            scaled = put(prims.mul_p, [total, Literal(np.int32(sizes[name]), shaped((), aval.dtype))], Var(aval))
+            index = put(prims.add_p, [scaled, index], out)
+        total = index
+    return eqns
 
 
 def _names(table: Mapping[Hashable, tuple[Hashable, ...]], old: Any) -> tuple[Any, ...]:
