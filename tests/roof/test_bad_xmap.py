@@ -146,7 +146,7 @@ def test_donated_arguments_are_gone():
     f = xmap(lambda v: v + 1, B, B, donate_argnums=0)
     x = jax.numpy.ones((4, 3))
     assert np.array_equal(f(x), X + 1)
-    with pytest.raises((RuntimeError, ValueError), match="deleted|donated"):
+    with pytest.raises(ValueError, match="deleted or donated: "):
         f(x)
 
 

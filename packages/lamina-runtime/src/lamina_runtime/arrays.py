@@ -140,7 +140,7 @@ def _read_failure(call: str, x: Any, error: Exception) -> BaseException:
 # --- reading ------------------------------------------------------------------------------------------------------
 def check_alive(x: Any) -> None:
     if x.is_deleted():
-        raise RuntimeError(f"Array has been deleted or donated: {x.aval.long()}")
+        raise safe_launch.DeletedArrayError(f"Array has been deleted or donated: {x.aval.long()}")
 
 
 def host_value(x: Any) -> np.ndarray:

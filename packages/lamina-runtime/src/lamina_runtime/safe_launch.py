@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapedArray
+from lamina_ir import LaminaError, ShapedArray
 
 from . import _jaxlib, owner
 from ._jaxlib import ArrayImpl
 
-__all__ = ["Giving", "HELD", "IN_FLIGHT", "WINDOW", "Window", "check_constants", "check_donation", "check_usable",
-           "forget_readers", "read_by", "share_memory", "window_for", "window_of"]
+__all__ = ["DeletedArrayError", "Giving", "HELD", "IN_FLIGHT", "WINDOW", "Window", "check_constants", "check_donation",
+           "check_usable", "forget_readers", "read_by", "share_memory", "window_for", "window_of"]
 
 WINDOW = 8
 STRIDE = 4
@@ -187,18 +187,23 @@ def _drain_all(gone: owner.Owner) -> None:
         window.drain()
 
 
+class DeletedArrayError(LaminaError, RuntimeError, ValueError):
+    """An array was given whose memory is no more its own: it was deleted, or donated to a call before."""
+
+
 def _operand(i: int) -> str:
     return f"argument {i}"
 
 
 def check_usable(call: str, name: str, flat: Iterable[Any], words: Callable[[int], str] = _operand) -> None:
-    """RuntimeError when an argument was deleted or donated, or its devices were given up; `words` says which it is."""
+    """DeletedArrayError when an argument was deleted or donated, RuntimeError when its devices were given up; `words` says
+    which it is."""
     for i, x in enumerate(flat):
         if type(x) is ArrayImpl:
             if x.is_deleted():
-                raise RuntimeError(f"{call} of `{name}`: Array has been deleted or donated: {words(i)}, "
-                                   f"{x.aval.long()}. Keep a copy (x.copy()) of an array that a donating function takes, "
-                                   "or use that function's result")
+                raise DeletedArrayError(f"{call} of `{name}`: Array has been deleted or donated: {words(i)}, "
+                                        f"{x.aval.long()}. Keep a copy (x.copy()) of an array that a donating function takes, "
+                                        "or use that function's result")
             if owner.is_closed(x._sharding._internal_device_list[0]):
                 raise RuntimeError(f"{call} of `{name}`: {words(i)}, {x.aval.long()}, lies on devices of a client that "
                                    "was closed by backends.reset(). Move it with device_put(x, lamina.devices()[0])")
@@ -280,8 +285,8 @@ def check_constants(call: str, name: str, constants: Iterable[Any]) -> None:
     """RuntimeError when an array that a function closes over was deleted or donated."""
     for c in constants:
         if type(c) is ArrayImpl and c.is_deleted():
-            raise RuntimeError(f"{call} of `{name}`: Array has been deleted or donated: {c.aval.long()}, which the function "
-                               "closes over. Pass it as an argument, or keep a copy (x.copy()) for one of the two")
+            raise DeletedArrayError(f"{call} of `{name}`: Array has been deleted or donated: {c.aval.long()}, which the "
+                                    "function closes over. Pass it as an argument, or keep a copy (x.copy()) for one of both")
 
 
 def check_donation(call: str, name: str, flat: Sequence[Any], donated: Sequence[bool], words: Callable[[int], str]) -> None:
