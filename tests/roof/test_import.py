@@ -27,3 +27,10 @@ def test_rooms_are_loaded_with_the_first_name():
             "lamina.grad\nprint({'lamina_autodiff', 'lamina_batching', 'lamina_runtime'} <= set(sys.modules))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"]
+
+
+def test_operators_and_methods_are_numpys_whatever_is_imported_first():
+    code = ("from lamina.experimental.maps import xmap\nimport numpy as np\n"
+            "print(xmap(lambda v: v.sum('i'), {0: 'i'}, {})(np.ones((4, 3), np.float32)))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[4.", "4.", "4.]"]

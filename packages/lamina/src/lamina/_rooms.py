@@ -1,6 +1,7 @@
 """What `lamina` shows of its rooms, all loaded at once, when the first of these names is asked for."""
 # The runtime comes first: it fills the slots that what follows is dispatched through.
 import lamina_runtime as _runtime
+import lamina_numpy as _numpy  # gives arrays and traced values their operators and methods
 from lamina_autodiff import (checkpoint, checkpoint_policies, closure_convert, custom_gradient, custom_jvp, custom_vjp,
                              grad, hessian, jacfwd, jacobian, jacrev, jvp, linear_transpose, linearize, remat,
                              value_and_grad, vjp)
