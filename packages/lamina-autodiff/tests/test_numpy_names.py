@@ -23,6 +23,7 @@ def scalar(call):
     return total
 
 
+@pytest.mark.filterwarnings("ignore:.*trapz.*:DeprecationWarning")
 @pytest.mark.parametrize("call", CALLS, ids=[f"{c.name}-{i}" for i, c in enumerate(CALLS)])
 def test_its_derivative_is_that_of_finite_differences(call):
     f, xs = scalar(call), call.traced()

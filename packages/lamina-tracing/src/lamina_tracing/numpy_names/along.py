@@ -50,7 +50,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     return concatenate([p for p in parts if p is not None], 0)
 
 
-@row("trapezoid")
+@row("trapezoid", "trapz")
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     y = inexact(y)
     along = axis_of("trapezoid", axis, y)

@@ -53,6 +53,11 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     return rows["logical_not"](found) if invert else found
 
 
+@row("in1d")  # until NumPy 2.3
+def in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+    return isin(rows["ravel"](ar1), ar2, assume_unique, invert)
+
+
 @row("iscomplex")
 def iscomplex(x: Any) -> Any:
     x = as_array(x)
