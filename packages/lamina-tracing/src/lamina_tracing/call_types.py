@@ -14,6 +14,11 @@ class Jitted(Protocol[P, R]):
     """A compiled function: it is called as the function it was made of, and as a method of a class too.
 
     The stages, `trace` and `lower`, are there with a runtime: without one, staged functions are run by an evaluator.
+
+    >>> from lamina_tracing import jit
+    >>> doubled: Jitted = jit(lambda x: 2 * x)
+    >>> doubled(3.0)
+    Array(6., dtype=float32, weak_type=True)
     """
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
