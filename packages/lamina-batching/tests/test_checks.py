@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from lamina_batching import custom_vmap, vmap
 from lamina_ir import CheckError, MissingRuleError, OutOfBoundsError, config
-from lamina_tracing import debug, jit, lax
+from lamina_tracing import debug, io_callback, jit, lax
 
 X = np.arange(3, dtype=np.float32)
 
@@ -122,6 +122,11 @@ def test_a_batching_rule_cannot_be_guarded():
         vmap(lambda i: lax.cond(i < 3, f, lambda i: np.float32(0), i))(np.int32([1, 4]))
 
 
-def test_other_effects_are_refused_as_before():
-    with pytest.raises(MissingRuleError, match="has effects"):
-        vmap(lambda i: lax.cond(i < 3, lambda i: (debug.callback(print, i), i)[1], lambda i: i, i))(np.int32([1, 4]))
+def test_reports_of_a_branch_come_for_all_examples_and_what_happens_once_is_refused():
+    seen, i = [], np.int32([1, 4])
+    told = vmap(lambda i: lax.cond(i < 3, lambda i: (debug.callback(lambda v: seen.append(int(v)), i), 2 * i)[1],
+                                   lambda i: i, i))
+    np.testing.assert_array_equal(told(i), [2, 4])
+    assert sorted(seen) == [1, 4]
+    with pytest.raises(MissingRuleError, match="calls `io_callback`"):
+        vmap(lambda i: lax.cond(i < 3, lambda i: (io_callback(print, None, i), i)[1], lambda i: i, i))(i)

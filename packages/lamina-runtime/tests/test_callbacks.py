@@ -240,8 +240,36 @@ def test_results_of_another_type_are_refused(how, result):
 def test_ordered_effects_on_several_devices_are_refused():
     with pytest.raises(ValueError, match="ordered effects need a single device"):
         pmap(lambda x: debug.print("{}", x, ordered=True))(np.arange(2))
-    with pytest.raises(MissingRuleError, match="vmap of an ordered `io_callback`.*ordered=False"):
-        vmap(lambda x: io_callback(lambda v: None, None, x, ordered=True))(X)
+    for kind in (MissingRuleError, ValueError):
+        with pytest.raises(kind, match="vmap of an ordered `io_callback`.*ordered=False"):
+            vmap(lambda x: io_callback(lambda v: None, None, x, ordered=True))(X)
+
+
+@pytest.mark.parametrize("call", [host_sin, lambda x: io_callback(np.sin, ShapeDtypeStruct(x.shape, x.dtype), x)])
+@pytest.mark.parametrize("how", [
+    lambda f: vmap(grad(f)), lambda f: jit(vmap(grad(f))), lambda f: grad(lambda x: jit(f)(x).sum()),
+    lambda f: grad(lambda x: checkpoint(f)(x).sum()), lambda f: lambda x: jvp(f, (x,), (x,))])
+def test_a_derivative_of_a_callback_is_a_value_error_too(call, how):
+    for kind in (MissingRuleError, ValueError):
+        with pytest.raises(kind, match="is not defined|must happen exactly once"):
+            how(call)(X)
+
+
+@pytest.mark.parametrize("how", [lambda f: f, jit])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_several_callbacks_in_one_branch_under_vmap(how, ordered):
+    """Both branches run for all examples: the host computes for each, and reports come for each."""
+    seen = []
+
+    def branch(x):
+        y = pure_callback(lambda v: (seen.append(("pure", float(v))), 3 * v)[1], ShapeDtypeStruct((), "float32"), x)
+        debug.callback(lambda v: seen.append(("told", float(v))), y, ordered=ordered)
+        return y
+
+    f = how(vmap(lambda i, x: lax.switch(i, [branch, lambda x: -branch(x), lambda x: x], x)))
+    np.testing.assert_array_equal(f(np.int32([0, 1, 2]), X), [0, -3, 2])
+    effects_barrier()
+    assert sorted(seen) == sorted([("pure", v) for v in (0., 1., 2.)] * 2 + [("told", v) for v in (0., 3., 6.)] * 2)
 
 
 def test_two_functions_in_the_same_program_text_are_not_mixed_up():

@@ -163,8 +163,6 @@ def test_calls_say_nothing_of_batches_and_derivatives(transform):
     (lambda: call(lambda v: (v, v), 1.0, result_shape=np.float32(0)), CallbackError, "must return the tree"),
     (lambda: call(lambda v: X, 1.0, result_shape=np.float32(0)), CallbackError, r"float32\[\]"),
     (lambda: barrier_wait(3), TypeError, "logging_name"),
-    (lambda: vmap(lambda p: lax.cond(p, lambda: id_tap(lambda *_: None, 1.0), lambda: 2.0))(np.array([True, False])),
-     MissingRuleError, "effects"),
 ])
 def test_what_cannot_be_right_is_refused(run, error, words):
     with pytest.raises(error, match=words):
@@ -204,3 +202,15 @@ def test_the_barrier_has_an_error_of_its_own(monkeypatch):
     monkeypatch.setattr("lamina_runtime.effects.effects_barrier", fails)
     with pytest.raises(CallbackException, match="here: boom"):
         barrier_wait("here")
+
+
+def test_a_tap_in_a_branch_sees_the_whole_batch():
+    seen = []
+
+    def tapped(x):
+        return id_tap(lambda v, transforms: seen.append((v.tolist(), transforms)), x)
+
+    chosen = vmap(lambda p, x: lax.cond(p, tapped, lambda x: -x, x))
+    np.testing.assert_array_equal(chosen(np.array([True, False, True]), np.float32([1, 2, 3])), [1, -2, 3])
+    barrier_wait()
+    assert seen == [([1, 2, 3], (("batch", {"batch_dims": (0,)}),))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Eqn, MissingRuleError, Var, dtypes, happens_once
+from lamina_ir import CallbackRuleError, ClosedJaxpr, Eqn, Var, dtypes, happens_once
 from lamina_ir.extend import Wired, backward, forward
 
 from .rows import Slopes
@@ -81,10 +81,10 @@ def refuse_effects_twice(what: str, *programs: ClosedJaxpr) -> None:
     """Before a derivative of `what` that runs these programs a second time.
 
     Raises:
-      MissingRuleError: one of them has an effect, which would happen twice, and what it gives could differ.
+      CallbackRuleError: one of them has an effect, which would happen twice, and what it gives could differ.
     """
     name = next((name for name in map(happens_once, programs) if name is not None), None)
     if name is not None:
-        raise MissingRuleError(f"derivative of {what}: it calls `{name}`, which must happen exactly once, and the linear part "
-                               "computes everything in it again. Call it outside and pass in what it gives; a pure_callback "
-                               "or debug.callback may be called again")
+        raise CallbackRuleError(f"derivative of {what}: it calls `{name}`, which must happen exactly once, and the linear part "
+                                "computes everything in it again. Call it outside and pass in what it gives; a pure_callback "
+                                "or debug.callback may be called again")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import (ClosedJaxpr, MissingRuleError, dce, dtypes, guarded, happens_once, has_checks, only_checks, prims,
+from lamina_ir import (ClosedJaxpr, MissingRuleError, dce, dtypes, guarded, happens_once, has_checks, prims,
                        shaped)
 from lamina_ir.extend import HELD, STACKED, Slot, Wired, forward
 from lamina_tracing import lax
@@ -91,9 +91,10 @@ def _placed(x: Any, dim: int | None, at: int, wanted: bool, size: int) -> Any:
 # --- an index per example -----------------------------------------------------------------------------------------
 def _each_chooses(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     branches, ins = [b.program for b in w.bodies], w.bodies[0].ins
-    if not all(map(only_checks, branches)):
+    effect = next(filter(None, map(happens_once, branches)), None)
+    if effect is not None:
         raise MissingRuleError(f"vmap of a {w.prim.name} whose predicate differs between examples is not defined when a branch "
-                               "has effects: it would run all branches for all examples. Use lax.map instead of vmap")
+                               f"calls `{effect}`: it would run all branches for all examples. Use lax.map instead of vmap")
     on = tuple([dims[i] is not None for i in ins])
     moved = [_placed(args[i], dims[i], 0, b, axis.size) for i, b in zip(ins, on)]
     index = move_to(args[w.chooser], dims[w.chooser], 0)  # type: ignore[index, arg-type]

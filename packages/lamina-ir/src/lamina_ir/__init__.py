@@ -10,7 +10,8 @@ from .check import alpha_equal, check
 from .effect_kinds import DebugEffect, Effect, IOEffect
 from .effects import (calls_host, guarded, happens_once, has_checks, has_ordered_effects, number_turns, only_checks,
                       thread_order)
-from .errors import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, KeyReuseError, LaminaError,
+from .errors import (CallbackError, CallbackRuleError, CheckError, ConcretizationError, DTypeError, ExecutionError,
+                     KeyReuseError, LaminaError,
                      LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, SimplifiedTraceback,
                      StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                      UnboundAxisError, UnboundedLoopError)
@@ -27,7 +28,8 @@ from .shapes import shaped
 from .spmd import AxisEnv
 from .tables import RuleTable
 
-__all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CheckError", "ClosedJaxpr", "ConcretizationError", "Cost",
+__all__ = ["Atom", "AxisEnv", "Builder", "CallbackError", "CallbackRuleError", "CheckError", "ClosedJaxpr",
+           "ConcretizationError", "Cost",
            "DTypeError", "DebugEffect", "DropVar", "Effect", "Eqn", "ExecutionError", "IOEffect", "Jaxpr",
            "KeyReuseError", "LaminaError", "LeakedTracerError", "Literal", "MissingRuleError", "OutOfBoundsError",
            "PartialEval", "Primitive", "ProgramError", "RuleTable", "ShapeDtypeStruct", "ShapeError", "ShapedArray",

@@ -4,7 +4,7 @@
       ShapeError (ValueError, TypeError)         shapes, axes or sizes do not fit
       DTypeError (TypeError, ValueError)         an element type is not accepted
       MissingRuleError (NotImplementedError)  a table has no row, or a hole, for an op
-        UnboundedLoopError (also ValueError)
+        UnboundedLoopError, CallbackRuleError (also ValueError)
       SimplifiedTraceback                  never raised
       ProgramError (ValueError)            an ill-formed program, text or saved file
       UnboundAxisError (NameError, ValueError)  an axis name nobody has bound
@@ -20,8 +20,8 @@
         StaticArgumentError (also ValueError)
 """
 
-__all__ = ["CallbackError", "CheckError", "ConcretizationError", "DTypeError", "ExecutionError", "KeyReuseError",
-           "LaminaError",
+__all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "DTypeError", "ExecutionError",
+           "KeyReuseError", "LaminaError",
            "LeakedTracerError", "MissingRuleError", "OutOfBoundsError", "ProgramError", "ShapeError", "SimplifiedTraceback",
            "StaticArgumentError", "TracerArrayError", "TracerBoolError", "TracerIndexError", "TracerIntegerError",
            "UnboundAxisError", "UnboundedLoopError"]
@@ -45,6 +45,10 @@ class MissingRuleError(LaminaError, NotImplementedError):
 
 class UnboundedLoopError(MissingRuleError, ValueError):
     """The reverse derivative of a loop whose number of iterations is not known."""
+
+
+class CallbackRuleError(MissingRuleError, ValueError):
+    """A transformation that a callback does not take: its derivative, or a batch of ordered ones."""
 
 
 class SimplifiedTraceback(LaminaError):

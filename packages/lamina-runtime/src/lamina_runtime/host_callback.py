@@ -107,7 +107,6 @@ def id_tap(tap_func: Callable[..., Any], arg: Any, *, result: Any = None, tap_wi
       ValueError: `device_index` is not 0.
       CallbackError: `tap_func` raised: at once without a program around, else where the program is called, its results are
         read, or at `barrier_wait`.
-      MissingRuleError: `vmap` of a `cond` of which examples take different branches, where one of them taps.
 
     >>> id_tap(lambda x, transforms: print("saw", x, transforms), 3.0)
     saw 3.0 ()

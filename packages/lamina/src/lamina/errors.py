@@ -1,6 +1,7 @@
 """`lamina.errors`: what lamina raises on purpose, from `lamina_ir`, and the names older programs catch."""
 from . import _rooms as _rooms  # the runtime first: what follows is dispatched through it
-from lamina_ir import (CallbackError, CheckError, ConcretizationError, DTypeError, ExecutionError, KeyReuseError, LaminaError,
+from lamina_ir import (CallbackError, CallbackRuleError, CheckError, ConcretizationError, DTypeError, ExecutionError,
+                       KeyReuseError, LaminaError,
                        LeakedTracerError, MissingRuleError, OutOfBoundsError, ProgramError, ShapeError, SimplifiedTraceback,
                        StaticArgumentError, TracerArrayError, TracerBoolError, TracerIndexError, TracerIntegerError,
                        UnboundAxisError, UnboundedLoopError)
@@ -13,7 +14,8 @@ from lamina_ir import TracerIndexError as JAXIndexError
 from lamina_ir import TracerIndexError as NonConcreteBooleanIndexError
 from lamina_ir import TracerIntegerError as TracerIntegerConversionError
 
-__all__ = ["CallbackError", "CheckError", "ConcretizationError", "ConcretizationTypeError", "DTypeError", "ExecutionError",
+__all__ = ["CallbackError", "CallbackRuleError", "CheckError", "ConcretizationError", "ConcretizationTypeError",
+           "DTypeError", "ExecutionError",
            "JAXIndexError", "JAXTypeError", "KeyReuseError", "LaminaError", "LeakedTracerError", "MissingRuleError",
            "NonConcreteBooleanIndexError", "OutOfBoundsError", "ProgramError", "ShapeError", "SimplifiedTraceback",
            "StaticArgumentError", "TracerArrayConversionError", "TracerArrayError", "TracerBoolConversionError",

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import MissingRuleError, dtypes, prims
+from lamina_ir import CallbackRuleError, dtypes, prims
 from lamina_tracing.extend import bind
 
 from ..tables import jvp_rules
@@ -14,9 +14,9 @@ __all__: list[str] = []
 def _opaque(prim: Any) -> Any:
     def rule(primals: list[Any], tangents: list[Any], *, callback: Any, result_dtypes: Any, **params: Any) -> Any:
         if any(t is not None for t in tangents) and any(map(dtypes.is_inexact, result_dtypes)):
-            raise MissingRuleError(f"jvp of `{prim.name}` is not defined: nothing is known of the callback "
-                                   f"`{callback.name}`. Wrap the function that calls it in custom_jvp or custom_vjp, or "
-                                   "cut the derivative with lax.stop_gradient on its arguments")
+            raise CallbackRuleError(f"jvp of `{prim.name}` is not defined: nothing is known of the callback "
+                                    f"`{callback.name}`. Wrap the function that calls it in custom_jvp or custom_vjp, or "
+                                    "cut the derivative with lax.stop_gradient on its arguments")
         outs = bind(prim, *primals, callback=callback, result_dtypes=result_dtypes, **params)
         return outs, [None] * len(outs)
     return rule

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import MissingRuleError, UnnamedAxis, prims
+from lamina_ir import CallbackRuleError, UnnamedAxis, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import bind, typeof
 
@@ -44,9 +44,9 @@ def io_callback_batch(axis: Any, args: Any, dims: Any, *, ordered: bool, callbac
         outs = bind(prims.io_callback_p, *args, ordered=ordered, callback=callback.batched(callback, tuple(dims)), **params)
         return outs, [None] * len(outs)
     if ordered:
-        raise MissingRuleError(f"vmap of an ordered `io_callback` is not defined (callback `{callback.name}`): the effects "
-                               "of one example would have to come before those of the next. Use ordered=False, or a "
-                               "loop (lax.map) over the examples")
+        raise CallbackRuleError(f"vmap of an ordered `io_callback` is not defined (callback `{callback.name}`): the effects "
+                                "of one example would have to come before those of the next. Use ordered=False, or a "
+                                "loop (lax.map) over the examples")
     return _per_example(prims.io_callback_p, axis, args, dims, ordered=ordered, callback=callback, **params)
 
 

@@ -159,7 +159,8 @@ def debug_callback(callback: Callable[..., Any], *args: Any, ordered: bool = Fal
                    **kwargs: Any) -> None:
     """Call a Python function on the host for debugging; derivatives and batches pass through it.
 
-    Under `vmap` it is called once per example, in order; under `grad` with the values, not the derivatives.
+    Under `vmap` it is called once per example, in order; under `grad` with the values, not the derivatives. Where the
+    examples of a `vmap` choose different branches, all branches run for all examples, and it is called for all of them.
 
     Args:
       callback: function of (trees of) read-only NumPy arrays; its result is ignored.
