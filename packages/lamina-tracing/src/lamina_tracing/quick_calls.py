@@ -33,12 +33,13 @@ class QuickCalls:
       spec: what is jitted.
     """
 
-    __slots__ = ("spec", "_state", "usable")
+    __slots__ = ("spec", "usable", "_dynamic", "_state")
     _state: tuple[Any, dict[Any, tuple[Run, Any]]]
 
     def __init__(self, spec: JitSpec) -> None:
         self.spec = spec
         self.usable = type(spec.fun) is FunctionType  # a bound method's programs are kept while its object stays as it is
+        self._dynamic = min(spec.statics.nums, default=1 << 30)  # how many arguments by position are no static ones
         self._state = None, {}
 
     def key(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], list[Any]] | None:
@@ -46,19 +47,20 @@ class QuickCalls:
         key: list[Any] = []
         flat: list[Any] = []
         held: list[Any] = []
-        statics = self.spec.statics
-        if not statics.any:
-            if kwargs or not _read(args, key, flat, held):
+        if len(args) <= self._dynamic:
+            if not _read(args, key, flat, held):
                 return None
-            return tuple(key), flat, held
-        nums, names = statics.nums, statics.names
-        for i, x in enumerate(args):
-            if not (_plain(x, key) if i in nums else _read((x,), key, flat, held)):
-                return None
-        for name, x in kwargs.items():
-            key.append(name)
-            if name not in names or not _plain(x, key):
-                return None
+        else:
+            nums = self.spec.statics.nums
+            for i, x in enumerate(args):
+                if not (_plain(x, key) if i in nums else _read((x,), key, flat, held)):
+                    return None
+        if kwargs:
+            names = self.spec.statics.names
+            for name, x in kwargs.items():
+                key.append(name)
+                if name not in names or not _plain(x, key):
+                    return None
         return tuple(key), flat, held
 
     def find(self, key: Any) -> Run | None:
