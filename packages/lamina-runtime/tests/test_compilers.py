@@ -41,7 +41,6 @@ def test_what_was_compiled_before_is_compiled_anew_and_comes_back(rewriting):
     f = jit(lambda x: lax.cos(x) + 1)
     x = np.float32([0.5, 1.0])
     np.testing.assert_allclose(f(x), np.sin(x) + 1, rtol=1e-6)
-    assert rewriting.seen
     set_compiler(None)
     np.testing.assert_allclose(f(x), np.cos(x) + 1, rtol=1e-6)
     np.testing.assert_allclose(lax.cos(x), np.cos(x), rtol=1e-6)

@@ -7,7 +7,7 @@ that say where it comes from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -99,7 +99,7 @@ def value_behind(x: Any) -> Any:
 
 
 # The package of that name, with a row for each function of NumPy's: few programs ask, and it loads as long as all of `lax`.
-numpy_names: Callable[[], Any] = cache(partial(import_module, "lamina_tracing.numpy_names"))
+numpy_names: Callable[[], Any] = lru_cache(maxsize=1)(partial(import_module, "lamina_tracing.numpy_names"))
 
 
 def _origin(x: Tracer) -> str:
