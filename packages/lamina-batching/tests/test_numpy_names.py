@@ -13,7 +13,7 @@ def flat(out):
     return [v for x in out for v in flat(x)] if isinstance(out, (list, tuple)) else [out]
 
 
-@pytest.mark.filterwarnings("ignore:.*(trapz|in1d).*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*(trapz|in1d|numpy.fix).*:DeprecationWarning")
 @pytest.mark.parametrize("call", CALLS, ids=[f"{c.name}-{i}" for i, c in enumerate(CALLS)])
 def test_a_map_is_a_loop(call):
     f, xs = call.function(), call.traced()

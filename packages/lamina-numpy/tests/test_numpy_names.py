@@ -35,6 +35,7 @@ def test_what_changes_an_array_is_refused_still():
         jit(lambda x: np.save("nowhere", x))(np.ones(3, np.float32))
 
 
+@pytest.mark.filterwarnings("ignore:.*(trapz|in1d|numpy.fix).*:DeprecationWarning")
 @pytest.mark.parametrize("call", CALLS, ids=[f"{c.name}-{i}" for i, c in enumerate(CALLS)])
 def test_rows_are_the_same_beside_these_operators(call):
     with enable_x64():

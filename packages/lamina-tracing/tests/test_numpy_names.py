@@ -32,7 +32,7 @@ def flat(out):
     return [v for x in out for v in flat(x)] if isinstance(out, (list, tuple)) else [out]
 
 
-@pytest.mark.filterwarnings("ignore:.*(trapz|in1d).*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*(trapz|in1d|numpy.fix).*:DeprecationWarning")
 @pytest.mark.parametrize("call", CALLS, ids=IDS)
 def test_it_gives_what_numpy_gives(call):
     with enable_x64():
