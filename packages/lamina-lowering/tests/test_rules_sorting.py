@@ -14,9 +14,10 @@ def sort(*xs, dimension=0, num_keys=1):
     check_lowering(prims.sort_p, xs, dict(dimension=dimension, is_stable=True, num_keys=num_keys))
 
 
+@pytest.mark.parametrize("width", [20, 50])  # few elements, which have a comparator of their own, and more
 @pytest.mark.parametrize("dimension", [0, 1])
-def test_lone_floats_sort_as_numpy(dimension):
-    x = RNG.normal(size=(6, 50)).astype(np.float32)
+def test_lone_floats_sort_as_numpy(dimension, width):
+    x = RNG.normal(size=(6, width)).astype(np.float32)
     x[2, [3, 7, 9]], x[2, [1, 2]], x[3], x[5, :9], x[5, 3:6] = np.nan, np.inf, np.nan, -0.0, 0.0
     sort(x, dimension=dimension)
 

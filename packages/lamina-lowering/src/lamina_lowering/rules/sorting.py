@@ -11,6 +11,7 @@ __all__: list[str] = []
 
 _BOOL = shaped((), dtypes.BOOL)
 _I32 = shaped((), np.dtype("int32"))
+_FEW = 256  # up to so many elements a comparator of its own is about as quick, and one kernel is compiled, not four
 
 
 def _any(ctx, x, y):
@@ -68,7 +69,8 @@ def _sort_floats(ctx, x, dimension, is_stable):
 
 
 def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
-    if len(xs) == 1 and dtypes.is_float(ctx.aval_in.dtype) and ctx.aval_in.dtype.itemsize > 1:  # has infinities
+    if len(xs) == 1 and dtypes.is_float(ctx.aval_in.dtype) and ctx.aval_in.dtype.itemsize > 1 and \
+            ctx.aval_in.size > _FEW:  # has infinities
         return (_sort_floats(ctx, xs[0], dimension, is_stable),)
     scalars = [shaped((), a.dtype) for a in ctx.avals_in]
 
