@@ -41,6 +41,18 @@ def test_places_among_complex_numbers_with_nan(side):
     np.testing.assert_array_equal(np.asarray(jnp.searchsorted(a, values, side)), np.searchsorted(a, values, side))
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("method", ["scan", "scan_unrolled", "compare_all"])
+@pytest.mark.parametrize("size", [0, 1, 9, 600, 5000])  # few pairs, many, and so many that the bisection is a loop
+def test_places_do_not_depend_on_how_they_are_found(size, method, side):
+    rng = np.random.default_rng(size)
+    a = np.sort(np.concatenate([rng.integers(-5, 5, size), [np.inf, np.nan][:size // 2]]).astype(np.float32))
+    v = np.concatenate([rng.integers(-6, 6, 12), [np.nan, np.inf, -np.inf, -0.0]]).astype(np.float32).reshape(4, 4)
+    found = np.asarray(jnp.searchsorted(a, v, side, method=method))
+    np.testing.assert_array_equal(found, np.searchsorted(a, v, side))
+    assert found.dtype == np.int32
+
+
 def test_median_of_an_empty_result():
     assert jnp.median(jnp.zeros((0, 4, 2)), axis=1).shape == (0, 2)
     assert jnp.quantile(jnp.zeros((3, 0)), np.array([0.1, 0.9]), axis=0, keepdims=True).shape == (2, 1, 0)

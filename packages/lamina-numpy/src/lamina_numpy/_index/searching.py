@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .taking import take
 
 __all__ = ["digitize", "searchsorted"]
 
+_FEW_PAIRS = 4096  # comparing every two of so many is one quick kernel, where bisecting is one for each round
 _FEW_ROUNDS = 12  # bisecting so often is written without a loop: fewer and larger kernels
 
 
@@ -32,7 +34,7 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
       side: whether a number goes before those equal to it ("left") or behind them ("right").
       sorter: integers `[n]` that sort `a`; None where it is sorted.
       method: "scan" (or "sort") bisects, in `ceil(log2(n + 1))` rounds of one gather each, "scan_unrolled" without a loop;
-        "compare_all" compares every two, for short `a`.
+        "compare_all" compares every two, as "scan" does where these are few.
     Returns:
       Integer array of the shape of `v` and the default integer dtype, in `[0, n]`; NaN belongs behind all numbers.
     Raises:
@@ -60,7 +62,8 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     d = dtypes.canonical_int()
     if n == 0:
         return lax.broadcast_in_dim(fixed(0, d), shape, ())
-    if method == "compare_all":
+    few = n * math.prod(shape) <= _FEW_PAIRS and not dtypes.is_complex(typeof(a).dtype)
+    if method == "compare_all" or (method == "scan" and few):
         wide = lax.broadcast_in_dim(a, (*shape, n), (len(shape),))
         other = lax.broadcast_in_dim(v, (*shape, n), tuple(range(len(shape))))
         before = _before(wide, other, side)
