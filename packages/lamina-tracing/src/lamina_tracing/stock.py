@@ -2,7 +2,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import debug, extend, lax, operators, seams, slots
+from . import debug, extend, lax, operators, slots
 from ._version import __version__
 from .api import disable_jit, ensure_compile_time_eval, eval_shape, make_jaxpr, named_call, named_scope
 from .array import Array, ArrayLike, AxisLike, DTypeLike, ShapeLike
@@ -22,12 +22,12 @@ __all__ = ["Array", "ArrayLike", "AxisLike", "DTypeLike", "ShapeLike", "__versio
            "threefry_partitionable", "wrapped_functions"]
 
 if TYPE_CHECKING:
-    from . import primitives, wrapped_functions
+    from . import primitives, seams, wrapped_functions
 
 operators.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("primitives", "wrapped_functions"):
+    if name in ("primitives", "seams", "wrapped_functions"):
         return import_module(f"{__package__}.{name}")  # for programs that read programs, and few others
     raise AttributeError(f"module {__package__!r} has no attribute {name!r}")
