@@ -36,7 +36,8 @@ def join(address, n, rank):
     initialize(address, n, rank, initialization_timeout=60, heartbeat_timeout_seconds=TIMEOUT)
     return np.arange(devices, dtype=np.float32) + rank * devices
 def right(n, base):
-    assert np.array_equal(f(base), base + sum(range(n * devices)))
+    y = np.asarray(f(base))  # np.array_equal would say False where reading raises
+    assert np.array_equal(y, base + sum(range(n * devices)))
 def alone(base):
     assert float(g(np.float32(3))) == 7 and float(lamina.numpy.arange(5.).sum()) == 10
     own = lamina.pmap(lambda x: lax.psum(x, "i"), axis_name="i", devices=lamina.local_devices())
@@ -257,6 +258,52 @@ def test_a_death_at_any_moment(seed):
     assert not told or max(told) < 3 + 5, told
     print(f"{n} processes with {devices}, {victim} after {moment:.2f} s, had met {texts[victim].count('met;')} of "
           f"{texts[victim].count('meets')} times;", *(f"told after {t:.3f} s" for t in told))
+
+
+QUEUED = """
+n, victim, moment, shape = int(sys.argv[4]), int(sys.argv[5]), float(sys.argv[6]), eval(sys.argv[7])
+join(sys.argv[3], n, rank)
+total = lamina.pmap(lambda x: lax.psum(x, "i"), axis_name="i")
+def given(turn):  # other numbers each time, so that one launch's are not another's
+    x = (np.arange(devices) + rank * devices + turn * (1 + rank)).astype(np.float32)
+    return np.broadcast_to(x.reshape(devices, *[1] * len(shape)), (devices, *shape))
+def expected(turn):
+    return sum(i + turn * (1 + i // devices) for i in range(n * devices))
+total(given(0)).block_until_ready()
+if rank == victim:
+    threading.Timer(moment, die).start()
+read = fell = turn = 0
+while not fell:
+    queue = []
+    try:
+        for turn in range(turn, turn + 24):
+            queue.append((turn % 100, total(given(turn % 100))))
+    except ProcessLostError:
+        fell += 1
+    for number, y in queue:
+        try:
+            y = np.asarray(y)
+        except ProcessLostError:
+            fell += 1
+        else:
+            assert np.all(y == expected(number)), (number, y, expected(number), read, fell)
+            read += 1
+say("read", read, "fell", fell)
+sys.exit(20 + rank)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(48) if EVERY else [0])
+def test_what_was_queued_is_right_or_tells(seed):
+    """One dies while many launches wait: none that another reads holds what was sent for the next, or a part of its own."""
+    draw = random.Random(seed)
+    n, devices = SIZES[2:][seed % 4]
+    victim, moment, shape = draw.randrange(n), draw.uniform(0.02, 0.5), [(), (3,), (5000,)][seed // 4 % 3]
+    address = free()
+    texts = ends([start(QUEUED, r, devices, address, n, victim, moment, shape) for r in range(n)],
+                 [-signal.SIGKILL if r == victim else 20 + r for r in range(n)])
+    print(*re.findall(r"read .*;", "".join(texts)))
 
 
 SILENT = """
