@@ -171,6 +171,15 @@ def test_types_know_their_named_shape_wherever_they_are_read():
     assert jax.numpy.ones(3).named_shape == {}
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_shares_of_infinite_extremes(dtype):
+    largest = xmap(lambda v: lax.pmax(v, "b"), {0: "b"}, {})
+    for run in (jax.grad(largest), jax.jit(jax.grad(largest))):
+        for row, shares in (([1, jnp.inf, 2, jnp.inf], [0, .5, 0, .5]), ([-jnp.inf] * 4, [.25] * 4),
+                            ([3, -jnp.inf, 3, 1], [.5, 0, .5, 0])):
+            assert run(jnp.array(row, dtype)).astype("float32").tolist() == shares
+
+
 def test_mappings_of_every_form():
     cube = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     for ins, outs, wanted in [

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 from lamina_autodiff import jvp, linear_transpose
-from lamina_ir import evaluate_spmd, prims
+from lamina_ir import evaluate_spmd, prims, shaped
 from lamina_ir.testing.samples import samples_of
 from lamina_ir.testing.samples_collectives import AXES, per_device
 from lamina_tracing import make_jaxpr
@@ -58,3 +58,16 @@ def test_extremes_share_their_derivative_equally():
                                           (x,), (t,))[1], axis_env=env)(1.0, 1.0)
     got, = evaluate_spmd(program, env, [[2.0, 2.0, 9.0, 1.0], [1.0, 10.0, 100.0, 1000.0]])
     assert [float(g) for g in got] == [5.5, 5.5, 100.0, 5.5]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("row, share", [([1, np.inf, 2, np.inf], .5), ([-np.inf] * 4, .25), ([1, 3, -np.inf, 2], 1),
+                                        ([2, 1, 3, 4], 0), ([0] * 8192, 2. ** -13)])
+def test_shares_of_infinite_extremes_and_of_many(dtype, row, share):
+    """Of the second member, whose tangent alone is not zero."""
+    env, dtype = [("i", len(row))], shaped((), dtype).dtype
+    xs, ts = np.array(row, dtype), (np.arange(len(row)) == 1).astype(dtype)
+    program = make_jaxpr(lambda x, t: jvp(lambda x: bind(prims.pmax_p, x, axes=("i",), axis_index_groups=None)[0],
+                                          (x,), (t,))[1], axis_env=env)(xs[0], ts[0])
+    got, = evaluate_spmd(program, env, [list(xs), list(ts)])
+    assert {float(g) for g in got} == {share}
