@@ -80,7 +80,7 @@ CALLS_OF_EXTEND = {
     "stacked": call("n"), "tiles_of": call((2,)), "too_many": call(P, 3), "turns_text": call([]),
     "typed_equation": call(prims.sin_p, [X], {}, frozenset()), "typed_program": call(P, [frozenset()], frozenset()),
     "unbound_axis": call("i", ["j"]), "watching": call(lambda *_: None), "with_signature": call(P, [(X, 0)], [(X, 0)]),
-    "without_needless": call(P, {"i": 2}), "words_array": call(np.ones(3)), "tree_words": call(TREE),
+    "lean": call(P), "without_needless": call(P, {"i": 2}), "words_array": call(np.ones(3)), "tree_words": call(TREE),
     "mesh_tiles": call((("x", "y"), (2, 2), (0, 1, 2, 3)), (prims.Split(("y",)), None), [0, 1, 2, 3]),
     "nest_placement": call(NEST, range(6), range(2, 6)), "register_primitive": call(OP), "rows_apart": call(NEST, NESTED),
     "rows_of_results": call(NEST, NESTED, [tiles_of((2,))]), "split_by_maps": call(PMAP, Grid(2)),

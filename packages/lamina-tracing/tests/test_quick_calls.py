@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from lamina_ir import config, prims
+from lamina_ir.extend import watching
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import HostArray, bind
 from lamina_tracing.jit_spec import JitSpec
@@ -105,3 +106,16 @@ def test_only_so_many_are_remembered():
     for n in range(600):
         quick.remember((n,), [], staged, settings, others)
     assert len(quick._state[1]) <= 256 and quick.find((599,))([X])[0] == 0 and quick.find((0,)) is None
+
+
+def test_products_with_ones_are_sums_in_the_first_call_and_in_later_ones():
+    def f(x, y):
+        lax.dot(x, y)  # nobody reads it
+        return lax.dot(x, lax.broadcast_in_dim(np.float32(1), (3, 4), ()))
+
+    x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 4), np.float32)
+    jitted, seen = jit(f), []
+    with watching(lambda eqn, operands, results: seen.append(eqn.primitive.name)):
+        for args in ((x, y), (x, y), (lax.add(x, x), y)):
+            assert np.array_equal(jitted(*args), f(*args))
+    assert seen == ["reduce_sum", "reshape", "broadcast_in_dim"] * 3

@@ -18,6 +18,7 @@ from .arguments import FUNCTION, ITEMS, PRIMITIVE, blame, refuse_misfit, takes
 from .avals import ShapedArray, aval_of
 from .errors import DTypeError, ExecutionError, LaminaError, MissingRuleError, ShapeError
 from .key_types import host_value
+from .lean import lean
 from .numpy_plan import Plan, last_uses
 from .primitive import Primitive
 from .printer import eqn_text
@@ -171,7 +172,7 @@ def _evaluate(program: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
 
 
 def ready(program: ClosedJaxpr) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
-    """`evaluate` of a program that is run again and again, for callers who know the types of what they give.
+    """`evaluate` of what `lean` leaves of a program, again and again, for callers who know the types of what they give.
 
     Args:
       program: the program.
@@ -183,6 +184,7 @@ def ready(program: ClosedJaxpr) -> Callable[[list[np.ndarray]], list[np.ndarray]
     >>> run([np.asarray(3, np.float32)])
     [array(6., dtype=float32)]
     """
+    program = lean(program)
     plan = Plan.of(program, _meaning)
     consts = [host_value(c) for c in program.consts]
     rest = plan.start[len(consts) + len(program.jaxpr.invars):]

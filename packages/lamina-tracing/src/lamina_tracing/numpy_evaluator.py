@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Primitive, ShapedArray, aval_of, evaluate, evaluate_primitive
-from lamina_ir.extend import ready, settled
+from lamina_ir.extend import lean, ready, settled
 
 from .host_array import HostArray, taken, typed
 
@@ -88,6 +88,7 @@ class NumPyEvaluator:
         return taken(_apart(value, given) if given else value, out)
 
     def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+        closed = lean(closed)
         arrays: list[Any] = []
         given = _memory_of_others(closed.consts) if closed.consts else []
         for a in args:

@@ -8,6 +8,7 @@ and arrays lie on devices, room on the stack.
 from .. import _stack_depth as stack_depth
 from ..evaluator import ready, settled, watching
 from ..key_uses import USES, Use, check_key_uses, key_uses, refuse_reuse
+from ..lean import lean
 from ..meshes import mesh_tiles, meshes
 from ..nests import lone_nest, nest_placement, of_rows, rows_apart, rows_of_results
 from ..physical import has_keys, physical, physical_aval, words_array
@@ -20,7 +21,7 @@ from ..trees import set_backend
 from ..turns import OnAxis, Turn, axes_text, places_at, running_device, running_places, running_turns, turns_text
 
 __all__ = ["Grid", "OnAxis", "PROCESSES", "Placement", "Tiles", "Turn", "USES", "Use", "axes_text", "check_key_uses",
-           "devices_needed", "mesh_tiles", "meshes", "explain_mismatch", "has_keys", "key_uses", "lone_map",
+           "devices_needed", "mesh_tiles", "meshes", "explain_mismatch", "has_keys", "key_uses", "lean", "lone_map",
            "lone_nest", "map_placement", "nest_placement", "of_rows", "physical", "physical_aval", "places_at",
            "ready", "refuse_reuse", "register_node_words", "rows_apart", "rows_everywhere", "rows_of_results",
            "running_device", "running_places", "running_turns", "set_backend", "settled", "split_by_maps",

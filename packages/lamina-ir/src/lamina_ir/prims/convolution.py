@@ -17,7 +17,7 @@ from ..avals import ShapedArray, shaped
 from ..errors import DTypeError, ShapeError
 from ..params import register_param_type
 from ..primitive import Primitive
-from .products import _wide
+from .products import product_dtype
 from .windows import _check_lists, spread_out, window_count
 
 __all__ = ["ConvDimensionNumbers", "conv_general_dilated_p"]
@@ -96,7 +96,7 @@ def _conv(x: Any, y: Any, *, batch_group_count: int, dimension_numbers: ConvDime
           window_strides: tuple[int, ...]) -> Any:
     """A sum over kernel positions of products [batch, group, feature, ...] x [group, out, feature]."""
     out_dtype = x.dtype if preferred_element_type is None else preferred_element_type
-    wide = _wide(x.dtype, y.dtype, out_dtype)
+    wide = product_dtype(x.dtype, y.dtype, out_dtype)
     x, y = (a.transpose(spec).astype(wide) for a, spec in zip((x, y), dimension_numbers[:2], strict=True))
     space, window = x.shape[2:], y.shape[2:]
     counts = tuple(map(window_count, space, window, window_strides, padding, lhs_dilation, rhs_dilation))

@@ -147,7 +147,7 @@ def _dot_general(x: Any, y: Any, *, dimension_numbers: DotDimensionNumbers, prec
     if right is not None:
         y = y.transpose(right)
     if x.dtype is not out or y.dtype is not out or out not in _AS_THEY_ARE:
-        wide = _wide(x.dtype, y.dtype, out)
+        wide = product_dtype(x.dtype, y.dtype, out)
         x, y = x.astype(wide, copy=False), y.astype(wide, copy=False)
     if left_shape is not None:
         x = x.reshape(left_shape)
@@ -176,7 +176,7 @@ ahead(_dot_general, _prepare)
 _AS_THEY_ARE = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 
-def _wide(x: np.dtype, y: np.dtype, out: np.dtype) -> np.dtype:
+def product_dtype(x: np.dtype, y: np.dtype, out: np.dtype) -> np.dtype:
     """The dtype NumPy multiplies and adds in: the result's, and at least float32 for floats."""
     if not dtypes.is_float(out):
         return out
