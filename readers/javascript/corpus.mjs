@@ -1,4 +1,5 @@
-// Reads, checks and evaluates every file of a corpus (docs/saved-programs.md), and compares with the results in it.
+// Reads, checks and evaluates every file of a corpus (docs/saved-programs.md, docs/exported-functions.md), and compares with the
+// results in it.
 //
 // usage: node corpus.mjs FOLDER
 import { readFileSync, readdirSync, statSync } from 'node:fs';
@@ -7,6 +8,7 @@ import { argv, exit } from 'node:process';
 import { checkAll } from './check.mjs';
 import { difference, differenceOf, typesDifference } from './compare.mjs';
 import { Axes, evaluate } from './evaluate.mjs';
+import { call, readExported } from './exported.mjs';
 import { read } from './file.mjs';
 import { host } from './host.mjs';
 
@@ -15,7 +17,7 @@ const AXES = new Axes([['i', 4], ['j', 2]]); // the axes of files whose collecti
 export function files(folder) {
   return readdirSync(folder).sort().flatMap(name => {
     const path = join(folder, name);
-    return statSync(path).isDirectory() ? files(path) : path.endsWith('.lamina') ? [path] : [];
+    return statSync(path).isDirectory() ? files(path) : /\.(lamina|lamexp)$/.test(path) ? [path] : [];
   });
 }
 
@@ -44,13 +46,27 @@ function samples(program) {
 function withArguments(program, path) {
   const values = load(path.replace(/\.lamina$/, '.values.lamina')), all = evaluate(values);
   const args = all.slice(0, program.invars.length), wanted = all.slice(program.invars.length);
-  const got = evaluate(program, args, new Axes(), host);
+  return compared(evaluate(program, args, new Axes(), host), wanted);
+}
+
+function compared(got, wanted) {
   if (got.length !== wanted.length) return 'there are not as many results as were written';
   const at = got.findIndex((x, i) => difference(x, wanted[i]));
   return at < 0 ? null : `result ${at}: ${difference(got[at], wanted[at])}`;
 }
 
+// Beside an exported function stand the values of a call, and those of a call of its derivative.
+function exported(path) {
+  for (let made = readExported(readFileSync(path)), end = '.values.lamina'; made; made = made.derivative, end = `.vjp${end}`) {
+    const all = evaluate(load(path.replace(/\.lamexp$/, end))), n = made.ins.filter(t => t.dtype.name !== 'float0').length;
+    const found = compared(call(made, all.slice(0, n), host), all.slice(n));
+    if (found) return `${made.name}: ${found}`;
+  }
+  return null;
+}
+
 export function problem(path) {
+  if (path.endsWith('.lamexp')) return exported(path);
   const program = load(path);
   return program.invars.length ? withArguments(program, path) : samples(program);
 }

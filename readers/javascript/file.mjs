@@ -25,16 +25,26 @@ export function split(bytes) {
   return { header: bytes.subarray(HEAD, HEAD + header), buffers: bytes.subarray(HEAD + header) };
 }
 
-export function read(bytes) {
-  const parts = split(bytes);
+// The header as JSON has it, and the buffers.
+export function partsOf(bytes) {
+  const { header, buffers } = split(bytes);
   try {
-    const header = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(parts.header));
-    return new Reader(header, parts.buffers).whole();
+    return { header: JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(header)), buffers };
+  } catch (e) {
+    return refuse(`the header is malformed: ${e.message}`);
+  }
+}
+
+export function readParts({ header, buffers }) {
+  try {
+    return new Reader(header, buffers).whole();
   } catch (e) {
     if (e instanceof Refusal) throw e;
     return refuse(`the header is malformed: ${e.message}`);
   }
 }
+
+export const read = bytes => readParts(partsOf(bytes));
 
 function index(n, list, what) {
   if (!Number.isInteger(n) || n < 0 || n >= list.length) refuse(`${n} is the number of no ${what}`);

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lamina_export import (__version__, deserialize, export, register_namedtuple_serialization,
                            register_pytree_node_serialization, symbolic_args_specs)
-from lamina_ir import trees
+from lamina_ir import ClosedJaxpr, Jaxpr, Var, aval_of, dumps, evaluate, loads, trees
 from lamina_tracing import jit
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -26,6 +26,22 @@ def wanted(name):
     return {"known": lambda: np.sin(X) @ X.T, "symbolic": lambda: np.tanh(X @ X[0]) / 2}[name]()
 
 
+def operands(name, order):
+    """Flat arguments of a call, and with `order` 1 of one of the derivative, at other sizes than those of the file."""
+    draw = np.random.default_rng(order)
+    shapes = {"known": [(3, 2), (2, 3), (2, 2)], "symbolic": [(4 + order, 2), (2,), (4 + order,)]}[name]
+    return [draw.normal(size=shape).astype(np.float32) for shape in shapes[:2 + order]]
+
+
+def values(name, e, order):
+    """A program without equations: what stands in the corpus beside a function, the operands of a call and the results."""
+    args = operands(name, order)
+    results = trees.tree_leaves(e.vjp().call(*args) if order else e.call(*trees.tree_unflatten(e.in_tree, args)[0]))
+    consts = [np.asarray(x) for x in (*args, *results)]
+    names = [Var(aval_of(x)) for x in consts]
+    return dumps(ClosedJaxpr(Jaxpr(names, [], [], names), consts))
+
+
 def called(name, e):
     return e.call({"x": X, "w": (X.T,)})["s"] if name == "known" else e.call(X, X[0])
 
@@ -36,6 +52,10 @@ def test_files_of_earlier_versions(path):
     e = deserialize(path.read_bytes())
     np.testing.assert_allclose(called(name, e), wanted(name), rtol=1e-5)
     assert e._derivative is not None
+    for order, end in enumerate([".values.lamina", ".vjp.values.lamina"]):
+        kept, now = [evaluate(loads(data)) for data in (path.with_suffix(end).read_bytes(), values(name, e, order))]
+        for got, want in zip(now, kept, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_this_version_has_its_files():
@@ -130,6 +150,9 @@ def test_trees():
 if __name__ == "__main__":  # adds files of this version; never touches one that is there
     CORPUS.mkdir(exist_ok=True)
     for name, e, order in made():
-        path = CORPUS / f"{name}-{__version__}.lamexp"
-        if not path.exists():
-            path.write_bytes(e.serialize(vjp_order=order))
+        files = {".lamexp": lambda: e.serialize(vjp_order=order), ".values.lamina": lambda: values(name, e, 0),
+                 ".vjp.values.lamina": lambda: values(name, e, 1)}
+        for end, data in files.items():
+            path = CORPUS / f"{name}-{__version__}{end}"
+            if not path.exists():
+                path.write_bytes(data())

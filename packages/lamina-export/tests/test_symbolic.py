@@ -101,6 +101,7 @@ def by_size(x):
     (lambda x: x / np.log(x.shape[0] + 1), ["a"], "no expression was found"),
     (lambda x: [x] * x.shape[0], ["a"], "structure of the result depends on sizes"),
     (lambda x: x, ["a*b"], "the sizes a, b cannot be told"),
+    (lambda x, y: x.sum() + y.sum(), ["a", "max(a, 5)"], "at a = 1 it takes float32.1., float32.5."),
 ])
 def test_what_is_not_one_program_is_refused(f, shapes, words):
     with pytest.raises(ValueError, match=words):

@@ -318,9 +318,9 @@ def _differs(made: Family, sample: Sizes, program: ClosedJaxpr, small: bool) -> 
         return f"its program is not well formed ({e})"
     if alpha_equal(given, program):
         return None
-    if [a.strong() for a in given.out_avals] != [a.strong() for a in program.out_avals]:
-        return (f"it gives {', '.join([a.long() for a in program.out_avals])}, and not "
-                f"{', '.join([a.long() for a in given.out_avals])}")
+    for does, got, wanted in (("takes", given.in_avals, program.in_avals), ("gives", given.out_avals, program.out_avals)):
+        if [a.strong() for a in got] != [a.strong() for a in wanted]:
+            return f"it {does} {', '.join([a.long() for a in wanted])}, and not {', '.join([a.long() for a in got])}"
     if small and sum([a.size for a in program.in_avals]) <= _MOST_ELEMENTS:
         args = _drawn(program)
         if args is not None and _same(run(given, *args), run(program, *args)):
