@@ -163,7 +163,7 @@ def name_breaches(root: Path) -> Iterator[str]:
         for where, module, names in uses(owner) if oldest else ():
             if module.split(".")[0] in oldest:
                 neighbour, version, requirement = oldest[module.split(".")[0]]
-                missing = missing_names(root, neighbour, version, module, names)
+                missing = missing_names(root, neighbour, neighbour.tag_of(version), module, names)
                 if missing:
                     yield (f"{where.relative_to(root)}: uses {missing}, which {neighbour.name} {version} does not have and "
                            f"{owner.name}'s range {requirement} admits; raise its lower bound")
@@ -179,9 +179,21 @@ def uses(owner: Distribution) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
             yield path, room, (name,)
 
 
-def missing_names(root: Path, neighbour: Distribution, version: Version, module: str, names: tuple[str, ...]) -> str:
-    """Those of the names that a released version does not have, as text."""
-    tag = neighbour.tag_of(version)
+def lacking(owner: Distribution, refs: dict[str, str], root: Path) -> list[str]:
+    """What a package uses of neighbours and they do not have at these tags or commits, a sentence for each file and module."""
+    known = {room.module: room for room in distributions.rooms(root).values() if room.name in refs and room.name != owner.name}
+    found = []
+    for where, module, names in uses(owner):
+        neighbour = known.get(module.split(".")[0])
+        missing = missing_names(root, neighbour, refs[neighbour.name], module, names) if neighbour else ""
+        if neighbour and missing:
+            file = where.relative_to(owner.folder.parent.parent)
+            found.append(f"{file}: uses {missing}, which {neighbour.name} does not have at {refs[neighbour.name]}")
+    return found
+
+
+def missing_names(root: Path, neighbour: Distribution, tag: str, module: str, names: tuple[str, ...]) -> str:
+    """Those of the names that a neighbour does not have at a tag or commit, as text."""
     try:
         there = names_at(root, tag, neighbour.name, module)
     except LookupError:

@@ -4,7 +4,8 @@ usage: python tools/run_neighbours.py [--released COMMIT] [--jobs N] [--sample] 
 
 Each package is tried twice: as it is here, with the last released version of all that it stands on; and as it was last
 released, with its tests of then, on what it stands on as that is here. Where a range does not admit that, nothing is tried:
-pip would not install it either, and a sentence says so. Released is what a tag names; a package without a tag is taken from
+pip would not install it either, and a sentence says so; where the released neighbours lack names that the package uses, it has
+failed without a run, and a sentence for each says which. Released is what a tag names; a package without a tag is taken from
 COMMIT.
 """
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import bare_environments
 import build_wheels
+import check_ranges
 import distributions
 import released_wheels
 import run_isolated
@@ -36,15 +38,21 @@ def refusal(room: Distribution, others: dict[str, Distribution]) -> str | None:
 Tries = dict[str, Callable[[], Result]]
 
 
+def failed_already(sentences: list[str]) -> Result:
+    """What stands for a run that need not be made."""
+    return 1, "\n".join([*sentences, "Release those first, and raise the range's lower bound to what has these names"]), 0.0
+
+
 def attempts(package: str, house: Path, instead: str | None, extra: list[str]) -> tuple[Tries, list[str]]:
     """What to try for one package, and sentences about what is not tried."""
     rooms = distributions.rooms()
     below = [name for name in run_isolated.with_those_below([package]) if name != package and name in rooms]
-    refs = {name: released_wheels.ref_of(name, instead=instead) for name in [*below, package]}
-    missing = sorted(name for name, ref in refs.items() if ref is None)
+    found = {name: released_wheels.ref_of(name, instead=instead) for name in [*below, package]}
+    missing = sorted(name for name, ref in found.items() if ref is None)
     if missing:
         return {}, [f"{package}: no tag names a release of {', '.join(missing)}; name a commit to take: --released COMMIT"]
-    old = {name: released_wheels.at(ref, name) for name, ref in refs.items() if ref}
+    refs = {name: ref for name, ref in found.items() if ref}
+    old = {name: released_wheels.at(ref, name) for name, ref in refs.items()}
     new_wheel = {name: str(next((ROOT / "dist").glob(build_wheels.wheel_pattern(name)))) for name in refs}
     tries: Tries = {}
     notes = []
@@ -59,6 +67,10 @@ def attempts(package: str, house: Path, instead: str | None, extra: list[str]) -
         reason = refusal(room, others)
         if reason:
             notes.append(f"{package}, {title}: not tried, for {reason}")
+            continue
+        lacking = check_ranges.lacking(room, {n: refs[n] for n in below}, ROOT) if tree == ROOT else []
+        if lacking:
+            tries[f"{package}, {title}"] = partial(failed_already, lacking)
             continue
         asked = [line for line in room.test_group if not distributions.is_ours(line.split("=")[0].rstrip("<>~! "))]
         tries[f"{package}, {title}"] = partial(

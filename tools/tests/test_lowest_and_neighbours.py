@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import bare_environments
+import check_ranges
 import distributions
 import pytest
 import released_wheels
@@ -74,6 +75,18 @@ def test_without_a_tag_nothing_is_tried_and_a_sentence_says_so(tmp_path: Path, m
     monkeypatch.setattr(released_wheels, "ref_of", lambda *a, **k: None)
     tries, notes = run_neighbours.attempts("lamina-tracing", tmp_path, None, [])
     assert tries == {} and "no tag names a release of lamina-ir, lamina-tracing" in notes[0] and "--released COMMIT" in notes[0]
+
+
+def test_names_that_a_released_neighbour_lacks_are_told_without_a_run(small_house: Path, git: Callable[..., None]) -> None:
+    git("tag", "lamina-ir-v0.1.0")
+    rooms, refs = distributions.rooms(small_house), {"lamina-ir": "lamina-ir-v0.1.0"}
+    assert check_ranges.lacking(rooms["lamina-tracing"], refs, small_house) == []
+    (small_house / "packages/lamina-tracing/src/lamina_tracing/use.py").write_text("from lamina_ir import later\n")
+    [said] = check_ranges.lacking(rooms["lamina-tracing"], refs, small_house)
+    assert said == ("packages/lamina-tracing/src/lamina_tracing/use.py: uses lamina_ir.later, which lamina-ir does not have at "
+                    "lamina-ir-v0.1.0")
+    status, text, _ = run_neighbours.failed_already([said])
+    assert status == 1 and said in text and "lower bound" in text
 
 
 def test_run_all_names_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
