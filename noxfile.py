@@ -63,7 +63,7 @@ def contract(session: nox.Session) -> None:
 
 @nox.session
 def forks(session: nox.Session) -> None:
-    """The stand-ins under forks/: each installed by itself, its layer's contract, the seed pages, the main program."""
+    """The stand-ins under forks/: each installed by itself, its layer's contract, the seed pages, the examples."""
     python(session, "tools/run_forks.py", *session.posargs)
 
 

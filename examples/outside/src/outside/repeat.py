@@ -42,7 +42,12 @@ def _numpy(run: Any, *args: Any, body: ClosedJaxpr, num_consts: int, times: int)
     return _turns(lambda xs: run(body, xs), args, num_consts, times)
 
 
-repeat_p = Primitive("repeat", params=("body", "num_consts", "times"), family="control", infer=_infer, numpy=_numpy,
+def _spmd(run: Any, env: Any, args: list[list[Any]], params: dict[str, Any]) -> tuple[Any, ...]:
+    """On all members of mapped axes at once, since they may meet in the body."""
+    return _turns(lambda xs: run(params["body"], xs, env), args, params["num_consts"], params["times"])
+
+
+repeat_p = Primitive("repeat", params=("body", "num_consts", "times"), family="control", infer=_infer, numpy=_numpy, spmd=_spmd,
                      multiple=True, flow=Flow(held("num_consts"), carried(), body="body", length="times"), spec="while")
 register_primitive(repeat_p)
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import lamina_runtime
 import numpy as np
 from lamina_ir import ClosedJaxpr, aval_of, config, trees
 from lamina_lowering import lower
@@ -22,6 +23,7 @@ accepts = frozenset(("numpy-source",))
 Array = HostArray
 devices_asked = config.Option("num_cpu_devices", int(os.environ.get("LAMINA_NUM_CPU_DEVICES", "1")),
                               help="how many devices there are in name; all of them are this process")
+config.Option("platforms", None, kind=str, help="where programs run: here, whatever it says")
 
 
 class SourceEvaluator(slots.NumPyEvaluator):
@@ -68,8 +70,7 @@ def devices(backend: str | None = None) -> list[Device]:
     return [Device(i) for i in range(asked)]
 
 
-def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list[Device]:
-    return devices(backend)
+local_devices = lambda process_index=None, backend=None, host_id=None: devices(backend)
 
 
 def device_count(backend: str | None = None) -> int:
@@ -157,7 +158,7 @@ class _Absent(type):
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
+    if name not in lamina_runtime.__all__:  # a module of the stock, which is imported then
         raise AttributeError(name)
     made = globals()[name] = _Absent(name, (), {})
     return made

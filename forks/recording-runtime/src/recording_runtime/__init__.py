@@ -5,7 +5,7 @@ small it is checked at once: the NumPy meaning of the program on the same argume
 raises `LaunchDiffers`. Records are saved to a file and replayed later, in another process, by the stock, by NumPy or by another
 runtime.
 
-What cannot be checked is counted in `unchecked`, by reason: donated arguments, effects, collectives over other processes,
+What cannot be checked is counted in `unchecked`, by reason: donated arguments, effects, maps over other processes' devices,
 random bits of the compiler, more than `LAMINA_CHECK_SIZE` numbers.
 """
 from __future__ import annotations
@@ -72,6 +72,8 @@ def _why_not(record: Record) -> str | None:
     for e in walk(record.program):
         if eqn_effectful(e) or e.primitive.family == "callbacks":
             return "effects"
+        if e.params.get("global_axis_size") not in (None, e.params.get("axis_size")):
+            return "rows of other processes"
         if e.primitive.name in ("rng_bit_generator", "rng_uniform"):
             return "the compiler's random bits"
         if e.primitive.family in ("factorizations", "control"):
