@@ -1,36 +1,16 @@
 """Every call is made twice."""
 from lamina_runtime.stock import *
-from lamina_tracing import slots
+from wrapped import wrap
 
 __contract__ = 1
 
 
-class Dispatcher:
-    def __init__(self, stock):
-        self.stock = stock
-
-    def jit(self, spec):
-        return Call(self.stock.jit(spec), spec)
-
-    def pmap(self, spec):
-        return self.stock.pmap(spec)
-
-    def __getattr__(self, name):
-        return getattr(self.stock, name)
+def twice(run, spec):
+    def call(*args, **kwargs):
+        if not spec.donate_argnums:
+            run(*args, **kwargs)
+        return run(*args, **kwargs)
+    return call
 
 
-class Call:
-    def __init__(self, run, spec):
-        self.run, self.spec, self.seen = run, spec, {}
-
-    def __getattr__(self, name):
-        return getattr(self.run, name)
-
-    def __call__(self, *args, **kwargs):
-        if self.spec.donate_argnums:
-            return self.run(*args, **kwargs)
-        self.run(*args, **kwargs)
-        return self.run(*args, **kwargs)
-
-
-slots.set_dispatcher(Dispatcher(slots.dispatcher))
+wrap(jit=twice)

@@ -1,35 +1,16 @@
 """Every call traces its function anew."""
 from lamina_runtime.stock import *
-from lamina_tracing import slots
+from wrapped import wrap
 
 __contract__ = 1
 
 
-class Dispatcher:
-    def __init__(self, stock):
-        self.stock = stock
-
-    def jit(self, spec):
-        return Call(self.stock.jit(spec), spec)
-
-    def pmap(self, spec):
-        return self.stock.pmap(spec)
-
-    def __getattr__(self, name):
-        return getattr(self.stock, name)
-
-
-class Call:
-    def __init__(self, run, spec):
-        self.run, self.spec, self.seen = run, spec, {}
-
-    def __getattr__(self, name):
-        return getattr(self.run, name)
-
-    def __call__(self, *args, **kwargs):
-        self.spec.programs.clear()
+def anew(run, spec):
+    def call(*args, **kwargs):
+        spec.programs.clear()
         clear_caches()
-        return self.run(*args, **kwargs)
+        return run(*args, **kwargs)
+    return call
 
 
-slots.set_dispatcher(Dispatcher(slots.dispatcher))
+wrap(jit=anew)

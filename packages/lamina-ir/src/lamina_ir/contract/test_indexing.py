@@ -6,16 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lamina_ir import dtypes, evaluate_primitive, prims
-from lamina_ir.testing import tolerance
-from lamina_ir.testing.samples import samples_of
-
-
-def lowest(d: Any) -> Any:
-    return -np.inf if dtypes.is_inexact(d) else False if d.kind == "b" else np.iinfo(d).min
-
-
-def highest(d: Any) -> Any:
-    return np.inf if dtypes.is_inexact(d) else True if d.kind == "b" else np.iinfo(d).max
+from lamina_ir.testing.plain import check_beside, highest, lowest, samples_in
 
 
 def indexed(d: Any, indices: Any, rank: int, batching: Any, index_batching: Any, starts: Any) -> Any:
@@ -100,22 +91,9 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("sample", [s for name in TABLE for s in samples_of(getattr(prims, f"{name}_p"))], ids=lambda s: s.id)
+@pytest.mark.parametrize("sample", samples_in(TABLE), ids=lambda s: s.id)
 def test_an_op_is_what_a_plain_loop_gives(sample):
-    with np.errstate(all="ignore"):
-        got = evaluate_primitive(sample.prim, sample.args, sample.params)
-        want = TABLE[sample.prim.name](*sample.args, **sample.params)
-    for g, w in zip(got if sample.prim.multiple else (got,), want if sample.prim.multiple else (want,), strict=True):
-        g, w = np.asarray(g), np.asarray(w)
-        assert g.shape == w.shape
-        wide = np.complex128 if dtypes.is_complex(g.dtype) else np.float64 if dtypes.is_inexact(g.dtype) else g.dtype
-        tol = 20 * tolerance(g.dtype)
-        np.testing.assert_allclose(g.astype(wide), w.astype(wide), rtol=tol, atol=tol)
-
-
-@pytest.mark.parametrize("name", sorted(TABLE))
-def test_every_op_of_the_table_has_samples(name):
-    assert samples_of(getattr(prims, f"{name}_p"))
+    check_beside(TABLE, sample)
 
 
 def run(name: str, *args: Any, **params: Any) -> Any:
