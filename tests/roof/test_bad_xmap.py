@@ -3,7 +3,7 @@ and nothing of ours; called directly, under `jit`, in another `xmap` and in grad
 import lamina as jax
 import numpy as np
 import pytest
-from lamina import lax
+from lamina import lax, random
 from lamina.experimental.maps import SerialLoop, serial_loop, xmap
 
 X = np.ones((4, 3), np.float32)
@@ -90,6 +90,79 @@ CASES = {
                                     "gives the axis 'b' 'turns', and no mesh is in scope. .* `with serial_loop"),
     "a branch on a traced value": ((lambda v: v if v.sum() > 0 else -v, B, B), (X,), TypeError, "no known number"),
 }
+
+
+def clips(v):  # a rule whose cotangent has another shape
+    f = jax.custom_vjp(lambda u: u)
+    f.defvjp(lambda u: (u, None), lambda kept, ct: (ct[:2],))
+    return jax.grad(lambda u: f(u).sum())(v)
+
+
+INSIDE = {  # what a function of one position does wrong, and words of what it is told
+    "too few rows to scatter": (lambda v: lax.psum_scatter(v, "b"), ValueError,
+                                r"psum_scatter: axis 0 .* the size of the mapped axis 'b', 4; got float32\[3\]"),
+    "no multiple to scatter": (lambda v: lax.psum_scatter(v, "b", tiled=True), ValueError,
+                               "must be a multiple of the size of the mapped axis 'b', 4"),
+    "exchange in groups": (lambda v: lax.all_to_all(v, "b", 0, 0, axis_index_groups=[[0, 1], [2, 3]]), ValueError,
+                           r"all_to_all: axis 0 .* the size of a group of the mapped axis 'b', 2; got float32\[3\]"),
+    "swapped sizes": (lambda v: lax.pswapaxes(v, "b", 0), ValueError,
+                      "pswapaxes: axis 0 .* of the mapped axis 'b', 4; got float32"),
+    "groups that leave some out": (lambda v: lax.psum(v, "b", axis_index_groups=[[0, 1]]), ValueError,
+                                   r"psum: axis_index_groups must hold all indices 0..3 of the axis 'b', of size 4"),
+    "groups of two sizes": (lambda v: lax.all_gather(v, "b", axis_index_groups=[[0], [1, 2, 3]]), ValueError,
+                            "all_gather: axis_index_groups must split .* the axis 'b', of size 4, into"),
+    "a destination out of range": (lambda v: lax.ppermute(v, "b", [(0, 9)]), ValueError,
+                                   "ppermute: .* of the axis 'b', of size 4"),
+    "a shuffle that is short": (lambda v: lax.pshuffle(v, "b", [0, 1]), ValueError,
+                                "pshuffle: .* of the axis 'b', of size 4"),
+    "no such source": (lambda v: lax.pbroadcast(v, "b", -1), ValueError,
+                       "pbroadcast: source .* of the axis 'b', of size 4; got -1"),
+    "a pair of one": (lambda v: lax.pdot(v, v, "b", ((0,),)), TypeError,
+                      r"pdot: pos_contract must be a pair, .*; got \(\(0,\),\)"),
+    "an index of a number": (lambda v: v * lax.axis_index(0), TypeError, "axis_index: expected names .* integer 0"),
+    "reduce_axes by number": (lambda v: jax.grad(jax.numpy.sum, reduce_axes=3)(v), TypeError,
+                              "grad: reduce_axes: .* integer 3"),
+    "reduce_axes by position": (lambda v: jax.vjp(lambda u: u * 2, v, reduce_axes=(0,))[1](v)[0], TypeError,
+                                "vjp: reduce_axes: expected names of mapped axes; got the integer 0"),
+    "reduce_axes unbound": (lambda v: jax.grad(jax.numpy.sum, reduce_axes="batch")(v), ValueError, "'batch' is not bound.*'b'"),
+    "a shape with a name": (lambda v: v + random.normal(random.PRNGKey(0), ("b",)), TypeError,
+                            r"normal: shape must hold integers; got \('b',\).*NamedShape"),
+    "a named shape of words": (lambda v: v + random.normal(random.PRNGKey(0), random.NamedShape("b", b=4)), TypeError,
+                               "NamedShape: size 0 must be an integer; got str: 'b'"),
+    "a named shape of another size": (lambda v: v + random.normal(random.PRNGKey(0), random.NamedShape(3, b=5)),
+                                      ValueError, r"normal: .*NamedShape\(3, b=5\), but the mapped axis 'b' has 4 positions"),
+    "a name twice to sum over": (lambda v: v.sum(("b", "b")), ValueError, r"sum: axes \('b', 'b'\) name an axis twice"),
+    "a position beside a name": (lambda v: v.sum(("b", 5)), ValueError, "sum: axis 5 is out of range for an array with 1 axes"),
+    "a brace left open": (lambda v: jax.numpy.einsum("a{b->a", v), ValueError, "einsum: each term is letters .*'a{b'"),
+    "a name that a map inside lacks": (lambda v: jax.vmap(lambda u: lax.psum(u, "z"), axis_name="k")(v), ValueError,
+                                        "'z' is not bound; bound here: .*'b', 'k'"),
+    "a rule of another shape": (clips, TypeError, r"custom_vjp of .* argument 0 that must have shape \[3\], float32\[3\]; got"),
+    "an inner loop that does not divide": (
+        lambda v: xmap(ident, {0: "c"}, {0: "c"}, axis_resources={"c": SerialLoop(2)})(v), ValueError,
+        r"the axis 'c' of size 3 cannot be divided evenly over SerialLoop\(2\)"),
+    "inner sizes": (lambda v: xmap(loss, {0: "c"}, {0: "c"})(v, v[:2]), ValueError,
+                    r"the axis 'c' differ: w, float32\[2\], has 2 along dimension 0, and v, float32\[3\], has 3"),
+}
+CASES.update({name: ((fun, B, B), (X,), kind, words) for name, (fun, kind, words) in INSIDE.items()})
+CASES.update({
+    "a float as dimension": ((ident, {0.0: "b"}, B), (X,), TypeError,
+                             "in_axes.0.0. must be a dict .* got str: 'b'. The keys of a dict .* are integers"),
+    "a word as dimension": ((ident, {"0": "b"}, B), (X,), TypeError, "in_axes.'0'. must be .* are integers"),
+    "a set as name": ((ident, {0: {"b"}}, B), (X,), TypeError,
+                      "in_axes: .*{'b'} cannot name a mapped axis: names are hashable"),
+    "None has no size": ((ident, B, B, dict(axis_sizes={None: 4})), (X,), TypeError, "axis_sizes: None names no axis"),
+    "a size below zero": ((ident, B, B, dict(axis_sizes={"b": -4})), (X,), ValueError, r"axis_sizes\['b'\] must be .* got -4"),
+    "a class for a loop": ((ident, B, B, dict(axis_resources={"b": SerialLoop})), (X,), TypeError,
+                           r"axis_resources\['b'\] is SerialLoop, which is a class; write SerialLoop\(n\)"),
+    "resources in a set": ((ident, B, B, dict(axis_resources={"b": {"x"}})), (X,), TypeError,
+                           r"axis_resources\['b'\] must be an axis of a mesh or a tuple of these; got {'x'}"),
+    "a number is no array": ((ident, B, B), ([1, 2, 3],), ValueError,
+                             r"names dimension 0, .* of v\[0\], int32\[\], which has 0"),
+    "a tuple for one result": ((ident, B, (B,)), (X,), ValueError,
+                               "out_axes must be a prefix of the function's output, which has a value"),
+    "donated by name": ((ident, B, B, dict(donate_argnums="v")), (X,), TypeError, "xmap: donate_argnums .* got 'v'"),
+    "a set returned": ((lambda v: {1, 2}, B, B), (X,), TypeError, "returned set at output"),
+})
 
 
 def direct(f, args):

@@ -65,10 +65,11 @@ def test_integers_name_no_axis(name):
 
 
 @pytest.mark.parametrize("call,words", [
-    (lambda v: lax.psum_scatter(v, "i"), "psum_scatter: axis 0 of the operand must have the axis size 4; got float32.3"),
-    (lambda v: lax.all_to_all(v, "i", 0, 0), "all_to_all: axis 0 of the operand must have the axis size 4; got float32.3"),
-    (lambda v: lax.psum_scatter(v, "i", tiled=True), "must be a multiple of the axis size 4"),
-    (lambda v: lax.all_to_all(v, "i", 0, 0, tiled=True, axis_index_groups=[[0, 1], [2, 3]]), "multiple of the axis size 2"),
+    (lambda v: lax.psum_scatter(v, "i"), "psum_scatter: axis 0 .* the size of the mapped axis 'i', 4; got float32.3"),
+    (lambda v: lax.all_to_all(v, "i", 0, 0), "all_to_all: axis 0 .* the size of the mapped axis 'i', 4; got float32.3"),
+    (lambda v: lax.psum_scatter(v, "i", tiled=True), "must be a multiple of the size of the mapped axis 'i', 4"),
+    (lambda v: lax.all_to_all(v, "i", 0, 0, tiled=True, axis_index_groups=[[0, 1], [2, 3]]),
+     "multiple of the size of a group of the mapped axis 'i', 2"),
     (lambda v: lax.pmax(lax.convert_element_type(v, "complex64"), "i"), "pmax: complex numbers have no order"),
     (lambda v: lax.pargmin(lax.convert_element_type(v, "complex64"), "i"), "pargmin: complex numbers have no order"),
     (lambda v: lax.pswapaxes(lax.broadcast(v, (7,)), "i", 0), "pswapaxes: axis 0 .* size of the mapped axis"),

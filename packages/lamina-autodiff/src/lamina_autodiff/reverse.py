@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
 from lamina_ir import LeakedTracerError, ShapeError, config, dtypes, shaped, trees
+from lamina_ir.extend import axis_names
 from lamina_tracing import lax
 from lamina_tracing.extend import (EVALUATION, boundary, counts_once, duck_types, function_name, now, source_of_function,
                                    stage, typeof)
@@ -153,7 +154,7 @@ def vjp_by(by: Linearize, fun: Callable[..., Any], primals: Sequence[Any], has_a
     """`vjp` with another way to pull back."""
     avals, active, tree, out, program, out_tree, aux_tree, n = _linearized("vjp", fun, primals, has_aux, by)
     out_avals, name = [typeof(o) for o in out[:n]], function_name(fun)
-    shared = _shared(avals, reduce_axes)
+    shared = _shared("vjp", avals, reduce_axes)
 
     pull = _Pull(fun, name, tree, avals, active, out_tree, out_avals, shared)
     recorded = isinstance(program, LinearProgram)
@@ -162,11 +163,12 @@ def vjp_by(by: Linearize, fun: Callable[..., Any], primals: Sequence[Any], has_a
     return (value, f_vjp, trees.tree_unflatten(aux_tree, out[n:])) if has_aux else (value, f_vjp)
 
 
-def _shared(avals: Sequence[Any], axes: Sequence[Hashable]) -> list[tuple[Hashable, ...]]:
+def _shared(call: str, avals: Sequence[Any], axes: Any) -> list[tuple[Hashable, ...]]:
     """For each flat primal those of the axes over which it is broadcast: over which it does not differ. A primal that differs
     has a cotangent of its own at each member."""
+    axes = axis_names(f"{call}: reduce_axes", axes) if axes != () else axes
     for name in axes:
-        lax.axis_size(name)  # it must be bound
+        lax.axis_size((name,))  # it must be bound
     each = [name for name in axes if not counts_once(name)]  # where one value counts once its gradient is the sum already
     return [tuple([name for name in each if name not in a.over]) for a in avals] if each else []
 
@@ -215,7 +217,7 @@ def value_and_grad_by(by: Linearize, call: str, fun: Callable[..., Any], argnums
         chosen.__name__ = function_name(fun)
         avals, active, tree, out, program, out_tree, aux_tree, n = _linearized(call, chosen, [args[i] for i in nums],
                                                                                has_aux, by)
-        shared = _shared(avals, reduce_axes)
+        shared = _shared(call, avals, reduce_axes)
         for a in avals:
             check_input(call, fun, a, holomorphic, allow_int)
         check_scalar_output(call, fun, out[:n], out_tree, holomorphic)
@@ -299,7 +301,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
                         f"dtypes, or all integers; got {', '.join(a.long() for a in avals)} -> "
                         f"{', '.join(a.long() for a in out_avals)}")
     integers = None in kinds
-    shared = _shared(avals, reduce_axes)
+    shared = _shared("linear_transpose", avals, reduce_axes)
 
     @boundary
     def transposed(ct: Any) -> Any:

@@ -12,6 +12,8 @@ from lamina_ir import prims, trees
 from lamina_ir.extend import checked_axis_name, explain_mismatch
 from lamina_tracing.extend import argument_name
 
+from .serial import SerialLoop
+
 __all__ = ["Mappings", "Named"]
 
 
@@ -59,6 +61,7 @@ class Named:
             hint = ". vmap's integers are written {0: 'name'}" if isinstance(given, int) else ""
             hint = ". For an array without named axes write {}" if given is None else hint
             hint = ". Write it in a list, [...]" if given is ... else hint
+            hint = ". The keys of a dict from dimension to axis name are integers" if isinstance(given, str) else hint
             raise TypeError(f"{lead()} must be a dict from dimension to axis name, or a list of names that ends with ...; got "
                             f"{type(given).__name__}: {given!r:.80}{hint}")
         for name in self.places.values():
@@ -165,6 +168,8 @@ def sizes_of(lead: str, given: Any) -> dict[Hashable, int]:
     found = {}
     for name in given:
         size = given[name]
+        if name is None:
+            raise TypeError(f"{lead}: axis_sizes: None names no axis; got {given!r:.80}")
         checked_axis_name(f"{lead}: axis_sizes", name)
         if isinstance(size, bool) or not hasattr(size, "__index__"):
             raise TypeError(f"{lead}: axis_sizes[{name!r}] must be an integer; got {type(size).__name__}: {size!r:.80}")
@@ -195,4 +200,7 @@ def resources_of(lead: str, given: Any, known: Sequence[Hashable]) -> dict[Hasha
                             f"{mine!r}") from None
         if twice:
             raise ValueError(f"{lead}: axis_resources[{name!r}] names a resource twice: {mine!r}")
+        if SerialLoop in found[name]:
+            raise TypeError(f"{lead}: axis_resources[{name!r}] is SerialLoop, which is a class; write SerialLoop(n), with "
+                            "the number of turns")
     return {name: mine for name, mine in found.items() if mine}

@@ -19,6 +19,8 @@ def as_shape(call: str, shape: Any) -> tuple[int, ...]:
         shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
     for d in shape:
         if type(d) is not int:
+            if not all(hasattr(d, "__index__") for d in shape):
+                raise TypeError(f"{call}: shape must hold integers; got {shape!r:.80}. For names: NamedShape(3, name=8)")
             shape = tuple(d.__index__() for d in shape)
             break
     if shape and min(shape) < 0:

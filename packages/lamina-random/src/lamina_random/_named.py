@@ -31,6 +31,7 @@ class NamedShape:
       sizes: of the result's axes at each position.
       named: sizes of mapped axes, by name.
     Raises:
+      TypeError: a size is no integer.
       ShapeError: where it is drawn, if a mapped axis has another size.
       UnboundAxisError: where it is drawn, if a name is not bound.
 
@@ -48,6 +49,10 @@ class NamedShape:
     def __init__(self, *sizes: int, **named: int) -> None:
         self.sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
         self.named = named
+        for word, size in [*enumerate(self.sizes), *named.items()]:
+            if isinstance(size, bool) or not hasattr(size, "__index__"):
+                what = f"size {word}" if isinstance(word, int) else f"the size of {word!r}"
+                raise TypeError(f"NamedShape: {what} must be an integer; got {type(size).__name__}: {size!r:.80}")
 
     def __repr__(self) -> str:
         return f"NamedShape({', '.join([*map(repr, self.sizes), *(f'{k}={v}' for k, v in self.named.items())])})"

@@ -38,6 +38,14 @@ def _along(name: str, x: ShapedArray, axis: int, param: str, limit: int | None =
                          f"{limit}")
 
 
+def _refuse_size(name: str, x: ShapedArray, axis: int, tiled: bool, axis_size: int, axis_name: Any, axis_index_groups: Any,
+                 spec: str) -> None:
+    names = ", ".join(map(repr, axis_names(name, axis_name)))
+    whose = f"the mapped axis {names}" if axis_index_groups is None else f"a group of the mapped axis {names}"
+    raise ShapeError(f"{name}: axis {axis} of the operand must {'be a multiple of' if tiled else 'have'} the size of {whose}, "
+                     f"{axis_size}; got {x.long()} [StableHLO {spec}]")
+
+
 def _alike(total: Axes, names: Axes, params: dict[str, Any], bound: Axes) -> Axes:
     """All members get one value; of groups each gets its own."""
     return total - names if params["axis_index_groups"] is None else total | names
@@ -136,9 +144,7 @@ def _psum_scatter_infer(x: ShapedArray, *, axis_size: int, scatter_dimension: in
     if not dtypes.is_number(x.dtype):
         raise DTypeError(f"psum_scatter: expected numbers; got {x.long()}. Convert it first")
     if shape[d] % axis_size if tiled else shape[d] != axis_size:
-        rule = f"be a multiple of the axis size {axis_size}" if tiled else f"have the axis size {axis_size}"
-        raise ShapeError(f"psum_scatter: axis {d} of the operand must {rule}; got {x.long()} "
-                         "[StableHLO reduce_scatter C8]")
+        _refuse_size("psum_scatter", x, d, tiled, axis_size, **groups, spec="reduce_scatter C8")
     mid = (shape[d] // axis_size,) if tiled else ()
     return shaped(shape[:d] + mid + shape[d + 1:], x.dtype, x.weak_type)
 
@@ -160,9 +166,7 @@ def _all_to_all_infer(x: ShapedArray, *, axis_size: int, concat_axis: int, split
     _along("all_to_all", x, concat_axis, "concat_axis")
     shape = list(x.shape)
     if shape[split_axis] % axis_size if tiled else shape[split_axis] != axis_size:
-        rule = f"be a multiple of the axis size {axis_size}" if tiled else f"have the axis size {axis_size}"
-        raise ShapeError(f"all_to_all: axis {split_axis} of the operand must {rule}; got {x.long()} "
-                         "[StableHLO all_to_all C2]")
+        _refuse_size("all_to_all", x, split_axis, tiled, axis_size, **groups, spec="all_to_all C2")
     if tiled:
         shape[split_axis] //= axis_size
         shape[concat_axis] *= axis_size

@@ -364,10 +364,11 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any 
       axis: the axis of `x`.
       axis_index_groups: as for `psum`.
     """
-    _, _, size = _members("pswapaxes", axis_names("pswapaxes", axis_name), axis_index_groups, equal=True)
+    names = axis_names("pswapaxes", axis_name)
+    _, _, size = _members("pswapaxes", names, axis_index_groups, equal=True)
     for v in trees.tree_leaves(x):
         aval = typeof(v)
         if aval.shape[check_axis("pswapaxes", axis, aval.ndim)] != size:
-            raise ShapeError(f"pswapaxes: axis {axis} of the operand must have the size of the mapped axis, {size}; got "
-                             f"{aval.long()}")
+            raise ShapeError(f"pswapaxes: axis {axis} of the operand must have the size of the mapped axis "
+                             f"{', '.join(map(repr, names))}, {size}; got {aval.long()}")
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)

@@ -33,13 +33,21 @@ def pdot(x: ArrayLike, y: ArrayLike, axis_name: Hashable | Sequence[Hashable],
     Returns:
       Array with the batch axes, then the other axes of `x`, then those of `y`; the same for every participant.
     Raises:
+      TypeError: positional axes are no pair of sequences.
       UnboundAxisError: a name is not bound.
 
     Derivative: linear in each operand. Source: `psum` of `dot_general`.
     """
-    (xc, yc), (xb, yb) = pos_contract, pos_batch
-    dims = (tuple(xc), tuple(yc)), (tuple(xb), tuple(yb))
+    dims = _pair("pos_contract", pos_contract), _pair("pos_batch", pos_batch)
     return psum(dot_general(x, y, dims, precision), axis_name)
+
+
+def _pair(what: str, given: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    try:
+        mine, yours = given
+        return tuple(mine), tuple(yours)
+    except (TypeError, ValueError):
+        raise TypeError(f"pdot: {what} must be a pair, axes of x and axes of y; got {given!r:.80}") from None
 
 
 def split_names(call: str, spec: str) -> tuple[list[str], list[tuple[str, ...]]]:
