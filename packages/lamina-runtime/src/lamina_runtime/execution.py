@@ -18,6 +18,7 @@ from . import (_jaxlib, arrays, backends, compiling, debug, dumps, effects, gone
                safe_launch, shardings, together, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .placing import device_names, mesh_told
+from .weights import is_cheap
 
 __all__ = ["FastPath", "Program", "failure", "place", "program_for"]
 
@@ -284,45 +285,6 @@ def _names_collectives(closed: ClosedJaxpr) -> bool:
             seen.update(fresh)
             todo += fresh
     return False
-
-
-_PLAIN = frozenset(("elementwise", "shape", "indexing", "calls"))
-_CHEAP = _PLAIN | {"reductions", "sorting"}
-_FEW, _SMALL, _UPDATES = 12, 1 << 14, 512
-
-
-def is_cheap(closed: ClosedJaxpr) -> bool:
-    """Whether the cheap compile settings serve a program as well: a few equations, none that gains from fused loops.
-
-    Measured on 1 to 8 equations, jaxlib 0.10.2: half the compile time; run times of elementwise, shape and indexing ops
-    are equal or better at every size, of reductions equal for small arrays and up to 1.6 times longer for large ones; those of
-    scatters, which become loops over single updates, equal up to some hundred of them and up to 4 times longer beyond.
-    """
-    return closed.memo("cheap", lambda: _weigh(closed, {}) <= _FEW)
-
-
-def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -> int:
-    """Equations, those of called programs among them, up to one more than a few; `known` has programs seen before. Calls many
-    levels deep are no few."""
-    if level > _FEW:
-        return _FEW + 1
-    count = 0
-    for e in closed.jaxpr.eqns:
-        family = e.primitive.family
-        if family not in _CHEAP or (family not in _PLAIN and any(v.aval.size > _SMALL for v in e.invars)):
-            return _FEW + 1
-        if e.primitive.name.startswith("scatter") and e.invars[-1].aval.size > _UPDATES:
-            return _FEW + 1
-        if e.primitive.name == "xla_call":
-            called = e.params["call_jaxpr"]
-            if called not in known:
-                known[called] = _weigh(called, known, level + 1)
-            count += known[called]
-        else:
-            count += 1
-        if count > _FEW or e.primitive.name in ("xla_pmap", "shard_map"):
-            return _FEW + 1
-    return count
 
 
 def place(x: Any, sharding: Any, aval: Any = None) -> Any:

@@ -1,0 +1,87 @@
+"""Which programs are compiled with the cheap settings, and that those that have digits to lose keep them."""
+import numpy as np
+import pytest
+from lamina_ir import prims
+from lamina_runtime import _jaxlib
+from lamina_runtime.weights import _EXACT, _LIBRARIES, _ROUNDS, _STEADY, is_cheap
+from lamina_tracing import jit, lax, make_jaxpr
+from lamina_tracing.extend import bind
+
+X = np.random.default_rng(0).standard_normal((6, 6)).astype(np.float32)
+LARGE = np.ones((1000, 100), np.float32)
+
+
+def twenty(step):
+    def f(x):
+        for _ in range(20):
+            x = step(x)
+        return x
+    return f
+
+
+def halves(x):
+    return lax.mul(lax.add(x, lax.transpose(x, (1, 0))), 0.5)
+
+
+def drawn(x):
+    key = lax.bitcast_convert_type(lax.slice(x, (0, 0), (1, 2)), np.uint32)
+    bits = lax.threefry2x32(lax.squeeze(lax.slice(key, (0, 0), (1, 1)), (0, 1)), np.uint32(3),
+                            lax.iota(np.uint32, 40), lax.iota(np.uint32, 40))[0]
+    return lax.sub(lax.bitcast_convert_type(lax.bitwise_or(lax.shift_right_logical(bits, np.uint32(9)), np.uint32(0x3F800000)),
+                                            np.float32), 1.0)
+
+
+def ranked(x):
+    flat = lax.reshape(x, (36,))
+    ordered, places = lax.sort((flat, lax.iota(np.int32, 36)), num_keys=1)
+    for _ in range(5):
+        fresh = lax.concatenate([lax.full((1,), True, np.bool_), lax.ne(lax.slice(ordered, (1,), (36,)),
+                                                                       lax.slice(ordered, (0,), (35,)))], 0)
+        places = lax.add(places, lax.cumsum(lax.convert_element_type(fresh, np.int32), 0))
+    return ordered, places, lax.select(lax.gt(places, 50), lax.abs(ordered), lax.neg(ordered))
+
+
+STEADY = {
+    "eigh": lambda x: bind(prims.eigh_p, halves(x), lower=True), "lu": lambda x: bind(prims.lu_p, x),
+    "svd": lambda x: bind(prims.svd_p, x, compute_uv=True, full_matrices=False), "drawn": drawn, "ranked": ranked,
+    "a call": lambda x: jit(lambda v: bind(prims.cholesky_p, v))(lax.mul(halves(x), 3.0)),
+    "twenty": twenty(lambda x: lax.neg(lax.transpose(x, (1, 0)))),
+    "fft": lambda x: lax.real(lax.fft(lax.convert_element_type(x, np.complex64), "fft", (6,)))}
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_steady_programs_are_cheap_and_keep_every_bit(name):
+    f = STEADY[name]
+    assert is_cheap(make_jaxpr(f)(X))
+    cheap = jit(f).lower(X).compile()
+    if not _jaxlib.cheap_overrides():
+        pytest.skip("this jaxlib has one emitter")
+    usual = jit(f).lower(X).compile(compiler_options={name: True for name, _ in _jaxlib.cheap_overrides()})
+    for a, b in zip(_leaves(cheap(X)), _leaves(usual(X)), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def _leaves(out):
+    return out if isinstance(out, (tuple, list)) else [out]
+
+
+@pytest.mark.parametrize("f, x", [
+    (twenty(lax.sin), X), (twenty(lambda x: lax.add(lax.mul(x, 2.0), 1.0)), X),  # the two may become one instruction
+    (twenty(lambda x: lax.add(lax.transpose(lax.mul(x, 2.0), (1, 0)), 1.0)), X),
+    (twenty(lambda x: lax.add(x, jit(lambda v: lax.mul(v, v))(x))), X),
+    (twenty(lambda x: lax.add(x, 1.0)), X.astype(np.float16)), (twenty(lambda x: lax.neg(x)), LARGE),
+    (lambda x: [STEADY["svd"](x), lax.reduce_sum(x, (0,))], X), (lambda x: lax.reduce_sum(x, (0,)), LARGE),
+    (lambda x: lax.while_loop(lambda c: lax.lt(lax.reduce_max(c, (0, 1)), 9.0), lambda c: lax.add(c, 1.0), x), X),
+])
+def test_programs_with_digits_or_speed_to_lose_are_not(f, x):
+    assert not is_cheap(make_jaxpr(f)(x))
+
+
+def test_few_equations_are_cheap_and_many_are_not():
+    assert is_cheap(make_jaxpr(lambda x: lax.mul(lax.sin(x), 2.0))(X))
+    assert not is_cheap(make_jaxpr(lambda x: [twenty(lax.neg)(x) for _ in range(10)])(X))
+
+
+def test_names_are_those_of_ops_and_their_families():
+    assert {*_EXACT, *_ROUNDS} <= {p.name for p in prims.ALL}
+    assert {*_STEADY, *_LIBRARIES} <= {p.family for p in prims.ALL}
