@@ -36,7 +36,8 @@ def lean(closed: ClosedJaxpr) -> ClosedJaxpr:
     >>> from lamina_ir import parse
     >>> text = '''{ lambda ; a:f32[2,3]. let
     ...     b:f32[3,4] = broadcast_in_dim[broadcast_dimensions=() shape=(3, 4)] 1.0:f32[]
-    ...     c:f32[2,4] = dot_general[dimension_numbers=(((1,), (0,)), ((), ())) precision=None preferred_element_type=None] a b
+    ...     c:f32[2,4] = dot_general[dimension_numbers=(((1,), (0,)), ((), ())) precision=None
+    ...       preferred_element_type=None] a b
     ...   in (c,) }'''
     >>> lean(parse(text))
     { lambda ; a:f32[2,3]. let
