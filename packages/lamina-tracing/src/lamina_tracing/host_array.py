@@ -17,7 +17,7 @@ from lamina_ir.extend import words_array
 
 from .tracer import Tracer
 
-__all__ = ["HostArray", "taken", "typed", "written_as_operator"]
+__all__ = ["HostArray", "know", "taken", "typed", "written_as_operator"]
 
 _IN_PLACE = ("fill", "itemset", "put", "resize", "setfield", "setflags", "__setstate__")  # what NumPy's have and ours must not
 _FACTS = frozenset(("_known", "aval", "base", "data", "dtype", "flat", "imag", "real", "shape", "strides", "weak_type"))
@@ -176,7 +176,7 @@ class HostArray(np.ndarray):
 
 
 _x64 = config.enable_x64  # without it wide arrays count as narrow ones
-_know = HostArray._known.__set__  # type: ignore[attr-defined]  # past `__setattr__`, which refuses
+know = HostArray._known.__set__  # type: ignore[attr-defined]  # past `__setattr__`, which refuses
 
 
 def taken(array: np.ndarray, aval: ShapedArray) -> HostArray:
@@ -186,7 +186,7 @@ def taken(array: np.ndarray, aval: ShapedArray) -> HostArray:
     if aval.weak_type:
         ours.__dict__["weak_type"] = True
     if type(aval) is ShapedArray:  # one that differs over no mapped axis
-        _know(ours, (aval, array))
+        know(ours, (aval, array))
     return ours
 
 

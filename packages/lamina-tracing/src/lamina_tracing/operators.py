@@ -19,7 +19,7 @@ from .lax import elementwise as ew
 from .lax.conversions import bitcast_convert_type as _bitcast
 from .lax.conversions import convert_element_type
 from .lax import shape
-from .lax._common import match_scalars
+from .lax._common import is_usual_float, match_scalars
 from .trace import bind
 from .tracer import Tracer, numpy_names, typeof
 
@@ -28,6 +28,8 @@ __all__ = ["install", "promote_operands"]
 
 def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     """`x` and `y` in one dtype (the lattice of `lamina_ir.dtypes`) and one shape (NumPy broadcasting)."""
+    if type(y) is float and is_usual_float(x):
+        return x, y
     x, y = match_scalars(x, y)
     a, b = typeof(x), typeof(y)
     if a is b:

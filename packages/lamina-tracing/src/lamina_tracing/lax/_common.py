@@ -49,6 +49,12 @@ def scalar(value: Any, dtype: np.dtype) -> Any:
         return np.asarray(value).astype(dtype)[()]
 
 
+def is_usual_float(x: Any) -> bool:
+    """Whether a value is an array of ours of the dtype that Python's floats have; `typeof` tells all kinds, for three times
+    as long."""
+    return type(x) is HostArray and x.dtype is (_F64 if _x64.everywhere or _x64.ever and _x64.value else _F32)
+
+
 def match_scalars(x: Any, y: Any) -> tuple[Any, Any]:
     """Give a Python scalar the dtype (and weakness) of the operand beside it. A scalar that would lose its kind
     (2.5 beside integers) is left alone, so that the op's own type rule reports it."""
@@ -71,9 +77,11 @@ def _widest(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _beside(value: Any, other: Any) -> Any:
+    kind = type(value)
+    if kind is float and is_usual_float(other):
+        return value
     aval = typeof(other)
     dtype = aval.dtype
-    kind = type(value)
     if kind is float and dtype is (_F64 if _x64.everywhere or _x64.ever and _x64.value else _F32):
         # already of that dtype, and weakness gives way
         return value
