@@ -42,6 +42,17 @@ def test_each_device_holds_its_block():
     assert drawings.blocks((), Tiles(), devices) == {(): tuple(devices)}
 
 
+def test_tables_are_along_what_is_split():
+    blocks = drawings.blocks((4, 6, 8, 3), Tiles((2, 3, 2, 1)), made_up_devices(12))
+    found = drawings.tables(blocks)
+    assert [(name, len(rows), len(rows[0])) for name, rows in found] == [("[0:2, :, :, 0:3]", 3, 2), ("[2:4, :, :, 0:3]", 3, 2)]
+    assert [block for _, rows in found for row in rows for block in row] == list(blocks)
+    for shape, counts, (down, across) in (((4,), (2,), (1, 2)), ((4, 2), (2, 1), (2, 1)), ((4, 2), (1, 2), (1, 2)),
+                                          ((4, 2, 2), (4, 1, 2), (4, 2)), ((4, 2, 2), (4, 1, 1), (4, 1)), ((), (), (1, 1))):
+        (name, rows), = drawings.tables(drawings.blocks(shape, Tiles(counts), made_up_devices(int(np.prod(counts)))))
+        assert (name, len(rows), len(rows[0])) == ("", down, across)
+
+
 @pytest.mark.parametrize("ids, words", [
     ([0], "0"), ([0, 1, 2, 5], "0-2,5"), ([3, 2, 1], "3,2,1"), (range(512), "0-511"), (range(0, 64, 2), "0,2,4,...,62 (32)")])
 def test_numbers(ids, words):

@@ -63,12 +63,24 @@ def escaped(text: str) -> str:
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
-def tables(held: Held) -> list[tuple[Block, list[list[Block]]]]:
-    """The blocks in tables of the last two dimensions, each under its place along the others."""
+def tables(held: Held) -> list[tuple[str, list[list[Block]]]]:
+    """The blocks in tables, along two dimensions that are split, or the last ones; each under its place along the others, as
+    `[0:2, :, :]`, where there are several."""
+    ndim = len(next(iter(held)))
+    split = [d for d in range(ndim) if len({block[d] for block in held}) > 1]
+    across = split[-1] if len(split) > 1 or split == [ndim - 1] else ndim - 1
+    down = next((d for d in reversed(split) if d != across), ndim - 2)
     found: dict[Block, dict[Block, list[Block]]] = {}
-    for block in held:
-        found.setdefault(block[:-2], {}).setdefault(block[-2:-1], []).append(block)
-    return [(lead, list(rows.values())) for lead, rows in found.items()]
+    for block in sorted(held):
+        lead = tuple([at for d, at in enumerate(block) if d not in (across, down)])
+        found.setdefault(lead, {}).setdefault(block[down:down + 1] if down >= 0 else (), []).append(block)
+    if len(found) == 1:
+        return [("", list(rows.values())) for rows in found.values()]
+    return [(_along(next(iter(rows.values()))[0], (across, down)), list(rows.values())) for rows in found.values()]
+
+
+def _along(block: Block, free: tuple[int, int]) -> str:
+    return "[" + ", ".join([":" if d in free else f"{a}:{b}" for d, (a, b) in enumerate(block)]) + "]"
 
 
 # --- drawing --------------------------------------------------------------------------------------------------------
@@ -76,6 +88,7 @@ _CHAR, _LINE, _GAP = 7.3, 15, 14  # of text, in pixels
 _WIDE, _HIGH = 420, 300  # of the blocks of one array
 _MOST_TABLES = 6
 _MOST_STRIPES = 16
+_BAND = 7  # of stripes, above words
 _SHEET = 1000  # where a row of drawings ends
 Colours = Callable[[Any], str]
 
@@ -116,7 +129,7 @@ def colours_of(mesh: np.ndarray) -> Colours:
     found = {}
     for i, device in enumerate(mesh.reshape(-1).tolist()):
         hue, shade = divmod(i, shades)
-        light = 80 if shades == 1 else 66 + 24 * shade / (shades - 1)
+        light = 80 if shades == 1 else 70 + 20 * shade / (shades - 1)
         found[device] = f"hsl({360 * hue / hues:g},65%,{light:g}%)"
     return lambda device: found[device]
 
@@ -135,6 +148,8 @@ def _table(drawing: _Drawing, y: float, held: Held, rows: list[list[Block]], col
             if len(shown) > 1:
                 for k, d in enumerate(shown):
                     drawing.box(x + k * each, top, each, high, f'fill="{colours(d)}"')
+                if said:  # over stripes words are hard to read
+                    drawing.box(x, top + _BAND, wide, high - _BAND, 'fill="#fff" fill-opacity="0.7"')
             fill = "none" if len(shown) > 1 else colours(shown[0])
             title = "" if many else f"{where(block)} on {holders_words(devices)}"
             edge = min(1.0, (min(wide, high) - 2) / 8)  # thin blocks have none: there would be nothing else to see
@@ -142,8 +157,8 @@ def _table(drawing: _Drawing, y: float, held: Held, rows: list[list[Block]], col
             drawing.box(x, top, wide, high, f'fill="{fill}"{line} pointer-events="all"', title)
             if said:
                 middle = ' text-anchor="middle"'
-                drawing.text(x + wide / 2, top + high / 2 - 3, holders_words(devices), middle)
-                drawing.text(x + wide / 2, top + high / 2 + 12, where(block), f'{middle} fill="#444"')
+                drawing.text(x + wide / 2, top + high / 2 - 1, holders_words(devices), middle)
+                drawing.text(x + wide / 2, top + high / 2 + 13, where(block), f'{middle} fill="#222"')
 
 
 def array(held: Held, colours: Colours) -> _Drawing:
@@ -156,12 +171,12 @@ def array(held: Held, colours: Colours) -> _Drawing:
     y = 0.0
     for lead, rows in found[:_MOST_TABLES]:
         if lead:
-            drawing.text(0, y + 12, where(lead))
+            drawing.text(0, y + 12, lead)
             y += 18
         _table(drawing, y, held, rows, colours, cell, said)
         y += cell[1] * len(rows) + _GAP / 2
     if len(found) > _MOST_TABLES:
-        drawing.text(0, y + 12, f"... and {len(found) - _MOST_TABLES} more, the last at {where(found[-1][0])}")
+        drawing.text(0, y + 12, f"... and {len(found) - _MOST_TABLES} more, the last at {found[-1][0]}")
     if not said:
         drawing.text(0, drawing.high + _LINE, f"{down * len(found)} x {across} blocks of "
                      f"{' x '.join([str(b - a) for a, b in next(iter(held))])}", ' fill="#444"')

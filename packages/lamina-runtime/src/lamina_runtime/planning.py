@@ -264,7 +264,7 @@ _OPS = frozenset([p.name for p in prims.ALL if p.family == "collectives"])
 def _line(line: SourceLine | None) -> str:
     if line is None or not line.file:
         return ""
-    return f"{line.file}:{line.line} ({line.function})" + (f", {line.part}" if line.part else "")
+    return f"{line.file}:{line.line} ({line.function})" + (f" [{line.part}]" if line.part else "")
 
 
 def _is_at(source: Any, line: SourceLine | None) -> bool:

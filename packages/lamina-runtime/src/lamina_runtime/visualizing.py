@@ -47,7 +47,7 @@ def _shortened(parts: list[Any], most: int, gap: Any) -> list[Any]:
 
 
 def _text(parts: dict[drawings.Block, list[Any]]) -> str:
-    said = [(f"{drawings.where(lead)}\n" if lead else "") + _boxes([[_names(parts[p]) for p in row] for row in rows])
+    said = [(f"{lead}\n" if lead else "") + _boxes([[_names(parts[p]) for p in row] for row in rows])
             for lead, rows in drawings.tables(parts)]
     return "\n".join(_shortened(said, _MOST_ROWS, "..."))
 
