@@ -130,3 +130,26 @@ def test_reports_of_a_branch_come_for_all_examples_and_what_happens_once_is_refu
     assert sorted(seen) == [1, 4]
     with pytest.raises(MissingRuleError, match="calls `io_callback`"):
         vmap(lambda i: lax.cond(i < 3, lambda i: (io_callback(print, None, i), i)[1], lambda i: i, i))(i)
+
+
+@pytest.mark.parametrize("how", [lambda f: f, jit])
+def test_reports_tell_of_each_example_its_own_values_where_operands_are_shared(how):
+    seen = []
+
+    def told(name):
+        def branch(x, y):
+            debug.callback(lambda a, b: seen.append((name, float(a), float(b))), x, y)
+            return x * y
+        return branch
+
+    f = how(vmap(lambda i, x, y: lax.switch(i, [told("first"), told("second")], x, y), in_axes=(0, 0, None)))
+    np.testing.assert_array_equal(f(np.int32([0, 1, 1]), X, np.float32(7)), 7 * X)
+    assert sorted(seen) == [(name, x, 7.0) for name in ("first", "second") for x in X.tolist()]
+
+    def turns(n, x, y):
+        return lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, told(0)(c[1], y)), (np.int32(0), x), max_iters=4)[1]
+
+    seen.clear()
+    out = how(vmap(turns, in_axes=(0, 0, None)))(np.int32([1, 2, 0]), X + 1, np.float32(2))
+    np.testing.assert_array_equal(out, [2, 8, 3])
+    assert sorted(seen) == [(0, x, 2.0) for x in (1.0, 2.0, 2.0, 3.0, 3.0, 4.0)]

@@ -7,7 +7,7 @@ import pytest
 from lamina_autodiff import checkpoint, grad, jvp, linearize
 from lamina_batching import vmap
 from lamina_ir import CallbackError, MissingRuleError, ShapeDtypeStruct
-from lamina_parallel import pmap
+from lamina_parallel import pmap, xmap
 from lamina_runtime import block_until_ready, cache_stats, device_put, effects_barrier
 from lamina_tracing import debug, io_callback, jit, lax, make_jaxpr, pure_callback
 
@@ -473,3 +473,25 @@ def test_numbered_programs_give_what_they_gave(how):
     total, rows = how(f)(X if how is not jit else X[1])
     np.testing.assert_array_equal(total, X + 6 if how is not jit else 7)
     np.testing.assert_array_equal(np.asarray(rows).reshape(-1, 4)[0], np.arange(4))
+
+
+@pytest.mark.parametrize("how", [jit, pmap, lambda f: jit(pmap(f)), lambda f: xmap(f, in_axes={0: "i"}, out_axes={0: "i"})])
+@pytest.mark.parametrize("call", [lambda f, x: pure_callback(f, ShapeDtypeStruct((), "float32"), x),
+                                  lambda f, x: (debug.callback(f, x), x)[1]])
+def test_what_a_callback_raises_is_the_same_from_a_compiled_object(how, call):
+    def refuse(x):
+        raise ValueError("no")
+
+    f = how(lambda x: call(refuse, x))
+    x = np.float32(1) if how is jit else X[:2]
+    said = []
+    for run in (f, f.lower(x).compile()):
+        with pytest.raises(CallbackError, match="callback `.*refuse` raised ValueError: no") as caught:
+            block_until_ready(run(x))
+            effects_barrier()
+        said.append(str(caught.value).split(":")[0])
+        error = caught.value
+        while error.__cause__ is not None:
+            error = error.__cause__
+        assert type(error) is ValueError
+    assert said[0] == said[1]

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import (ClosedJaxpr, MissingRuleError, dce, dtypes, guarded, happens_once, has_checks, prims,
-                       shaped)
+from lamina_ir import (ClosedJaxpr, MissingRuleError, dce, dtypes, guarded, happens_once, has_checks, only_checks,
+                       prims, shaped)
 from lamina_ir.extend import HELD, STACKED, Slot, Wired, forward
 from lamina_tracing import lax
 from lamina_tracing.extend import AxisFrame, bind, bound_axes, eval_jaxpr, stage, typeof
@@ -63,6 +63,9 @@ def flow_batch(prim: Any, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
         if w.flow.test:
             truth = batch(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
             if truth.batched_out[0]:
+                if _is_bounded(w) and not only_checks(w.wires[1].program):  # as for branches that report
+                    ops = (True,) * len(ops)
+                    truth = batch(w.wires[0].program, axis, tuple([ops[i] for i in w.wires[0].ins]))
                 return _each_stops(w, axis, args, dims, ops, truth.program)
         # Branches must give the same results, and a body must hand on what it takes: there an unbatched result is repeated.
         wanted: Any = outs if len(w.bodies) > 1 else outs[:w.n_carry] + (False,) * (w.n_results - w.n_carry)
@@ -95,7 +98,10 @@ def _each_chooses(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence
     if effect is not None:
         raise MissingRuleError(f"vmap of a {w.prim.name} whose predicate differs between examples is not defined when a branch "
                                f"calls `{effect}`: it would run all branches for all examples. Use lax.map instead of vmap")
+    # What reports shall tell of each example its own values, so there every example has an operand of its own: see _shielded.
     on = tuple([dims[i] is not None for i in ins])
+    if any(on) and not all(map(only_checks, branches)):
+        on = (True,) * len(ins)
     moved = [_placed(args[i], dims[i], 0, b, axis.size) for i, b in zip(ins, on)]
     index = move_to(args[w.chooser], dims[w.chooser], 0)  # type: ignore[index, arg-type]
     outs = bind(prims.xla_call_p, index, *moved, call_jaxpr=_selection(branches, axis, on),
@@ -168,6 +174,11 @@ def _select(pred: Any, on_true: Any, on_false: Any) -> Any:
     return lax.select(lax.broadcast_in_dim(pred, shape, (0,)) if len(shape) > 1 else pred, on_true, on_false)
 
 
+def _is_bounded(w: Wired) -> bool:
+    """Whether a loop has a bound: without one there is no reverse derivative."""
+    return bool(w.flow.bound) and w.params[w.flow.bound] is not None
+
+
 # --- a test per example -------------------------------------------------------------------------------------------
 def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[int | None], ops: Flags,
                 truth: ClosedJaxpr) -> Any:
@@ -189,7 +200,7 @@ def _each_stops(w: Wired, axis: BatchAxis, args: Sequence[Any], dims: Sequence[i
     if checks[0]:  # asked of an example by whose truth value the turn before has begun
         tested = tuple([ops[i] for i in test.ins])
         truth = batch_program(guarded(test.program), axis, (*tested, True), True).program
-    bounded = bool(w.flow.bound) and w.params[w.flow.bound] is not None  # without a bound there is no reverse derivative
+    bounded = _is_bounded(w)
 
     def make() -> Any:
         inner = {**dict(zip(test.ins, truth.in_avals)), **dict(zip(body.ins, batched.in_avals))}  # but what guards them

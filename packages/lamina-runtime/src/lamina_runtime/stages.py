@@ -266,6 +266,7 @@ class Compiled(_Stage):
 
         Raises:
           TypeError: the arguments have another tree or other types; names those that differ.
+          CallbackError: a callback raised; ExecutionError: the program failed otherwise.
         """
         spec, staged = self._spec, self._staged
         flat = checked_arguments(spec.call, spec, self._in_tree, staged.closed.in_avals, args, kwargs)
@@ -279,8 +280,11 @@ class Compiled(_Stage):
         if any(self._donated):
             safe_launch.check_donation(spec.call, spec.name, flat, self._donated, words)
         place = _placement(self, flat)
-        program = self._program if place == self._place else self._program_at(place)
-        outs = program.run(flat, self._layout)
+        try:
+            program = self._program if place == self._place else self._program_at(place)
+            outs = program.run(flat, self._layout)
+        except _jaxlib.JaxRuntimeError as e:
+            raise execution.failure(spec.call, spec.name, e) from e
         outs = key_arrays.closed_again(outs, staged.closed.out_avals) if keyed else outs
         if looked is not None:
             looked.ended(outs)
