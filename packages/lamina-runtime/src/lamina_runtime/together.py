@@ -11,7 +11,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, config, prims, shaped
 from lamina_tracing import slots
 
-from . import _jaxlib, backends, gone, host_errors, owner
+from . import _jaxlib, backends, gone, host_errors, owner, safe_launch
 
 if TYPE_CHECKING:
     from .losses import Watch
@@ -83,9 +83,10 @@ class Launches:
         self._first = threading.Lock()
         self._numbers: dict[tuple[int, ...], Iterator[int]] = {}
         self._connected = False
+        self._latest: Any = None  # over the memory of a result of the latest launch, where that may be under way or has failed
 
     def launch(self, program: Over, args: Sequence[Any], start: Callable[[], _Outs]) -> _Outs:
-        """What `start()` gives, which launches a program over several processes on `args`.
+        """What `start()` gives, which launches a program over several processes on `args`, behind the end of the one before.
 
         Raises:
           ProcessLostError: a process was lost, or one of the program's has left, before or meanwhile.
@@ -93,6 +94,8 @@ class Launches:
         """
         self.watch.check(program)
         self.agree(program)
+        if self._latest is not None:
+            self._await_latest(program)
         numbers = self._numbers.get(program.processes) or self._numbers.setdefault(program.processes, itertools.count())
         number = next(numbers)
         try:
@@ -108,7 +111,19 @@ class Launches:
             raise
         if self.patience is not None:
             self.patience.launched(outs)
+        elif outs:
+            self._latest = _under_way(outs)
         return outs
+
+    def _await_latest(self, program: Over) -> None:
+        """One launch at a time. Where the loss of a process ends what one device had begun, the memory that Gloo was to fill is
+        gone, and a device of this process that got further still sends for it: that connection is read no more, not even its
+        end, and what the first device had queued behind would wait there for half an hour."""
+        latest, self._latest = self._latest, None
+        error = _settled([latest])
+        lost = None if error is None else gone.instead(f"{program.call} of `{program.name}`", error)
+        if lost is not None:
+            raise lost from error
 
     def _failed(self, program: Over, number: int, error: BaseException) -> None:
         """All have agreed, and this process's part has failed: the others may wait for its data."""
@@ -156,6 +171,15 @@ class Launches:
         """
         if self.watch.told(suspects):
             raise self.watch.error(call) from cause
+
+
+def _under_way(outs: Sequence[Any]) -> Any:
+    """Another array over the memory of the smallest result; None where it is computed."""
+    least = outs[0] if len(outs) == 1 else min(outs, key=lambda x: x.nbytes)
+    if least.nbytes > safe_launch.HELD or least.is_ready():
+        if _settled([least]) is None:
+            return None
+    return least._rewrap_with_aval_and_sharding(least.aval, least._sharding)
 
 
 def _settled(arrays: Sequence[Any]) -> Exception | None:
