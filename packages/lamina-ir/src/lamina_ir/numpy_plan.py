@@ -64,6 +64,7 @@ class Plan:
 
     def __init__(self, jaxpr: Jaxpr, call: Callable[[Eqn], Callable[..., Any] | None], whole: bool = False) -> None:
         self.start: list[np.ndarray | None] = []
+        written = jaxpr
         numbers: dict[Any, int] = {}
 
         def number(a: Any) -> int:
@@ -79,8 +80,10 @@ class Plan:
 
         for v in (*jaxpr.constvars, *jaxpr.invars):
             number(v)
-        dead = last_uses(jaxpr)
         thin = set() if whole else _unrepeated(jaxpr)
+        if thin:
+            jaxpr = _without_rows(jaxpr, thin)
+        dead = last_uses(jaxpr)
         self.steps: list[Step] = []
         for e, gone in zip(jaxpr.eqns, dead):
             operands = tuple([number(a) for a in e.invars])
@@ -92,7 +95,7 @@ class Plan:
                 outs, types = outs[0], types[0]
                 count = len(operands) if len(operands) < 3 else 0
             if e.outvars and e.outvars[0] in thin:
-                shape = e.primitive.numpy.unrepeated([a.aval for a in e.invars], **e.params)  # type: ignore[attr-defined]
+                shape = _thin(e)
                 meaning, types = _reshaping(shape), shaped(shape, types.dtype)
             else:
                 meaning = _prepared(e) or call(e)
@@ -100,7 +103,7 @@ class Plan:
                                operands[-1] if operands else -1, operands, outs, types, tuple([numbers[v] for v in gone]), e))
         self.outs = [number(a) for a in jaxpr.outvars]
         self.gives_literals = any(type(a) is Literal for a in jaxpr.outvars)
-        self.most, self.where = _largest(jaxpr, dead)
+        self.most, self.where = _largest(written, last_uses(written) if thin else dead)
 
     @staticmethod
     def of(program: ClosedJaxpr, call: Callable[[Eqn], Callable[..., Any] | None], whole: bool = False) -> Plan:
@@ -141,6 +144,26 @@ def _unrepeated(jaxpr: Jaxpr) -> set[Any]:
             if not full:
                 found.difference_update(thin)
     return found
+
+
+def _thin(e: Eqn) -> tuple[int, ...]:
+    shape: tuple[int, ...] = e.primitive.numpy.unrepeated([a.aval for a in e.invars], **e.params)  # type: ignore[attr-defined]
+    return shape
+
+
+def _without_rows(jaxpr: Jaxpr, thin: set[Any]) -> Jaxpr:
+    """The program without equations that repeat a number, or a row along axes in front: NumPy does that of itself."""
+    rows: dict[Any, Any] = {}
+    for e in jaxpr.eqns:
+        if e.outvars and e.outvars[0] in thin:
+            shape, x = _thin(e), e.invars[0]
+            if shape[len(shape) - len(x.aval.shape):] == x.aval.shape:
+                rows[e.outvars[0]] = x
+    if not rows:
+        return jaxpr
+    eqns = [e if rows.keys().isdisjoint(e.invars) else e.replace(invars=[rows.get(a, a) for a in e.invars])
+            for e in jaxpr.eqns if not e.outvars or e.outvars[0] not in rows]
+    return Jaxpr(jaxpr.constvars, jaxpr.invars, eqns, jaxpr.outvars, jaxpr.axis_names, jaxpr.effectful)
 
 
 def _largest(jaxpr: Jaxpr, dead: list[list[Var]]) -> tuple[int, Eqn | None]:

@@ -127,7 +127,7 @@ class NumPyEvaluator:
         """`program` of a program that is called again and again: a function of arguments of exactly its types."""
         run, dtypes = ready(closed), [v.aval.dtype for v in closed.jaxpr.invars]
         outs = [v.aval for v in closed.jaxpr.outvars]
-        others = _memory_of_others(closed.consts)
+        others, one = _memory_of_others(closed.consts), outs[0] if len(outs) == 1 else None
 
         def call(args: Sequence[Any]) -> list[HostArray]:
             arrays: list[Any] = []
@@ -147,6 +147,8 @@ class NumPyEvaluator:
                 arrays.append(array)
             values = run(arrays)
             if not given:
+                if one is not None:  # without a comprehension, which is a call
+                    return [taken(values[0], one)]
                 return [taken(x, aval) for x, aval in zip(values, outs)]
             return [taken(_apart(x, given), aval) for x, aval in zip(values, outs)]
 
