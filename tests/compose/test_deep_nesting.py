@@ -159,3 +159,15 @@ def test_a_function_that_calls_itself_without_an_end():
         with pytest.raises(RecursionError, match=f"more than {MOST} levels deep: one that calls itself needs an end"):
             use(1.0)
     assert sys.getrecursionlimit() == limit
+
+
+def test_checkpoints_on_arrays_have_room_for_as_many_levels_as_traced_ones():
+    limit, f = sys.getrecursionlimit(), jnp.sin
+    for _ in range(MOST - 100):
+        f = jax.checkpoint(f)
+    assert float(f(0.5)) == pytest.approx(math.sin(0.5)) == float(jax.jit(f)(0.5))
+    endless = jax.checkpoint(lambda x: endless(x))
+    for deep in (lambda: endless(0.5), lambda: jax.grad(f)(0.5)):
+        with pytest.raises(RecursionError, match=f"more than {MOST} levels deep"):
+            deep()
+    assert sys.getrecursionlimit() == limit

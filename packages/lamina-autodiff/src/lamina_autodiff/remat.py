@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 from lamina_ir import ClosedJaxpr, Eqn, config, dtypes, prims, rewrite, trees, walk
 from lamina_ir import dce as _dce
-from lamina_ir.extend import has_keys, keep, resume, saved_p
+from lamina_ir.extend import has_keys, keep, resume, saved_p, stack_depth
 from lamina_tracing.extend import (EVALUATION, CustomCall, JitSpec, Tracer, arrays_of, bind, call_custom, deepest, eval_jaxpr,
                                    function_name, now, rule_lines, stage, typeof)
 
@@ -23,6 +24,15 @@ __all__ = ["Recomputed", "checkpoint", "checkpoint_name", "recompute_program", "
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class _Eager(threading.local):
+    """How many checkpointed functions run one in another in this thread, on arrays."""
+
+    level = 0
+
+
+_eager = _Eager()
 
 
 def run_program(prim: Any, closed: ClosedJaxpr, args: Sequence[Any], **params: Any) -> Any:
@@ -150,7 +160,16 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
         args, kwargs = trees.tree_unflatten(tree, arrays_of(flat))
         if static:
             args, kwargs = spec.statics.join(args, kwargs, static)
-        return arrays_of(fun(*args, **kwargs))
+        level = _eager.level = _eager.level + 1
+        holder = object()
+        try:
+            if level > stack_depth.ENOUGH:
+                stack_depth.enter(level, holder)
+            return arrays_of(fun(*args, **kwargs))
+        finally:
+            _eager.level = level - 1
+            if level > stack_depth.ENOUGH:
+                stack_depth.leave(holder)
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if now.trace is EVALUATION and not now.depth or config.disable_jit.value:

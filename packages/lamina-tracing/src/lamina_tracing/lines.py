@@ -312,13 +312,16 @@ def forget_source(closed: ClosedJaxpr, source: Source | None) -> None:
     """Take this line out of a program's equations: it is that of the caller the program was staged for."""
     if source is None:
         return
-    for eqn in closed.jaxpr.eqns:
-        own = eqn.source
-        if own is not None and own.code is source.code and own.lasti == source.lasti:
-            eqn.source = None
-        if eqn.primitive.subprograms:
-            for inner in subprograms(eqn):
-                forget_source(inner, source)
+    todo, seen = [closed], {closed}  # a list of its own, not Python's stack: programs nest in one another by the thousand
+    for program in todo:
+        for eqn in program.jaxpr.eqns:
+            own = eqn.source
+            if own is not None and own.code is source.code and own.lasti == source.lasti:
+                eqn.source = None
+            if eqn.primitive.subprograms:
+                fresh = [inner for inner in subprograms(eqn) if inner not in seen]
+                seen.update(fresh)
+                todo += fresh
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
