@@ -28,7 +28,7 @@ __all__ = ["install", "promote_operands"]
 
 def promote_operands(call: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     """`x` and `y` in one dtype (the lattice of `lamina_ir.dtypes`) and one shape (NumPy broadcasting)."""
-    if type(y) is float and is_usual_float(x):
+    if type(y) is float and type(x) is HostArray and is_usual_float(x):
         return x, y
     x, y = match_scalars(x, y)
     a, b = typeof(x), typeof(y)
