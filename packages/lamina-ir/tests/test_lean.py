@@ -178,6 +178,18 @@ def test_effects_and_arguments_stay():
     assert told == [1, 1]
 
 
+def test_who_is_told_of_what_is_repeated_has_no_result():
+    told = []
+    a, b = Var(shaped((), "float32")), Var(shaped((2,), "float32"))
+    repeat = Eqn(prims.broadcast_in_dim_p, [a], [b], dict(broadcast_dimensions=(), shape=(2,)))
+    host = HostFunction.of(lambda v: told.append(v.tolist()) or (), "told of rows")
+    params = dict(batch=(), callback=host, indexed=False, mapped=(), ordered=False, threaded=False)
+    program = ClosedJaxpr(Jaxpr([], [a], [repeat, Eqn(prims.debug_callback_p, [b], [], params)], [a]))
+    assert ops_of(lean(program)) == ["broadcast_in_dim", "debug_callback"]
+    ready(program)([np.float32(3)])
+    assert told == [[3, 3]]
+
+
 def test_a_program_with_nothing_to_do_is_itself_and_what_is_made_is_remembered():
     program = parse("{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }")
     assert lean(program) is program

@@ -68,7 +68,7 @@ class _Repeats:
         p = e.primitive
         repeated = [a for a in e.invars if type(a) is not Literal and a in self.made_by]
         new = None
-        if not repeated or e.outvars[0].aval.over:
+        if not repeated or p.multiple or e.outvars[0].aval.over:
             pass
         elif p is prims.dot_general_p:
             new = self.product(e)
