@@ -64,10 +64,11 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         return lax.broadcast_in_dim(fixed(0, d), shape, ())
     few = n * math.prod(shape) <= _FEW_PAIRS and not dtypes.is_complex(typeof(a).dtype)
     if method == "compare_all" or (method == "scan" and few):
-        wide = lax.broadcast_in_dim(a, (*shape, n), (len(shape),))
-        other = lax.broadcast_in_dim(v, (*shape, n), tuple(range(len(shape))))
-        before = _before(wide, other, side)
-        return lax.reduce_sum(cast(before, d), (len(shape),))
+        blocks, at = _blocks(n), len(shape)
+        inner = tuple(builtins.range(at, at + len(blocks)))
+        wide = lax.broadcast_in_dim(lax.reshape(a, blocks) if len(blocks) > 1 else a, (*shape, *blocks), inner)
+        other = lax.broadcast_in_dim(v, (*shape, *blocks), tuple(builtins.range(at)))
+        return lax.reduce_sum(cast(_before(wide, other, side), d), inner)
     # Invariant: a[:lo] stands before v, a[hi:] does not. Each round halves hi - lo <= n; who is done (lo == hi) stays so.
     lo = lax.broadcast_in_dim(fixed(0, d), shape, ())
     hi = lax.broadcast_in_dim(fixed(n, d), shape, ())
@@ -84,6 +85,12 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     for _ in builtins.range(rounds):
         lo, hi = halved(None, (lo, hi))
     return lo
+
+
+def _blocks(n: int) -> tuple[int, ...]:
+    """`(n,)`, or the shape of as many in blocks of at most 32: a longer axis is summed in two steps, each a kernel."""
+    block = builtins.max(b for b in builtins.range(1, 33) if n % b == 0)
+    return (n // block, block) if n > 32 and block >= 8 else (n,)
 
 
 def _before(x: Any, v: Any, side: str) -> Any:
