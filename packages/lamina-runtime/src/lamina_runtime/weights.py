@@ -97,7 +97,7 @@ class _Steady:
     def _is_steady(self, e: Eqn, reads_product: bool) -> bool:
         name, family = e.primitive.name, e.primitive.family
         around = [v.aval for v in (*e.invars, *e.outvars)]
-        if max(a.size for a in around) > _SMALL:
+        if max((a.size for a in around), default=0) > _SMALL:
             self.large += 1
             if self.large > _FEW or family not in _PLAIN:
                 return False
