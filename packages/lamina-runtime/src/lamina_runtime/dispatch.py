@@ -224,7 +224,7 @@ class _Misses:
         if program.const_args:
             for reader in self.readers:
                 safe_launch.read_by(program.const_args, reader)
-        if program.window is not None and program.together is None:  # else each call comes here, and `run` counts it
+        if program.window is not None:
             self.window = program.window
         changed = others != config.generation.elsewhere()
         if transfer_guards.used and spec.ours and transfer_guards.is_set():

@@ -56,7 +56,7 @@ class _Exchange:
         needs = self.loaded.executable.get_compiled_memory_stats()
         most = (needs.argument_size_in_bytes + needs.output_size_in_bytes) * 5 // 4
         self.direct = needs.temp_size_in_bytes <= max(most, _LITTLE)
-        self.window = safe_launch.window_for(self.loaded.executable, devices[0])
+        self.window = None if self.together else safe_launch.window_for(self.loaded.executable, devices[0])
 
     def started(self, x: Any) -> list[Any]:
         """Launch it."""

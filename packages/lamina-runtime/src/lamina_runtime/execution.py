@@ -58,7 +58,7 @@ class Program:
     Attributes:
       in_shardings, out_shardings: jaxlib's, of every argument and result.
       worn: for a mesh and wished placements, how results are made in their names: (handlers, shardings).
-      window: where launches whose devices wait for each other are counted; None for others.
+      window: where launches whose devices wait for each other are counted, in one process; None for others.
       together, processes: how it is launched where its devices are of several processes, and which; None and () for others.
       met: whether its groups of devices have come together.
       pact: what `agreement` keeps of it.
@@ -133,8 +133,10 @@ class Program:
         avals = [*closed.out_avals, *low.out_avals[n_out:]]
         self.handlers = [_jaxlib.result_handler(a, s, placement.committed) for a, s in zip(avals, self.out_shardings)]
         self.worn: dict[Any, tuple[list[Any], list[Any]]] = {}
-        # Launches whose devices wait for each other go through a window.
-        if placement.members:
+        # Launches whose devices wait for each other go through a window; those over several processes go one at a time.
+        if self.together is not None:
+            self.window = None
+        elif placement.members:
             self.window = safe_launch.window_of(devices[0].client) if _names_collectives(closed) else None
         else:
             self.window = safe_launch.window_for(self.executable, devices[0]) if len(devices) > 1 else None
