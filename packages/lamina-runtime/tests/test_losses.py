@@ -91,6 +91,24 @@ def test_connections_that_a_first_meeting_awaits_come_and_end(watch):
                     assert come.makefile("rb").read() == number.to_bytes(8, sys.byteorder)
 
 
+def test_each_number_comes_once_however_long_a_meeting_lasts(watch, monkeypatch):
+    """What Gloo does not await yet it keeps, with a descriptor each: a process that ran out of them was ended."""
+    monkeypatch.setattr(losses, "_NUMBERS", 150)
+    found = []
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as door:
+        watch.know({0: [door.getsockname()]})
+        door.settimeout(0.8)  # three of the looks for what may have been on its way
+        with watch.meeting():
+            watch.presence.note_lost(1, "process 1")
+            with pytest.raises(TimeoutError):
+                while True:
+                    come, _ = door.accept()
+                    with come:
+                        come.settimeout(5)
+                        found.append(int.from_bytes(come.makefile("rb").read(), sys.byteorder))
+    assert found == list(range(150))
+
+
 def test_connections_are_cut_but_for_those_of_this_process_alone(watch):
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_server(("127.0.0.1", 0)) as other:
         place = door.getsockname()

@@ -11,6 +11,7 @@ fails in one process alone, the others wait for its data in the same way, and ar
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import sys
@@ -26,7 +27,7 @@ __all__ = ["Watch", "listening"]
 
 _WORD = 2.0  # seconds from a broken connection to the lobby's word of a loss, at the most
 _AGAIN = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between cuts: a connection may have been on its way
-_NUMBERS = 4096  # of awaited connections, and half of the descriptors, that are tried at the most
+_NUMBERS = 4096  # of awaited connections, and half of the descriptors, that are tried at the most, in all
 _PATIENCE = 0.5  # seconds to wait for devices of this process that are being connected
 _KNOCK, _KNOCKS = 5.0, 4  # seconds for an answer at a door, and how often it is asked for
 _LOOK = 0.5  # seconds between two looks at the connections, where no coordinator tells of losses
@@ -46,6 +47,7 @@ class Watch:
     def __init__(self, here: presence.Presence, let_go: Callable[[], None]) -> None:
         self.presence = here
         self._doors: dict[int, list[Place]] = {}
+        self._coming: dict[Place, Iterator[int]] = {}  # at each of this process's: the numbers that nobody has come under
         self._places: frozenset[Place] = frozenset()
         self._meeting = 0  # launches that may wait for a group of devices to come together
         self._counting, self._sparing = threading.Lock(), threading.Lock()
@@ -60,6 +62,9 @@ class Watch:
         """The hosts and ports at which each process's Gloo listens, once the client is made."""
         self._places = frozenset([place for places in doors.values() for place in places])
         self._doors = doors
+        own = doors.get(self.presence.rank, ())
+        for place in own:
+            self._coming[place] = iter(range(min(_NUMBERS, os.sysconf("SC_OPEN_MAX") // 2 // len(own))))
 
     def check(self, program: Any) -> None:
         """ProcessLostError or LaunchFailedError where a program over several processes cannot be launched any more."""
@@ -219,14 +224,13 @@ class Watch:
 
     def _come_for_others(self) -> None:
         """Come to Gloo in place of those whose connections it awaits, and go again. Who comes says a number of 8 bytes: each
-        device of a group has one for each, from 0 on. What comes under one that is not awaited is kept until Gloo ends."""
-        limit = min(_NUMBERS, os.sysconf("SC_OPEN_MAX") // 2)
-        for place in self._doors.get(self.presence.rank, ()):
-            for number in range(limit):
-                if number % 64 == 0 and (not self._meeting or self._over.wait(0.005)):
-                    return
-                with contextlib.suppress(OSError), socket.create_connection(place, _KNOCK) as s:
-                    s.sendall(number.to_bytes(8, sys.byteorder))
+        device of a group has one for each, from 0 on. What comes under one that is not awaited is kept until Gloo ends, with a
+        descriptor, and is there when it is; so each number comes once."""
+        for place, numbers in self._coming.items():
+            while self._meeting and not self._over.wait(0.005) and (some := [*itertools.islice(numbers, 64)]):
+                for number in some:
+                    with contextlib.suppress(OSError), socket.create_connection(place, _KNOCK) as s:
+                        s.sendall(number.to_bytes(8, sys.byteorder))
 
     # --- without a coordinator
     def _look_out(self) -> None:
