@@ -3,7 +3,7 @@
 Before jaxlib 0.12 two things end or hang the process: a launch that fails on several devices (a donated argument used
 again), and more than 31 queued programs with collectives. So arguments are tested here, and per client at most
 `WINDOW` such programs are in flight, counted over all threads. The window costs nothing: it is faster than a free run.
-Later versions, and GPUs, need none.
+Later versions, and GPUs, need none; what spans processes goes one at a time, see `together`.
 """
 from __future__ import annotations
 
