@@ -1,8 +1,10 @@
 """A compiler between lowering and the client is replaced by itself."""
+from concurrent.futures import ThreadPoolExecutor
+
 import lamina_runtime as runtime
 import numpy as np
 import pytest
-from lamina_ir import seams
+from lamina_ir import config, seams
 from lamina_lowering import lower
 from lamina_runtime import XLACompiler, compiler, set_compiler
 from lamina_tracing import jit, lax, make_jaxpr
@@ -75,3 +77,16 @@ def test_what_is_no_compiler_is_refused(wrong, lacks):
 def test_the_rooms_keep_to_the_published_types():
     assert isinstance(runtime, seams.Runtime) and isinstance(compiler(), seams.Compiler)
     assert isinstance(lower(make_jaxpr(lax.sin)(1.0)), seams.Lowered)
+
+
+def test_threads_that_compile_at_once_get_what_they_asked_for():
+    x = np.float32([0.5, 1.0])
+
+    def compiled(k):
+        with config.options["compilation_cache"](False):
+            return jit(lambda x: lax.cos(x) * k + lax.cumsum(x))(x)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(compiled, np.float32(range(3, 27))))
+    for k, got in zip(range(3, 27), found, strict=True):
+        np.testing.assert_allclose(got, np.cos(x) * k + np.cumsum(x), rtol=1e-6)

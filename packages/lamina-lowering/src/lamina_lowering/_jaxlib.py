@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 __all__ = ["add_shardy", "dot_graph", "hlo_computation", "ir", "load_mlir", "new_context",
-           "portable_artifact", "write_bytecode"]
+           "portable_artifact", "read_bytecode", "write_bytecode"]
 
 ir: Any = None  # jaxlib.mlir.ir, once loaded
 
@@ -87,6 +87,11 @@ def write_bytecode(module: Any) -> bytes:
     out = io.BytesIO()
     module.operation.write_bytecode(out)
     return out.getvalue()
+
+
+def read_bytecode(bytecode: bytes, context: Any) -> Any:
+    """The module that was written, in a context."""
+    return load_mlir().Module.parse(bytecode, context)
 
 
 def portable_artifact(bytecode: bytes) -> bytes:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
 
 from lamina_ir import (AxisEnv, ClosedJaxpr, Eqn, Jaxpr, ShapedArray, ShapeError, dtypes, eqn_effectful, number_turns,
                        prims, subprograms)
@@ -25,10 +25,13 @@ from .combine import together
 from .context import Context
 from .loops import WRITES, rolled
 from .on_cpu import run_lowered
+from .reading import read_apart
 from .regions import Mesh, MeshEnv, member_view
 from .source_map import Body, SourceLine, resolve
 
 __all__ = ["Lowered", "lower"]
+
+_T = TypeVar("_T")
 
 
 class Lowered:
@@ -74,6 +77,20 @@ class Lowered:
         if self._bytecode is None:
             self._bytecode = _jaxlib.write_bytecode(self.module)
         return self._bytecode
+
+    def given_to(self, compile: Callable[[Any], _T]) -> _T:
+        """`compile(module)` with a copy of the module that nobody else reads: compilers rewrite what they are given.
+
+        Args:
+          compile: a function of an `ir.Module`, which must not keep it.
+        Returns:
+          What it returned.
+
+        >>> from lamina_ir import parse
+        >>> lower(parse("{ lambda ; a:f32[2]. let b:f32[2] = sin a in (b,) }")).given_to(lambda module: "sine" in str(module))
+        True
+        """
+        return read_apart(self.bytecode(), self.shardy, compile)
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         """The program's results on jaxlib's CPU client, compiled for this one call: for trying what was lowered.

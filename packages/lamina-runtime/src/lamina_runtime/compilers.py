@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from lamina_ir import config, monitoring
@@ -30,7 +31,7 @@ class XLACompiler:
     accepts = frozenset(("stablehlo",))
 
     def compile(self, lowered: Lowered, devices: Sequence[Any], settings: Any, host_functions: Sequence[Any] = ()) -> Any:
-        """The executable of a lowered program; also of anything with its `bytecode()`.
+        """The executable of a lowered program; also of anything with its `bytecode()`, where it has no `given_to`.
 
         Args:
           lowered: the program.
@@ -40,17 +41,19 @@ class XLACompiler:
         Returns:
           An executable of jaxlib's client.
         """
-        # what calls Python functions is given as a module: its bytes are not asked for elsewhere
-        code = lowered.module if host_functions else lowered.bytecode()  # type: ignore[attr-defined]
         more = (list(host_functions),) if host_functions else ()
-        arguments = (code, shardings.device_list(tuple(devices)), settings, *more)
+        where = shardings.device_list(tuple(devices))
         compile_and_load = devices[0].client.compile_and_load
+
+        def compile(code: Any) -> Any:
+            return compile_and_load(code, where, settings, *more)
+
+        given_to = getattr(lowered, "given_to", None)
         begun = time.perf_counter()
         try:
-            if lowered.placement.partitions > 1:
-                with _jaxlib.without_warnings():  # each compilation warns that this partitioner will be replaced
-                    return compile_and_load(*arguments)
-            return compile_and_load(*arguments)
+            # each compilation of several partitions warns that this partitioner will be replaced
+            with _jaxlib.without_warnings() if lowered.placement.partitions > 1 else nullcontext():
+                return compile(lowered.bytecode()) if given_to is None else given_to(compile)
         finally:
             monitoring.record_event_duration_secs("/lamina/compile/backend_compile_duration", time.perf_counter() - begun)
 

@@ -1,0 +1,93 @@
+"""Modules read for compilers: each in a context that nobody else is in."""
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from lamina_ir import ClosedJaxpr, Eqn, Jaxpr, Var, prims, shaped
+from lamina_lowering import lower, reading
+
+F32 = np.dtype("float32")
+
+
+@pytest.fixture(autouse=True)
+def no_contexts(monkeypatch):
+    monkeypatch.setattr(reading, "_free", [])
+
+
+def chain(n):
+    aval = shaped((3,), F32)
+    values = [Var(aval) for _ in range(n + 1)]
+    return lower(ClosedJaxpr(Jaxpr([], values[:1], [Eqn(prims.sin_p, [a], [b], {}) for a, b in zip(values, values[1:])],
+                                   values[-1:])))
+
+
+def test_what_a_compiler_does_to_it_stays_there():
+    lowered = chain(2)
+    before = lowered.as_text()
+
+    def rename(module):
+        from jaxlib.mlir import ir
+        module.operation.attributes["sym_name"] = ir.StringAttr.get("another", module.context)
+        return str(module)
+
+    assert "module @another" in lowered.given_to(rename)
+    assert lowered.as_text() == before and lowered.given_to(str) == before
+
+
+def test_contexts_are_used_again_and_are_none_of_those_that_modules_are_built_in():
+    a, b = chain(1), chain(2)
+    first, second = (x.given_to(lambda module: module.context) for x in (a, b))
+    assert first is second and first is not a.module.context
+
+
+def test_two_at_once_have_two_contexts():
+    both = threading.Barrier(2)
+
+    def use(module):
+        both.wait(60)
+        return module.context
+
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.map(lambda n: chain(n).given_to(use), (1, 2))
+    assert one is not two and len(reading._free) == 2
+
+
+def test_one_within_another_has_its_own():
+    inner = chain(2)
+    one, two = chain(1).given_to(lambda module: (module.context, inner.given_to(lambda m: m.context)))
+    assert one is not two
+
+
+@pytest.mark.parametrize("bound", ["_MODULES_PER_CONTEXT", "_BYTES_PER_CONTEXT"])
+def test_old_contexts_go(monkeypatch, bound):
+    monkeypatch.setattr(reading, bound, 1)
+    chain(1).given_to(str)
+    assert not reading._free
+
+
+def test_few_are_kept():
+    lowered, most = chain(1), reading._MOST_FREE
+
+    def nested(n):
+        return lowered.given_to(lambda module: nested(n - 1) if n else None)
+
+    nested(most + 2)
+    assert len(reading._free) == most
+
+
+def test_a_context_goes_with_the_error_that_may_hold_its_module():
+    with pytest.raises(ZeroDivisionError):
+        chain(1).given_to(lambda module: 1 // 0)
+    assert not reading._free
+
+
+def test_regions_of_shardys_are_read():
+    row, whole = Var(shaped((3,), F32)), Var(shaped((4, 3), F32))
+    sine, out = Var(row.aval), Var(whole.aval)
+    body = ClosedJaxpr(Jaxpr([], [row], [Eqn(prims.sin_p, [row], [sine], {})], [sine]))
+    params = dict(axis_name="i", axis_size=4, backend=None, call_jaxpr=body, devices=None, donated_invars=(False,),
+                  global_arg_shapes=(None,), global_axis_size=4, in_axes=(0,), name="f", out_axes=(0,))
+    lowered = lower(ClosedJaxpr(Jaxpr([], [whole], [Eqn(prims.xla_pmap_p, [whole], [out], params)], [out])))
+    assert chain(1).given_to(str).count("sine") == 1  # a context that knows nothing of Shardy, to begin with
+    assert "sdy.manual_computation" in lowered.given_to(str)
