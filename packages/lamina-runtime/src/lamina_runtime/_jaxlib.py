@@ -71,6 +71,8 @@ from jaxlib import weakref_lru_cache as _weakref_lru_cache  # noqa: E402, F401  
 from jaxlib import _jax, utils, xla_client as xc  # noqa: E402
 from lamina_ir import config  # noqa: E402
 
+from . import lapack_tables  # noqa: E402
+
 ArrayImpl = xc.ArrayImpl
 Device = xc.Device
 DeviceList = xc.DeviceList
@@ -286,7 +288,7 @@ _provide_lock = threading.Lock()
 
 
 def provide(needs: Iterable[str]) -> None:
-    """Register the kernel libraries programs call; LAPACK loads scipy's, which takes a quarter of a second, once."""
+    """Register the kernel libraries programs call; LAPACK loads scipy's, once."""
     for name in needs:
         if name not in _provided:
             with _provide_lock:
@@ -300,7 +302,8 @@ def _provide_lapack() -> None:
     for platform, targets in lapack.registrations().items():
         for name, function, version in targets:
             xc.register_custom_call_target(name, function, platform=platform, api_version=version)
-    lapack._lapack.initialize()
+    with lapack_tables.shown():
+        lapack._lapack.initialize()
 
 
 _LIBRARIES = {"lapack": _provide_lapack}
