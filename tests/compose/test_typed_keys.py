@@ -77,6 +77,21 @@ def test_placements():
     assert lamina.eval_shape(random.key, 3).dtype == KEY.dtype
 
 
+def test_parts():
+    spread = NamedSharding(lamina.make_mesh((N,), ("x",)), PartitionSpec("x"))
+    keys, words = random.split(KEY, 2 * N), random.split(WORDS, 2 * N)
+    shards = lamina.device_put(keys, spread).addressable_shards
+    assert [s.index for s in shards] == [(slice(2 * i, 2 * i + 2),) for i in range(N)] and shards[-1].replica_id == 0
+    same(shards[-1].data, words[-2:])
+    same(lamina.make_array_from_single_device_arrays(keys.shape, spread, [s.data for s in shards]), words)
+    asked = []
+    same(lamina.make_array_from_callback(keys.shape, spread, lambda i: (asked.append(i), keys[i])[1]), words)
+    assert asked == [s.index for s in shards]
+    for at in range(2):  # numbers among keys, keys among numbers
+        with pytest.raises(TypeError, match="key"):
+            lamina.make_array_from_callback(keys.shape, spread, lambda i: keys[i] if (i[0].start > 0) == at else np.ones(2))
+
+
 def test_copies_and_the_host():
     keys = random.split(KEY)
     for again in (pickle.loads(pickle.dumps(keys)), copy.deepcopy(keys), keys.copy(), lamina.device_get(keys),

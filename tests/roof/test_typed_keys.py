@@ -19,6 +19,7 @@ def masked(keep):
 @pytest.mark.parametrize("fun, expected", [
     (lambda k: jnp.zeros_like(k), 0 * WORDS), (lambda k: jnp.ones_like(k), 0 * WORDS + 1),
     (lambda k: lax.full_like(k, 0), 0 * WORDS),
+    (lambda k: jnp.full((2, 2), 7, k.dtype), 0 * WORDS + 7),
     (lambda k: jnp.full_like(k, 7), 0 * WORDS + 7), (lambda k: lax.zeros_like_array(k), 0 * WORDS),
     (lambda k: jnp.empty_like(k), 0 * WORDS), (lambda k: jnp.tril(k), masked(np.tri(2, dtype=bool))),
     (lambda k: jnp.triu(k), masked(np.tri(2, dtype=bool).T)),
@@ -39,7 +40,8 @@ def test_what_is_asked_of_keys(fun, expected):
 
 
 @pytest.mark.parametrize("name", ["round", "around", "floor", "ceil", "trunc", "fix", "rint", "abs", "sign", "sum", "max",
-                                  "sort", "argsort", "cumsum", "unique", "sin", "negative", "square", "mean", "diff"])
+                                  "sort", "argsort", "cumsum", "unique", "sin", "negative", "square", "mean", "diff",
+                                  "any", "all", "count_nonzero", "logical_not", "argwhere", "packbits"])
 def test_keys_are_no_numbers(name):
     with pytest.raises(TypeError):
         getattr(jnp, name)(KEYS)
@@ -51,3 +53,14 @@ def test_keys_are_no_numbers(name):
 def test_other_values_are_refused(fun, error):
     with pytest.raises(error):
         fun()
+
+
+@pytest.mark.parametrize("make", [
+    lambda d: jnp.array([1, 2], dtype=d), lambda d: jnp.asarray(3, d), lambda d: jnp.asarray(np.zeros((2, 2), "uint32"), d),
+    lambda d: jnp.arange(3, dtype=d), lambda d: jnp.eye(2, dtype=d), lambda d: jnp.indices((2,), d),
+    lambda d: jnp.full(2, 0.5, d)])
+def test_numbers_become_no_keys(make):
+    with pytest.raises(TypeError, match="keys"):
+        make(KEYS.dtype)
+    with pytest.raises(TypeError, match="keys"):
+        jax.jit(lambda: make(KEYS.dtype))()

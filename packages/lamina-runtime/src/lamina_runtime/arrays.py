@@ -231,7 +231,7 @@ class Shard:
 
     @property
     def data(self) -> Any:
-        return piece_of(self._holder, self._at)
+        return self._holder.addressable_data(self._at)
 
     def __repr__(self) -> str:
         return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data!r})"

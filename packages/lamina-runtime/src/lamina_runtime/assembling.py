@@ -11,6 +11,7 @@ from lamina_ir import ShapeError, ShapedArray, dtypes, shaped, trees
 
 from . import _jaxlib, arrays, safe_launch, shardings, transfers
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
+from .key_arrays import KeyArray
 
 __all__ = ["make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
            "own_part"]
@@ -170,7 +171,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
       An array, committed.
     Raises:
       ValueError: a part has another shape than its index, or the shape cannot be split so.
-      TypeError: the parts differ in dtype.
+      TypeError: the parts differ in dtype, as keys and numbers do.
 
     >>> import lamina_runtime
     >>> whole = lamina_runtime.device_put(1.0, lamina_runtime.devices()[0]).sharding
@@ -190,12 +191,30 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
     for index in indices:
         key = tuple([(s.start, s.stop) for s in index])
         if key not in given:
-            given[key] = _piece(call, data_callback(index), shape, index, dtype)
+            found = data_callback(index)
+            if type(found) is KeyArray and not given:
+                return _keys_from_callback(shape, sharding, data_callback, found)
+            given[key] = _piece(call, found, shape, index, dtype)
     pieces = [given[tuple([(s.start, s.stop) for s in index])] for index in indices]
     kinds = {p.dtype for p in pieces}
     if len(kinds) > 1:
         raise TypeError(f"{call}: the parts must have one dtype; got {', '.join(sorted(map(str, kinds)))}. Say it with dtype=")
     return arrays.put_pieces(shaped(shape, pieces[0].dtype), place, pieces, where)
+
+
+def _keys_from_callback(shape: tuple[int, ...], sharding: Any, data_callback: Callable[[Any], Any],
+                        first: KeyArray) -> KeyArray:
+    """An array of keys whose parts a function gives, of which it gave the first: made of their words."""
+    kind, known = first.dtype, [first]
+
+    def words(index: Any) -> np.ndarray:
+        found = known.pop() if known else data_callback(index[:-1])
+        if type(found) is not KeyArray or found.dtype != kind:
+            raise TypeError("make_array_from_callback: the parts must have one dtype; got "
+                            f"{dtypes.long_name(kind)} and {getattr(found, 'aval', None) or type(found)}")
+        return arrays.host_value(found.words)
+
+    return KeyArray(make_array_from_callback((*shape, dtypes.words_of(kind)), sharding, words), kind)
 
 
 def _piece(call: str, found: Any, shape: tuple[int, ...], index: tuple[slice, ...], dtype: Any) -> np.ndarray:
@@ -228,6 +247,11 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     """
     call = "make_array_from_single_device_arrays"
     place, shape = _sharding(call, sharding), tuple([int(n) for n in shape])
+    kinds = {x.dtype for x in arrays if type(x) is KeyArray}
+    if len(kinds) == 1 and all(type(x) is KeyArray for x in arrays):
+        kind = kinds.pop()
+        words = (*shape, dtypes.words_of(kind))
+        return KeyArray(make_array_from_single_device_arrays(words, sharding, [x.words for x in arrays]), kind)
     place = shardings.fitted(call, shape, place)
     where = _here(call, place)
     local = place.shard_shape(shape)

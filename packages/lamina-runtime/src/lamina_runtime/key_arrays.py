@@ -12,7 +12,7 @@ import numpy as np
 from lamina_ir import ClosedJaxpr, DTypeError, ShapedArray, config, dtypes, register_aval, shaped
 from lamina_ir.extend import words_array
 
-from .arrays import host_value
+from .arrays import host_value, Shard
 from .trees_cpp import CALLS
 
 __all__ = ["Key", "KeyArray", "closed_again", "keys_of", "known_keys", "opened", "plain"]
@@ -69,6 +69,18 @@ class KeyArray:
     device = property(lambda self: self.words.device)
     is_fully_addressable = property(lambda self: self.words.is_fully_addressable)
     is_fully_replicated = property(lambda self: self.words.is_fully_replicated)
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        return [Shard(self, i, s.device, s.index[:-1], s.replica_id) for i, s in enumerate(self.words.addressable_shards)]
+
+    global_shards = addressable_shards
+
+    def addressable_data(self, index: int) -> KeyArray:
+        return KeyArray(self.words.addressable_data(index), self.aval.dtype)
+
+    def on_device_size_in_bytes(self) -> int:
+        return self.words.on_device_size_in_bytes()
 
     def devices(self) -> set[Any]:
         return self.words.devices()

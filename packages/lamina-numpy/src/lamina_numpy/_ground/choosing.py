@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import dtypes, prims
+from lamina_ir import dtypes, DTypeError, prims
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof
 
@@ -13,10 +13,12 @@ __all__ = ["choose_by", "truth"]
 
 
 def truth(call: str, x: Any, position: int = 0) -> Any:
-    """`x` as booleans: whether each element differs from zero."""
+    """`x` as booleans: whether each element differs from zero; of keys a TypeError."""
     a = aval(call, x, position)
     if a.dtype == dtypes.BOOL:
         return x
+    if dtypes.is_key(a.dtype):
+        raise DTypeError(f"{call}: a key is no number and has no truth value; got {a.long()}")
     return lax.ne(x, literal(0, a.dtype))
 
 def choose_by(condition: Any, x: Any, y: Any) -> Any:

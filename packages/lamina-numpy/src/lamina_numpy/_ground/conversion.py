@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapeError, dtypes, shaped
+from lamina_ir import DTypeError, ShapeError, dtypes, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, slots
 from lamina_tracing.extend import EVALUATION, Tracer, now, requested_dtype, typeof
 
@@ -51,11 +51,18 @@ def _shortened(x: Any) -> str:
     return text if len(text) < 80 else text[:77] + "..."
 
 
+def _need_number(call: str, found: Any, dtype: np.dtype | None) -> None:
+    if dtype is not None and dtypes.is_key(dtype) and found != dtype:
+        raise DTypeError(f"{call}: numbers are no keys; got {found} and dtype {dtypes.long_name(dtype)}. "
+                         "random.wrap_key_data(words) gives keys")
+
+
 def _from_numpy(call: str, x: np.ndarray, dtype: np.dtype | None, python: bool = False) -> Any:
     try:
         d = dtypes.canonical(x.dtype)
     except TypeError:
         raise _no_array(call, x, x.dtype) from None
+    _need_number(call, d, dtype)
     if dtype is None:
         dtype = d
         if python and x.dtype == np.int64 and d == _I32 and x.size:
@@ -92,6 +99,7 @@ def _from_list(call: str, x: Any, dtype: np.dtype | None) -> Any:
 
 
 def _scalar(a: Any, d: np.dtype) -> np.ndarray:
+    _need_number("asarray", type(a).__name__, d)
     if type(a) is complex and not dtypes.is_complex(d) and d != dtypes.BOOL:
         raise TypeError(f"asarray: the complex number {a} has no place in dtype {d.name}; take its real part")
     if type(a) is float and dtypes.is_integer(d) and not math.isfinite(a):

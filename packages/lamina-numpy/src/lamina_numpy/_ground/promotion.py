@@ -106,7 +106,7 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
         a = typeof(x)
         if a.dtype == dtype and a.weak_type == weak:
             return x
-    if type(x) in _PYTHON_SCALARS:
+    if type(x) in _PYTHON_SCALARS and not dtypes.is_key(dtype):
         return np.asarray(x).astype(dtype)[()] if not weak else convert(x, dtype, weak)
     return retyped(x, dtype, weak)
 

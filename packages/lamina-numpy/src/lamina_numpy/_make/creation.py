@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import ConcretizationError, dtypes, evaluate_primitive, prims, shaped
+from lamina_ir import ConcretizationError, dtypes, DTypeError, evaluate_primitive, prims, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, slots
 from lamina_tracing.extend import Tracer, typeof, requested_dtype
 
@@ -29,6 +29,8 @@ _I32 = np.dtype("int32")
 
 
 def _made(shape: tuple[int, ...], dtype: np.dtype, host: Callable[[], np.ndarray], ops: Callable[[], Any]) -> Any:
+    if dtypes.is_key(dtype):
+        raise DTypeError(f"numbers are no keys; got dtype {dtypes.long_name(dtype)}. random.wrap_key_data(words) gives keys")
     if not is_staging() and math.prod(shape) * dtype.itemsize <= _SMALL:
         return slots.evaluator.array(np.asarray(host(), dtype), shaped(shape, dtype))
     return ops()
@@ -128,7 +130,7 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
       ShapeError: `fill_value` does not broadcast to `shape`.
       ValueError: a size is negative.
       TypeError: `shape` holds no integers, or `fill_value` is neither an array nor a number.
-      DTypeError: `dtype` is no element type of arrays.
+      DTypeError: `dtype` is no element type of arrays, or one of keys and `fill_value` neither a key nor an integer.
 
     Derivative: linear in `fill_value`; the transpose is a sum.
     Source: meaning of `numpy.full`.
@@ -144,6 +146,8 @@ def full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None
         fill_value = asarray(fill_value)
     a = aval("full", fill_value, 1)
     d, weak = (a.dtype, a.weak_type) if dtype is None else (requested_dtype(dtype), False)
+    if dtypes.is_key(d) and type(fill_value) is int:  # the number that each word of the keys is
+        return lax.full(shape, fill_value, d, sharding=device)
     if not a.shape:
         if not is_array(fill_value) and not is_staging() and math.prod(shape) * d.itemsize <= _SMALL:
             value = fill_value.real if isinstance(fill_value, complex) and not dtypes.is_complex(d) else fill_value
@@ -268,8 +272,6 @@ def full_like(a: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None = Non
     Array([7, 7], dtype=int32)
     """
     shape, d, weak = _like("full_like", a, dtype, shape)
-    if dtypes.is_key(d) and type(fill_value) is int:  # the number that each word of the keys is
-        return lax.full(shape, fill_value, d, sharding=device)
     return _weakly(full(shape, fill_value, d, device=device), weak)
 
 
