@@ -16,16 +16,23 @@ def line(n, dtype):
 
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("dtype", LINES)
-@pytest.mark.parametrize("sizes", [(40, 7), (7, 40), (9, 9), (5, 1)])
-def test_both_ways_give_the_same(monkeypatch, sizes, dtype, mode):
+@pytest.mark.parametrize("sizes", [(40, 7), (7, 40), (9, 9), (4, 4), (5, 1)])
+def test_all_ways_give_the_same(monkeypatch, sizes, dtype, mode):
     x, y = line(sizes[0], dtype), line(sizes[1], dtype)
-    for most in (0, 1 << 20):
+    for few, most in (0, 0), (0, 1 << 20), (1 << 12, 1 << 20):
+        monkeypatch.setattr(convolution, "_FEW_WINDOWS", few)
         monkeypatch.setattr(convolution, "_MOST_WINDOWS", most)
         for ours, numpys in ((lnp.convolve, np.convolve), (lnp.correlate, np.correlate)):
             got = ours(x, y, mode)
             wanted = numpys(x.astype(np.complex128 if dtype is np.complex64 else float), y, mode)
             assert got.dtype == (np.float32 if dtype is np.int32 else dtype)
             np.testing.assert_allclose(got, wanted, rtol=LINES[dtype], atol=20 * LINES[dtype])
+
+
+def test_short_ones_are_one_loop_without_tables():
+    program = make_jaxpr(lnp.convolve)(np.ones(64, np.float32), np.ones(5, np.float32))
+    ops = [e.primitive.name for e in program.jaxpr.eqns]
+    assert "gather" not in ops and "dot_general" not in ops and ops.count("reduce_sum") == 1
 
 
 def test_a_long_line_takes_no_memory_beyond_its_own():

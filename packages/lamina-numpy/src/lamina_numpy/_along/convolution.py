@@ -20,12 +20,25 @@ __all__ = ["bartlett", "blackman", "convolve", "correlate", "hamming", "hanning"
 
 
 _MOST_WINDOWS = 1 << 20  # elements of all windows, up to which one product of them is the faster way
+_FEW_WINDOWS, _SHORT = 1 << 12, 8  # and of how many, of how long a kernel, a loop is, which compiles in half the time
+_WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 
 
 def _windows(x: Any, size: int, count: int) -> Any:
     """`[count, size]` windows of a line, one place apart."""
     places = np.arange(count)[:, None] + np.arange(size)[None, :]
     return take(x, own(places.astype(np.int32)), 0, mode="clip")
+
+
+def _few(a: Any, kernel: Any, skip: int, count: int) -> Any:
+    """`sum_j a[k + skip - j] kernel[j]` for the first `count` k, in one loop. The line, followed by as many zeros as the
+    kernel is long, stands in rows of one place less, so that each begins one place later in it."""
+    n, m = typeof(a).shape[0], typeof(kernel).shape[0]
+    row = n + m - 1
+    rows = lax.broadcast_in_dim(lax.pad(a, literal(0, typeof(a).dtype), ((0, m, 0),)), (m, row + 1), (1,))
+    shifted = lax.reshape(lax.slice(lax.reshape(rows, (m * (row + 1),)), (0,), (m * row,)), (m, row))
+    products = lax.mul(lax.slice(shifted, (0, skip), (m, skip + count)), lax.broadcast_in_dim(kernel, (m, count), (0,)))
+    return lax.reduce_sum(lax.transpose(products, (1, 0)), (1,))
 
 
 def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, preferred: Any) -> Any:
@@ -41,10 +54,13 @@ def _slide(call: str, a: Any, v: Any, mode: str, flip: bool, precision: Any, pre
     swapped = n < m
     if swapped:
         a, v, n, m = v, a, m, n
-    # convolution reverses the kernel; correlation with its operands exchanged reverses the result instead
-    kernel = lax.rev(v, (0,)) if flip else v
     lo, hi = {"full": (m - 1, m - 1), "valid": (0, 0), "same": (m // 2, (m - 1) // 2)}[mode]
     count = n + lo + hi - m + 1
+    plain = precision is None and preferred is None and typeof(a).dtype in _WIDE
+    if plain and m <= _SHORT and count * m <= _FEW_WINDOWS:
+        out = _few(a, v if flip else lax.rev(v, (0,)), m - 1 - lo, count)
+        return lax.rev(out, (0,)) if swapped and not flip else out
+    kernel = lax.rev(v, (0,)) if flip else v  # correlation with its operands exchanged reverses the result instead
     if count * m <= _MOST_WINDOWS:
         wide = lax.pad(a, literal(0, typeof(a).dtype), ((lo, hi, 0),))
         out = dot_general(_windows(wide, m, count), kernel, ((1,), (0,)), precision=precision, preferred=preferred)
