@@ -2,8 +2,10 @@
 tests/devices/test_losses.py."""
 import pickle
 import socket
+import subprocess
 import sys
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -89,6 +91,67 @@ def test_connections_that_a_first_meeting_awaits_come_and_end(watch):
                 with come:
                     come.settimeout(5)
                     assert come.makefile("rb").read() == number.to_bytes(8, sys.byteorder)
+
+
+def test_connections_awaited_one_behind_the_other_are_each_lost_soon(watch):
+    """Gloo may begin with one only when the one before has ended."""
+    text = "import socket, sys\nwhile True:\n with socket.create_connection(('127.0.0.1', int(sys.argv[1]))) as s:\n  s.recv(1)"
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        door.settimeout(20)
+        watch.know({0: [door.getsockname()], 1: []})
+        other, held = subprocess.Popen([sys.executable, "-c", text, str(door.getsockname()[1])], stderr=subprocess.DEVNULL), []
+        try:
+            held.append(door.accept()[0])
+            watch._coming.clear()  # so that all who come are the other
+            with watch.meeting():
+                begun = time.monotonic()
+                watch.presence.note_lost(1, "process 1")
+                while len(held) < 20:
+                    held.append(door.accept()[0])
+            assert time.monotonic() - begun < 8  # a tenth of a second each; it was 4 s behind the sixth, and then for ever
+        finally:
+            other.kill()
+            other.wait()
+            for s in held:
+                s.close()
+
+
+def test_a_first_launch_that_stays_is_told_and_left_to_itself(watch, monkeypatch):
+    monkeypatch.setattr(losses, "_FREED", 0.3)
+    assert watch.aside("pmap of `f`", lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        watch.aside("pmap of `f`", lambda: 1 // 0)
+    held = threading.Event()
+    threading.Timer(0.2, watch.presence.note_lost, (1, "process 1")).start()
+    with pytest.raises(ProcessLostError, match=r"pmap of `f`: process_indices \(1,\) are gone"):
+        watch.aside("pmap of `f`", lambda: held.wait(20))
+    (thread,) = [t for t, of in losses.away.items() if of is watch]
+    watch.end()  # nobody waits for it
+    assert thread.is_alive() and not held.is_set()
+    held.set()
+    thread.join(5)
+    assert watch not in losses.away.values() and not watch._meeting
+
+
+def test_python_ends_behind_a_launch_that_was_left_to_itself():
+    """A thread that came back from jaxlib meanwhile would end the process otherwise than with its code."""
+    text = """
+import sys, threading, time
+from types import SimpleNamespace
+from lamina_runtime import losses
+here = SimpleNamespace(rank=0, lost={}, failed={}, left={}, listen=lambda act: None)
+watch = losses.Watch(here, lambda: None)
+watch.know({0: [("127.0.0.1", 1)]})
+watch._since, losses._FREED = time.monotonic(), 0.1
+here.lost[1] = "process 1"
+try:
+    watch.aside("jit of `f`", lambda: (time.sleep(1), print("ended", flush=True)))
+except losses.ProcessLostError:
+    print("told", flush=True)
+sys.exit(7)
+"""
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stdout) == (7, "told\nended\n"), found.stderr
 
 
 def test_each_number_comes_once_however_long_a_meeting_lasts(watch, monkeypatch):

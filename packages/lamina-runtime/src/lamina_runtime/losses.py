@@ -10,6 +10,7 @@ fails in one process alone, the others wait for its data in the same way, and ar
 """
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import os
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from . import presence
 from .gone import LaunchFailedError, ProcessLostError
@@ -26,14 +27,24 @@ from .gone import LaunchFailedError, ProcessLostError
 __all__ = ["Watch", "listening"]
 
 _WORD = 2.0  # seconds from a broken connection to the lobby's word of a loss, at the most
-_AGAIN = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between cuts: a connection may have been on its way
+_AGAIN, _LONGEST, _CUTS = 0.05, 4.0, 8.0  # seconds between cuts, at first and at the most; for how long: one may be on its way
 _NUMBERS = 4096  # of awaited connections, and half of the descriptors, that are tried at the most, in all
 _PATIENCE = 0.5  # seconds to wait for devices of this process that are being connected
 _KNOCK, _KNOCKS = 5.0, 4  # seconds for an answer at a door, and how often it is asked for
 _LOOK = 0.5  # seconds between two looks at the connections, where no coordinator tells of losses
+_FREED = 3.0  # seconds after a loss in which what waits may be freed
 Place = tuple[str, int]  # host and port
 _LISTED = 8  # processes named in a message
 _TEXT = 2000  # characters of an error that are told
+_T = TypeVar("_T")
+away: dict[threading.Thread, Watch] = {}  # those that make a launch in which devices come together
+
+
+@atexit.register
+def _end_all() -> None:
+    """A thread that came back from jaxlib while Python ends would end the process, whatever its code."""
+    for thread, watch in list(away.items()):
+        watch.free(thread)
 
 
 class Watch:
@@ -56,6 +67,7 @@ class Watch:
         self._over, self._joining = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         self._again = False
+        self._since: float | None = None  # when the first loss, or failure, was heard of
         here.listen(self._hear)
 
     def know(self, doors: dict[int, list[Place]]) -> None:
@@ -111,6 +123,45 @@ class Watch:
         finally:
             with self._counting:
                 self._meeting -= 1
+
+    def aside(self, call: str, act: Callable[[], _T]) -> _T:
+        """What `act()` gives, a launch in which groups of devices may come together. Another thread makes it: it may wait in
+        jaxlib for who is lost, longer than a loss is to be told in; then it is left to itself, and ends by and by.
+
+        Args:
+          call: what is told to have failed.
+        Raises:
+          ProcessLostError, LaunchFailedError: a process was lost, or a launch has failed, and it has not ended.
+        """
+        found: list[_T] = []
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                with self.meeting():
+                    found.append(act())
+            except BaseException as e:
+                failed.append(e)
+            finally:
+                del away[threading.current_thread()]
+
+        thread = threading.Thread(target=run, name="lamina-launch", daemon=True)
+        away[thread] = self
+        thread.start()
+        while thread.is_alive():
+            thread.join(_PATIENCE / 5)
+            if self._since is not None and time.monotonic() > self._since + _FREED and thread.is_alive():
+                raise self.error(call)
+        if failed:
+            raise failed[0]
+        return found[0]
+
+    def free(self, thread: threading.Thread) -> None:
+        """Wait for the end of a launch that one thread makes, and nobody waits for any more. NCCL's may have none."""
+        while self._places and thread.is_alive():
+            self._come_for_others()
+            _cut(self._places, _inside(self._places))
+            thread.join(_AGAIN)
 
     @contextlib.contextmanager
     def sparing(self) -> Iterator[None]:
@@ -170,8 +221,8 @@ class Watch:
         self._over.set()
         self._let_go = _nothing
         for t in self._threads:
-            if t is not threading.current_thread() and t.ident is not None:  # one that begins now finds that it is over
-                t.join()
+            if t is not threading.current_thread() and t.ident is not None and not self._meeting:
+                t.join()  # one that begins now finds that it is over
 
     def _error(self, call: str, left: Iterable[int],
                then: str = "What needs no other process works on") -> ProcessLostError | LaunchFailedError:
@@ -194,6 +245,8 @@ class Watch:
     def _hear(self, event: presence.Event) -> None:
         if self._over.is_set():
             return
+        if event[0] in ("lost", "failed") and self._since is None:
+            self._since = time.monotonic()
         if event[0] != "coordinator" and self._joining.is_set():
             self._start(self._join_no_longer)
         if event[0] == "coordinator" and not self.presence.lost:
@@ -203,12 +256,12 @@ class Watch:
             _cut(self._places, self._spared)
             if held:
                 self._sparing.release()
-            with self._counting:
-                if self._meeting:
-                    self._let_go()
             if not self._again:
                 self._again = True
                 self._start(self._cut_again)
+            with self._counting:
+                if self._meeting:
+                    self._let_go()
 
     def _start(self, act: Callable[[], None]) -> None:
         thread = threading.Thread(target=act, name="lamina-losses", daemon=True)
@@ -216,10 +269,14 @@ class Watch:
         thread.start()
 
     def _cut_again(self) -> None:
-        for seconds in _AGAIN:
+        """While a group comes together Gloo may await one connection behind the other, and lose each to a cut of its own."""
+        pause, until = _AGAIN, time.monotonic() + _CUTS
+        while self._meeting or time.monotonic() < until and not self._over.is_set():
             self._come_for_others()
-            if self._over.wait(seconds):
-                return
+            if self._meeting:
+                time.sleep(pause := _AGAIN)
+            else:
+                self._over.wait(pause := min(2 * pause, _LONGEST))
             _cut(self._places, _inside(self._places))
 
     def _come_for_others(self) -> None:
@@ -227,10 +284,11 @@ class Watch:
         device of a group has one for each, from 0 on. What comes under one that is not awaited is kept until Gloo ends, with a
         descriptor, and is there when it is; so each number comes once."""
         for place, numbers in self._coming.items():
-            while self._meeting and not self._over.wait(0.005) and (some := [*itertools.islice(numbers, 64)]):
+            while self._meeting and (some := [*itertools.islice(numbers, 64)]):
                 for number in some:
                     with contextlib.suppress(OSError), socket.create_connection(place, _KNOCK) as s:
                         s.sendall(number.to_bytes(8, sys.byteorder))
+                time.sleep(0.005)
 
     # --- without a coordinator
     def _look_out(self) -> None:

@@ -2,8 +2,8 @@
 
 The connections of Gloo are cut (`losses`), and all that is pending fails. NCCL's are not ours: the GPU client is told to end
 its collectives when it learns of a failure, but it may not learn of one, or be in a call that does not return. So once such a
-client is made, nobody waits for an array inside of jaxlib: it is asked whether it is ready, a first launch is made by another
-thread, and when a process is lost and some seconds have passed, who still waits is told. Nor does anybody launch more than the
+client is made, nobody waits for an array inside of jaxlib: it is asked whether it is ready, and when a process is lost and some
+seconds have passed, who still waits is told, as of first launches always (`Watch.aside`). Nor does anybody launch more than the
 platform can queue, since a launch into a full queue waits there too.
 """
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from . import _jaxlib, arrays, losses
 
@@ -22,7 +22,6 @@ _FREED = 5.0      # seconds after a loss in which the platform may end what wait
 _LONGEST = 1e-3   # seconds between two questions, at the most
 _QUEUED = 8       # launches that may be under way: NCCL blocks some tens of them behind one that is stuck,
 _HELD = 1 << 26   # and bytes of their results that are held on to for that
-_T = TypeVar("_T")
 _latest: Patience | None = None
 _usual = _jaxlib.wait_for, _jaxlib.batched_block_until_ready, arrays._read
 
@@ -86,30 +85,6 @@ class Patience:
             self._check(call, self._newest is not None and not self._over(self._newest))
             time.sleep(pause)
             pause = min(1.5 * pause, _LONGEST)
-
-    def aside(self, call: str, act: Callable[[], _T]) -> _T:
-        """What `act()` gives, which may not return once a process is lost.
-
-        Raises:
-          ProcessLostError: it has not.
-        """
-        found: list[_T] = []
-        failed: list[BaseException] = []
-        over = threading.Event()
-
-        def run() -> None:
-            try:
-                found.append(act())
-            except BaseException as e:
-                failed.append(e)
-            over.set()
-
-        threading.Thread(target=run, name="lamina-launch", daemon=True).start()
-        while not over.wait(0.05):
-            self._check(call, True)
-        if failed:
-            raise failed[0]
-        return found[0]
 
     def _check(self, call: str, stuck: bool) -> None:
         if self._watch.presence.lost or self._watch.presence.failed:

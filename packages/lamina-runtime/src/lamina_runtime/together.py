@@ -136,19 +136,21 @@ class Launches:
             if not self._connected:  # those of this process first: later there may be no way
                 self._connected = True
                 connect_own()
-        with self.watch.meeting():
-            call = f"{program.call} of `{program.name}`"
-            outs = start() if self.patience is None else self.patience.aside(call, start)
-            if self.patience is not None:
-                self.patience.launched(outs)
-            error = _settled(outs)
-            if error is not None:
-                lost = gone.instead(call, error)
-                if lost is not None:
-                    raise lost from error
-                self._failed(program, number, error)  # whoever reads the results here is told as well
+        call = f"{program.call} of `{program.name}`"
+        outs, error = self.watch.aside(call, lambda: self._meet(start))
+        if error is not None:
+            lost = gone.instead(call, error)
+            if lost is not None:
+                raise lost from error
+            self._failed(program, number, error)  # whoever reads the results here is told as well
         program.met = True
         return outs
+
+    def _meet(self, start: Callable[[], _Outs]) -> tuple[_Outs, Exception | None]:
+        outs = start()
+        if self.patience is not None:
+            self.patience.launched(outs)
+        return outs, _settled(outs)
 
     def alone(self, start: Callable[[], _Outs], args: Sequence[Any]) -> _Outs:
         """What `start()` gives: the first launch, on `args`, of a program whose devices are several of this process. It is
