@@ -60,12 +60,26 @@ def _sort_floats(ctx, x, dimension, is_stable):
     made = ctx.op("stablehlo.sort", (ctx.select(broken, ctx.const(np.inf, aval), x, aval),), aval, regions=[region],
                   dimension=dimension, is_stable=is_stable)
     good = ctx.convert(ctx.op("stablehlo.not", (broken,), flags), flags, counts)
-    good = ctx.op("stablehlo.reduce", (good, ctx.const(0, count)), rows, dimensions=ctx.i64s([dimension]),
-                  regions=[ctx.reducer_region("stablehlo.add", count)])
+    good = _sums(ctx, good, counts, rows, dimension)
     good = ctx.op("stablehlo.broadcast_in_dim", (good,), counts, broadcast_dimensions=ctx.i64s(
         [a for a in range(len(aval.shape)) if a != dimension]))
     keep = ctx.compare(ctx.iota(counts, dimension), good, "LT", counts)
     return ctx.select(keep, made, ctx.const(np.nan, aval), aval)
+
+
+def _sums(ctx, x, aval, rows, dimension):
+    """Sums along one dimension. XLA cuts a sum on CPUs into windows, for which it writes out the operand; a pair of sums
+    it does not cut: one kernel, and no copy. It would drop a second sum that nobody reads, so it is added: of zeros."""
+    scalar, axes = shaped((), aval.dtype), ctx.i64s([dimension])
+    zero = ctx.const(0, scalar)
+    if ctx.platform != "cpu" or not ctx.local:
+        return ctx.op("stablehlo.reduce", (x, zero), rows, dimensions=axes,
+                      regions=[ctx.reducer_region("stablehlo.add", scalar)])
+    pair = ctx.region([scalar] * 4, lambda ctx, a, b, c, d: tuple(
+        ctx.op("stablehlo.add", two, scalar) for two in ((a, c), (b, d))))
+    made, none = ctx.op("stablehlo.reduce", (x, ctx.const(0, aval), zero, zero), rows, rows, regions=[pair],
+                        dimensions=axes)
+    return ctx.op("stablehlo.add", (made, none), rows)
 
 
 def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):

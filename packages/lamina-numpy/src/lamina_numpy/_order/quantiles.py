@@ -18,7 +18,6 @@ from .._ground.conversion import asarray
 from .._elementwise.ufuncs import clip, multiply, true_divide
 from .._elementwise.logic import isnan
 from .._shape.layout import moveaxis, ravel, reshape
-from .._reduce.reductions import any as any_
 from .._reduce.reductions import sum as total
 from .._index.taking import take_along_axis
 from .sorting import sort
@@ -50,10 +49,9 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     lines = reshape(moveaxis(a, axes, tuple(range(-len(axes), 0))), (*rest, n)) if axes else with_axes(a, (len(rest),))
     if n == 0:
         raise ValueError(f"{call}: {t.long()} has no elements along axes {axes}")
-    lines = sort(lines, -1)
-    missing = isnan(lines)
+    lines = sort(lines, -1)  # NaN last, so that the last element tells whether there is one
     if ignore_nan:
-        count: Any = with_axes(total(lax.bitwise_not(missing), -1), (len(rest),))  # [..., 1]
+        count: Any = with_axes(total(lax.bitwise_not(isnan(lines)), -1), (len(rest),))  # [..., 1]
         top = cast(count, d) - 1
     else:
         top = lax.broadcast_in_dim(fixed(n - 1, d), (*rest, 1), ())
@@ -79,7 +77,7 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
         nearest = cast(lax.round(place, lax.RoundingMethod.TO_NEAREST_EVEN), whole)
         out = take_along_axis(lines, nearest, -1, "clip")
     nan = literal(np.nan, d)
-    bad = with_axes(any_(missing, -1), (len(rest),)) if not ignore_nan else count == 0
+    bad = count == 0 if ignore_nan else isnan(lax.slice_in_dim(lines, n - 1, n, axis=-1))
     out = choose_by(bad, nan, out)
     out = moveaxis(out, -1, 0)
     if keepdims:
