@@ -1,16 +1,20 @@
 """Lowering of `sort` and `top_k` in NumPy's order: -0 equals 0, NaN comes last, complex numbers part by part."""
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from lamina_ir import dtypes, prims, shaped
 
 from ..tables import lowering_rules
+from .reductions import _cut
 
 __all__: list[str] = []
 
 _BOOL = shaped((), dtypes.BOOL)
 _I32 = shaped((), np.dtype("int32"))
+_LARGE, _PIECE = 1 << 17, 1 << 14  # bytes from which `top_k` goes by pieces on CPUs, and of a piece
 _FEW = 256  # up to so many elements a comparator of its own is about as quick, and one kernel is compiled, not four
 
 
@@ -101,6 +105,7 @@ def sort_lowering(ctx, *xs, dimension, is_stable, num_keys):
     return made if len(xs) > 1 else (made,)
 
 
+# --- the largest --------------------------------------------------------------------------------------------------
 def top_k_lowering(ctx, x, *, axis, k):
     aval, values = ctx.aval_in, ctx.avals_out[0]
     if aval.dtype == dtypes.BOOL:
@@ -111,23 +116,92 @@ def top_k_lowering(ctx, x, *, axis, k):
 
 
 def _top_k(ctx, x, aval, axis, k):
-    """`chlo.top_k` works along the last axis and orders floats by their bits: so zeros and NaNs lose their signs."""
-    if dtypes.is_float(aval.dtype):
-        zero = ctx.const(0, aval)
-        x = ctx.select(ctx.compare(x, zero, "EQ", aval), zero, x, aval)
-        x = ctx.select(ctx.compare(x, x, "NE", aval), ctx.const(np.nan, aval), x, aval)
+    """`chlo.top_k` works along the last axis."""
     order = [*(a for a in range(len(aval.shape)) if a != axis), axis]
     moved = shaped(tuple(aval.shape[a] for a in order), aval.dtype)
-    if moved.shape != aval.shape or axis != len(order) - 1:
+    if axis != len(order) - 1:
         x = ctx.op("stablehlo.transpose", (x,), moved, permutation=ctx.i64s(order))
-    shape = (*moved.shape[:-1], k)
-    made = ctx.op("chlo.top_k", (x,), shaped(shape, aval.dtype), shaped(shape, _I32.dtype), k=k)
+    made = _top_k_last(ctx, x, moved, k)
     if axis == len(order) - 1:
         return made
     back = [order.index(a) for a in range(len(order))]
     final = (*aval.shape[:axis], k, *aval.shape[axis + 1:])
     return [ctx.op("stablehlo.transpose", (v,), shaped(final, d), permutation=ctx.i64s(back))
             for v, d in zip(made, (aval.dtype, _I32.dtype), strict=True)]
+
+
+def _top_k_last(ctx, x, aval, k):
+    """The copy without signs that `_plain_top_k` reads is one of a few rows at a time where the array is large."""
+    *front, n = aval.shape
+    rows, row = math.prod(front), n * aval.dtype.itemsize
+    if not dtypes.is_float(aval.dtype) or ctx.platform != "cpu" or not ctx.local or rows * row < _LARGE or not k:
+        return _plain_top_k(ctx, x, aval, k)
+    if rows == 1:
+        made = _of_pieces(ctx, ctx.reshape(x, shaped((n,), aval.dtype)), shaped((n,), aval.dtype), k)
+    else:
+        made = _by_rows(ctx, ctx.reshape(x, shaped((rows, n), aval.dtype)), shaped((rows, n), aval.dtype), k,
+                        min(rows, max(1, _PIECE // row)))
+    return [ctx.reshape(v, a) for v, a in zip(made, _results(aval, k))]
+
+
+def _results(aval, k):
+    shape = (*aval.shape[:-1], k)
+    return shaped(shape, aval.dtype), shaped(shape, _I32.dtype)
+
+
+def _plain_top_k(ctx, x, aval, k):
+    """`chlo.top_k` orders floats by their bits: so zeros and NaNs lose their signs."""
+    if dtypes.is_float(aval.dtype):
+        zero = ctx.const(0, aval)
+        x = ctx.select(ctx.compare(x, zero, "EQ", aval), zero, x, aval)
+        x = ctx.select(ctx.compare(x, x, "NE", aval), ctx.const(np.nan, aval), x, aval)
+    return ctx.op("chlo.top_k", (x,), *_results(aval, k), k=k)
+
+
+def _by_rows(ctx, x, aval, k, count):
+    """`count` rows at a time; the last turn takes some again where they do not come out even."""
+    outs, part = _results(aval, k), shaped((count, aval.shape[1]), aval.dtype)
+    zero, last = ctx.const(0, _I32), ctx.const(aval.shape[0] - count, _I32)
+
+    def going(ctx, i, *outs):
+        return ctx.compare(i, ctx.const(aval.shape[0], _I32), "LT", _I32)
+
+    def turn(ctx, i, *wholes):
+        at = ctx.op("stablehlo.minimum", (i, last), _I32)
+        rows = ctx.op("stablehlo.dynamic_slice", (x, at, zero), part, slice_sizes=ctx.i64s(part.shape))
+        made = [ctx.op("stablehlo.dynamic_update_slice", (whole, v, at, zero), out)
+                for whole, v, out in zip(wholes, _plain_top_k(ctx, rows, part, k), outs)]
+        return ctx.op("stablehlo.add", (i, ctx.const(count, _I32)), _I32), *made
+
+    start, types = (zero, *(ctx.const(0, a) for a in outs)), (_I32, *outs)
+    return ctx.op("stablehlo.while", start, *types, regions=[ctx.region(types, going), ctx.region(types, turn)])[1:]
+
+
+def _of_pieces(ctx, x, aval, k):
+    """One long row as several: the largest of all are among the largest of the pieces and what fills no piece. Of equals
+    the first is kept, because the pieces stand in their order."""
+    n, size = aval.shape[0], max(_PIECE // aval.dtype.itemsize, 16 * k)
+    count = n // size
+    if count < 2:
+        return _plain_top_k(ctx, x, aval, k)
+    pieces, rest, places = (shaped(shape, d) for shape, d in (
+        ((count, size), aval.dtype), ((n - count * size,), aval.dtype), ((count, k), _I32.dtype)))
+    whole = shaped((count * k + rest.size,), aval.dtype)
+    made, at = _by_rows(ctx, ctx.reshape(_cut(ctx, x, [0], [count * size], shaped((count * size,), aval.dtype)), pieces),
+                        pieces, k, 1)
+    begins = ctx.op("stablehlo.multiply", (ctx.iota(places, 0), ctx.const(size, places)), places)
+    at = ctx.reshape(ctx.op("stablehlo.add", (at, begins), places), shaped((count * k,), _I32.dtype))
+    made = ctx.reshape(made, shaped((count * k,), aval.dtype))
+    if rest.size:
+        made = ctx.op("stablehlo.concatenate", (made, _cut(ctx, x, [count * size], [n], rest)), whole, dimension=0)
+        ends = shaped(rest.shape, _I32.dtype)
+        ends = ctx.op("stablehlo.add", (ctx.iota(ends, 0), ctx.const(count * size, ends)), ends)
+        at = ctx.op("stablehlo.concatenate", (at, ends), shaped(whole.shape, _I32.dtype), dimension=0)
+    values, chosen = _plain_top_k(ctx, made, whole, k)
+    found = ctx.op("stablehlo.gather", (at, ctx.reshape(chosen, shaped((k, 1), _I32.dtype))), shaped((k,), _I32.dtype),
+                   dimension_numbers=ctx.attr("#stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], "
+                                              "index_vector_dim = 1>"), slice_sizes=ctx.i64s([1]), indices_are_sorted=False)
+    return values, found
 
 
 lowering_rules.define(prims.sort_p, sort_lowering)
