@@ -34,3 +34,16 @@ def test_other_dtypes_sort_as_numpy():
     sort(RNG.normal(size=40).astype(ml_dtypes.bfloat16))
     sort(RNG.integers(0, 200, 40).astype(np.uint8))
     sort(RNG.integers(0, 2, 9) == 1)
+
+
+@pytest.mark.parametrize("shape", [(9, 5000), (3, 20_000), (70_001,), (40_000,)])  # several rows a turn, one, and parts of one
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_the_largest_of_many_come_in_numpys_order(shape, dtype):
+    if np.prod(shape) * np.dtype(dtype).itemsize < 1 << 17:
+        shape = (shape[0] * 4, *shape[1:])
+    x = RNG.integers(-3, 3, shape).astype(np.float32)
+    flat = x.reshape(-1)
+    flat[RNG.integers(0, flat.size, 9)], flat[flat == 1] = np.nan, -0.0
+    flat[flat.size // 3::5000] = -np.float32(np.nan)
+    for k in (1, 40):
+        check_lowering(prims.top_k_p, (x.astype(dtype),), dict(axis=len(shape) - 1, k=k))

@@ -24,6 +24,7 @@ from .along import slices_in_place
 from .combine import together
 from .context import Context
 from .loops import WRITES, rolled
+from .lost import EXTREMES, LOOKS_THROUGH, may_lose_nans
 from .on_cpu import run_lowered
 from .reading import read_apart
 from .regions import Mesh, MeshEnv, member_view
@@ -269,6 +270,7 @@ class _Build:
         self._big: dict[ClosedJaxpr, dict[int, tuple[Any, ShapedArray]]] = {}
         self._uses: dict[ClosedJaxpr, int] = {}
         self.lines: list[Body] | None = []
+        self.careless: set[int] = set()  # `id` of each equation in `_live` that may lose NaNs
         self._numbers = 0
         self._main: ClosedJaxpr
         self._recomputed: dict[ClosedJaxpr, int] = {}
@@ -310,6 +312,8 @@ class _Build:
                     kept = rolled(kept, jaxpr.outvars)
                 if local and prims.scan_p in used and ALONG.isdisjoint(self.rules.overridden):
                     kept = slices_in_place(kept, jaxpr.outvars, self.fill)
+                if not used.isdisjoint(EXTREMES) and LOOKS_THROUGH.isdisjoint(self.rules.overridden):
+                    self.careless.update(may_lose_nans(kept, jaxpr.outvars))
             found = self._live[jaxpr, local] = kept, needed
         return found
 

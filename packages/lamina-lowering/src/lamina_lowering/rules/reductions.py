@@ -92,14 +92,14 @@ def _gathered(ctx, x, aval):
 def _reduce(ctx, x, aval, start, out, combine, axes):
     """One reduction. XLA's all-reduce between partitions on CPUs knows extremes only as the plain operation, so there
     the NaNs that this may lose are put back."""
-    scalar, plain = _scalar(aval), None
-    if not ctx.local:
+    scalar, plain, careless = _scalar(aval), None, id(ctx.eqn) in ctx.module.careless
+    if not ctx.local or careless:
         plain = _PLAIN.get(combine) if dtypes.is_float(aval.dtype) else None
     elif ctx.platform == "cpu" and combine in _PLAIN and not dtypes.is_complex(aval.dtype):
         x, aval, axes = _in_lanes(ctx, x, aval, start, combine, axes)
     region, axes = ctx.reducer_region(plain, scalar) if plain else _region(combine, scalar), ctx.i64s(sorted(axes))
     made = ctx.op("stablehlo.reduce", (x, start), out, regions=[region], dimensions=axes)
-    if not plain:
+    if careless or not plain:
         return made
     found = ctx.op("stablehlo.reduce", (ctx.compare(x, x, "NE", aval), ctx.const(False, _BOOL)),
                    shaped(out.shape, dtypes.BOOL), regions=[ctx.reducer_region("stablehlo.or", _BOOL)], dimensions=axes)

@@ -158,8 +158,9 @@ def _plain_top_k(ctx, x, aval, k):
     return ctx.op("chlo.top_k", (x,), *_results(aval, k), k=k)
 
 
-def _by_rows(ctx, x, aval, k, count):
-    """`count` rows at a time; the last turn takes some again where they do not come out even."""
+def _by_rows(ctx, x, aval, k, count, size=0):
+    """`count` rows at a time; the last turn takes some again where they do not come out even. With a `size` the rows are
+    pieces of that size of one array, whose end may be left: a slice of it would be a copy."""
     outs, part = _results(aval, k), shaped((count, aval.shape[1]), aval.dtype)
     zero, last = ctx.const(0, _I32), ctx.const(aval.shape[0] - count, _I32)
 
@@ -168,7 +169,12 @@ def _by_rows(ctx, x, aval, k, count):
 
     def turn(ctx, i, *wholes):
         at = ctx.op("stablehlo.minimum", (i, last), _I32)
-        rows = ctx.op("stablehlo.dynamic_slice", (x, at, zero), part, slice_sizes=ctx.i64s(part.shape))
+        if size:
+            begin = ctx.op("stablehlo.multiply", (at, ctx.const(size, _I32)), _I32)
+            rows = ctx.reshape(ctx.op("stablehlo.dynamic_slice", (x, begin), shaped((size,), aval.dtype),
+                                      slice_sizes=ctx.i64s([size])), part)
+        else:
+            rows = ctx.op("stablehlo.dynamic_slice", (x, at, zero), part, slice_sizes=ctx.i64s(part.shape))
         made = [ctx.op("stablehlo.dynamic_update_slice", (whole, v, at, zero), out)
                 for whole, v, out in zip(wholes, _plain_top_k(ctx, rows, part, k), outs)]
         return ctx.op("stablehlo.add", (i, ctx.const(count, _I32)), _I32), *made
@@ -187,8 +193,7 @@ def _of_pieces(ctx, x, aval, k):
     pieces, rest, places = (shaped(shape, d) for shape, d in (
         ((count, size), aval.dtype), ((n - count * size,), aval.dtype), ((count, k), _I32.dtype)))
     whole = shaped((count * k + rest.size,), aval.dtype)
-    made, at = _by_rows(ctx, ctx.reshape(_cut(ctx, x, [0], [count * size], shaped((count * size,), aval.dtype)), pieces),
-                        pieces, k, 1)
+    made, at = _by_rows(ctx, x, pieces, k, 1, size)
     begins = ctx.op("stablehlo.multiply", (ctx.iota(places, 0), ctx.const(size, places)), places)
     at = ctx.reshape(ctx.op("stablehlo.add", (at, begins), places), shaped((count * k,), _I32.dtype))
     made = ctx.reshape(made, shaped((count * k,), aval.dtype))
