@@ -6,19 +6,20 @@ of an array can be drawn on its own, at twice the work.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import requested_dtype
+from lamina_tracing.extend import requested_dtype, typeof
 
 from ._arguments import as_shape, key_words
 from ._impls import bits_with, is_typed
 from ._named import NamedShape, at_position
 from ._typed import opened
 
-__all__ = ["bits", "draw_bits", "raw_words", "word_of"]
+__all__ = ["bits", "draw_bits", "key_lanes", "raw_words", "word_of"]
 
 _U32 = np.dtype("uint32")
 _UINTS = {8: np.dtype("uint8"), 16: np.dtype("uint16"), 32: _U32, 64: np.dtype("uint64")}
@@ -81,6 +82,30 @@ def own_words(call: str, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return lax.threefry2x32(k0, k1, np.uint32(0), lax.reshape(lax.iota(_U32, count), shape))
 
 
+def key_lanes(call: str, key: Any, shape: tuple[int, ...], partitionable: bool) -> Any:
+    """The words of `split(key, shape)`, first words before second words: uint32[2, *shape], one elementwise expression.
+
+    Of several keys, `uint32[rows, 2]`, each gives those of a row: `shape` begins with the number of rows.
+    """
+    rows = typeof(key).shape[:-1] if len(typeof(key).shape) == 2 else ()
+    own, whole = shape[len(rows):], (2, *shape)
+    size = int(np.prod(own, dtype=object))
+    if size * (1 if partitionable else 2) >= 1 << 32:
+        raise ShapeError(f"{call}: one key gives at most 2**32 - 1 words; got a request for {2 * size}; split the key")
+    if rows:
+        k0, k1 = (lax.broadcast_in_dim(lax.index_in_dim(key, i, 1, keepdims=False), whole, (1,)) for i in (0, 1))
+    else:
+        k0, k1 = key_words(call, key)
+    word = lax.broadcasted_iota(_U32, whole, 0)
+    lane = lax.broadcast_in_dim(lax.reshape(lax.iota(_U32, size), own), whole, tuple(range(1 + len(rows), len(whole))))
+    if partitionable:
+        return lax.select(lax.eq(word, np.uint32(0)), *lax.threefry2x32(k0, k1, np.uint32(0), lane))
+    at, half = lax.add(lax.mul(lane, np.uint32(2)), word), np.uint32(size)
+    first = lax.lt(at, half)
+    x0 = lax.select(first, at, lax.sub(at, half))
+    return lax.select(first, *lax.threefry2x32(k0, k1, x0, lax.add(x0, half)))
+
+
 def draw_bits(call: str, key: Any, width: int, shape: tuple[int, ...], partitionable: bool) -> Any:
     """Unsigned integers of `width` bits; for use inside other draws."""
     size = int(np.prod(shape, dtype=object))
@@ -106,10 +131,11 @@ def draw_bits(call: str, key: Any, width: int, shape: tuple[int, ...], partition
     return lax.reshape(lax.slice(pieces, (0,), (size,)), shape)
 
 
-def word_of(keys: tuple[Any, Any], width: int, partitionable: bool) -> Any:
+def word_of(keys: Sequence[Any], width: int, partitionable: bool) -> Any:
     """One number of `width` bits from each key, given as arrays of first and of second words: `bits(key)` of each."""
     zero, kind = np.uint32(0), _UINTS[width]
-    y0, y1 = lax.threefry2x32(*keys, zero, np.uint32(width == 64 and not partitionable))
+    k0, k1 = keys
+    y0, y1 = lax.threefry2x32(k0, k1, zero, np.uint32(width == 64 and not partitionable))
     if width == 64:
         return _joined(y0, y1)
     return lax.convert_element_type(lax.bitwise_xor(y0, y1) if partitionable else y0, kind)
