@@ -90,3 +90,28 @@ def test_library_functions_speak_of_their_argument(call, words):
     with pytest.raises(TypeError, match=f"^{words}") as caught:
         call()
     assert "jit" not in str(caught.value) and "static" not in str(caught.value)
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: jnp.diag(X, {1: 2}), "diag: k must be known and hashable"),
+    (lambda: jnp.round(X, {1}), "round: decimals must be known and hashable"),
+    (lambda: jnp.diag(X, NoHash()), "diag: k must be known and hashable"),
+    (lambda: jnp.ones(3).at[0].power(None), r"x.at\[index\].power\(values\): values must be an array or a number; got NoneType"),
+    (lambda: jnp.ones(3).at[0].add("a"), r"x.at\[index\].add\(values\): values must be an array or a number; got str: 'a'"),
+    (lambda: jnp.ones(3).at[1:].subtract("a"), r"x.at\[index\].subtract"),
+    (lambda: jax.device_put(X, "cpu"), "device_put: expected a device or a sharding .* got str: 'cpu'"),
+    (lambda: jnp.zeros(2, device=3), "device_put: expected a device or a sharding .* got int: 3")])
+def test_settings_and_values_are_called_by_their_names(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+
+
+class NoHash:
+    __hash__ = None
+
+
+def test_small_floats_pass_from_dlpack_and_apply_takes_functions_that_change_the_dtype():
+    assert jnp.from_dlpack(jnp.ones(2, "bfloat16")).dtype == "bfloat16"
+    assert jnp.arange(3).at[np.array([1, 1])].apply(jnp.cos).tolist() == [0, 1, 2]
+    assert jnp.arange(3).at[np.zeros(0, int)].apply(jnp.cos).tolist() == [0, 1, 2]
+    assert jnp.ones(3).addressable_data(index=0).shape == (3,)

@@ -24,7 +24,7 @@ from ._order import sorting
 from ._reduce import averages, reductions, running
 from ._shape import layout, views
 from ._ground.promotion import is_array
-from ._ground.publishing import compiled, hashable, method, public, published
+from ._ground.publishing import compiled, hashable, method, operator_for, public
 
 __all__ = ["install"]
 
@@ -242,7 +242,7 @@ def _array_table() -> dict[str, Any]:
         return self if self.ndim < 2 else transpose(self, None)
 
     return {
-        **_MORE, **_operators(published), **{name: method(fun) for name, fun in (_UNARY | _METHODS).items()},
+        **_MORE, **_operators(operator_for), **{name: method(fun) for name, fun in (_UNARY | _METHODS).items()},
         "__getitem__": getitem.getitem, "__setitem__": at.setitem, "__round__": compiled(_rounded), "at": at.at,
         "astype": _astype, "choose": selection.choose, "clip": array_clip, "compress": _compress,
         "nonzero": _nonzero, "repeat": _repeat, "reshape": array_reshape, "searchsorted": array_search,

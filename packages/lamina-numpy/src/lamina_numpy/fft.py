@@ -252,7 +252,7 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     return ufuncs.conj(_one("ihfft", FftType.RFFT, a, n, axis, _OTHER_WAY.get(norm, norm)))
 
 
-@public("s", "axes", "norm", lists=True)
+@public("s", "axes", "norm")
 @along_axis(several=True, argument="axes")
 def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """`fft` along several axes.
@@ -278,7 +278,7 @@ def fftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, no
     return _transform("fftn", FftType.FFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm", lists=True)
+@public("s", "axes", "norm")
 @along_axis(several=True, argument="axes")
 def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """The inverse of `fftn`.
@@ -304,7 +304,7 @@ def ifftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, n
     return _transform("ifftn", FftType.IFFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm", lists=True)
+@public("s", "axes", "norm")
 def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """`fftn` of real numbers: half of the frequencies along the last of the axes.
 
@@ -329,7 +329,7 @@ def rfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, n
     return _transform("rfftn", FftType.RFFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm", lists=True)
+@public("s", "axes", "norm")
 def irfftn(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = None, norm: str | None = None) -> Array:
     """The inverse of `rfftn`.
 
@@ -361,7 +361,7 @@ def _two(call: str, kind: FftType, a: Any, s: Any, axes: Any, norm: str | None) 
     return _transform(call, kind, a, s, axes, norm)
 
 
-@public("s", "axes", "norm", lists=True)
+@public("s", "axes", "norm")
 @along_axis(several=True, argument="axes")
 def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """`fftn` along two axes.
@@ -388,7 +388,7 @@ def fft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1)
     return _two("fft2", FftType.FFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm", lists=True)
+@public("s", "axes", "norm")
 @along_axis(several=True, argument="axes")
 def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `fft2`.
@@ -415,7 +415,7 @@ def ifft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1
     return _two("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm", lists=True)
+@public("s", "axes", "norm")
 def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """`rfftn` along two axes.
 
@@ -441,7 +441,7 @@ def rfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1
     return _two("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
-@public("s", "axes", "norm", lists=True)
+@public("s", "axes", "norm")
 def irfft2(a: ArrayLike, s: Sequence[int] | None = None, axes: AxisLike = (-2, -1), norm: str | None = None) -> Array:
     """The inverse of `rfft2`.
 
@@ -532,7 +532,7 @@ def _all_axes(call: str, x: Any, axes: Any) -> tuple[int, ...]:
     return tuple(range(n)) if axes is None else check_axes(call, axes, n, "axes")
 
 
-@public("axes", lists=True)
+@public("axes")
 @along_axis(several=True, argument="axes")
 def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """Frequency zero moved to the middle of the axes.
@@ -555,7 +555,7 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     return tiling.roll(x, tuple(typeof(x).shape[a] // 2 for a in where), where)
 
 
-@public("axes", lists=True)
+@public("axes")
 @along_axis(several=True, argument="axes")
 def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """The inverse of `fftshift`.

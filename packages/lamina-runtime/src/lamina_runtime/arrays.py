@@ -70,16 +70,16 @@ def with_type(x: Any, aval: ShapedArray, sharding: Any = None) -> Any:
     return x._rewrap_with_aval_and_sharding(aval, sharding or x._sharding)
 
 
-def piece_of(x: Any, at: int) -> Any:
+def piece_of(x: Any, index: int) -> Any:
     """The part on one device (by its place among those of this process), as an array of its own: the same memory, so that
     they go together when one is deleted or donated."""
     sharding = x._sharding
     if type(sharding) is SingleDeviceSharding:
-        return (x,)[at]
+        return (x,)[index]
     check_alive(x)
     aval = shaped(sharding.shard_shape(x.aval.shape), x.aval.dtype, x.aval.weak_type)
-    device = sharding._internal_device_list.addressable_device_list[at]
-    piece = with_type(x._arrays[at], aval, shardings.single(device))
+    device = sharding._internal_device_list.addressable_device_list[index]
+    piece = with_type(x._arrays[index], aval, shardings.single(device))
     safe_launch.share_memory(x, piece)
     return piece
 

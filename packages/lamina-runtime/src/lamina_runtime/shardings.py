@@ -161,6 +161,9 @@ def fitted(call: str | Callable[[], str], shape: tuple[int, ...], given: Any) ->
             raise ValueError(f"{_said(call)}: {given!r} names axes of a mesh, and no mesh is in scope. Call it in a block "
                              "`with mesh:`, or give NamedSharding(mesh, spec)")
         sharding = by_spec(mesh, given, len(shape), call)
+    elif not hasattr(given, "_mesh"):
+        raise ValueError(f"{_said(call)}: expected a device or a sharding to put the array on; got {type(given).__name__}: "
+                         f"{given!r:.60}. Devices are in lamina.devices()")
     elif given._mesh is not None:
         sharding = by_spec(given._mesh, given._spec, len(shape), call)
     else:

@@ -70,7 +70,7 @@ def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm
     return _along("idct", x, type, n, axis, norm, True)
 
 
-@public("type", "s", "axes", "norm", lists=True)
+@public("type", "s", "axes", "norm")
 def dctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
          norm: str | None = None) -> Array:
     """The discrete cosine transform along several axes.
@@ -99,7 +99,7 @@ def dctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequ
     return _several("dctn", x, type, s, axes, norm, False)
 
 
-@public("type", "s", "axes", "norm", lists=True)
+@public("type", "s", "axes", "norm")
 def idctn(x: ArrayLike, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
           norm: str | None = None) -> Array:
     """What `dctn` with the same settings leads to `x` from.

@@ -189,7 +189,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
     Args:
       y: number array `[..., n, ...]`.
-      x: coordinates of the samples, `[n]` or the shape of `y`; None for equal distances.
+      x: coordinates of the samples, `[n]` or what broadcasts with `y`, along the same `axis`; None for equal distances.
       dx: distance between samples where `x` is None.
       axis: the axis of length n; negative counts from the end. Or the name of a mapped one: `x` is then the position's own.
     Returns:
@@ -215,7 +215,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     else:
         x = to_inexact("trapezoid", own_array("trapezoid", x))
         gaps = with_axes(diff(x), tuple(range(len(typeof(y).shape) - 1))) if len(typeof(x).shape) == 1 \
-            else diff(moveaxis(x, at, -1))
+            else diff(moveaxis(x, axis, -1))  # counted from the end, it is an axis of `x` as of `y`
     return total((y[..., 1:] + y[..., :-1]) * gaps, -1) * 0.5
 
 

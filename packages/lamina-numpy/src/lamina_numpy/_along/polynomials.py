@@ -303,7 +303,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     if isinstance(p, Tracer) and not strip_zeros:
         return _roots(p)
     known = _concrete("roots", p)
-    found = np.roots(known).astype(np.complex128)
+    found = np.roots(np.atleast_1d(known)).astype(np.complex128)
     if not strip_zeros:
         found = np.concatenate([found, np.full(max(known.size - 1, 0) - found.size, complex(np.nan, np.nan))])
     return put(found, dtypes.canonical_complex())

@@ -351,7 +351,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     return multiply(with_axes(x, (1,)), with_axes(y, (0,)))
 
 
-@public("axes", "precision", "preferred_element_type", lists=True)
+@public("axes", "precision", "preferred_element_type")
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2, *, precision: Any = None,
               preferred_element_type: DTypeLike | None = None) -> Array:
     """Sums of products over axes of `a` paired with axes of `b`.

@@ -19,24 +19,24 @@ import numpy as np
 from lamina_tracing import Array, jit
 from lamina_tracing.extend import EVALUATION, Tracer, now
 
-__all__ = ["compiled", "core", "hashable", "method", "public", "publish", "published", "settled"]
+__all__ = ["compiled", "core", "hashable", "method", "operator_for", "public", "publish", "published", "settled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
 _static: dict[Function, tuple[str, ...]] = {}  # of every function that has a jitted twin
 _twins: dict[Function, Any] = {}
-_faces: dict[Function, Function | None] = {}  # of every public one; None where the twin itself is shown
+_faces: dict[Function, Function | None] = {}  # of every public one; None where it has none of its own
+_shown: dict[Function, Any] = {}
 
 
-def public(*static: str, lists: bool = False, face: Callable[[Function], Function] | None = None, name: str = "",
+def public(*static: str, face: Callable[[Function], Function] | None = None, name: str = "",
            doc: str = "") -> Callable[[F], F]:
     """Mark a function for publishing.
 
     Args:
       static: names of its arguments that are not arrays.
-      lists: whether static arguments may be lists or arrays, as where there is an `axis` they always may: they become
-        tuples and ints on the way in.
-      face: makes, of the plain function, what is shown instead of the jitted twin (which `compiled` gives it).
+      face: makes, of the plain function, what is shown instead of the jitted twin (which `compiled` gives it). Without one,
+        static arguments may be lists or arrays: they become tuples and numbers on the way in.
       name, doc: for functions made by a table, which have none of their own.
     """
     def mark(fun: F) -> F:
@@ -44,9 +44,8 @@ def public(*static: str, lists: bool = False, face: Callable[[Function], Functio
             fun.__name__ = fun.__qualname__ = name
             fun.__doc__ = doc
         _static[fun] = static
-        make = face or (_taking_lists if lists or "axis" in static else None)
         _at_home(fun)
-        _faces[fun] = functools.wraps(fun)(make(fun)) if make else None
+        _faces[fun] = functools.wraps(fun)(face(fun)) if face else None
         return fun
     return mark
 
@@ -82,12 +81,21 @@ def compiled(fun: Function) -> Any:
 
 def published(fun: Function) -> Any:
     """What stands under the public name of a function marked `public`."""
-    return _faces[fun] or compiled(fun)
+    shown = _shown.get(fun)
+    if shown is None:
+        shown = _faces[fun] or (functools.wraps(fun)(_taking_lists(fun)) if _static[fun] else compiled(fun))
+        shown = _shown.setdefault(fun, shown)
+    return shown
 
 
 def method(fun: Function) -> Any:
     """What a marked function is as a method of arrays: its jitted twin, which takes lists where the function does."""
-    return _taking_lists(fun) if "axis" in _static[fun] else compiled(fun)
+    return _taking_lists(fun) if _static[fun] else compiled(fun)
+
+
+def operator_for(fun: Function) -> Any:
+    """What a marked function is as an operator, which gives it operands only."""
+    return _faces[fun] or compiled(fun)
 
 
 def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -163,6 +171,7 @@ def _taking_lists(fun: Function) -> Function:
                 given = *args, *kwargs.values()
                 args, kwargs = settled(fun, args, kwargs)
                 if all(map(operator.is_, given, (*args, *kwargs.values()))):
+                    _check_known(fun, args, kwargs)
                     raise
             return compiled(fun)(*args, **kwargs)
         args, kwargs = settled(fun, args, kwargs)
@@ -180,11 +189,29 @@ def settled(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 
 
 def _settled(fun: Function, name: str, x: Any) -> Any:
+    if name in _DTYPES:
+        return x.dtype if isinstance(x, (np.ndarray, Array)) else x
     x = hashable(x)
     if isinstance(x, (dict, set, bytearray)):
-        raise TypeError(f"{fun.__name__}: {name} must be known and hashable, as a number, a name or a sequence of them; got "
-                        f"{type(x).__name__}: {x!r:.60}")
+        raise _unknown(fun, name, x)
     return x
+
+
+def _check_known(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    static, places = _static[fun], unwrap(fun).__code__.co_varnames
+    for name, x in (*zip(places, args), *kwargs.items()):
+        try:
+            name in static and not isinstance(x, Tracer) and hash(x)
+        except TypeError:
+            raise _unknown(fun, name, x) from None
+
+
+def _unknown(fun: Function, name: str, x: Any) -> TypeError:
+    return TypeError(f"{fun.__name__}: {name} must be known and hashable, as a number, a name or a sequence of them; got "
+                     f"{type(x).__name__}: {x!r:.60}")
+
+
+_DTYPES = frozenset(("dtype", "preferred_element_type"))  # an array stands for its dtype there
 
 
 _HASHABLE = frozenset((int, bool, type(None), str, np.dtype))  # passed over: most static arguments are

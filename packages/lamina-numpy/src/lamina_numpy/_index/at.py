@@ -33,12 +33,25 @@ def _number_or_array(values: Any) -> Any:
     return np.asarray(values) if isinstance(values, (list, tuple)) else values
 
 
+def _given(verb: str, values: Any) -> Any:
+    """The values of a change, numbers or arrays."""
+    values = _number_or_array(values)
+    try:
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in "OUS":
+            typeof(values)
+            return values
+    except TypeError:
+        pass
+    raise TypeError(f"x.at[index].{verb}(values): values must be an array or a number; got {type(values).__name__}: "
+                    f"{values!r:.60}")
+
+
 def _changed(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
     asked = mode is None and config.debug_bounds.ever and looks()
     if mode == "wrap":
         index, mode = turned(index, x.shape), "clip"
     how = GatherScatterMode.from_any(mode)
-    values = _number_or_array(values)
+    values = _given(verb, values)
     traced = isinstance(x, Tracer) or isinstance(values, Tracer)
     if _is_mask_of(index, x.shape) and not np.shape(values):
         if traced or isinstance(index, Tracer):
@@ -129,7 +142,7 @@ class AtReference:
         else:
             counts, ones = lax.full(x.shape, 0, "int32"), lax.full(typeof(old).shape, 1, "int32")
             times = addressed(change("add", plan, how, flags, wrap_negative_indices, counts, ones, *positions))
-            new = repeated(func, old, times, math.prod(lax.broadcast_shapes(*[typeof(p).shape for p in positions])))
+            new = repeated(lambda v: lax.convert_element_type(func(v), typeof(v).dtype), old, times, math.prod(lax.broadcast_shapes(*[typeof(p).shape for p in positions])))
         return change("set", plan, how, flags, wrap_negative_indices, x, new, *positions)
 
     def divide(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
@@ -137,7 +150,7 @@ class AtReference:
         """`x[index] /= values`, functionally; integers become floats."""
         x = self.array
         ones = _ones_like(x)
-        by = _changed("multiply", ones, self.index, values, indices_are_sorted, unique_indices, mode,
+        by = _changed("multiply", ones, self.index, _given("divide", values), indices_are_sorted, unique_indices, mode,
                       wrap_negative_indices)
         return x / by
 
@@ -146,14 +159,14 @@ class AtReference:
         """`x[index] **= values`, functionally."""
         x = self.array
         ones = _ones_like(x)
-        by = _changed("multiply", ones, self.index, values, indices_are_sorted, unique_indices, mode,
+        by = _changed("multiply", ones, self.index, _given("power", values), indices_are_sorted, unique_indices, mode,
                       wrap_negative_indices)
         return x ** by
 
     def subtract(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                  mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] -= values`, functionally; positions named twice are lowered twice."""
-        change: Any = _number_or_array(values)
+        change: Any = _given("subtract", values)
         return _changed("add", self.array, self.index, -change, indices_are_sorted, unique_indices, mode,
                         wrap_negative_indices)
 
@@ -180,7 +193,11 @@ def _method(verb: str, says: str, example: str) -> Callable[..., Any]:
                 and not isinstance(x, Tracer) and not isinstance(values, Tracer):
             shape = x.shape
             if shape and 0 <= index < shape[0]:
-                return (points.get(len(shape)) or point(len(shape)))(x, values, index)
+                try:
+                    return (points.get(len(shape)) or point(len(shape)))(x, values, index)
+                except TypeError:
+                    _given(verb, values)
+                    raise
         return _changed(verb, x, index, values, indices_are_sorted, unique_indices, mode, wrap_negative_indices)
 
     method.__name__ = verb

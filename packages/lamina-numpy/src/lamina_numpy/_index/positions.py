@@ -189,7 +189,7 @@ def within(x: Any, n: int, mode: str) -> Any:
     return cast(x, d)
 
 
-@public("shape", lists=True)
+@public("shape")
 def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     """Flat positions as one index per axis.
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina_ir import DTypeError, dtypes
+from lamina_ir import DTypeError, dtypes, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, typeof, requested_dtype
 
@@ -26,11 +26,9 @@ def _running(call: str, running: Any, a: Any, axis: int | None, dtype: Any) -> A
             raise DTypeError(f"{call}: booleans cannot hold a running total; give an integer or float dtype")
         d = dtypes.canonical_int()
     a = cast(a, d)
-    if axis is None:
-        a, at = ravel(a), 0
-    else:
-        at = check_axis(call, axis, len(t.shape))
-    return running(a, at)
+    if axis is None or not t.shape:  # a number is one element in a row, as in NumPy
+        a, t = ravel(a), shaped((a.size,), d)
+    return running(a, check_axis(call, 0 if axis is None else axis, len(t.shape)))
 
 
 @public("axis", "dtype", "out")

@@ -11,7 +11,7 @@ from lamina_tracing import Array, ArrayLike, AxisLike, lax, ShapeLike
 from lamina_tracing.extend import check_axes, check_axis, refuse_name, typeof
 
 from .._ground.promotion import aval, broadcast, broadcast_shapes_of
-from .._ground.publishing import public
+from .._ground.publishing import hashable, public
 from .._ground.axes import as_shape, permuted, reshaped, resolve_sizes, with_axes
 from .._ground.conversion import asarray
 from .._ground.names import Along, axes_of, count_along
@@ -83,10 +83,10 @@ def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int:
     sizes = shape(a)
     if axis is None:
         return math.prod(sizes)
-    return count_along(axes_of("size", axis, len(sizes)), sizes)
+    return count_along(axes_of("size", hashable(axis), len(sizes)), sizes)
 
 
-@public("shape", "order", "copy", "newshape", lists=True)
+@public("shape", "order", "copy", "newshape")
 def reshape(a: ArrayLike, shape: ShapeLike | None = None, order: str = "C", *, copy: bool | None = None,
             newshape: ShapeLike | None = None) -> Array:
     """The same elements in another shape.
@@ -154,7 +154,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     return reshaped(a, old, (math.prod(old),))
 
 
-@public("axes", lists=True)
+@public("axes")
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """The axes in reverse, or in the order given.
 
@@ -240,7 +240,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return permuted(a, tuple(order))
 
 
-@public("source", "destination", lists=True)
+@public("source", "destination")
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to new places; the others keep their order.
 
@@ -301,7 +301,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     return moveaxis(a, at, start - 1 if at < start else start)
 
 
-@public("axis", lists=True)
+@public("axis")
 def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
     """New axes of length 1.
 
@@ -327,7 +327,7 @@ def expand_dims(a: ArrayLike, axis: AxisLike) -> Array:
     return with_axes(a, check_axes("expand_dims", axes, n + len(axes)))
 
 
-@public("axis", lists=True)
+@public("axis")
 def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
     """Axes of length 1 left out.
 
@@ -356,7 +356,7 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
     return lax.squeeze(a, axes) if axes else a  # type: ignore[return-value]  # an array, as `public` gives it
 
 
-@public("shape", lists=True)
+@public("shape")
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     """Elements repeated along new axes and axes of length 1.
 
@@ -430,7 +430,7 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     return [broadcast(a, s, new) for a, s in zip(args, shapes)]
 
 
-@public("axis", lists=True)
+@public("axis")
 def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
     """Elements in reverse order along axes.
 
@@ -502,7 +502,7 @@ def flipud(m: ArrayLike) -> Array:
     return flip(m, 0)
 
 
-@public("k", "axes", lists=True)
+@public("k", "axes")
 def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """An array turned by quarters in the plane of two axes.
 

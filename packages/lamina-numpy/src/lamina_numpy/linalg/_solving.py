@@ -153,7 +153,7 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     return layout.reshape(inv(layout.reshape(a, (n, m))), shape[ind:] + shape[:ind])
 
 
-@public("axes", lists=True)
+@public("axes")
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
     """The x with `tensordot(a, x, x.ndim) = b`.
 

@@ -128,7 +128,7 @@ def correlate2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: st
     return _in_the_plane("correlate2d", in1, in2, mode, boundary, fillvalue, precision, True)
 
 
-@public("mode", "axes", lists=True)
+@public("mode", "axes")
 def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequence[int] | None = None) -> Array:
     """The convolution of two arrays by Fourier transforms.
 

@@ -14,7 +14,7 @@ from lamina_tracing.extend import check_axis, typeof
 __all__ = ["detrend"]
 
 
-@public("axis", "type", "bp", "overwrite_data", lists=True)
+@public("axis", "type", "bp", "overwrite_data")
 def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: int | Sequence[int] = 0,
             overwrite_data: None = None) -> Array:
     """What is left when a straight line, or the mean, is taken off.

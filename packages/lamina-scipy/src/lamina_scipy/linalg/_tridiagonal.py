@@ -22,7 +22,7 @@ from ._ground import alike, scaled_eye
 __all__ = ["eigh_tridiagonal"]
 
 
-@public("eigvals_only", "select", "select_range", "tol", lists=True)
+@public("eigvals_only", "select", "select_range", "tol")
 def eigh_tridiagonal(d: ArrayLike, e: ArrayLike, *, eigvals_only: bool = False, select: str = "a",
                      select_range: tuple[float, float] | None = None, tol: float | None = None) -> Any:
     """Eigenvalues, ascending, and eigenvectors, in columns, of symmetric tridiagonal matrices.
