@@ -96,7 +96,7 @@ def test_library_functions_speak_of_their_argument(call, words):
     (lambda: jnp.diag(X, {1: 2}), "diag: k must be known and hashable"),
     (lambda: jnp.round(X, {1}), "round: decimals must be known and hashable"),
     (lambda: jnp.diag(X, NoHash()), "diag: k must be known and hashable"),
-    (lambda: jnp.ones(3).at[0].power(None), r"x.at\[index\].power\(values\): values must be an array or a number; got NoneType"),
+    (lambda: jnp.ones(3).at[0].power(None), r"x.at\[index\].power\(values\): values must be an array or .* NoneType"),
     (lambda: jnp.ones(3).at[0].add("a"), r"x.at\[index\].add\(values\): values must be an array or a number; got str: 'a'"),
     (lambda: jnp.ones(3).at[1:].subtract("a"), r"x.at\[index\].subtract"),
     (lambda: jax.device_put(X, "cpu"), "device_put: expected a device or a sharding .* got str: 'cpu'"),

@@ -90,7 +90,11 @@ def published(fun: Function) -> Any:
 
 def method(fun: Function) -> Any:
     """What a marked function is as a method of arrays: its jitted twin, which takes lists where the function does."""
-    return _taking_lists(fun) if _static[fun] else compiled(fun)
+    if not _static[fun]:
+        return compiled(fun)
+    shown = _taking_lists(fun)
+    shown.__name__, shown.__doc__ = fun.__name__, fun.__doc__
+    return shown
 
 
 def operator_for(fun: Function) -> Any:

@@ -142,7 +142,8 @@ class AtReference:
         else:
             counts, ones = lax.full(x.shape, 0, "int32"), lax.full(typeof(old).shape, 1, "int32")
             times = addressed(change("add", plan, how, flags, wrap_negative_indices, counts, ones, *positions))
-            new = repeated(lambda v: lax.convert_element_type(func(v), typeof(v).dtype), old, times, math.prod(lax.broadcast_shapes(*[typeof(p).shape for p in positions])))
+            most = math.prod(lax.broadcast_shapes(*[typeof(p).shape for p in positions]))
+            new = repeated(lambda v: lax.convert_element_type(func(v), typeof(v).dtype), old, times, most)
         return change("set", plan, how, flags, wrap_negative_indices, x, new, *positions)
 
     def divide(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
