@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 from lamina_ir import config
-from lamina_runtime import cache_stats, clear_memory, disk_cache
+from lamina_runtime import cache_stats, clear_memory, compiling, disk_cache
 from lamina_runtime import compilation_cache as cc
 from lamina_tracing import jit, lax
 
@@ -303,3 +303,13 @@ def test_a_tilde_in_the_folder_is_the_home(tmp_path, variable):
     env = {**os.environ, **others, "HOME": str(tmp_path), variable: "~/kept"}
     done = subprocess.run([sys.executable, "-c", program], env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == ["True", "False"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("held, read", [(0, 1), (1 << 20, 0)])
+def test_a_small_program_is_read_back_where_there_are_many(monkeypatch, held, read):
+    taken, load = [], compiling._deserialized
+    monkeypatch.setattr(compiling, "_READ_BACK_FROM", held)
+    monkeypatch.setattr(compiling, "_deserialized", lambda *args: taken.append(args) or load(*args))
+    number = np.float32(time.time() % 1000)  # no stored program has it
+    np.testing.assert_allclose(jit(lambda x: lax.sin(x) * number)(np.float32(0.5)), np.sin(np.float32(0.5)) * number, rtol=1e-6)
+    assert len(taken) == read

@@ -36,8 +36,10 @@ MOST_EQUATIONS = 1 << 22  # some 0.5 ms and 20 kB of the compiler's each
 _BASE, _PER_STORED, _PER_CODE = 1 << 16, 20, 500
 # Stored forms up to this size are read back after compiling. Measured with jaxlib 0.10.2: a program of one kernel (6 kB)
 # takes 0.5 ms to read and then 0.13 MB instead of 0.23, as what the compiler needed meanwhile goes; one of 60 kernels (118
-# kB) takes 17 ms and 3.3 MB instead of 2.0, one of 900 kernels 350 ms, most of what its compilation took.
+# kB) takes 17 ms and 3.3 MB instead of 2.0, one of 900 kernels 350 ms, most of what its compilation took. The first programs of
+# a process are not: for the 13 MB that they take together, none of their first calls pays.
 _READ_BACK = 1 << 14
+_READ_BACK_FROM = 128
 
 
 class Options(NamedTuple):
@@ -212,7 +214,7 @@ def _from_disk_or_compiler(by: Compiler, lowered: Any, key: Any, devices: tuple[
         return Loaded(made, key, _BASE + _PER_CODE * len(lowered.bytecode()), devices[0])
     if disk_cache.worth_keeping(seconds, len(payload)) and disk_cache.store(path, payload):
         _count("stored")
-    if len(payload) <= _READ_BACK:
+    if len(payload) <= _READ_BACK and len(owner.current.executables) >= _READ_BACK_FROM:
         made = _deserialized(devices[0].client, payload, where, settings) or made
     return Loaded(made, key, _BASE + _PER_STORED * len(payload), devices[0])
 
