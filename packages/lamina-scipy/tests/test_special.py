@@ -1,5 +1,6 @@
 """Special functions: values that SciPy 1.17 gives, frozen; what they are at edges and poles; slopes beside differences."""
 import json
+import math
 from pathlib import Path
 
 import lamina_numpy as lnp
@@ -97,6 +98,24 @@ def test_slopes_beside_differences(name):
                 steps = f(np.array([x + h, x - h, x + 2 * h, x - 2 * h]))
                 want = (8 * (steps[0] - steps[1]) - (steps[2] - steps[3])) / (12 * h)
                 np.testing.assert_allclose(grad(f)(x), want, 1e-6, 1e-9, err_msg=f"{point} {i}")
+
+
+@pytest.mark.parametrize("low, high, most", [(1e-30, 0.7, 3), (0.7, 1.3, 3), (1.3, 2.5, 5), (2.5, 4, 9), (4, 1e6, 4),
+                                             (1e6, 1e36, 4)])
+def test_single_gammaln_is_off_by_a_few_units(low, high, most):
+    x = np.exp(np.linspace(np.log(low), np.log(high), 4000)).astype(np.float32)
+    want = np.array([math.lgamma(float(v)) for v in x])
+    off = np.abs(np.asarray(special.gammaln(x), np.float64) - want) / np.spacing(np.abs(want).astype(np.float32))
+    assert off.max() <= most
+
+
+def test_single_gammaln_left_of_zero():
+    x = -np.exp(np.linspace(np.log(1e-6), np.log(300), 4000)).astype(np.float32)
+    x = x[np.abs(x - np.round(x)) > 1e-7]
+    want = np.array([math.lgamma(float(v)) for v in x])
+    np.testing.assert_allclose(special.gammaln(x), want, 4e-7, 1e-6)
+    far = np.float32([-8388609, -1e30, -inf, inf, nan, 0.0, -0.0, 3e38])
+    np.testing.assert_array_equal(special.gammaln(far), [inf, inf, inf, inf, nan, inf, inf, inf])
 
 
 def test_slopes_where_simple_rules_fail():

@@ -10,6 +10,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import by_dtype, floats, horner, real, slopes, whole_number, within
+from ._log_gamma import single_gammaln
 from ._zetas import digamma_of, zeta_of_whole
 
 __all__ = ["digamma", "factorial", "gamma", "gammaln", "gammasgn", "multigammaln", "poch"]
@@ -87,7 +88,9 @@ def gammaln_after_one(z):
 
 @slopes(lambda out, x: digamma_of(x))
 def gammaln_of(x):
-    """log |gamma| of an array; near its zeros 1 and 2 by a series that keeps the digits."""
+    """log |gamma| of an array; in float64 near its zeros 1 and 2 by a series that keeps the digits."""
+    if typeof(x).dtype == np.float32:
+        return single_gammaln(x)
     one, two = lnp.abs(x - 1.0) < 0.3, lnp.abs(x - 2.0) < 0.3
     z = lnp.where(one, x - 1.0, lnp.where(two, x - 2.0, 0.0))
     series = gammaln_after_one(z)
@@ -176,7 +179,8 @@ def gammaln(x: ArrayLike) -> Array:
       DTypeError: `x` is complex.
 
     Derivative: `digamma(x)`.
-    Source: meaning of `scipy.special.gammaln`; near its zeros 1 and 2 by DLMF 5.7.3.
+    Source: meaning of `scipy.special.gammaln`; in float32 DLMF 5.11.1, 5.5.3 and polynomials at its zeros 1 and 2,
+    in float64 near these by DLMF 5.7.3.
 
     >>> gammaln(np.array([1., 3., -1.]))
     Array([0.       , 0.6931472,       inf], dtype=float32)
