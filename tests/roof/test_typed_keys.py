@@ -24,6 +24,7 @@ def masked(keep):
     (lambda k: jnp.empty_like(k), 0 * WORDS), (lambda k: jnp.tril(k), masked(np.tri(2, dtype=bool))),
     (lambda k: jnp.triu(k), masked(np.tri(2, dtype=bool).T)),
     (lambda k: lax.full_like(k, k[0, 1]), np.broadcast_to(WORDS[0, 1], WORDS.shape)),
+    (lambda k: jnp.fill_diagonal(k, k[0, 1], inplace=False), np.where(np.eye(2, dtype=bool)[..., None], WORDS[0, 1], WORDS)),
     (lambda k: jnp.real(k), WORDS), (lambda k: jnp.take(k, 1, axis=0), WORDS[1])])
 def test_keys_come_back(fun, expected):
     for f in (fun, jax.jit(fun)):
@@ -32,6 +33,7 @@ def test_keys_come_back(fun, expected):
 
 @pytest.mark.parametrize("fun, expected", [
     (lambda k: jnp.isclose(k, k.T), [[True, False], [False, True]]), (lambda k: jnp.allclose(k, k), True),
+    (lambda k: jnp.isin(k, k[0]), [[True, True], [False, False]]),
     (lambda k: jnp.isnan(k), np.zeros((2, 2), bool)), (lambda k: jnp.isfinite(k), np.ones((2, 2), bool)),
     (lambda k: jnp.array_equal(k, k.T), False)])
 def test_what_is_asked_of_keys(fun, expected):

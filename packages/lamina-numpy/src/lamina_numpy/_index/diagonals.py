@@ -244,15 +244,11 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
     shape = typeof(a).shape
     if len(shape) < 2 or len(shape) > 2 and len(set(shape)) > 1:
         raise ValueError(f"fill_diagonal: expected two axes, or more of equal length; got {typeof(a).long()}")
-    n = min(shape)
     val = ravel(cast(asarray(val), typeof(a).dtype))
     count = typeof(val).shape[0]
     if not count:
         raise ValueError("fill_diagonal: val holds no elements")
-    val = tiled(val, (-(-n // count),))[:n]
-    if len(shape) == 2:
-        config = ((0, max(shape) - n, 0),)
-        val = lax.pad(val, literal(0, typeof(a).dtype), config)[:shape[0]]
+    val = tiled(val, (-(-shape[0] // count),))[:shape[0]]  # rows below the diagonal's end are not chosen
     rows = lax.broadcast_in_dim(val, shape, (0,))
     on = None
     for axis in range(1, len(shape)):

@@ -8,7 +8,7 @@ from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, known_value, Tracer, typeof
 
-from .._ground.promotion import aval, cast, literal, promote_all
+from .._ground.promotion import aval, cast, literal, pair, promote_all
 from .._ground.publishing import core, public
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray, put
@@ -287,6 +287,9 @@ def isin(element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = Fal
     n = typeof(test).shape[0]
     if n == 0:
         found = lax.broadcast_in_dim(np.False_, aval("isin", x).shape, ())
+    elif dtypes.is_key(typeof(test).dtype):  # which have no order
+        same = lax.eq(*pair("isin", reshape(x, (*aval("isin", x).shape, 1)), test))
+        found = lax.reduce_or(same, (typeof(same).ndim - 1,))
     else:
         if typeof(test).dtype == dtypes.BOOL:
             x, test = cast(x, np.dtype("int32")), cast(test, np.dtype("int32"))
