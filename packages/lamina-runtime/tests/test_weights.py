@@ -1,6 +1,7 @@
 """Which programs are compiled with the cheap settings, and that those that have digits to lose keep them."""
 import numpy as np
 import pytest
+from lamina_autodiff import custom_jvp, custom_vjp
 from lamina_ir import prims
 from lamina_runtime import _jaxlib
 from lamina_runtime.weights import _EXACT, _LIBRARIES, _ROUNDS, _STEADY, is_cheap
@@ -85,3 +86,20 @@ def test_few_equations_are_cheap_and_many_are_not():
 def test_names_are_those_of_ops_and_their_families():
     assert {*_EXACT, *_ROUNDS} <= {p.name for p in prims.ALL}
     assert {*_STEADY, *_LIBRARIES} <= {p.family for p in prims.ALL}
+
+
+def test_functions_with_rules_of_their_own_weigh_what_they_hold():
+    def marked(mark, f):
+        held = mark(f)
+        if mark is custom_jvp:
+            held.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+        else:
+            held.defvjp(lambda x: (f(x), ()), lambda _, ct: (ct,))
+        return held
+
+    for mark in custom_jvp, custom_vjp:
+        assert is_cheap(make_jaxpr(marked(mark, lambda x: lax.exp(lax.sub(x, lax.reduce_max(x, (0, 1))))))(X))
+        assert not is_cheap(make_jaxpr(marked(mark, twenty(lax.sin)))(X))
+        assert not is_cheap(make_jaxpr(marked(mark, lambda x: lax.reduce_sum(x, (0,))))(LARGE))
+        assert not is_cheap(make_jaxpr(lambda x, f=marked(mark, lambda v: lax.mul(v, v)): twenty(
+            lambda v: lax.add(v, f(v)))(x))(X))  # the two may become one instruction

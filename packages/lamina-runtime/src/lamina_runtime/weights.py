@@ -14,6 +14,8 @@ __all__ = ["is_cheap"]
 _PLAIN = frozenset(("elementwise", "shape", "indexing", "calls"))
 _CHEAP = _PLAIN | {"reductions", "sorting"}
 _FEW, _SMALL, _UPDATES = 12, 1 << 14, 512
+# Functions, some with rules of their own: the compiler writes them out where they are called.
+_CALLS = frozenset(("xla_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call"))
 
 _LIBRARIES = frozenset(("factorizations", "fft"))  # beside a loop or two that copies what they read and make
 _STEADY = frozenset(("elementwise", "shape", "indexing", "sorting", "random_bits", "reductions"))
@@ -44,12 +46,13 @@ def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -
         return _FEW + 1
     count = 0
     for e in closed.jaxpr.eqns:
-        family = e.primitive.family
-        if family not in _CHEAP or (family not in _PLAIN and any(v.aval.size > _SMALL for v in e.invars)):
+        family, is_call = e.primitive.family, e.primitive.name in _CALLS
+        large = family not in _PLAIN and any(v.aval.size > _SMALL for v in e.invars)
+        if not is_call and (family not in _CHEAP or large):
             return _FEW + 1
         if e.primitive.name.startswith("scatter") and e.invars[-1].aval.size > _UPDATES:
             return _FEW + 1
-        if e.primitive.name == "xla_call":
+        if is_call:
             called = e.params["call_jaxpr"]
             if called not in known:
                 known[called] = _weigh(called, known, level + 1)
@@ -82,8 +85,8 @@ class _Steady:
                 return None
             read = [type(v) is not Literal and v in products for v in e.invars]
             outs: list[bool] | None = [p.name == "mul" or any(read)] * len(e.outvars)
-            if p.name in ("xla_call", "linear_solve"):
-                called = e.params["call_jaxpr" if p.name == "xla_call" else "solve"]
+            if p.name in _CALLS or p.name == "linear_solve":
+                called = e.params["solve" if p.name == "linear_solve" else "call_jaxpr"]
                 outs = self._products_out(called, read, level + 1) if level < _FEW else None
             elif p.family in _LIBRARIES:
                 outs = [False] * len(e.outvars)
