@@ -2,8 +2,10 @@
 from contextlib import ExitStack
 
 import lamina
+import lamina.experimental.ode
 import lamina.nn as nn
 import lamina.numpy as jnp
+import lamina.scipy.spatial.transform
 import numpy as np
 import pytest
 from lamina import config, lax, random
@@ -15,6 +17,14 @@ LEAKING = ("transformations", "lax", "rows")  # looking for leaks collects all g
 M = jnp.asarray(np.array([[2.5, 0.7, 0.2], [0.5, 2.9, 0.1], [0.4, 0.6, 2.8]], np.float32))
 V, I, B = M[0], jnp.asarray(np.array([1, 2, 0], np.int32)), jnp.asarray(np.array([True, False, True]))
 KEY = random.PRNGKey(0)
+S, C, sp = M @ M.T, M + 1j * M.T, lamina.scipy
+
+
+def turned(m):
+    turns = sp.spatial.transform.Rotation.from_rotvec(m)
+    return sp.spatial.transform.Slerp.init(m[0].sort(), turns)(m[0]).as_quat(), turns.mean().as_quat()
+
+
 CALLS = {
     "arithmetic": lambda: (M + 1, 2.0 * M, -M, M / 3, M ** 2, M > 0.5, M @ M, abs(M), I % 2, ~B),
     "indexing": lambda: (M[0], M[:, 1:], M[-1, 0], V[I], V[V > 0.5], M.at[0].set(1.0), M.at[I].add(1.0), M[None], V[::-1]),
@@ -42,7 +52,23 @@ CALLS = {
     "transformations": lambda: (lamina.grad(lambda x: (x * 2).sum())(V), lamina.vmap(lambda x: x + 1)(M), lamina.hessian(
         lambda x: (x ** 3).sum())(V), lamina.jit(lambda x: jnp.sin(x) * 2)(V), lamina.jvp(jnp.tanh, (V,), (V,)),
         lamina.jacfwd(jnp.sin)(V), lamina.pmap(lambda x: x * 2)(M[:1]), lamina.checkpoint(lambda x: x * 2)(V)),
-    "rows": lambda: [row * 2 for row in M]}
+    "rows": lambda: [row * 2 for row in M],
+    "scipy fft": lambda: (sp.fft.dct(M), sp.fft.idctn(M), sp.fft.dct(M, norm="ortho")),
+    "scipy signal": lambda: (sp.signal.detrend(M), sp.signal.csd(M, M, nperseg=2), sp.signal.welch(M, nperseg=2),
+                             sp.signal.istft(sp.signal.stft(M, nperseg=2)[2], nperseg=2), sp.signal.convolve(V, V)),
+    "scipy linalg": lambda: (sp.linalg.cholesky(S), sp.linalg.lu(jnp.stack([M, M])), sp.linalg.expm(jnp.stack([M, M])),
+                             sp.linalg.funm(M, jnp.exp), sp.linalg.hilbert(3), sp.linalg.schur(M, "complex"),
+                             sp.linalg.eigh_tridiagonal(V, V[1:], eigvals_only=True)),
+    "scipy places": lambda: (sp.cluster.vq.vq(M, M), sp.ndimage.map_coordinates(M, [V, V], 1), turned(M),
+                             sp.interpolate.RegularGridInterpolator((V.sort(), V.sort()), M, "nearest")(M[:, :2] * 0 + V[0])),
+    "scipy stats": lambda: (sp.stats.rankdata(M), sp.stats.multivariate_normal.logpdf(M, V, S), sp.stats.binom.pmf(I, 4, 0.5),
+                            sp.stats.multinomial.pmf(I, 3, V / 4), sp.stats.gaussian_kde(jnp.concatenate([M, M * M], 1))(M)),
+    "scipy special": lambda: (sp.special.multigammaln(V + 2, 2), sp.special.lpmn(2, 2, V / 4),
+                              sp.special.sph_harm(I[:1], I[1:2], V[:1], V[:1], n_max=3)),
+    "scipy slopes": lambda: (lamina.grad(lambda x: sp.special.betainc(2.0, 3.0, x).sum())(V / 4),
+                             lamina.grad(lambda a: random.gamma(KEY, a).sum())(V)),
+    "more": lambda: (nn.initializers.orthogonal()(KEY, (3, 4)), nn.standardize(C), lamina.image.resize(M, (2, 5), "cubic"),
+                     lamina.experimental.ode.odeint(lambda y, t: -y, V, V.sort()))}
 
 
 def values(results):

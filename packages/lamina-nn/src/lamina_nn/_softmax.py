@@ -11,7 +11,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import dtypes
-from lamina_numpy.extend import axes_of, fitted, public, to_inexact, work_dtype
+from lamina_numpy.extend import axes_of, fitted, own_terms, public, to_inexact, work_dtype
 from lamina_numpy.special import logsumexp
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
 from lamina_tracing.extend import check_axis, is_name, requested_dtype, typeof
@@ -143,6 +143,7 @@ def logmeanexp(x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = No
 
 
 @public("axis")
+@own_terms
 def standardize(x: ArrayLike, axis: AxisLike = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
                 epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None) -> Array:
     """`(x - mean) / sqrt(variance + epsilon)`, both of `x` along axes unless given.

@@ -2,11 +2,12 @@
 
 `public` marks a plain function for publishing and `publish` shows its jitted twin; `to_inexact` makes floats of integers and
 booleans; `alike` gives several arrays one dtype and shape; `work_dtype` says in which dtype numbers are summed; `axes_of` reads
-axes, names of mapped ones among them, and `fitted` masks.
+axes, names of mapped ones among them, and `fitted` masks; the steps of a function marked `own_terms` may promote what a user
+has forbidden to be promoted.
 """
 from ._ground.names import axes_of
-from ._ground.promotion import alike, to_inexact
+from ._ground.promotion import alike, own_terms, to_inexact
 from ._ground.publishing import public, publish
 from ._reduce.reductions import fitted, work_dtype
 
-__all__ = ["alike", "axes_of", "fitted", "public", "publish", "to_inexact", "work_dtype"]
+__all__ = ["alike", "axes_of", "fitted", "own_terms", "public", "publish", "to_inexact", "work_dtype"]

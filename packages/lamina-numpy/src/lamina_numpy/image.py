@@ -167,8 +167,8 @@ def resize(image: ArrayLike, shape: Sequence[int], method: str | ResizeMethod, a
             new, old = sizes[axis], have[axis]
             image = taking.take(image, np.floor((np.arange(new) + 0.5) * (old / max(new, 1))).astype(np.int32), axis)
         return image
-    scale = np.array([sizes[k] / max(have[k], 1) for k in axes], np.float64)
-    return _resample(image, scale, np.zeros(len(axes)), sizes, axes, how, bool(antialias), precision)
+    scale = asarray(np.array([sizes[k] / max(have[k], 1) for k in axes], np.float64))
+    return _resample(image, scale, asarray(np.zeros(len(axes))), sizes, axes, how, bool(antialias), precision)
 
 
 def scale_and_translate(image: ArrayLike, shape: Sequence[int], spatial_dims: Sequence[int], scale: ArrayLike,

@@ -68,8 +68,9 @@ def _plain_gamma(key: Any, a: Any, shape: tuple[int, ...], dtype: np.dtype, part
     return _draw(key, a, False, shape, dtype, part)
 
 
-_log_core = custom_jvp(_log_gamma, nondiff_argnums=(2, 3, 4))
-_gamma_core = custom_jvp(_plain_gamma, nondiff_argnums=(2, 3, 4))
+# Compiled, where a derivative is taken of known numbers too: no step of theirs is seen by checks for NaN and transfers.
+_log_core = custom_jvp(jit(_log_gamma, static_argnums=(2, 3, 4), inline=True), nondiff_argnums=(2, 3, 4))
+_gamma_core = custom_jvp(jit(_plain_gamma, static_argnums=(2, 3, 4), inline=True), nondiff_argnums=(2, 3, 4))
 
 
 def _log_jvp(shape: Any, dtype: Any, part: Any, primals: Any, tangents: Any) -> Any:

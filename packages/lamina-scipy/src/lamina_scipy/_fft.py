@@ -7,7 +7,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import public, to_inexact
+from lamina_numpy.extend import own_terms, public, to_inexact
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import check_axis, typeof
 
@@ -148,6 +148,7 @@ def _several(call: str, x: Any, type: int, s: Any, axes: Any, norm: str | None, 
     return x
 
 
+@own_terms
 def _along(call: str, x: Any, type: int, n: Any, axis: int, norm: str | None, inverse: bool) -> Any:
     if type not in _INVERSE:
         raise ValueError(f"{call}: type must be 1, 2, 3 or 4; got {type!r}")
@@ -176,6 +177,7 @@ def _along(call: str, x: Any, type: int, n: Any, axis: int, norm: str | None, in
     return lnp.moveaxis(y, -1, axis)
 
 
+@own_terms
 def _transformed(x: Any, type: int, ortho: bool) -> Any:
     """One of the four transforms along the last axis, as sums or keeping lengths."""
     n, real = typeof(x).shape[-1], typeof(x).dtype

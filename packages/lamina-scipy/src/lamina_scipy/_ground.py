@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 import lamina_numpy as lnp
 from lamina_autodiff import SymbolicZero, custom_jvp
 from lamina_ir import DTypeError, dtypes
-from lamina_numpy.extend import alike, to_inexact, work_dtype
+from lamina_numpy.extend import alike, own_terms, to_inexact, work_dtype
+from lamina_tracing import jit
 from lamina_tracing.extend import typeof
 
-__all__ = ["by_dtype", "floats", "horner", "inexact", "no_slope", "real", "slopes", "whole_number", "within"]
+__all__ = ["by_dtype", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes", "whole_number", "within"]
 
 
 def inexact(call: str, *xs: Any) -> list[Any]:
@@ -39,20 +40,29 @@ def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
     args = floats(call, *xs)
     dtype = typeof(args[0]).dtype
     work = work_dtype(dtype)
+    core = own_terms(core)
     if work == dtype:
         return core(*args)
     return lnp.astype(core(*[lnp.astype(x, work) for x in args]), dtype)
 
 
+def counted(call: str, core: Callable[..., Any], *xs: Any) -> Any:
+    """`real`, of which whole numbers are counts: they become float beside parameters that are."""
+    whole = any(type(x) is int or getattr(getattr(x, "dtype", None), "kind", "") in ("i", "u") for x in xs)
+    return (own_terms(real) if whole else real)(call, core, *xs)
+
+
 def slopes(*given: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a function of arrays: its slope in each argument is `slope(result, *arguments)`."""
     def mark(fun: Callable[..., Any]) -> Callable[..., Any]:
-        ruled = custom_jvp(fun)
+        # Compiled, where a derivative is taken of known numbers too: numbers that a choice leaves out are not looked at.
+        ruled = custom_jvp(jit(fun, inline=True))
+        compiled = [jit(slope, inline=True) for slope in given]
 
         def rule(primals: Any, tangents: Any) -> Any:
             out = ruled(*primals)
             total: Any = None
-            for slope, t in zip(given, tangents):
+            for slope, t in zip(compiled, tangents):
                 if not isinstance(t, SymbolicZero):
                     share = lnp.multiply(slope(out, *primals), t)
                     total = share if total is None else lnp.add(total, share)

@@ -8,7 +8,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError
-from lamina_numpy.extend import to_inexact
+from lamina_numpy.extend import own_terms, to_inexact
 from lamina_tracing import Array, ArrayLike, jit
 from lamina_tracing.extend import holds_tracers, typeof
 
@@ -84,6 +84,7 @@ class RegularGridInterpolator:
         return _at(self.grid, self.values, xi, np.nan if fill is None else fill, method, fill is None)
 
 
+@own_terms
 def _at_plain(grid: Any, values: Any, xi: Any, fill: Any, method: str, beyond: bool) -> Any:
     cells, outside = [], lnp.zeros(typeof(xi).shape[:-1], bool)
     for i, points in enumerate(grid):

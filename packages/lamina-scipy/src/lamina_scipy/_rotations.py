@@ -8,7 +8,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, trees
-from lamina_numpy.extend import to_inexact
+from lamina_numpy.extend import own_terms, to_inexact
 from lamina_random import normal
 from lamina_tracing import Array, ArrayLike, jit
 from lamina_tracing.extend import holds_tracers, typeof
@@ -164,7 +164,7 @@ class Rotation:
 
     def inv(self) -> Rotation:
         """The rotation back."""
-        return self._of(self.quat * np.array([-1, -1, -1, 1], typeof(self.quat).dtype))
+        return self._of(_conjugate(self.quat))
 
     def magnitude(self) -> Array:
         """The angle, from 0 to pi radians; of a list `[n]`."""
@@ -235,6 +235,7 @@ class Slerp:
         self.times, self.timedelta, self.rotations, self.rotvecs = times, timedelta, rotations, rotvecs
 
     @classmethod
+    @own_terms
     def init(cls, times: ArrayLike, rotations: Rotation) -> Slerp:
         """From n rotations and when they are reached: times `[n]`, ascending strictly, n at least 2."""
         if not isinstance(rotations, Rotation) or rotations.single or len(rotations) < 2:
@@ -284,6 +285,11 @@ def _unit(q: Any) -> Any:
 @_compiled
 def _upper(q: Any) -> Any:
     return lnp.where(q[..., 3:] < 0, -q, q)
+
+
+@_compiled
+def _conjugate(q: Any) -> Any:
+    return q * np.array([-1, -1, -1, 1], typeof(q).dtype)
 
 
 @_compiled
@@ -393,11 +399,13 @@ def _euler(q: Any, axes: Any, moving: Any) -> Any:
 
 
 @_compiled
+@own_terms
 def _mean(q: Any, w: Any) -> Any:
     return lnp.linalg.eigh(lnp.matmul(q.T * w, q, precision="highest")).eigenvectors[:, -1]
 
 
 @_compiled
+@own_terms
 def _between(times: Any, gaps: Any, quats: Any, rotvecs: Any, t: Any) -> Any:
     at = lnp.clip(lnp.searchsorted(times, t, side="right") - 1, 0, typeof(gaps).shape[0] - 1)
     share = (t - times[at]) / gaps[at]

@@ -14,7 +14,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import closure_convert, custom_vjp, vjp
 from lamina_ir import ShapeError, dtypes, trees
-from lamina_numpy.extend import to_inexact
+from lamina_numpy.extend import own_terms, to_inexact
 from lamina_numpy.flatten_util import ravel_pytree
 from lamina_tracing import ArrayLike, eval_shape, lax
 from lamina_tracing.extend import typeof
@@ -107,6 +107,7 @@ def _size(x: Any) -> Any:
     return lnp.sqrt(lnp.sum(lnp.square(lnp.abs(x))) / n)
 
 
+@own_terms
 def _solve(f: Any, plan: Any, y0: Any, t: Any) -> Any:
     """States `[n, size]` at the times, `f(y, t)` being the slope; times ascend or descend."""
     rtol, atol, most, longest = plan

@@ -1,7 +1,6 @@
 """Special functions, named as `scipy.special` names them."""
 from lamina_numpy.extend import publish as _publish
 from lamina_numpy.special import logsumexp
-from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
 from ._special._bessels import bessel_jn, i0, i0e, i1, i1e
 from ._special._entropies import entr, expit, kl_div, logit, rel_entr, xlog1py, xlogy
@@ -18,5 +17,4 @@ __all__ = ["bernoulli", "bessel_jn", "beta", "betainc", "betaln", "digamma", "en
            "i1e", "kl_div", "log_ndtr", "logit", "logsumexp", "lpmn", "lpmn_values", "multigammaln", "ndtr", "ndtri", "poch",
            "polygamma", "rel_entr", "spence", "sph_harm", "xlog1py", "xlogy", "zeta"]
 
-_hide_frames_of(__file__.rsplit("/", 1)[0])
 _publish(globals())

@@ -5,8 +5,9 @@ types are already alike leave `pair` after two reads.
 """
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, TypeGuard
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
@@ -14,9 +15,10 @@ from lamina_tracing import Array, lax
 from lamina_tracing.extend import bind, EVALUATION, now, Tracer, typeof, warn_user
 
 __all__ = ["alike", "aval", "broadcast", "broadcast_shapes_of", "cast", "convert", "equation", "fixed", "inexact_dtype",
-           "inexact_pair", "is_array", "is_staging", "literal", "meet", "need_real", "no_out", "pair", "promote_all",
-           "retyped", "to_inexact"]
+           "inexact_pair", "is_array", "is_staging", "literal", "meet", "need_real", "no_out", "own_terms", "pair",
+           "promote_all", "retyped", "to_inexact"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 _PYTHON_SCALARS = frozenset((bool, int, float, complex))
 _F32 = np.dtype("float32")
 _I32 = np.dtype("int32")
@@ -222,3 +224,14 @@ def broadcast_shapes_of(call: str, shapes: tuple[tuple[int, ...], ...]) -> tuple
             raise ShapeError(text + "; reshape them, or set config numpy_rank_promotion to 'allow'")
         warn_user(text + "; reshape them, or set config numpy_rank_promotion to 'allow'")
     return shape
+
+
+def own_terms(fun: F) -> F:
+    """A function of the library whose own steps may promote ranks and dtypes, whatever the user forbids."""
+    @wraps(fun)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if config.numpy_rank_promotion.value == "allow" and config.numpy_dtype_promotion.value == "standard":
+            return fun(*args, **kwargs)
+        with config.numpy_rank_promotion("allow"), config.numpy_dtype_promotion("standard"):
+            return fun(*args, **kwargs)
+    return run  # type: ignore[return-value]

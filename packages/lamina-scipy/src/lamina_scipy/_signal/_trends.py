@@ -7,7 +7,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError
-from lamina_numpy.extend import public, to_inexact
+from lamina_numpy.extend import own_terms, public, to_inexact
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import check_axis, typeof
 
@@ -55,6 +55,7 @@ def detrend(data: ArrayLike, axis: int = -1, type: str = "linear", bp: int | Seq
     return lnp.moveaxis(lnp.concatenate([_without_line(x[..., i:j]) for i, j in zip(places, places[1:])], -1), -1, axis)
 
 
+@own_terms
 def _without_line(x: Any) -> Any:
     n = typeof(x).shape[-1]
     real = np.finfo(typeof(x).dtype).dtype

@@ -9,7 +9,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import jvp
 from lamina_ir import dtypes
-from lamina_numpy.extend import public, to_inexact
+from lamina_numpy.extend import own_terms, public, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import Tracer, typeof
 
@@ -132,6 +132,7 @@ def sph_harm(m: ArrayLike, n: ArrayLike, theta: ArrayLike, phi: ArrayLike, n_max
 
 
 @functools.partial(jit, static_argnames="top", inline=True)
+@own_terms
 def _harmonics(m: Any, n: Any, theta: Any, phi: Any, top: int) -> Any:
     m, n = (to_inexact("sph_harm", x) for x in (m, n))
     order, degree, around, down = floats("sph_harm", m, n, theta, phi)

@@ -8,7 +8,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import public
+from lamina_numpy.extend import own_terms, public
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
@@ -42,6 +42,7 @@ def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check
     return _cholesky_plain("cholesky", a, lower)
 
 
+@own_terms
 def _cholesky_plain(call: str, a: Any, lower: bool) -> Any:
     factor = factorizations.cholesky(triangle(matrices(call, a, True), lower), symmetrize_input=False)
     return factor if lower else adjoint(factor)
@@ -74,6 +75,7 @@ def cho_factor(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, che
 
 
 @public("permute_l", "overwrite_a", "check_finite")
+@own_terms
 def lu(a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The factors of `a = P L U`: a permutation, unit lower triangular, upper triangular.
 
@@ -245,6 +247,7 @@ def eigh(a: ArrayLike, b: ArrayLike | None = None, lower: bool = True, eigvals_o
 
 
 @public("output")
+@own_terms
 def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
     """The Schur form `a = Z T Z^H`: Z unitary, T upper triangular.
 
@@ -302,6 +305,7 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
     return lnp.vectorize(_rotated, signature="(n,n),(n,n)->(n,n),(n,n)")(lnp.astype(t, d), lnp.astype(z, d))
 
 
+@own_terms
 def _rotated(t: Any, z: Any) -> Any:
     n = typeof(t).shape[0]
     eps = np.finfo(typeof(t).dtype).eps

@@ -9,7 +9,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp, custom_linear_solve, jvp
 from lamina_ir import ShapeError
-from lamina_numpy.extend import public
+from lamina_numpy.extend import own_terms, public
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
@@ -52,6 +52,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
     return _expm(matrices("expm", A, True, "A"), upper_triangular, max_squarings)
 
 
+@own_terms
 def _expm(a: Any, upper: bool, most: int) -> Any:
     t = typeof(a)
     n = t.shape[-1]
@@ -251,6 +252,7 @@ def _complex_schur(A: Any) -> Any:
 
 
 @functools.partial(jit, inline=True)
+@own_terms
 def _parlett(t: Any, z: Any, values: Any, slopes: Any) -> Any:
     return lnp.vectorize(_parlett_of_one, signature="(n,n),(n,n),(n),(n)->(n,n),()")(t, z, values, slopes)
 

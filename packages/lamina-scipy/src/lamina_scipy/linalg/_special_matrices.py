@@ -7,7 +7,7 @@ from typing import Any
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError, dtypes
-from lamina_numpy.extend import public, to_inexact
+from lamina_numpy.extend import own_terms, public, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 
@@ -55,6 +55,7 @@ def _block_diag(*arrs: Any) -> Any:
 
 
 @public("n")
+@own_terms
 def hilbert(n: int) -> Array:
     """The Hilbert matrix: 1 / (i + j + 1) in row i and column j.
 

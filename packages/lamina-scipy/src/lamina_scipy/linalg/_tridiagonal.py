@@ -12,7 +12,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import DTypeError, ShapeError, dtypes
-from lamina_numpy.extend import public
+from lamina_numpy.extend import own_terms, public
 from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import typeof
 from lamina_tracing.lax import factorizations
@@ -90,6 +90,7 @@ def _dense(d: Any, e: Any) -> Any:
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(2, 3))
+@own_terms
 def _eigenvalues(d: Any, e: Any, first: int, last: int) -> Any:
     dtype = typeof(d).dtype
     info = np.finfo(dtype)

@@ -1,6 +1,5 @@
 """Probability distributions, each a module of functions as in `scipy.stats`, and what summarises samples."""
 from lamina_numpy.extend import publish as _publish
-from lamina_tracing.extend import hide_frames_of as _hide_frames_of
 
 from ._kde import gaussian_kde
 from ._orders import mode, rankdata, sem
@@ -10,5 +9,4 @@ _MODULES = ("bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirich
             "truncnorm", "uniform", "vonmises", "wrapcauchy")
 __all__ = ["gaussian_kde", "mode", "rankdata", "sem", *_MODULES]
 
-_hide_frames_of(__file__.rsplit("/", 1)[0])
 _publish(globals(), dict.fromkeys(_MODULES, ""))

@@ -13,7 +13,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import public
 
-from .._ground import real
+from .._ground import counted, real
 
 __all__ = ["Law", "exponential", "log_difference", "log_of", "one_less", "proper", "standard", "supported"]
 
@@ -58,7 +58,7 @@ class Law:
             except TypeError as error:
                 raise TypeError(f"{call}: {error}; it takes {', '.join(parameters.parameters)}") from None
             bound.apply_defaults()
-            return real(call, fun, *bound.arguments.values())
+            return (counted if "k" in parameters.parameters else real)(call, fun, *bound.arguments.values())
         run.__name__ = run.__qualname__ = kind
         run.__doc__ = self._docstring(kind, parameters, inspect.cleandoc(fun.__doc__ or ""))
         return public()(run)

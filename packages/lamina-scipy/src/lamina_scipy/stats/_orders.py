@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import dtypes
-from lamina_numpy.extend import public, to_inexact
+from lamina_numpy.extend import own_terms, public, to_inexact
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import check_axis, is_name, typeof
 
@@ -93,6 +93,7 @@ def mode(a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keep
 
 
 @public("method", "axis", "nan_policy")
+@own_terms
 def rankdata(a: ArrayLike, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Array:
     """The rank of each element, from 1.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import ShapeError
-from lamina_numpy.extend import public
+from lamina_numpy.extend import own_terms, public
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
@@ -17,6 +17,7 @@ from ._laws import exponential
 __all__ = ["logpmf", "pmf"]
 
 
+@own_terms
 def _log(call, x, n, p):
     (x, p), (n,) = floats(call, x, p), floats(call, n)
     if not typeof(x).shape:

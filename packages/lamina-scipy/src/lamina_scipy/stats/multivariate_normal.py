@@ -5,7 +5,7 @@ import math
 
 import lamina_numpy as lnp
 from lamina_ir import ShapeError
-from lamina_numpy.extend import public
+from lamina_numpy.extend import own_terms, public
 from lamina_numpy.extend import publish as _publish
 from lamina_numpy.extend import work_dtype
 from lamina_tracing import Array, ArrayLike
@@ -18,6 +18,7 @@ from ._laws import exponential
 __all__ = ["logpdf", "pdf"]
 
 
+@own_terms
 def _log(call, x, mean, cov, allow_singular=None):
     if allow_singular is not None:
         raise NotImplementedError(f"{call}: allow_singular is not supported; add a small multiple of the identity to `cov`")
