@@ -20,7 +20,7 @@ from .taking import take
 __all__ = ["digitize", "searchsorted"]
 
 _FEW_PAIRS = 4096  # comparing every two of so many is one quick kernel, where bisecting is one for each round
-_FEW_ROUNDS = 12  # bisecting so often is written without a loop: fewer and larger kernels
+_FEW_ROUNDS = 12  # bisecting so often for a few numbers is written without a loop: one kernel
 
 
 @public("side", "method")
@@ -69,22 +69,20 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         wide = lax.broadcast_in_dim(lax.reshape(a, blocks) if len(blocks) > 1 else a, (*shape, *blocks), inner)
         other = lax.broadcast_in_dim(v, (*shape, *blocks), tuple(builtins.range(at)))
         return lax.reduce_sum(cast(_before(wide, other, side), d), inner)
-    # Invariant: a[:lo] stands before v, a[hi:] does not. Each round halves hi - lo <= n; who is done (lo == hi) stays so.
-    lo = lax.broadcast_in_dim(fixed(0, d), shape, ())
-    hi = lax.broadcast_in_dim(fixed(n, d), shape, ())
-    one = literal(1, d)
-
-    def halved(_: Any, ends: Any) -> Any:
-        lo, hi = ends
-        mid = lax.shift_right_logical(lax.add(lo, hi), one)
-        go = lax.bitwise_and(_before(take(a, mid, 0, mode="clip"), v, side), lax.lt(lo, hi))
-        return choose_by(go, lax.add(mid, one), lo), choose_by(go, hi, mid)
+    # Invariant: a[:at] stands before v. One number is carried for each v: of two, each round would keep what it gathered.
     rounds = n.bit_length()
-    if method == "scan" and rounds > _FEW_ROUNDS:
-        return lax.fori_loop(0, rounds, halved, (lo, hi))[0]
-    for _ in builtins.range(rounds):
-        lo, hi = halved(None, (lo, hi))
-    return lo
+
+    def longer(step: Any, at: Any) -> Any:
+        end = lax.add(at, step)
+        go = _before(take(a, lax.sub(end, literal(1, d)), 0, mode="clip"), v, side)
+        return choose_by(lax.bitwise_and(go, lax.le(at, lax.sub(literal(n, d), step))), end, at)
+    at = lax.broadcast_in_dim(fixed(0, d), shape, ())
+    if method != "scan_unrolled" and (rounds > _FEW_ROUNDS or math.prod(shape) > _FEW_PAIRS):
+        first = literal(1 << (rounds - 1), d)
+        return lax.fori_loop(0, rounds, lambda i, at: longer(lax.shift_right_logical(first, cast(i, d)), at), at)
+    for k in builtins.reversed(builtins.range(rounds)):
+        at = longer(literal(1 << k, d), at)
+    return at
 
 
 def _blocks(n: int) -> tuple[int, ...]:
@@ -157,7 +155,6 @@ def digitize(x: ArrayLike, bins: Any, right: bool = False, *, method: str | None
     if n == 0:
         return lax.broadcast_in_dim(fixed(0, dtypes.canonical_int()), aval("digitize", x).shape, ())
     side = "left" if right else "right"
-    up = searchsorted(bins, x, side=side, method=method or "scan")
-    down = searchsorted(lax.rev(bins, (0,)), x, side=side, method=method or "scan")
     rising = less_equal(bins[0], bins[-1])
-    return choose_by(rising, up, lax.sub(literal(n, typeof(down).dtype), down))
+    at = searchsorted(choose_by(rising, bins, lax.rev(bins, (0,))), x, side=side, method=method or "scan")
+    return choose_by(rising, at, lax.sub(literal(n, typeof(at).dtype), at))
