@@ -117,23 +117,35 @@ def _in_lanes(ctx, x, aval, start, combine, axes):
     while kept and kept - 1 in axes:
         kept -= 1
     length, front = math.prod(aval.shape[kept:]), aval.shape[:kept]
-    other, pieces = [a for a in axes if a < kept], max(1, length // (_LANES * _ROWS))
-    rows = length // (_LANES * pieces)
+    other, pieces = [a for a in axes if a < kept], _sides(max(1, length // (_LANES * _ROWS)))
+    size, many = math.prod(pieces) * _LANES, len(pieces)
+    rows = length // size
     if kept == ndim or rows < 2 or aval.size < _MANY:
         return x, aval, axes
     flat, bulk, split, end, one = (shaped((*front, *n), aval.dtype) for n in (
-        [length], [pieces * rows * _LANES], [pieces, rows, _LANES], [pieces * _LANES], [pieces, 1, _LANES]))
-    left = shaped((*(n for a, n in enumerate(front) if a not in other), pieces, _LANES), aval.dtype)
+        [length], [rows * size], [*pieces, rows, _LANES], [size], [*pieces, 1, _LANES]))
+    left = shaped((*(n for a, n in enumerate(front) if a not in other), *pieces, _LANES), aval.dtype)
 
     def over(v, axes):
         return ctx.op("stablehlo.reduce", (v, start), left, regions=[_region(combine, _scalar(aval))],
                       dimensions=ctx.i64s(sorted(axes)))
 
     x, none = ctx.reshape(x, flat), [0] * kept
-    made = over(ctx.reshape(_cut(ctx, x, [*none, 0], bulk.shape, bulk), split), [*other, kept + 1])
-    last = ctx.reshape(_cut(ctx, x, [*none, length - pieces * _LANES], flat.shape, end), one)
-    made = combine(ctx, made, over(last, [*other, kept + 1]), left)
-    return made, left, [len(left.shape) - 2, len(left.shape) - 1]
+    made = over(ctx.reshape(_cut(ctx, x, [*none, 0], bulk.shape, bulk), split), [*other, kept + many])
+    last = ctx.reshape(_cut(ctx, x, [*none, length - size], flat.shape, end), one)
+    made = combine(ctx, made, over(last, [*other, kept + many]), left)
+    return made, left, list(range(len(left.shape) - many - 1, len(left.shape)))
+
+
+def _sides(pieces):
+    """At least so many pieces along axes of at most 32: along a longer one XLA reduces by windows, which write their results."""
+    sides, axes = [], 1
+    while _ROWS ** axes < pieces:
+        axes += 1
+    for left in range(axes, 0, -1):
+        sides.append(next(n for n in range(1, _ROWS + 1) if n ** left >= pieces))
+        pieces = -(-pieces // sides[-1])
+    return sides
 
 
 def _reduction(combine, identity):
