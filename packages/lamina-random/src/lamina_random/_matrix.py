@@ -38,10 +38,13 @@ def _multivariate(key: Any, mean: Any, cov: Any, shape: tuple[int, ...], dtype: 
     root = _root(cov, method)
     lead = typeof(root).shape[:-2]
     at = len(shape) - len(lead)
-    root = lax.broadcast_in_dim(root, (*shape, n, n), tuple(range(at, len(shape) + 2)))
     z = normal_core("multivariate_normal", key, full, dtype, part)
-    batch = tuple(range(len(shape)))
-    turned = lax.dot_general(root, z, (((len(shape) + 1,), (len(shape),)), (batch, batch)), precision="highest")
+    if lead:
+        root = lax.broadcast_in_dim(root, (*shape, n, n), tuple(range(at, len(shape) + 2)))
+        batch = tuple(range(len(shape)))
+        turned = lax.dot_general(root, z, (((len(shape) + 1,), (len(shape),)), (batch, batch)), precision="highest")
+    else:  # one matrix for all draws, which are the rows of a product
+        turned = lax.dot_general(z, root, (((len(shape),), (1,)), ((), ())), precision="highest")
     own = typeof(mean).shape
     return lax.add(turned, lax.broadcast_in_dim(mean, full, tuple(range(len(full) - len(own), len(full)))))
 

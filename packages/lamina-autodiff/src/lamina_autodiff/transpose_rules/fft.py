@@ -11,21 +11,21 @@ import numpy as np
 from lamina_ir import prims
 from lamina_ir.prims import FftType
 from lamina_tracing import lax
-from lamina_tracing.extend import bind, scalar, typeof
+from lamina_tracing.extend import bind, typeof
 
 from ..tables import transpose_rules
 
 __all__: list[str] = []
 
 
-def _multiplicity(n, count, shape, dtype):
-    """h / N along the last axis."""
+def _multiplicity(n, count, shape, dtype, power=1):
+    """`(h / N) ** power` along the last axis."""
     k = n // 2 + 1
     alone = np.zeros(k, bool)
     alone[0] = True
     if n % 2 == 0:
         alone[-1] = True
-    return lax.broadcast_in_dim((np.where(alone, 1, 2) / count).astype(dtype), shape, (len(shape) - 1,))
+    return lax.broadcast_in_dim(((np.where(alone, 1, 2) / count) ** power).astype(dtype), shape, (len(shape) - 1,))
 
 
 def fft_transpose(ct, x, *, fft_lengths, fft_type):
@@ -33,11 +33,9 @@ def fft_transpose(ct, x, *, fft_lengths, fft_type):
         return bind(prims.fft_p, ct, fft_lengths=fft_lengths, fft_type=fft_type)
     n, count = fft_lengths[-1], max(prod(fft_lengths), 1)
     dtype = typeof(ct).dtype
-    if fft_type == FftType.RFFT:  # Re(sum over k of ct[k] exp(-2 pi i j k / n)): a full transform of ct, padded
-        shape = typeof(ct).shape
-        pads = [(0, 0, 0)] * (len(shape) - 1) + [(0, n - shape[-1], 0)]
-        full = lax.pad(ct, scalar(0, dtype), pads)
-        return lax.real(bind(prims.fft_p, full, fft_lengths=fft_lengths, fft_type=FftType.FFT))
+    if fft_type == FftType.RFFT:  # Re(sum over k of ct[k] exp(-2 pi i j k / n)): IRFFT's, of the conjugate, without its h / N
+        weights = _multiplicity(n, count, typeof(ct).shape, dtype, -1)
+        return bind(prims.fft_p, lax.mul(lax.conj(ct), weights), fft_lengths=fft_lengths, fft_type=FftType.IRFFT)
     # x[k] has the factor h[k] / N exp(+2 pi i j k / n) in element j: the conjugate of RFFT's, as ct is real
     spectrum = bind(prims.fft_p, ct, fft_lengths=fft_lengths, fft_type=FftType.RFFT)
     wide = typeof(spectrum)

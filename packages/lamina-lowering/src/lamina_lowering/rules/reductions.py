@@ -120,7 +120,11 @@ def _in_lanes(ctx, x, aval, start, combine, axes):
     other, pieces = [a for a in axes if a < kept], _sides(max(1, length // (_LANES * _ROWS)))
     size, many = math.prod(pieces) * _LANES, len(pieces)
     rows = length // size
-    if kept == ndim or rows < 2 or aval.size < _MANY:
+    if aval.size < _MANY:
+        return x, aval, axes
+    if kept == ndim:
+        return _in_pieces(ctx, x, aval, start, combine, axes)
+    if rows < 2:
         return x, aval, axes
     flat, bulk, split, end, one = (shaped((*front, *n), aval.dtype) for n in (
         [length], [rows * size], [*pieces, rows, _LANES], [size], [*pieces, 1, _LANES]))
@@ -135,6 +139,29 @@ def _in_lanes(ctx, x, aval, start, combine, axes):
     last = ctx.reshape(_cut(ctx, x, [*none, length - size], flat.shape, end), one)
     made = combine(ctx, made, over(last, [*other, kept + many]), left)
     return made, left, list(range(len(left.shape) - many - 1, len(left.shape)))
+
+
+def _in_pieces(ctx, x, aval, start, combine, axes):
+    """The same where the last axis stays, whose elements are the lanes. XLA would do so too, by windows, but first write out
+    what it reduces. The pieces are more than 32: up to that many it makes one loop of the two, along which nothing is close;
+    and they are long enough for their results to be few."""
+    axis = max(axes, key=lambda a: aval.shape[a])
+    length, front, back = aval.shape[axis], aval.shape[:axis], aval.shape[axis + 1:]
+    pieces = max(_ROWS + 1, -(-length // _ROWS))
+    rows = length // pieces
+    if rows < _ROWS // 2 or math.prod(back) < _LANES or len(axes) > 1:
+        return x, aval, axes
+    bulk, split, end, one, left = (shaped((*front, *n, *back), aval.dtype) for n in (
+        [rows * pieces], [pieces, rows], [pieces], [pieces, 1], [pieces]))
+    none = [0] * len(aval.shape)
+
+    def over(v):
+        return ctx.op("stablehlo.reduce", (v, start), left, regions=[_region(combine, _scalar(aval))],
+                      dimensions=ctx.i64s([axis + 1]))
+
+    last = _cut(ctx, x, [*none[:axis], length - pieces, *none[axis + 1:]], aval.shape, end)
+    made = combine(ctx, over(ctx.reshape(_cut(ctx, x, none, bulk.shape, bulk), split)), over(ctx.reshape(last, one)), left)
+    return made, left, axes
 
 
 def _sides(pieces):
