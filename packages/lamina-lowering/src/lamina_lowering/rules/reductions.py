@@ -165,7 +165,7 @@ def _in_pieces(ctx, x, aval, start, combine, axes):
 
 
 def _sides(pieces):
-    """At least so many pieces along axes of at most 32: along a longer one XLA reduces by windows, which write their results."""
+    """At least so many pieces, along axes of at most 32: along a longer one XLA reduces by windows, which are written out."""
     sides, axes = [], 1
     while _ROWS ** axes < pieces:
         axes += 1

@@ -213,8 +213,9 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     n = typeof(y).shape[-1]
     if x is None and n > 1 and not np.ndim(dx):
         # Each sample once, the outer two half: of slices of `y` there would be copies.
-        ends = lax.iota(np.dtype("int32"), n)
-        ends = lax.bitwise_or(lax.eq(ends, literal(0, np.int32)), lax.eq(ends, literal(n - 1, np.int32)))
+        d = np.dtype("int32")
+        at = lax.iota(d, n)
+        ends = lax.bitwise_or(lax.eq(at, literal(0, d)), lax.eq(at, literal(n - 1, d)))
         return total(y * choose_by(ends, literal(0.5, typeof(y).dtype), literal(1, typeof(y).dtype)), -1) * dx
     if x is None:
         gaps = dx

@@ -76,13 +76,13 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         end = lax.add(at, step)
         go = _before(take(a, lax.sub(end, literal(1, d)), 0, mode="clip"), v, side)
         return choose_by(lax.bitwise_and(go, lax.le(at, lax.sub(literal(n, d), step))), end, at)
-    at = lax.broadcast_in_dim(fixed(0, d), shape, ())
+    start = lax.broadcast_in_dim(fixed(0, d), shape, ())
     if method != "scan_unrolled" and (rounds > _FEW_ROUNDS or math.prod(shape) > _FEW_PAIRS):
         first = literal(1 << (rounds - 1), d)
-        return lax.fori_loop(0, rounds, lambda i, at: longer(lax.shift_right_logical(first, cast(i, d)), at), at)
+        return lax.fori_loop(0, rounds, lambda i, at: longer(lax.shift_right_logical(first, cast(i, d)), at), start)
     for k in builtins.reversed(builtins.range(rounds)):
-        at = longer(literal(1 << k, d), at)
-    return at
+        start = longer(literal(1 << k, d), start)
+    return start
 
 
 def _blocks(n: int) -> tuple[int, ...]:
