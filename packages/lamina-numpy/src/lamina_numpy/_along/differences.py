@@ -214,8 +214,8 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     if x is None and n > 1 and not np.ndim(dx):
         # Each sample once, the outer two half: of slices of `y` there would be copies.
         d = np.dtype("int32")
-        at = lax.iota(d, n)
-        ends = lax.bitwise_or(lax.eq(at, literal(0, d)), lax.eq(at, literal(n - 1, d)))
+        place = lax.iota(d, n)
+        ends = lax.bitwise_or(lax.eq(place, literal(0, d)), lax.eq(place, literal(n - 1, d)))
         return total(y * choose_by(ends, literal(0.5, typeof(y).dtype), literal(1, typeof(y).dtype)), -1) * dx
     if x is None:
         gaps = dx
