@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 _BOOL = shaped((), dtypes.BOOL)
 _I32 = shaped((), np.dtype("int32"))
-_LARGE, _PIECE = 1 << 17, 1 << 14  # bytes from which `top_k` goes by pieces on CPUs, and of a piece
+_LARGE, _LONG, _PIECE = 1 << 17, 1 << 20, 1 << 14  # bytes from which `top_k` goes by rows on CPUs, by pieces; of some rows
 _FEW = 256  # up to so many elements a comparator of its own is about as quick, and one kernel is compiled, not four
 
 
@@ -131,16 +131,20 @@ def _top_k(ctx, x, aval, axis, k):
 
 
 def _top_k_last(ctx, x, aval, k):
-    """The copy without signs that `_plain_top_k` reads is one of a few rows at a time where the array is large."""
+    """The copy without signs that `_plain_top_k` reads is one of a few rows, or of a part of one, where the array is large."""
     *front, n = aval.shape
     rows, row = math.prod(front), n * aval.dtype.itemsize
     if not dtypes.is_float(aval.dtype) or ctx.platform != "cpu" or not ctx.local or rows * row < _LARGE or not k:
         return _plain_top_k(ctx, x, aval, k)
-    if rows == 1:
-        made = _of_pieces(ctx, ctx.reshape(x, shaped((n,), aval.dtype)), shaped((n,), aval.dtype), k)
+    flat = shaped((rows, n), aval.dtype)
+    size = max(4 * _PIECE // aval.dtype.itemsize, 16 * k)
+    x = ctx.reshape(x, flat)
+    if n >= 2 * size and (rows == 1 or row >= _LONG):
+        made = _of_pieces(ctx, x, flat, k, size)
+    elif rows > 1:
+        made = _by_rows(ctx, x, flat, k, min(rows, max(1, _PIECE // row)), n)
     else:
-        made = _by_rows(ctx, ctx.reshape(x, shaped((rows, n), aval.dtype)), shaped((rows, n), aval.dtype), k,
-                        min(rows, max(1, _PIECE // row)))
+        made = _plain_top_k(ctx, x, flat, k)
     return [ctx.reshape(v, a) for v, a in zip(made, _results(aval, k))]
 
 
@@ -158,54 +162,58 @@ def _plain_top_k(ctx, x, aval, k):
     return ctx.op("chlo.top_k", (x,), *_results(aval, k), k=k)
 
 
-def _by_rows(ctx, x, aval, k, count, size=0):
-    """`count` rows at a time; the last turn takes some again where they do not come out even. With a `size` the rows are
-    pieces of that size of one array, whose end may be left: a slice of it would be a copy."""
-    outs, part = _results(aval, k), shaped((count, aval.shape[1]), aval.dtype)
-    zero, last = ctx.const(0, _I32), ctx.const(aval.shape[0] - count, _I32)
+def _by_rows(ctx, x, aval, k, count, size):
+    """`count` rows at a time, or of one row a piece of `size` elements; the last turn takes some rows again where they do not
+    come out even. Results `[rows, k]`, or one row for each piece, whose places count from its beginning."""
+    rows, n = aval.shape
+    pieces = n // size
+    whole, part = shaped((rows * pieces, size), aval.dtype), shaped((count, size), aval.dtype)
+    outs = _results(whole, k)
+    zero, last, many = ctx.const(0, _I32), ctx.const(rows * pieces - count, _I32), ctx.const(pieces, _I32)
 
     def going(ctx, i, *outs):
-        return ctx.compare(i, ctx.const(aval.shape[0], _I32), "LT", _I32)
+        return ctx.compare(i, ctx.const(rows * pieces, _I32), "LT", _I32)
 
     def turn(ctx, i, *wholes):
-        at = ctx.op("stablehlo.minimum", (i, last), _I32)
-        if size:
-            begin = ctx.op("stablehlo.multiply", (at, ctx.const(size, _I32)), _I32)
-            rows = ctx.reshape(ctx.op("stablehlo.dynamic_slice", (x, begin), shaped((size,), aval.dtype),
-                                      slice_sizes=ctx.i64s([size])), part)
-        else:
-            rows = ctx.op("stablehlo.dynamic_slice", (x, at, zero), part, slice_sizes=ctx.i64s(part.shape))
+        at, begin = ctx.op("stablehlo.minimum", (i, last), _I32), zero
+        line = at
+        if pieces > 1:  # of the array itself: rows that were cut out of it, or into pieces, would be a copy
+            line, begin = ctx.op("stablehlo.divide", (at, many), _I32), ctx.op("stablehlo.remainder", (at, many), _I32)
+            begin = ctx.op("stablehlo.multiply", (begin, ctx.const(size, _I32)), _I32)
+        lines = ctx.op("stablehlo.dynamic_slice", (x, line, begin), part, slice_sizes=ctx.i64s(part.shape))
         made = [ctx.op("stablehlo.dynamic_update_slice", (whole, v, at, zero), out)
-                for whole, v, out in zip(wholes, _plain_top_k(ctx, rows, part, k), outs)]
+                for whole, v, out in zip(wholes, _plain_top_k(ctx, lines, part, k), outs)]
         return ctx.op("stablehlo.add", (i, ctx.const(count, _I32)), _I32), *made
 
     start, types = (zero, *(ctx.const(0, a) for a in outs)), (_I32, *outs)
     return ctx.op("stablehlo.while", start, *types, regions=[ctx.region(types, going), ctx.region(types, turn)])[1:]
 
 
-def _of_pieces(ctx, x, aval, k):
-    """One long row as several: the largest of all are among the largest of the pieces and what fills no piece. Of equals
-    the first is kept, because the pieces stand in their order."""
-    n, size = aval.shape[0], max(_PIECE // aval.dtype.itemsize, 16 * k)
+def _of_pieces(ctx, x, aval, k, size):
+    """Long rows as several: the largest of a row are among the largest of its pieces and what fills no piece. Of equals the
+    first is kept, because the pieces stand in their order."""
+    rows, n = aval.shape
     count = n // size
-    if count < 2:
-        return _plain_top_k(ctx, x, aval, k)
-    pieces, rest, places = (shaped(shape, d) for shape, d in (
-        ((count, size), aval.dtype), ((n - count * size,), aval.dtype), ((count, k), _I32.dtype)))
-    whole = shaped((count * k + rest.size,), aval.dtype)
-    made, at = _by_rows(ctx, x, pieces, k, 1, size)
-    begins = ctx.op("stablehlo.multiply", (ctx.iota(places, 0), ctx.const(size, places)), places)
-    at = ctx.reshape(ctx.op("stablehlo.add", (at, begins), places), shaped((count * k,), _I32.dtype))
-    made = ctx.reshape(made, shaped((count * k,), aval.dtype))
-    if rest.size:
-        made = ctx.op("stablehlo.concatenate", (made, _cut(ctx, x, [count * size], [n], rest)), whole, dimension=0)
+    rest, several, places, each = (shaped(shape, d) for shape, d in (
+        ((rows, n - count * size), aval.dtype), ((rows, count * k), aval.dtype), ((rows, count * k), _I32.dtype),
+        ((rows, count, k), _I32.dtype)))
+    whole, names = (shaped((rows, count * k + rest.shape[1]), d) for d in (aval.dtype, _I32.dtype))
+    made, at = _by_rows(ctx, x, aval, k, 1, size)
+    begins = ctx.op("stablehlo.multiply", (ctx.iota(each, 1), ctx.const(size, each)), each)
+    at = ctx.reshape(ctx.op("stablehlo.add", (ctx.reshape(at, each), begins), each), places)
+    made = ctx.reshape(made, several)
+    if rest.shape[1]:
+        made = ctx.op("stablehlo.concatenate", (made, _cut(ctx, x, [0, count * size], [rows, n], rest)), whole, dimension=1)
         ends = shaped(rest.shape, _I32.dtype)
-        ends = ctx.op("stablehlo.add", (ctx.iota(ends, 0), ctx.const(count * size, ends)), ends)
-        at = ctx.op("stablehlo.concatenate", (at, ends), shaped(whole.shape, _I32.dtype), dimension=0)
+        ends = ctx.op("stablehlo.add", (ctx.iota(ends, 1), ctx.const(count * size, ends)), ends)
+        at = ctx.op("stablehlo.concatenate", (at, ends), names, dimension=1)
     values, chosen = _plain_top_k(ctx, made, whole, k)
-    found = ctx.op("stablehlo.gather", (at, ctx.reshape(chosen, shaped((k, 1), _I32.dtype))), shaped((k,), _I32.dtype),
-                   dimension_numbers=ctx.attr("#stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], "
-                                              "index_vector_dim = 1>"), slice_sizes=ctx.i64s([1]), indices_are_sorted=False)
+    result, lines = shaped((rows, k), _I32.dtype), shaped((rows, k, 1), _I32.dtype)
+    numbers = ctx.op("stablehlo.concatenate", (ctx.iota(lines, 0), ctx.reshape(chosen, lines)),
+                     shaped((rows, k, 2), _I32.dtype), dimension=2)
+    found = ctx.op("stablehlo.gather", (at, numbers), result, dimension_numbers=ctx.attr(
+        "#stablehlo.gather<collapsed_slice_dims = [0, 1], start_index_map = [0, 1], index_vector_dim = 2>"),
+        slice_sizes=ctx.i64s([1, 1]), indices_are_sorted=False)
     return values, found
 
 
