@@ -18,7 +18,7 @@ def planned(f, *args):
 @pytest.mark.parametrize(("f", "most"), [
     (jnp.sort, 1), (lambda x: jnp.sort(x, 0), 1), (lambda x: jnp.sort(x, None), 1),
     (jnp.median, 1), (lambda x: jnp.quantile(x, 0.3, axis=1), 1), (lambda x: lax.top_k(x, 8)[0], 0.1),
-    (lambda x: lax.top_k(x.reshape(-1), 8), 0.1), (lambda x: jax.nn.softmax(x * 2), 2), (lambda x: logsumexp(x, axis=0), 0),
+    (lambda x: lax.top_k(x.reshape(-1), 8), 0.2), (lambda x: jax.nn.softmax(x * 2), 2), (lambda x: logsumexp(x, axis=0), 0),
     (jax.nn.log_softmax, 1), (lambda x: jnp.exp(x - x.max(1, keepdims=True)).sum(1), 0)])
 def test_no_copy_of_the_operand_is_planned(f, most):
     assert planned(f, X) < most + 0.05
