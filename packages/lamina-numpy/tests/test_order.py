@@ -3,6 +3,7 @@ import lamina_numpy as lnp
 import numpy as np
 import pytest
 from lamina_ir import ShapeError
+from lamina_numpy._order import histograms
 
 _V = np.array([3., 1., 2.], np.float32)
 
@@ -53,3 +54,17 @@ def test_sets_of_a_known_size_count_nan_once():
     np.testing.assert_array_equal(lnp.setdiff1d(x, _V, size=3), [np.nan, 0, 0])
     values, first, second = lnp.intersect1d(x[:0], _V, return_indices=True, size=2)
     assert values.shape == first.shape == second.shape == (2,)
+
+
+@pytest.mark.parametrize("edges", [4, [0, 1, 1, 2], [0, 2, 2], [-np.inf, 0, 3, np.inf], [1, 1], [0.5], [3, 4]])
+@pytest.mark.parametrize("x", [[0, 1, 1, 2, 2.5, 5], [np.nan, 1, 2], [2, 2, 2], [-np.inf, np.inf, 1, 3]])
+def test_both_ways_of_counting_give_the_same(monkeypatch, x, edges):
+    if isinstance(edges, int) and np.isinf(x).any():
+        pytest.skip("no equal bins reach from one infinity to the other")
+    x, edges, found = np.float32(x), edges if isinstance(edges, int) else np.float32(edges), []
+    for most in (0, 1 << 12):
+        monkeypatch.setattr(histograms, "_MOST_COMPARED", most)
+        found.append(np.asarray(lnp.histogram(x, edges)[0]))
+    np.testing.assert_array_equal(*found)
+    if np.isfinite(x).all():
+        np.testing.assert_array_equal(found[0], np.histogram(x, edges)[0])

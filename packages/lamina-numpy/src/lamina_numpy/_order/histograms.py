@@ -25,6 +25,8 @@ from .._index.searching import searchsorted
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
+_MOST_COMPARED = 1 << 12  # samples times bins, up to which one loop over both serves better than a search and a scatter
+
 
 def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
     """How often each of 0, 1, 2, ... occurs, or the sum of the weights of its occurrences.
@@ -166,6 +168,17 @@ def _gaps(edges: Any) -> Any:
     return edges[1:] - edges[:-1]
 
 
+def _compared(x: Any, edges: Any) -> Any:
+    """How many of x lie in each bin, each compared with the edges of all of them. The last bin is closed on both sides."""
+    bins = typeof(edges).shape[0] - 1
+    shape = (bins, typeof(x).shape[0])
+    low, high = (lax.broadcast_in_dim(e, shape, (0,)) for e in (edges[:-1], edges[1:]))
+    x = lax.broadcast_in_dim(x, shape, (1,))
+    closed = lax.eq(lax.broadcasted_iota(np.int32, shape, 0), np.int32(bins - 1))
+    below = lax.bitwise_or(lax.lt(x, high), lax.bitwise_and(closed, lax.eq(x, high)))
+    return lax.reduce_sum(cast(lax.bitwise_and(lax.le(low, x), below), dtypes.canonical_int()), (1,))
+
+
 def _counts(call: str, columns: list[Any], edges: list[Any], weights: Any, d: np.dtype) -> Any:
     """Weights per cell of a grid of bins, flat samples given per axis; numbers of samples, as floats, where there are none:
     counted as integers, in at least float32, since half precision counts no further than 256 or 2048."""
@@ -177,6 +190,9 @@ def _counts(call: str, columns: list[Any], edges: list[Any], weights: Any, d: np
     flat: Any = None
     inside: Any = None
     shape = tuple(typeof(e).shape[0] - 1 for e in edges)
+    of_counts = d if d.itemsize >= 4 else np.dtype("float32")
+    if weights is None and len(shape) == 1 and 0 < sizes[0] * shape[0] <= _MOST_COMPARED:
+        return cast(_compared(columns[0], edges[0]), of_counts)
     for x, e, n in zip(columns, edges, shape):
         at = searchsorted(e, x, side="right")
         # The last bin is closed on both sides. Samples outside all bins go to a place behind the last, where they are dropped.
@@ -187,7 +203,7 @@ def _counts(call: str, columns: list[Any], edges: list[Any], weights: Any, d: np
     total = int(np.prod(shape))
     flat = choose_by(inside, flat, literal(total, typeof(flat).dtype))
     counts = reshape(_bincount(flat, weights, total), shape)
-    return counts if weights is not None else cast(counts, d if d.itemsize >= 4 else np.dtype("float32"))
+    return counts if weights is not None else cast(counts, of_counts)
 
 
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: ArrayLike | None = None,
