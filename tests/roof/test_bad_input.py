@@ -99,6 +99,13 @@ def test_library_functions_speak_of_their_argument(call, words):
     (lambda: jnp.ones(3).at[0].power(None), r"x.at\[index\].power\(values\): values must be an array or .* NoneType"),
     (lambda: jnp.ones(3).at[0].add("a"), r"x.at\[index\].add\(values\): values must be an array or a number; got str: 'a'"),
     (lambda: jnp.ones(3).at[1:].subtract("a"), r"x.at\[index\].subtract"),
+    (lambda: random.gumbel("a"), "gumbel: expected a key, as random.key or PRNGKey make them; got str"),
+    (lambda: random.loggamma(random.split(random.PRNGKey(0)), 1.0), r"loggamma: a key is uint32\[2\]; got uint32\[2,2\]"),
+    (lambda: random.beta(random.PRNGKey(0), None, 1.0), "beta: the parameters: expected an array or a number; got NoneType"),
+    (lambda: random.choice(random.PRNGKey(0), "a"), "choice: expected an array or a number; got str"),
+    (lambda: random.key(None), "key: expected an array or a number; got NoneType"),
+    (lambda: random.ball(random.PRNGKey(0), 2, 0), "ball: p must be positive; got 0"),
+    (lambda: random.orthogonal(random.PRNGKey(0), -1), "orthogonal: shape must hold sizes of 0 or more"),
     (lambda: jax.device_put(X, "cpu"), "device_put: expected a device or a sharding .* got str: 'cpu'"),
     (lambda: jnp.zeros(2, device=3), "device_put: expected a device or a sharding .* got int: 3")])
 def test_settings_and_values_are_called_by_their_names(call, words):

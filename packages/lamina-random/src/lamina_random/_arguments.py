@@ -1,15 +1,19 @@
 """Reading arguments: shapes, dtypes, keys, and parameters that broadcast to the shape drawn."""
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
 from lamina_tracing import lax
 from lamina_tracing.extend import typeof, requested_dtype
 
-__all__ = ["as_float", "as_int", "as_shape", "check_key", "common_shape", "key_words", "params", "to_shape"]
+__all__ = ["as_float", "as_int", "as_shape", "check_key", "common_shape", "in_its_name", "key_words", "params", "refuse_key",
+           "renamed", "to_shape"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 _U32 = np.dtype("uint32")
 
 
@@ -50,12 +54,38 @@ def as_int(call: str, dtype: Any) -> np.dtype:
 
 def key_words(call: str, key: Any) -> tuple[Any, Any]:
     """The two words of a key."""
-    aval = typeof(key)
+    refuse_key(call, key)
+    return tuple(lax.squeeze(lax.slice(key, (i,), (i + 1,)), (0,)) for i in (0, 1))  # type: ignore[return-value]
+
+
+def in_its_name(fun: F) -> F:
+    """A public function, in whose name arguments that are no arrays are refused, wherever that is found out."""
+    @functools.wraps(fun)
+    def run(*args: Any, **settings: Any) -> Any:
+        try:
+            return fun(*args, **settings)
+        except TypeError as error:
+            raise renamed(fun.__name__, error) from None
+    return run  # type: ignore[return-value]
+
+
+def renamed(call: str, error: TypeError) -> TypeError:
+    """An error about what is no array, in the name of the public function that was called; others as they are."""
+    text = str(error)
+    return type(error)(f"{call}: {text}") if text.startswith("expected an array") else error
+
+
+def refuse_key(call: str, key: Any) -> None:
+    """Raise what is to be said of what is no key of two words."""
+    try:
+        aval = typeof(key)
+    except TypeError:
+        raise TypeError(f"{call}: expected a key, as random.key or PRNGKey make them; got {type(key).__name__}: "
+                        f"{key!r:.60}") from None
     if aval.shape != (2,) or aval.dtype != _U32:
         remedy = "use vmap for several keys" if aval.dtype == _U32 and aval.shape[-1:] == (2,) else \
             "make one with PRNGKey(seed)"
         raise ShapeError(f"{call}: a key is uint32[2]; got {aval.long()}; {remedy}")
-    return tuple(lax.squeeze(lax.slice(key, (i,), (i + 1,)), (0,)) for i in (0, 1))  # type: ignore[return-value]
 
 
 def check_key(call: str, key: Any) -> None:
@@ -66,7 +96,10 @@ def check_key(call: str, key: Any) -> None:
 
 def common_shape(call: str, shape: Any, *given: Any) -> tuple[int, ...]:
     """`shape`, or for None the shape the parameters broadcast to."""
-    own = lax.broadcast_shapes(*[typeof(x).shape for x in given])
+    try:
+        own = lax.broadcast_shapes(*[typeof(x).shape for x in given])
+    except TypeError as e:
+        raise type(e)(f"{call}: the parameters: {e}") from None
     if shape is None:
         return own
     shape = as_shape(call, shape)

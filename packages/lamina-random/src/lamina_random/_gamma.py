@@ -332,6 +332,7 @@ def generalized_normal(key: ArrayLike, p: float, shape: ShapeLike = (), dtype: D
     Returns:
       Array of `shape`.
     Raises:
+      ValueError: `p` is not positive.
       ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
       DTypeError: `dtype` is no float dtype.
 
@@ -341,6 +342,7 @@ def generalized_normal(key: ArrayLike, p: float, shape: ShapeLike = (), dtype: D
     >>> generalized_normal(PRNGKey(0), 1.5, (2,)).shape
     (2,)
     """
+    _check_power("generalized_normal", p)
     shape, dtype = as_shape("generalized_normal", shape), as_float("generalized_normal", dtype)
     kg, ks = halves(key, 2, _part.value)
     size = lax.pow(gamma(kg, 1 / p, shape, dtype), scalar(1 / p, dtype))
@@ -360,6 +362,7 @@ def ball(key: ArrayLike, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTy
     Returns:
       Array `[*shape, d]`.
     Raises:
+      ValueError: `p` is not positive.
       ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
       DTypeError: `dtype` is no float dtype.
 
@@ -369,9 +372,16 @@ def ball(key: ArrayLike, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTy
     >>> bool(np.linalg.norm(ball(PRNGKey(0), 3)) <= 1)
     True
     """
+    _check_power("ball", p)
     shape, dtype = as_shape("ball", shape), as_float("ball", dtype)
     kx, ke = halves(key, 2, _part.value)
     return _onto_ball(generalized_normal(kx, p, (*shape, d), dtype), exponential(ke, shape, dtype), p)
+
+
+def _check_power(call: str, p: Any) -> None:
+    typeof(p)  # refuses what is no number
+    if isinstance(p, (int, float)) and not p > 0:
+        raise ValueError(f"{call}: p must be positive; got {p!r}")
 
 
 def _whole_power(x: Any, p: int) -> Any:

@@ -124,7 +124,7 @@ def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike |
     (3, 3)
     """
     dtype = as_float("orthogonal", dtype, complex_too=True)
-    full = (*as_shape("orthogonal", shape), n, n)
+    full = as_shape("orthogonal", (*as_shape("orthogonal", shape), n, n))
     z = normal_core("orthogonal", key, full, dtype, _part.value)
     q, r = lax.factorizations.qr(z, full_matrices=False)
     eye = lax.eq(lax.broadcasted_iota("int32", full, len(full) - 1), lax.broadcasted_iota("int32", full, len(full) - 2))

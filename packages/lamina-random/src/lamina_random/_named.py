@@ -11,7 +11,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import jit, lax
 from lamina_tracing.extend import typeof
 
-from ._arguments import key_words
+from ._arguments import key_words, renamed
 from ._impls import THREEFRY, folded_with, is_typed
 from ._typed import opened, settled, wrapped
 
@@ -104,7 +104,10 @@ def takes_names(fun: F) -> F:
                 return draw(*args, **settings)
         shape = args[at] if len(args) > at else settings["shape"] if "shape" in settings else None
         if shape.__class__ is not NamedShape:
-            return fun(*args, **settings)
+            try:
+                return fun(*args, **settings)
+            except TypeError as error:
+                raise renamed(fun.__name__, error) from None
         given = signature(fun).bind(*args, **settings)
         given.arguments.update(key=at_position(fun.__name__, given.arguments["key"], shape), shape=shape.sizes)
         return fun(*given.args, **given.kwargs)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_tracing.extend import bind, typeof, warn_user
 
+from ._arguments import refuse_key
 from ._impls import THREEFRY, default_name, found, is_typed, key_of, words_for
 
 __all__ = ["is_typed", "opened", "settled", "words_for", "wrapped"]
+
+_U32 = np.dtype("uint32")
 
 
 def wrapped(made: Any, like: Any) -> Any:
@@ -29,6 +33,8 @@ def opened(call: str, key: Any, use: str = "bits") -> Any:
             _tell_legacy(call)
         if default_name() != THREEFRY:
             return key_of(f"{call} (with config default_prng_impl {default_name()!r})", key, found(call, None), ())
+        if getattr(key, "shape", None) != (2,) or key.dtype != _U32:
+            refuse_key(call, key)
         return key
     if (aval := typeof(key)).shape:
         raise ShapeError(f"{call}: expected one key; got {aval.long()}; use vmap for several keys")

@@ -12,7 +12,7 @@ import lamina_numpy as lnp
 from lamina_autodiff import SymbolicZero, custom_jvp
 from lamina_ir import DTypeError, dtypes
 from lamina_numpy.extend import alike, own_terms, to_inexact, work_dtype
-from lamina_tracing import jit
+from lamina_tracing import jit, lax
 from lamina_tracing.extend import typeof
 
 __all__ = ["by_dtype", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes", "whole_number", "within"]
@@ -41,9 +41,12 @@ def real(call: str, core: Callable[..., Any], *xs: Any) -> Any:
     dtype = typeof(args[0]).dtype
     work = work_dtype(dtype)
     core = own_terms(core)
-    if work == dtype:
-        return core(*args)
-    return lnp.astype(core(*[lnp.astype(x, work) for x in args]), dtype)
+    if work != dtype:
+        return lnp.astype(core(*[lnp.astype(x, work) for x in args]), dtype)
+    out = core(*args)
+    if typeof(out).weak_type and not all(typeof(x).weak_type for x in xs):
+        return lax.convert_element_type(out, dtype)  # of Python numbers alone comes a weak result
+    return out
 
 
 def counted(call: str, core: Callable[..., Any], *xs: Any) -> Any:

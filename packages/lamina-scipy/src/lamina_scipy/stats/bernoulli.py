@@ -14,7 +14,7 @@ _law = Law("bernoulli", "one trial's result", p="real array, in [0, 1]: the prob
 
 def _logpmf(k, p, loc=0):
     """>>> logpmf(np.array([0., 1., 2.]), 0.25)
-    Array([-0.2876821, -1.3862944,       -inf], dtype=float32, weak_type=True)"""
+    Array([-0.2876821, -1.3862944,       -inf], dtype=float32)"""
     j = k - loc
     inside = (j == 0) | (j == 1)
     value = lnp.where(j == 1, lnp.log(p), lnp.log1p(-p))
@@ -23,7 +23,7 @@ def _logpmf(k, p, loc=0):
 
 def _pmf(k, p, loc=0):
     """>>> pmf(np.array([0., 1., 2.]), 0.25)
-    Array([0.75, 0.25, 0.  ], dtype=float32, weak_type=True)"""
+    Array([0.75, 0.25, 0.  ], dtype=float32)"""
     j = k - loc
     value = lnp.where(j == 1, p, 1.0 - p)
     return proper(supported((j == 0) | (j == 1), value, 0.0, j), p >= 0, p <= 1)
@@ -31,14 +31,14 @@ def _pmf(k, p, loc=0):
 
 def _cdf(k, p):
     """>>> cdf(np.array([0., 1., -1.]), 0.25)
-    Array([0.75, 1.  , 0.  ], dtype=float32, weak_type=True)"""
+    Array([0.75, 1.  , 0.  ], dtype=float32)"""
     value = lnp.where(k < 0, 0.0, lnp.where(k < 1, 1.0 - p, 1.0))
     return proper(value, p >= 0, p <= 1, k == k)
 
 
 def _ppf(q, p):
     """>>> ppf(np.array([0.5, 0.9]), 0.25)
-    Array([0., 1.], dtype=float32, weak_type=True)"""
+    Array([0., 1.], dtype=float32)"""
     value = lnp.where((q <= 1.0 - p) & (q < 1), 0.0, 1.0)
     return proper(lnp.where(q == 0, -1.0, value), q >= 0, q <= 1, p >= 0, p <= 1)
 

@@ -14,14 +14,14 @@ _law = Law("uniform", "the uniform distribution, on [0, 1]")
 
 def _logpdf(x, loc=0, scale=1):
     """>>> logpdf(np.array([0.5, 2.]))
-    Array([  0., -inf], dtype=float32, weak_type=True)"""
+    Array([  0., -inf], dtype=float32)"""
     y = standard(x, loc, scale)
     return proper(supported((y >= 0) & (y <= 1), -lnp.log(scale) + 0.0, -np.inf, y), scale > 0)
 
 
 def _pdf(x, loc=0, scale=1):
     """>>> pdf(np.array([0.5, 2.]))
-    Array([1., 0.], dtype=float32, weak_type=True)"""
+    Array([1., 0.], dtype=float32)"""
     y = standard(x, loc, scale)
     return proper(supported((y >= 0) & (y <= 1), 1.0 / scale, 0.0, y), scale > 0)
 
