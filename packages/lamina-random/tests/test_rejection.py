@@ -79,7 +79,8 @@ def test_a_lane_draws_as_its_key_does(part):
                                           np.stack([np.asarray(random.split(k, count)) for k in keys], 1))
         for dtype in ("float16", "float32", "bfloat16"):
             bits = _lanes.lane_bits(lanes, np.dtype(dtype), part)
-            np.testing.assert_array_equal(unit_of(bits, np.dtype(dtype)), [random.uniform(k, (), dtype) for k in keys])
+            wanted = [np.asarray(random.uniform(k, (), dtype)) for k in keys]
+            np.testing.assert_array_equal(np.asarray(unit_of(bits, np.dtype(dtype))), np.stack(wanted))
 
 
 @pytest.mark.parametrize("part", [False, True])
