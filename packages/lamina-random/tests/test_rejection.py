@@ -51,6 +51,8 @@ def test_odd_parameters():
     np.testing.assert_array_equal(random.poisson(KEY, np.float32([0, -1, np.nan])), [0, -1, -1])
     drawn = random.binomial(KEY, np.float32([5, 5, -1, 0]), np.float32([0, 1, 0.5, 0.5]))
     np.testing.assert_array_equal(drawn, [0, 5, np.nan, 0])
+    drawn = random.binomial(KEY, np.float32(np.inf), np.float32([0, 0.01, 0.5, 1, 2]))  # which ends
+    np.testing.assert_array_equal(drawn, [np.nan, np.inf, np.inf, np.inf, np.nan])
     with pytest.raises(ShapeError, match="dirichlet: alpha needs"):
         random.dirichlet(KEY, 1.0)
 

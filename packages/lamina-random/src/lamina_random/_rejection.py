@@ -165,7 +165,9 @@ def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dt
 def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, kind: np.dtype, part: bool) -> Any:
     n = lax.floor(full(lax.stop_gradient(n), shape, kind))
     p = full(lax.stop_gradient(p), shape, kind)
-    known = lax.bitwise_and(lax.bitwise_and(lax.ge(p, 0.0), lax.le(p, 1.0)), lax.ge(n, 0.0))
+    endless = lax.eq(n, float("inf"))  # no trial is the last: what gaps fit into them would be counted for ever
+    some = lax.bitwise_and(lax.bitwise_and(lax.ge(p, 0.0), lax.le(p, 1.0)), lax.ge(n, 0.0))
+    known = lax.bitwise_and(some, lax.bitwise_not(endless))
     turned = lax.ge(p, 0.5)  # then failures are counted, so that p is at most a half
     rate = lax.select(known, lax.select(turned, lax.sub(1.0, p), p), lax.full_like(p, 0.25))
     trials = lax.select(known, n, lax.full_like(n, 1))
@@ -178,7 +180,8 @@ def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype,
                         shape, kind, part)
     count = lax.select(small, few, many)
     count = lax.select(turned, lax.sub(trials, count), count)
-    return lax.convert_element_type(lax.select(known, count, lax.full_like(count, float("nan"))), dtype)
+    of_endless = lax.select(lax.bitwise_and(some, lax.gt(p, 0.0)), lax.full_like(n, float("inf")), lax.full_like(n, float("nan")))
+    return lax.convert_element_type(lax.select(known, count, of_endless), dtype)
 
 
 _draw_binomial = jit(_binomial, static_argnums=(3, 4, 5, 6), inline=True)
@@ -187,7 +190,7 @@ _draw_binomial = jit(_binomial, static_argnums=(3, 4, 5, 6), inline=True)
 @takes_names
 def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLike | None = None,
              dtype: DTypeLike | None = None) -> Array:
-    """How many of `n` trials succeed, each with probability `p`; NaN where these make no sense.
+    """How many of `n` trials succeed, each with probability `p`; NaN where these make no sense, infinity of endlessly many.
 
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
