@@ -170,3 +170,18 @@ def test_first_words_of_the_published_test_vectors():
     for args, words in (((np.uint32(0),) * 4, (0x6B200159, 0x99BA4EFE)), ((ones,) * 4, (0x1CB996FC, 0xBB002BE7)),
                         (pi, (0xC4923A9C, 0x483DF7A0))):
         assert tuple(int(y) for y in lax.threefry2x32(*args)) == words
+
+
+@pytest.mark.parametrize("low, high, dtype, expected", [
+    (0.9, 5.9, "int32", [0, 3, 3, 2]), (0, 1e6, "int32", [915798, 70071, 188743, 438808]),
+    (0, 1e12, "int32", [333915798, 1418070071, 1428705096, 1381438808]),
+    (np.float32([0.5, 1.5, -3.5, 0]), np.float32([5.5, 9.9, 2.5, 1e20]), "uint8", [0, 8, 1, 88]),
+    (0, np.int32([300, 255, 256, 7]), "uint8", [150, 173, 71, 3]), (0, np.int32([300, 255, 256, 7]), "int8", [22, 55, 71, 3]),
+    (np.int32([0, 250, 300, -9]), np.int32([300] * 4), "uint8", [150, 255, 255, 88])])
+def test_bounds_beyond_the_dtype_and_of_floats(low, high, dtype, expected):
+    np.testing.assert_array_equal(random.randint(random.PRNGKey(7), (4,), low, high, dtype), expected)
+
+
+@pytest.mark.parametrize("n, p, expected", [(20, 0.5, [13, 12, 11, 11]), (1e4, 0.001, [2, 8, 8, 7]), (40, 0.75, [36, 32, 32, 32])])
+def test_binomial_of_mean_ten(n, p, expected):
+    np.testing.assert_array_equal(random.binomial(random.PRNGKey(7), np.float32(n), np.float32(p), (8,))[:4], expected)

@@ -29,13 +29,14 @@ def randint(key: ArrayLike, shape: ShapeLike, minval: ArrayLike, maxval: ArrayLi
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
       shape: of the result.
-      minval: lower end, included; broadcasts to `shape`. Ends outside the dtype's range are brought into it.
+      minval: lower end, included; broadcasts to `shape`. Ends outside the dtype's range are brought into it; of floats the
+        whole part counts, so that 1e6 may be written.
       maxval: upper end, excluded; where it is not above `minval`, the result is `minval`. Broadcasts to `shape`.
       dtype: an integer dtype; default int32 (int64 in 64-bit mode).
     Returns:
       Integer array of `shape`.
     Raises:
-      DTypeError: `dtype` is no integer dtype, or an end holds no integers.
+      DTypeError: `dtype` is no integer dtype, or an end holds complex numbers or booleans.
       ShapeError: `key` is not uint32[2], or the ends do not broadcast to `shape`.
 
     Source: two draws of bits, taken modulo the span as one number of twice the width; the span need not divide it,
@@ -67,8 +68,13 @@ def _limits(dtype: np.dtype) -> tuple[int, int]:
 def _bound(name: str, x: Any) -> Any:
     if type(x) is int or isinstance(x, np.integer):
         return int(x)
-    if not dtypes.is_integer(typeof(x).dtype):
-        raise DTypeError(f"randint: {name} must hold integers; got {typeof(x).long()}")
+    kind = typeof(x).dtype
+    if dtypes.is_float(kind):
+        whole = dtypes.canonical_int()
+        least, most = _limits(whole)
+        return int(min(max(x, least), most)) if type(x) is float and x == x else lax.convert_element_type(x, whole)
+    if not dtypes.is_integer(kind):
+        raise DTypeError(f"randint: {name} must hold integers or floats; got {typeof(x).long()}")
     return x
 
 
@@ -86,12 +92,15 @@ def randint_core(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: n
     work = np.dtype(f"uint{width}")
     signed = np.dtype(f"int{width}")
     upper, lower = (draw_bits("randint", half, width, shape, part) for half in halves(key, 2, part))
+    over = _over(high, shape, dtype)
     low, high = (_within(x, shape, dtype) for x in (low, high))
     wide = [lax.convert_element_type(lax.convert_element_type(x, signed) if dtype.kind == "i" else x, work)
             for x in (low, high)]
     span = lax.sub(wide[1], wide[0])
     if past_end:
         span = lax.add(span, scalar(1, work))
+    elif over is not None:
+        span = lax.add(span, lax.convert_element_type(over, work))
     span = lax.select(lax.le(high, low), scalar(1, work), span)
     half = scalar(1 << (width // 2), work)
     factor = lax.rem(half, span)  # 2 ** width modulo the span; a span of 0 stands for all of 2 ** width
@@ -99,6 +108,15 @@ def randint_core(key: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: n
     offset = lax.add(lax.mul(lax.rem(upper, span), factor), lax.rem(lower, span))
     offset = lax.rem(offset, span)
     return lax.add(low, lax.convert_element_type(offset, dtype))
+
+
+def _over(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Where `x` is above all numbers of `dtype`; None where its own dtype holds none of these."""
+    own = typeof(x).dtype
+    most = int(dtypes.iinfo(dtype).max)
+    if int(dtypes.iinfo(own).max) <= most:
+        return None
+    return to_shape(lax.gt(lax.convert_element_type(x, own), scalar(most, own)), shape, dtypes.BOOL)
 
 
 def _within(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -132,7 +132,7 @@ def _left(k: Any) -> Any:
 
 
 def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
-    """Transformed rejection, for n p of 10 and more and p up to a half [Hoermann 1993, BTRS]."""
+    """Transformed rejection, for n p above 10 and p up to a half [Hoermann 1993, BTRS]."""
     # a, b, c, alpha and the constants are the paper's; `ready` is its v_r. The hat is that of k = floor((2a / us + b) u + c).
     spread = lax.sqrt(lax.mul(lax.mul(n, p), lax.sub(1.0, p)))
     b = lax.add(lax.mul(spread, 2.53), 1.15)
@@ -171,7 +171,7 @@ def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype,
     turned = lax.ge(p, 0.5)  # then failures are counted, so that p is at most a half
     rate = lax.select(known, lax.select(turned, lax.sub(1.0, p), p), lax.full_like(p, 0.25))
     trials = lax.select(known, n, lax.full_like(n, 1))
-    small = lax.lt(lax.mul(trials, rate), 10.0)
+    small = lax.le(lax.mul(trials, rate), 10.0)
     # Both methods run for all elements, with the same key: where the other one counts, with harmless parameters.
     few = _skips(key, lax.select(small, trials, lax.full_like(n, 0)), lax.select(small, rate, lax.full_like(rate, 0.5)),
                  shape, kind, part)
@@ -204,7 +204,7 @@ def binomial(key: ArrayLike, n: ArrayLike, p: ArrayLike, shape: ShapeLike | None
       ShapeError: `key` is not uint32[2], or `n` and `p` do not broadcast to `shape`.
       DTypeError: `dtype` is no float dtype.
 
-    Source: geometric gaps for a mean below 10, else Hoermann, "The generation of binomial random variates" (1993), in
+    Source: geometric gaps for a mean up to 10, else Hoermann, "The generation of binomial random variates" (1993), in
     which what Stirling's formula leaves of log k! is taken for k > 9 as for 9: probabilities are off by up to 0.2%.
 
     >>> from lamina_random import PRNGKey
