@@ -182,6 +182,7 @@ def test_bounds_beyond_the_dtype_and_of_floats(low, high, dtype, expected):
     np.testing.assert_array_equal(random.randint(random.PRNGKey(7), (4,), low, high, dtype), expected)
 
 
-@pytest.mark.parametrize("n, p, expected", [(20, 0.5, [13, 12, 11, 11]), (1e4, 0.001, [2, 8, 8, 7]), (40, 0.75, [36, 32, 32, 32])])
+@pytest.mark.parametrize("n, p, expected", [
+    (20, 0.5, [13, 12, 11, 11]), (1e4, 0.001, [2, 8, 8, 7]), (40, 0.75, [36, 32, 32, 32])])
 def test_binomial_of_mean_ten(n, p, expected):
     np.testing.assert_array_equal(random.binomial(random.PRNGKey(7), np.float32(n), np.float32(p), (8,))[:4], expected)

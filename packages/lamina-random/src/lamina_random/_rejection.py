@@ -180,8 +180,9 @@ def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype,
                         shape, kind, part)
     count = lax.select(small, few, many)
     count = lax.select(turned, lax.sub(trials, count), count)
-    of_endless = lax.select(lax.bitwise_and(some, lax.gt(p, 0.0)), lax.full_like(n, float("inf")), lax.full_like(n, float("nan")))
-    return lax.convert_element_type(lax.select(known, count, of_endless), dtype)
+    nan = lax.full_like(n, float("nan"))
+    rest = lax.select(lax.bitwise_and(some, lax.gt(p, 0.0)), lax.full_like(n, float("inf")), nan)
+    return lax.convert_element_type(lax.select(known, count, rest), dtype)
 
 
 _draw_binomial = jit(_binomial, static_argnums=(3, 4, 5, 6), inline=True)
