@@ -67,13 +67,22 @@ def concatenate(arrays: Sequence[ArrayLike] | ArrayLike, axis: int | None = 0, d
     xs = _several("concatenate", arrays)
     if axis is None:
         xs, axis = [ravel(x) for x in xs], 0
-    shapes = [aval("concatenate", x, i).shape for i, x in enumerate(xs)]
+    return _joined("concatenate", xs, axis, dtype)
+
+
+def _joined(call: str, xs: list[Any], axis: int, dtype: DTypeLike | None = None) -> Any:
+    """`concatenate` of a list, in the name of the function that was called."""
+    shapes = [aval(call, x, i).shape for i, x in enumerate(xs)]
+    shown = ", ".join(map(str, shapes))
     if any(len(s) != len(shapes[0]) for s in shapes):
-        raise ShapeError(f"concatenate: arrays must have equally many axes; got shapes {', '.join(map(str, shapes))}")
+        raise ShapeError(f"{call}: arrays must have equally many axes; got shapes {shown}")
     if not shapes[0]:
-        raise ShapeError("concatenate: rank-0 arrays have no axis to join along; use stack")
-    xs = promote_all("concatenate", xs) if dtype is None else [cast(x, requested_dtype(dtype)) for x in xs]
-    return joined(xs, check_axis("concatenate", axis, len(shapes[0])))
+        raise ShapeError(f"{call}: rank-0 arrays have no axis to join along; use stack")
+    at = check_axis(call, axis, len(shapes[0]))
+    if any(s[:at] != shapes[0][:at] or s[at + 1:] != shapes[0][at + 1:] for s in shapes):
+        raise ShapeError(f"{call}: arrays must agree on every axis but {at}, along which they are joined; got shapes {shown}")
+    xs = promote_all(call, xs) if dtype is None else [cast(x, requested_dtype(dtype)) for x in xs]
+    return joined(xs, at)
 
 
 concat = concatenate
@@ -160,7 +169,7 @@ def vstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     Array([[1, 2],
            [3, 4]], dtype=int32)
     """
-    return concatenate([atleast_2d(x) for x in _several("vstack", tup)], 0, dtype)
+    return _joined("vstack", [atleast_2d(x) for x in _several("vstack", tup)], 0, dtype)
 
 
 @public("dtype")
@@ -185,7 +194,7 @@ def hstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
            [2, 4]], dtype=int32)
     """
     xs = [atleast_1d(x) for x in _several("hstack", tup)]
-    return concatenate(xs, 0 if len(typeof(xs[0]).shape) == 1 else 1, dtype)
+    return _joined("hstack", xs, 0 if len(typeof(xs[0]).shape) == 1 else 1, dtype)
 
 
 @public("dtype")
@@ -210,7 +219,7 @@ def dstack(tup: Sequence[ArrayLike] | ArrayLike, dtype: DTypeLike | None = None)
     Array([[[1, 3],
             [2, 4]]], dtype=int32)
     """
-    return concatenate([atleast_3d(x) for x in _several("dstack", tup)], 2, dtype)
+    return _joined("dstack", [atleast_3d(x) for x in _several("dstack", tup)], 2, dtype)
 
 
 @public()
@@ -235,7 +244,7 @@ def column_stack(tup: Sequence[ArrayLike] | ArrayLike) -> Array:
            [2, 4]], dtype=int32)
     """
     xs = [asarray(x) for x in _several("column_stack", tup)]
-    return concatenate([reshape(x, (-1, 1)) if len(typeof(x).shape) < 2 else x for x in xs], 1)
+    return _joined("column_stack", [reshape(x, (-1, 1)) if len(typeof(x).shape) < 2 else x for x in xs], 1)
 
 
 @public()
@@ -276,7 +285,7 @@ def block(arrays: Any) -> Array:
 
     def join(x: Any, level: int) -> Array:
         if isinstance(x, list):
-            return concatenate([join(e, level - 1) for e in x], n - level)
+            return _joined("block", [join(e, level - 1) for e in x], n - level)
         short = n - len(typeof(x).shape)
         return with_axes(asarray(x), tuple(range(short)))
     levels = depth(arrays)
@@ -305,8 +314,8 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     Array([1, 2, 3], dtype=int32)
     """
     refuse_name("append", "axis", axis)
-    return concatenate([ravel(asarray(arr)), ravel(asarray(values))], 0) if axis is None \
-        else concatenate([arr, values], axis)
+    return _joined("append", [ravel(asarray(arr)), ravel(asarray(values))], 0) if axis is None \
+        else _joined("append", _several("append", [arr, values]), axis)
 
 
 @core("indices_or_sections", "axis", name="split")
