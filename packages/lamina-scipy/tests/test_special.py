@@ -195,3 +195,15 @@ def test_types_shapes_and_maps():
                                 (lambda: special.beta(x, np.ones(4)), ShapeError, "beta: incompatible shapes")):
         with pytest.raises(error, match=words):
             wrong()
+
+
+def test_large_and_tiny_shapes_keep_the_digits_of_float32():
+    """Numbers of SciPy in float64."""
+    f = np.float32
+    a, b = f([1.5, 1e6, 1e5, 3e5, 1e-3, 0.3, 50.0]), f([1e6, 1e6, 2e5, 40.0, 1e-10, 1e-10, 1e-3])
+    x = f([1e-6, 0.5, 0.333, 0.9999, 0.5, 0.9, 0.99])
+    want = [0.4275936181, 0.5, 0.3494050182, 0.9535900552, 9.9999904e-08, 5.154726420e-10, 0.0005630995887]
+    np.testing.assert_allclose(special.betainc(a, b, x), want, 1e-4)
+    got = special.betaln(f([-0.5, -2.5, -0.5, -12.5]), f([1e6, 1e6, 20.0, 20.5]))
+    np.testing.assert_allclose(got, [8.17326703, 34.4825283, 2.7443098, 12.19099334], 1e-6)
+    np.testing.assert_allclose(special.zeta(1.0, f([-0.5, -1.0])), np.inf)

@@ -171,3 +171,11 @@ def test_arguments():
         stats.gamma.pdf(1.0)
     with pytest.raises(DTypeError, match="norm.pdf: expected real numbers"):
         stats.norm.pdf(1j)
+
+
+def test_beta_beyond_places_whose_distance_from_1_is_rounded():
+    """Numbers of SciPy in float64."""
+    x, a, b = np.float32([1e-30, 1e-10, 0.01]), np.float32(1e-3), np.float32(50.0)
+    np.testing.assert_allclose(stats.beta.sf(x, a, b), [0.06255684666, 0.01837651197, 0.00056309898], 1e-4)
+    np.testing.assert_allclose(stats.beta.logsf(x, a, b), [-2.77167959, -3.99668195, -7.48205514], 1e-4)
+    np.testing.assert_allclose(stats.beta.logcdf(x, a, b), [-0.06459916, -0.01854746, -0.00056325758], 1e-4)

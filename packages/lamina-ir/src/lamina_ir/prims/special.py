@@ -28,11 +28,15 @@ def _log_density(m: Any, a: Any, x: Any) -> Any:
     """a log x - x - log gamma(a). Large terms cancel: for a >= 20 Stirling's series around x = a [DLMF 5.11.1]."""
     plain = a * m.log(x) - x - m.lgamma(a)
     big = m.where(m.lt(a, 20.0), a * 0.0 + 20.0, a)
-    r = 1.0 / (big * big)
-    tail = (1 / 12 - r * (1 / 360 - r * (1 / 1260 - r * (1 / 1680 - r * (1 / 1188))))) / big
     gap = (x - big) / big
-    near = big * (m.log1p(gap) - gap) + 0.5 * m.log(big / (2 * np.pi)) - tail
+    near = big * (m.log1p(gap) - gap) + 0.5 * m.log(big / (2 * np.pi)) - _tail(big)
     return m.where(m.lt(a, 20.0), plain, near)
+
+
+def _tail(x: Any) -> Any:
+    """What Stirling's formula for log gamma lacks, for x of 20 and more."""
+    r = 1.0 / (x * x)
+    return (1 / 12 - r * (1 / 360 - r * (1 / 1260 - r * (1 / 1680 - r * (1 / 1188))))) / x
 
 
 def _series(m: Any, a: Any, x: Any, moving: bool) -> tuple[Any, Any]:
@@ -144,8 +148,29 @@ def _beta_fraction(m: Any, a: Any, b: Any, x: Any) -> Any:
     return m.loop(step, (a, b, x), (one * 0.0, one, d, d))[3]
 
 
+def _log_beta_density(m: Any, a: Any, b: Any, x: Any) -> Any:
+    """a log x + b log(1 - x) - log beta(a, b). Large terms cancel: from 20 up Stirling's series stands for log gamma, around
+    the mean x = a / (a + b) where both are large."""
+    swap = m.lt(b, a)
+    low, high = m.where(swap, b, a), m.where(swap, a, b)
+    log_x, log_y = m.log(x), m.log1p(-x)
+    at_low, at_high = m.where(swap, log_y, log_x), m.where(swap, log_x, log_y)
+    plain = a * log_x + b * log_y + m.lgamma(a + b) - m.lgamma(a) - m.lgamma(b)
+    large = m.where(m.lt(high, 20.0), high * 0.0 + 20.0, high)
+    mixed = (low * (at_low + m.log(large) - 1.0) + large * at_high + (large + low - 0.5) * m.log1p(low / large)
+             + (_tail(large + low) - _tail(large)) - m.lgamma(low))
+    both = m.lt(low, 20.0)
+    p, q = m.where(both, a * 0.0 + 20.0, a), m.where(both, b * 0.0 + 20.0, b)
+    over = p * (1.0 - x) - q * x
+    gap_p, gap_q = -(over / p), over / q
+    near = (p * (m.log1p(gap_p) - gap_p) + q * (m.log1p(gap_q) - gap_q) + 0.5 * m.log(p / (2 * np.pi) / (1.0 + p / q))
+            + (_tail(p + q) - _tail(p) - _tail(q)))
+    return m.where(both, m.where(m.lt(high, 20.0), plain, mixed), near)
+
+
 def incomplete_beta(m: Any, a: Any, b: Any, x: Any) -> Any:
-    """I_x(a, b): the fraction where it converges fast, x < (a + 1) / (a + b + 2), and 1 - I_{1-x}(b, a) elsewhere."""
+    """I_x(a, b): the fraction where it converges fast, x < (a + 1) / (a + b + 2), and 1 - I_{1-x}(b, a) elsewhere.
+    For small b, which leave little of that difference, the fraction is taken further to the right."""
     outside = m.either(m.lt(x, 0.0), m.lt(1.0, x))
     bad = m.either(m.either(m.le(a, 0.0), m.le(b, 0.0)), outside)
     bad = m.either(bad, m.either(m.isnan(a), m.either(m.isnan(b), m.isnan(x))))
@@ -153,10 +178,10 @@ def incomplete_beta(m: Any, a: Any, b: Any, x: Any) -> Any:
     odd = m.either(bad, at_end)
     one, end = (a + b + x) * 0.0 + 1.0, x
     a, b, x = m.where(odd, one, a), m.where(odd, one, b), m.where(odd, one * 0.25, x)
-    direct = m.lt(x, (a + 1.0) / (a + b + 2.0))
+    direct = m.either(m.lt(x, (a + 1.0) / (a + b + 2.0)), m.both(m.lt(b, 0.1), m.lt(x, 0.995)))
     p, q, y = m.where(direct, a, b), m.where(direct, b, a), m.where(direct, x, 1.0 - x)
-    scale = m.exp(a * m.log(x) + b * m.log1p(-x) + m.lgamma(a + b) - m.lgamma(a) - m.lgamma(b)) / p
-    part = scale * _beta_fraction(m, p, q, y)
+    part = m.exp(_log_beta_density(m, a, b, x)) / p * _beta_fraction(m, p, q, y)
+    part = m.where(m.lt(1.0, part), one, part)
     out = m.where(direct, part, 1.0 - part)
     return m.where(bad, m.full(np.nan), m.where(at_end, end, out))
 

@@ -25,7 +25,7 @@ def betaln_of(a, b):
     low, high = _reflected(a, b)[:2]
     large = high >= 8.0
     both = low >= 8.0
-    one = large & (low > 0) & lnp.logical_not(both)
+    one = large & (low + high >= 8.0) & lnp.logical_not(both)
     p, q = within(both, low, 8.0), within(large, high, 8.0)
     h = p / q
     rest = (stirling(p) - stirling(p + q)) + stirling(q)

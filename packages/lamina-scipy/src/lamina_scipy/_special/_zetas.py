@@ -72,7 +72,7 @@ def _hurwitz(x, q):
     pole = (q <= 0) & (q == lnp.floor(q)) & (x > 1)
     outside = (q < 0) & lnp.logical_not(left | pole)
     value = total + lax.zeta(lnp.where(left, y, x), lnp.where(left, p, within(q > 0, q, 1.0)))
-    value = lnp.where(pole, np.inf, lnp.where(outside, np.nan, value))
+    value = lnp.where(pole | (x == 1), np.inf, lnp.where(outside, np.nan, value))
     return lnp.where(lnp.isnan(x) | lnp.isnan(q), np.nan, value)
 
 

@@ -48,7 +48,10 @@ def _logcdf(x, a, b, loc=0, scale=1):
 def _sf(x, a, b, loc=0, scale=1):
     """>>> sf(np.array([0.25, 2.]), 2., 3.)
     Array([0.73828125, 0.        ], dtype=float32)"""
-    return proper(betainc_of(b, a, 1.0 - lnp.clip(standard(x, loc, scale), 0.0, 1.0)), a > 0, b > 0, scale > 0)
+    y = lnp.clip(standard(x, loc, scale), 0.0, 1.0)
+    near = (y < 0.5) & (_logpdf(y, a, b) > 0)  # what 1 - y rounds away is much where the density is high
+    share = betainc_of(lnp.where(near, a, b), lnp.where(near, b, a), lnp.where(near, y, 1.0 - y))
+    return proper(lnp.where(near, 1.0 - share, share), a > 0, b > 0, scale > 0)
 
 
 def _logsf(x, a, b, loc=0, scale=1):
