@@ -64,7 +64,7 @@ def test_bad_dtypes_are_refused():
     with pytest.raises(DTypeError, match="unsigned"):
         random.bits(key, (2,), np.int32)
     with pytest.raises(DTypeError, match="integers"):
-        random.randint(key, (2,), 0.5, 3)
+        random.randint(key, (2,), 1j, 3)
 
 
 def test_clone_and_key_impl():
