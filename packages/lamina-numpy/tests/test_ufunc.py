@@ -65,3 +65,11 @@ def test_folds_of_any_function():
 def test_what_cannot_be_is_refused(use, error, words):
     with pytest.raises(error, match=words):
         use()
+
+
+@pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor"])
+def test_truth_values_come_of_folding_nothing_too(name):
+    fun = getattr(lnp, name)
+    for empty in (np.zeros(0, np.float32), np.zeros((0, 3), np.int32)):
+        assert fun.accumulate(empty).dtype == fun.reduce(empty).dtype == fun.reduce(empty, initial=3).dtype == bool
+    assert bool(fun.reduce(np.zeros(0, np.float32), initial=3.0))

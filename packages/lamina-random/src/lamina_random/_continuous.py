@@ -137,8 +137,8 @@ def _lognormal(key: Any, sigma: Any, shape: Any, dtype: Any, part: bool) -> Any:
 def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: Any, part: bool) -> Any:
     u, width = unit_core("triangular", key, shape, dtype, part), lax.sub(right, left)
     rising, falling = lax.sub(mode, left), lax.sub(right, mode)
-    low = lax.add(left, lax.sqrt(lax.mul(u, lax.mul(width, rising))))
-    high = lax.sub(right, lax.sqrt(lax.mul(lax.sub(scalar(1, dtype), u), lax.mul(width, falling))))
+    low = lax.add(left, lax.sqrt(lax.mul(lax.mul(u, width), rising)))
+    high = lax.sub(right, lax.sqrt(lax.mul(lax.mul(lax.sub(scalar(1, dtype), u), width), falling)))
     return lax.select(lax.lt(u, lax.div(rising, width)), low, high)
 
 
@@ -157,9 +157,9 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
     k1, k2 = halves(key, 2, part)
     y = lax.square(normal_core("wald", k1, shape, dtype, part))
     u = unit_core("wald", k2, shape, dtype, part)
-    half, my, mmy = scalar(0.5, dtype), lax.mul(mean, y), lax.mul(lax.square(mean), y)
-    root = lax.sqrt(lax.add(lax.mul(scalar(4, dtype), my), lax.mul(mmy, y)))
-    x = lax.sub(lax.add(mean, lax.mul(half, mmy)), lax.mul(lax.mul(half, mean), root))
+    half, square = scalar(0.5, dtype), lax.square(mean)
+    root = lax.sqrt(lax.add(lax.mul(lax.mul(scalar(4, dtype), mean), y), lax.mul(square, lax.square(y))))
+    x = lax.sub(lax.add(mean, lax.mul(half, lax.mul(square, y))), lax.mul(lax.mul(half, mean), root))
     return lax.select(lax.le(u, lax.div(mean, lax.add(mean, x))), x, lax.div(lax.square(mean), x))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from lamina_autodiff import custom_jvp
-from lamina_ir import ShapeError, config
+from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
@@ -321,12 +321,12 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
 
 
 @takes_names
-def generalized_normal(key: ArrayLike, p: float, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Numbers with density proportional to `exp(-|x|**p)`.
 
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
-      p: a positive number; 2 gives a normal distribution of variance 1/2, 1 the Laplace distribution.
+      p: positive; 2 gives a normal distribution of variance 1/2, 1 the Laplace distribution. Broadcasts to `shape`.
       shape: of the result.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).
     Returns:
@@ -345,22 +345,24 @@ def generalized_normal(key: ArrayLike, p: float, shape: ShapeLike = (), dtype: D
     _check_power("generalized_normal", p)
     shape, dtype = as_shape("generalized_normal", shape), as_float("generalized_normal", dtype)
     kg, ks = halves(key, 2, _part.value)
-    size = lax.pow(gamma(kg, 1 / p, shape, dtype), scalar(1 / p, dtype))
+    root = _inverse(p)
+    size = lax.pow(gamma(kg, root, shape, dtype), full(root, shape, dtype) if np.ndim(root) else scalar(root, dtype))
     return lax.mul(size, rademacher(ks, shape, dtype))
 
 
 @takes_names
-def ball(key: ArrayLike, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
     """Vectors spread evenly over the unit ball of a norm.
 
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
       d: how many numbers a vector has.
-      p: of the norm `sum(|x|**p)**(1 / p)`, positive.
+      p: of the norm `sum(|x|**p)**(1 / p)`, positive. An array broadcasts to `[*shape, d]` where numbers are drawn, and
+        against `shape` where they are divided by their norm, as in JAX.
       shape: of the result without its last axis.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).
     Returns:
-      Array `[*shape, d]`.
+      Array `[*shape, d]`, with the axes that an array `p` adds.
     Raises:
       ValueError: `p` is not positive.
       ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
@@ -375,7 +377,21 @@ def ball(key: ArrayLike, d: int, p: float = 2, shape: ShapeLike = (), dtype: DTy
     _check_power("ball", p)
     shape, dtype = as_shape("ball", shape), as_float("ball", dtype)
     kx, ke = halves(key, 2, _part.value)
-    return _onto_ball(generalized_normal(kx, p, (*shape, d), dtype), exponential(ke, shape, dtype), p)
+    x, extra = generalized_normal(kx, p, (*shape, d), dtype), exponential(ke, shape, dtype)
+    if isinstance(p, (int, float)):
+        return _onto_ball(x, extra, p)
+    return _onto_balls(x, extra, lax.convert_element_type(p, dtype), lax.convert_element_type(_inverse(p), dtype))
+
+
+def _inverse(p: Any) -> Any:
+    """`1 / p`, in float64 of what is on the host."""
+    if isinstance(p, (int, float)):
+        return 1 / p
+    if isinstance(p, (np.ndarray, np.generic)):
+        return np.divide(1, p)
+    dtype = typeof(p).dtype
+    dtype = dtype if dtypes.is_float(dtype) else dtypes.canonical_float()
+    return lax.div(scalar(1, dtype), lax.convert_element_type(p, dtype))
 
 
 def _check_power(call: str, p: Any) -> None:
@@ -404,3 +420,17 @@ def _onto_ball_core(x: Any, extra: Any, p: float) -> Any:
 
 
 _onto_ball = jit(_onto_ball_core, static_argnums=(2,), inline=True)
+
+
+def _onto_balls_core(x: Any, extra: Any, p: Any, root: Any) -> Any:
+    """The same for an array of powers and its inverse."""
+    last, dtype = typeof(x).ndim - 1, typeof(x).dtype
+    powers = lax.pow(lax.abs(x), full(p, typeof(x).shape, dtype))
+    total = lax.add(lax.reduce_sum(powers, (last,)), extra)
+    lead = lax.broadcast_shapes(typeof(total).shape, typeof(p).shape)
+    norm = lax.pow(full(total, lead, dtype), full(root, lead, dtype))
+    whole = lax.broadcast_shapes((*lead, 1), typeof(x).shape)
+    return lax.div(full(x, whole, dtype), full(lax.expand_dims(norm, (len(lead),)), whole, dtype))
+
+
+_onto_balls = jit(_onto_balls_core, inline=True)

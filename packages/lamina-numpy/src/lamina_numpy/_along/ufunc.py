@@ -169,7 +169,8 @@ class ufunc(metaclass=_Kind):
             start, rows = rows[0], rows[1:]
         else:
             start = broadcast_to(asarray(initial, None if isinstance(initial, Tracer) else typeof(x).dtype), tuple(others))
-        folded = self._fold(rows, start, keep)[0] if typeof(rows).shape[0] else start
+        folded = self._fold(rows, start, keep)[0] if typeof(rows).shape[0] else \
+            lax.convert_element_type(start, eval_shape(self._whole, start, start).dtype)
         return reshape(folded, tuple([1 if i in axes else n for i, n in enumerate(shape)])) if keepdims else folded
 
     def _operand(self, call: str, a: Any, axis: Any, dtype: Any) -> tuple[Any, tuple[int, ...]]:
@@ -202,9 +203,10 @@ class ufunc(metaclass=_Kind):
         if self._known in _RUNNING:
             return _RUNNING[self._known](x, at)
         rows = moveaxis(x, at, 0)
+        one = lax.full(typeof(rows).shape[1:], 0, typeof(rows).dtype)
+        dtype = eval_shape(self._whole, one, one).dtype
         if not typeof(rows).shape[0]:
-            return x
-        dtype = eval_shape(self._whole, rows[0], rows[0]).dtype
+            return lax.convert_element_type(x, dtype)
         first = lax.convert_element_type(rows[:1], dtype)
         if typeof(rows).shape[0] > 1:
             first = lax.concatenate([first, self._fold(rows[1:], rows[0])[1]], 0)
