@@ -96,3 +96,11 @@ def test_refusals():
     for call, error, words in rows:
         with pytest.raises(error, match=words):
             call()
+
+
+def test_bits_of_rounded_variances():
+    """JAX's bits: the variance is rounded to the dtype before its root is taken."""
+    weights = np.asarray(init.variance_scaling(1e-3, "fan_in", "uniform")(random.PRNGKey(3), (4, 3), np.float32))
+    assert weights[0].view(np.uint32).tolist() == [1017275127, 1001579216, 1021073237]
+    with pytest.raises(ValueError, match="variance_scaling: scale"):
+        init.variance_scaling(-1.0, "fan_in", "normal")

@@ -83,9 +83,12 @@ def test_map_coordinates():
         "reflect": [2.6, 1, 1, 1, 1.5, 3, 6, 8, 8, 8, 8, 5.6]}
     for mode, numbers in wanted.items():
         close(ndimage.map_coordinates(x, [c], 1, mode, -1), numbers)
-    close(ndimage.map_coordinates(x, [c], 0, "nearest"), [1, 1, 1, 1, 1, 4, 4, 8, 8, 8, 8, 8])
-    close(ndimage.map_coordinates(x, [c], 0, "reflect"), [2, 1, 1, 1, 1, 4, 4, 8, 8, 8, 8, 4])
-    assert ndimage.map_coordinates(np.arange(4), [c], 1).tolist() == [0, 0, 0, 0, 0, 2, 2, 3, 2, 2, 0, 0]
+    close(ndimage.map_coordinates(x, [c], 0, "nearest"), [1, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8, 8])
+    close(ndimage.map_coordinates(x, [c], 0, "reflect"), [2, 1, 1, 1, 2, 4, 8, 8, 8, 8, 8, 4])
+    middle = np.float32([0.5, 1.5, 2.5, -0.5])
+    close(ndimage.map_coordinates(np.float32([1, 2, 4, 8]), [middle], 0, "wrap"), [2, 4, 8, 8])  # halves: away from 0
+    assert ndimage.map_coordinates(np.array([0, 3, -4, 7]), [middle], 1, "nearest").tolist() == [2, -1, 2, 0]
+    assert ndimage.map_coordinates(np.arange(4), [c], 1).tolist() == [0, 0, 0, 0, 1, 2, 3, 3, 2, 2, 0, 0]
     assert ndimage.map_coordinates(x[:1], [c], 1, "mirror").tolist() == [1.0] * 12
     image, places = RNG.normal(size=(4, 5)), [RNG.uniform(0, 3, 6), RNG.uniform(0, 4, 6)]
     check_grads(lambda x, a, b: ndimage.map_coordinates(x, [a, b], 1, "nearest"), (image, *places), 1)

@@ -243,18 +243,21 @@ _CUT, _CUT_ON_DISC = 0.87962566103423978, 0.95311164380491208
 
 
 def _spread(distribution: str, key: Any, shape: Any, d: np.dtype, variance: float) -> Any:
-    """Numbers of mean 0 and of this variance."""
+    """Numbers of mean 0 and of this variance, which is rounded to the dtype before its root is taken, as JAX does."""
     complex_ = dtypes.is_complex(d)
+    real = np.empty(0, d).real.dtype if complex_ else d
+    v = np.asarray(variance, real)
+    cut, cut_on_disc, three = np.asarray(_CUT, real), np.asarray(_CUT_ON_DISC, real), np.asarray(3, real)
     if distribution == "normal":
-        return _scaled(random.normal(key, shape, d), math.sqrt(variance), d)
+        return _scaled(random.normal(key, shape, d), np.sqrt(v), d)
     if distribution == "uniform":
         if complex_:
-            return _scaled(_on_disc(key, shape, d, lax.sqrt), math.sqrt(2 * variance), d)
-        return _scaled(random.uniform(key, shape, d, -1.0), math.sqrt(3 * variance), d)
+            return _scaled(_on_disc(key, shape, d, lax.sqrt), np.sqrt(v + v), d)
+        return _scaled(random.uniform(key, shape, d, -1.0), np.sqrt(three * v), d)
     if complex_:
         return _scaled(_on_disc(key, shape, d, lambda u: lax.sqrt(lax.neg(lax.log1p(lax.mul(u, math.expm1(-4)))))),
-                       math.sqrt(variance) / _CUT_ON_DISC, d)
-    return _scaled(random.truncated_normal(key, -2.0, 2.0, shape, d), math.sqrt(variance) / _CUT, d)
+                       np.sqrt(v) / cut_on_disc, d)
+    return _scaled(random.truncated_normal(key, -2.0, 2.0, shape, d), np.sqrt(v) / cut, d)
 
 
 def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Axes = -2, out_axis: Axes = -1,
@@ -274,7 +277,8 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Axes =
     Returns:
       An initializer, of a float or complex dtype and shapes of two axes at least.
     Raises:
-      ValueError: `mode` or `distribution` is another word; by the initializer, where the shape has fewer than two axes.
+      ValueError: `mode` or `distribution` is another word, or `scale` is below 0; by the initializer, where the shape has fewer
+        than two axes.
       ShapeError: by the initializer, where its shape does not have the axes.
       DTypeError: by the initializer, where its dtype is neither float nor complex.
 
@@ -294,6 +298,8 @@ def _variance_scaling(call: str, scale: float, mode: str, distribution: str, in_
         raise ValueError(f"{call}: mode must be one of {', '.join(map(repr, _MODES))}; got {mode!r}")
     if distribution not in ("truncated_normal", "normal", "uniform"):
         raise ValueError(f"{call}: distribution must be 'truncated_normal', 'normal' or 'uniform'; got {distribution!r}")
+    if scale < 0:
+        raise ValueError(f"{call}: scale must not be below 0; got {scale!r}. It is what the variance is a multiple of")
 
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         n = _MODES[mode](*_fans(call, shape, in_axis, out_axis, batch_axis))

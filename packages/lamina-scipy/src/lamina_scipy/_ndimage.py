@@ -9,7 +9,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
 from lamina_numpy.extend import own_terms, to_inexact
-from lamina_tracing import Array, ArrayLike, jit
+from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import typeof
 
 __all__ = ["map_coordinates"]
@@ -24,13 +24,13 @@ def map_coordinates(input: ArrayLike, coordinates: Sequence[ArrayLike], order: i
     Args:
       input: number array with as many axes as there are coordinates.
       coordinates: real arrays that broadcast with each other, one per axis: positions along it.
-      order: 0 for the nearest element, 1 for the weighted mean of those around.
+      order: 0 for the nearest element, of two that are as near that further from 0; 1 for the weighted mean of those around.
       mode: what stands beyond the edges: "constant" `cval`, "nearest" the last element, "wrap" the array again,
         "mirror" the array reflected at the centre of its last element, "reflect" at its edge.
       cval: a number, for "constant".
     Returns:
       Array of the shape that the coordinates broadcast to, in the dtype of `input`; means of integers are rounded,
-      halves to even.
+      halves away from 0.
     Raises:
       NotImplementedError: `order` is above 1, or `mode` is another word.
       ShapeError: there are not as many coordinates as axes, or they do not broadcast; an axis is empty.
@@ -78,7 +78,7 @@ def _mapped_plain(input: Any, places: list[Any], cval: Any, order: int, mode: st
                 value = value * lnp.astype(weight, exact)
         total = total + value
     if not dtypes.is_inexact(t.dtype) and order:
-        total = lnp.round(total)
+        total = lax.round(total)  # halves away from 0, as the places below; NumPy's are even
     return lnp.astype(total, t.dtype)
 
 
@@ -88,7 +88,7 @@ _mapped = jit(_mapped_plain, static_argnames=("order", "mode"), inline=True)
 def _neighbours(c: Any, size: int, order: int, mode: str) -> list[Any]:
     """(index, whether it is inside, weight) of each element around a position along one axis."""
     if order == 0:
-        below = lnp.round(c)
+        below = lax.round(c)
         found = [(below, None)]
     else:
         below = lnp.floor(c)
