@@ -225,3 +225,12 @@ def test_forward_derivative_of_a_minimum():
     def lowest(a):
         return optimize.minimize(lambda x: ((x - a) ** 2).sum(), np.zeros(1), method="BFGS").x[0]
     close(jvp(lowest, (2.0,), (1.0,))[1], 1.0, atol=1e-6)
+
+
+def test_nan_among_places_and_observations_stays_nan():
+    grid, values = (np.array([0.0, 1.0, 3.0]),), np.array([1.0, 2.0, 5.0])
+    for method in ("linear", "nearest"):
+        f = interpolate.RegularGridInterpolator(grid, values, method, bounds_error=False, fill_value=7.0)
+        np.testing.assert_array_equal(f(np.array([[np.nan], [4.0], [1.0]])), [np.nan, 7, 2])
+    _, far = cluster.vq.vq(np.array([[np.nan, 0.0], [3.0, 4.0], [0.0, 0.0]]), np.zeros((2, 2)))
+    np.testing.assert_array_equal(far, [np.nan, 5, 0])

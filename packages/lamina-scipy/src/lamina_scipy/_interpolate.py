@@ -26,7 +26,7 @@ class RegularGridInterpolator:
         grid.
       method: "linear" or "nearest".
       bounds_error: False: no number is looked at while a program is written.
-      fill_value: what stands outside of the grid; None to continue the outermost cells.
+      fill_value: what stands outside of the grid (NaN at NaN); None to continue the outermost cells.
     Raises:
       ValueError: `method` is another word; a coordinate's numbers do not ascend, where they are known.
       ShapeError: the coordinates are not of one axis or do not fit the values.
@@ -105,7 +105,7 @@ def _at_plain(grid: Any, values: Any, xi: Any, fill: Any, method: str, beyond: b
                 value = value * weight[wide]
         total = total + value
     if not beyond:
-        return lnp.where(outside[wide], fill, total)
+        total = lnp.where(outside[wide], fill, total)
     return lnp.where(lnp.isnan(xi).any(-1)[wide], np.nan, total)
 
 

@@ -45,5 +45,5 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
     squares = lnp.sum(lnp.square(x[:, None] - book), -1)
     code = lnp.astype(lnp.argmin(squares, -1), np.int32)
     nearest = lnp.take_along_axis(squares, code[:, None], 1)[:, 0]
-    apart = nearest > 0
+    apart = lnp.logical_not(nearest == 0)  # NaN too
     return code, lnp.where(apart, lnp.sqrt(lnp.where(apart, nearest, 1)), 0)
