@@ -179,3 +179,12 @@ def test_beta_beyond_places_whose_distance_from_1_is_rounded():
     np.testing.assert_allclose(stats.beta.sf(x, a, b), [0.06255684666, 0.01837651197, 0.00056309898], 1e-4)
     np.testing.assert_allclose(stats.beta.logsf(x, a, b), [-2.77167959, -3.99668195, -7.48205514], 1e-4)
     np.testing.assert_allclose(stats.beta.logcdf(x, a, b), [-0.06459916, -0.01854746, -0.00056325758], 1e-4)
+
+
+def test_densities_of_large_shapes_keep_the_digits_of_float32():
+    """Numbers of SciPy in float64; the slope is log(x / a) + 1 / (2 a)."""
+    f = np.float32
+    np.testing.assert_allclose(stats.gamma.logpdf(f([1e6, 999000, 1002000]), f(1e6)), [-7.826694, -8.326027, -9.826029], 3e-5)
+    np.testing.assert_allclose(stats.chi2.logpdf(f([1e6, 999000, 1002000]), f(1e6)), [-8.173268, -8.422434, -9.173934], 3e-5)
+    np.testing.assert_allclose(stats.poisson.logpmf(f([1e6, 999000, 1002000]), f(1e6)), [-7.826694, -8.32636, -9.826361], 3e-5)
+    np.testing.assert_allclose(grad(lambda a: stats.gamma.logpdf(f(1002000), a))(f(1e6)), 0.0019985, 1e-4)

@@ -12,6 +12,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import by_dtype, no_slope, real, slopes, within
+from ._entropies import xlogy_of
 from ._gammas import gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
@@ -76,6 +77,17 @@ def _inside(a, x):
 
 def _gamma_density(a, x):
     return lnp.exp(_times_log(a - 1.0, x, lnp.log) - x - gammaln_of(a))
+
+
+def log_gamma_density_of(a, x):
+    """(a - 1) log x - x - log gamma(a) of arrays; near x = a, a large, by Stirling's formula without its large parts."""
+    near = (a >= 20.0) & (x > 0.5 * a) & (x < 2.0 * a)
+    p, y = within(near, a, 20.0), within(near, x, 20.0)
+    gap = (y - p) / p
+    formula = p * (lnp.log1p(gap) - gap) + 0.5 * lnp.log(p / (2 * math.pi)) - stirling(p) - lnp.log(y)
+    far = lnp.logical_not(near)
+    p, y = within(far, a, 1.0), within(far, x, 1.0)
+    return lnp.where(near, formula, xlogy_of(p - 1.0, y) - y - gammaln_of(p))
 
 
 @slopes(lambda out, a, x: lax.igamma_grad_a(a, x), lambda out, a, x: _gamma_density(a, x))

@@ -6,9 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from .._special._entropies import xlogy_of
-from .._special._gammas import gammaln_of
-from .._special._incomplete import gammainc_of, gammaincc_of
+from .._special._incomplete import gammainc_of, gammaincc_of, log_gamma_density_of
 from ._laws import Law, exponential, log_of, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
@@ -22,7 +20,7 @@ def _logpdf(x, a, loc=0, scale=1):
     y = standard(x, loc, scale)
     inside = (y >= 0) & (y < np.inf)
     z = within(inside, y, 1.0)
-    value = xlogy_of(a - 1.0, z) - z - gammaln_of(a) - lnp.log(scale)
+    value = log_gamma_density_of(a, z) - lnp.log(scale)
     return proper(supported(inside, value, -np.inf, y), a > 0, scale > 0)
 
 
