@@ -101,6 +101,12 @@ def test_library_functions_speak_of_their_argument(call, words):
     (lambda: jnp.ones(3).at[1:].subtract("a"), r"x.at\[index\].subtract"),
     (lambda: jnp.hstack([X, np.ones(3)]), "hstack: arrays must have equally many axes"),
     (lambda: jnp.column_stack([X, np.ones(3)]), "column_stack: arrays must agree on every axis but 1"),
+    (lambda: jnp.hsplit(jnp.ones(3), 2), "^hsplit: axis 0 of length 3 does not divide"),
+    (lambda: jax.jit(lambda x: jnp.hsplit(x, 2))(jnp.ones(3)), "^hsplit: axis 0 of length 3 does not divide"),
+    (lambda: jnp.add.reduce("a"), "^add.reduce: dtype <U1"),
+    (lambda: jnp.mask_indices(None, jnp.triu), "^mask_indices: a shape is a sequence of integers; got"),
+    (lambda: jnp.histogram(X, bins=None), "^histogram: expected an array or a number; got NoneType"),
+    (lambda: jnp.vectorize(refusing)(X), "^thine: no$"),
     (lambda: jnp.append(X, np.ones((1, 2)), 0), "append: arrays must agree on every axis but 0"),
     (lambda: random.gumbel("a"), "gumbel: expected a key, as random.key or PRNGKey make them; got str"),
     (lambda: random.loggamma(random.split(random.PRNGKey(0)), 1.0), r"loggamma: a key is uint32\[2\]; got uint32\[2,2\]"),
@@ -110,10 +116,14 @@ def test_library_functions_speak_of_their_argument(call, words):
     (lambda: random.ball(random.PRNGKey(0), 2, 0), "ball: p must be positive; got 0"),
     (lambda: random.orthogonal(random.PRNGKey(0), -1), "orthogonal: shape must hold sizes of 0 or more"),
     (lambda: jax.device_put(X, "cpu"), "device_put: expected a device or a sharding .* got str: 'cpu'"),
-    (lambda: jnp.zeros(2, device=3), "device_put: expected a device or a sharding .* got int: 3")])
+    (lambda: jnp.zeros(2, device=3), "^zeros: expected a device or a sharding .* got int: 3")])
 def test_settings_and_values_are_called_by_their_names(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()
+
+
+def refusing(x):
+    raise ValueError("thine: no")
 
 
 class NoHash:

@@ -8,18 +8,22 @@ for this.
 from __future__ import annotations
 
 import ast
+import functools
+import inspect
 import linecache
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from lamina_ir import StaticArgumentError
+from lamina_ir import ConcretizationError, KeyReuseError, LeakedTracerError, StaticArgumentError, UnboundAxisError
 
 from .arguments import unsorted_argument
 from .lines import is_own_file
 
-__all__ = ["translated"]
+__all__ = ["in_name", "in_the_name_of", "translated"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _UNSORTED = "Comparator raised exception while sorting pytree dictionary keys"
 _FOREIGN = re.compile(r"Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:", re.S)
@@ -68,6 +72,64 @@ def translated(error: BaseException, call: str | None = None, args: Sequence[Any
         made = ValueError(f"{callee}: {argument} must be hashable; got {kind}: {text:.60}. Use a tuple for a list, or make "
                           "the argument dynamic")
     return made.with_traceback(error.__traceback__)
+
+
+def in_name(fun: F, name: str = "") -> F:
+    """A public function of the house in whose name its errors are told, whichever inner function found them.
+
+    Args:
+      fun: the function.
+      name: what it is called; "" for its own name.
+    Returns:
+      A function that does the same.
+
+    >>> def inner(x): raise ValueError("inner: x must be positive; got -1")
+    >>> def outer(x): return inner(x)
+    >>> in_name(outer)(-1)
+    Traceback (most recent call last):
+    ValueError: outer: x must be positive; got -1
+    """
+    name = name or fun.__name__
+
+    @functools.wraps(fun)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fun(*args, **kwargs)
+        except (TypeError, ValueError, IndexError, OverflowError, NotImplementedError) as error:
+            in_the_name_of(name, error, fun)
+            raise
+    return run  # type: ignore[return-value]
+
+
+def in_the_name_of(name: str, error: BaseException, fun: Callable[..., Any]) -> None:
+    """Change an error's text so that it begins with what was called: `fun`, as `name`. What comes out of a user's function,
+    called by ours, stays as it is, and so do errors that are about values and not about this call."""
+    text = error.args[0] if error.args else None
+    if (type(text) is not str or isinstance(error, _ABOUT_VALUES) or not _only_ours(error.__traceback__) or len(error.args) > 1
+            or re.search(rf"\b{re.escape(name)}\b", text.split("\n")[0][:100]) or _OF_ANOTHER.match(text)):
+        return
+    inner = _INNER.match(text)
+    if inner is not None and inner[1] not in inspect.unwrap(fun).__code__.co_varnames:  # else it is an argument's name
+        text = text[inner.end():]
+    error.args = (f"{name}: {text}",)
+
+
+_ABOUT_VALUES = (ConcretizationError, KeyReuseError, LeakedTracerError, UnboundAxisError)
+_INNER = re.compile(r"([a-z_][\w.]*): ")
+_OF_ANOTHER = re.compile(r"[\w ]+ of `|Non-hashable|Comparator")
+
+
+def _only_ours(tb: TracebackType | None) -> bool:
+    """Whether every function between a call of ours and its error is ours, or NumPy's or the backend's."""
+    while tb is not None:
+        file = tb.tb_frame.f_code.co_filename
+        if not is_own_file(file) and not _BELOW.search(file):
+            return False
+        tb = tb.tb_next
+    return True
+
+
+_BELOW = re.compile(r"[/\\](numpy|jaxlib|ml_dtypes)[/\\]|^<")
 
 
 def _unsorted(error: BaseException) -> BaseException:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from lamina_tracing import Array, jit
-from lamina_tracing.extend import EVALUATION, Tracer, now
+from lamina_tracing.extend import EVALUATION, Tracer, in_name, now
 
 __all__ = ["compiled", "core", "hashable", "method", "operator_for", "public", "publish", "published", "settled"]
 
@@ -74,7 +74,9 @@ def compiled(fun: Function) -> Any:
     twin = _twins.get(fun)
     if twin is None:
         static = _static[fun]
-        twin = jit(fun, static_argnames=static, inline=True) if static else jit(fun, inline=True)
+        told = in_name(fun)  # what is traced: a call that is compiled already pays nothing for it
+        made: Any = jit(told, static_argnames=static, inline=True) if static else jit(told, inline=True)
+        made.__wrapped__, twin = fun, made
         twin = _twins.setdefault(fun, twin)  # another thread may have come first
     return twin
 
@@ -118,6 +120,7 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
                 waiting[name] = names.pop(name)
             else:
                 _at_home(value)
+                names[name] = told_by_name(value)
     homes = {name: module for module, listed in later.items() for name in listed.split() or (module,)}
 
     def __getattr__(name: str) -> Any:
@@ -135,11 +138,23 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
                     _dress(value, __getattr__)
             else:
                 _at_home(value)
+                value = told_by_name(value)
         names[name] = value
         return value
 
     names["__getattr__"] = __getattr__
     names["__dir__"] = lambda: sorted({*names, *waiting, *homes})
+
+
+def told_by_name(fun: Function) -> Any:
+    """A public function that was not marked, in whose name errors are told; one per function."""
+    if fun.__module__.partition(".")[0] not in ("lamina_numpy", "lamina_nn"):
+        return fun
+    shown = _shown.get(fun)
+    if shown is None:
+        shown = _shown.setdefault(fun, in_name(fun))
+        _shown[shown] = shown
+    return shown
 
 
 _METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")
@@ -156,7 +171,9 @@ def _dress(shown: Any, fetch: Callable[[str], Any]) -> None:
 
 
 def _late(fetch: Callable[[str], Any], method: str, shown: Any, *args: Any, **kwargs: Any) -> Any:
-    return getattr(fetch("ufunc").of(shown), method)(*args, **kwargs)
+    name = f"{shown.__name__}.{method}"
+    run = getattr(fetch("ufunc").of(shown), method)
+    return in_name(run, name)(*args, **kwargs)
 
 
 def _at_home(fun: Any) -> None:
@@ -167,6 +184,8 @@ def _at_home(fun: Any) -> None:
 
 def _taking_lists(fun: Function) -> Function:
     """The face of functions whose static arguments may be lists and arrays."""
+    told = in_name(fun)
+
     def call(*args: Any, **kwargs: Any) -> Any:
         if now.trace is EVALUATION:
             try:
@@ -179,7 +198,7 @@ def _taking_lists(fun: Function) -> Function:
                     raise
             return compiled(fun)(*args, **kwargs)
         args, kwargs = settled(fun, args, kwargs)
-        return fun(*args, **kwargs)  # a program is being written, which needs no compiled call
+        return told(*args, **kwargs)  # a program is being written, which needs no compiled call
     return call
 
 
