@@ -188,3 +188,7 @@ def test_densities_of_large_shapes_keep_the_digits_of_float32():
     np.testing.assert_allclose(stats.chi2.logpdf(f([1e6, 999000, 1002000]), f(1e6)), [-8.173268, -8.422434, -9.173934], 3e-5)
     np.testing.assert_allclose(stats.poisson.logpmf(f([1e6, 999000, 1002000]), f(1e6)), [-7.826694, -8.32636, -9.826361], 3e-5)
     np.testing.assert_allclose(grad(lambda a: stats.gamma.logpdf(f(1002000), a))(f(1e6)), 0.0019985, 1e-4)
+    at, want = f([0.5, 0.4999, 0.501]), [7.028537, 6.988548, 3.028636]
+    np.testing.assert_allclose(stats.beta.logpdf(at, f(1e6), f(1e6)), want, 1e-3)
+    got = stats.binom.logpmf(f([500000, 499000, 500500]), f(1e6), f(0.5))
+    np.testing.assert_allclose(got, [-7.133547, -9.133546, -7.633546], 3e-5)

@@ -12,7 +12,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import by_dtype, no_slope, real, slopes, within
-from ._entropies import xlogy_of
+from ._entropies import xlog1py_of, xlogy_of
 from ._gammas import gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
@@ -108,6 +108,21 @@ def gammaincc_of(a, x):
     power = p * lnp.log(y) - gammaln_after_one(p)
     series = -lnp.expm1(power) - p * lnp.exp(power) * total
     return _gamma_edges(a, x, lnp.where(small, series, lax.igammac(*_inside(a, x))), False)
+
+
+def log_beta_density_of(a, b, x):
+    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b); near the mean of large shapes as `log_gamma_density_of`."""
+    large = (a >= 20.0) & (b >= 20.0)
+    p, q, y = within(large, a, 20.0), within(large, b, 20.0), within(large & (x > 0) & (x < 1), x, 0.5)
+    over = p * (1.0 - y) - q * y
+    near = large & (x > 0) & (x < 1) & (lnp.abs(over) < 0.5 * lnp.minimum(p, q))
+    over = within(near, over, 0.0)
+    by_p, by_q = -(over / p), over / q
+    formula = (p * (lnp.log1p(by_p) - by_p) + q * (lnp.log1p(by_q) - by_q) + 0.5 * lnp.log(p / (2 * math.pi) / (1.0 + p / q))
+               + (stirling(p + q) - stirling(p) - stirling(q)) - lnp.log(y) - lnp.log1p(-y))
+    far = lnp.logical_not(near)
+    p, q, y = within(far, a, 1.0), within(far, b, 1.0), within(far, x, 0.5)
+    return lnp.where(near, formula, xlogy_of(p - 1.0, y) + xlog1py_of(q - 1.0, -y) - betaln_of(p, q))
 
 
 def _beta_density(a, b, x):

@@ -6,8 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from .._special._entropies import xlog1py_of, xlogy_of
-from .._special._incomplete import betainc_of, betaln_of
+from .._special._incomplete import betainc_of, log_beta_density_of
 from ._laws import Law, exponential, log_of, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
@@ -23,7 +22,7 @@ def _logpdf(x, a, b, loc=0, scale=1):
     y = standard(x, loc, scale)
     inside = (y >= 0) & (y <= 1)
     z = within(inside, y, 0.5)
-    value = xlogy_of(a - 1.0, z) + xlog1py_of(b - 1.0, -z) - betaln_of(a, b) - lnp.log(scale)
+    value = log_beta_density_of(a, b, z) - lnp.log(scale)
     return proper(supported(inside, value, -np.inf, y), a > 0, b > 0, scale > 0)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from .._special._entropies import xlog1py_of, xlogy_of
-from .._special._incomplete import betaln_of
+from .._special._incomplete import log_beta_density_of
 from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
@@ -24,8 +23,7 @@ def _logpmf(k, n, p, loc=0):
     inside = (j >= 0) & (j <= n) & (j == lnp.floor(j))
     i, m = within(inside, j, 0.0), within(n >= 0, n, 0.0)
     m = lnp.maximum(m, i)
-    ways = -lnp.log(m + 1.0) - betaln_of(m - i + 1.0, i + 1.0)
-    value = ways + xlogy_of(i, p) + xlog1py_of(m - i, -p)
+    value = log_beta_density_of(i + 1.0, m - i + 1.0, p) - lnp.log(m + 1.0)
     return proper(supported(inside, value, -np.inf, j), n >= 0, n == lnp.floor(n), p >= 0, p <= 1)
 
 
