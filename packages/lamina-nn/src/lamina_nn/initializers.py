@@ -277,8 +277,8 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Axes =
     Returns:
       An initializer, of a float or complex dtype and shapes of two axes at least.
     Raises:
-      ValueError: `mode` or `distribution` is another word, or `scale` is below 0; by the initializer, where the shape has fewer
-        than two axes.
+      ValueError: `mode` or `distribution` is another word, or `scale` is below 0; by the initializer, where the shape has
+        fewer than two axes.
       ShapeError: by the initializer, where its shape does not have the axes.
       DTypeError: by the initializer, where its dtype is neither float nor complex.
 
