@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from lamina_autodiff import checkpoint, grad, jvp, linearize
 from lamina_batching import vmap
-from lamina_ir import CallbackError, MissingRuleError, ShapeDtypeStruct
+from lamina_ir import CallbackError, MissingRuleError, ShapeDtypeStruct, prims
 from lamina_parallel import pmap, xmap
 from lamina_runtime import block_until_ready, cache_stats, device_put, effects_barrier
 from lamina_tracing import debug, io_callback, jit, lax, make_jaxpr, pure_callback
+from lamina_tracing.extend import bind
 
 X = np.arange(3, dtype="float32")
 
@@ -495,3 +496,22 @@ def test_what_a_callback_raises_is_the_same_from_a_compiled_object(how, call):
             error = error.__cause__
         assert type(error) is ValueError
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("impl,words", [("fry", [[0, 1], [2, 3]]), ("rbg", [[0, 1, 2, 3], [4, 5, 6, 7]])])
+@pytest.mark.parametrize("how,mapped", [(lambda f: f, False), (jit, False), (vmap, True), (lambda f: jit(vmap(f)), True)])
+def test_callbacks_are_given_keys_as_keys(how, mapped, impl, words, capsys):
+    keys = bind(prims.random_wrap_p, np.array(words, "uint32"), impl=impl)
+    seen = []
+
+    def f(key):
+        debug.print("{}", key)
+        io_callback(lambda d: seen.append(d["k"].dtype), None, {"k": key})
+        return pure_callback(lambda k: np.asarray(bind(prims.random_unwrap_p, k, use="data")),
+                             ShapeDtypeStruct((len(words[0]),), "uint32"), key)
+
+    got = how(f)(keys if mapped else keys[0])
+    effects_barrier()
+    assert got.tolist() == (words if mapped else words[0])
+    assert seen == [keys.dtype] * (2 if mapped else 1)
+    assert capsys.readouterr().out.count("dtype=key<") == len(seen)

@@ -214,3 +214,12 @@ def test_a_tap_in_a_branch_sees_the_whole_batch():
     np.testing.assert_array_equal(chosen(np.array([True, False, True]), np.float32([1, 2, 3])), [1, -2, 3])
     barrier_wait()
     assert seen == [([1, 2, 3], (("batch", {"batch_dims": (0,)}),))]
+
+
+@pytest.mark.parametrize("x,dtype", [(2.5, "float32"), (3, "int32"), (True, "bool"), (np.arange(3.), "float32")])
+def test_numbers_come_back_as_arrays(x, dtype):
+    def shown(x):
+        return id_tap(lambda v, transforms: None, {"a": x})["a"]
+
+    for f in (shown, jit(shown)):
+        assert f(x).dtype == dtype and not isinstance(f(x), (np.ndarray, np.generic))

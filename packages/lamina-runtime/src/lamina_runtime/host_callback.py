@@ -46,9 +46,13 @@ def _device(call: str, name: str, found: Any) -> Any:
 
 
 def _tap(call: str, name: str, function: Callable[..., Any], arg: Any, result: Any, with_device: bool) -> Any:
-    """`result`, which waits for the call of `function(arg, transforms)`."""
+    """`result`, by default the arrays of `arg`, which waits for the call of `function(arg, transforms)`."""
     flat, tree = trees.tree_flatten(arg)
     flat_types(call, name, *trees.tree_flatten(((arg,), {})))
+    if result is None:
+        flat = [bind(prims.copy_p, x) if isinstance(x, (bool, int, float, complex, np.ndarray, np.generic)) else x
+                for x in flat]
+        result = trees.tree_unflatten(tree, flat)
     answer = (np.int32(0),)
 
     def host(transforms: tuple[Any, ...]) -> Callable[..., Any]:
@@ -97,7 +101,7 @@ def id_tap(tap_func: Callable[..., Any], arg: Any, *, result: Any = None, tap_wi
         for each `vmap` by which a leaf is mapped, the innermost first; `dims` has the axis of each leaf, or None. What it
         returns is ignored.
       arg: tree of arrays and numbers.
-      result: what to return; None: `arg`. All of it but keys waits for the tap.
+      result: what to return; None: `arg`, as arrays. All of it but keys waits for the tap.
       tap_with_device: also call it with `device=`, the device that it is called from.
       device_index: must be 0.
     Returns:
@@ -110,12 +114,12 @@ def id_tap(tap_func: Callable[..., Any], arg: Any, *, result: Any = None, tap_wi
 
     >>> id_tap(lambda x, transforms: print("saw", x, transforms), 3.0)
     saw 3.0 ()
-    3.0
+    Array(3., dtype=float32, weak_type=True)
     """
     if kwargs:
         raise TypeError(f"id_tap: unexpected keyword {sorted(kwargs)[0]!r}; give what the tap needs with functools.partial")
     _checked("id_tap", tap_func, tap_with_device, device_index)
-    return _tap("id_tap", function_name(tap_func), tap_func, arg, arg if result is None else result, tap_with_device)
+    return _tap("id_tap", function_name(tap_func), tap_func, arg, result, tap_with_device)
 
 
 def id_print(arg: Any, *, result: Any = None, tap_with_device: bool = False, device_index: int = 0,
@@ -124,7 +128,7 @@ def id_print(arg: Any, *, result: Any = None, tap_with_device: bool = False, dev
 
     Args:
       arg: tree of arrays and numbers. Tuples are printed as `( )`, lists as `[ ]`, dicts as `{ }`.
-      result: what to return; None: `arg`.
+      result: what to return; None: `arg`, as arrays.
       tap_with_device: also print the device.
       device_index: must be 0.
       output_stream: what to write to; None: the standard output.
@@ -138,7 +142,7 @@ def id_print(arg: Any, *, result: Any = None, tap_with_device: bool = False, dev
     >>> id_print({"a": (1, 2.5)}, what="here")
     what: here
     { a=( 1 2.5 ) }
-    {'a': (1, 2.5)}
+    {'a': (Array(1, dtype=int32, weak_type=True), Array(2.5, dtype=float32, weak_type=True))}
     """
     def show(value: Any, transforms: Any, device: Any = None) -> None:
         words = dict(kwargs)
@@ -150,7 +154,7 @@ def id_print(arg: Any, *, result: Any = None, tap_with_device: bool = False, dev
         (sys.stdout if output_stream is None else output_stream).write("\n".join(lines) + "\n")
 
     _checked("id_print", show, tap_with_device, device_index)
-    return _tap("id_print", "print", show, arg, arg if result is None else result, tap_with_device)
+    return _tap("id_print", "print", show, arg, result, tap_with_device)
 
 
 def _text(value: Any, threshold: int | None) -> str:

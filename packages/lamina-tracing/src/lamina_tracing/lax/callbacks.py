@@ -30,10 +30,22 @@ def _results(call: str, name: str, wanted: Any) -> tuple[tuple[Any, ...], tuple[
     return tuple(dtypes.canonical(x.dtype) for x in leaves), tuple(tuple(map(int, x.shape)) for x in leaves), tree
 
 
-def _host(call: str, name: str, callback: Callable[..., Any], tree: Any, out_tree: Any) -> HostFunction:
+def _opened(xs: Sequence[Any]) -> tuple[list[Any], Callable[[Sequence[Any]], list[Any]]]:
+    """`xs` with the words of keys in their place, and what makes them keys again on the host."""
+    tags = [dtypes.tag_of(d) if dtypes.is_key(d := typeof(x).dtype) else None for x in xs]
+    if not any(tags):
+        return list(xs), list
+
+    def closed(found: Sequence[Any]) -> list[Any]:
+        return [x if tag is None else bind(prims.random_wrap_p, x, impl=tag) for x, tag in zip(found, tags)]
+    return [x if tag is None else bind(prims.random_unwrap_p, x, use="data") for x, tag in zip(xs, tags)], closed
+
+
+def _host(call: str, name: str, callback: Callable[..., Any], closed: Callable[[Sequence[Any]], list[Any]], tree: Any,
+          out_tree: Any) -> HostFunction:
     """`callback` on flat arguments, its result flat and of the promised structure."""
     def flat(*xs: Any) -> Sequence[Any]:
-        args, kwargs = trees.tree_unflatten(tree, xs)
+        args, kwargs = trees.tree_unflatten(tree, closed(xs))
         line, now.source = now.source, None  # what the callback does has lines of its own
         try:
             leaves, found = trees.tree_flatten(callback(*args, **kwargs))
@@ -53,7 +65,8 @@ def _prepared(call: str, callback: Any, result_shape_dtypes: Any, args: Any, kwa
     flat, tree = trees.tree_flatten((args, kwargs))
     flat_types(call, name, flat, tree)
     kinds, shapes, out_tree = _results(call, name, result_shape_dtypes)
-    host = _host(call, name, callback, tree, out_tree)
+    flat, closed = _opened(flat)
+    host = _host(call, name, callback, closed, tree, out_tree)
     return (flat, out_tree), dict(batch=(), callback=host, mapped=(), result_dtypes=kinds, result_shapes=shapes)
 
 
@@ -62,7 +75,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
     """Call a pure Python function on the host; its result is a value of the program.
 
     Args:
-      callback: function of (trees of) read-only NumPy arrays. It may run any number of times, also never.
+      callback: function of (trees of) read-only NumPy arrays, and of keys. It may run any number of times, also never.
       result_shape_dtypes: tree of objects with `shape` and `dtype`, such as `ShapeDtypeStruct`: what it returns.
       args, kwargs: trees of arrays and numbers.
       sharding: accepted for compatibility; must be None.
@@ -100,7 +113,7 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: A
     """Call a Python function with effects on the host, exactly once per execution of the program around it.
 
     Args:
-      callback: function of (trees of) read-only NumPy arrays.
+      callback: function of (trees of) read-only NumPy arrays, and of keys.
       result_shape_dtypes: tree of objects with `shape` and `dtype`: what it returns; None or `()` for nothing.
       args, kwargs: trees of arrays and numbers.
       sharding: accepted for compatibility; must be None.
@@ -140,8 +153,10 @@ def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs
         if isinstance(x, Tracer) and not x._trace.alive:
             raise CallbackError(f"{call} of `{name}`: {argument_path(tree, i)} is a traced value whose trace has ended")
 
+    values, closed = _opened([x for x, v in zip(flat, known) if v is None])
+
     def host(*xs: Any, **extra: Any) -> tuple[()]:
-        rest = iter(xs)
+        rest = iter(closed(xs))
         a, k = trees.tree_unflatten(tree, [next(rest) if v is None else v[0] for v in known])
         line, now.source = now.source, None
         try:
@@ -150,7 +165,7 @@ def _debug(call: str, name: str, callback: Callable[..., Any], args: Any, kwargs
             now.source = line
         return ()
 
-    bind(prims.debug_callback_p, *[x for x, v in zip(flat, known) if v is None], batch=(),
+    bind(prims.debug_callback_p, *values, batch=(),
          callback=HostFunction.of(host, name, user_source(), checks), indexed=indexed, mapped=(), ordered=bool(ordered),
          threaded=False)
 
@@ -163,7 +178,7 @@ def debug_callback(callback: Callable[..., Any], *args: Any, ordered: bool = Fal
     examples of a `vmap` choose different branches, all branches run for all examples, and it is called for all of them.
 
     Args:
-      callback: function of (trees of) read-only NumPy arrays; its result is ignored.
+      callback: function of (trees of) read-only NumPy arrays, and of keys; its result is ignored.
       args, kwargs: what it is given; what is no array or number is handed on as it is.
       ordered: keep the order of all ordered calls, within a program and between programs. Needs a single device.
       indexed: also give it `batch_index` (a tuple of ints, one per `vmap` around it, outermost first) and
