@@ -4,6 +4,8 @@ import lamina.numpy as jnp
 import numpy as np
 import pytest
 from lamina import lax, random
+from lamina.example_libraries import optimizers, stax
+from lamina.experimental.ode import odeint
 
 X = np.ones((8, 3), np.float32)
 KEPT = []
@@ -114,7 +116,7 @@ def test_library_functions_speak_of_their_argument(call, words):
     (lambda: random.choice(random.PRNGKey(0), "a"), "choice: expected an array or a number; got str"),
     (lambda: random.key(None), "key: expected an array or a number; got NoneType"),
     (lambda: random.ball(random.PRNGKey(0), 2, 0), "ball: p must be positive; got 0"),
-    (lambda: random.orthogonal(random.PRNGKey(0), -1), "orthogonal: shape must hold sizes of 0 or more"),
+    (lambda: random.orthogonal(random.PRNGKey(0), -1), "orthogonal: n must be 0 or more; got -1"),
     (lambda: jax.device_put(X, "cpu"), "device_put: expected a device or a sharding .* got str: 'cpu'"),
     (lambda: jnp.zeros(2, device=3), "^zeros: expected a device or a sharding .* got int: 3")])
 def test_settings_and_values_are_called_by_their_names(call, words):
@@ -124,6 +126,44 @@ def test_settings_and_values_are_called_by_their_names(call, words):
 
 def refusing(x):
     raise ValueError("thine: no")
+
+
+KEY = random.PRNGKey(0)
+DENSE, HE = stax.Dense(3), jax.nn.initializers.he_uniform()
+TURN = jax.scipy.spatial.transform.Rotation.from_euler("x", 1.0)
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: random.normal(KEY, X), r"normal: shape must hold integers; got float32\[8,3\]"),
+    (lambda: jax.jit(lambda n: random.normal(KEY, (n,)))(3), r"normal: .* got \(a traced int32\[\],\), .* make it static"),
+    (lambda: random.bits(KEY, 3, {1}), "bits: expected a dtype"),
+    (lambda: random.ball(KEY, 1.5), "ball: d must be an integer; got 1.5"),
+    (lambda: random.split(KEY, -1), "split: num must hold sizes of 0 or more"),
+    (lambda: random.shuffle({}, 1), "shuffle: expected a key"),
+    (lambda: random.categorical(KEY, 1.5), "categorical: axis -1 is out of range"),
+    (lambda: random.choice(KEY, 3, (2,), X), r"choice: replace must be True or False; got float32\[8,3\]"),
+    (lambda: random.randint(KEY, 7, X, 5), "randint: parameters of shape"),
+    (lambda: random.fold_in(KEY, None), "fold_in: expected an array or a number"),
+    (lambda: random.PRNGKey(np.array(["a"])), "PRNGKey: dtype <U1"),
+    (lambda: HE(1, (3, 4)), r"he_uniform: a key is uint32\[2\]; got int32\[\]"),
+    (lambda: HE(KEY, None), "he_uniform: shape must hold integers; got None"),
+    (lambda: HE(KEY, (3, 4), {}), "he_uniform: expected a dtype"),
+    (lambda: jax.nn.initializers.orthogonal()(KEY, "ab"), "orthogonal: shape must hold integers; got 'ab'"),
+    (lambda: DENSE[0](None, (2, 3)), "Dense: expected a key"),
+    (lambda: DENSE[0](KEY, 4.0), "Dense: input_shape is a sequence of integers; got 4.0"),
+    (lambda: stax.serial(DENSE)[0](None, (2, 3)), "serial: expected a key"),
+    (lambda: optimizers.clip_grads([X], "a"), "clip_grads: "),
+    (lambda: optimizers.adam(0.1)[1](0, "a", optimizers.adam(0.1)[0](1.0)), "adam: "),
+    (lambda: jax.scipy.linalg.block_diag({}, X), "block_diag: expected an array or a number; got dict"),
+    (lambda: jax.scipy.signal.istft(X, nperseg=X), "istft: "),
+    (lambda: jax.scipy.ndimage.map_coordinates(X, None, 1), "map_coordinates: coordinates are a sequence of arrays"),
+    (lambda: TURN.apply([[1], [2, 3]]), "Rotation.apply: nested lists"),
+    (lambda: jax.scipy.interpolate.RegularGridInterpolator((np.arange(3),), np.ones(3))("a"), "RegularGridInterpolator: "),
+    (lambda: odeint(lambda y, t: -y, {"a": "b"}, np.arange(3)), "odeint: "),
+    (lambda: jax.scipy.sparse.linalg.cg(refusing, np.ones(3)), "thine: no")])
+def test_errors_are_told_in_the_name_of_what_was_called(call, words):
+    with pytest.raises((TypeError, ValueError), match=f"^{words}"):
+        call()
 
 
 class NoHash:

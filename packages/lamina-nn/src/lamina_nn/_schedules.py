@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 
 import lamina_numpy as lnp
 import numpy as np
-from lamina_ir import dtypes, trees
+from lamina_ir import ShapeError, dtypes, trees
 from lamina_numpy.extend import to_inexact, work_dtype
 from lamina_tracing import Array, ArrayLike
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import in_name, typeof
 
 __all__ = ["Schedule", "clip_grads", "constant", "exponential_decay", "inverse_time_decay", "l2_norm", "make_schedule",
            "piecewise_constant", "polynomial_decay"]
@@ -118,6 +118,7 @@ def polynomial_decay(step_size: Any, decay_steps: Any, final_step_size: Any, pow
     return schedule
 
 
+@in_name
 def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
     """A step size that changes after some steps.
 
@@ -164,7 +165,7 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
     except TypeError:
         what = type(scalar_or_schedule).__name__
     if what:
-        raise TypeError(f"make_schedule: expected a number or a function of the step; got {what}")
+        raise TypeError(f"make_schedule: a step size is a number or a function of the step; got {what}")
     return constant(scalar_or_schedule)
 
 
@@ -181,6 +182,7 @@ def _length(call: str, tree: Any) -> tuple[Any, list[Any], Any]:
     return lnp.sqrt(sum(map(_squares, leaves), start=0.0)), leaves, structure
 
 
+@in_name
 def l2_norm(tree: Any) -> Array:
     """The length of all numbers in a tree as one vector: the root of the sum of their squared sizes.
 
@@ -203,6 +205,7 @@ def l2_norm(tree: Any) -> Array:
     return lnp.astype(norm, dtypes.real_of(lnp.result_type(*leaves)))
 
 
+@in_name
 def clip_grads(grad_tree: Any, max_norm: ArrayLike) -> Any:
     """Gradients, made shorter where they are longer than allowed as one vector.
 
@@ -213,13 +216,16 @@ def clip_grads(grad_tree: Any, max_norm: ArrayLike) -> Any:
       A tree of the same structure, shapes and dtypes; all of it by one factor where its length is above `max_norm`. NaN
       where there is a NaN or an infinity.
     Raises:
-      TypeError: a leaf is neither an array nor a number.
+      TypeError: a leaf or `max_norm` is neither an array nor a number.
+      ShapeError: `max_norm` is no single number.
 
     Source: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks" (2013), algorithm 1.
 
     >>> clip_grads(np.array([3., 4.]), 1.)
     Array([0.6, 0.8], dtype=float32)
     """
+    if typeof(lnp.asarray(max_norm)).shape:
+        raise ShapeError(f"clip_grads: max_norm is one number; got {typeof(lnp.asarray(max_norm)).long()}")
     norm, leaves, structure = _length("clip_grads", grad_tree)
     short = lnp.less_equal(norm, max_norm)
     factor = lnp.divide(max_norm, lnp.where(short, 1, norm))

@@ -7,14 +7,16 @@ from typing import Any
 import lamina_numpy as lnp
 import lamina_random as random
 from lamina_ir import ShapeError
-from lamina_tracing.extend import check_axis, typeof
+from lamina_tracing.extend import check_axis, in_name, typeof
 
-from ._stax_windows import Layer, size
+from ._stax_windows import size
+from ._telling import Layer, layer
 
 __all__ = ["FanInConcat", "FanInSum", "FanOut", "parallel", "serial", "shape_dependent"]
 
 
 # --- layers of several inputs or outputs ---------------------------------------------------------------------------
+@layer
 def FanOut(num: int) -> Layer:
     """A layer that gives its input several times, for `parallel`.
 
@@ -66,9 +68,10 @@ def _fan_in_sum() -> Layer:
     return (lambda rng, input_shapes: (_together("FanInSum", input_shapes, None), ())), apply
 
 
-FanInSum = _fan_in_sum()
+FanInSum = layer(_fan_in_sum, "FanInSum")()
 
 
+@layer
 def FanInConcat(axis: int = -1) -> Layer:
     """A layer that joins its inputs along an axis.
 
@@ -94,11 +97,11 @@ def FanInConcat(axis: int = -1) -> Layer:
 
 # --- layers of layers ----------------------------------------------------------------------------------------------
 def _pairs(call: str, layers: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    for i, layer in enumerate(layers):
-        if not (isinstance(layer, (tuple, list)) and len(layer) == 2 and all(map(callable, layer))):
-            what = f"the function {layer.__name__}, which makes one" if hasattr(layer, "__name__") else repr(layer)
+    for i, pair in enumerate(layers):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(map(callable, pair))):
+            what = f"the function {pair.__name__}, which makes one" if hasattr(pair, "__name__") else repr(pair)
             raise TypeError(f"{call}: a layer is a pair of functions (init, apply); layer {i} is {what}")
-    return [layer[0] for layer in layers], [layer[1] for layer in layers]
+    return [pair[0] for pair in layers], [pair[1] for pair in layers]
 
 
 def _each(call: str, what: str, values: Any, n: int) -> Any:
@@ -107,8 +110,8 @@ def _each(call: str, what: str, values: Any, n: int) -> Any:
     return values
 
 
-def _keys(rng: Any, n: int) -> Any:
-    return [None] * n if rng is None else random.split(rng, n) if n else ()
+def _keys(call: str, rng: Any, n: int) -> Any:
+    return [None] * n if rng is None else in_name(random.split, call)(rng, n) if n else ()
 
 
 def serial(*layers: Layer) -> Layer:
@@ -135,14 +138,15 @@ def serial(*layers: Layer) -> Layer:
 
     def init(rng: Any, input_shape: Any) -> Any:
         params = []
+        split = in_name(random.split, "serial")
         for start in inits:
-            rng, own = random.split(rng)
+            rng, own = split(rng)
             input_shape, param = start(own, input_shape)
             params.append(param)
         return input_shape, params
 
     def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
-        keys = _keys(kwargs.pop("rng", None), len(applies))
+        keys = _keys("serial", kwargs.pop("rng", None), len(applies))
         for run, param, key in zip(applies, _each("serial", "params", params, len(applies)), keys, strict=True):
             inputs = run(param, inputs, rng=key, **kwargs)
         return inputs
@@ -174,7 +178,7 @@ def parallel(*layers: Layer) -> Layer:
 
     def init(rng: Any, input_shape: Any) -> Any:
         shapes, params = [], []
-        keys = _keys(rng, len(inits))
+        keys = _keys("parallel", rng, len(inits))
         for start, key, shape in zip(inits, keys, _each("parallel", "input_shape", input_shape, len(inits)), strict=True):
             shape, param = start(key, shape)
             shapes.append(shape)
@@ -183,7 +187,7 @@ def parallel(*layers: Layer) -> Layer:
 
     def apply(params: Any, inputs: Any, **kwargs: Any) -> Any:
         n = len(applies)
-        keys = _keys(kwargs.pop("rng", None), n)
+        keys = _keys("parallel", kwargs.pop("rng", None), n)
         all_of = zip(applies, _each("parallel", "params", params, n), _each("parallel", "inputs", inputs, n), keys, strict=True)
         return [run(param, x, rng=key, **kwargs) for run, param, x, key in all_of]
     return init, apply

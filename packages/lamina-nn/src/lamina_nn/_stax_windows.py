@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import lamina_numpy as lnp
 import lamina_random as random
@@ -14,12 +14,11 @@ from lamina_numpy.extend import to_inexact
 from lamina_tracing import ArrayLike, lax
 from lamina_tracing.extend import typeof
 
+from ._telling import Layer, checked_shape, layer
 from .initializers import Initializer, glorot_normal, normal
 
-__all__ = ["AvgPool", "Conv", "Conv1DTranspose", "ConvTranspose", "GeneralConv", "GeneralConvTranspose", "Layer", "MaxPool",
-           "SumPool", "size"]
-
-Layer: TypeAlias = tuple[Callable[[Any, Any], tuple[Any, Any]], Callable[..., Any]]
+__all__ = ["AvgPool", "Conv", "Conv1DTranspose", "ConvTranspose", "GeneralConv", "GeneralConvTranspose", "MaxPool", "SumPool",
+           "size"]
 
 
 def size(call: str, name: str, n: Any) -> int:
@@ -83,13 +82,14 @@ def _convolution(shape_of: Any, convolve: Any, call: str, dimension_numbers: Any
     weights = W_init or glorot_normal(rhs.index("I"), rhs.index("O"))
 
     def init(rng: Any, input_shape: Any) -> Any:
+        input_shape = checked_shape(call, input_shape)
         if len(input_shape) != len(lhs):
-            raise ShapeError(f"{call}: inputs have the axes {lhs}; got the shape {tuple(input_shape)}")
+            raise ShapeError(f"{call}: inputs have the axes {lhs}; got the shape {input_shape}")
         inner = iter(window)
         kernel = tuple(out_chan if a == "O" else input_shape[lhs.index("C")] if a == "I" else next(inner) for a in rhs)
         bias = tuple(out_chan if a == "C" else 1 for a in out)
         for_kernel, for_bias = random.split(rng)
-        shape = shape_of(tuple(input_shape), kernel, steps, padding, numbers)
+        shape = shape_of(input_shape, kernel, steps, padding, numbers)
         return shape, (weights(for_kernel, kernel), b_init(for_bias, bias))
 
     def apply(params: Any, inputs: ArrayLike, **kwargs: Any) -> Any:
@@ -102,6 +102,7 @@ _straight = functools.partial(_convolution, lax.conv_general_shape_tuple, lax.co
 _spread = functools.partial(_convolution, lax.conv_transpose_shape_tuple, lax.conv_transpose)
 
 
+@layer
 def GeneralConv(dimension_numbers: Sequence[str], out_chan: int, filter_shape: Sequence[int],
                 strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
                 b_init: Initializer = normal(1e-6)) -> Layer:
@@ -134,6 +135,7 @@ def GeneralConv(dimension_numbers: Sequence[str], out_chan: int, filter_shape: S
     return _straight("GeneralConv", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
+@layer
 def Conv(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
          W_init: Initializer | None = None, b_init: Initializer = normal(1e-6)) -> Layer:
     """A layer that convolves images `[N, H, W, C]`.
@@ -160,6 +162,7 @@ def Conv(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | No
     return _straight("Conv", ("NHWC", "HWIO", "NHWC"), out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
+@layer
 def GeneralConvTranspose(dimension_numbers: Sequence[str], out_chan: int, filter_shape: Sequence[int],
                          strides: Sequence[int] | None = None, padding: Any = "VALID", W_init: Initializer | None = None,
                          b_init: Initializer = normal(1e-6)) -> Layer:
@@ -185,6 +188,7 @@ def GeneralConvTranspose(dimension_numbers: Sequence[str], out_chan: int, filter
     return _spread("GeneralConvTranspose", dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
+@layer
 def Conv1DTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
                     W_init: Initializer | None = None, b_init: Initializer = normal(1e-6)) -> Layer:
     """A layer that convolves sequences `[N, H, C]` with steps of less than one.
@@ -206,6 +210,7 @@ def Conv1DTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequenc
     return _spread("Conv1DTranspose", ("NHC", "HIO", "NHC"), out_chan, filter_shape, strides, padding, W_init, b_init)
 
 
+@layer
 def ConvTranspose(out_chan: int, filter_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID",
                   W_init: Initializer | None = None, b_init: Initializer = normal(1e-6)) -> Layer:
     """A layer that convolves images `[N, H, W, C]` with steps of less than one.
@@ -255,7 +260,7 @@ def _pool(call: str, window_shape: Any, strides: Any, padding: Any, spec: Any, r
         return tuple(shape)
 
     def init(rng: Any, input_shape: Any) -> Any:
-        shape = check(input_shape)
+        shape = check(checked_shape(call, input_shape))
         pads = lax.padtype_to_pads(shape, window, steps, padding) if isinstance(padding, str) else padding
         return lax.reduce_window_shape_tuple(shape, window, steps, pads), ()
 
@@ -271,6 +276,7 @@ def _sums(x: Any, window: Any, steps: Any, padding: Any) -> Any:
     return lax.reduce_window(x, np.zeros((), typeof(x).dtype), lax.add, window, steps, padding)
 
 
+@layer
 def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID", spec: str | None = None,
             ) -> Layer:
     """A layer that gives the largest number of each window.
@@ -302,6 +308,7 @@ def MaxPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
     return _pool("MaxPool", window_shape, strides, padding, spec, largest)
 
 
+@layer
 def SumPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID", spec: str | None = None,
             ) -> Layer:
     """A layer that gives the sum of each window.
@@ -322,6 +329,7 @@ def SumPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, p
                  lambda x, window, steps, padding, once: _sums(x, window, steps, padding))
 
 
+@layer
 def AvgPool(window_shape: Sequence[int], strides: Sequence[int] | None = None, padding: Any = "VALID", spec: str | None = None,
             ) -> Layer:
     """A layer that gives the mean of each window, over what is in it: places that are padded do not count.

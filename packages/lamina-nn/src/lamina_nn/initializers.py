@@ -6,6 +6,7 @@ Where weights scale with the number of inputs or outputs of a unit (`fan`), the 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -15,7 +16,7 @@ import numpy as np
 from lamina_ir import ShapeError, dtypes
 from lamina_numpy.extend import own_terms
 from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, lax
-from lamina_tracing.extend import check_axis, is_name, requested_dtype
+from lamina_tracing.extend import check_axis, in_name, is_name, requested_dtype
 
 __all__ = ["Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
            "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",
@@ -43,7 +44,11 @@ def _dtype(*given: DTypeLike | None) -> np.dtype:
 def _sizes(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, random.NamedShape):
         return shape.sizes
-    return tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    sizes = tuple(shape) if np.iterable(shape) else (shape,)
+    try:
+        return tuple(map(operator.index, sizes))
+    except TypeError:
+        raise TypeError(f"shape must hold integers; got {shape!r:.80}") from None
 
 
 def _as_named(shape: Any, sizes: Sequence[int]) -> Any:
@@ -91,6 +96,7 @@ def _scaled(x: Any, by: Any, dtype: np.dtype) -> Any:
 
 
 # --- weights that depend on nothing --------------------------------------------------------------------------------
+@in_name
 def zeros(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
     """Weights of zero: an initializer itself.
 
@@ -112,6 +118,7 @@ def zeros(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array
     return lnp.zeros(_sizes(shape), _dtype(dtype))
 
 
+@in_name
 def ones(key: ArrayLike, shape: Shape, dtype: DTypeLike | None = None) -> Array:
     """Weights of one: an initializer itself.
 
@@ -154,7 +161,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
 
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         return lnp.full(_sizes(shape), value, _dtype(dtype, default))
-    return init
+    return in_name(init, "constant")
 
 
 # --- numbers of one distribution -----------------------------------------------------------------------------------
@@ -180,7 +187,7 @@ def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         d = _dtype(dtype, default)
         return _scaled(random.uniform(key, shape, d), scale, d)
-    return init
+    return in_name(init, "uniform")
 
 
 def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
@@ -205,7 +212,7 @@ def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         d = _dtype(dtype, default)
         return _scaled(random.normal(key, shape, d), stddev, d)
-    return init
+    return in_name(init, "normal")
 
 
 def truncated_normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None, lower: float = -2.0,
@@ -232,7 +239,7 @@ def truncated_normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None, l
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         d = _dtype(dtype, default)
         return _scaled(random.truncated_normal(key, lower, upper, shape, d), stddev, d)
-    return init
+    return in_name(init, "truncated_normal")
 
 
 # --- numbers that scale with the inputs or outputs of a unit -------------------------------------------------------
@@ -304,7 +311,7 @@ def _variance_scaling(call: str, scale: float, mode: str, distribution: str, in_
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         n = _MODES[mode](*_fans(call, shape, in_axis, out_axis, batch_axis))
         return _spread(distribution, key, shape, _dtype(dtype, default), scale / max(n, 1))
-    return init
+    return in_name(init, call)
 
 
 def lecun_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (),
@@ -496,7 +503,7 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike |
 
     def init(key: ArrayLike, shape: Any, dtype: DTypeLike | None = None) -> Array:
         return _orthogonal("orthogonal", key, shape, _dtype(dtype, default), scale, column_axis)
-    return init
+    return in_name(init, "orthogonal")
 
 
 @own_terms
@@ -545,4 +552,4 @@ def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DType
         matrix = _orthogonal("delta_orthogonal", key, _as_named(shape, sizes[-2:]), d, scale, column_axis)
         middle = tuple([(n - 1) // 2 for n in sizes[:-2]])
         return lnp.zeros(sizes, d).at[middle].set(matrix)
-    return init
+    return in_name(init, "delta_orthogonal")

@@ -19,8 +19,9 @@ from lamina_tracing.extend import check_axis, typeof
 
 from . import elu, gelu, leaky_relu, log_softmax, relu, selu, sigmoid, softmax, softplus, standardize
 from ._stax_combining import FanInConcat, FanInSum, FanOut, parallel, serial, shape_dependent
-from ._stax_windows import (AvgPool, Conv, Conv1DTranspose, ConvTranspose, GeneralConv, GeneralConvTranspose, Layer, MaxPool,
-                            SumPool, size)
+from ._stax_windows import (AvgPool, Conv, Conv1DTranspose, ConvTranspose, GeneralConv, GeneralConvTranspose, MaxPool, SumPool,
+                            size)
+from ._telling import Layer, checked_shape, layer
 from .initializers import Initializer, glorot_normal, normal, ones, zeros
 
 __all__ = ["AvgPool", "BatchNorm", "Conv", "Conv1DTranspose", "ConvTranspose", "Dense", "Dropout", "Elu", "Exp",
@@ -35,6 +36,7 @@ glorot, randn, logsoftmax = glorot_normal, normal, log_softmax
 
 
 # --- layers with parameters ----------------------------------------------------------------------------------------
+@layer
 def Dense(out_dim: int, W_init: Initializer = glorot_normal(), b_init: Initializer = normal()) -> Layer:
     """A layer that multiplies by a matrix and adds a vector.
 
@@ -60,6 +62,7 @@ def Dense(out_dim: int, W_init: Initializer = glorot_normal(), b_init: Initializ
     out_dim = size("Dense", "out_dim", out_dim)
 
     def init(rng: Any, input_shape: Any) -> Any:
+        input_shape = checked_shape("Dense", input_shape)
         if not input_shape:
             raise ShapeError("Dense: inputs need an axis, of what goes in; got the shape ()")
         for_matrix, for_vector = random.split(rng)
@@ -73,6 +76,7 @@ def Dense(out_dim: int, W_init: Initializer = glorot_normal(), b_init: Initializ
     return init, apply
 
 
+@layer
 def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, center: bool = True, scale: bool = True,
               beta_init: Initializer = zeros, gamma_init: Initializer = ones) -> Layer:
     """A layer that standardises its inputs along axes, then scales and moves them by parameters.
@@ -108,11 +112,12 @@ def BatchNorm(axis: int | Sequence[int] = (0, 1, 2), epsilon: float = 1e-5, cent
         return found
 
     def init(rng: Any, input_shape: Any) -> Any:
+        input_shape = checked_shape("BatchNorm", input_shape)
         taken = along(len(input_shape))
         shape = tuple(n for i, n in enumerate(input_shape) if i not in taken)
         if min(shape, default=0) < 0:
             raise ShapeError(f"BatchNorm: parameters have the axes that are not in axis={axes}, and these need known sizes; "
-                             f"got the shape {tuple(input_shape)}")
+                             f"got the shape {input_shape}")
         for_beta, for_gamma = random.split(rng)
         return input_shape, (beta_init(for_beta, shape) if center else (), gamma_init(for_gamma, shape) if scale else ())
 
@@ -165,6 +170,7 @@ Identity = elementwise(lambda x: x)
 
 def _flatten() -> Layer:
     def init(rng: Any, input_shape: Any) -> Any:
+        input_shape = checked_shape("Flatten", input_shape)
         if not input_shape:
             raise ShapeError("Flatten: inputs need an axis that stays, the batch's; got the shape ()")
         return (input_shape[0], math.prod(input_shape[1:])), ()
@@ -175,9 +181,10 @@ def _flatten() -> Layer:
     return init, apply
 
 
-Flatten = _flatten()
+Flatten = layer(_flatten, "Flatten")()
 
 
+@layer
 def Dropout(rate: Any, mode: str = "train") -> Layer:
     """A layer that keeps each number with a probability, divided by it, and makes the others 0.
 

@@ -1,42 +1,84 @@
 """Reading arguments: shapes, dtypes, keys, and parameters that broadcast to the shape drawn."""
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+import operator
+from typing import Any
 
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
-from lamina_tracing import lax
-from lamina_tracing.extend import typeof, requested_dtype
+from lamina_tracing import Array, lax
+from lamina_tracing.extend import Tracer, requested_dtype, typeof
 
-__all__ = ["as_float", "as_int", "as_shape", "check_key", "common_shape", "in_its_name", "key_words", "params", "refuse_key",
-           "renamed", "to_shape"]
+__all__ = ["as_dtype", "as_flag", "as_float", "as_int", "as_shape", "as_size", "check_key", "common_shape", "fits", "key_words",
+           "refuse_key", "to_shape"]
 
-F = TypeVar("F", bound=Callable[..., Any])
 _U32 = np.dtype("uint32")
 
 
-def as_shape(call: str, shape: Any) -> tuple[int, ...]:
+def as_shape(call: str, shape: Any, argument: str = "shape") -> tuple[int, ...]:
     """A tuple of sizes from a sequence, or from one size."""
+    given = shape
     if type(shape) is not tuple:
-        shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+        shape = tuple(shape) if np.iterable(shape) else (shape,)
     for d in shape:
         if type(d) is not int:
-            if not all(hasattr(d, "__index__") for d in shape):
-                raise TypeError(f"{call}: shape must hold integers; got {shape!r:.80}. For names: NamedShape(3, name=8)")
-            shape = tuple(d.__index__() for d in shape)
+            try:
+                shape = tuple(operator.index(d) for d in shape)
+            except TypeError:
+                raise TypeError(f"{call}: {argument} must hold integers; got {_shown(given)}{_remedy(given)}") from None
             break
     if shape and min(shape) < 0:
-        raise ShapeError(f"{call}: shape must hold sizes of 0 or more; got {shape}")
+        raise ShapeError(f"{call}: {argument} must hold sizes of 0 or more; got {shape}")
     return shape
+
+
+def as_size(call: str, size: Any, argument: str) -> int:
+    """One size."""
+    try:
+        size = operator.index(size)
+    except TypeError:
+        raise TypeError(f"{call}: {argument} must be an integer; got {_shown(size)}{_remedy(size)}") from None
+    if size < 0:
+        raise ShapeError(f"{call}: {argument} must be 0 or more; got {size}")
+    return size
+
+
+def as_flag(call: str, flag: Any, argument: str) -> bool:
+    """A truth value."""
+    try:
+        return bool(flag)
+    except ValueError:
+        raise TypeError(f"{call}: {argument} must be True or False; got {_shown(flag)}") from None
+
+
+def _shown(x: Any) -> str:
+    if isinstance(x, tuple):
+        return f"({', '.join(map(_shown, x))}{',' * (len(x) == 1)})"
+    if isinstance(x, Tracer) or isinstance(x, (np.ndarray, Array)) and np.size(x) > 4:
+        return f"{'a traced ' * isinstance(x, Tracer)}{typeof(x).long()}"
+    return f"{x!r:.80}"
+
+
+def _remedy(shape: Any) -> str:
+    sizes = shape if isinstance(shape, (tuple, list, dict)) else (shape,)
+    if any(isinstance(d, Tracer) for d in sizes):
+        return ", and sizes must be known while a function is traced; make it static (static_argnums, static_argnames)"
+    return ". For names: NamedShape(3, name=8)" if sizes is shape and any(isinstance(d, str) for d in sizes) else ""
+
+
+def as_dtype(call: str, dtype: Any) -> np.dtype:
+    """The dtype asked for."""
+    try:
+        return requested_dtype(dtype)
+    except TypeError as error:
+        raise DTypeError(f"{call}: {error}") from None
 
 
 def as_float(call: str, dtype: Any, *, complex_too: bool = False) -> np.dtype:
     """The float dtype asked for, by default float32 (float64 in 64-bit mode)."""
     if dtype is None:
         return dtypes.canonical_float()
-    found = requested_dtype(dtype)
+    found = as_dtype(call, dtype)
     if dtypes.is_float(found) or (complex_too and dtypes.is_complex(found)):
         return found
     raise DTypeError(f"{call}: dtype must be a float{' or complex' if complex_too else ''} dtype; got {found.name}")
@@ -46,7 +88,7 @@ def as_int(call: str, dtype: Any) -> np.dtype:
     """The integer dtype asked for, by default int32 (int64 in 64-bit mode)."""
     if dtype is None:
         return dtypes.canonical_int()
-    found = requested_dtype(dtype)
+    found = as_dtype(call, dtype)
     if dtypes.is_integer(found):
         return found
     raise DTypeError(f"{call}: dtype must be an integer dtype; got {found.name}")
@@ -56,23 +98,6 @@ def key_words(call: str, key: Any) -> tuple[Any, Any]:
     """The two words of a key."""
     refuse_key(call, key)
     return tuple(lax.squeeze(lax.slice(key, (i,), (i + 1,)), (0,)) for i in (0, 1))  # type: ignore[return-value]
-
-
-def in_its_name(fun: F) -> F:
-    """A public function, in whose name arguments that are no arrays are refused, wherever that is found out."""
-    @functools.wraps(fun)
-    def run(*args: Any, **settings: Any) -> Any:
-        try:
-            return fun(*args, **settings)
-        except TypeError as error:
-            raise renamed(fun.__name__, error) from None
-    return run  # type: ignore[return-value]
-
-
-def renamed(call: str, error: TypeError) -> TypeError:
-    """An error about what is no array, in the name of the public function that was called; others as they are."""
-    text = str(error)
-    return type(error)(f"{call}: {text}") if text.startswith("expected an array") else error
 
 
 def refuse_key(call: str, key: Any) -> None:
@@ -103,10 +128,16 @@ def common_shape(call: str, shape: Any, *given: Any) -> tuple[int, ...]:
     if shape is None:
         return own
     shape = as_shape(call, shape)
-    if lax.broadcast_shapes(shape, own) != shape:
+    if not fits(own, shape):
         raise ShapeError(f"{call}: parameters of shape {own} do not broadcast to the shape drawn, {shape}; leave "
                          "shape out or make it larger")
     return shape
+
+
+def fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether what is of shape `own` broadcasts to `shape`."""
+    lead = len(shape) - len(own)
+    return lead >= 0 and all(d == 1 or d == shape[lead + i] for i, d in enumerate(own))
 
 
 def to_shape(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
@@ -120,9 +151,3 @@ def to_shape(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     if len(kept) < len(own):
         x = lax.reshape(x, tuple(own[i] for i in kept))
     return lax.broadcast_in_dim(x, shape, tuple(lead + i for i in kept))
-
-
-def params(call: str, shape: Any, dtype: Any, *given: Any) -> tuple[Any, ...]:
-    """(shape, dtype, parameters as rank-0 or full arrays of that dtype)."""
-    shape = common_shape(call, shape, *given)
-    return shape, dtype, *(to_shape(x, shape, dtype) for x in given)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import requested_dtype, typeof
+from lamina_tracing.extend import typeof
 
-from ._arguments import as_shape, key_words
+from ._arguments import as_dtype, as_shape, key_words
 from ._impls import bits_with, is_typed
 from ._named import NamedShape, at_position
 from ._typed import opened
@@ -46,7 +46,7 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     """
     if shape.__class__ is NamedShape:
         return bits(at_position("bits", key, shape), shape.sizes, dtype)
-    found = dtypes.canonical(np.uint64) if dtype is None else requested_dtype(dtype)
+    found = dtypes.canonical(np.uint64) if dtype is None else as_dtype("bits", dtype)
     if found not in _UINTS.values():
         raise DTypeError(f"bits: dtype must be an unsigned integer dtype of 8 to 64 bits; got {found.name}")
     return _bits(opened("bits", key), 8 * found.itemsize, as_shape("bits", shape), config.threefry_partitionable.value)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import is_name, scalar, typeof, requested_dtype
+from lamina_tracing.extend import check_axis, is_name, scalar, typeof
 
-from ._arguments import as_float, as_int, as_shape, common_shape, to_shape
+from ._arguments import as_dtype, as_float, as_int, as_shape, common_shape, to_shape
 from ._bits import draw_bits
 from ._continuous import gumbel, gumbel_core
 from ._keys import fold_in, halves
@@ -182,7 +182,7 @@ def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = 
     >>> abs(rademacher(PRNGKey(0), (3,)))
     Array([1, 1, 1], dtype=int32)
     """
-    dtype = dtypes.canonical_int() if dtype is None else requested_dtype(dtype)
+    dtype = dtypes.canonical_int() if dtype is None else as_dtype("rademacher", dtype)
     return _rademacher(key, as_shape("rademacher", shape), dtype, _part.value)
 
 
@@ -257,7 +257,7 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
         drawn = common_shape("categorical", shape, shaped_like(aval.shape))
         noise = gumbel(fold_in(key, lax.axis_index((axis,))), drawn, aval.dtype)
         return lax.argmax(lax.add(noise, to_shape(logits, drawn, aval.dtype)), axis, dtypes.canonical_int())
-    at = axis + aval.ndim if axis < 0 else axis
+    at = check_axis("categorical", axis, aval.ndim)
     rest = aval.shape[:at] + aval.shape[at + 1:]
     drawn = common_shape("categorical", shape, shaped_like(rest))
     return _categorical(key, logits, at, drawn, _part.value)

@@ -9,7 +9,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import scalar, typeof
 
-from ._arguments import as_float, as_shape
+from ._arguments import as_float, as_shape, as_size, fits
 from ._continuous import exponential
 from ._discrete import rademacher
 from ._draws import any_left, full, with_parameters
@@ -315,7 +315,7 @@ def dirichlet(key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None,
     if not own:
         raise ShapeError(f"dirichlet: alpha needs at least one axis; got {typeof(alpha).long()}")
     lead = own[:-1] if shape is None else as_shape("dirichlet", shape)
-    if lax.broadcast_shapes(lead, own[:-1]) != lead:
+    if not fits(own[:-1], lead):
         raise ShapeError(f"dirichlet: alpha of shape {own} does not broadcast to {lead} and its last axis")
     return _draw_dirichlet(key, alpha, (*lead, own[-1]), as_float("dirichlet", dtype), _part.value)
 
@@ -376,6 +376,7 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype:
     """
     _check_power("ball", p)
     shape, dtype = as_shape("ball", shape), as_float("ball", dtype)
+    d = as_size("ball", d, "d")
     kx, ke = halves(key, 2, _part.value)
     x, extra = generalized_normal(kx, p, (*shape, d), dtype), exponential(ke, shape, dtype)
     if isinstance(p, (int, float)):

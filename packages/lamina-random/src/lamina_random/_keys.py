@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, ShapeError, config, dtypes, prims, shaped
 from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike, slots
-from lamina_tracing.extend import bind, typeof
+from lamina_tracing.extend import bind, in_name, typeof
 
-from ._arguments import as_shape, in_its_name
+from ._arguments import as_shape
 from ._bits import own_words, raw_words
 from ._named import folded
 from ._impls import (THREEFRY, PRNGImpl, found, impl_of, is_typed, key_of, name_of, seeded_with, split_with, tag_of,
@@ -22,7 +22,7 @@ _U32 = np.dtype("uint32")
 _KEY = shaped((2,), _U32)
 
 
-@in_its_name
+@in_name
 def PRNGKey(seed: ArrayLike, *, impl: Any = None) -> Array:
     """A key from a number, as plain words; `key` makes a typed one, and so does this under `config.enable_custom_prng`.
 
@@ -96,7 +96,7 @@ def _key_of_core(seed: Any) -> Any:
 words_of_seed = jit(_key_of_core, inline=True)
 
 
-@in_its_name
+@in_name
 def key(seed: ArrayLike, *, impl: Any = None) -> Array:
     """A typed key from a number: one element of dtype `key<fry>`.
 
@@ -127,7 +127,7 @@ def key(seed: ArrayLike, *, impl: Any = None) -> Array:
     return made if is_typed(made) else bind(prims.random_wrap_p, made, impl=tag_of(own))
 
 
-@in_its_name
+@in_name
 def key_data(keys: ArrayLike) -> Array:
     """The words of keys.
 
@@ -149,7 +149,7 @@ def key_data(keys: ArrayLike) -> Array:
     return keys  # type: ignore[return-value]  # as they came
 
 
-@in_its_name
+@in_name
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None) -> Array:
     """Typed keys from their words.
 
@@ -182,7 +182,7 @@ def _check_keys(call: str, keys: Any) -> None:
                          f"uint32[..., {', '.join(map(str, impl.key_shape))}]; got {aval.long()}")
 
 
-@in_its_name
+@in_name
 def clone(key: ArrayLike) -> Array:
     """The same key, to say that it is used again on purpose: with `config.debug_key_reuse` it counts as another one.
 
@@ -204,7 +204,7 @@ def clone(key: ArrayLike) -> Array:
     return key  # type: ignore[return-value]  # as it came
 
 
-@in_its_name
+@in_name
 def key_impl(keys: ArrayLike) -> Any:
     """The generator keys are for, as `impl=` takes it: its name, as "threefry2x32", or where that is another's too, itself.
 
@@ -243,7 +243,7 @@ def split(key: ArrayLike, num: ShapeLike = 2) -> Array:
     Array([[2465931498, 3679230171],
            [ 255383827,  267815257]], dtype=uint32)
     """
-    sizes, part = as_shape("split", num), config.threefry_partitionable.value
+    sizes, part = as_shape("split", num, "num"), config.threefry_partitionable.value
     return wrapped(_split(opened("split", key, "split"), sizes, part), key)
 
 
@@ -265,7 +265,7 @@ def halves(key: Any, count: int, part: bool) -> list[Any]:
     return [lax.index_in_dim(keys, i, 0, keepdims=False) for i in range(count)]
 
 
-_split = jit(split_core, static_argnums=(1, 2), inline=True)
+_split = jit(in_name(split_core, "split"), static_argnums=(1, 2), inline=True)
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:

@@ -8,7 +8,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import typeof
 
-from ._arguments import as_float, as_shape
+from ._arguments import as_float, as_shape, as_size, fits
 from ._named import takes_names
 from ._normal import normal_core
 
@@ -78,14 +78,14 @@ def multivariate_normal(key: ArrayLike, mean: ArrayLike, cov: ArrayLike, shape: 
     (5, 2)
     """
     m, c = typeof(mean).shape, typeof(cov).shape
-    if method not in ("cholesky", "eigh", "svd"):
+    if not isinstance(method, str) or method not in ("cholesky", "eigh", "svd"):
         raise ValueError(f"multivariate_normal: method must be 'cholesky', 'eigh' or 'svd'; got {method!r}")
     if not m or len(c) < 2 or c[-1] != c[-2] or c[-1] != m[-1]:
         raise ShapeError(f"multivariate_normal: expected mean [..., n] and cov [..., n, n]; got "
                          f"{typeof(mean).long()} and {typeof(cov).long()}")
     own = lax.broadcast_shapes(m[:-1], c[:-2])
     lead = own if shape is None else as_shape("multivariate_normal", shape)
-    if lax.broadcast_shapes(lead, own) != lead:
+    if not fits(own, lead):
         raise ShapeError(f"multivariate_normal: leading axes {own} of mean and cov do not broadcast to shape {lead}")
     if any(d == 1 and lead[len(lead) - len(own) + i] != 1 for own in (m[:-1], c[:-2]) for i, d in enumerate(own)):
         mean, cov = (_widened(x, lead, k) for x, k in ((mean, 1), (cov, 2)))
@@ -124,7 +124,7 @@ def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike |
     (3, 3)
     """
     dtype = as_float("orthogonal", dtype, complex_too=True)
-    full = as_shape("orthogonal", (*as_shape("orthogonal", shape), n, n))
+    full = as_shape("orthogonal", shape) + 2 * (as_size("orthogonal", n, "n"),)
     z = normal_core("orthogonal", key, full, dtype, _part.value)
     q, r = lax.factorizations.qr(z, full_matrices=False)
     eye = lax.eq(lax.broadcasted_iota("int32", full, len(full) - 1), lax.broadcasted_iota("int32", full, len(full) - 2))

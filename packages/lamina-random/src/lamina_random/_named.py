@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import jit, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import TOLD_IN_NAME, in_name, in_the_name_of, typeof
 
-from ._arguments import key_words, renamed
+from ._arguments import key_words
 from ._impls import THREEFRY, folded_with, is_typed
 from ._typed import opened, settled, wrapped
 
@@ -76,7 +76,7 @@ def _fold_in_core(key: Any, data: Any) -> Any:
     return lax.concatenate([lax.reshape(y, (1,)) for y in words], 0)
 
 
-folded = jit(_fold_in_core, inline=True)  # `fold_in` of a key and an array
+folded = jit(in_name(_fold_in_core, "fold_in"), inline=True)  # `fold_in` of a key and an array
 
 
 def at_position(call: str, key: Any, shape: NamedShape) -> Any:
@@ -95,20 +95,21 @@ def takes_names(fun: F) -> F:
 
     @functools.wraps(fun)
     def draw(*args: Any, **settings: Any) -> Any:
-        if args:
-            args = (opened(fun.__name__, args[0]), *args[1:])
-        elif "key" in settings:
-            settings["key"] = opened(fun.__name__, settings["key"])
-        if not settled():  # of the user's key: those given to other draws in here are ours
-            with config.legacy_prng_key("allow"), config.default_prng_impl(THREEFRY):
-                return draw(*args, **settings)
-        shape = args[at] if len(args) > at else settings["shape"] if "shape" in settings else None
-        if shape.__class__ is not NamedShape:
-            try:
+        try:
+            if args:
+                args = (opened(fun.__name__, args[0]), *args[1:])
+            elif "key" in settings:
+                settings["key"] = opened(fun.__name__, settings["key"])
+            if not settled():  # of the user's key: those given to other draws in here are ours
+                with config.legacy_prng_key("allow"), config.default_prng_impl(THREEFRY):
+                    return draw(*args, **settings)
+            shape = args[at] if len(args) > at else settings["shape"] if "shape" in settings else None
+            if shape.__class__ is not NamedShape:
                 return fun(*args, **settings)
-            except TypeError as error:
-                raise renamed(fun.__name__, error) from None
-        given = signature(fun).bind(*args, **settings)
-        given.arguments.update(key=at_position(fun.__name__, given.arguments["key"], shape), shape=shape.sizes)
-        return fun(*given.args, **given.kwargs)
+            given = signature(fun).bind(*args, **settings)
+            given.arguments.update(key=at_position(fun.__name__, given.arguments["key"], shape), shape=shape.sizes)
+            return fun(*given.args, **given.kwargs)
+        except TOLD_IN_NAME as error:
+            in_the_name_of(fun.__name__, error, fun)
+            raise
     return draw  # type: ignore[return-value]

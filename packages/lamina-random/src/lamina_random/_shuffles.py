@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike
-from lamina_tracing.extend import check_axis, refuse_name, scalar, typeof
+from lamina_tracing.extend import check_axis, in_name, refuse_name, scalar, typeof
 
-from ._arguments import as_shape, check_key
+from ._arguments import as_flag, as_shape, check_key
 from ._bits import draw_bits
 from ._continuous import gumbel_core
 from ._discrete import randint_core
@@ -23,6 +23,7 @@ __all__ = ["choice", "permutation", "shuffle"]
 _part = config.threefry_partitionable
 
 
+@in_name
 def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False) -> Array:
     """`x` in random order along one axis; for an integer n, the numbers 0..n-1 in random order.
 
@@ -43,6 +44,7 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     [0, 1, 2, 3]
     """
     aval, key = typeof(x), opened("permutation", key)
+    independent = as_flag("permutation", independent, "independent")
     if not aval.shape:
         if not isinstance(x, (int, np.integer)) and not dtypes.is_integer(aval.dtype):
             raise ShapeError(f"permutation: expected an array or an integer; got {aval.long()}")
@@ -50,9 +52,10 @@ def permutation(key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool =
     axis = check_axis("permutation", axis, aval.ndim)
     if aval.shape[axis] == 0:  # nothing to take rows from
         return lax.full(aval.shape, 0, aval.dtype)
-    return _permute(key, x, axis, bool(independent) or aval.ndim == 1, _part.value)
+    return _permute(key, x, axis, independent or aval.ndim == 1, _part.value)
 
 
+@in_name
 def shuffle(key: ArrayLike, x: ArrayLike, axis: int = 0) -> Array:
     """`x` with the elements of each line along an axis in a random order of their own.
 
@@ -131,7 +134,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
     >>> choice(PRNGKey(0), 5, (3,), replace=False).shape
     (3,)
     """
-    shape = as_shape("choice", shape)
+    shape, replace = as_shape("choice", shape), as_flag("choice", replace, "replace")
     aval = typeof(a)
     if aval.shape:
         axis = check_axis("choice", axis, aval.ndim)
@@ -146,7 +149,7 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
                          f"{drawn}")
     if p is not None and typeof(p).shape != (count,):
         raise ShapeError(f"choice: p must give {count} probabilities; got {typeof(p).long()}")
-    return _choice(key, a if aval.shape else None, p, count, shape, bool(replace), axis, _part.value)
+    return _choice(key, a if aval.shape else None, p, count, shape, replace, axis, _part.value)
 
 
 def _choice_core(key: Any, a: Any, p: Any, count: int, shape: tuple[int, ...], replace: bool, axis: int,

@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from types import FunctionType
+from typing import Any, NoReturn, TypeVar
 
 import lamina_numpy as lnp
 from lamina_autodiff import SymbolicZero, custom_jvp
 from lamina_ir import DTypeError, dtypes
 from lamina_numpy.extend import alike, own_terms, to_inexact, work_dtype
 from lamina_tracing import jit, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import in_name, typeof
 
-__all__ = ["by_dtype", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes", "whole_number", "within"]
+__all__ = ["by_dtype", "counted", "floats", "horner", "inexact", "no_slope", "real", "slopes", "told_by_method", "whole_number",
+           "within"]
+
+C = TypeVar("C", bound=type)
 
 
 def inexact(call: str, *xs: Any) -> list[Any]:
@@ -111,3 +115,13 @@ def whole_number(call: str, argument: str, value: Any) -> int:
     if n < 0:
         raise ValueError(f"{call}: `{argument}` must not be negative; got {n}")
     return n
+
+
+def told_by_method(cls: C) -> C:
+    """Mark a class, so that errors of its public methods are told in their names: `Rotation.apply`."""
+    for name, method in list(vars(cls).items()):
+        plain = getattr(method, "__func__", method)
+        if name in ("__init__", "__call__") or not name.startswith("_") and isinstance(plain, FunctionType):
+            told: Any = in_name(plain, cls.__name__ if name.startswith("_") else f"{cls.__name__}.{name}")
+            setattr(cls, name, type(method)(told) if plain is not method else told)
+    return cls

@@ -12,11 +12,14 @@ from lamina_numpy.extend import own_terms, to_inexact
 from lamina_tracing import Array, ArrayLike, jit
 from lamina_tracing.extend import holds_tracers, typeof
 
+from ._ground import told_by_method
+
 __all__ = ["RegularGridInterpolator"]
 
 _METHODS = ("linear", "nearest")
 
 
+@told_by_method
 class RegularGridInterpolator:
     """Values on a grid, interpolated between its points.
 

@@ -45,10 +45,12 @@ def map_coordinates(input: ArrayLike, coordinates: Sequence[ArrayLike], order: i
     >>> map_coordinates(np.array([[1., 2.], [3., 5.]]), [[0.5, 1.], [0.5, 0.25]], 1)
     Array([2.75, 3.5 ], dtype=float32)
     """
-    if order not in (0, 1):
+    if not isinstance(order, (int, np.integer)) or order not in (0, 1):
         raise NotImplementedError(f"map_coordinates: order must be 0 or 1; got {order!r}")
     if mode not in _MODES:
         raise NotImplementedError(f"map_coordinates: mode must be one of {', '.join(map(repr, _MODES))}; got {mode!r}")
+    if not np.iterable(coordinates):
+        raise TypeError(f"map_coordinates: coordinates are a sequence of arrays, one per axis; got {coordinates!r:.80}")
     places = [lnp.asarray(c) if isinstance(c, (list, tuple)) else c for c in coordinates]
     return _mapped(input, places, cval, int(order), mode)
 

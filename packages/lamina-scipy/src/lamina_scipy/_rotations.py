@@ -13,6 +13,8 @@ from lamina_random import normal
 from lamina_tracing import Array, ArrayLike, jit
 from lamina_tracing.extend import holds_tracers, typeof
 
+from ._ground import told_by_method
+
 __all__ = ["Rotation", "Slerp"]
 
 _compiled = partial(jit, inline=True)
@@ -28,6 +30,7 @@ def _vectors(call: str, argument: str, x: Any, last: tuple[int, ...], rank: int)
     return x
 
 
+@told_by_method
 class Rotation:
     """Rotations of space: one, or a list of n.
 
@@ -109,6 +112,9 @@ class Rotation:
     @classmethod
     def concatenate(cls, rotations: Sequence[Rotation]) -> Rotation:
         """Several rotations, or lists of them, as one list."""
+        for r in rotations:
+            if not isinstance(r, Rotation):
+                raise TypeError(f"Rotation.concatenate: rotations are Rotations; got {type(r).__name__}")
         return cls._of(lnp.concatenate([lnp.atleast_2d(r.quat) for r in rotations]))
 
     @property
@@ -209,6 +215,7 @@ class Rotation:
         return f"Rotation(quat={self.quat!r})"
 
 
+@told_by_method
 class Slerp:
     """What turns evenly from one rotation to the next; `Slerp.init(times, rotations)` makes it.
 

@@ -17,7 +17,7 @@ from lamina_ir import ShapeError, dtypes, trees
 from lamina_numpy.extend import own_terms, to_inexact
 from lamina_numpy.flatten_util import ravel_pytree
 from lamina_tracing import ArrayLike, eval_shape, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import in_name, typeof
 
 __all__ = ["odeint"]
 
@@ -33,6 +33,7 @@ _DENSE = np.array([-12715105075 / 11282082432, 0, 87487479700 / 32700410799, -10
                    701980252875 / 199316789632, -1453857185 / 822651844, 69997945 / 29380423])
 
 
+@in_name
 def odeint(func: Callable[..., Any], y0: Any, t: ArrayLike, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8,
            mxstep: float = np.inf, hmax: float = np.inf) -> Any:
     """The solution of `dy/dt = func(y, t, *args)` at given times.

@@ -21,9 +21,10 @@ from lamina_ir import ConcretizationError, KeyReuseError, LeakedTracerError, Sta
 from .arguments import unsorted_argument
 from .lines import is_own_file
 
-__all__ = ["in_name", "in_the_name_of", "translated"]
+__all__ = ["TOLD_IN_NAME", "in_name", "in_the_name_of", "translated"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+TOLD_IN_NAME = (TypeError, ValueError, IndexError, OverflowError, NotImplementedError)  # kinds that `in_name` changes
 
 _UNSORTED = "Comparator raised exception while sorting pytree dictionary keys"
 _FOREIGN = re.compile(r"Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:", re.S)
@@ -95,21 +96,41 @@ def in_name(fun: F, name: str = "") -> F:
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return fun(*args, **kwargs)
-        except (TypeError, ValueError, IndexError, OverflowError, NotImplementedError) as error:
+        except TOLD_IN_NAME as error:
             in_the_name_of(name, error, fun)
             raise
     return run  # type: ignore[return-value]
 
 
 def in_the_name_of(name: str, error: BaseException, fun: Callable[..., Any]) -> None:
-    """Change an error's text so that it begins with what was called: `fun`, as `name`. What comes out of a user's function,
-    called by ours, stays as it is, and so do errors that are about values and not about this call."""
+    """Change an error's text so that it begins with what was called.
+
+    What comes out of a user's function, called by ours, stays as it is, and so do errors that are about values and not about
+    this call.
+
+    Args:
+      name: what was called.
+      error: what came out of it, one of `TOLD_IN_NAME`.
+      fun: the function called.
+
+    >>> def outer(x):
+    ...     try:
+    ...         return inner(x)
+    ...     except TOLD_IN_NAME as error:
+    ...         in_the_name_of("outer", error, outer)
+    ...         raise
+    >>> def inner(x): raise ValueError("inner: x must be positive; got -1")
+    >>> outer(-1)
+    Traceback (most recent call last):
+    ValueError: outer: x must be positive; got -1
+    """
     text = error.args[0] if error.args else None
     if (type(text) is not str or isinstance(error, _ABOUT_VALUES) or not _only_ours(error.__traceback__) or len(error.args) > 1
             or re.search(rf"\b{re.escape(name)}\b", text.split("\n")[0][:100]) or _OF_ANOTHER.match(text)):
         return
     inner = _INNER.match(text)
-    if inner is not None and inner[1] not in inspect.unwrap(fun).__code__.co_varnames:  # else it is an argument's name
+    own = getattr(inspect.unwrap(fun), "__code__", None)
+    if inner is not None and (own is None or inner[1] not in own.co_varnames):  # else it is an argument's name
         text = text[inner.end():]
     error.args = (f"{name}: {text}",)
 

@@ -148,7 +148,7 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
 
 def told_by_name(fun: Function) -> Any:
     """A public function that was not marked, in whose name errors are told; one per function."""
-    if fun.__module__.partition(".")[0] not in ("lamina_numpy", "lamina_nn"):
+    if fun.__module__.partition(".")[0] not in ("lamina_numpy", "lamina_nn", "lamina_scipy"):
         return fun
     shown = _shown.get(fun)
     if shown is None:

@@ -126,7 +126,7 @@ def sph_harm(m: ArrayLike, n: ArrayLike, theta: ArrayLike, phi: ArrayLike, n_max
     if n_max is None:
         if isinstance(n, Tracer):
             raise TypeError("sph_harm: the highest degree is not known while `n` is traced; give n_max=")
-        n_max = max(0, int(np.max(np.asarray(n), initial=0)))
+        n_max = max(0, int(np.max(np.asarray(to_inexact("sph_harm", n)), initial=0)))
     top = whole_number("sph_harm", "n_max", n_max)
     return _harmonics(m, n, theta, phi, top=top)
 

@@ -9,9 +9,10 @@ from ..call_types import Jitted
 from ..jit_spec import JitSpec, Staged, any_traced
 from ..lines import hide_frames_of, user_source, warn_user
 from ..slots import CallSpec
-from ..call_errors import in_name, translated
+from ..call_errors import TOLD_IN_NAME, in_name, in_the_name_of, translated
 from ..tracebacks import boundary, filter_traceback
 
-__all__ = ["CallSpec", "JitSpec", "Jitted", "Staged", "any_traced", "argument_name", "argument_path", "boundary", "duck_types",
-           "filter_traceback", "flat_arguments", "flat_results", "flat_types", "hide_frames_of", "in_name", "logger",
-           "parameter_names", "result_path", "told", "translated", "user_source", "warn_user"]
+__all__ = ["CallSpec", "JitSpec", "Jitted", "Staged", "TOLD_IN_NAME", "any_traced", "argument_name", "argument_path",
+           "boundary", "duck_types", "filter_traceback", "flat_arguments", "flat_results", "flat_types", "hide_frames_of",
+           "in_name", "in_the_name_of", "logger", "parameter_names", "result_path", "told", "translated", "user_source",
+           "warn_user"]
