@@ -268,6 +268,27 @@ def test_none_is_a_zero_cotangent():
         assert grad(jit(g), (0, 1))(2.0, {"a": 3.0}) == (1.0, {"a": 0.0})
 
 
+@pytest.mark.parametrize("ct,wanted", [
+    ({"a": 2.0, "b": None}, {"a": 2.0, "b": (0.0, [0.0, None])}),
+    ({"a": 2.0, "b": (3.0, None)}, {"a": 2.0, "b": (3.0, [0.0, None])}),
+    ({"a": None, "b": (3.0, [4.0, None])}, {"a": 0.0, "b": (3.0, [4.0, None])}),
+    ({"a": None, "b": (3.0, [4.0, 5.0])}, {"a": 0.0, "b": (3.0, [4.0, None])}),
+    (None, {"a": 0.0, "b": (0.0, [0.0, None])})])
+def test_none_is_the_zeros_of_a_part(ct, wanted):
+    f = custom_vjp(lambda d: d["a"] * 2)
+    f.defvjp(lambda d: (d["a"] * 2, None), lambda r, g: (ct,))
+    for fun in (f, jit(f)):
+        assert grad(fun)({"a": 1.0, "b": (1.0, [1.0, None])}) == wanted
+
+
+@pytest.mark.parametrize("ct", [{"a": 1.0}, {"a": 1.0, "b": 2.0}, {"a": 1.0, "b": (2.0, [3.0])}, {"a": (1.0,), "b": None}])
+def test_cotangents_of_another_structure_are_refused(ct):
+    f = custom_vjp(lambda d: d["a"] * 2)
+    f.defvjp(lambda d: (d["a"] * 2, None), lambda r, g: (ct,))
+    with pytest.raises(TypeError, match="must return a cotangent 0 of the structure of argument 0"):
+        grad(f)({"a": 1.0, "b": (1.0, [1.0, None])})
+
+
 def test_a_rule_that_was_not_set():
     for f in (custom_jvp(lambda x: x), custom_vjp(lambda x: x)):
         with pytest.raises(AttributeError, match="has no derivative rule yet"):

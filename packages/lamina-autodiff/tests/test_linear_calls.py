@@ -49,7 +49,11 @@ def test_what_is_kept_is_told(capsys):
     assert sorted(capsys.readouterr().out.splitlines()) == ["f32[] from the argument w['a']", "f32[] from the argument x"]
     again = la.checkpoint(lambda x: lax.sin(lax.sin(x)), policy=lambda p, *_, **k: la.Saveable)
     la.print_saved_residuals(again, np.float32(1))
-    assert "output of" in capsys.readouterr().out and not la.Recompute
+    assert "output of sin" in capsys.readouterr().out and not la.Recompute
+    keep = la.checkpoint_policies.save_only_these_names("s")
+    again = la.checkpoint(lambda x: lax.sin(la.checkpoint_name(lax.sin(x), "s")), policy=keep)
+    la.print_saved_residuals(again, np.float32(1))
+    assert "f32[] named 's' from" in capsys.readouterr().out
     la.print_saved_residuals(lambda x: lax.mul(x, np.arange(3, dtype=np.float32)), np.ones(3, np.float32))
     assert capsys.readouterr().out == "f32[3] from a constant\n"
     values = la.custom_vjp_primal_tree_values((la.CustomVJPPrimal(1, True), 2))

@@ -69,6 +69,12 @@ def test_values_closed_over_are_differentiated():
 
 def test_static_arguments_and_bad_input():
     assert grad(checkpoint(lambda n, x: x ** n, static_argnums=(0,)), 1)(3, 2.0) == 12.0
+    for nums, args in (((1, 2), ([3.0], 2, 0.5)), ((1, -2), ([3.0], 2, 0.5)), ((1,), ({"k": 3.0}, 2.0, 0.5))):
+        f = checkpoint(lambda x, d, n, y: lax.sin(x) * d[0 if isinstance(d, list) else "k"] * y ** n, static_argnums=nums)
+        assert np.isclose(grad(f)(1.0, *args), 3 * 0.25 * np.cos(1))
+        assert np.isclose(jit(lambda x, f=f, args=args: grad(f)(x, *args))(1.0), 3 * 0.25 * np.cos(1))
+    with pytest.raises(ValueError, match="checkpoint: static_argnums 3 is out of range"):
+        checkpoint(body, static_argnums=3)
     with pytest.raises(TypeError, match="policy must be a function"):
         checkpoint(body, policy="dots")
     with pytest.raises(ValueError, match="offload_dst must be 'device', 'pinned_host' or 'unpinned_host'; got 'disk'"):

@@ -79,7 +79,7 @@ class custom_vjp(RuledFunction[P, R]):
         Args:
           fwd: takes what the function takes; returns (output, residuals), residuals being any tree.
           bwd: `bwd(*nondiff_args, residuals, cotangent of the output)` returns a tuple with one cotangent per
-            differentiated argument, of its tree, shapes and dtypes; None stands for zeros.
+            differentiated argument, of its tree, shapes and dtypes; None stands for the zeros of an argument or of a part.
           symbolic_zeros: give `fwd` `CustomVJPPrimal` objects and `bwd` `SymbolicZero` objects for zero cotangents.
           optimize_remat: accepted for compatibility; checkpointed calls run `fwd` once per pass either way.
         """
@@ -132,17 +132,11 @@ class _Call(RuledCall):
             raise TypeError(f"{where} must return one cotangent per argument, {count}; got a tuple of {len(back)}")
         found: list[Any] = []
         for i, (ct, child) in enumerate(zip(back, trees.treedef_children(self.tree))):
-            if ct is None:
-                found += [None] * child.num_leaves
-                continue
-            # None in an argument is no leaf, None in a cotangent is a zero: both trees are compared with None as a leaf, and
-            # what stands where the argument has None is dropped (`marked` has None there).
-            leaves, tree = trees.tree_flatten(ct, is_leaf=lambda x: x is None)
-            wanted = trees.tree_structure(trees.tree_unflatten(child, [0] * child.num_leaves), is_leaf=lambda x: x is None)
-            if tree != wanted:
-                raise TypeError(f"{where} must return a cotangent {i} of the structure of argument {i}, {child}; got {tree}")
-            marked = trees.tree_leaves(trees.tree_unflatten(child, list(range(child.num_leaves))), is_leaf=lambda x: x is None)
-            found += [x for x, m in zip(leaves, marked) if m is not None]
+            parts = _by_leaf(child, ct)
+            if parts is None:
+                raise TypeError(f"{where} must return a cotangent {i} of the structure of argument {i}, {child}; got "
+                                f"{trees.tree_structure(ct, is_leaf=lambda x: x is None)}")
+            found += parts
         return [check_type(lambda i=i: f"{where} returned a cotangent {self._path(i)} that", ct, a.strong())  # type: ignore[misc]
                 for i, (ct, a) in enumerate(zip(found, in_avals))]
 
@@ -227,6 +221,28 @@ class _Call(RuledCall):
 
 
 custom_vjp._call = _Call
+
+
+def _by_leaf(tree: Any, ct: Any) -> list[Any] | None:
+    """A cotangent, leaf by leaf of the argument's `tree`; None if it does not fit.
+
+    None in the cotangent stands for the zeros of all that the argument has there. None in the argument is no leaf: what the
+    cotangent has there is dropped.
+    """
+    leaves, outer = trees.tree_flatten(ct, is_leaf=lambda x: x is None)
+    try:
+        parts = outer.flatten_up_to(trees.tree_unflatten(tree, range(tree.num_leaves)))
+    except (TypeError, ValueError):
+        return None
+    found: list[Any] = []
+    for x, part in zip(leaves, parts):
+        if x is None:
+            found += [None] * trees.tree_structure(part).num_leaves
+        elif isinstance(part, int):
+            found.append(x)
+        elif part is not None:
+            return None
+    return found
 
 
 def _hand_over(fwd: Any, bwd: Any, at: Sequence[int], n_res: int) -> Any:

@@ -136,7 +136,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
         Not needed in the body of a loop.
       policy: what to keep all the same: one of `checkpoint_policies`, or a function of a primitive, its operands'
         types and its params.
-      static_argnums: positions of arguments that are Python values.
+      static_argnums: positions of arguments that are Python values; a call with one that is not hashable is traced anew.
     Returns:
       A function of the same arguments and results.
 
@@ -172,6 +172,10 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
                 stack_depth.leave(holder)
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        if spec.statics.nums and (odd := [i for i in spec.statics.nums if i < len(args) and not _hashable(args[i])]):
+            rest = [x for i, x in enumerate(args) if i not in odd]
+            nums = [n - sum(i < n for i in odd) for n in spec.statics.nums.difference(odd)]
+            return checkpoint(_given(fun, args, odd), **{**options, "static_argnums": nums})(*rest, **kwargs)
         if now.trace is EVALUATION and not now.depth or config.disable_jit.value:
             return plain(args, kwargs)
         flat, tree, static = spec.split(args, kwargs)
@@ -187,6 +191,24 @@ def checkpoint(fun: Callable[..., Any] | None = None, concrete: bool = False, pr
         return trees.tree_unflatten(staged.out_tree, bind(prims.remat_p, *operands, call_jaxpr=staged.closed, **params))
 
     return functools.update_wrapper(checkpointed, fun, updated=())
+
+
+def _hashable(x: Any) -> bool:
+    try:
+        hash(x)
+    except TypeError:
+        return isinstance(x, Tracer)  # which is refused as a static argument, in its own words
+    return True
+
+
+def _given(fun: Callable[..., Any], args: Sequence[Any], at: Sequence[int]) -> Callable[..., Any]:
+    """`fun` of the other arguments: those at `at` are what they are in `args`."""
+    @functools.wraps(fun, updated=())
+    def of_the_others(*rest: Any, **kwargs: Any) -> Any:
+        left = iter(rest)
+        return fun(*[x if i in at else next(left) for i, x in enumerate(args)], **kwargs)
+    del of_the_others.__wrapped__  # its parameters are others
+    return of_the_others
 
 
 class _Concrete(CustomCall):

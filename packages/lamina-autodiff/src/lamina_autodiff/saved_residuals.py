@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lamina_ir import Literal, dtypes, prims, trees
+from lamina_ir import Eqn, Jaxpr, Literal, dtypes, prims, trees
 from lamina_tracing.extend import StagingTracer, Tracer, stage, typeof
 
 from .linear import linearize_flat
@@ -38,19 +38,29 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
     closed, outer = stage(run, avals)
     jaxpr = closed.jaxpr
     constants, given = {*jaxpr.constvars, *jaxpr.invars[:len(outer)]}, jaxpr.invars[len(outer):]
-    made = {v: e for e in jaxpr.eqns for v in e.outvars}
     found = []
     for v in dict.fromkeys(v for v in jaxpr.outvars if not isinstance(v, Literal)):
         if v in given:
             where = f"from the argument {names[given.index(v)]}"
-        elif v in constants or v not in made:
+        elif v in constants or (made := _maker(jaxpr, v)) is None:
             where = "from a constant"
-        elif made[v].primitive is prims.name_p:
-            where = f"named {made[v].params['name']!r} from {made[v].source}"
+        elif made.primitive is prims.name_p:
+            where = f"named {made.params['name']!r} from {made.source}"
         else:
-            where = f"output of {made[v].primitive.name} from {made[v].source}"
+            where = f"output of {made.primitive.name} from {made.source}"
         found.append((v.aval, where))
     return found
+
+
+def _maker(jaxpr: Jaxpr, v: Any) -> Eqn | None:
+    """The equation that gives `v`: that of the checkpointed function, where its call does."""
+    for eqn in jaxpr.eqns:
+        if v in eqn.outvars:
+            if eqn.primitive is not prims.remat_p:
+                return eqn
+            body = eqn.params["call_jaxpr"].jaxpr
+            return _maker(body, body.outvars[eqn.outvars.index(v)]) or eqn
+    return None
 
 
 def _is_kept(a: Any) -> bool:

@@ -60,7 +60,7 @@ class Statics:
     def __init__(self, call: str, fun: Callable[..., Any], argnums: Any, argnames: Any) -> None:
         self.call = call
         self.fun = fun
-        what = "static_argnums" if call in ("jit", "make_jaxpr", "eval_shape") else "static_broadcasted_argnums"
+        what = "static_broadcasted_argnums" if call in ("pmap", "padded") else "static_argnums"
         nums = as_tuple(call, what, argnums, int)
         names = as_tuple(call, "static_argnames", argnames, str)
         if nums or names:
