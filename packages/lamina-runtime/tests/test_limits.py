@@ -64,7 +64,7 @@ def test_shared_programs_are_looked_at_once():
     for _ in range(40):
         f = (lambda g: jit(lambda x: lax.add(g(x), g(x))))(jit(f))
     closed = make_jaxpr(f)(1.0)
-    assert not execution._names_collectives(closed) and not weights.is_cheap(closed)
+    assert not execution._names_collectives(closed) and not weights.effort(closed).cheap
 
 
 @pytest.mark.parametrize("work", ["x = f(x)", "x = lax.mul(lax.sin(x), x)", "x = jit(lambda v: v + x)(x)", "np.asarray(f(x))",

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from lamina_autodiff import custom_jvp, custom_vjp
 from lamina_ir import prims
-from lamina_runtime import _jaxlib
-from lamina_runtime.weights import _EXACT, _LIBRARIES, _ROUNDS, _STEADY, is_cheap
+from lamina_runtime import _jaxlib, compiling
+from lamina_runtime.weights import (
+    _APART, _CHOSEN, _EXACT, _LIBRARIES, _MULTIPLY, _ROUNDS, _SHAPES, _SINGLE, _STEADY, Effort, effort)
 from lamina_tracing import jit, lax, make_jaxpr
 from lamina_tracing.extend import bind
 
@@ -53,7 +54,7 @@ STEADY = {
 @pytest.mark.parametrize("name", STEADY)
 def test_steady_programs_are_cheap_and_keep_every_bit(name):
     f = STEADY[name]
-    assert is_cheap(make_jaxpr(f)(X))
+    assert effort(make_jaxpr(f)(X)).cheap
     cheap = jit(f).lower(X).compile()
     if not _jaxlib.cheap_overrides():
         pytest.skip("this jaxlib has one emitter")
@@ -77,8 +78,8 @@ ROUNDING = [twenty(lax.sin), twenty(joined), twenty(lambda x: lax.add(lax.transp
 
 @pytest.mark.parametrize("f", ROUNDING)
 def test_what_rounds_is_cheap_unless_random_numbers_are_drawn(f):
-    assert is_cheap(make_jaxpr(f)(X))
-    assert not is_cheap(make_jaxpr(lambda x: (f(x), drawn(x)))(X))
+    assert effort(make_jaxpr(f)(X)).cheap
+    assert not effort(make_jaxpr(lambda x: (f(x), drawn(x)))(X)).cheap
 
 
 def test_cheap_programs_are_as_exact():
@@ -100,7 +101,7 @@ def test_cheap_programs_are_as_exact():
     cheap = jit(f).lower(X).compile()
     usual = jit(f).lower(X).compile(compiler_options={name: True for name, _ in _jaxlib.cheap_overrides()})
     a, b = ([np.abs(np.asarray(run(v)) - exact(v.astype(np.float64))).max() for v in x] for run in (cheap, usual))
-    assert is_cheap(make_jaxpr(f)(X)) and 0.8 < np.mean(a) / np.mean(b) < 1.25
+    assert effort(make_jaxpr(f)(X)).cheap and 0.8 < np.mean(a) / np.mean(b) < 1.25
 
 
 @pytest.mark.parametrize("f, x", [
@@ -109,17 +110,17 @@ def test_cheap_programs_are_as_exact():
     (lambda x: lax.while_loop(lambda c: lax.lt(lax.reduce_max(c, (0, 1)), 9.0), lambda c: lax.add(c, 1.0), x), X),
 ])
 def test_programs_with_digits_or_speed_to_lose_are_not(f, x):
-    assert not is_cheap(make_jaxpr(f)(x))
+    assert not effort(make_jaxpr(f)(x)).cheap
 
 
 def test_few_equations_are_cheap_and_many_are_not():
-    assert is_cheap(make_jaxpr(lambda x: lax.mul(lax.sin(x), 2.0))(X))
-    assert not is_cheap(make_jaxpr(lambda x: [twenty(lax.neg)(x) for _ in range(10)])(X))
+    assert effort(make_jaxpr(lambda x: lax.mul(lax.sin(x), 2.0))(X)).cheap
+    assert not effort(make_jaxpr(lambda x: [twenty(lax.neg)(x) for _ in range(10)])(X)).cheap
 
 
 def test_names_are_those_of_ops_and_their_families():
-    assert {*_EXACT, *_ROUNDS} <= {p.name for p in prims.ALL}
-    assert {*_STEADY, *_LIBRARIES} <= {p.family for p in prims.ALL}
+    assert {*_CHOSEN, *_EXACT, *_MULTIPLY, *_ROUNDS, *_SHAPES} <= {p.name for p in prims.ALL}
+    assert {*_APART, *_STEADY, *_LIBRARIES, *_SINGLE} <= {p.family for p in prims.ALL}
 
 
 def test_functions_with_rules_of_their_own_weigh_what_they_hold():
@@ -132,8 +133,53 @@ def test_functions_with_rules_of_their_own_weigh_what_they_hold():
         return held
 
     for mark in custom_jvp, custom_vjp:
-        assert is_cheap(make_jaxpr(marked(mark, lambda x: lax.exp(lax.sub(x, lax.reduce_max(x, (0, 1))))))(X))
-        assert not is_cheap(make_jaxpr(lambda x, f=marked(mark, twenty(lax.sin)): (f(x), drawn(x)))(X))
-        assert not is_cheap(make_jaxpr(marked(mark, lambda x: lax.reduce_sum(x, (0,))))(LARGE))
-        assert not is_cheap(make_jaxpr(lambda x, f=marked(mark, lambda v: lax.mul(v, v)): (drawn(x), twenty(
-            lambda v: lax.add(v, f(v)))(x)))(X))  # the two may become one instruction
+        assert effort(make_jaxpr(marked(mark, lambda x: lax.exp(lax.sub(x, lax.reduce_max(x, (0, 1))))))(X)).cheap
+        assert not effort(make_jaxpr(lambda x, f=marked(mark, twenty(lax.sin)): (f(x), drawn(x)))(X)).cheap
+        assert not effort(make_jaxpr(marked(mark, lambda x: lax.reduce_sum(x, (0,))))(LARGE)).cheap
+        assert not effort(make_jaxpr(lambda x, f=marked(mark, lambda v: lax.mul(v, v)): (drawn(x), twenty(
+            lambda v: lax.add(v, f(v)))(x)))(X)).cheap  # the two may become one instruction
+
+
+ROWS = np.linspace(-2, 2, 160, dtype=np.float32).reshape(4, 40)
+LONG = np.ones((1000, 16), np.float32)
+
+
+@pytest.mark.parametrize("f, x, expected", [
+    (lax.exp, ROWS, Effort(True, True)), (lambda x: lax.add(lax.log(x), 1.0), LARGE, Effort(True, True)),
+    (lambda x: lax.argmax(x, 1, np.int32), ROWS, Effort(True, True)), (lambda x: lax.sort(x), ROWS, Effort(True, True)),
+    (lambda x: lax.reduce_max(x, (1,)), ROWS, Effort(True, True)), (lambda x: lax.cumsum(lax.gt(x, 0.0).astype(np.int32)), ROWS,
+                                                                    Effort(True, True)),
+    (lambda x: lax.reduce_sum(x, (1,)), ROWS, Effort(True, False)), (lambda x: lax.cumsum(x, 1), ROWS, Effort(True, False)),
+    (lambda x: lax.concatenate([x, x], 1), LONG, Effort(True, False)), (lambda x: lax.argmax(x, 1, np.int32), LONG,
+                                                                        Effort(True, False)),
+    (lambda x: lax.reduce_sum(lax.exp(x), (1,)), ROWS, Effort()), (lambda x: lax.tanh(lax.dot(x, x)), X, Effort(True, False)),
+    (lambda x: lax.dot(x, lax.transpose(x, (1, 0))), ROWS, Effort()),
+    (jit(lambda x: lax.reduce_sum(lax.exp(x), (1,))), ROWS, Effort()),
+])
+def test_loops_stay_loops_where_no_floats_are_summed(f, x, expected):
+    assert effort(make_jaxpr(f)(x)) == expected
+
+
+@pytest.mark.parametrize("f", [
+    lax.exp, lax.log1p, lambda x: lax.tanh(lax.add(lax.mul(x, x), 1.0)), lax.lgamma,
+    lambda x: lax.erf(lax.transpose(x, (1, 0))), lambda x: lax.sort(x),
+    lambda x: lax.reduce_max(x, (0,)), lambda x: lax.pow(lax.abs(x), 1.7), lax.sin,
+    lambda x: lax.concatenate([lax.logistic(x), lax.rev(x, (0,))], 1)])
+def test_loops_that_stay_loops_give_every_bit(f, monkeypatch):
+    assert effort(make_jaxpr(f)(ROWS)).rolled
+    rolled = jit(f).lower(ROWS).compile()(ROWS)
+    compiling._settings.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(_jaxlib, "rolled", lambda options: options)
+        compiling.clear_memory()
+        usual = jit(lambda x: f(x)).lower(ROWS).compile()(ROWS)
+    compiling._settings.cache_clear()
+    assert np.asarray(rolled).tobytes() == np.asarray(usual).tobytes()
+
+
+def test_what_leaves_loops_as_they_are_is_understood_by_this_jaxlib():
+    plain = _jaxlib.CompileOptions()
+    plain.env_option_overrides = [("xla_cpu_enable_fast_math", False)]
+    rolled = _jaxlib.rolled(plain)
+    assert b"xla_cpu_disable_loop_unrolling" in rolled.SerializeAsString()
+    assert b"xla_cpu_enable_fast_math" in rolled.SerializeAsString() and rolled.num_replicas == plain.num_replicas

@@ -320,6 +320,21 @@ def cheap_overrides() -> list[tuple[str, Any]]:
     return [("xla_cpu_use_fusion_emitters", False)] if _HAS_FUSION_SWITCH else []
 
 
+def rolled(options: CompileOptions) -> CompileOptions:
+    """The same settings, with which LLVM leaves loops as they are. `xla_backend_extra_options` is a map that no attribute and
+    no override sets, so it is written behind what they come to as a Protocol Buffer, whose reader merges the two."""
+    return CompileOptions.ParseFromString(options.SerializeAsString() + _ROLLED)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of bytes, of less than 128 of them [Protocol Buffers, Encoding: length-delimited]."""
+    tag = number << 3 | 2
+    return (bytes((tag,)) if tag < 128 else bytes((tag & 127 | 128, tag >> 7))) + bytes((len(content),)) + content
+
+
+_EXTRA_OPTIONS = 500  # in DebugOptions, which is field 3 of ExecutableBuildOptions, field 3 of CompileOptions
+_ROLLED = _field(3, _field(3, _field(_EXTRA_OPTIONS, _field(1, b"xla_cpu_disable_loop_unrolling") + _field(2, b""))))
+
 # Compile settings of a program that is to be compiled with next to no optimisation.
 UNOPTIMISED: tuple[tuple[str, Any], ...] = (("xla_backend_optimization_level", 0), ("xla_llvm_disable_expensive_passes", True))
 

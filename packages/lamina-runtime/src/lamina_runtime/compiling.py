@@ -52,6 +52,7 @@ class Options(NamedTuple):
     together: bool = False             # of several devices, none of which may stop in a callback
     shardy: bool = False               # split by Shardy's rules: maps stand inside
     overrides: tuple[tuple[str, Any], ...] = ()   # the user's settings of the compiler
+    rolled: bool = False               # loops stay loops: their turns are not written out one behind the other
 
 
 def overrides(call: str, options: Any) -> tuple[tuple[str, Any], ...]:
@@ -242,7 +243,7 @@ def _settings(options: Options, ids: tuple[int, ...]) -> Any:
     chosen = (_jaxlib.cheap_overrides() if options.cheap else []) + list(options.overrides)
     if chosen:
         o.env_option_overrides = chosen
-    return o
+    return _jaxlib.rolled(o) if options.rolled else o
 
 
 # --- what stays in memory -----------------------------------------------------------------------------------------

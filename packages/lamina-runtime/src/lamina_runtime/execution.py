@@ -18,7 +18,7 @@ from . import (_jaxlib, arrays, backends, compiling, debug, dumps, effects, gone
                safe_launch, shardings, together, transfers)
 from ._jaxlib import ArrayImpl, SingleDeviceSharding
 from .placing import device_names, mesh_told
-from .weights import is_cheap
+from .weights import Effort, effort
 
 __all__ = ["FastPath", "Program", "failure", "place", "program_for"]
 
@@ -105,9 +105,10 @@ class Program:
         free = tuple([t is None for t in placement.outs]) if placement.outs else (True,) * n_out
         if self.processes:
             overrides = (*_jaxlib.lone_overrides(low.platform), *overrides)
-        options = compiling.Options(*placement.grid, free if split else (), len(devices) == 1 and is_cheap(closed),
+        cheap, rolled = effort(closed) if len(devices) == 1 else Effort()
+        options = compiling.Options(*placement.grid, free if split else (), cheap,
                                     len(devices) > 1 and bool(getattr(low, "host_functions", ())),
-                                    getattr(low, "shardy", False), overrides)
+                                    getattr(low, "shardy", False), overrides, rolled)
         self.loaded = compile_logged(low, devices, options, call, name, closed.in_avals)
         self.executable = self.loaded.executable
         self.kept = low.kept_args[:-1] if ordered else low.kept_args

@@ -1,21 +1,32 @@
-"""Whether a program is compiled with the cheap settings: each kernel in some 3 ms instead of 8, by an emitter of single loops.
+"""How much work the compiler is given: the cheap settings compile each kernel in some 3 ms instead of 8, by an emitter of
+single loops, and leave loops as they are instead of writing their turns out one behind the other.
 
 They serve programs of a few equations (`_few`), and longer ones of small arrays (`_steady`): what copies, compares, chooses and
 counts, what the LAPACK and FFT libraries do, and what rounds floats. Whether a product and a sum are joined into one
 instruction that rounds once is the emitter's choice: no better and no worse, of 150 drawn programs 33 differed in the last
-digit. Programs that draw random numbers keep their digits, so nothing in them may be joined. Measured with jaxlib 0.10.2; later
-versions have no such setting.
+digit. Programs that draw random numbers keep their digits, so nothing in them may be joined. Turns that are written out are
+summed in another order, so programs that sum floats have that done, for the digits that others get. Measured with
+jaxlib 0.10.2; later versions have the one emitter.
 """
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from lamina_ir import ClosedJaxpr, Eqn, Literal, dtypes
 
-__all__ = ["is_cheap"]
+__all__ = ["Effort", "effort"]
 
 _PLAIN = frozenset(("elementwise", "shape", "indexing", "calls"))
 _CHEAP = _PLAIN | {"reductions", "sorting"}
 _FEW, _SMALL, _UPDATES = 12, 1 << 14, 512
+_TINY, _PRODUCT = 1 << 12, 256
+_NARROW, _DEAR = 8, range(33, 64)  # numbers in a row
+_APART = frozenset((  # what adds no float to another
+    "elementwise", "shape", "indexing", "sorting", "random_bits", "random_keys", "calls", "factorizations", "fft"))
+_SINGLE = frozenset(("elementwise", "random_bits", "calls"))  # loops that are as quick rolled, however long
+_VIEWS = frozenset(("broadcast_in_dim", "expand_dims", "reshape", "squeeze", "stop_gradient"))  # no kernels
+_SHAPES = _VIEWS | {"copy", "iota", "transpose"}
 # Functions, some with rules of their own: the compiler writes them out where they are called.
 _CALLS = frozenset(("xla_call", "custom_jvp_call", "custom_vjp_call", "custom_vmap_call"))
 
@@ -27,19 +38,56 @@ _EXACT = frozenset((
     "abs", "argmax", "argmin", "bitcast_convert_type", "ceil", "complex", "conj", "convert_element_type", "copy",
     "dynamic_slice", "dynamic_update_slice", "eq", "floor", "gather", "ge", "gt", "imag", "is_finite", "le", "lt", "ne", "neg",
     "real", "select", "sign", "sort", "stop_gradient"))
-_EXTREMES = frozenset(("clamp", "cummax", "cummin", "max", "min", "reduce", "reduce_max", "reduce_min"))
+_CHOSEN = frozenset(("clamp", "cummax", "cummin", "max", "min", "reduce_max", "reduce_min"))
+_EXTREMES = _CHOSEN | {"reduce"}
 _ROUNDS = frozenset(("add", "div", "mul", "sub"))  # each as it stands, whoever compiles it
+_MULTIPLY = frozenset(("dot_general", "mul"))
 _WIDE = frozenset((np.dtype(np.float32), np.dtype(np.float64)))  # others are computed in these, and rounded now or later
 
 
-def is_cheap(closed: ClosedJaxpr) -> bool:
-    """Whether the cheap compile settings serve a program as well.
+class Effort(NamedTuple):
+    """How a program is compiled: by the emitter of single loops; and with loops that stay loops."""
+
+    cheap: bool = False
+    rolled: bool = False
+
+
+def effort(closed: ClosedJaxpr) -> Effort:
+    """The cheap compile settings that serve a program as well as the usual ones.
 
     Measured on 1 to 8 equations, jaxlib 0.10.2: half the compile time; run times of elementwise, shape and indexing ops
     are equal or better at every size, of reductions equal for small arrays and up to 1.6 times longer for large ones; those of
     scatters, which become loops over single updates, equal up to some hundred of them and up to 4 times longer beyond.
+    Written out turns of `exp` and its like over rows of 33 to 63 numbers compile in up to 190 ms, rolled in 15; the emitter
+    of fused loops (36 ms) has no such rows, so it takes the programs among them that sum floats.
     """
-    return closed.memo("cheap", lambda: _weigh(closed, {}) <= _FEW or _Steady().takes(closed))
+    return closed.memo("effort", lambda: _effort(closed))
+
+
+def _effort(closed: ClosedJaxpr) -> Effort:
+    if not (_weigh(closed, {}) <= _FEW or _Steady().takes(closed)):
+        return Effort()
+    sums, rows, large = _look(closed)
+    return Effort(cheap=not (sums and rows), rolled=not (sums or large))
+
+
+def _look(closed: ClosedJaxpr) -> tuple[bool, bool, bool]:
+    """Whether floats are summed; whether there are functions of rows whose turns are dear to write out; and whether there are
+    large arrays that written out turns are quicker for."""
+    sums = rows = large = False
+    for e in closed.jaxpr.eqns:
+        name, family = e.primitive.name, e.primitive.family
+        around = [v.aval for v in (*e.invars, *e.outvars)]
+        if name in _CALLS or name == "linear_solve":
+            inner = _look(e.params["solve" if name == "linear_solve" else "call_jaxpr"])
+            sums, rows, large = (a or b for a, b in zip((sums, rows, large), inner))
+        elif family not in _APART:
+            sums = sums or name not in _EXACT | _CHOSEN and any(dtypes.is_inexact(a.dtype) for a in around)
+        elif family == "elementwise" and name not in _EXACT | _CHOSEN | _ROUNDS:
+            rows = rows or any(a.shape and a.shape[-1] in _DEAR and dtypes.is_inexact(a.dtype) for a in around)
+        if family not in _SINGLE and name not in _SHAPES and max((a.size for a in around), default=0) > _TINY:
+            large = True
+    return sums, rows, large
 
 
 def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -> int:
@@ -51,7 +99,7 @@ def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -
     for e in closed.jaxpr.eqns:
         family, is_call = e.primitive.family, e.primitive.name in _CALLS
         large = family not in _PLAIN and any(v.aval.size > _SMALL for v in e.invars)
-        if not is_call and (family not in _CHEAP or large):
+        if not is_call and (family not in _CHEAP and not _is_small_product(e) or large):
             return _FEW + 1
         if e.primitive.name.startswith("scatter") and e.invars[-1].aval.size > _UPDATES:
             return _FEW + 1
@@ -60,11 +108,18 @@ def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -
             if called not in known:
                 known[called] = _weigh(called, known, level + 1)
             count += known[called]
-        else:
+        elif e.primitive.name not in _VIEWS or e.outvars[0].aval.size > _SMALL:
             count += 1
         if count > _FEW or e.primitive.name in ("xla_pmap", "shard_map"):
             return _FEW + 1
     return count
+
+
+def _is_small_product(e: Eqn) -> bool:
+    """A product of matrices of a few rows and columns: larger ones run up to twice as long where something follows them."""
+    around = [v.aval for v in (*e.invars, *e.outvars)]
+    return e.primitive.family == "linalg" and around[-1].dtype in _WIDE and all(
+        a.size <= _PRODUCT and (not a.shape or a.shape[-1] <= _NARROW) for a in around)
 
 
 class _Steady:
@@ -88,7 +143,7 @@ class _Steady:
             if self.count > _MANY:
                 return None
             read = [type(v) is not Literal and v in products for v in e.invars]
-            outs: list[bool] | None = [p.name == "mul" or any(read)] * len(e.outvars)
+            outs: list[bool] | None = [p.name in _MULTIPLY or any(read)] * len(e.outvars)
             if p.name in _CALLS or p.name == "linear_solve":
                 called = e.params["solve" if p.name == "linear_solve" else "call_jaxpr"]
                 outs = self._products_out(called, read, level + 1) if level < _FEW else None
@@ -108,6 +163,9 @@ class _Steady:
             self.large += 1
             if self.large > _FEW or family not in _PLAIN:
                 return False
+        if _is_small_product(e):
+            self.loose = True
+            return True
         if family not in _STEADY or (name.startswith("scatter") and e.invars[-1].aval.size > _UPDATES):
             return False
         floats = {a.dtype for a in around if dtypes.is_inexact(a.dtype)}
