@@ -55,7 +55,7 @@ WHERE = "on vectorized function with excluded=frozenset() and signature="
     (lambda: lnp.vectorize(lambda x: x, excluded={1.5}), TypeError, "excluded={1.5}"),
     (lambda: lnp.vectorize(lambda x: x, signature="(n->(n)"), ValueError, "not a valid gufunc signature"),
     (lambda: lnp.matmul(np.ones((2, 3)), np.ones((4, 3))), TypeError,
-     "dot_general requires contracting dimensions to have the same shape, got [3] and [4].")])
+     "dot_general requires contracting dimensions to have the same shape, got [3] and [4]")])
 def test_errors_say_what_was_wrong(call: Any, kind: Any, message: str) -> None:
     with pytest.raises(kind) as error:
         call()

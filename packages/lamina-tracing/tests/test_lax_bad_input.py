@@ -80,7 +80,7 @@ def test_traced_values_are_no_sizes():
     (lambda: lax.iota("x", 4), "iota: dtype: expected a dtype; got 'x'"),
     (lambda: lax.convert_element_type(X, "x"), "convert_element_type: new_dtype: expected a dtype"),
     (lambda: lax.gather(X, AT, ROWS, (1, 3), mode="x"), "gather: mode: expected 'clip'"),
-    (lambda: lax.conv(IMAGE, KERNEL, (1,), "FULL"), "conv_general_dilated: padding: expected 'SAME'"),
+    (lambda: lax.conv(IMAGE, KERNEL, (1,), "FULL"), "conv: padding: expected 'SAME'"),
     (lambda: lax.rng_bit_generator(np.zeros(4, np.uint32), (1,), algorithm="x"), "rng_bit_generator: algorithm must be"),
     (lambda: lax.cumlogsumexp(np.arange(3)), "cumlogsumexp: expected floats"),
     (lambda: lax.while_loop(lambda x: True, lambda x: x, "a"), "^while_loop: init_val: expected an array"),

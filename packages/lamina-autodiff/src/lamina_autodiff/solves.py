@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina_ir import ClosedJaxpr, Jaxpr, Var, config, prims, trees
 from lamina_tracing import lax
-from lamina_tracing.extend import PerFunction, bind, eval_jaxpr, now, stage, staged_for, typeof
+from lamina_tracing.extend import PerFunction, bind, eval_jaxpr, in_name, now, stage, staged_for, typeof
 
 from .custom_jvp import custom_jvp
 from .custom_rules import zero_tangent
@@ -79,6 +79,13 @@ def _first_of_pair(call: str, what: str, out: Any, has_aux: bool) -> Any:
     return (out[0], out[1]) if has_aux else (out, None)
 
 
+def _check_functions(call: str, **functions: Any) -> None:
+    for what, fun in functions.items():
+        if not callable(fun):
+            raise TypeError(f"{call}: {what} must be a function; got {type(fun).__name__}: {fun!r:.60}")
+
+
+@in_name
 def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..., Any],
                         transpose_solve: Callable[..., Any] | None = None, symmetric: bool = False,
                         has_aux: bool = False) -> Any:
@@ -103,6 +110,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     Array(-1.5, dtype=float32, weak_type=True)
     """
     call = "custom_linear_solve"
+    _check_functions(call, matvec=matvec, solve=solve, transpose_solve=solve if transpose_solve is None else transpose_solve)
     flat, tree = trees.tree_flatten(b)
     avals = [typeof(x) for x in flat]
     n = len(flat)
@@ -144,6 +152,7 @@ def _without_aux(closed: ClosedJaxpr, n: int) -> ClosedJaxpr:
                              jaxpr.effectful), closed.consts)
 
 
+@in_name
 def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[..., Any],
                 tangent_solve: Callable[..., Any], has_aux: bool = False) -> Any:
     """An x with `f(x) = 0`, found by `solve` from a guess, with derivatives in whatever f depends on.
@@ -171,6 +180,7 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     Array(0.25, dtype=float32, weak_type=True)
     """
     call = "custom_root"
+    _check_functions(call, f=f, solve=solve, tangent_solve=tangent_solve)
     flat, tree = trees.tree_flatten(initial_guess)
     avals = [typeof(x) for x in flat]
     n = len(flat)

@@ -243,12 +243,13 @@ def as_axis_name(names: tuple[Any, ...]) -> Any:
         raise TypeError(f"as_axis_name: names must be a tuple; got {excerpt(names)}") from None
 
 
-def unbound_axis(name: Hashable, bound: Iterable[Hashable]) -> UnboundAxisError:
+def unbound_axis(name: Hashable, bound: Iterable[Hashable], call: str = "") -> UnboundAxisError:
     """The error that says that a name is not bound.
 
     Args:
       name: the name.
       bound: the names that are.
+      call: what was called with the name, where that is known.
     Returns:
       An exception to raise.
     Raises:
@@ -260,7 +261,8 @@ def unbound_axis(name: Hashable, bound: Iterable[Hashable]) -> UnboundAxisError:
     if not isinstance(bound, Iterable):
         raise TypeError(f"unbound_axis: bound must be the names that are; got {excerpt(bound)}")
     words = ["an axis without a name" if isinstance(n, UnnamedAxis) else repr(n) for n in bound]
-    return UnboundAxisError(f"axis name {name!r} is not bound; bound here: {', '.join(words) or 'none'}. Give it to "
+    lead = f"{call}: " if call else ""
+    return UnboundAxisError(f"{lead}axis name {name!r} is not bound; bound here: {', '.join(words) or 'none'}. Give it to "
                             "vmap or pmap as axis_name, to xmap in in_axes or axis_sizes, or to make_jaxpr in axis_env")
 
 

@@ -12,11 +12,11 @@ import functools
 import inspect
 import linecache
 import re
-from collections.abc import Callable, Sequence
-from types import FrameType, TracebackType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FrameType, FunctionType, MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
-from lamina_ir import ConcretizationError, KeyReuseError, LeakedTracerError, StaticArgumentError, UnboundAxisError
+from lamina_ir import ConcretizationError, KeyReuseError, LeakedTracerError, StaticArgumentError
 
 from .arguments import unsorted_argument
 from .lines import is_own_file
@@ -24,7 +24,8 @@ from .lines import is_own_file
 __all__ = ["TOLD_IN_NAME", "in_name", "in_the_name_of", "translated"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-TOLD_IN_NAME = (TypeError, ValueError, IndexError, OverflowError, NotImplementedError)  # kinds that `in_name` changes
+TOLD_IN_NAME = (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError, NotImplementedError, AttributeError,
+                BufferError)  # kinds that `in_name` changes
 
 _UNSORTED = "Comparator raised exception while sorting pytree dictionary keys"
 _FOREIGN = re.compile(r"Non-hashable static arguments.*?hash an object of type <class '([^']*)'>, (.*?)\. The error was:", re.S)
@@ -91,18 +92,22 @@ def in_name(fun: F, name: str = "") -> F:
     ValueError: outer: x must be positive; got -1
     """
     name = name or fun.__name__
+    told, kinds = in_the_name_of, TOLD_IN_NAME
 
-    @functools.wraps(fun)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return fun(*args, **kwargs)
-        except TOLD_IN_NAME as error:
-            in_the_name_of(name, error, fun)
+        except kinds as error:
+            told(name, error, fun, args, kwargs)
             raise
-    return run  # type: ignore[return-value]
+
+    # With the globals of `fun` it counts as a function of that module, for doctest say.
+    made = FunctionType(run.__code__, getattr(fun, "__globals__", run.__globals__), closure=run.__closure__)
+    return functools.update_wrapper(made, fun)  # type: ignore[return-value]
 
 
-def in_the_name_of(name: str, error: BaseException, fun: Callable[..., Any]) -> None:
+def in_the_name_of(name: str, error: BaseException, fun: Callable[..., Any], args: Sequence[Any] = (),
+                   kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Change an error's text so that it begins with what was called.
 
     What comes out of a user's function, called by ours, stays as it is, and so do errors that are about values and not about
@@ -112,6 +117,7 @@ def in_the_name_of(name: str, error: BaseException, fun: Callable[..., Any]) -> 
       name: what was called.
       error: what came out of it, one of `TOLD_IN_NAME`.
       fun: the function called.
+      args, kwargs: what it was called with: among them an argument that could not be hashed is looked up.
 
     >>> def outer(x):
     ...     try:
@@ -126,18 +132,30 @@ def in_the_name_of(name: str, error: BaseException, fun: Callable[..., Any]) -> 
     """
     text = error.args[0] if error.args else None
     if (type(text) is not str or isinstance(error, _ABOUT_VALUES) or not _only_ours(error.__traceback__) or len(error.args) > 1
-            or re.search(rf"\b{re.escape(name)}\b", text.split("\n")[0][:100]) or _OF_ANOTHER.match(text)):
+            or re.match(rf"[`\w.]*\b{re.escape(name)}\b", text) or _OF_ANOTHER.match(text) and not _OF_A_TWIN.match(text)):
         return
-    inner = _INNER.match(text)
     own = getattr(inspect.unwrap(fun), "__code__", None)
-    if inner is not None and (own is None or inner[1] not in own.co_varnames):  # else it is an argument's name
+    places = () if own is None else own.co_varnames
+    foreign, inner = _FOREIGN.match(text), _OF_A_TWIN.match(text) or _INNER.match(text)
+    if foreign is not None:
+        text = _unhashable(foreign, [*zip(places, args), *kwargs.items()])
+    elif inner is not None and inner[1] not in places:  # else it is an argument's name
         text = text[inner.end():]
     error.args = (f"{name}: {text}",)
 
 
-_ABOUT_VALUES = (ConcretizationError, KeyReuseError, LeakedTracerError, UnboundAxisError)
+def _unhashable(found: re.Match[str], given: Iterable[tuple[str, Any]]) -> str:
+    """What a backend says of a static argument, in our words; the argument is looked up among those `given`."""
+    kind = found[1].rpartition(".")[2]
+    alike = [n for n, x in given if type(x).__name__ == kind]
+    return (f"{alike[0] if len(alike) == 1 else 'a setting'} must be known and hashable, as a number, a name or a sequence of "
+            f"them; got {kind}: {found[2]:.60}")
+
+
+_ABOUT_VALUES = (ConcretizationError, KeyReuseError, LeakedTracerError)
 _INNER = re.compile(r"([a-z_][\w.]*): ")
-_OF_ANOTHER = re.compile(r"[\w ]+ of `|Non-hashable|Comparator")
+_OF_A_TWIN = re.compile(r"()jit of `\w+`: static argument ")  # a part of `fun` that is jitted
+_OF_ANOTHER = re.compile(r"[\w ]+ of `|Comparator")
 
 
 def _only_ours(tb: TracebackType | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from lamina_ir import Primitive, UnnamedAxis, config, errors
 from lamina_ir.extend import axis_names_of, bound_by, checked_axis_name, set_axis_sizes, stack_depth, unbound_axis
 
-from .blame import ill_formed
+from .blame import calling, ill_formed, in_its_call
 from .tracer import Tracer, stands_for_array, typeof
 
 __all__ = ["AxisFrame", "EVALUATION", "Trace", "axis_frame", "bind", "bound_axes", "counts_once", "deeper", "now", "on_begin",
@@ -190,7 +190,9 @@ def bind(prim: Primitive, /, *args: Any, **params: Any) -> Any:
         # Operands that do not fit the op at all are told in its own words, whichever row stumbled over them.
         better = ill_formed(prim, map(typeof, args), params)
         if better is None or str(better) == str(error):
+            in_its_call(error, prim)
             raise
+        in_its_call(better, prim)
         raise better from None
 
 
@@ -209,7 +211,7 @@ def axis_frame(name: Hashable) -> AxisFrame:
     for frame in reversed(now.axes):
         if frame.name == name:
             return frame
-    raise unbound_axis(name, [f.name for f in now.axes])
+    raise unbound_axis(name, [f.name for f in now.axes], calling()[0])
 
 
 def counts_once(name: Hashable) -> bool:

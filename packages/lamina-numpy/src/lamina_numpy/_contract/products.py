@@ -45,8 +45,8 @@ def _two(call: str, x: Any, y: Any) -> tuple[Any, Any, tuple[int, ...], tuple[in
 
 
 def _bad(call: str, a: Any, b: Any, n: int, m: int) -> Exception:
-    return ShapeError(f"dot_general requires contracting dimensions to have the same shape, got [{n}] and [{m}]."
-                      f" That was {call} of shapes {a} and {b}: transpose or reshape one of them")
+    return ShapeError(f"{call}: dot_general requires contracting dimensions to have the same shape, got [{n}] and [{m}] for "
+                      f"operands of shapes {a} and {b}; transpose or reshape one of them")
 
 
 @public("precision", "preferred_element_type")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, jit, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import in_name, typeof
 
 from .._ground.promotion import alike, aval, cast, convert, inexact_pair, is_staging, literal, pair
 from .._ground.publishing import compiled, public
@@ -44,11 +44,12 @@ def _int_power(x: Any, y: Any, d: np.dtype) -> Any:
 
 def _by_exponent(plain: Any) -> Any:
     """`power` as it is shown: a Python int exponent is part of the program."""
-    of_int = jit(plain, static_argnums=1, inline=True)
+    told = in_name(plain)
+    of_int = jit(told, static_argnums=1, inline=True)
 
     def call(x: Any, y: Any, /) -> Any:
         if is_staging():
-            return plain(x, y)
+            return told(x, y)
         return of_int(x, y) if type(y) is int else compiled(plain)(x, y)
     return call
 

@@ -19,7 +19,7 @@ import numpy as np
 from lamina_tracing import Array, jit
 from lamina_tracing.extend import EVALUATION, Tracer, in_name, now
 
-__all__ = ["compiled", "core", "hashable", "method", "operator_for", "public", "publish", "published", "settled"]
+__all__ = ["check_known", "compiled", "core", "hashable", "method", "operator_for", "public", "publish", "published", "settled"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]
@@ -27,6 +27,8 @@ _static: dict[Function, tuple[str, ...]] = {}  # of every function that has a ji
 _twins: dict[Function, Any] = {}
 _faces: dict[Function, Function | None] = {}  # of every public one; None where it has none of its own
 _shown: dict[Function, Any] = {}
+_face_makers: dict[Function, Callable[[Function], Function]] = {}
+_second: dict[tuple[Function, str], Function] = {}  # functions under the second name that they have
 
 
 def public(*static: str, face: Callable[[Function], Function] | None = None, name: str = "",
@@ -46,8 +48,23 @@ def public(*static: str, face: Callable[[Function], Function] | None = None, nam
         _static[fun] = static
         _at_home(fun)
         _faces[fun] = functools.wraps(fun)(face(fun)) if face else None
+        if face:
+            _face_makers[fun] = face
         return fun
     return mark
+
+
+def under_second_name(fun: Function, name: str) -> Function:
+    """A marked function once more, for the other name that it is known by: its errors are told in that one."""
+    made = _second.get((fun, name))
+    if made is None:
+        made = FunctionType(fun.__code__, fun.__globals__, name, fun.__defaults__, fun.__closure__)
+        vars(made).update(vars(fun))
+        made.__kwdefaults__, made.__doc__, made.__annotations__ = fun.__kwdefaults__, fun.__doc__, fun.__annotations__
+        made.__module__ = fun.__module__
+        made = _second.setdefault((fun, name), public(*_static[fun], face=_face_makers.get(fun), name=name,
+                                                      doc=fun.__doc__ or "")(made))
+    return made
 
 
 def core(*static: str, name: str = "") -> Callable[[F], F]:
@@ -133,7 +150,7 @@ def publish(names: dict[str, Any], later: Mapping[str, str] = MappingProxyType({
             raise AttributeError(f"module {names['__name__'].removesuffix('.stock')!r} has no attribute {name!r}")
         if isinstance(value, FunctionType):
             if value in _faces:
-                value = published(value)
+                value = published(value if value.__name__ == name else under_second_name(value, name))
                 if "ufunc" in homes:
                     _dress(value, __getattr__)
             else:
@@ -194,7 +211,7 @@ def _taking_lists(fun: Function) -> Function:
                 given = *args, *kwargs.values()
                 args, kwargs = settled(fun, args, kwargs)
                 if all(map(operator.is_, given, (*args, *kwargs.values()))):
-                    _check_known(fun, args, kwargs)
+                    check_known(fun, args, kwargs)
                     raise
             return compiled(fun)(*args, **kwargs)
         args, kwargs = settled(fun, args, kwargs)
@@ -220,7 +237,8 @@ def _settled(fun: Function, name: str, x: Any) -> Any:
     return x
 
 
-def _check_known(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_known(fun: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse a static argument of a marked function that is not hashable, by its name."""
     static, places = _static[fun], unwrap(fun).__code__.co_varnames
     for name, x in (*zip(places, args), *kwargs.items()):
         try:

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from lamina_ir import ShapeDtypeStruct, config, dtypes
 from lamina_tracing import Array
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import in_name, typeof
 
 from .conversion import asarray
 
@@ -80,9 +80,7 @@ generic, number, inexact, integer = np.generic, np.number, np.inexact, np.intege
 floating, complexfloating = np.floating, np.complexfloating
 signedinteger, unsignedinteger = np.signedinteger, np.unsignedinteger
 dtype = np.dtype
-finfo = dtypes.finfo
-iinfo = dtypes.iinfo
-issubdtype = dtypes.issubdtype
+finfo, iinfo, issubdtype = in_name(dtypes.finfo), in_name(dtypes.iinfo), in_name(dtypes.issubdtype)
 _PYTHON = {bool: False, int: 0, float: 0.0, complex: 0j}
 
 

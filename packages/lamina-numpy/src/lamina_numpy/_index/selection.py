@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import Tracer, check_axis, typeof
+from lamina_tracing.extend import Tracer, check_axis, in_name, typeof
 
 from .._ground.promotion import alike, aval, broadcast, broadcast_shapes_of, cast, literal, no_out
 from .._ground.publishing import compiled, core, public
@@ -26,11 +26,11 @@ __all__ = ["choose", "compress", "extract", "piecewise", "place", "put", "select
 
 def _with_choices(plain: Any) -> Any:
     """`where` as it is shown: with three arguments, by far the commonest form, one compiled call."""
-    twin = compiled(plain)
+    twin, told = compiled(plain), in_name(plain)
 
     def call(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
         if x is None or y is None or size is not None or fill_value is not None:
-            return plain(condition, x, y, size=size, fill_value=fill_value)
+            return told(condition, x, y, size=size, fill_value=fill_value)
         return twin(condition, x, y)
     return call
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import check_axis, refuse_name, typeof, requested_dtype
+from lamina_tracing.extend import check_axis, in_name, refuse_name, typeof, requested_dtype
 
 from .._ground.promotion import alike, aval, broadcast, cast, fixed, literal, pair
-from .._ground.publishing import compiled, public, settled
+from .._ground.publishing import check_known, compiled, public, settled
 from .._ground.axes import with_axes
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray, to_device
@@ -30,12 +30,18 @@ def _range_dtype(call: str, dtype: Any, *xs: Any) -> tuple[np.dtype, np.dtype]:
 
 def _on_device(plain: Any) -> Any:
     """`linspace` as it is shown: a device is no part of the program."""
+    to = in_name(to_device, plain.__name__)
+
     def call(*args: Any, device: Any = None, **kwargs: Any) -> Any:
         args, kwargs = settled(plain, args, kwargs)
-        out = compiled(plain)(*args, **kwargs)
+        try:
+            out = compiled(plain)(*args, **kwargs)
+        except ValueError:
+            check_known(plain, args, kwargs)
+            raise
         if device is None:
             return out
-        return (to_device(out[0], device), out[1]) if isinstance(out, tuple) else to_device(out, device)
+        return (to(out[0], device), out[1]) if isinstance(out, tuple) else to(out, device)
     return call
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from lamina_ir import ConcretizationError, ShapeError
 from lamina_tracing import Array, ArrayLike, DTypeLike
-from lamina_tracing.extend import check_axis, EVALUATION, now, refuse_name, typeof, requested_dtype
+from lamina_tracing.extend import check_axis, EVALUATION, in_name, now, refuse_name, typeof, requested_dtype
 
 from .._ground.promotion import aval, cast, no_out, promote_all
-from .._ground.publishing import compiled, core, public, settled
+from .._ground.publishing import check_known, compiled, core, public, settled
 from .._ground.axes import _GROUP, joined, split_at, with_axes
 from .._ground.conversion import asarray
 from .layout import atleast_1d, atleast_2d, atleast_3d, ravel, reshape, squeeze
@@ -35,10 +35,16 @@ def _several(call: str, arrays: Any) -> list[Any]:
 
 def _grouped(fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun` as published: compiled as a whole, except that many arrays are joined in groups."""
+    told = in_name(fun)
+
     def call(arrays: Any, *args: Any, **kwargs: Any) -> Any:
         many = isinstance(arrays, (list, tuple)) and len(arrays) > _GROUP and now.trace is EVALUATION
         args, kwargs = settled(fun, (arrays, *args), kwargs)
-        return (fun if many else compiled(fun))(*args, **kwargs)
+        try:
+            return (told if many else compiled(fun))(*args, **kwargs)
+        except ValueError:
+            check_known(fun, args, kwargs)
+            raise
     return call
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from lamina_ir import OutOfBoundsError, config, dtypes, prims
 from lamina_ir.extend import HostFunction
 
+from ..call_errors import in_name
 from ..lines import is_own_file, user_source
 from ..trace import bind
 from ..tracer import typeof
@@ -39,6 +40,7 @@ def checks_bounds(*doors: str) -> bool:
     if not config.debug_bounds.value:
         return False
     frame: FrameType | None = sys._getframe(1)
+    doors += (in_name.__code__.co_filename,)  # as the functions do in which errors are told by name
     while frame is not None and frame.f_code.co_filename.startswith(doors):
         frame = frame.f_back
     return frame is not None and not is_own_file(frame.f_code.co_filename)

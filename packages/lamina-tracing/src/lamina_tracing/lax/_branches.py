@@ -130,7 +130,11 @@ def switch(index: Any, branches: Sequence[Callable[..., R]], *operands: Any, ope
     """
     if operand is not _NO:
         operands = (*operands, operand)
-    branches = tuple(branches)
+    try:
+        branches = tuple(branches)
+    except TypeError:
+        raise TypeError("switch: branches must be a sequence of functions; got "
+                        f"{type(branches).__name__}: {branches!r:.60}") from None
     for i, fun in enumerate(branches):
         check_callable("switch", f"branches[{i}]", fun)
     if not branches:

@@ -16,7 +16,7 @@ from ..trace import EVALUATION, bind, now
 from ..tracer import typeof
 
 __all__ = ["ArrayLike", "as_dtype", "as_int", "as_ints", "bind", "check_axes", "check_axis", "full_like",
-           "given_back", "is_name", "match_scalars", "one_like", "refuse_name", "scalar",
+           "given_back", "is_name", "match_scalars", "named", "one_like", "refuse_name", "scalar",
            "typeof", "zeros_like"]
 
 _SCALARS = frozenset((bool, int, float, complex))
@@ -29,6 +29,14 @@ def given_back(x: ArrayLike) -> Array:
     if isinstance(x, np.ndarray) and not isinstance(x, HostArray) and now.trace is EVALUATION and x.dtype != dtypes.float0:
         return slots.evaluator.array(x, typeof(x))
     return x  # type: ignore[return-value]  # an array or a traced value, or taken for one by the program being written
+
+
+def named(fun: Any, name: str, doc: str) -> Any:
+    """A function that was made for a table, under its public name: errors look it up among the frames."""
+    fun.__name__ = fun.__qualname__ = name
+    fun.__doc__ = doc
+    fun.__code__ = fun.__code__.replace(co_name=name, co_qualname=name)
+    return fun
 
 
 def scalar(value: Any, dtype: np.dtype) -> Any:
@@ -228,7 +236,12 @@ def check_axis(call: str, axis: Any, ndim: int, argument: str = "axis") -> int:
     if not hasattr(axis, "__index__"):
         refuse_name(call, argument, axis)
         raise TypeError(f"{call}: the axis must be an integer; got {axis!r}")
-    at = axis.__index__()
+    try:
+        at = axis.__index__()
+    except LaminaError:  # a traced value, which says so itself
+        raise
+    except TypeError:
+        raise TypeError(f"{call}: the axis must be an integer; got {type(axis).__name__}: {axis!r:.60}") from None
     if not -ndim <= at < ndim:
         raise ShapeError(f"{call}: axis {at} is out of range for an array with {ndim} axes; expected "
                          f"{-ndim} <= axis < {ndim}")

@@ -13,6 +13,7 @@ from lamina_ir.prims import highest, lowest
 
 from ..stage import stage
 from ..tracer import Tracer
+from ._bodies import check_callable
 from ._common import bind, typeof
 from .conversions import convert_element_type
 
@@ -41,6 +42,7 @@ def stage_combination(call: str, operands: Any, starts: Any, computation: Callab
       ShapeError: the starts are no tree like the operands, or the computation uses a traced value from outside.
       DTypeError: an operand's dtype cannot hold its start.
     """
+    check_callable(call, "computation", computation)
     xs, tree = trees.tree_flatten(operands)
     inits, init_tree = trees.tree_flatten(starts)
     if tree != init_tree or not xs:

@@ -12,6 +12,7 @@ from lamina_ir.extend import as_axis_name, axis_names, checked_groups, checked_i
 
 from ..trace import axis_frame, bind
 from ..tracer import typeof
+from ..call_errors import in_name
 from . import conversions, elementwise, reductions
 from ._common import check_axes, check_axis, given_back
 from .creation import full
@@ -115,6 +116,7 @@ def psum(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups:
                                                axis_index_groups))
 
 
+@in_name
 def pmean(x: Any, axis_name: AxisName | Sequence[AxisName], *, axis_index_groups: Any = None) -> Any:
     """Mean over mapped axes: `psum` divided by the number of participants.
 

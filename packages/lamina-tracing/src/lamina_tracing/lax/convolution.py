@@ -18,12 +18,13 @@ from lamina_ir import ShapeError, config, dtypes, prims
 from lamina_ir.prims import ConvDimensionNumbers, as_precision, window_count
 
 from ..array import Array
+from ..call_errors import in_name
 from . import shape as sh
 from ._common import ArrayLike, as_dtype, as_int, as_ints, bind, scalar, typeof
 from .conversions import convert_element_type
 from .elementwise import ne
 from .products import PrecisionLike, dot_general
-from .windows import padtype_to_pads
+from .windows import pads_of_word
 
 __all__ = ["ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv", "conv_dimension_numbers",
            "conv_general_dilated", "conv_general_dilated_local", "conv_general_dilated_patches",
@@ -36,6 +37,7 @@ _default_precision = config.default_matmul_precision
 
 
 # --- dimension numbers --------------------------------------------------------------------------------------------
+@in_name
 def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
                            dimension_numbers: ConvGeneralDilatedDimensionNumbers) -> ConvDimensionNumbers:
     """Dimension numbers from any of their forms, checked against the ranks of the operands.
@@ -69,6 +71,7 @@ def _numbers(call: str, lhs_ndim: int, rhs_ndim: int, numbers: Any) -> ConvDimen
     return ConvDimensionNumbers(lhs, rhs, out)
 
 
+@in_name
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """For each of three words the axes in the order batch (or O), feature (or I), spatial ones as in the kernels' word.
 
@@ -102,7 +105,7 @@ def _pads(call: str, padding: Any, space: Sequence[int], window: Sequence[int], 
                              "give pairs (low, high), or use lax.conv_transpose")
         reach = [prims.dilated_length(n, d) for n, d in zip(window, rhs_dilation, strict=True)]
         try:
-            return tuple(padtype_to_pads(space, reach, strides, padding))
+            return tuple(pads_of_word(space, reach, strides, padding))
         except ValueError as error:
             raise ValueError(f"{call}: {error}") from None
     try:
@@ -112,6 +115,7 @@ def _pads(call: str, padding: Any, space: Sequence[int], window: Sequence[int], 
                          f"axis; got {padding!r}") from None
 
 
+@in_name
 def conv_general_dilated(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: Padding,
                          lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
                          dimension_numbers: ConvGeneralDilatedDimensionNumbers = None, feature_group_count: int = 1,
@@ -175,6 +179,7 @@ def _sizes(call: str, shape: Sequence[int], spec: Sequence[int]) -> list[int]:
     return [shape[a] for a in spec[2:]]
 
 
+@in_name
 def conv(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: str,
          precision: PrecisionLike = None, preferred_element_type: str | type | np.dtype | None = None) -> Array:
     """`conv_general_dilated` of `[N, C, ...]` with `[O, I, ...]`, without dilation.
@@ -186,6 +191,7 @@ def conv(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding:
                                 preferred_element_type=preferred_element_type)
 
 
+@in_name
 def conv_with_general_padding(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: Padding,
                               lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None,
                               precision: PrecisionLike = None,
@@ -209,6 +215,7 @@ def _transpose_pads(reach: int, stride: int, padding: str) -> tuple[int, int]:
     return low, total - low
 
 
+@in_name
 def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], padding: Padding,
                    rhs_dilation: Sequence[int] | None = None,
                    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None, transpose_kernel: bool = False,
@@ -255,6 +262,7 @@ def conv_transpose(lhs: ArrayLike, rhs: ArrayLike, strides: Sequence[int], paddi
 
 
 # --- windows ------------------------------------------------------------------------------------------------------
+@in_name
 def conv_general_dilated_patches(lhs: ArrayLike, filter_shape: Sequence[int], window_strides: Sequence[int],
                                  padding: Padding, lhs_dilation: Sequence[int] | None = None,
                                  rhs_dilation: Sequence[int] | None = None,
@@ -290,6 +298,7 @@ def conv_general_dilated_patches(lhs: ArrayLike, filter_shape: Sequence[int], wi
                                 preferred_element_type=preferred_element_type)
 
 
+@in_name
 def conv_general_dilated_local(lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: Padding,
                                filter_shape: Sequence[int], lhs_dilation: Sequence[int] | None = None,
                                rhs_dilation: Sequence[int] | None = None,
@@ -324,6 +333,7 @@ def conv_general_dilated_local(lhs: ArrayLike, rhs: ArrayLike, window_strides: S
 
 
 # --- shapes without arrays ----------------------------------------------------------------------------------------
+@in_name
 def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides: Sequence[int],
                      pads: Padding, batch_group_count: int = 1) -> tuple[int, ...]:
     """Shape of the convolution of `[N, C, ...]` with `[O, I, ...]`.
@@ -359,6 +369,7 @@ def _general(call: str, lhs_shape: Any, rhs_shape: Any, strides: Any, padding: A
     return tuple(shape[k] for k in np.argsort(numbers.out_spec))
 
 
+@in_name
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                              padding: Padding, dimension_numbers: ConvGeneralDilatedDimensionNumbers,
                              ) -> tuple[int, ...]:
@@ -366,6 +377,7 @@ def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
     return _general("conv_general_shape_tuple", lhs_shape, rhs_shape, window_strides, padding, dimension_numbers, False)
 
 
+@in_name
 def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                                padding: Padding, dimension_numbers: ConvGeneralDilatedDimensionNumbers,
                                ) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from lamina_ir import dtypes, evaluate_primitive, prims, ShapeError
 from .. import slots
 from ..array import Array
 from ..tracer import Tracer
+from ..call_errors import in_name
 from ._common import _SCALARS, ArrayLike, as_dtype, as_ints, bind, check_axis, typeof
 from .conversions import convert_element_type
 from .custom import with_sharding_constraint
@@ -17,6 +18,7 @@ from .custom import with_sharding_constraint
 __all__ = ["iota", "broadcasted_iota", "full", "full_like", "zeros_like_array"]
 
 
+@in_name
 def iota(dtype: Any, size: int) -> Array:
     """`0, 1, ..., size - 1` in the given dtype.
 
@@ -26,6 +28,7 @@ def iota(dtype: Any, size: int) -> Array:
     return broadcasted_iota(dtype, (size,), 0)
 
 
+@in_name
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
     """The index along one axis, as an array of the whole shape.
 
@@ -38,6 +41,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Array:
                 dimension=check_axis("iota", dimension, len(shape)))
 
 
+@in_name
 def full(shape: Sequence[int], fill_value: ArrayLike, dtype: Any = None, *, sharding: Any = None) -> Array:
     """An array with every element `fill_value`.
 
@@ -77,6 +81,7 @@ def _lying(x: Any, sharding: Any) -> Any:
     return slots.device_put(x, sharding)
 
 
+@in_name
 def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Sequence[int] | None = None,
               sharding: Any = None) -> Array:
     """An array of the shape and dtype of `x` with every element `fill_value`.
@@ -98,6 +103,7 @@ def full_like(x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Seq
     return _lying(made, sharding)
 
 
+@in_name
 def zeros_like_array(x: ArrayLike) -> Array:
     """Zeros in the shape and dtype of `x`.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from lamina_ir import prims, trees
 
+from ..call_errors import in_name
 from ._common import bind, given_back, typeof
 
 __all__ = ["optimization_barrier", "with_sharding_constraint"]
@@ -29,6 +30,7 @@ def optimization_barrier(operand: Any, /) -> Any:
     return trees.tree_unflatten(tree, bind(prims.optimization_barrier_p, *flat) if flat else ())
 
 
+@in_name
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """The operands unchanged; where a program is partitioned over devices, the compiler lays them out as told.
 

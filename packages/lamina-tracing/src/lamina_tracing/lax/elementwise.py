@@ -22,7 +22,8 @@ from lamina_ir.prims import (
 )
 
 from ..array import Array, ArrayLike
-from ._common import as_int, bind, given_back, match_scalars, typeof
+from ..call_errors import in_name
+from ._common import as_int, bind, given_back, match_scalars, named, typeof
 
 __all__ = [
     "RoundingMethod", "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
@@ -292,6 +293,7 @@ def copy(x: ArrayLike) -> Array:
     return bind(copy_p, x)
 
 
+@in_name
 def stop_gradient(x: Any) -> Any:
     """`x` as a constant of differentiation: its derivative is zero. Works on every array of a pytree.
 
@@ -330,9 +332,7 @@ def _binary(name: str, prim: Any, doc: str) -> Callable[[ArrayLike, ArrayLike], 
             if both is None:
                 raise
         return bind(prim, *both)
-    op.__name__ = op.__qualname__ = name
-    op.__doc__ = doc
-    return op
+    return named(op, name, doc)
 
 
 add = _binary("add", add_p, "x + y; the logical or for bool.")

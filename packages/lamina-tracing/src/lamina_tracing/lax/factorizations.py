@@ -10,6 +10,7 @@ from typing import Any
 from lamina_ir import ShapeError, dtypes, prims
 
 from ..array import Array
+from ..call_errors import in_name
 from . import elementwise as _e
 from . import shape as _s
 from .polar import qdwh
@@ -90,6 +91,7 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
     return bind(prims.lu_p, x)
 
 
+@in_name
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
     """The order of `permutation_size` rows that the exchanges `pivots` of `lu` lead to.
 
@@ -159,6 +161,7 @@ def _cut(x: Any, span: tuple[int, int], axis: int) -> Any:
     return _s.slice_in_dim(x, *span, axis=len(typeof(x).shape) + axis)
 
 
+@in_name
 def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
          subset_by_index: tuple[int, int] | None = None) -> tuple[Array, Array]:
     """`x = V diag(w) V^H` for Hermitian matrices.
@@ -206,6 +209,7 @@ def eig(x: ArrayLike, *, compute_left_eigenvectors: bool = True, compute_right_e
                      compute_right_eigenvectors=bool(compute_right_eigenvectors)))
 
 
+@in_name
 def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True,
         subset_by_index: tuple[int, int] | None = None) -> Array | tuple[Array, Array, Array]:
     """`x = U diag(s) V^H`, the singular value decomposition.

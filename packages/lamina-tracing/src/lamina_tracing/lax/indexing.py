@@ -9,7 +9,8 @@ from lamina_ir import DTypeError, ShapeError, dtypes, prims
 from lamina_ir.prims import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 
 from ._bounds import check_index, check_vectors, checks_bounds
-from ._common import ArrayLike, as_ints, bind, check_axes, check_axis, typeof
+from ..call_errors import in_name
+from ._common import ArrayLike, as_ints, bind, check_axes, check_axis, named, typeof
 from .conversions import convert_element_type
 from .elementwise import add, lt, neg, rem, select
 from .shape import concatenate, expand_dims, reshape, squeeze
@@ -117,6 +118,7 @@ def dynamic_update_slice(operand: ArrayLike, update: ArrayLike, start_indices: S
     return bind(prims.dynamic_update_slice_p, operand, update, *starts)
 
 
+@in_name
 def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0) -> Any:
     """`dynamic_slice` along one axis, whole along the others.
 
@@ -138,6 +140,7 @@ def dynamic_slice_in_dim(operand: ArrayLike, start_index: ArrayLike, slice_size:
     return dynamic_slice(operand, starts, sizes)
 
 
+@in_name
 def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True) -> Any:
     """One position along one axis.
 
@@ -154,6 +157,7 @@ def dynamic_index_in_dim(operand: ArrayLike, index: ArrayLike, axis: int = 0, ke
     return out if keepdims else squeeze(out, (check_axis("dynamic_index_in_dim", axis, len(typeof(out).shape)),))
 
 
+@in_name
 def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int) -> Any:
     """`dynamic_update_slice` with a start along one axis and zero along the others.
 
@@ -172,6 +176,7 @@ def dynamic_update_slice_in_dim(operand: ArrayLike, update: ArrayLike, start_ind
     return dynamic_update_slice(operand, update, starts)
 
 
+@in_name
 def dynamic_update_index_in_dim(operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int) -> Any:
     """`operand` with one position along one axis replaced.
 
@@ -264,8 +269,7 @@ def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Cal
                     indices_are_sorted=bool(indices_are_sorted), mode=_mode(prim.name, mode),
                     unique_indices=bool(unique_indices))
 
-    scatter_like.__name__ = scatter_like.__qualname__ = prim.name
-    scatter_like.__doc__ = f"""`operand` with windows of `updates` {verb} where index vectors say.
+    return named(scatter_like, prim.name, f"""`operand` with windows of `updates` {verb} where index vectors say.
 
     Args:
       operand: array to start from.
@@ -284,8 +288,7 @@ def _scatter_function(prim: Any, verb: str, derivative: str, result: str) -> Cal
     >>> dims = ScatterDimensionNumbers((), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> {prim.name}(np.full(3, 2.), np.array([[1]]), np.array([5.]), dims)
     Array({result}, dtype=float32)
-    """
-    return scatter_like
+    """)
 
 
 scatter = _scatter_function(prims.scatter_p, "written", "linear in both; where windows overlap, that of the window "
@@ -299,6 +302,7 @@ scatter_max = _scatter_function(prims.scatter_max_p, "entered by maximum", "to w
                                 "[2., 5., 2.]")
 
 
+@in_name
 def scatter_sub(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLike,
                 dimension_numbers: ScatterDimensionNumbers, *, indices_are_sorted: bool = False,
                 unique_indices: bool = False, mode: Mode = None) -> Any:
@@ -307,6 +311,7 @@ def scatter_sub(operand: ArrayLike, scatter_indices: ArrayLike, updates: ArrayLi
                        indices_are_sorted=indices_are_sorted, unique_indices=unique_indices)
 
 
+@in_name
 def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[int]) -> Any:
     """Positions of `src` given by one rank-1 index array for each of `axes`; indices count modulo the axis length.
 

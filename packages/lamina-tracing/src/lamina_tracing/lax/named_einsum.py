@@ -7,6 +7,7 @@ from typing import Any
 
 from lamina_ir import ShapeError
 
+from ..call_errors import in_name
 from ._common import ArrayLike, typeof
 from .collectives import psum
 from .products import PrecisionLike, dot_general
@@ -19,6 +20,7 @@ Axes = Sequence[int]
 _TERM = re.compile(r"([^{}>,]*)(?:\{([^{}]*)\})?\Z")
 
 
+@in_name
 def pdot(x: ArrayLike, y: ArrayLike, axis_name: Hashable | Sequence[Hashable],
          pos_contract: tuple[Axes, Axes] = ((), ()), pos_batch: tuple[Axes, Axes] = ((), ()),
          precision: PrecisionLike = None) -> Any:
@@ -109,6 +111,7 @@ def _summed(x: Any, letters: str, names: tuple[str, ...], keep: Any) -> tuple[An
             tuple(n for n in names if n in keep[1]))
 
 
+@in_name
 def xeinsum(spec: str, *operands: ArrayLike) -> Any:
     """Sum of products as in `einsum`, with mapped axes by name in braces: `xeinsum("ab{i},bc{i}->ac", x, y)`.
 
@@ -131,6 +134,8 @@ def xeinsum(spec: str, *operands: ArrayLike) -> Any:
     >>> xeinsum("ab,bc->ca", np.ones((2, 3), np.float32), np.ones((3, 1), np.float32))
     Array([[3., 3.]], dtype=float32)
     """
+    if not isinstance(spec, str):
+        raise TypeError(f"xeinsum: the specification must be text, as 'ab,bc->ac'; got {type(spec).__name__}: {spec!r:.60}")
     terms, (out, out_names) = _terms(spec)
     if len(terms) != len(operands):
         raise ValueError(f"xeinsum: {spec!r} is for {len(terms)} operands; got {len(operands)}")

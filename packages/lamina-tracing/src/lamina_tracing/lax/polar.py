@@ -7,6 +7,7 @@ import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes, prims
 
 from ..array import Array
+from ..call_errors import in_name
 from . import elementwise as _e
 from . import reductions as _r
 from . import shape as _s
@@ -46,6 +47,7 @@ def _weights(l: Any) -> tuple[Any, Any, Any]:
     return a, b, a + b - 1.0
 
 
+@in_name
 def qdwh(x: ArrayLike, *, is_hermitian: bool = False, max_iterations: int | None = None, eps: float | None = None,
          dynamic_shape: tuple[int, int] | None = None) -> tuple[Array, Array, Array, Array]:
     """The polar decomposition `x = u h`: u with orthonormal columns, h Hermitian and positive semi-definite.

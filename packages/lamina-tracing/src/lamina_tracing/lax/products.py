@@ -8,6 +8,7 @@ from lamina_ir import DTypeError, ShapeError, config, dtypes, prims
 from lamina_ir.prims import DotDimensionNumbers, Precision, as_precision
 
 from ..array import Array
+from ..call_errors import in_name
 from . import elementwise as ew
 from . import shape as sh
 from ._common import ArrayLike, as_dtype, as_ints, bind, scalar, typeof
@@ -84,6 +85,7 @@ def dot(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None,
     return dot_general(lhs, rhs, (((len(x.shape) - 1,), (0,)), ((), ())), precision, preferred_element_type)
 
 
+@in_name
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
     """Matrix products `[..., m, k] @ [..., k, n]` for each index of the leading axes, which agree.
 

@@ -8,9 +8,10 @@ import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes, prims, trees
 
 from ..array import Array
+from ..call_errors import in_name
 from . import elementwise as ew
 from . import shape as sh
-from ._common import ArrayLike, as_dtype, bind, check_axes, check_axis, full_like, is_name, typeof
+from ._common import ArrayLike, as_dtype, bind, check_axes, check_axis, full_like, is_name, named, typeof
 from ._names import arg_by_name, axes_along, gathered, own, reduced_by_name
 from ._monoids import stage_combination, with_start
 
@@ -28,8 +29,7 @@ def _reduction(prim: Any, does: str, example: str, note: str) -> Callable[[Array
         axes = axes_along(name, axes, len(typeof(operand).shape))
         return bind(prim, operand, axes=axes) if axes.__class__ is tuple else reduced_by_name(prim, operand, axes)  # type: ignore[arg-type]
 
-    reduction.__name__ = reduction.__qualname__ = name
-    reduction.__doc__ = f"""{does} over some axes; negative axes count from the end.
+    return named(reduction, name, f"""{does} over some axes; negative axes count from the end.
 
     Args:
       operand: array of any shape.
@@ -40,8 +40,7 @@ def _reduction(prim: Any, does: str, example: str, note: str) -> Callable[[Array
     {note}
 
     >>> {example}
-    """
-    return reduction
+    """)
 
 
 _F = "np.array([2., 3.], np.float32)"
@@ -273,6 +272,7 @@ _REDUCTIONS = {prims.add_p: reduce_sum, prims.mul_p: reduce_prod, prims.max_p: r
                prims.and_p: reduce_and, prims.or_p: reduce_or, prims.xor_p: reduce_xor}
 
 
+@in_name
 def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int]) -> Any:
     """Combine elements over some axes by an associative function of scalars.
 

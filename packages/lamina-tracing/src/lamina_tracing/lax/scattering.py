@@ -9,17 +9,20 @@ import numpy as np
 from lamina_ir import ShapeError
 
 from ..parameters import function_name
+from ..call_errors import in_name
+from ._bodies import check_callable
 from ._common import ArrayLike, typeof
 from .control import while_loop
 from .creation import full
 from .elementwise import lt, select
-from .indexing import (GatherDimensionNumbers, GatherScatterMode, Mode, ScatterDimensionNumbers, gather, scatter,
-                       scatter_add)
+from .indexing import (GatherDimensionNumbers, GatherScatterMode, Mode, ScatterDimensionNumbers, _numbers, gather,
+                       scatter, scatter_add)
 from .reductions import reduce_max
 
 __all__ = ["scatter_apply"]
 
 
+@in_name
 def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable[[Any], Any],
                   dimension_numbers: ScatterDimensionNumbers, *, update_shape: Sequence[int] = (),
                   indices_are_sorted: bool = False, unique_indices: bool = False, mode: Mode = None) -> Any:
@@ -48,7 +51,8 @@ def scatter_apply(operand: ArrayLike, scatter_indices: ArrayLike, func: Callable
     >>> scatter_apply(np.float32([1, 2, 3]), np.array([[0], [2], [2]]), lambda x: x * 10, dims, update_shape=(3,))
     Array([ 10.,   2., 300.], dtype=float32)
     """
-    dims = ScatterDimensionNumbers(*dimension_numbers)
+    check_callable("scatter_apply", "func", func)
+    dims = _numbers("scatter_apply", ScatterDimensionNumbers, dimension_numbers)
     aval, shape, batch = typeof(operand), tuple(update_shape), typeof(scatter_indices).shape[:-1]
     window = tuple(dims.update_window_dims)
     if len(shape) != len(window) + len(batch) or any(w >= len(shape) for w in window) or \

@@ -10,6 +10,7 @@ from typing import Any
 from lamina_ir import ShapeError, prims
 
 from ..array import Array
+from ..call_errors import in_name
 from ._common import (_SCALARS, ArrayLike, as_int, as_ints, bind, check_axes, check_axis, given_back, match_scalars,
                       typeof)
 
@@ -67,6 +68,7 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
     return bind(_broadcast_in_dim_p, operand, shape=sizes + shape, broadcast_dimensions=dims)
 
 
+@in_name
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape NumPy broadcasting gives arrays of these shapes.
 
@@ -87,13 +89,14 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
+@in_name
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     """`x` with leading axes of length 1 added until it has `rank` axes.
 
     >>> broadcast_to_rank(np.ones(3, np.float32), 2).shape
     (1, 3)
     """
-    missing = rank - len(typeof(x).shape)
+    missing = as_int("broadcast_to_rank", "rank", rank) - len(typeof(x).shape)
     if missing < 0:
         raise ShapeError(f"broadcast_to_rank: expected an array with at most {rank} axes; got {typeof(x).long()}")
     return given_back(x) if not missing else expand_dims(x, range(missing))
@@ -136,6 +139,7 @@ def _stop(stop: int, ndim: int) -> int:
     return at + ndim if at < 0 else at
 
 
+@in_name
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Array:
     """Join axes `start_dimension` up to, not including, `stop_dimension` into one.
 

@@ -7,6 +7,7 @@ from typing import Any
 from lamina_ir import DTypeError, ShapeError, dtypes, prims
 
 from ..array import Array
+from ..call_errors import in_name
 from ._common import ArrayLike, as_int, bind, check_axis, is_name, typeof
 from ._names import gathered, own
 from .elementwise import neg
@@ -44,6 +45,7 @@ def sort(operand: ArrayLike | Sequence[ArrayLike], dimension: int | Hashable = -
     return tuple(out) if isinstance(operand, (tuple, list)) else out[0]
 
 
+@in_name
 def sort_key_val(keys: ArrayLike, values: ArrayLike, dimension: int = -1,
                  is_stable: bool = True) -> tuple[Array, Array]:
     """Sort `keys` along one axis and reorder `values` with them.
@@ -84,6 +86,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Array, Array]:
     return values, places
 
 
+@in_name
 def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
     """At least the fraction `recall_target` of the `k` largest elements along an axis, and their positions.
@@ -108,6 +111,7 @@ def approx_max_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, reca
     return _approx("approx_max_k", operand, k, reduction_dimension, recall_target, reduction_input_size_override)
 
 
+@in_name
 def approx_min_k(operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Array, Array]:
     """`approx_max_k` for the smallest elements, smallest first.

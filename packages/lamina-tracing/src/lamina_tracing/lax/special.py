@@ -6,6 +6,7 @@ from typing import Any
 from lamina_ir import prims
 
 from ..array import Array, ArrayLike
+from ..call_errors import in_name
 from ._common import bind, match_scalars, typeof
 
 __all__ = ["betainc", "igamma", "igamma_grad_a", "igammac", "random_gamma_grad", "regularized_incomplete_beta"]
@@ -58,4 +59,4 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     return bind(prims.regularized_incomplete_beta_p, *operands)
 
 
-regularized_incomplete_beta = betainc
+regularized_incomplete_beta = in_name(betainc, "regularized_incomplete_beta")

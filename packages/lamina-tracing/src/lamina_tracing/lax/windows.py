@@ -9,6 +9,7 @@ import numpy as np
 from lamina_ir import ShapeError, dtypes, prims, trees
 from lamina_ir.prims import dilated_length, window_count
 
+from ..call_errors import in_name
 from . import shape as sh
 from ._common import as_ints, bind, typeof
 from ._monoids import stage_combination, with_start
@@ -21,6 +22,7 @@ _SPECIAL = {prims.add_p: prims.reduce_window_sum_p, prims.mul_p: prims.reduce_wi
 Padding = str | Sequence[tuple[int, int]]
 
 
+@in_name
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
                     padding: Any) -> list[tuple[int, int]]:
     """The padding pairs a word stands for.
@@ -34,6 +36,12 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
     >>> padtype_to_pads((10, 10), (3, 4), (1, 2), "SAME")
     [(1, 1), (1, 1)]
     """
+    return pads_of_word(in_shape, window_shape, window_strides, padding)
+
+
+def pads_of_word(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
+                 padding: Any) -> list[tuple[int, int]]:
+    """`padtype_to_pads`, for other functions to call: its errors begin with the argument."""
     word = padding.upper() if isinstance(padding, str) else None
     if word == "VALID":
         return [(0, 0)] * len(in_shape)
@@ -62,7 +70,7 @@ def _parameters(call: str, shape: Sequence[int], window_dimensions: Any, window_
                              f"entry for each axis of shape {tuple(shape)}; got {window}, {strides}, {base}, {gaps} "
                              "[StableHLO reduce_window C4-C10]")
         try:
-            padding = padtype_to_pads(shape, [*map(dilated_length, window, gaps)], strides, padding)
+            padding = pads_of_word(shape, [*map(dilated_length, window, gaps)], strides, padding)
         except ValueError as error:
             raise ValueError(f"{call}: {error}") from None
     try:
@@ -74,6 +82,7 @@ def _parameters(call: str, shape: Sequence[int], window_dimensions: Any, window_
                 window_strides=strides)
 
 
+@in_name
 def reduce_window(operand: Any, init_value: Any, computation: Callable[[Any, Any], Any],
                   window_dimensions: Sequence[int], window_strides: Sequence[int] | None, padding: Padding,
                   base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None) -> Any:
@@ -112,6 +121,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[[Any, Any
     return trees.tree_unflatten(tree, list(bind(prims.reduce_window_p, *xs, *starts, computation=program, **params)))
 
 
+@in_name
 def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: Sequence[int],
                               window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                               base_dilation: Sequence[int] | None = None,
