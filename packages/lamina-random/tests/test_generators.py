@@ -27,6 +27,8 @@ FOLDED = {"rbg": [276534068, 1641862660, 276534068, 1641862660],
 GAMMA = {"rbg": [3.4418833255767822, 1.2649420499801636, 1.2996265888214111],
          "unsafe_rbg": [0.7517332434654236, 2.7059009075164795, 1.250054955482483]}
 PERMUTED = {"rbg": [3, 0, 2, 5, 1, 4], "unsafe_rbg": [3, 1, 0, 5, 4, 2]}
+MAPPED = {"rbg": [[914, 774, 466, 381], [913, 615, 214, 547], [553, 340, 900, 316]],
+          "unsafe_rbg": [[568, 397, 664, 440], [820, 879, 130, 172], [473, 307, 179, 533]]}
 RANDINT = {"rbg": [12, 72, 69, 32], "unsafe_rbg": [23, 44, 75, 29]}
 
 
@@ -48,19 +50,36 @@ def test_numbers_are_those_of_the_oracle(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_mapped_key_draws_as_it_does_alone(name):
-    keys = random.split(random.key(7, impl=name), 3)
-    for draw in (lambda k: random.bits(k, (2,)), lambda k: random.gamma(k, 2.0), lambda k: random.key_data(random.split(k)),
-                 lambda k: random.key_data(random.fold_in(k, 5))):
-        np.testing.assert_array_equal(vmap(draw)(keys), [draw(keys[i]) for i in range(3)])
+def test_of_mapped_keys_the_first_draws_for_all_but_gammas_which_loop(name):
+    keys = random.split(random.key(7, impl=name), 4)
+    for dtype in ("uint8", "uint16", "uint32"):
+        wanted = random.bits(keys[0], (4, 3), dtype)
+        np.testing.assert_array_equal(vmap(lambda k: random.bits(k, (3,), dtype))(keys), wanted)
+    np.testing.assert_array_equal(vmap(vmap(random.bits))(lax.reshape(keys, (2, 2))), random.bits(keys[0], (2, 2)))
+    np.testing.assert_array_equal(vmap(lambda k: random.uniform(k, (2,)))(keys), random.uniform(keys[0], (4, 2)))
+    drawn = (lambda k: random.gamma(k, 2.0),) if name == "rbg" else ()
+    for draw in (lambda k: random.key_data(random.fold_in(k, 5)), *drawn):
+        np.testing.assert_array_equal(vmap(draw)(keys), [draw(keys[i]) for i in range(4)])
+        np.testing.assert_array_equal(vmap(vmap(draw))(lax.reshape(keys, (2, 2)))[1], [draw(keys[i]) for i in (2, 3)])
         np.testing.assert_array_equal(jit(draw)(keys[0]), draw(keys[0]))
+    made = random.key_data(vmap(lambda k: random.split(k, 3))(keys))
+    each = [random.split(k, 3) for k in keys] if name == "rbg" else random.split(keys[0], (4, 3))
+    np.testing.assert_array_equal(made, [random.key_data(e) for e in each])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mapped_draws_are_those_of_the_oracle(name):
+    with config.threefry_partitionable(True):
+        keys = random.split(random.key(11, impl=name), 3)
+        drawn = vmap(lambda k: random.randint(k, (4,), 0, 1000))(keys)
+    assert np.asarray(drawn).tolist() == MAPPED[name]
 
 
 def test_draws_of_nothing_and_positions_of_names():
     key = random.key(7, impl="rbg")
     assert random.normal(key, (0, 2)).shape == (0, 2) and random.split(key, 0).shape == (0,)
-    drawn = vmap(lambda _: random.normal(key, random.NamedShape(2, i=3)), axis_name="i")(np.arange(3))
-    np.testing.assert_array_equal(drawn[2], random.normal(random.fold_in(key, 2), (2,)))
+    drawn = vmap(lambda _: random.uniform(key, random.NamedShape(2, i=3)), axis_name="i")(np.arange(3))
+    np.testing.assert_array_equal(drawn, random.uniform(random.fold_in(key, 0), (3, 2)))
 
 
 def test_the_default_generator_is_a_setting():

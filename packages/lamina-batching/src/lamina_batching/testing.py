@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import trees
+from lamina_ir import prims, trees
 from lamina_ir.testing import assert_close
 from lamina_ir.testing.samples import determined
 from lamina_tracing.extend import bind
@@ -53,11 +53,16 @@ def another(prim: Any, x: np.ndarray, i: int, rng: np.random.Generator) -> np.nd
 
 
 def check_sample(sample: Any, size: int = 3) -> None:
-    """One primitive on one sample, batched in each operand alone and in all, at the first and the last axis."""
+    """One primitive on one sample, batched in each operand alone and in all, at the first and the last axis.
+
+    All are loops but the device's generator of bits, whose first key draws for the others.
+    """
     def fun(*xs: Any) -> Any:
         out = bind(sample.prim, *xs, **sample.params)
         return determined(sample.prim, out if sample.prim.multiple else (out,), bind)
 
+    if sample.prim is prims.rng_bit_generator_p:
+        return _check_drawn_together(sample, size)
     n = len(sample.args)
     rng = np.random.default_rng(0)
     patterns = {tuple(i == j for j in range(n)) for i in range(n)} | {(True,) * n} if n else set()
@@ -73,3 +78,19 @@ def check_sample(sample: Any, size: int = 3) -> None:
             args.append(np.stack([another(sample.prim, x, i, rng) for i in range(size)], axis))
             axes.append(axis)
         check_vmap(fun, args, axes)
+
+
+def _check_drawn_together(sample: Any, size: int) -> None:
+    """Of several keys the first draws for all, and alone moves on."""
+    def draw(key: Any, shape: tuple[int, ...]) -> Any:
+        return bind(sample.prim, key, **{**sample.params, "shape": shape})
+
+    (key,) = sample.args
+    keys = np.stack([key + np.asarray(i, key.dtype) for i in range(size)])
+    shape = tuple(sample.params["shape"])
+    for axis in (0, 1):
+        moved, bits = map(np.asarray, vmap(lambda k: draw(k, shape), axis)(np.moveaxis(keys, 0, axis)))
+        first, wanted = draw(key, (size, *shape))
+        assert_close(moved, np.concatenate([np.asarray(first)[None], keys[1:]]))
+        if sample.params["algorithm"] is not prims.RandomAlgorithm.RNG_PHILOX:  # whose bits differ between compilers
+            assert_close(bits, np.asarray(wanted))

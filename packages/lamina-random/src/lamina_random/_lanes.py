@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from lamina_ir import prims
 from lamina_tracing import lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import bind, stage, typeof
 
 from ._bits import draw_bits, key_lanes, word_of
 from ._impls import is_typed
@@ -26,12 +27,24 @@ Keys = Any  # uint32[2, *shape], first and second words of the shape drawn; or t
 
 
 def _one_by_one(draw: Callable[[Any], Any], keys: Any) -> Any:
-    """`draw` of each key; its results have more axes behind those of the keys."""
-    shape = typeof(keys).shape
-    if not shape:
-        return draw(keys)
-    made = lax.map(draw, lax.reshape(keys, (typeof(keys).size,)))
-    return lax.reshape(made, (*shape, *typeof(made).shape[1:]))
+    """`draw` of each key; its results have more axes behind those of the keys. So it stays under `vmap`, where other draws of
+    such keys are one for all of them."""
+    aval = typeof(keys)
+    if not aval.shape:
+        keys = lax.expand_dims(keys, (0,))
+    program = stage(lambda keys: [_looped(draw, keys)], [typeof(keys)])[0]
+
+    def rule(size: int, batched: Any, args: Any) -> Any:
+        return [_one_by_one(draw, *args)], [True]
+    made, = bind(prims.custom_vmap_call_p, keys, call_jaxpr=program, name="one_by_one", num_consts=0,
+                 rule=prims.Rule("one_by_one", call=rule))
+    return made if aval.shape else lax.squeeze(made, (0,))
+
+
+def _looped(draw: Callable[[Any], Any], keys: Any) -> Any:
+    aval = typeof(keys)
+    made = lax.map(draw, lax.reshape(keys, (aval.size,)))
+    return lax.reshape(made, (*aval.shape, *typeof(made).shape[1:]))
 
 
 def _row(x: Any, i: int) -> Any:

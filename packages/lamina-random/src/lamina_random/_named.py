@@ -25,7 +25,8 @@ class NamedShape:
 
     A key that is the same for all positions of a mapped axis gives all of them the same numbers. With a named shape they are
     independent: position `k` draws with `fold_in(key, k)`, of several names one after the other in the order given. So the
-    numbers are the same however the axis is mapped. Every function here with a `shape` argument takes one.
+    numbers are the same however the axis is mapped (with Threefry keys: those of other generators draw together under `vmap`).
+    Every function here with a `shape` argument takes one.
 
     Args:
       sizes: of the result's axes at each position.

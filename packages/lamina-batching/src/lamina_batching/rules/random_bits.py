@@ -1,4 +1,4 @@
-"""Threefry draws element by element: the elementwise rule, with two results. The compiler's draw in a loop."""
+"""Threefry draws element by element: the elementwise rule, with two results. The device's generator draws once for all keys."""
 from __future__ import annotations
 
 from typing import Any
@@ -23,9 +23,13 @@ batching_rules.define(prims.threefry2x32_p, threefry2x32_batching)
 
 
 def rng_bit_generator_batching(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
-    """Each key draws for itself, one after the other."""
+    """The first key draws for all, and alone moves on: one draw of the device instead of many, with the numbers that programs
+    written for JAX expect of `rbg` keys. Those who need rows as each key gives them loop over keys, by `lax.map`."""
     keys = move_to(args[0], dims[0], 0)
-    return list(lax.map(lambda k: tuple(bind(prims.rng_bit_generator_p, k, **params)), keys)), [0, 0]
+    first, rest = lax.slice_in_dim(keys, 0, 1), lax.slice_in_dim(keys, 1, axis.size)
+    params["shape"] = axis.size, *params["shape"]
+    moved, bits = bind(prims.rng_bit_generator_p, lax.squeeze(first, (0,)), **params)
+    return [lax.concatenate([lax.expand_dims(moved, (0,)), rest], 0), bits], [0, 0]
 
 
 def rng_uniform_batching(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
