@@ -228,6 +228,40 @@ def test_keys_of_paths_are_matched_by_patterns():
     assert found == ["a", 0, "x", "a", 0, "y", "b", 0]
 
 
+TREE = {"b": Point(1, (2, None)), "a": [3, {"c": Box([4], 0)}], "n": None, "k": Keyed(5), "o": OrderedDict(z=6, y=7), "e": ()}
+
+
+@pytest.mark.parametrize("stops,paths", [
+    (lambda path, x: len(path) == 1, ["['a']", "['b']", "['e']", "['k']", "['n']", "['o']"]),
+    (lambda path, x: not path, [""]),
+    (lambda path, x: x is None and path[-1] == trees.SequenceKey(1),
+     ["['a'][0]", "['a'][1]['c'].value[0]", "['b'].x", "['b'].y[0]", "['b'].y[1]", "['k'].value", "['o']['z']", "['o']['y']"]),
+    (lambda path, x: trees.keystr(path) in ("['b'].y", "['o']"),
+     ["['a'][0]", "['a'][1]['c'].value[0]", "['b'].x", "['b'].y", "['k'].value", "['o']"])])
+def test_leaves_may_be_chosen_by_their_paths(stops, paths):
+    named, treedef = trees.tree_flatten_with_path(TREE, stops, True)
+    names = [trees.keystr(path).replace("[<flat index 0>]", ".value") for path, _ in named]
+    assert names == paths and treedef.num_leaves == len(paths)
+    assert [x for _, x in named] == [x for _, x in trees.tree_leaves_with_path(TREE, is_leaf=stops, is_leaf_takes_path=True)]
+    made = trees.tree_map_with_path(lambda path, x, y: (path, x is y), TREE, TREE, is_leaf=stops, is_leaf_takes_path=True)
+    assert treedef.flatten_up_to(made) == [(path, True) for path, _ in named]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_associative_reduction_takes_halves(n):
+    leaves = list("abcdefgh"[:n])
+    text = trees.tree_reduce_associative(lambda a, b: f"({a}{b})", [leaves, None])
+    assert text.replace("(", "").replace(")", "") == "".join(leaves)
+    assert max(text[:i].count("(") - text[:i].count(")") for i in range(len(text) + 1)) == (n - 1).bit_length()
+
+
+def test_associative_reduction_of_nothing():
+    assert trees.tree_reduce_associative(max, {}, identity=3) == 3
+    assert trees.tree_reduce_associative(lambda a, b: a + b, [[1], [2]], is_leaf=lambda x: x == [1] or x == [2]) == [1, 2]
+    with pytest.raises(TypeError, match="no leaves; give identity"):
+        trees.tree_reduce_associative(max, [None])
+
+
 def test_a_type_seen_as_a_leaf_can_become_a_node():
     class Later:
         pass

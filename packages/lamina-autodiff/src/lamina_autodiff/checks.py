@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from lamina_ir import ShapedArray, UnboundAxisError, dtypes, prims, trees
+from lamina_ir import DTypeError, ShapedArray, ShapeError, UnboundAxisError, dtypes, prims, trees
 from lamina_tracing import lax, slots
 from lamina_tracing.extend import (EVALUATION, HostArray, argument_path, bind, function_name, now, scalar,
                                    typeof)
@@ -95,18 +95,18 @@ def tangent_leaves(call: str, primals: Sequence[Any], tangents: Sequence[Any], p
         if want == dtypes.float0:
             dtype = getattr(t, "dtype", None)
             if dtype != dtypes.float0:
-                raise TypeError(f"{call}: the tangent of {paths(i)}, {a.long()}, must have dtype float0; got "
-                                f"{typeof(t).long()}. Make it with numpy.zeros(shape, lamina.float0)")
+                raise DTypeError(f"{call}: the tangent of {paths(i)}, {a.long()}, must have dtype float0; got "
+                                 f"{typeof(t).long()}. Make it with numpy.zeros(shape, lamina.float0)")
             found.append(None)
             continue
         b = typeof(t)
         if b.shape != a.shape:
-            raise ValueError(f"{call}: primal and tangent of {paths(i)} must have the same shape; got {a.long()} and "
+            raise ShapeError(f"{call}: primal and tangent of {paths(i)} must have the same shape; got {a.long()} and "
                              f"{b.long()}")
         if b.dtype != want:
             if not b.weak_type or not dtypes.is_inexact(b.dtype):
-                raise TypeError(f"{call}: primal and tangent of {paths(i)} must have the same dtype; got {a.long()} and "
-                                f"{b.long()}. Convert the tangent with astype")
+                raise DTypeError(f"{call}: primal and tangent of {paths(i)} must have the same dtype; got {a.long()} and "
+                                 f"{b.long()}. Convert the tangent with astype")
             t = lax.convert_element_type(t, want)
         found.append(t)
     return found
@@ -122,14 +122,14 @@ def cotangent_leaves(call: str, outs: Sequence[Any], cts: Sequence[Any], integer
             found.append(None)
             continue
         if getattr(ct, "dtype", None) == dtypes.float0:
-            raise TypeError(f"{call}: cotangent {i} must be {o.long()}; got float0")
+            raise DTypeError(f"{call}: cotangent {i} must be {o.long()}; got float0")
         b = typeof(ct)
         if b.shape != o.shape:
-            raise ValueError(f"{call}: cotangent {i} must have the shape of the output, {o.long()}; got {b.long()}")
+            raise ShapeError(f"{call}: cotangent {i} must have the shape of the output, {o.long()}; got {b.long()}")
         if b.dtype != want:
             if not b.weak_type:
-                raise TypeError(f"{call}: cotangent {i} must have the dtype of the output, {o.long()}; got {b.long()}. "
-                                "Convert it with astype")
+                raise DTypeError(f"{call}: cotangent {i} must have the dtype of the output, {o.long()}; got {b.long()}. "
+                                 "Convert it with astype")
             ct = lax.convert_element_type(ct, want)
         elif b.weak_type and not hasattr(ct, "shape"):  # a Python number; rows may ask for its shape
             ct = number_like(ct, o)

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lamina_ir import ClosedJaxpr, Jaxpr, Var, config, prims, trees
+from lamina_ir import ClosedJaxpr, Jaxpr, ShapeError, Var, config, prims, trees
 from lamina_tracing import lax
 from lamina_tracing.extend import PerFunction, bind, eval_jaxpr, in_name, now, stage, staged_for, typeof
 
@@ -69,8 +69,8 @@ def _check_result(call: str, what: str, got: Program, count: int, tree: Any, ava
     if out_tree != tree or not all(a.same_type(b) for a, b in zip(outs, avals)):
         def shown(tree: Any, types: Sequence[Any]) -> str:
             return f"{tree} of ({', '.join(a.long() for a in types)})"
-        raise TypeError(f"{call}: {what} must give the tree and types of its argument, {shown(tree, avals)}; got "
-                        f"{shown(out_tree, outs)}")
+        raise ShapeError(f"{call}: {what} must give the tree and types of its argument, {shown(tree, avals)}; got "
+                         f"{shown(out_tree, outs)}")
 
 
 def _first_of_pair(call: str, what: str, out: Any, has_aux: bool) -> Any:

@@ -63,15 +63,16 @@ def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
     return walk(tree, ())
 
 
-def leaf_paths(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[Any, ...]]:
-    """Paths of the leaves, in order."""
+def leaf_paths(tree: Any, is_leaf: Callable[..., bool] | None = None,
+               is_leaf_takes_path: bool = False) -> list[tuple[Any, ...]]:
+    """Paths of the leaves, in order; `is_leaf` is asked once about each node, those above before those below."""
     out: list[tuple[Any, ...]] = []
-    _walk(tree, (), is_leaf, out)
+    _walk(tree, (), is_leaf if is_leaf is None or is_leaf_takes_path else lambda path, node: is_leaf(node), out)
     return out
 
 
-def _walk(node: Any, path: tuple[Any, ...], is_leaf: Callable[[Any], bool] | None, out: list[tuple[Any, ...]]) -> None:
-    level = None if is_leaf is not None and is_leaf(node) else python_backend.flatten_one_level(node)
+def _walk(node: Any, path: tuple[Any, ...], is_leaf: Callable[..., bool] | None, out: list[tuple[Any, ...]]) -> None:
+    level = None if is_leaf is not None and is_leaf(path, node) else python_backend.flatten_one_level(node)
     if level is None:
         out.append(path)
         return

@@ -28,8 +28,8 @@ __all__ = ["DictKey", "FlattenedIndexKey", "GetAttrKey", "Partial", "PyTreeDef",
            "make_treedef", "prefix_errors", "register_dataclass", "register_pytree_node", "register_pytree_node_class",
            "register_pytree_with_keys", "register_pytree_with_keys_class", "register_static", "set_backend", "tree_all",
            "tree_broadcast", "tree_flatten", "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path", "tree_map",
-           "tree_map_with_path", "tree_reduce", "tree_structure", "tree_transpose", "tree_unflatten", "treedef_children",
-           "treedef_is_leaf", "treedef_tuple", "unsorted_keys"]
+           "tree_map_with_path", "tree_reduce", "tree_reduce_associative", "tree_structure", "tree_transpose", "tree_unflatten",
+           "treedef_children", "treedef_is_leaf", "treedef_tuple", "unsorted_keys"]
 
 _backend: Any = python_backend
 _flatten = python_backend.flatten
@@ -191,6 +191,34 @@ def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any
     return functools.reduce(function, leaves, initializer)
 
 
+def tree_reduce_associative(operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _MISSING,
+                            is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """The leaves put together by an associative operation, the halves before the whole: no chain is longer than it must be.
+
+    Args:
+      operation: of two leaves, or of what it gave before.
+      tree: a tree.
+      identity: the result for a tree without leaves.
+      is_leaf: as of `tree_flatten`.
+    Raises:
+      TypeError: there are no leaves, and no `identity`.
+
+    >>> tree_reduce_associative(lambda a, b: f"({a}{b})", ["a", ("b", "c"), "d"])
+    '((ab)(cd))'
+    """
+    leaves = tree_flatten(tree, is_leaf)[0]
+    if not leaves:
+        if identity is _MISSING:
+            raise TypeError("tree_reduce_associative: the tree has no leaves; give identity, the result for such a tree")
+        return identity
+
+    def halves(low: int, high: int) -> Any:
+        middle = (low + high) // 2
+        return leaves[low] if high - low == 1 else operation(halves(low, middle), halves(middle, high))
+
+    return halves(0, len(leaves))
+
+
 def tree_transpose(outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any) -> Any:
     """A tree of trees turned inside out. `inner_treedef` None: read from the first inner tree.
 
@@ -278,34 +306,55 @@ def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bo
     return _flatten(full_tree, None)[1].unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 
-def tree_flatten_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+def _with_paths(tree: Any, is_leaf: Callable[..., bool] | None, is_leaf_takes_path: bool) -> tuple[list[Any], list[Any], Any]:
+    """(paths, leaves, structure)."""
+    if is_leaf is None or not is_leaf_takes_path:
+        return leaf_paths(tree, is_leaf), *tree_flatten(tree, is_leaf)
+    ask, answers = is_leaf, []
+
+    def asked(path: tuple[Any, ...], node: Any) -> bool:
+        answers.append(bool(ask(path, node)))
+        return answers[-1]
+
+    paths = leaf_paths(tree, asked, True)
+    in_order = iter(answers)  # backends ask about the same nodes in the same order
+    return paths, *tree_flatten(tree, lambda _: next(in_order))
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None,
+                           is_leaf_takes_path: bool = False) -> tuple[list[Any], Any]:
     """`[(path, leaf), ...]` and the structure; a path is a tuple of keys that `keystr` prints.
+
+    Args:
+      tree: a tree.
+      is_leaf: says of a node that it is a leaf.
+      is_leaf_takes_path: `is_leaf` is given the path, too: `is_leaf(path, node)`.
 
     >>> tree_flatten_with_path({"a": [7]})[0]
     [((DictKey(key='a'), SequenceKey(idx=0)), 7)]
     """
-    leaves, treedef = tree_flatten(tree, is_leaf)
-    return list(zip(leaf_paths(tree, is_leaf), leaves)), treedef
+    paths, leaves, treedef = _with_paths(tree, is_leaf, is_leaf_takes_path)
+    return list(zip(paths, leaves)), treedef
 
 
-def tree_leaves_with_path(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """`[(path, leaf), ...]`."""
-    return tree_flatten_with_path(tree, is_leaf)[0]
+def tree_leaves_with_path(tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False) -> list[Any]:
+    """`[(path, leaf), ...]`; the parameters are those of `tree_flatten_with_path`."""
+    return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
-def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any,
-                       is_leaf: Callable[[Any], bool] | None = None) -> Any:
-    """As `tree_map`, with the path as first argument.
+def tree_map_with_path(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[..., bool] | None = None,
+                       is_leaf_takes_path: bool = False) -> Any:
+    """As `tree_map`, with the path as first argument; `is_leaf` as of `tree_flatten_with_path`.
 
     >>> tree_map_with_path(lambda path, x: keystr(path) + f"={x}", {"a": [7]})
     {'a': ["['a'][0]=7"]}
     """
-    leaves, treedef = tree_flatten(tree, is_leaf)
+    paths, leaves, treedef = _with_paths(tree, is_leaf, is_leaf_takes_path)
     try:
         columns = [treedef.flatten_up_to(r) for r in rest]
     except (ValueError, TypeError) as e:
         raise _mismatch("tree_map_with_path", treedef, rest, e) from None
-    return treedef.unflatten(map(f, leaf_paths(tree, is_leaf), leaves, *columns))
+    return treedef.unflatten(map(f, paths, leaves, *columns))
 
 
 def prefix_errors(prefix_tree: Any, full_tree: Any,
