@@ -1,4 +1,6 @@
 """Bad input: the field's exception, the culprit named, and a process that goes on."""
+import functools
+
 import lamina as jax
 import lamina.numpy as jnp
 import numpy as np
@@ -175,3 +177,36 @@ def test_small_floats_pass_from_dlpack_and_apply_takes_functions_that_change_the
     assert jnp.arange(3).at[np.array([1, 1])].apply(jnp.cos).tolist() == [0, 1, 2]
     assert jnp.arange(3).at[np.zeros(0, int)].apply(jnp.cos).tolist() == [0, 1, 2]
     assert jnp.ones(3).addressable_data(index=0).shape == (3,)
+
+
+D, OUT, ROWS = {1: 1.0, "a": 2.0}, lambda x: {1: x, "a": x}, {1: np.ones(3), "a": np.ones(3)}
+SAME = lambda x: x  # noqa: E731
+UNSORTED = {
+    **{name: functools.partial(getattr(jax.tree_util, name), D) for name in (
+        "tree_flatten tree_leaves tree_structure tree_all tree_flatten_with_path tree_leaves_with_path").split()},
+    "tree_map": lambda: jax.tree_util.tree_map(SAME, D),
+    "tree_map of the second": lambda: jax.tree.map(SAME, {"a": 1, "b": 2}, D),
+    "tree_reduce": lambda: jax.tree_util.tree_reduce(max, D), "broadcast_prefix": lambda: jax.tree_util.broadcast_prefix(1, D),
+    "tree_broadcast": lambda: jax.tree_util.tree_broadcast(1, D), "flatten": lambda: jax.tree_util.default_registry.flatten(D),
+    "flatten_one_level": lambda: jax.tree_util.default_registry.flatten_one_level(D),
+    "vmap": lambda: jax.vmap(SAME)(ROWS), "vmap of results": lambda: jax.vmap(OUT)(X), "vmap of axes": lambda: jax.vmap(
+        SAME, in_axes=(D,))(X), "pmap": lambda: jax.pmap(SAME)(D), "grad": lambda: jax.grad(lambda d: d[1])(D),
+    "value_and_grad": lambda: jax.value_and_grad(lambda d: d[1])(D), "jvp": lambda: jax.jvp(SAME, (D,), (D,)),
+    "vjp": lambda: jax.vjp(SAME, D), "vjp of results": lambda: jax.vjp(OUT, 1.0), "linearize": lambda: jax.linearize(SAME, D),
+    "jacfwd": lambda: jax.jacfwd(SAME)(D), "jacrev": lambda: jax.jacrev(SAME)(D), "checkpoint": lambda: jax.checkpoint(SAME)(D),
+    "make_jaxpr": lambda: jax.make_jaxpr(SAME)(D), "eval_shape": lambda: jax.eval_shape(OUT, 1.0),
+    "closure_convert": lambda: jax.closure_convert(SAME, D), "jit of results": lambda: jax.jit(OUT)(1.0),
+    "scan": lambda: lax.scan(lambda c, x: (c, x), D, X), "scan of rows": lambda: lax.scan(lambda c, x: (c, 1.0), 0.0, ROWS),
+    "while_loop": lambda: lax.while_loop(lambda c: False, SAME, D), "fori_loop": lambda: lax.fori_loop(0, 3, lambda i, c: c, D),
+    "cond": lambda: lax.cond(True, SAME, SAME, D), "switch": lambda: lax.switch(0, [SAME, SAME], D),
+    "map": lambda: lax.map(SAME, ROWS), "associative_scan": lambda: lax.associative_scan(lax.add, ROWS),
+    "stop_gradient": lambda: lax.stop_gradient(D), "device_put": lambda: jax.device_put(D),
+    "device_get": lambda: jax.device_get(D),
+    "pure_callback": lambda: jax.pure_callback(SAME, D, 1.0), "block_until_ready": lambda: jax.block_until_ready(D)}
+
+
+@pytest.mark.parametrize("name", UNSORTED)
+def test_keys_that_do_not_sort_are_told_with_the_call(name):
+    with pytest.raises(ValueError, match=rf"^{name.split()[0]}( of `.*`)?: .*has the keys 1, 'a', of types int and str") as e:
+        UNSORTED[name]()
+    assert isinstance(e.value, TypeError)

@@ -1,5 +1,6 @@
 """Mistakes in calls of the library, drawn: what they raise begins with the name that was called, other names included."""
 import inspect
+import operator
 import random
 import re
 
@@ -82,3 +83,86 @@ def test_a_second_name_is_a_function_of_its_own(name):
         np.testing.assert_array_equal(shown(*args), first(*args))
     with pytest.raises(TypeError, match=f"^{name}: "):
         shown(*[{}] * len(args))
+
+
+BINARY = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "true_divide": operator.truediv,
+          "floor_divide": operator.floordiv, "remainder": operator.mod, "divmod": divmod, "power": operator.pow,
+          "matmul": operator.matmul, "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
+          "left_shift": operator.lshift, "right_shift": operator.rshift, "equal": operator.eq, "not_equal": operator.ne,
+          "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge}
+METHODS = ("all any argmax argmin argpartition argsort astype clip compress conj conjugate cumprod cumsum diagonal dot flatten "
+           "max mean min nonzero partition prod ptp ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take "
+           "to_device trace transpose var view").split()
+AT = "add apply divide get max min multiply power set subtract".split()
+
+
+def both(fun):
+    """A function of an array, at once and traced."""
+    return fun, jit(fun)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_operators_speak_as_their_functions(name):
+    for call in both(lambda x: BINARY[name](x, jnp.ones((4, 5), x.dtype))):
+        with pytest.raises((TypeError, ValueError), match=rf"^{name}: "):
+            call(jnp.ones((2, 3), int))
+    if "equal" not in name:
+        for bad in ("a", [1, 2], None):
+            with pytest.raises(TypeError, match="^(unsupported operand|'[<>]=?' not supported)"):
+                BINARY[name](jnp.ones(3, int), bad)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_speak_of_themselves(name):
+    seen = 0
+    for bad in [{}, np.array(["a"]), (1.5,), object(), 3 + 1j]:
+        for call in both(lambda x: getattr(x, name)(bad)):
+            try:
+                call(jnp.ones((2, 3)))
+            except ConcretizationError:
+                pass
+            except Exception as error:
+                seen += 1
+                assert re.match(rf"_?(\w+\.)?{name}\b", str(error)), (bad, error)
+    assert seen
+
+
+@pytest.mark.parametrize("name", AT)
+def test_changes_speak_of_themselves(name):
+    for call in both(lambda x: getattr(x.at[0], name)(*[] if name == "get" else [np.ones((4, 5))], mode=[1])):
+        with pytest.raises((TypeError, ValueError), match=rf"^x.at\[index\].{name}"):
+            call(jnp.ones((2, 3)))
+
+
+SIZES = """tril_indices(n) tril_indices(3, k=) tril_indices(3, m=) triu_indices(n) triu_indices(3, k=) triu_indices(3, m=)
+diag_indices(n) diag_indices(3, ndim=) mask_indices(3, jnp.triu, k=) tril_indices_from(M, k=) triu_indices_from(M, k=) eye(N)
+eye(3, M=) eye(3, k=) identity(n) tri(N) tri(3, k=) tril(M, k=) triu(M, k=) diag(V, k=) diagflat(V, k=) diagonal(M, offset=)
+trace(M, offset=) linspace(0, 1, num=) vander(V, N=) diff(V, n=) polyder(V, m=) polyint(V, m=) round(V, decimals=)
+bincount(np.arange(3), length=) bincount(np.arange(3), minlength=) unpackbits(np.ones(3, 'uint8'), count=) nonzero(V, size=)
+argwhere(V, size=) where(V, size=) fft.fft(V, n=) fft.ifft(V, n=) fft.fftfreq(n) fft.rfftfreq(n) linalg.matrix_power(M, n=)
+rot90(M, k=) zeros(shape) repeat(V, repeats=) partition(V, kth=) bartlett(M) hanning(M) kaiser(M, 2.)"""
+
+
+def test_sizes_are_integers():
+    scope = {"jnp": jnp, "np": np, "V": X, "M": np.ones((4, 4), np.float32)}
+    wrong, tried = [], 0
+    for text in re.findall(r"[\w.]+\((?:[^()]|\([^()]*\))*\)", SIZES):
+        name = text.split("(")[0].split(".")[-1]
+        window = name in ("bartlett", "hanning", "kaiser")  # as NumPy, these take any real number
+        for bad in ["None", "'a'", "3j", "object()", "{}", "np.array([1., 2.])", *([] if window else ["1.5", "np.float32(2)"])]:
+            if bad == "None" and re.search(r"[mMNn]=|length=|size=|count=", text):
+                continue  # not given
+            call = text.replace("=)", f"={bad})") if "=)" in text else re.sub(r"\(\w+", f"({bad}", text, count=1)
+            if name == "repeat" and bad.startswith("np.array"):
+                continue
+            tried += 1
+            try:
+                eval("jnp." + call, scope)
+                wrong.append(f"{call}: accepted")
+            except TypeError as error:
+                if not str(error).startswith(name):
+                    wrong.append(f"{call}: {error}")
+            except Exception as error:
+                wrong.append(f"{call}: {type(error).__name__}: {error}")
+    assert tried > 200
+    assert not wrong, "\n".join(wrong)

@@ -7,7 +7,7 @@
         UnboundedLoopError, CallbackRuleError (also ValueError)
       SimplifiedTraceback                  never raised
       ProgramError (ValueError)            an ill-formed program, text or saved file
-      UnboundAxisError (NameError, ValueError)  an axis name nobody has bound
+      UnboundAxisError (NameError, ValueError, TypeError)  an axis name nobody has bound
       CallbackError (RuntimeError)         a host callback raised, or returned what it should not
         CheckError                         a `debug.check` failed while the program ran
           OutOfBoundsError (also IndexError)   an index left its axis, with `debug_bounds`
@@ -59,8 +59,9 @@ class ProgramError(LaminaError, ValueError):
     """An ill-formed program, program text or saved program."""
 
 
-class UnboundAxisError(LaminaError, NameError, ValueError):
-    """An axis name that no enclosing map has bound: a name of a scope, or a wrong value of an argument, so it is both."""
+class UnboundAxisError(LaminaError, NameError, ValueError, TypeError):
+    """An axis name that no enclosing map has bound: a name of a scope, or a wrong argument where an axis was meant, so it is
+    each of them."""
 
 
 class CallbackError(LaminaError, RuntimeError):

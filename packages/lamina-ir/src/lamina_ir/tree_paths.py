@@ -1,8 +1,10 @@
 """Where a leaf sits in a tree, and messages that name the place where two trees differ."""
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from ._excerpt import excerpt
@@ -39,7 +41,7 @@ def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
       tree: a tree that could not be flattened.
       is_leaf: as of `tree_flatten`.
       place: writes the path to the dict.
-      lead: what the message begins with, as the call that the tree was given to.
+      lead: what the message begins with, as the call that the tree was given to; "": it is looked up.
     Returns:
       The error; None if there is no such dict.
 
@@ -60,7 +62,23 @@ def unsorted_keys(tree: Any, is_leaf: Callable[[Any], bool] | None = None,
         found = (walk(child, (*path, key)) for key, child in zip(child_keys(node, len(children)), children))
         return next((error for error in found if error is not None), None)
 
+    lead = lead or _called()
     return walk(tree, ())
+
+
+def _called() -> str:
+    """The outermost of our functions that are running, one inside of the other: what a user called."""
+    frame: FrameType | None = sys._getframe(2)
+    name = ""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0].startswith("lamina"):
+        code = frame.f_code
+        *owner, own = code.co_qualname.partition(".<locals>")[0].split(".")
+        if own.startswith("__") and owner:
+            own = owner[-1]
+        if own[0] not in "_<" and own not in ("boundary", "in_name", "asked_for"):  # what is around functions
+            name = "vmap" if own == "run_batched" else own.removesuffix("_by")
+        frame = frame.f_back
+    return name
 
 
 def leaf_paths(tree: Any, is_leaf: Callable[..., bool] | None = None,

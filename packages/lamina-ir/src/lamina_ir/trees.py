@@ -61,6 +61,12 @@ def backend() -> Any:
 class _Registry:
     """The backend in use, whichever that is, for those who ask for a registry of classes."""
 
+    def flatten(self, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+        return tree_flatten(tree, is_leaf)
+
+    def flatten_one_level(self, tree: Any) -> Any:
+        return flatten_one_level(tree)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(_backend, name)
 
@@ -140,6 +146,9 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[An
     try:
         columns = [treedef.flatten_up_to(r) for r in rest]
     except (ValueError, TypeError) as e:
+        unsorted = next((found for found in map(unsorted_keys, rest) if found is not None), None)
+        if unsorted is not None:
+            raise unsorted from None
         found = _beside_none(tree, rest, is_leaf)
         if found is None:
             raise _mismatch("tree_map", treedef, rest, e) from None
@@ -276,7 +285,10 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
 
 def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any] | None:
     """`(children, data)` of the outermost node; None for a leaf."""
-    return _backend.flatten_one_level(tree)
+    try:
+        return _backend.flatten_one_level(tree)
+    except (TypeError, ValueError) as e:
+        raise unsorted_keys(tree) or e from None
 
 
 def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
@@ -285,7 +297,7 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], 
     >>> broadcast_prefix((0, 1), ([5, 6], 7))
     [0, 0, 1]
     """
-    leaves, treedef = _flatten(prefix_tree, is_leaf)
+    leaves, treedef = tree_flatten(prefix_tree, is_leaf)
     try:
         subtrees = treedef.flatten_up_to(full_tree)
     except (ValueError, TypeError) as e:
@@ -293,7 +305,7 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], 
         raise ValueError(f"the prefix does not fit the tree, which {text}" if text else str(e)) from None
     out: list[Any] = []
     for leaf, sub in zip(leaves, subtrees):
-        out.extend([leaf] * len(_flatten(sub, None)[0]))
+        out.extend([leaf] * len(tree_flatten(sub)[0]))
     return out
 
 
@@ -303,7 +315,7 @@ def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: Callable[[Any], bo
     >>> tree_broadcast(1, {"a": 5, "b": 6})
     {'a': 1, 'b': 1}
     """
-    return _flatten(full_tree, None)[1].unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
+    return tree_flatten(full_tree)[1].unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
 
 
 def _with_paths(tree: Any, is_leaf: Callable[..., bool] | None, is_leaf_takes_path: bool) -> tuple[list[Any], list[Any], Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from lamina_tracing import slots
-from lamina_tracing.extend import Tracer, requested_dtype
+from lamina_tracing.extend import Tracer, in_name, requested_dtype
 
 from ._contract import products
 from ._elementwise import division, logic, powers, rounding, ufuncs
@@ -24,7 +24,7 @@ from ._order import sorting
 from ._reduce import averages, reductions, running
 from ._shape import layout, views
 from ._ground.promotion import is_array
-from ._ground.publishing import compiled, hashable, method, operator_for, public
+from ._ground.publishing import check_known, compiled, hashable, method, operator_for, public, under_second_name
 
 __all__ = ["install"]
 
@@ -43,18 +43,19 @@ _BINARY: dict[str, tuple[Function, str | None]] = {
     "__le__": (logic.less_equal, None), "__gt__": (logic.greater, None), "__ge__": (logic.greater_equal, None)}
 _SYMBOLS = "+ - * / // % divmod() ** @ & | ^ << >> == != < <= > >=".split()
 _SEQUENCES = (list, tuple)
+_TEXTS = (str, bytes, bytearray)
 _UNARY: dict[str, Function] = {
     "__neg__": ufuncs.negative, "__pos__": ufuncs.positive, "__abs__": ufuncs.abs, "__invert__": logic.invert}
 # methods that are the function itself, the array as its first argument
 _METHODS: dict[str, Function] = {
     "all": reductions.all, "any": reductions.any, "argmax": reductions.argmax, "argmin": reductions.argmin,
-    "argpartition": sorting.argpartition, "argsort": sorting.argsort,
-    "conj": ufuncs.conj, "conjugate": ufuncs.conj, "copy": conversion.copy, "cumprod": running.cumprod,
-    "cumsum": running.cumsum, "diagonal": diagonals.diagonal, "dot": products.dot, "flatten": layout.ravel,
-    "max": reductions.max, "mean": averages.mean, "min": reductions.min, "partition": sorting.partition,
-    "prod": reductions.prod, "ptp": reductions.ptp, "ravel": layout.ravel, "round": rounding.round,
-    "sort": sorting.sort, "std": averages.std, "sum": reductions.sum, "swapaxes": layout.swapaxes,
-    "take": taking.take, "trace": diagonals.trace, "var": averages.var}
+    "argpartition": sorting.argpartition, "argsort": sorting.argsort, "conj": under_second_name(ufuncs.conj, "conj"),
+    "conjugate": ufuncs.conj, "copy": conversion.copy, "cumprod": running.cumprod, "cumsum": running.cumsum, "diagonal":
+    diagonals.diagonal, "dot": products.dot, "flatten": under_second_name(layout.ravel, "flatten"), "max":
+    reductions.max, "mean": averages.mean, "min": reductions.min, "partition": sorting.partition, "prod":
+    reductions.prod, "ptp": reductions.ptp, "ravel": layout.ravel, "round": rounding.round, "sort": sorting.sort, "std":
+    averages.std, "sum": reductions.sum, "swapaxes": layout.swapaxes, "take": taking.take, "trace": diagonals.trace,
+    "var": averages.var}
 
 
 def _fits(y: Any) -> bool:
@@ -63,8 +64,9 @@ def _fits(y: Any) -> bool:
 
 
 def _unfit(symbol: str, left: Any, right: Any) -> TypeError:
-    return TypeError(f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}; "
-                     "make lists and tuples arrays first, with numpy.asarray")
+    text = isinstance(left, _TEXTS) or isinstance(right, _TEXTS)
+    return TypeError(f"unsupported operand type(s) for {symbol}: {type(left).__name__!r} and {type(right).__name__!r}"
+                     + ("" if text else "; make lists and tuples arrays first, with numpy.asarray"))
 
 
 def _forward(name: str, symbol: str, fun: Function) -> Function:
@@ -76,7 +78,7 @@ def _forward(name: str, symbol: str, fun: Function) -> Function:
         except TypeError:
             if _fits(other):
                 raise
-            if type(other) in _SEQUENCES:
+            if type(other) in _SEQUENCES or symbol == "*" and isinstance(other, _TEXTS):  # which would be repeated
                 raise _unfit(symbol, self, other) from None
             return NotImplemented
     op.__name__ = op.__qualname__ = name
@@ -91,7 +93,7 @@ def _reflected(name: str, symbol: str, fun: Function) -> Function:
         except TypeError:
             if _fits(other):
                 raise
-            if type(other) in _SEQUENCES:
+            if type(other) in _SEQUENCES or symbol == "*" and isinstance(other, _TEXTS):  # which would be repeated
                 raise _unfit(symbol, other, self) from None
             return NotImplemented
     op.__name__ = op.__qualname__ = name
@@ -157,10 +159,9 @@ def _squeeze(self: Any, axis: Any = None) -> Any:
     return layout.squeeze(self, axis)
 
 
-@public("ndigits")
+@public("ndigits", name="round", doc="Python's `round`: integers where no number of digits is given.")
 def _rounded(x: Any, ndigits: int | None = None) -> Any:
-    """Python's `round`: integers where no number of digits is given."""
-    out = rounding.round(x, ndigits or 0)
+    out = rounding.round(x, 0 if ndigits is None else ndigits)
     return conversion.astype(out, int) if ndigits is None else out
 
 
@@ -196,13 +197,19 @@ _MORE: dict[str, Any] = {
     "__rdiv__": lambda self, other: other / self}
 
 
+def _by_name(table: dict[str, Any]) -> dict[str, Any]:
+    """Methods in whose names errors are told."""
+    return {name: in_name(fun, name) for name, fun in table.items()}
+
+
 def _traced_table() -> dict[str, Any]:
     return {
-        **_MORE, **_operators(lambda fun: fun), **_UNARY, **_METHODS, "__getitem__": getitem.traced_getitem,
-        "__setitem__": at.setitem, "__round__": _rounded, "at": at.at, "astype": _astype, "choose": selection.choose,
-        "clip": _clip,
-        "compress": _compress, "nonzero": _nonzero, "repeat": _repeat, "reshape": _reshape,
-        "searchsorted": _searchsorted, "squeeze": _squeeze, "transpose": _transpose, "view": views.view,
+        **_MORE, **_operators(lambda fun: in_name(fun) if fun is division.divmod else fun), **_UNARY, **_by_name(_METHODS),
+        "__getitem__": getitem.traced_getitem,
+        "__setitem__": at.setitem, "__round__": in_name(_rounded), "at": at.at, **_by_name({
+            "astype": _astype, "choose": selection.choose, "clip": _clip, "compress": _compress, "nonzero": _nonzero,
+            "repeat": _repeat, "reshape": _reshape, "searchsorted": _searchsorted, "squeeze": _squeeze,
+            "transpose": _transpose, "view": views.view, "to_device": _to_device}),
         "T": property(_reversed_axes, doc="The array with its axes in reverse."),
         "mT": property(layout.matrix_transpose, doc="The array with its last two axes swapped."),
         "real": property(ufuncs.real, doc="Real part."), "imag": property(ufuncs.imag, doc="Imaginary part.")}
@@ -216,17 +223,24 @@ def _array_table() -> dict[str, Any]:
     clip, search = compiled(ufuncs.clip), compiled(searching.searchsorted)
     real, imag, flip = compiled(ufuncs.real), compiled(ufuncs.imag), compiled(layout.matrix_transpose)
 
+    def known(call: Function, fun: Function, *args: Any) -> Any:
+        try:
+            return call(*args)
+        except ValueError:
+            check_known(fun, args, {})
+            raise
+
     def array_reshape(self: Any, *shape: Any, order: str = "C") -> Any:
         """The same elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
-        return reshape(self, hashable(_sizes(shape)), order)
+        return known(reshape, layout.reshape, self, hashable(_sizes(shape)), order)
 
     def array_transpose(self: Any, *axes: Any) -> Any:
         """Axes in reverse, or in the order given."""
-        return transpose(self, hashable(_sizes(axes)) if axes else None)
+        return known(transpose, layout.transpose, self, hashable(_sizes(axes)) if axes else None)
 
     def array_squeeze(self: Any, axis: Any = None) -> Any:
         """Axes of length 1 removed."""
-        return squeeze(self, hashable(axis))
+        return known(squeeze, layout.squeeze, self, hashable(axis))
 
     def array_clip(self: Any, min: Any = None, max: Any = None) -> Any:
         return clip(self, min, max)
@@ -244,10 +258,10 @@ def _array_table() -> dict[str, Any]:
     return {
         **_MORE, **_operators(operator_for), **{name: method(fun) for name, fun in (_UNARY | _METHODS).items()},
         "__getitem__": getitem.getitem, "__setitem__": at.setitem, "__round__": compiled(_rounded), "at": at.at,
-        "astype": _astype, "choose": selection.choose, "clip": array_clip, "compress": _compress,
-        "nonzero": _nonzero, "repeat": _repeat, "reshape": array_reshape, "searchsorted": array_search,
-        "squeeze": array_squeeze,
-        "transpose": array_transpose, "view": array_view,
+        "clip": array_clip, "reshape": array_reshape, "searchsorted": array_search, "squeeze": array_squeeze,
+        "transpose": array_transpose, **_by_name({
+            "astype": _astype, "choose": selection.choose, "compress": _compress, "nonzero": _nonzero, "repeat": _repeat,
+            "view": array_view, "to_device": _to_device}),
         "T": property(reversed_axes, doc="The array with its axes in reverse."),
         "mT": property(lambda self: flip(self), doc="The array with its last two axes swapped."),
         "real": property(lambda self: real(self), doc="Real part."),

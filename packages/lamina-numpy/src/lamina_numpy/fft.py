@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, DTypeLike, lax
-from lamina_tracing.extend import check_axes, refuse_name, typeof, requested_dtype
+from lamina_tracing.extend import as_int, check_axes, refuse_name, requested_dtype, typeof
 from lamina_tracing.lax import FftType
 
 from ._elementwise import ufuncs
@@ -53,7 +53,7 @@ def _transform(call: str, kind: FftType, x: Any, s: Any, axes: Any, norm: str | 
         raise ValueError(f"{call}: s must give a length for each of the axes {axes}; got {s}")
     if not axes:
         return x
-    sizes = [t.shape[a] for a in axes] if s is None else [int(n) for n in s]
+    sizes = [t.shape[a] for a in axes] if s is None else [as_int(call, "n" if argument == "axis" else "s", n) for n in s]
     if s is None and real_out:
         sizes[-1] = 2 * (sizes[-1] - 1)
     if any(n < 1 for n in sizes):
@@ -475,10 +475,7 @@ def _frequencies(call: str, places: Any, n: int, d: Any, dtype: Any) -> Any:
 
 
 def _count(call: str, n: Any) -> int:
-    try:
-        size = n.__index__()
-    except (AttributeError, TypeError):
-        raise ValueError(f"{call}: n must be an integer; got {n!r}") from None
+    size = as_int(call, "n", n)
     if size < 1:
         raise ValueError(f"{call}: n must be at least 1; got {size}")
     return size

@@ -99,7 +99,10 @@ def _format(self: Any, spec: str) -> str:
 
 def _item(self: Any, *index: int) -> Any:
     """The element at `index` (or the only one) as a Python number."""
-    return host_value(self).item(*index)
+    try:
+        return host_value(self).item(*index)
+    except (TypeError, ValueError, IndexError) as error:
+        raise type(error)(f"item: {error}") from None
 
 
 def _copy(self: Any, order: str | None = None) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import typeof, requested_dtype
+from lamina_tracing.extend import Tracer, typeof, requested_dtype
 
 from .._ground.promotion import cast, literal, pair, promote_all, to_inexact
 from .._ground.publishing import public
@@ -130,7 +130,14 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid", *, precision: Any
     return _slide("correlate", a, v, mode, False, precision, preferred_element_type)
 
 
+def _points(call: str, M: Any) -> None:
+    """Refuse what is no number of points; NumPy's functions take any real number."""
+    if not isinstance(M, Tracer) and (np.ndim(M) or np.asarray(M).dtype.kind not in "biuf"):
+        raise TypeError(f"{call}: M must be an integer; got {type(M).__name__}: {M!r:.60}")
+
+
 def _window(call: str, M: int, host: Any) -> Any:
+    _points(call, M)
     return put(np.asarray(host(M)), dtypes.canonical_float())
 
 
@@ -228,6 +235,7 @@ def kaiser(M: int, beta: ArrayLike) -> Array:
     >>> kaiser(3, 5.0).round(4)
     Array([0.0367, 1.    , 0.0367], dtype=float32)
     """
+    _points("kaiser", M)
     d = dtypes.canonical_float()
     if M == 1:
         return cast(asarray([1.0]), d)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
-from lamina_tracing.extend import check_axes, check_axis, is_name, typeof
+from lamina_tracing.extend import as_int, check_axes, check_axis, is_name, typeof
 
 from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact
 from .._ground.names import all_in_front, along_axis
@@ -58,6 +58,7 @@ def diff(a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = N
     """
     a = own_array("diff", a)
     shape = typeof(a).shape
+    n = as_int("diff", "n", n)
     if n < 0:
         raise ValueError(f"diff: n must not be negative; got {n}")
     if not shape:

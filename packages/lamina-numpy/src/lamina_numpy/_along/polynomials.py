@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing.extend import as_int, Tracer, typeof
 
 from .._ground.promotion import broadcast, broadcast_shapes_of, cast, fixed, literal, promote_all, to_inexact
 from .._ground.publishing import core
@@ -206,6 +206,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     >>> polyder(np.array([1., 0., 2.]))
     Array([2., 0.], dtype=float32)
     """
+    m = as_int("polyder", "m", m)
     if m < 0:
         raise ValueError(f"polyder: m must not be negative; got {m}")
     (out,) = _coefficients("polyder", to_inexact("polyder", asarray(p)))
@@ -234,6 +235,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     >>> polyint(np.array([2., 2.]), k=5.0)
     Array([1., 2., 5.], dtype=float32)
     """
+    m = as_int("polyint", "m", m)
     if m < 0:
         raise ValueError(f"polyint: m must not be negative; got {m}")
     (out,) = _coefficients("polyint", to_inexact("polyint", asarray(p)))
@@ -422,7 +424,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     t = typeof(x)
     if len(t.shape) != 1:
         raise ValueError(f"vander: expected one axis; got {t.long()}")
-    n = t.shape[0] if N is None else N
+    n = t.shape[0] if N is None else as_int("vander", "N", N)
     if n < 0:
         raise ValueError(f"vander: N must not be negative; got {n}")
     powers = np.arange(n) if increasing else np.arange(n)[::-1]

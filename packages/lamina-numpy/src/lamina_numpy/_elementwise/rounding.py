@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import DTypeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import as_int, typeof
 
 from .._ground.promotion import aval, convert, literal, need_real, no_out, to_inexact
 from .._ground.publishing import public
@@ -96,6 +96,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     Array(1200., dtype=float32, weak_type=True)
     """
     no_out("round", out)
+    decimals = as_int("round", "decimals", decimals)
     d = aval("round", a).dtype
     if not dtypes.is_inexact(d):
         if decimals < 0:

@@ -28,7 +28,7 @@ def as_shape(call: str, shape: Any, name: str = "a shape") -> tuple[int, ...]:
     if isinstance(shape, (dict, set)):
         raise TypeError(f"{call}: {name} is a sequence of integers; got {shape!r}")
     if sizes and min(sizes) < 0:
-        raise ValueError(f"{call}: {name} has no negative sizes; got {sizes}")
+        raise ShapeError(f"{call}: {name} has no negative sizes; got {sizes}")
     return sizes
 
 

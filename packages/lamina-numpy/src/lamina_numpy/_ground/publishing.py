@@ -19,7 +19,8 @@ import numpy as np
 from lamina_tracing import Array, jit
 from lamina_tracing.extend import EVALUATION, Tracer, in_name, now
 
-__all__ = ["check_known", "compiled", "core", "hashable", "method", "operator_for", "public", "publish", "published", "settled"]
+__all__ = ["check_known", "compiled", "core", "hashable", "method", "operator_for", "public", "publish", "published", "settled",
+           "under_second_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Function = Callable[..., Any]

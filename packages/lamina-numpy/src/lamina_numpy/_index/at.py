@@ -16,7 +16,7 @@ from .bounds import look, looks
 from .plan import any_traced, FULL, parse, Plan, POINT, turned
 from .read import FILL, read
 from .write import change, change_where, may_repeat
-from .getitem import compile_plan, take_index
+from .getitem import compile_plan, mode_of, take_index
 
 __all__ = ["at", "AtIndexer", "AtReference", "setitem"]
 
@@ -46,11 +46,21 @@ def _given(verb: str, values: Any) -> Any:
                     f"{values!r:.60}")
 
 
+def _as(told: str, verb: str, *args: Any) -> Any:
+    """`_changed` as a part of another change, in whose name errors are told."""
+    try:
+        return _changed(verb, *args)
+    except (TypeError, ValueError) as error:
+        if len(error.args) == 1 and isinstance(error.args[0], str):
+            error.args = (error.args[0].replace(f"x.at[index].{verb}", f"x.at[index].{told}"),)
+        raise
+
+
 def _changed(verb: str, x: Any, index: Any, values: Any, sorted_: bool, unique: bool, mode: Any, wrap: bool) -> Any:
     asked = mode is None and config.debug_bounds.ever and looks()
     if mode == "wrap":
         index, mode = turned(index, x.shape), "clip"
-    how = GatherScatterMode.from_any(mode)
+    how = mode_of(verb, mode)
     values = _given(verb, values)
     traced = isinstance(x, Tracer) or isinstance(values, Tracer)
     if _is_mask_of(index, x.shape) and not np.shape(values):
@@ -123,12 +133,14 @@ class AtReference:
               mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] = func(x[index])`, functionally; `func` keeps shape and dtype. A position named twice is done twice,
         one after the other, unless `unique_indices` promises that there is none."""
+        if not callable(func):
+            raise TypeError(f"x.at[index].apply(func): func must be a function; got {type(func).__name__}: {func!r:.60}")
         x, index = self.array, self.index
         if mode is None and config.debug_bounds.ever and looks():
             look("x.at[...].apply", index, x.shape, wrap_negative_indices)
         if mode == "wrap":
             index, mode = turned(index, x.shape), "clip"
-        how = GatherScatterMode.from_any(mode)
+        how = mode_of("apply", mode)
         plan, positions = parse(index, x.shape, how is not FILL, wrap_negative_indices)
         flags = (bool(indices_are_sorted), bool(unique_indices))
 
@@ -151,8 +163,8 @@ class AtReference:
         """`x[index] /= values`, functionally; integers become floats."""
         x = self.array
         ones = _ones_like(x)
-        by = _changed("multiply", ones, self.index, _given("divide", values), indices_are_sorted, unique_indices, mode,
-                      wrap_negative_indices)
+        by = _as("divide", "multiply", ones, self.index, _given("divide", values), indices_are_sorted, unique_indices, mode,
+                 wrap_negative_indices)
         return x / by
 
     def power(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
@@ -160,16 +172,16 @@ class AtReference:
         """`x[index] **= values`, functionally."""
         x = self.array
         ones = _ones_like(x)
-        by = _changed("multiply", ones, self.index, _given("power", values), indices_are_sorted, unique_indices, mode,
-                      wrap_negative_indices)
+        by = _as("power", "multiply", ones, self.index, _given("power", values), indices_are_sorted, unique_indices, mode,
+                 wrap_negative_indices)
         return x ** by
 
     def subtract(self, values: ArrayLike, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                  mode: Any = None, wrap_negative_indices: bool = True) -> Any:
         """`x[index] -= values`, functionally; positions named twice are lowered twice."""
         change: Any = _given("subtract", values)
-        return _changed("add", self.array, self.index, -change, indices_are_sorted, unique_indices, mode,
-                        wrap_negative_indices)
+        return _as("subtract", "add", self.array, self.index, -change, indices_are_sorted, unique_indices, mode,
+                   wrap_negative_indices)
 
 
 def _ones_like(x: Any) -> Any:

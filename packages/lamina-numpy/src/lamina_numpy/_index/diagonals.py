@@ -1,13 +1,12 @@
 """Triangles and diagonals of matrices, and the indices of either."""
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 from lamina_ir import ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax
-from lamina_tracing.extend import refuse_name, typeof
+from lamina_tracing.extend import as_int, refuse_name, typeof
 
 from .._ground.promotion import aval, cast, literal
 from .._ground.publishing import public
@@ -30,6 +29,7 @@ def _triangle(call: str, m: Any, k: int, lower: bool) -> Any:
     t = aval(call, m)
     if len(t.shape) < 2:
         raise ShapeError(f"{call}: expected at least two axes; got {t.long()}")
+    k = as_int(call, "k", k)
     row = lax.broadcasted_iota(_I32, t.shape[-2:], 0)
     column = lax.broadcasted_iota(_I32, t.shape[-2:], 1)
     row = lax.add(row, literal(k if lower else k - 1, _I32)) if (k if lower else k - 1) else row
@@ -110,6 +110,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     sizes = aval("diagonal", a).shape
     if len(sizes) < 2:
         raise ShapeError(f"diagonal: expected at least two axes; got {typeof(a).long()}")
+    offset = as_int("diagonal", "offset", offset)
     refuse_name("diagonal", "axis1", axis1)
     refuse_name("diagonal", "axis2", axis2)
     a = moveaxis(a, (axis1, axis2), (-2, -1))
@@ -183,6 +184,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
         return diagonal(v, k)
     if len(t.shape) != 1:
         raise ValueError(f"diag: expected one or two axes; got {t.long()}")
+    k = as_int("diag", "k", k)
     n = t.shape[0] + abs(k)
     zero = literal(0, t.dtype)
     padded = lax.pad(v, zero, ((max(0, k), max(0, -k), 0),)) if k else v
@@ -274,7 +276,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     >>> diag_indices(2)
     (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
     """
-    n, ndim = operator.index(n), operator.index(ndim)
+    n, ndim = as_int("diag_indices", "n", n), as_int("diag_indices", "ndim", ndim)
     if n < 0 or ndim < 0:
         raise ValueError(f"diag_indices: n and ndim must not be negative; got {n}, {ndim}")
     return (arange(n),) * ndim
@@ -308,6 +310,10 @@ def _pairs(found: Any) -> tuple[Any, Any]:
     return put(i, d), put(j, d)
 
 
+def _sizes(call: str, n: Any, k: Any, m: Any) -> tuple[int, int, int | None]:
+    return as_int(call, "n", n), as_int(call, "k", k), None if m is None else as_int(call, "m", m)
+
+
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """The indices of the lower triangle of a matrix.
 
@@ -325,7 +331,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> tril_indices(2)
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
-    return _pairs(np.tril_indices(n, k, m))
+    return _pairs(np.tril_indices(*_sizes("tril_indices", n, k, m)))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
@@ -345,7 +351,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     >>> triu_indices(2, k=1)
     (Array([0], dtype=int32), Array([1], dtype=int32))
     """
-    return _pairs(np.triu_indices(n, k, m))
+    return _pairs(np.triu_indices(*_sizes("triu_indices", n, k, m)))
 
 
 def _matrix(call: str, arr: Any) -> tuple[int, int]:
@@ -416,5 +422,6 @@ def mask_indices(n: int, mask_func: Any, k: int = 0, *, size: int | None = None)
     >>> mask_indices(2, np.tril)
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
+    k = as_int("mask_indices", "k", k)
     rows, columns = nonzero(mask_func(ones((n, n)), k), size=size)
     return rows, columns

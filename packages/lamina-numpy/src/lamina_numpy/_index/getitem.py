@@ -18,7 +18,7 @@ from .bounds import look, looks
 from .plan import any_traced, FULL, parse, Plan, POINT, turned
 from .read import CLIP, FILL, read
 
-__all__ = ["compile_plan", "getitem", "take_index", "traced_getitem"]
+__all__ = ["compile_plan", "getitem", "mode_of", "take_index", "traced_getitem"]
 
 _NO = (False, False)
 _bounds = config.debug_bounds
@@ -95,13 +95,22 @@ def traced_getitem(x: Any, index: Any) -> Any:
     return read(plan, CLIP, None, _NO, True, x, *positions)
 
 
+def mode_of(verb: str, mode: Any) -> GatherScatterMode:
+    """The mode that a word means to `x.at[index].<verb>`."""
+    try:
+        return GatherScatterMode.from_any(mode)
+    except (TypeError, ValueError):
+        raise ValueError(f"x.at[index].{verb}: mode: expected 'clip', 'wrap', 'fill', 'drop' or 'promise_in_bounds'; got "
+                         f"{type(mode).__name__}: {mode!r:.60}") from None
+
+
 def take_index(x: Any, index: Any, mode: Any, fill_value: Any, flags: tuple[bool, bool], wrap: bool) -> Any:
     """`x[index]` with all choices: what `x.at[index].get` does."""
     if mode is None and _bounds.ever and looks():
         look("x.at[...].get", index, x.shape, wrap)
     if mode == "wrap":
         index, mode = turned(index, x.shape), CLIP
-    how = CLIP if mode is None else GatherScatterMode.from_any(mode)
+    how = CLIP if mode is None else mode_of("get", mode)
     if isinstance(fill_value, Tracer):
         raise TypeError("x.at[...].get: fill_value must be a known number; use lamina.numpy.where for a traced one")
     if fill_value is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes
 from lamina_tracing import Array, ArrayLike, lax, ShapeLike
-from lamina_tracing.extend import known_value, typeof
+from lamina_tracing.extend import as_int, known_value, typeof
 
 from .._ground.promotion import aval, broadcast, cast, literal
 from .._ground.publishing import core, public
@@ -64,6 +64,7 @@ def nonzero(a: ArrayLike, *, size: int | None = None,
                                       "give size=, or use the three-argument where")
         d = dtypes.canonical_int()
         return tuple(put(i, d) for i in np.nonzero(np.asarray(known)))
+    size = as_int("nonzero", "size", size)
     if size < 0:
         raise ValueError(f"nonzero: size must not be negative; got {size}")
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(shape)

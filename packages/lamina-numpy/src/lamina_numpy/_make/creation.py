@@ -6,14 +6,13 @@ needs no compilation, and large ones are computed in place.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from lamina_ir import ConcretizationError, dtypes, DTypeError, evaluate_primitive, prims, shaped
 from lamina_tracing import Array, ArrayLike, DTypeLike, lax, ShapeLike, slots
-from lamina_tracing.extend import Tracer, typeof, requested_dtype
+from lamina_tracing.extend import as_int, requested_dtype, Tracer, typeof
 
 from .._ground.promotion import aval, cast, fixed, is_array, is_staging, literal
 from .._ground.axes import as_shape
@@ -373,11 +372,12 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
            [0., 1.]], dtype=float32)
     """
     shape: Any = as_shape("eye", (N, N if M is None else M))
+    k = as_int("eye", "k", k)
     d = _float_or(dtype)
 
     def ops() -> Any:
-        return cast(lax.eq(*_row_column(shape, operator.index(k))), d)
-    out = _made(shape, d, lambda: np.eye(shape[0], shape[1], k=operator.index(k)), ops)
+        return cast(lax.eq(*_row_column(shape, k)), d)
+    out = _made(shape, d, lambda: np.eye(shape[0], shape[1], k=k), ops)
     return out if device is None else to_device(out, device)
 
 
@@ -431,8 +431,9 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike | None = None
            [1., 1., 0.]], dtype=float32)
     """
     shape: Any = as_shape("tri", (N, N if M is None else M))
+    k = as_int("tri", "k", k)
     d = _float_or(dtype)
 
     def ops() -> Any:
-        return cast(lax.ge(*_row_column(shape, operator.index(k))), d)
-    return _made(shape, d, lambda: np.tri(shape[0], shape[1], k=operator.index(k)), ops)
+        return cast(lax.ge(*_row_column(shape, k)), d)
+    return _made(shape, d, lambda: np.tri(shape[0], shape[1], k=k), ops)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from lamina_ir import ConcretizationError, ShapeError, dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import Tracer, typeof
+from lamina_tracing.extend import as_int, Tracer, typeof
 
 from .._ground.promotion import cast, literal
 from .._ground.publishing import core
@@ -54,14 +54,15 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
     t = typeof(x)
     if not dtypes.is_integer(t.dtype) and t.dtype != dtypes.BOOL or len(t.shape) != 1:
         raise TypeError(f"bincount: expected integers with one axis; got {t.long()}")
+    minlength = as_int("bincount", "minlength", minlength)
     if length is None:
         if isinstance(x, Tracer):
             raise ConcretizationError("bincount: the length of the result depends on traced values; give length=")
         known = np.asarray(x)
-        length = max(int(minlength), int(known.max()) + 1 if known.size else 0)
+        length = max(minlength, int(known.max()) + 1 if known.size else 0)
     if weights is not None and typeof(weights).shape != t.shape:
         raise ValueError(f"bincount: weights must have the shape of x {t.shape}; got {typeof(weights).shape}")
-    return _bincount(x, weights, max(length, minlength))
+    return _bincount(x, weights, max(as_int("bincount", "length", length), minlength))
 
 
 @core("length", name="bincount")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, lax
-from lamina_tracing.extend import check_axis, typeof
+from lamina_tracing.extend import as_int, check_axis, typeof
 
 from .._ground.promotion import aval, cast, literal
 from .._ground.publishing import public
@@ -93,6 +93,7 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     bits = lax.bitwise_and(lax.shift_right_logical(wide, shifts), literal(1, _U8))
     bits = reshape(bits, (*lead, 8 * n))
     if count is not None:
+        count = as_int("unpackbits", "count", count)
         stop = 8 * n + count if count < 0 else count
         if stop < 0:
             raise ValueError(f"unpackbits: count {count} leaves off more than the {8 * n} bits there are")
