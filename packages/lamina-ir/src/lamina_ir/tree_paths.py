@@ -90,7 +90,10 @@ def leaf_paths(tree: Any, is_leaf: Callable[..., bool] | None = None,
 
 
 def _walk(node: Any, path: tuple[Any, ...], is_leaf: Callable[..., bool] | None, out: list[tuple[Any, ...]]) -> None:
-    level = None if is_leaf is not None and is_leaf(path, node) else python_backend.flatten_one_level(node)
+    try:
+        level = None if is_leaf is not None and is_leaf(path, node) else python_backend.flatten_one_level(node)
+    except MixedKeys:
+        raise MixedKeys(node, keystr(path), _called()) from None
     if level is None:
         out.append(path)
         return
