@@ -24,12 +24,24 @@ _TERMS = 10000.0  # enough up to a = 1e6; both forms need some multiple of sqrt(
 # --- gamma -------------------------------------------------------------------------------------------------------
 
 
+def _excess(m: Any, u: Any, ratio: Any) -> Any:
+    """log(1 + u) - u, with ratio = 1 + u. Near 0 its two parts cancel: there by powers of r = u / (2 + u), as
+    log(1 + u) = 2 artanh r [DLMF 4.6.2] and 2 r - u = -r u."""
+    near = m.both(m.lt(-0.3, u), m.lt(u, 0.4))
+    v = m.where(near, u, u * 0.0)
+    r = v / (v + 2.0)
+    r2 = r * r
+    total = r2 * 0.0
+    for k in range(11 if m.eps < 1e-10 else 5, 0, -1):
+        total = total * r2 + 1.0 / (2 * k + 1)
+    return m.where(near, r * (2.0 * r2 * total - v), m.log(ratio) - u)
+
+
 def _log_density(m: Any, a: Any, x: Any) -> Any:
     """a log x - x - log gamma(a). Large terms cancel: for a >= 20 Stirling's series around x = a [DLMF 5.11.1]."""
     plain = a * m.log(x) - x - m.lgamma(a)
     big = m.where(m.lt(a, 20.0), a * 0.0 + 20.0, a)
-    gap = (x - big) / big
-    near = big * (m.log1p(gap) - gap) + 0.5 * m.log(big / (2 * np.pi)) - _tail(big)
+    near = big * _excess(m, (x - big) / big, x / big) + 0.5 * m.log(big / (2 * np.pi)) - _tail(big)
     return m.where(m.lt(a, 20.0), plain, near)
 
 
@@ -125,27 +137,27 @@ def incomplete_gamma(m: Any, a: Any, x: Any, mode: str) -> Any:
 # --- beta --------------------------------------------------------------------------------------------------------
 
 
-def _beta_fraction(m: Any, a: Any, b: Any, x: Any) -> Any:
-    """The continued fraction of the incomplete beta function [DLMF 8.17.22], two links at a time, by Lentz."""
-    def link(top: Any, c: Any, d: Any) -> tuple[Any, Any]:
-        c, d = 1.0 + top / c, 1.0 + top * d
-        tiny = a * 0.0 + 1e-30  # instead of a division by zero
-        c, d = m.where(m.lt(m.abs(c), 1e-30), tiny, c), m.where(m.lt(m.abs(d), 1e-30), tiny, d)
-        return c, 1.0 / d
+def _beta_fraction(m: Any, a: Any, b: Any, x: Any, y: Any, over: Any) -> Any:
+    """The even part of the continued fraction of the incomplete beta function [DLMF 8.17.22], by Lentz, as in DiDonato and
+    Morris, "Algorithm 708" (1992), section 3: with y = 1 - x and over = a y - b x, so that nothing is lost near x = 1."""
+    tiny = (a + b + x) * 0.0 + 1e-30
+
+    def sound(v: Any) -> Any:
+        return m.where(m.lt(m.abs(v), 1e-30), tiny, v)  # instead of a division by zero
 
     def step(fixed: Any, state: Any) -> tuple[Any, Any]:
-        (a, b, x), (n, c, d, h) = fixed, state
+        (a, b, x, y, over), (n, c, d, h) = fixed, state
         n = n + 1.0
         at = a + 2.0 * n
-        c, d = link(n * (b - n) / (at - 1.0) * x / at, c, d)
-        h = h * (c * d)
-        c, d = link(-((a + n) / at) * ((a + b + n) / (at + 1.0)) * x, c, d)
+        w = n * (b - n) / (at - 1.0) * x
+        top = w * x * ((a + n - 1.0) / (at - 1.0)) * (a + b + n - 1.0)
+        bottom = n + w + (a + n) / (at + 1.0) * (over + 1.0 + n * (y + 1.0))
+        c, d = sound(bottom + top / c), 1.0 / sound(bottom + top * d)
         change = c * d
         return (n, c, d, h * change), m.both(m.lt(m.eps, m.abs(change - 1.0)), m.lt(n, _TERMS))
 
-    one = (a + b + x) * 0.0 + 1.0
-    c, d = link(-((a + b) / (a + 1.0) * x), one, one)
-    return m.loop(step, (a, b, x), (one * 0.0, one, d, d))[3]
+    first = sound(a / (a + 1.0) * (over + 1.0))
+    return a / m.loop(step, (a, b, x, y, over), (tiny * 0.0, first, tiny * 0.0, first))[3]
 
 
 def _log_beta_density(m: Any, a: Any, b: Any, x: Any) -> Any:
@@ -161,9 +173,8 @@ def _log_beta_density(m: Any, a: Any, b: Any, x: Any) -> Any:
              + (_tail(large + low) - _tail(large)) - m.lgamma(low))
     both = m.lt(low, 20.0)
     p, q = m.where(both, a * 0.0 + 20.0, a), m.where(both, b * 0.0 + 20.0, b)
-    over = p * (1.0 - x) - q * x
-    gap_p, gap_q = -(over / p), over / q
-    near = (p * (m.log1p(gap_p) - gap_p) + q * (m.log1p(gap_q) - gap_q) + 0.5 * m.log(p / (2 * np.pi) / (1.0 + p / q))
+    over, y = p * (1.0 - x) - q * x, 1.0 - x
+    near = (p * _excess(m, -(over / p), (1.0 + q / p) * x) + q * _excess(m, over / q, (1.0 + p / q) * y) + 0.5 * m.log(p / (2 * np.pi) / (1.0 + p / q))
             + (_tail(p + q) - _tail(p) - _tail(q)))
     return m.where(both, m.where(m.lt(high, 20.0), plain, mixed), near)
 
@@ -179,8 +190,9 @@ def incomplete_beta(m: Any, a: Any, b: Any, x: Any) -> Any:
     one, end = (a + b + x) * 0.0 + 1.0, x
     a, b, x = m.where(odd, one, a), m.where(odd, one, b), m.where(odd, one * 0.25, x)
     direct = m.either(m.lt(x, (a + 1.0) / (a + b + 2.0)), m.both(m.lt(b, 0.1), m.lt(x, 0.995)))
-    p, q, y = m.where(direct, a, b), m.where(direct, b, a), m.where(direct, x, 1.0 - x)
-    part = m.exp(_log_beta_density(m, a, b, x)) / p * _beta_fraction(m, p, q, y)
+    p, q, rest, over = m.where(direct, a, b), m.where(direct, b, a), 1.0 - x, a * (1.0 - x) - b * x
+    fraction = _beta_fraction(m, p, q, m.where(direct, x, rest), m.where(direct, rest, x), m.where(direct, over, -over))
+    part = m.exp(_log_beta_density(m, a, b, x)) / p * fraction
     part = m.where(m.lt(1.0, part), one, part)
     out = m.where(direct, part, 1.0 - part)
     return m.where(bad, m.full(np.nan), m.where(at_end, end, out))
