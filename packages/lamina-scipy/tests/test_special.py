@@ -207,3 +207,22 @@ def test_large_and_tiny_shapes_keep_the_digits_of_float32():
     got = special.betaln(f([-0.5, -2.5, -0.5, -12.5]), f([1e6, 1e6, 20.0, 20.5]))
     np.testing.assert_allclose(got, [8.17326703, 34.4825283, 2.7443098, 12.19099334], 1e-6)
     np.testing.assert_allclose(special.zeta(1.0, f([-0.5, -1.0])), np.inf)
+
+
+def test_incomplete_functions_of_large_shapes():
+    """Numbers of SciPy in float64, at these arguments in float32."""
+    a, b = np.float32([2.148633, 545117.3, 1e6, 3., 1e6]), np.float32([526237.75, 197.6646, 1e6, 2e6, 5])
+    x = np.float32([6.2557e-6, .999571, .4996, 2e-6, .999993])
+    share = np.array([0.814420970149, 0.00694084024563, 0.128945480658, 0.761897572117, 0.175396868749])
+    slope = np.array([71707.8102786, 671.09455227, 594.97307901, 293050.077173, 92255.260372])
+    np.testing.assert_allclose(special.betainc(a, b, x), share, 3e-5)
+    np.testing.assert_allclose(grad(lambda x: special.betainc(a, b, x).sum())(x), slope, 5e-5)
+    with config.enable_x64(True):
+        wide = [v.astype(np.float64) for v in (a, b, x)]
+        np.testing.assert_allclose(special.betainc(*wide), share, 1e-10)
+        np.testing.assert_allclose(grad(lambda x: special.betainc(*wide[:2], x).sum())(wide[2]), slope, 1e-10)
+    a, x = np.float32([1e6, 1e6, 1e6, 135065.9, 428537.9]), np.float32([1e6, 997000, 1004000, 137205.86, 426257.72])
+    below = [0.500132980761, 0.00133810416731, 0.999967654553, 0.999999996548, 0.000242535471416]
+    above = [0.499867019239, 0.998661895833, 3.23454473135e-05, 3.45229696828e-09, 0.999757464529]
+    np.testing.assert_allclose(special.gammainc(a, x), below, 3e-5)
+    np.testing.assert_allclose(special.gammaincc(a, x), above, 3e-5)

@@ -192,3 +192,35 @@ def test_densities_of_large_shapes_keep_the_digits_of_float32():
     np.testing.assert_allclose(stats.beta.logpdf(at, f(1e6), f(1e6)), want, 1e-3)
     got = stats.binom.logpmf(f([500000, 499000, 500500]), f(1e6), f(0.5))
     np.testing.assert_allclose(got, [-7.133547, -9.133546, -7.633546], 3e-5)
+
+
+@pytest.mark.parametrize("law, args, want", [
+    ("nbinom", ([1e6, 1003000, 3, 0, 250], [1e6, 1e6, 1e6, 7e5, 1e-3], [0.5, 0.5, 0.999996, 0.99999, 1e-4]),
+     [-8.17326752747, -10.4221456147, -1.63126311152, -7.00954132095, -12.4573318842]),
+    ("betabinom", ([50, 6e5, 3, 1e5], [100, 1e6, 5, 3e5], [1e6, 3e6, 2e4, 1e6], [9e5, 2e6, 1e6, 2.5e6]),
+     [-2.66959189985, -7.20429668545, -9.53235586993, -1491.77581978]),
+    ("binom", ([1000, 0, 999000, 5e5], [1e6, 1e6, 1e6, 1e6], [0.001, 1e-7, 0.999, 0.5004]),
+     [-4.37239925594, -0.100000006169, -4.3723993389, -7.45355781787]),
+    ("poisson", ([0, 1e6, 1001000, 2], [0, 1001000, 1e6, 1e-5]), [0.0, -8.32636081199, -8.32702706222, -23.719008161])])
+def test_probabilities_of_large_shapes(law, args, want):
+    """Numbers of 60 digits, by the logarithm of gamma, at these arguments in float32."""
+    args = [np.float32(a) for a in args]
+    np.testing.assert_allclose(getattr(stats, law).logpmf(*args), want, 1e-5)
+    with config.enable_x64(True):
+        np.testing.assert_allclose(getattr(stats, law).logpmf(*[a.astype(np.float64) for a in args]), want, 3e-11)
+
+
+def test_certain_counts_have_no_logarithm_left():
+    assert stats.binom.logpmf(0, 7, 0.0) == 0 and stats.binom.logpmf(7, 7, 1.0) == 0 and stats.nbinom.logpmf(0, 3.3, 1.0) == 0
+    assert stats.binom.logpmf(1, 7, 0.0) == -np.inf and stats.nbinom.logpmf(2, 3.3, 1.0) == -np.inf
+    assert stats.betabinom.logpmf(0, 0, 2.0, 3.0) == 0 and stats.poisson.logpmf(0, 0.0) == 0
+
+
+def test_slopes_of_probabilities_of_large_shapes():
+    f = np.float32
+    np.testing.assert_allclose(grad(stats.binom.logpmf, 2)(f(0), f(1e6), f(0.0)), -1e6)
+    p = float(f(0.001))
+    np.testing.assert_allclose(grad(stats.binom.logpmf, 2)(f(1100), f(1e6), f(p)), 1100 / p - 998900 / (1 - p), 1e-5)
+    np.testing.assert_allclose(grad(stats.nbinom.logpmf, 2)(f(1003000), f(1e6), f(0.5)), -6000, 1e-5)
+    np.testing.assert_allclose(grad(stats.poisson.logpmf, 1)(f(1e6), f(1001000)), 1e6 / 1001000 - 1, 1e-5)
+    np.testing.assert_allclose(grad(stats.betabinom.logpmf, 2)(f(600000), f(1e6), f(3e6), f(2e6)), 0.0, atol=1e-6)

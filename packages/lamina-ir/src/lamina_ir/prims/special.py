@@ -174,8 +174,8 @@ def _log_beta_density(m: Any, a: Any, b: Any, x: Any) -> Any:
     both = m.lt(low, 20.0)
     p, q = m.where(both, a * 0.0 + 20.0, a), m.where(both, b * 0.0 + 20.0, b)
     over, y = p * (1.0 - x) - q * x, 1.0 - x
-    near = (p * _excess(m, -(over / p), (1.0 + q / p) * x) + q * _excess(m, over / q, (1.0 + p / q) * y) + 0.5 * m.log(p / (2 * np.pi) / (1.0 + p / q))
-            + (_tail(p + q) - _tail(p) - _tail(q)))
+    near = (p * _excess(m, -(over / p), (1.0 + q / p) * x) + q * _excess(m, over / q, (1.0 + p / q) * y)
+            + 0.5 * m.log(p / (2 * np.pi) / (1.0 + p / q)) + (_tail(p + q) - _tail(p) - _tail(q)))
     return m.where(both, m.where(m.lt(high, 20.0), plain, mixed), near)
 
 

@@ -9,6 +9,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import inexact, real, slopes, within
+from ._deviances import drop_of, log_ratio_of
 
 __all__ = ["entr", "expit", "kl_div", "logit", "rel_entr", "xlog1py", "xlogy"]
 
@@ -39,15 +40,6 @@ def _entr(x):
     return lnp.where(lnp.isnan(x), x, value)
 
 
-def _log_ratio(x, y):
-    """log(x / y), exact to the last digits where both are close, and without overflow of the ratio."""
-    ratio = x / y
-    close = lnp.logical_and(ratio > 0.5, ratio < 2.0)
-    usual = lnp.logical_and(ratio > 0.0, ratio < np.inf)
-    near = lnp.log1p(within(close, (x - y) / y, 0.0))
-    return lnp.where(close, near, lnp.where(usual, lnp.log(within(usual, ratio, 1.0)), lnp.log(x) - lnp.log(y)))
-
-
 def _divergence(x, y, inside, at_zero):
     """`inside` where both are positive, `at_zero` where x is zero, else infinity."""
     value = lnp.where(lnp.logical_and(x > 0, y > 0), inside,
@@ -55,18 +47,18 @@ def _divergence(x, y, inside, at_zero):
     return lnp.where(lnp.isnan(x) | lnp.isnan(y), x + y, value)
 
 
-@slopes(lambda out, x, y: _log_ratio(x, y) + 1.0, lambda out, x, y: -_share(x, y))
+@slopes(lambda out, x, y: log_ratio_of(x, y) + 1.0, lambda out, x, y: -_share(x, y))
 def _rel_entr(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)
-    return _divergence(x, y, a * _log_ratio(a, b), 0.0)
+    return _divergence(x, y, a * log_ratio_of(a, b), 0.0)
 
 
-@slopes(lambda out, x, y: _log_ratio(x, y), lambda out, x, y: 1.0 - _share(x, y))
+@slopes(lambda out, x, y: log_ratio_of(x, y), lambda out, x, y: 1.0 - _share(x, y))
 def _kl_div(x, y):
     both = lnp.logical_and(x > 0, y > 0)
     a, b = within(both, x, 1.0), within(both, y, 1.0)
-    return _divergence(x, y, a * _log_ratio(a, b) - a + b, y)
+    return _divergence(x, y, -drop_of(a, b, b - a), y)
 
 
 @public()

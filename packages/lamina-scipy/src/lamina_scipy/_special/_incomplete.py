@@ -12,6 +12,7 @@ from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
 from .._ground import by_dtype, no_slope, real, slopes, within
+from ._deviances import drop_of, rest_of
 from ._entropies import xlog1py_of, xlogy_of
 from ._gammas import gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
 
@@ -76,18 +77,17 @@ def _inside(a, x):
 
 
 def _gamma_density(a, x):
-    return lnp.exp(_times_log(a - 1.0, x, lnp.log) - x - gammaln_of(a))
+    return lnp.exp(log_gamma_density_of(a, x))
 
 
 def log_gamma_density_of(a, x):
-    """(a - 1) log x - x - log gamma(a) of arrays; near x = a, a large, by Stirling's formula without its large parts."""
-    near = (a >= 20.0) & (x > 0.5 * a) & (x < 2.0 * a)
-    p, y = within(near, a, 20.0), within(near, x, 20.0)
-    gap = (y - p) / p
-    formula = p * (lnp.log1p(gap) - gap) + 0.5 * lnp.log(p / (2 * math.pi)) - stirling(p) - lnp.log(y)
-    far = lnp.logical_not(near)
-    p, y = within(far, a, 1.0), within(far, x, 1.0)
-    return lnp.where(near, formula, xlogy_of(p - 1.0, y) - y - gammaln_of(p))
+    """(a - 1) log x - x - log gamma(a) of arrays; of large shapes by Stirling's formula, its large parts in one deviance."""
+    large = (a >= 20.0) & (a < np.inf) & (x > 0)
+    p, y = within(large, a, 20.0), within(large, x, 20.0)
+    formula = drop_of(p, y, y - p) - stirling(p) + 0.5 * lnp.log(p / (2 * math.pi)) - lnp.log(y)
+    usual = lnp.logical_not(large)
+    p, y = within(usual, a, 1.0), within(usual, x, 1.0)
+    return lnp.where(large, formula, xlogy_of(p - 1.0, y) - y - gammaln_of(p))
 
 
 @slopes(lambda out, a, x: lax.igamma_grad_a(a, x), lambda out, a, x: _gamma_density(a, x))
@@ -111,27 +111,20 @@ def gammaincc_of(a, x):
 
 
 def log_beta_density_of(a, b, x):
-    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b); near the mean of large shapes as `log_gamma_density_of`."""
-    large = (a >= 20.0) & (b >= 20.0)
-    p, q, y = within(large, a, 20.0), within(large, b, 20.0), within(large & (x > 0) & (x < 1), x, 0.5)
-    over = p * (1.0 - y) - q * y
-    near = large & (x > 0) & (x < 1) & (lnp.abs(over) < 0.5 * lnp.minimum(p, q))
-    over = within(near, over, 0.0)
-    by_p, by_q = -(over / p), over / q
-    formula = (p * (lnp.log1p(by_p) - by_p) + q * (lnp.log1p(by_q) - by_q) + 0.5 * lnp.log(p / (2 * math.pi) / (1.0 + p / q))
-               + (stirling(p + q) - stirling(p) - stirling(q)) - lnp.log(y) - lnp.log1p(-y))
-    far = lnp.logical_not(near)
-    p, q, y = within(far, a, 1.0), within(far, b, 1.0), within(far, x, 0.5)
-    return lnp.where(near, formula, xlogy_of(p - 1.0, y) + xlog1py_of(q - 1.0, -y) - betaln_of(p, q))
+    """(a - 1) log x + (b - 1) log(1 - x) - log beta(a, b), by deviances; at both ends its limits."""
+    inside = (x > 0) & (x < 1)
+    y = within(inside, x, 0.5)
+    z, both = 1.0 - y, a + b
+    over = a * z - b * y
+    value = (drop_of(a, both * y, -over) + drop_of(b, both * z, over) + (rest_of(both) - rest_of(a) - rest_of(b))
+             + (lnp.log(a) - lnp.log(y)) + (lnp.log(b / both) - lnp.log1p(-y)))
+    end = within(lnp.logical_not(inside), x, 0.5)
+    return lnp.where(inside, value, xlogy_of(a - 1.0, end) + xlog1py_of(b - 1.0, -end) + lnp.log(lnp.where(end == 0, b, a)))
 
 
 def _beta_density(a, b, x):
     """The slope of betainc in x; its limits at 0 and 1."""
-    return lnp.exp(_times_log(a - 1.0, x, lnp.log) + _times_log(b - 1.0, -x, lnp.log1p) - betaln_of(a, b))
-
-
-def _times_log(factor, x, log):
-    return lnp.where(factor == 0, 0.0, factor * log(x))
+    return lnp.exp(log_beta_density_of(a, b, x))
 
 
 def _series_slopes(a, b, x):

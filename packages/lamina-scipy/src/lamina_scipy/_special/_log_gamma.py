@@ -12,7 +12,7 @@ import numpy as np
 
 from .._ground import horner
 
-__all__ = ["single_gammaln"]
+__all__ = ["NARROW_STIRLING", "near_gammaln", "single_gammaln"]
 
 # Fitted with Lawson's weights, from the highest power down; their largest relative errors are 3e-9, 2e-9 and 2e-11, that of
 # the last 4e-10 in what is added.
@@ -25,12 +25,12 @@ _AT_TWO = (0.0, 0.0, -0.000269850633, 0.000569821469, -0.00117784233, 0.00287905
 # sin(pi r) / (pi r) by powers of r^2, for r up to 0.5
 _SINE = (-0.00223522405, 0.0261162053, -0.190747623, 0.811742171, -1.64493406, 1.0)
 # a times what Stirling's formula lacks (DLMF 5.11.1), by powers of 1 / a^2, for a from 2.5 up
-_STIRLING = (-0.000396455991, 0.000773162221, -0.0027769383, 0.0833333238)
+NARROW_STIRLING = (-0.000396455991, 0.000773162221, -0.0027769383, 0.0833333238)
 _REST = np.float32(0.5 * math.log(2 * math.pi) - 0.5)
 
 
-def _near(z):
-    """log gamma(1 + z) for z from -0.3 to 1.5."""
+def near_gammaln(z):
+    """log gamma(1 + z) of a float32 array for z from -0.3 to 1.5."""
     one = z < 0.5
     t = lnp.where(one, z, z - 1.0)
     p = lnp.where(one, np.float32(_AT_ONE[0]), np.float32(_AT_TWO[0]))
@@ -43,8 +43,8 @@ def single_gammaln(x):
     """log |gamma| of a float32 array."""
     a = lnp.abs(x)
     small = a < 0.7
-    near, log_a, v = _near(lnp.where(small, a, a - 1.0)), lnp.log(a), 1.0 / a
-    far = (a - 0.5) * (log_a - 1.0) + (horner(v * v, _STIRLING) * v + _REST)
+    near, log_a, v = near_gammaln(lnp.where(small, a, a - 1.0)), lnp.log(a), 1.0 / a
+    far = (a - 0.5) * (log_a - 1.0) + (horner(v * v, NARROW_STIRLING) * v + _REST)
     raised = lnp.where(a < 2.5, near, far)  # of a + 1 where a is small
     # gamma(-a) gamma(a) = -pi / (a sin(pi a)); r is the distance from the nearest pole
     r = lnp.abs(a - lnp.round(a))

@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from .._special._incomplete import betaln_of
+from .._special._deviances import drop_of, rest_of
 from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
@@ -24,7 +24,14 @@ def _logpmf(k, n, a, b, loc=0):
     inside = (j >= 0) & (j <= n) & (j == lnp.floor(j))
     i, m = within(inside, j, 0.0), within(n >= 0, n, 0.0)
     m = lnp.maximum(m, i)
-    value = betaln_of(i + a, m - i + b) - betaln_of(m - i + 1.0, i + 1.0) - betaln_of(a, b) - lnp.log(m + 1.0)
+    rest, c, f, both, total = m - i, i + a, m - i + b, a + b, m + a + b
+    # Three binomial probabilities of one share of successes, c / total; its powers cancel.
+    over = (i * b - rest * a) / total
+    share, other = c / total, f / total
+    deviances = (drop_of(i, m * share, -over) + drop_of(rest, m * other, over)
+                 + drop_of(a, both * share, over) + drop_of(b, both * other, -over))
+    more, less = rest_of(lnp.stack([m, both, c, f])), rest_of(lnp.stack([i, rest, a, b, total]))
+    value = deviances + (lnp.sum(more, 0) - lnp.sum(less, 0)) + lnp.log(a / c) + lnp.log((b / f) * (total / both))
     return proper(supported(inside, value, -np.inf, j), n >= 0, n == lnp.floor(n), a > 0, b > 0)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from .._special._incomplete import log_beta_density_of
+from .._special._deviances import drop_of, rest_of
 from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
@@ -23,7 +23,9 @@ def _logpmf(k, n, p, loc=0):
     inside = (j >= 0) & (j <= n) & (j == lnp.floor(j))
     i, m = within(inside, j, 0.0), within(n >= 0, n, 0.0)
     m = lnp.maximum(m, i)
-    value = log_beta_density_of(i + 1.0, m - i + 1.0, p) - lnp.log(m + 1.0)
+    rest, q = m - i, 1.0 - p
+    over = i * q - rest * p
+    value = drop_of(i, m * p, -over) + drop_of(rest, m * q, over) + (rest_of(m) - rest_of(i) - rest_of(rest))
     return proper(supported(inside, value, -np.inf, j), n >= 0, n == lnp.floor(n), p >= 0, p <= 1)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from .._special._entropies import xlog1py_of, xlogy_of
-from .._special._incomplete import betaln_of
+from .._special._deviances import drop_of, rest_of
 from ._laws import Law, exponential, proper, supported
 
 __all__ = ["logpmf", "pmf"]
@@ -21,10 +20,10 @@ def _logpmf(k, n, p, loc=0):
     """>>> logpmf(np.array([0., 1., -1.]), 2., 0.5)
     Array([-1.3862944, -1.3862944,       -inf], dtype=float32)"""
     j = k - loc
-    inside = (j >= 0) & (j == lnp.floor(j))
-    i = within(inside, j, 0.0)
-    ways = -lnp.log(n + i) - betaln_of(i + 1.0, n)
-    value = ways + xlogy_of(n, p) + xlog1py_of(i, -p)
+    inside = (j >= 0) & (j == lnp.floor(j)) & (j < np.inf)
+    i, q = within(inside, j, 0.0), 1.0 - p
+    m, over = n + i, n * q - i * p
+    value = (drop_of(n, m * p, -over) + drop_of(i, m * q, over) + (rest_of(m) - rest_of(n) - rest_of(i)) + lnp.log(n / m))
     return proper(supported(inside, value, -np.inf, j), n > 0, p > 0, p <= 1)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from .._special._incomplete import gammaincc_of, log_gamma_density_of
+from .._special._deviances import drop_of, rest_of
+from .._special._incomplete import gammaincc_of
 from ._laws import Law, exponential, proper, supported
 
 __all__ = ["cdf", "logpmf", "pmf"]
@@ -20,7 +21,7 @@ def _logpmf(k, mu, loc=0):
     j = k - loc
     inside = (j >= 0) & (j == lnp.floor(j)) & (j < np.inf)
     i = within(inside, j, 0.0)
-    return proper(supported(inside, log_gamma_density_of(i + 1.0, mu), -np.inf, j), mu >= 0)
+    return proper(supported(inside, drop_of(i, mu, mu - i) - rest_of(i), -np.inf, j), mu >= 0)
 
 
 def _pmf(k, mu, loc=0):

@@ -1,0 +1,78 @@
+"""The parts that densities and probabilities of large shapes are made of, each small where they are not: Loader, "Fast and
+accurate computation of binomial probabilities" (2000). log x! is x log x - x + `rest_of(x)`, and what is left of the large
+terms are deviances, `drop_of`.
+"""
+from __future__ import annotations
+
+import math
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_tracing import lax
+
+from .._ground import by_dtype, horner, slopes, within
+from ._log_gamma import NARROW_STIRLING, near_gammaln
+
+__all__ = ["drop_of", "log_ratio_of", "rest_of"]
+
+# B(2k) / (2k (2k - 1)) of Stirling's series, DLMF 5.11.1, and -B(2k) / (2k) of digamma's, 5.11.2, from the highest k down.
+_STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+_DIGAMMA = (3617 / 8160, -1 / 12, 691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12)
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def log_ratio_of(x, y):
+    """log(x / y), exact to the last digits where both are close, and without overflow of the ratio."""
+    ratio = x / y
+    close = lnp.logical_and(ratio > 0.5, ratio < 2.0)
+    usual = lnp.logical_and(ratio > 0.0, ratio < np.inf)
+    near = lnp.log1p(within(close, (x - y) / y, 0.0))
+    return lnp.where(close, near, lnp.where(usual, lnp.log(within(usual, ratio, 1.0)), lnp.log(x) - lnp.log(y)))
+
+
+def _drop_slope_a(out, a, c, d):
+    near = (a > 0) & (lnp.abs(d) < 0.5 * a)
+    small = lnp.log1p(within(near, d, 0.0) / within(near, a, 1.0))
+    return lnp.where(near, small, log_ratio_of(c, a)) - d / c
+
+
+def _drop_slope_d(out, a, c, d):
+    return lnp.where(a == 0, -1.0, -d / within(a != 0, c, 1.0))
+
+
+# The slope goes through d, which keeps its digits where a and c are close.
+@slopes(_drop_slope_a, lambda out, a, c, d: lnp.zeros_like(out), _drop_slope_d)
+def drop_of(a, c, d):
+    """a log(c / a) - d of arrays none below 0, where d is c - a; -d at a = 0. With u = d / a it is a (log(1 + u) - u), where u is
+    small by powers of r = u / (2 + u): log(1 + u) = 2 artanh r (DLMF 4.6.2), and 2 r - u = -r u."""
+    u = d / within(a > 0, a, 1.0)
+    near = (u > -0.3) & (u < 0.4)
+    v = within(near, u, 0.0)
+    r = v / (v + 2.0)
+    odd = horner(r * r, [1.0 / (2 * k + 1) for k in range(by_dtype(u, 5, 11), 0, -1)])
+    far = (a > 0) & lnp.logical_not(near)
+    other = within(far, a, 1.0) * log_ratio_of(within(far, c, 1.0), within(far, a, 1.0)) - d
+    return lnp.where(near & (a > 0), a * r * (2.0 * r * r * odd - v), other)
+
+
+def _rest_slope(out, x):
+    large = x >= 8.0
+    v, y = 1.0 / within(large, x, 8.0), within(lnp.logical_not(large), x, 1.0)
+    return lnp.where(large, v * (0.5 + v * horner(v * v, _DIGAMMA[by_dtype(x, 4, 0):])), lax.digamma(y + 1.0) - lnp.log(y))
+
+
+@slopes(_rest_slope)
+def rest_of(x):
+    """log x! - x log x + x of arrays none below 0."""
+    from_ = by_dtype(x, 2.5, 8.0)
+    large = x >= from_
+    v = 1.0 / within(large, x, from_)
+    far = horner(v * v, by_dtype(x, NARROW_STIRLING, _STIRLING)) * v + 0.5 * lnp.log(within(large, x, from_)) + _HALF_LOG_2PI
+    y = within(lnp.logical_not(large), x, 1.0)
+    log = lnp.log(within(y > 0, y, 1.0))
+    if by_dtype(x, True, False):
+        high = y > 1.5
+        factorial = near_gammaln(lnp.where(high, y - 1.0, y)) + lnp.where(high, log, 0.0)
+    else:
+        factorial = lax.lgamma(y + 1.0)
+    return lnp.where(large, far, factorial - y * log + y)
