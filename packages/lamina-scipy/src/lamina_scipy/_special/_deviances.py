@@ -43,8 +43,8 @@ def _drop_slope_d(out, a, c, d):
 # The slope goes through d, which keeps its digits where a and c are close.
 @slopes(_drop_slope_a, lambda out, a, c, d: lnp.zeros_like(out), _drop_slope_d)
 def drop_of(a, c, d):
-    """a log(c / a) - d of arrays none below 0, where d is c - a; -d at a = 0. With u = d / a it is a (log(1 + u) - u), where u is
-    small by powers of r = u / (2 + u): log(1 + u) = 2 artanh r (DLMF 4.6.2), and 2 r - u = -r u."""
+    """a log(c / a) - d of arrays none below 0, where d is c - a; -d at a = 0. With u = d / a it is a (log(1 + u) - u), where
+    u is small by powers of r = u / (2 + u): log(1 + u) = 2 artanh r (DLMF 4.6.2), and 2 r - u = -r u."""
     u = d / within(a > 0, a, 1.0)
     near = (u > -0.3) & (u < 0.4)
     v = within(near, u, 0.0)
