@@ -320,7 +320,7 @@ def cheap_overrides() -> list[tuple[str, Any]]:
     return [("xla_cpu_use_fusion_emitters", False)] if _HAS_FUSION_SWITCH else []
 
 
-def rolled(options: CompileOptions) -> CompileOptions:
+def rolled(options: Any) -> Any:
     """The same settings, with which LLVM leaves loops as they are. `xla_backend_extra_options` is a map that no attribute and
     no override sets, so it is written behind what they come to as a Protocol Buffer, whose reader merges the two."""
     return CompileOptions.ParseFromString(options.SerializeAsString() + _ROLLED)
