@@ -155,6 +155,7 @@ LONG = np.ones((1000, 16), np.float32)
     (lambda x: lax.reduce_sum(lax.exp(x), (1,)), ROWS, Effort()), (lambda x: lax.tanh(lax.dot(x, x)), X, Effort(True, False)),
     (lambda x: lax.dot(x, lax.transpose(x, (1, 0))), ROWS, Effort()),
     (jit(lambda x: lax.reduce_sum(lax.exp(x), (1,))), ROWS, Effort()),
+    (lax.exp, np.ones((20_000, 3), np.float32), Effort()), (lax.exp, np.ones((20, 3), np.float32), Effort(True, True)),
 ])
 def test_loops_stay_loops_where_no_floats_are_summed(f, x, expected):
     assert effort(make_jaxpr(f)(x)) == expected

@@ -21,7 +21,7 @@ _PLAIN = frozenset(("elementwise", "shape", "indexing", "calls"))
 _CHEAP = _PLAIN | {"reductions", "sorting"}
 _FEW, _SMALL, _UPDATES = 12, 1 << 14, 512
 _TINY, _PRODUCT = 1 << 12, 256
-_NARROW, _DEAR = 8, range(33, 64)  # numbers in a row
+_NARROW, _DEAR, _SHORT = 8, range(33, 64), range(2, 8)  # numbers in a row
 _APART = frozenset((  # what adds no float to another
     "elementwise", "shape", "indexing", "sorting", "random_bits", "random_keys", "calls", "factorizations", "fft"))
 _SINGLE = frozenset(("elementwise", "random_bits", "calls"))  # loops that are as quick rolled, however long
@@ -56,7 +56,7 @@ def effort(closed: ClosedJaxpr) -> Effort:
     """The cheap compile settings that serve a program as well as the usual ones.
 
     Measured on 1 to 8 equations, jaxlib 0.10.2: half the compile time; run times of elementwise, shape and indexing ops
-    are equal or better at every size, of reductions equal for small arrays and up to 1.6 times longer for large ones; those of
+    are equal or better at every size (but of large arrays with rows of 2 to 7 numbers), of reductions equal for small arrays and up to 1.6 times longer for large ones; those of
     scatters, which become loops over single updates, equal up to some hundred of them and up to 4 times longer beyond.
     Written out turns of `exp` and its like over rows of 33 to 63 numbers compile in up to 190 ms, rolled in 15; the emitter
     of fused loops (36 ms) has no such rows, so it takes the programs among them that sum floats.
@@ -101,7 +101,7 @@ def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -
         large = family not in _PLAIN and any(v.aval.size > _SMALL for v in e.invars)
         if not is_call and (family not in _CHEAP and not _is_small_product(e) or large):
             return _FEW + 1
-        if e.primitive.name.startswith("scatter") and e.invars[-1].aval.size > _UPDATES:
+        if e.primitive.name.startswith("scatter") and e.invars[-1].aval.size > _UPDATES or _has_short_rows(e):
             return _FEW + 1
         if is_call:
             called = e.params["call_jaxpr"]
@@ -113,6 +113,11 @@ def _weigh(closed: ClosedJaxpr, known: dict[ClosedJaxpr, int], level: int = 0) -
         if count > _FEW or e.primitive.name in ("xla_pmap", "shard_map"):
             return _FEW + 1
     return count
+
+
+def _has_short_rows(e: Eqn) -> bool:
+    """Whether it makes a large array of rows of a few numbers: their single loops take up to twice the time."""
+    return any(len(v.aval.shape) > 1 and v.aval.shape[-1] in _SHORT and v.aval.size > _SMALL for v in e.outvars)
 
 
 def _is_small_product(e: Eqn) -> bool:
@@ -161,7 +166,7 @@ class _Steady:
         around = [v.aval for v in (*e.invars, *e.outvars)]
         if max((a.size for a in around), default=0) > _SMALL:
             self.large += 1
-            if self.large > _FEW or family not in _PLAIN:
+            if self.large > _FEW or family not in _PLAIN or _has_short_rows(e):
                 return False
         if _is_small_product(e):
             self.loose = True

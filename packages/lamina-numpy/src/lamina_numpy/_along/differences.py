@@ -210,14 +210,14 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         y, x = all_in_front(y, (axis,)), x if x is None else all_in_front(own_array("trapezoid", x), (axis,))
         axis = 0
     at = check_axis("trapezoid", axis, len(typeof(y).shape))
-    y = moveaxis(y, at, -1)
-    n = typeof(y).shape[-1]
+    n = typeof(y).shape[at]
     if x is None and n > 1 and not np.ndim(dx):
         # Each sample once, the outer two half: of slices of `y` there would be copies.
         d = np.dtype("int32")
-        place = lax.iota(d, n)
+        place = lax.broadcasted_iota(d, tuple(n if a == at else 1 for a in range(len(typeof(y).shape))), at)
         ends = lax.bitwise_or(lax.eq(place, literal(0, d)), lax.eq(place, literal(n - 1, d)))
-        return total(y * choose_by(ends, literal(0.5, typeof(y).dtype), literal(1, typeof(y).dtype)), -1) * dx
+        return total(y * choose_by(ends, literal(0.5, typeof(y).dtype), literal(1, typeof(y).dtype)), at) * dx
+    y = moveaxis(y, at, -1)
     if x is None:
         gaps = dx
     else:

@@ -431,4 +431,4 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     if t.dtype == dtypes.BOOL:
         x = cast(x, np.dtype(np.int32))
     return power(lax.broadcast_in_dim(x, (t.shape[0], n), (0,)),
-                 own(np.broadcast_to(powers, (t.shape[0], n)).astype(np.int32 if t.dtype == dtypes.BOOL else t.dtype)))
+                 own(powers[None].astype(np.int32 if t.dtype == dtypes.BOOL else t.dtype)))

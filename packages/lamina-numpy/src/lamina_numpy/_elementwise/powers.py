@@ -15,11 +15,12 @@ from .._ground.choosing import choose_by
 __all__ = ["float_power", "pow", "power"]
 
 _I32 = np.dtype("int32")
+_AT_ONCE = 6  # bits: exponents above 63 are of -1, 0 and 1, or wrap around
 
 
 def _int_power(x: Any, y: Any, d: np.dtype) -> Any:
-    """Repeated squaring, over as many bits as the largest exponent has. A whole number to a negative power is 0, but for 1
-    and -1."""
+    """Repeated squaring: the lowest bits of the exponents at once, as one kernel, the others one by one, as many as the
+    largest has. A whole number to a negative power is 0, but for 1 and -1."""
     weak = typeof(x).weak_type and typeof(y).weak_type
     zero, one = literal(0, d), literal(1, d)
     x, y = alike("power", [cast(x, d, weak), cast(y, d, weak)])
@@ -34,8 +35,10 @@ def _int_power(x: Any, y: Any, d: np.dtype) -> Any:
         base, left, out = state
         out = lax.select(lax.ne(lax.bitwise_and(left, one), zero), lax.mul(out, base), out)
         return lax.mul(base, base), lax.shift_right_logical(left, one), out
-    start = cast(lax.full(typeof(x).shape, 1, d), d, weak)
-    *_, out = lax.while_loop(some_left, one_bit, (x, size, start))
+    state = x, size, cast(lax.full(typeof(x).shape, 1, d), d, weak)
+    for _ in range(_AT_ONCE):
+        state = one_bit(state)
+    *_, out = lax.while_loop(some_left, one_bit, state)
     if not signed:
         return out
     gone = lax.bitwise_and(lax.lt(y, zero), lax.ne(lax.abs(x), one))
