@@ -56,8 +56,9 @@ def effort(closed: ClosedJaxpr) -> Effort:
     """The cheap compile settings that serve a program as well as the usual ones.
 
     Measured on 1 to 8 equations, jaxlib 0.10.2: half the compile time; run times of elementwise, shape and indexing ops
-    are equal or better at every size (but of large arrays with rows of 2 to 7 numbers), of reductions equal for small arrays and up to 1.6 times longer for large ones; those of
-    scatters, which become loops over single updates, equal up to some hundred of them and up to 4 times longer beyond.
+    are equal or better at every size, but of large arrays with rows of 2 to 7 numbers (up to twice as long: they keep the usual
+    emitter), of reductions equal for small arrays and up to 1.6 times longer for large ones; those of scatters,
+    which become loops over single updates, equal up to some hundred of them and up to 4 times longer beyond.
     Written out turns of `exp` and its like over rows of 33 to 63 numbers compile in up to 190 ms, rolled in 15; the emitter
     of fused loops (36 ms) has no such rows, so it takes the programs among them that sum floats.
     """

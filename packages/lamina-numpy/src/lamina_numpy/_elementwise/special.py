@@ -462,7 +462,7 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
       ShapeError: `x1` and `x2` do not broadcast to each other.
       TypeError: one of them is neither an array nor a number.
 
-    Source: meaning of `numpy.gcd`, by Euclid's algorithm, in as many steps as the slowest pair takes: at most 1.44 for each bit.
+    Source: meaning of `numpy.gcd`, by Euclid's algorithm, in as many steps as the slowest pair takes.
 
     >>> gcd(np.array([12, -18]), 8)
     Array([4, 2], dtype=int32)
