@@ -99,7 +99,7 @@ CASES: dict[str, list[Any]] = {
     "concatenate": [call([F, I]), call([F, G], axis=1), call([F, V], axis=None)], "concat": [call([F, G])],
     "stack": [call([F, G]), call([F, G], axis=-1)], "vstack": [call([V, F])], "hstack": [call([F, G]), call([V, V])],
     "dstack": [call([F, G])], "column_stack": [call([V, V])], "append": [call(F, V), call(F, G, axis=0)],
-    "block": [call([[F, G], [G, F]]), call([V, V])], "unstack": [call(F), call(F, axis=1)],
+    "block": [call([[F, G], [G, F]]), call([V, V]), call(3), call([1.5]), call(F)], "unstack": [call(F), call(F, axis=1)],
     "split": [call(F, 2, axis=1), call(L, [2, 5])], "array_split": [call(L, 3)], "hsplit": [call(F, 2)],
     "vsplit": [call(F, 3)], "dsplit": [call(T, 2)], "tile": [call(F, 2), call(V, (2, 2)), call(F, (2, 1, 1))],
     "repeat": [call(F, 2), call(F, 2, axis=1), call(V, np.array([1, 0, 2, 1]))],

@@ -295,7 +295,7 @@ def block(arrays: Any) -> Array:
         short = n - len(typeof(x).shape)
         return with_axes(asarray(x), tuple(range(short)))
     levels = depth(arrays)
-    n = max(levels, rank(arrays), 1)
+    n = max(levels, rank(arrays))
     return join(arrays, levels)
 
 
