@@ -1,4 +1,5 @@
 """Every flag of the public configuration is taken, by each of the ways, and bad values are refused by name."""
+import json
 import os
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def another(option):
     """A value that the option has not."""
     if option.choices:
         return next(c for c in option.choices if c != option.value)
-    return {bool: lambda v: not v, int: lambda v: v + 1, str: lambda v: "else"}[option.kind](option.value)
+    return {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v + 0.5, str: lambda v: "else"}[option.kind](option.value)
 
 
 @pytest.fixture
@@ -75,6 +76,21 @@ def test_contexts_take_their_value_by_its_name(name):
     value = config.read(name)
     with getattr(lamina, name)(new_val=value):
         assert config.read(name) == value
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_settings_say_in_a_block_what_the_block_set(name, untold):
+    before = config.read(name)
+    value = {"default_device": lamina.devices()[-1], "default_matmul_precision": "high"}.get(name)
+    value = another(config.options[name]) if value is None else value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with getattr(lamina, name)(value):
+            assert getattr(config, f"jax_{name.removeprefix('jax_')}") == value
+            with getattr(lamina, name)(before):
+                assert config.read(name) == before
+            assert config.read(name) == value
+    assert config.read(name) == before
 
 
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o.inert], ids=lambda o: o.name)
@@ -157,13 +173,52 @@ def test_the_environment_and_the_command_line():
 
 
 @pytest.mark.parametrize("name, text", [("JAX_NUM_CPU_DEVICES", "two"), ("JAX_ENABLE_CHECKS", "perhaps"),
-                                        ("JAX_COMPILATION_CACHE_MAX_SIZE", "1GB"), ("JAX_SPMD_MODE", "all")])
+                                        ("JAX_COMPILATION_CACHE_MAX_SIZE", "1GB"), ("JAX_SPMD_MODE", "all"),
+                                        ("JAX_DEFAULT_MATMUL_PRECISION", "x")])
 def test_bad_words_in_the_environment_are_refused_by_name(name, text):
     env = {**os.environ, name: text, "LAMINA_NUM_CPU_DEVICES": ""}
     command = [sys.executable, "-c", "import lamina; lamina.jit"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     asked = name.removeprefix("JAX_").lower().replace("max_size", "max_bytes")
     assert f"config {asked}: " in done.stderr and repr(text) in done.stderr
+
+
+def test_every_setting_refuses_bad_words_by_its_variable():
+    config.values  # loads the flags too
+    taken = []
+    for name, option in sorted(config.options.items()):
+        for text in ("bananas", "-7.5"):
+            try:
+                option.parsed(text, f"the environment variable JAX_{name.upper()}")
+            except RuntimeError:  # counts until a device is first used
+                pass
+            except (TypeError, ValueError) as error:
+                assert f"JAX_{name.upper()}" in str(error)
+            else:
+                taken += [option] if option.kind is bool or option.choices else []
+    assert not taken
+
+
+def test_the_environment_sets_every_setting():
+    """All at once, to what is not their default."""
+    config.values
+    wanted = {}
+    for name, option in config.options.items():
+        known = [c for c in option.choices or () if isinstance(c, str) and c != option.initial]
+        if name == option.name and name not in ("platforms", "platform_name", "num_cpu_devices", "disable_jit"):
+            value = (known[-1] if known else not option.initial if option.kind is bool else
+                     option.initial + 3 if option.kind in (int, float) and option.initial is not None else None)
+            if value is not None:
+                wanted[name] = value
+    code = ("import warnings; warnings.simplefilter('ignore'); import lamina, lamina.distributed, json; c = lamina.config\nc.values\n"
+            f"print(json.dumps({{n: c.read(n) for n in {sorted(wanted)!r}}}))")
+    env = {**os.environ, **{f"JAX_{n.upper()}": str(int(v) if isinstance(v, bool) else v) for n, v in wanted.items()}}
+    for name in wanted:
+        env.pop(f"LAMINA_{name.upper()}", None)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {n: v for n, v in wanted.items() if found[n] != v} == {} and len(wanted) > 80
+
 
 
 # --- what takes effect ------------------------------------------------------------------------------------------------

@@ -25,6 +25,11 @@ def _set_of_axes(value: Any) -> None:
         raise ValueError(f"config replicated_counts_once: expected True, False, or a frozenset of names of axes; got {value!r}")
 
 
+def _whole(name: str, value: Any) -> None:
+    if value < 0:
+        raise ValueError(f"config {name}: expected a whole number, 0 or more; got {value!r}")
+
+
 enable_x64 = Option("enable_x64", False, keyed=True, help="64-bit integers, floats and complex numbers; otherwise they become "
                     "32-bit ones: a dtype='float64' with a warning at the caller's line, data without one, or "
                     "with one per process where no runtime is in it")
@@ -64,11 +69,6 @@ explain_cache_misses = Option("explain_cache_misses", False,
                               help="log why a jitted function is staged or compiled again")
 evaluate_max_bytes = Option("evaluate_max_bytes", 2**32, check=lambda value: _whole("evaluate_max_bytes", value),
                             help="most bytes that the values of a program may take at once in the NumPy evaluator; 0: no limit")
-
-
-def _whole(name: str, value: Any) -> None:
-    if value < 0:
-        raise ValueError(f"config {name}: expected a whole number, 0 or more; got {value!r}")
 
 
 _load_flags = partial(import_module, "lamina_ir.flags")  # most programs set none of them

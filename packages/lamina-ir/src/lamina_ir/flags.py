@@ -1,10 +1,13 @@
-"""Flags that programs written for other jax-style systems set, and that choose between ways of which there is one here.
+"""Flags that programs written for other jax-style systems set, and that choose between ways of which there is one here, and
+the level of the log.
 
 They are accepted, checked and kept; a value other than the default is answered once with a warning that names the flag and says
 why it changes nothing. Loaded when such a flag is asked for.
 """
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Any
 
 from .option import Option
@@ -17,6 +20,10 @@ _CALLBACK = "callbacks are operands of the compiled program on all platforms"
 _LINES = "locations are numbers of equations, and source_map() says which lines those are"
 _XMAP = "xmap with axis_resources is always written in a device's own view"
 _TENSORFLOW = "nothing is converted to TensorFlow"
+_PALLAS = "there are no Pallas kernels"
+_LEVEL = "the compiler works at its one level; disable_most_optimizations and compiler_options change that"
+_LEVELS = ("O0", "O1", "O2", "O3", "UNKNOWN")
+_MEETING = "distributed.initialize says how long processes wait for one another"
 _MOCK = "devices are simulated with num_cpu_devices"
 
 # Name -> (default, what it would choose, why there is nothing to choose, more arguments of `Option`).
@@ -77,6 +84,31 @@ FLAGS: dict[str, tuple[Any, str, str] | tuple[Any, str, str, dict[str, Any]]] = 
     "experimental_xmap_spmd_lowering_manual": (False, "xmap is split by hand", _XMAP),
     "jax2tf_associative_scan_reductions": (False, "how scans are converted", _TENSORFLOW),
     "jax2tf_default_native_serialization": (True, "how programs are converted", _TENSORFLOW),
+    "array_garbage_collection_guard": (
+        "allow", "whether the cycle collector may free arrays", "arrays are freed by their last reference",
+        {"choices": ("allow", "log", "fatal"), "means": {None: "allow"}}),
+    "captured_constants_report_frames": (0, "frames shown of large constants", "nothing is said of constants"),
+    "captured_constants_warn_bytes": (2_000_000_000, "size of constants that is warned of", "nothing is said of constants"),
+    "compilation_cache_check_contents": (False, "the disk cache's files are compared", "files are checked by their digest"),
+    "compilation_cache_expect_pgle": (False, "cached programs are guided by a profile", _PROFILE),
+    "cpu_get_global_topology_timeout_minutes": (5, "how long processes wait for all devices", _MEETING),
+    "cpu_get_local_topology_timeout_minutes": (2, "how long processes wait for their devices", _MEETING),
+    "exec_time_optimization_effort": (0.0, "effort for fast programs", _LEVEL),
+    "memory_fitting_effort": (0.0, "effort for programs that fit", _LEVEL),
+    "memory_fitting_level": ("O2", "effort for programs that fit", _LEVEL, {"choices": _LEVELS}),
+    "optimization_level": ("UNKNOWN", "effort for fast programs", _LEVEL, {"choices": _LEVELS}),
+    "mock_gpu_topology": ("", "which GPUs are simulated", _MOCK),
+    "oneapi_visible_devices": ("all", "which oneAPI devices are used", "there is no oneAPI client"),
+    "pallas_enable_debug_checks": (False, "checks in kernels", _PALLAS),
+    "pallas_use_mosaic_gpu": (True, "what compiles kernels", _PALLAS),
+    "pallas_verbose_errors": (False, "how much errors of kernels say", _PALLAS),
+    "persistent_cache_enable_xla_caches": (
+        "xla_gpu_per_fusion_autotune_cache_dir", "which of XLA's caches are kept too", "the disk cache holds whole programs"),
+    "remove_custom_partitioning_ptr_from_cache_key": (
+        False, "pointers are no part of the disk cache's keys", "they never are"),
+    "send_traceback_to_runtime": ("off", "lines in the runtime's errors", _LINES, {"choices": ("off", "on", "full")}),
+    "use_direct_linearize": (True, "linearize by rules of its own", "it always runs the forward pass once"),
+    "use_shardy_partitioner": (False, "programs are partitioned by Shardy", "programs are partitioned by GSPMD"),
     "mock_num_gpus": (1, "how many GPUs are simulated", _MOCK),
     "use_mock_gpu_client": (False, "GPUs are simulated", _MOCK)}
 _BARE = ("experimental_xmap_", "jax2tf_", "mock_num_gpus", "use_mock_gpu_client")  # known without any prefix
@@ -89,3 +121,20 @@ def _make() -> None:
 
 
 _make()
+
+
+def _telling() -> Callable[[Any, bool], None]:
+    """Tells the logger its level when it changes: until then it is the program's own."""
+    said = "NOTSET"
+
+    def tell(value: Any, is_local: bool) -> None:
+        nonlocal said
+        if not is_local and value != said:
+            said = value
+            logging.getLogger("lamina").setLevel(value)
+    return tell
+
+
+_NAMES = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+Option("logging_level", "NOTSET", choices=_NAMES, means={name.lower(): name for name in _NAMES},
+       help="the level of the logger `lamina`").watch(_telling())

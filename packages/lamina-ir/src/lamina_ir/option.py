@@ -153,13 +153,13 @@ _KINDS: dict[type, tuple[str, Callable[[Any], bool]]] = {
 _NOT_THE_USERS = ("lamina", "lamina_ir", "contextlib")
 
 
-def _from_environment(names: tuple[str, ...], also: str) -> str | None:
-    """The first of the environment's variables that say something about a setting."""
-    for name in names:
-        text = os.environ.get("LAMINA_" + name.upper()) or os.environ.get("JAX_" + name.upper())
+def _from_environment(names: tuple[str, ...], also: str) -> tuple[str, str] | None:
+    """The first of the environment's variables that say something about a setting, and what it says."""
+    for variable in (*[prefix + name.upper() for name in names for prefix in ("LAMINA_", "JAX_")], *([also] if also else [])):
+        text = os.environ.get(variable)
         if text:
-            return text
-    return os.environ.get(also) if also else None
+            return variable, text
+    return None
 
 
 class Option:
@@ -201,9 +201,9 @@ class Option:
         self._watchers: list[Callable[[Any, bool], None]] = []
         self.initial = self._default = default
         self.kind = kind or type(default)
-        text = _from_environment((name, *also), env)
-        if text:
-            self._default = self.parsed(text, "the environment variable")
+        found = _from_environment((name, *also), env)
+        if found is not None:
+            self._default = self.parsed(found[1], f"the environment variable {found[0]}")
             self._tell_inert(self._default)
         self.ever = self.everywhere = bool(self._default)  # whether some thread had it on; whether all of them always have
         self._off_in_threads = False
@@ -240,8 +240,12 @@ class Option:
             except ValueError:
                 raise ValueError(f"config {self.name}: {source} must be {_KINDS[self.kind][0]}; got "
                                  f"{text!r}") from None
+        else:
+            number = text
+        try:
             return self._check(number)
-        return self._check(text)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{error}, from {source}") from None
 
     def _check(self, value: Any) -> Any:
         if self.means is not None and isinstance(value, Hashable) and value in self.means:
@@ -261,6 +265,20 @@ class Option:
         if self.check is not None:
             self.check(value)
         return value
+
+    def checked_by(self, check: Callable[[Any], object]) -> None:
+        """Have values checked from now on, that which the environment gave included.
+
+        Args:
+          check: as the constructor has it.
+
+        >>> from lamina_ir import config
+        >>> config.default_matmul_precision.checked_by(config.default_matmul_precision.check)
+        """
+        self.check = check
+        found = _from_environment((self.name, *self.also), self.env)
+        if found is not None:
+            self.parsed(found[1], f"the environment variable {found[0]}")
 
     def _tell_inert(self, value: Any) -> None:
         """Warn, once, that a value other than the default changes nothing."""

@@ -55,8 +55,9 @@ def _set_all(value: Any, is_local: bool) -> None:
             option.set(value)
 
 
-config.Option("transfer_guard", "allow", choices=LEVELS, means={None: "allow"},
-              help="sets the guards of all three directions").watch(_set_all)
+_every = config.Option("transfer_guard", "allow", choices=LEVELS, means={None: "allow"},
+                       help="sets the guards of all three directions")
+_every.watch(_set_all)
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def transfer_guard(new_val: str) -> Iterator[None]:
     ...     pass
     """
     with ExitStack() as stack:
-        for option in _ALL:
+        for option in (*_ALL, _every):  # the last says in the block what it was given
             stack.enter_context(option(new_val))
         yield
 

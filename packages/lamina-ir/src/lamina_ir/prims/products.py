@@ -78,8 +78,7 @@ def _check_default(spec: Any) -> None:
         raise ValueError(f"config default_matmul_precision: {str(e).removeprefix('dot_general: ')}") from None
 
 
-config.default_matmul_precision.check = _check_default
-_check_default(config.default_matmul_precision.value)  # as the environment has it
+config.default_matmul_precision.checked_by(_check_default)
 
 
 def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
