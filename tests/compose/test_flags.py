@@ -48,7 +48,8 @@ def another(option):
     """A value that the option has not."""
     if option.choices:
         return next(c for c in option.choices if c != option.value)
-    return {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v + 0.5, str: lambda v: "else"}[option.kind](option.value)
+    others = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v + 0.5, str: lambda v: "else"}
+    return others[option.kind](option.value)
 
 
 @pytest.fixture
@@ -210,7 +211,8 @@ def test_the_environment_sets_every_setting():
                      option.initial + 3 if option.kind in (int, float) and option.initial is not None else None)
             if value is not None:
                 wanted[name] = value
-    code = ("import warnings; warnings.simplefilter('ignore'); import lamina, lamina.distributed, json; c = lamina.config\nc.values\n"
+    code = ("import warnings; warnings.simplefilter('ignore'); import lamina, lamina.distributed, json\n"
+            "c = lamina.config; c.values\n"
             f"print(json.dumps({{n: c.read(n) for n in {sorted(wanted)!r}}}))")
     env = {**os.environ, **{f"JAX_{n.upper()}": str(int(v) if isinstance(v, bool) else v) for n, v in wanted.items()}}
     for name in wanted:

@@ -234,16 +234,17 @@ class Option:
             return _SWITCHES[text.lower()]
         if text.lower() in ("", "none") and self.initial is None:
             return None
+        found: Any
         if self.kind in (int, float):
             try:
-                number = self.kind(text)
+                found = self.kind(text)
             except ValueError:
                 raise ValueError(f"config {self.name}: {source} must be {_KINDS[self.kind][0]}; got "
                                  f"{text!r}") from None
         else:
-            number = text
+            found = text
         try:
-            return self._check(number)
+            return self._check(found)
         except (ValueError, TypeError) as error:
             raise type(error)(f"{error}, from {source}") from None
 
