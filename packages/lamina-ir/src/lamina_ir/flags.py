@@ -63,7 +63,7 @@ FLAGS: dict[str, tuple[Any, str, str] | tuple[Any, str, str, dict[str, Any]]] = 
     "traceback_in_locations_limit": (10, "how many frames a location holds", _LINES),
     "hlo_source_file_canonicalization_regex": (None, "what is cut out of file names in locations",
                                                "locations hold no names of files", {"kind": str}),
-    "log_checkpoint_residuals": (False, "log what checkpoint keeps", "make_jaxpr of its vjp shows it"),
+    "log_checkpoint_residuals": (False, "log what checkpoint keeps", "ad_checkpoint.print_saved_residuals shows it"),
     "tracer_error_num_traceback_frames": (5, "frames in errors about traced values", "such errors name the user's line"),
     "pmap_no_rank_reduction": (False, "pmap's programs keep the mapped axis", "the compiled program is the same with it"),
     "pmap_shmap_merge": (False, "pmap is made of shard_map", "both are made of one placement"),
