@@ -2,8 +2,10 @@
 import lamina_numpy as lnp
 import numpy as np
 import pytest
+from lamina_autodiff import grad, jacfwd
 from lamina_ir import ShapeError
 from lamina_numpy._order import histograms
+from lamina_tracing import make_jaxpr
 
 _V = np.array([3., 1., 2.], np.float32)
 
@@ -68,3 +70,15 @@ def test_both_ways_of_counting_give_the_same(monkeypatch, x, edges):
     np.testing.assert_array_equal(*found)
     if np.isfinite(x).all():
         np.testing.assert_array_equal(found[0], np.histogram(x, edges)[0])
+
+
+@pytest.mark.parametrize("method", ["linear", "lower", "higher", "midpoint", "nearest"])
+def test_the_gradient_of_a_quantile_writes_its_places_alone(method):
+    x = np.array([[3., 1., 2., 2.], [np.nan, 1., 0., 5.]], np.float32)
+    g = np.asarray(grad(lambda v: lnp.nansum(lnp.quantile(v, 0.4, axis=1, method=method)))(x))
+    weights = {"linear": (0.8, 0.2), "midpoint": (0.5, 0.5), "lower": (1, 0), "higher": (0, 1), "nearest": (1, 0)}[method]
+    assert np.allclose(g, [[0, 0, *weights], [0, 0, 0, 0]])  # between the second and the third, of equals the first
+    text = str(make_jaxpr(grad(lambda v: lnp.median(v, axis=1).sum()))(x))
+    assert text.count("sort[") == 1 and "unique_indices=True" not in text
+    slopes = jacfwd(lambda v: lnp.nanquantile(v, 0.4, axis=1, method=method))(x)
+    assert np.allclose(np.asarray(slopes)[0, 0], g[0]) and not np.asarray(slopes)[0, 1].any()

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
+from lamina_autodiff import custom_jvp
 from lamina_ir import config, dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import typeof
@@ -25,6 +26,28 @@ from .sorting import sort
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
 _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+def _even(place: Any) -> Any:
+    return lax.round(place, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+@custom_jvp
+def _ranked(lines: Any, *ranks: Any) -> tuple[Any, ...]:
+    """Of lines `[..., n]` in order, NaN last, the elements of some ranks: each `[..., k]` to `[..., k]`."""
+    ordered = sort(lines, -1)
+    return tuple([take_along_axis(ordered, rank, -1, "clip") for rank in ranks])
+
+
+def _ranked_jvp(primals: Any, tangents: Any) -> Any:
+    """What becomes of an element of a rank becomes of that place of the line: no other is written in the reverse."""
+    (lines, *ranks), line = primals, len(typeof(primals[0]).shape) - 1
+    ordered, places = lax.sort((lines, lax.broadcasted_iota(np.int32, typeof(lines).shape, line)), dimension=line, num_keys=1)
+    return (tuple([take_along_axis(ordered, rank, -1, "clip") for rank in ranks]),
+            tuple([take_along_axis(tangents[0], take_along_axis(places, rank, -1, "clip"), -1, "clip") for rank in ranks]))
+
+
+_ranked.defjvp(_ranked_jvp)
 
 
 def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool, ignore_nan: bool) -> Any:
@@ -49,7 +72,6 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     lines = reshape(moveaxis(a, axes, tuple(range(-len(axes), 0))), (*rest, n)) if axes else with_axes(a, (len(rest),))
     if n == 0:
         raise ValueError(f"{call}: {t.long()} has no elements along axes {axes}")
-    lines = sort(lines, -1)  # NaN last, so that the last element tells whether there is one
     if ignore_nan:
         count: Any = with_axes(total(lax.bitwise_not(isnan(lines)), -1), (len(rest),))  # [..., 1]
         top = cast(count, d) - 1
@@ -60,24 +82,21 @@ def _quantile(call: str, a: Any, q: Any, axis: Any, method: str, keepdims: bool,
     place = multiply(top, with_axes(qs, tuple(range(len(rest)))))  # [..., m]
     place = clip(place, 0, cast(top, d)) if ignore_nan else clip(place, 0, n - 1)
     lo = lax.floor(place)
-    hi = lax.ceil(place)
     whole = dtypes.canonical_int()
-    low = take_along_axis(lines, cast(lo, whole), -1, "clip")
-    high = take_along_axis(lines, cast(hi, whole), -1, "clip")
-    part = lax.sub(place, lo)
-    if method == "linear":
-        out = choose_by(part == 0, low, low * (1 - part) + high * part)  # at an infinity, not beside it
-    elif method == "lower":
-        out = low
-    elif method == "higher":
-        out = high
-    elif method == "midpoint":
-        out = (low + high) * literal(0.5, d)
+    if method in ("linear", "midpoint"):
+        wanted = [lo, lax.ceil(place)]
     else:
-        nearest = cast(lax.round(place, lax.RoundingMethod.TO_NEAREST_EVEN), whole)
-        out = take_along_axis(lines, nearest, -1, "clip")
+        wanted = [{"lower": lax.floor, "higher": lax.ceil, "nearest": _even}[method](place)]
+    last = [] if ignore_nan else [lax.broadcast_in_dim(literal(n - 1, whole), (*rest, 1), ())]
+    found = _ranked(lines, *(cast(w, whole) for w in wanted), *last)
+    low, high = found[0], found[len(wanted) - 1]
+    if method == "linear":
+        part = lax.sub(place, lo)
+        out = choose_by(part == 0, low, low * (1 - part) + high * part)  # at an infinity, not beside it
+    else:
+        out = (low + high) * literal(0.5, d) if method == "midpoint" else low
     nan = literal(np.nan, d)
-    bad = count == 0 if ignore_nan else isnan(lax.slice_in_dim(lines, n - 1, n, axis=-1))
+    bad = count == 0 if ignore_nan else isnan(found[-1])
     out = choose_by(bad, nan, out)
     out = moveaxis(out, -1, 0)
     if keepdims:
