@@ -226,3 +226,18 @@ def test_incomplete_functions_of_large_shapes():
     above = [0.499867019239, 0.998661895833, 3.23454473135e-05, 3.45229696828e-09, 0.999757464529]
     np.testing.assert_allclose(special.gammainc(a, x), below, 3e-5)
     np.testing.assert_allclose(special.gammaincc(a, x), above, 3e-5)
+
+
+def test_zeta_far_out_and_its_slopes():
+    x = np.float32([-185.4, -158.6, -1e30, -4, 60, 1e30, inf])
+    np.testing.assert_array_equal(special.zeta(x), [-inf, inf, 0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(special.zeta(np.float32(inf), np.float32([0.2, 1, 2])), [inf, 1, 0])
+    slope = [float(grad(special.zeta)(np.float32(v))) for v in (-4, -2, -1, 0, 70)]  # DLMF 25.6.12 to 25.6.15 and 25.2.1
+    np.testing.assert_allclose(slope, [0.0079838115, -0.0304484571, -0.1654211437, -0.9189385332, -5.8711744e-22], 5e-6)
+    np.testing.assert_allclose(grad(special.zeta)(np.float32(100), np.float32(0.9)), -0.9 ** -100 * np.log(0.9), 1e-5)
+
+
+def test_poch_beside_its_poles():
+    z, m = np.float32([1e-30, 1e-30, -4, -4, 3, -3]), np.float32([-2, -3, -2e-8, 2, -5, 3])
+    np.testing.assert_allclose(special.poch(z, m), [0.5, -1 / 6, 0, 12, inf, -6], 1e-6)
+    np.testing.assert_allclose(grad(special.poch)(np.float32(1e-20), np.float32(-2)), 0.75, 1e-6)

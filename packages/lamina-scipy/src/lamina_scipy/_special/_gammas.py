@@ -117,10 +117,15 @@ def _at_pole(value, z):
     return value
 
 
+def _both_poles(z, m):
+    """Where z and z + m are poles, or so close to them that z + m is rounded to one: m is a whole number, z none above 0."""
+    return is_pole(z + m) & (m == lnp.floor(m)) & ((z <= 0) | (z != lnp.floor(z)))
+
+
 def _poch_slope_z(out, z, m):
     y = z + m
-    both = lnp.logical_and(is_pole(z), is_pole(y))
-    alone = lnp.logical_and(is_pole(z), lnp.logical_not(is_pole(y)))
+    both = _both_poles(z, m)
+    alone = lnp.logical_and(is_pole(z), lnp.logical_not(both))
     a, b = lnp.where(both, 1.0 - y, y), lnp.where(both, 1.0 - z, z)
     n = within(alone, 1.0 - z, 1.0)
     at_zero = _at_pole(_sign_of_pole(z) * gamma_of(n) * gamma_of(within(alone, y, 1.0)), within(alone, z, 0.5))
@@ -132,9 +137,8 @@ def _poch_slope_z(out, z, m):
 def _poch(z, m):
     y = z + m
     over, under = is_pole(y), is_pole(z)
-    both = lnp.logical_and(over, under)  # the ratio of both poles, by reflection
-    a = lnp.where(both, 1.0 - y, z)
-    b = a + m
+    both = _both_poles(z, m)  # the ratio, by reflection
+    a, b = lnp.where(both, 1.0 - y, z), lnp.where(both, 1.0 - z, y)
     sign = lnp.where(both, _sign_of_pole(m), 1.0)
     small = lnp.logical_and(lnp.abs(a) < 30.0, lnp.abs(b) < 30.0)
     direct = gamma_of(within(small, b, 1.0)) / gamma_of(within(small, a, 1.0))

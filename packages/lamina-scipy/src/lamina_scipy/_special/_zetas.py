@@ -12,7 +12,7 @@ from lamina_numpy.extend import public
 from lamina_tracing import Array, ArrayLike, lax
 from lamina_tracing.extend import typeof
 
-from .._ground import no_slope, real, slopes, whole_number, within
+from .._ground import by_dtype, no_slope, real, slopes, whole_number, within
 
 __all__ = ["bernoulli", "polygamma", "zeta"]
 
@@ -40,14 +40,15 @@ def _summed(x, q):
     total = lnp.zeros_like(x)
     for j in range(_FIRST):
         total = total + lnp.power(q + float(j), -x)
-    w = q + float(_FIRST)
+    small = x < by_dtype(x, 60.0, 1e6)  # beyond, the rest is nothing beside the first terms, and its factors overflow
+    x, w = within(small, x, 2.0), q + float(_FIRST)
     power = lnp.power(w, -x)
     tail, rising, power_k = power * w / (x - 1.0) + 0.5 * power, x, power / w
     for i, b in enumerate(_BERNOULLI):
         tail = tail + b * rising * power_k
         rising = rising * (x + (2 * i + 1.0)) * (x + (2 * i + 2.0))
         power_k = power_k / w / w
-    return total + tail
+    return total + lnp.where(small, tail, 0.0)
 
 
 def _slope_x(out, x, q):
@@ -72,6 +73,7 @@ def _hurwitz(x, q):
     pole = (q <= 0) & (q == lnp.floor(q)) & (x > 1)
     outside = (q < 0) & lnp.logical_not(left | pole)
     value = total + lax.zeta(lnp.where(left, y, x), lnp.where(left, p, within(q > 0, q, 1.0)))
+    value = lnp.where(x == np.inf, lnp.where(q > 1, 0.0, lnp.where(q == 1, 1.0, np.inf)), value)
     value = lnp.where(pole | (x == 1), np.inf, lnp.where(outside, np.nan, value))
     return lnp.where(lnp.isnan(x) | lnp.isnan(q), np.nan, value)
 
@@ -79,15 +81,15 @@ def _hurwitz(x, q):
 def _riemann(x):
     left = x < -0.1
     y = lnp.where(left, 1.0 - x, x)
-    value = _summed(within((y != 1) & (y < 200), y, 2.0), lnp.ones_like(y))
+    value = _summed(within((y != 1) & (y < np.inf), y, 2.0), lnp.ones_like(y))
     # zeta(x) = 2^x pi^(x - 1) sin(pi x / 2) gamma(1 - x) zeta(1 - x), DLMF 25.4.1
     z = within(left, x, 0.0)
     size = lnp.exp(z * math.log(2.0) + (z - 1.0) * math.log(math.pi) + lax.lgamma(1.0 - z))
-    whole = lnp.logical_and(z < 0, z == 2.0 * lnp.round(0.5 * z))  # zeros at even whole numbers below 0
-    turn = lnp.sin(0.5 * np.pi * (z - 4.0 * lnp.round(0.25 * z)))
-    reflected = lnp.where(whole, 0.0, size * turn * value)
-    out = lnp.where(left, reflected, value)
-    return lnp.where(x == 1, np.inf, lnp.where(x > 150, 1.0, lnp.where((x == -np.inf) | lnp.isnan(x), np.nan, out)))
+    r = z - 4.0 * lnp.round(0.25 * z)  # in [-2, 2], where the sine is folded: exact zeros at even whole numbers, with slopes
+    turn = lnp.sin(0.5 * np.pi * lnp.where(r > 1, 2.0 - r, lnp.where(r < -1, -2.0 - r, r)))
+    none = left & (turn == 0) & (size == np.inf)
+    out = lnp.where(left, lnp.where(none, 0.0, size * lnp.where(none, 1.0, turn) * value), value)
+    return lnp.where(x == 1, np.inf, lnp.where(x == np.inf, 1.0, lnp.where((x == -np.inf) | lnp.isnan(x), np.nan, out)))
 
 
 @public()
