@@ -113,6 +113,40 @@ def test_windows_have_scipys_weights():  # of the fourth of eight elements
         close(float(one[0, 0].real), 1.0)
 
 
+@pytest.mark.parametrize("name, half", [
+    (('general_cosine', [0.5, 0.3, 0.2]), [0.4, 0.26844887, 0.38656251, 0.89498862]),
+    (('general_hamming', 0.6), [0.2, 0.35060408, 0.68900837, 0.96038755]),
+    ('triang', [0.125, 0.375, 0.625, 0.875]),
+    ('lanczos', [3.8981718e-17, 0.34841057, 0.72410145, 0.96676639]),
+    (('kaiser', 5.0), [0.036710892, 0.27069442, 0.65173824, 0.95524732]),
+    (('gaussian', 3.0), [0.50633562, 0.70664828, 0.8824969, 0.98620712]),
+    (('general_gaussian', 1.5, 3.0), [0.45204141, 0.74874871, 0.93941306, 0.99768786]),
+    ('parzen', [0.00390625, 0.10546875, 0.47265625, 0.91796875]),
+    ('bohman', [0.0, 0.070724747, 0.43748401, 0.91036851]),
+    ('barthann', [0.0, 0.2116453, 0.60170081, 0.92808246]),
+    ('tukey', [0.0, 0.61126047, 1.0, 1.0]),
+    (('tukey', 0.3), [0.0, 0.99441541, 1.0, 1.0]),
+    (('tukey', 1.2), [0.0, 0.1882551, 0.61126047, 0.95048443]),
+    ('exponential', [0.030197383, 0.082084999, 0.22313016, 0.60653066]),
+    (('exponential', None, 3.0), [0.31140322, 0.43459821, 0.60653066, 0.84648172]),
+    (('chebwin', 60), [0.068475554, 0.30321916, 0.68684662, 1.0]),
+    (('dpss', 0.9), [0.42501918, 0.66715827, 0.87027748, 0.98613251]),
+    ('taylor', [0.2793463, 0.5149599, 0.79730153, 0.97561072]),
+    (('taylor', 5, 35), [0.20353161, 0.45985422, 0.76686647, 0.97157662])])
+def test_windows_of_seven(name, half):
+    """Numbers of SciPy: the first four of seven, the others mirror them."""
+    np.testing.assert_allclose(window_of("stft", name, 7), half + half[:0:-1], 1e-6, 1e-7)
+
+
+def test_even_chebyshev_window_and_wrong_tuples():
+    np.testing.assert_allclose(window_of("stft", ("cheb", 60.0), 8)[4], 1.0)
+    np.testing.assert_allclose(window_of("stft", ("tukey", 0), 5), 1.0)
+    with pytest.raises(ValueError, match="stft: the window 'kaiser' takes beta; got 'kaiser'"):
+        window_of("stft", "kaiser", 8)
+    with pytest.raises(ValueError, match="welch: window must be an array, a name"):
+        window_of("welch", ("hann", 2.0), 8)
+
+
 @pytest.mark.parametrize("kind", ["float", "complex"])
 def test_short_time_transforms_and_back(kind):
     x = RNG.normal(size=(2, 37)) + (1j * RNG.normal(size=(2, 37)) if kind == "complex" else 0)

@@ -26,8 +26,8 @@ def welch(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int 
     Args:
       x: number array: a signal along `axis`.
       fs: samples per second.
-      window: weights of a segment: an array, a name ("hann", "boxcar", "hamming", "blackman", ...) or ("kaiser",
-        beta).
+      window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
+        ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
       nperseg: samples per segment; None for 256, or the length of the array `window`. Not more than the signal has.
       noverlap: how many samples neighbours share; None for half a segment.
       nfft: length of the transforms, at least `nperseg`, which is filled up with zeros; None for `nperseg`.
@@ -63,8 +63,8 @@ def csd(x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Any = "h
       x, y: number arrays: signals along `axis`, whose other axes broadcast; the shorter is filled up with zeros. None
         for `y`: `x`.
       fs: samples per second.
-      window: weights of a segment: an array, a name ("hann", "boxcar", "hamming", "blackman", ...) or ("kaiser",
-        beta).
+      window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
+        ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
       nperseg: samples per segment; None for 256, or the length of the array `window`. Not more than the signals have.
       noverlap: how many samples neighbours share; None for half a segment.
       nfft: length of the transforms, at least `nperseg`, which is filled up with zeros; None for `nperseg`.
@@ -99,8 +99,8 @@ def stft(x: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: int =
     Args:
       x: number array: a signal along `axis`.
       fs: samples per second.
-      window: weights of a segment: an array, a name ("hann", "boxcar", "hamming", "blackman", ...) or ("kaiser",
-        beta).
+      window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
+        ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
       nperseg: samples per segment. Not more than the signal has.
       noverlap: how many samples neighbours share; None for half a segment.
       nfft: length of the transforms, at least `nperseg`, which is filled up with zeros; None for `nperseg`.
@@ -145,8 +145,8 @@ def istft(Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Any = "hann", nperseg: in
     Args:
       Zxx: number array: transforms along `freq_axis` of segments along `time_axis`.
       fs: samples per second.
-      window: weights of a segment: an array, a name ("hann", "boxcar", "hamming", "blackman", ...) or ("kaiser",
-        beta).
+      window: weights of a segment: an array, a name ("hann", "blackman", ...), or a tuple of name and parameters as
+        ("kaiser", beta) or ("tukey", 0.3), all that `scipy.signal.get_window` has and that are periodic.
       nperseg: samples per segment; None for what the frequencies tell.
       noverlap: how many samples neighbours share; None for half a segment.
       nfft: length of the transforms; None for what the frequencies tell.

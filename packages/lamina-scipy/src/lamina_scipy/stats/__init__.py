@@ -5,8 +5,8 @@ from ._kde import gaussian_kde
 from ._orders import mode, rankdata, sem
 
 _MODULES = ("bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gennorm", "geom",
-            "laplace", "logistic", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto", "poisson", "t",
-            "truncnorm", "uniform", "vonmises", "wrapcauchy")
+            "gumbel_l", "gumbel_r", "laplace", "logistic", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto",
+            "poisson", "t", "truncnorm", "uniform", "vonmises", "wrapcauchy")
 __all__ = ["gaussian_kde", "mode", "rankdata", "sem", *_MODULES]
 
 _publish(globals(), dict.fromkeys(_MODULES, ""))

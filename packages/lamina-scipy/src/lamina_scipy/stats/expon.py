@@ -6,9 +6,9 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from ._laws import Law, exponential, proper, standard, supported
+from ._laws import Law, exponential, one_less, proper, standard, supported
 
-__all__ = ["logpdf", "pdf"]
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
 _law = Law("expon", "the exponential distribution")
 
@@ -26,7 +26,43 @@ def _pdf(x, loc=0, scale=1):
     return exponential(_logpdf(x, loc, scale))
 
 
+def _logsf(x, loc=0, scale=1):
+    """>>> logsf(np.array([2., -1.]))
+    Array([-2.,  0.], dtype=float32)"""
+    return proper(0.0 - lnp.maximum(standard(x, loc, scale), 0.0), scale > 0)
+
+
+def _sf(x, loc=0, scale=1):
+    """>>> sf(np.array([0., np.inf]))
+    Array([1., 0.], dtype=float32)"""
+    return exponential(_logsf(x, loc, scale))
+
+
+def _cdf(x, loc=0, scale=1):
+    """>>> cdf(np.array([1e-10, -1.]))
+    Array([1.e-10, 0.e+00], dtype=float32)"""
+    return proper(-lnp.expm1(-lnp.maximum(standard(x, loc, scale), 0.0)), scale > 0)
+
+
+def _logcdf(x, loc=0, scale=1):
+    """>>> logcdf(np.array([np.log(2.), 0.]))
+    Array([-0.6931472,       -inf], dtype=float32)"""
+    return one_less(_logsf(x, loc, scale))
+
+
+def _ppf(q, loc=0, scale=1):
+    """>>> ppf(np.array([0., 1., 2.]))
+    Array([ 0., inf, nan], dtype=float32)"""
+    inside = (q >= 0) & (q <= 1)
+    return proper(loc - scale * lnp.log1p(-within(inside, q, 0.0)), inside, scale > 0)
+
+
 logpdf = _law(_logpdf)
 pdf = _law(_pdf)
+cdf = _law(_cdf)
+logcdf = _law(_logcdf)
+sf = _law(_sf)
+logsf = _law(_logsf)
+ppf = _law(_ppf)
 
 _publish(globals())

@@ -1,0 +1,70 @@
+"""Gumbel's distribution of largest values."""
+from __future__ import annotations
+
+import lamina_numpy as lnp
+import numpy as np
+from lamina_numpy.extend import publish as _publish
+
+from .._ground import within
+from ._laws import Law, exponential, one_less, proper, standard
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+
+_law = Law("gumbel_r", "Gumbel's distribution of largest values")
+
+
+def _logpdf(x, loc=0, scale=1):
+    """>>> logpdf(np.array([0., -1e30]))
+    Array([ -1., -inf], dtype=float32)"""
+    y = standard(x, loc, scale)
+    return proper(lnp.where(y == -np.inf, -np.inf, -y - lnp.exp(-within(y > -np.inf, y, 0.0))) - lnp.log(scale), scale > 0)
+
+
+def _pdf(x, loc=0, scale=1):
+    """>>> pdf(np.array([0., np.inf]))
+    Array([0.36787945, 0.        ], dtype=float32)"""
+    return exponential(_logpdf(x, loc, scale))
+
+
+def _logcdf(x, loc=0, scale=1):
+    """>>> logcdf(np.array([0., 2.]))
+    Array([-1.        , -0.13533528], dtype=float32)"""
+    return proper(-lnp.exp(-standard(x, loc, scale)), scale > 0)
+
+
+def _cdf(x, loc=0, scale=1):
+    """>>> cdf(np.array([0., np.inf]))
+    Array([0.36787945, 1.        ], dtype=float32)"""
+    return exponential(_logcdf(x, loc, scale))
+
+
+def _sf(x, loc=0, scale=1):
+    """>>> sf(np.array([0., 80.]))
+    Array([6.3212055e-01, 1.8048513e-35], dtype=float32)"""
+    return proper(-lnp.expm1(-lnp.exp(-standard(x, loc, scale))), scale > 0)
+
+
+def _logsf(x, loc=0, scale=1):
+    """>>> logsf(np.array([0., 500.]))
+    Array([-4.5867515e-01, -5.0000000e+02], dtype=float32)"""
+    y = standard(x, loc, scale)
+    far = y > 50.0  # where exp(-y) is all that is left, and may be below what the dtype holds
+    return proper(lnp.where(far, -y, one_less(-lnp.exp(-within(lnp.logical_not(far), y, 0.0)))), scale > 0)
+
+
+def _ppf(q, loc=0, scale=1):
+    """>>> ppf(np.array([0., 0.5, 1.]))
+    Array([      -inf, 0.36651292,        inf], dtype=float32)"""
+    inside = (q >= 0) & (q <= 1)
+    return proper(loc - scale * lnp.log(-lnp.log(within(inside, q, 0.5))), inside, scale > 0)
+
+
+logpdf = _law(_logpdf)
+pdf = _law(_pdf)
+cdf = _law(_cdf)
+logcdf = _law(_logcdf)
+sf = _law(_sf)
+logsf = _law(_logsf)
+ppf = _law(_ppf)
+
+_publish(globals())
