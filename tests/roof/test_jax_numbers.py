@@ -70,6 +70,13 @@ WIDE_DRAWS = {
     "mvn_eigh": lambda r, k, d, a: r.multivariate_normal(k, a(MEAN), a(COV), (5,), d, method="eigh"),
     "mvn_svd": lambda r, k, d, a: r.multivariate_normal(k, a(MEAN), a(COV), (5,), d, method="svd"),
     "orthogonal": lambda r, k, d, a: r.orthogonal(k, 3, (2,), d),
+    "gumbel_high": lambda r, k, d, a: r.gumbel(k, N, d, mode="high"),
+    "bernoulli_high": lambda r, k, d, a: r.bernoulli(k, a(CHANCES), (40, 7), mode="high"),
+    "categorical_nr": lambda r, k, d, a: r.categorical(k, a(SHAPES), shape=(2, 3), replace=False),
+    "categorical_nr2": lambda r, k, d, a: r.categorical(k, a(SHAPES).reshape(4, 2), 0, (3, 2), replace=False, mode="high"),
+    "choice_high": lambda r, k, d, a: r.choice(k, 4, (3,), replace=False, p=a([.1, .2, .3, .4]), mode="high"),
+    "multinomial": lambda r, k, d, a: r.multinomial(k, a([9, 300]), a([.1, .2, 0, .7]), shape=(3, 2, 4), dtype=d),
+    "orthogonal_m": lambda r, k, d, a: r.orthogonal(k, 3, (2,), d, m=5),
     "normal_c": lambda r, k, d, a: r.normal(k, N, {"float32": "complex64", "float64": "complex128"}[d]),
 }
 INT_DRAWS = {

@@ -25,8 +25,11 @@ def test_every_draw_takes_a_named_shape(name):
     needed = {k: ARGUMENTS.get(k, np.float32(1)) for k, v in inspect.signature(f).parameters.items()
               if k not in ("key", "shape") and v.default is inspect.Parameter.empty}
     needed |= {"a": 5} if name == "choice" else {"mean": 1.} if name == "wald" else {}
-    got = vmap(lambda _: f(KEY, shape=NamedShape(2, batch=4), **needed), axis_name="batch")(np.arange(4))
-    want = np.stack([f(fold_in(KEY, k), shape=(2,), **needed) for k in range(4)])
+    sizes: tuple[int, ...] = (2,)
+    if name == "multinomial":
+        needed, sizes = {"n": 20, "p": np.ones(3, np.float32)}, (2, 3)
+    got = vmap(lambda _: f(KEY, shape=NamedShape(*sizes, batch=4), **needed), axis_name="batch")(np.arange(4))
+    want = np.stack([f(fold_in(KEY, k), shape=sizes, **needed) for k in range(4)])
     np.testing.assert_allclose(got, want, rtol=1e-6)
     assert len({row.tobytes() for row in np.asarray(got)}) > 1
 

@@ -9,8 +9,8 @@ from lamina_ir import DTypeError, ShapeError, dtypes
 from lamina_tracing import Array, lax
 from lamina_tracing.extend import Tracer, requested_dtype, typeof
 
-__all__ = ["as_dtype", "as_flag", "as_float", "as_int", "as_shape", "as_size", "check_key", "common_shape", "fits", "key_words",
-           "refuse_key", "to_shape"]
+__all__ = ["as_dtype", "as_flag", "as_float", "as_int", "as_shape", "as_size", "check_key", "common_shape", "fits", "is_high",
+           "key_words", "refuse_key", "to_shape"]
 
 _U32 = np.dtype("uint32")
 
@@ -49,6 +49,13 @@ def as_flag(call: str, flag: Any, argument: str) -> bool:
         return bool(flag)
     except ValueError:
         raise TypeError(f"{call}: {argument} must be True or False; got {_shown(flag)}") from None
+
+
+def is_high(call: str, mode: Any) -> bool:
+    """Whether numbers are to be drawn with twice the bits."""
+    if mode is None or isinstance(mode, str) and mode in ("low", "high"):
+        return mode == "high"
+    raise ValueError(f"{call}: mode must be 'low' or 'high'; got {_shown(mode)}")
 
 
 def _shown(x: Any) -> str:

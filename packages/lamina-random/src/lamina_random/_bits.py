@@ -22,6 +22,7 @@ from ._typed import opened
 __all__ = ["bits", "draw_bits", "key_lanes", "raw_words", "word_of"]
 
 _U32 = np.dtype("uint32")
+_SHORT = tuple(dtypes.as_dtype(name) for name in ("uint2", "uint4"))
 _UINTS = {8: np.dtype("uint8"), 16: np.dtype("uint16"), 32: _U32, 64: np.dtype("uint64")}
 
 
@@ -31,12 +32,13 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
       shape: of the result.
-      dtype: uint8, uint16, uint32 or uint64 (in 64-bit mode); default the widest: uint32, in 64-bit mode uint64.
+      dtype: uint8, uint16, uint32 or uint64 (in 64-bit mode), or uint2 or uint4, the lowest bits of eight; default the
+        widest: uint32, in 64-bit mode uint64.
     Returns:
       Array of `shape`, every value of the dtype equally likely.
     Raises:
       ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
-      DTypeError: `dtype` is no unsigned integer dtype of 8 to 64 bits.
+      DTypeError: `dtype` is no unsigned integer dtype of 2 to 64 bits.
 
     Source: Threefry-2x32-20 of counters (Salmon, Moraes, Dror and Shaw, 2011).
 
@@ -48,7 +50,9 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
         return bits(at_position("bits", key, shape), shape.sizes, dtype)
     found = dtypes.canonical(np.uint64) if dtype is None else as_dtype("bits", dtype)
     if found not in _UINTS.values():
-        raise DTypeError(f"bits: dtype must be an unsigned integer dtype of 8 to 64 bits; got {found.name}")
+        if found not in _SHORT:
+            raise DTypeError(f"bits: dtype must be an unsigned integer dtype of 2 to 64 bits; got {found.name}")
+        return lax.convert_element_type(bits(key, shape, np.uint8), found)  # the lowest ones of eight
     return _bits(opened("bits", key), 8 * found.itemsize, as_shape("bits", shape), config.threefry_partitionable.value)
 
 

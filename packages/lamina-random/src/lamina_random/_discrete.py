@@ -1,15 +1,16 @@
 """Integers, truth values and categories."""
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from lamina_ir import DTypeError, config, dtypes
+from lamina_ir import DTypeError, ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
 from lamina_tracing.extend import check_axis, is_name, scalar, typeof
 
-from ._arguments import as_dtype, as_float, as_int, as_shape, common_shape, to_shape
+from ._arguments import as_dtype, as_flag, as_float, as_int, as_shape, common_shape, is_high, to_shape
 from ._bits import draw_bits
 from ._continuous import gumbel, gumbel_core
 from ._keys import fold_in, halves
@@ -133,16 +134,19 @@ _randint = jit(randint_core, static_argnums=(3, 4, 5, 6), inline=True)
 
 
 @takes_names
-def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None) -> Array:
+def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
     """Truth values that are True with a probability.
 
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
       p: probability of True; broadcasts to `shape`.
       shape: of the result; default: that of `p`.
+      mode: "low" draws one uniform number, whose steps are 1.2e-7 in float32: probabilities below that are not told from
+        0. "high" draws two, for probabilities down to 1e-14.
     Returns:
       Boolean array of `shape`.
     Raises:
+      ValueError: another `mode`.
       ShapeError: `key` is not uint32[2], or `p` does not broadcast to `shape`.
 
     Source: a uniform number below `p`.
@@ -151,16 +155,21 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None
     >>> bernoulli(PRNGKey(0), 0.5, (3,)).dtype
     dtype('bool')
     """
-    return _bernoulli(key, p, common_shape("bernoulli", shape, p), _part.value)
+    return _bernoulli(key, p, common_shape("bernoulli", shape, p), _part.value, is_high("bernoulli", mode))
 
 
-def _bernoulli_core(key: Any, p: Any, shape: tuple[int, ...], part: bool) -> Any:
+def _bernoulli_core(key: Any, p: Any, shape: tuple[int, ...], part: bool, high: bool = False) -> Any:
     own = typeof(p).dtype
     dtype = own if dtypes.is_float(own) else dtypes.canonical_float()
-    return lax.lt(unit_core("bernoulli", key, shape, dtype, part), to_shape(p, shape, dtype))
+    p = to_shape(p, shape, dtype)
+    if not high:
+        return lax.lt(unit_core("bernoulli", key, shape, dtype, part), p)
+    pair = unit_core("bernoulli", key, (2, *shape), dtype, part)
+    first, second = (lax.index_in_dim(pair, i, 0, keepdims=False) for i in (0, 1))
+    return lax.lt(lax.mul(second, scalar(float(dtypes.finfo(dtype).eps), dtype)), lax.sub(p, first))
 
 
-_bernoulli = jit(_bernoulli_core, static_argnums=(2, 3), inline=True)
+_bernoulli = jit(_bernoulli_core, static_argnums=(2, 3, 4), inline=True)
 
 
 @takes_names
@@ -230,7 +239,8 @@ _geometric = jit(_geometric_core, static_argnums=(2, 3, 4), inline=True)
 
 
 @takes_names
-def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeLike | None = None) -> Array:
+def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeLike | None = None, replace: bool = True,
+                mode: str | None = None) -> Array:
     """Categories with probabilities proportional to `exp(logits)` along one axis.
 
     Args:
@@ -239,28 +249,41 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
       axis: the axis of `logits` that lists the categories, or the name of a mapped one: `logits` is then the weight of the
         position's own category.
       shape: of the result; must end with the shape of `logits` without `axis`. Default: just that.
+      replace: whether the categories along the leading axes of `shape` may be the same; if not, each is drawn of those
+        left.
+      mode: "low" or "high", as in `gumbel`.
     Returns:
-      Integers in `[0, n)`, n the size of the axis.
+      Integers in `[0, n)`, n the size of the axis: int32 (int64 in 64-bit mode, but int32 without `replace`).
     Raises:
       DTypeError: `logits` holds no floats.
-      ShapeError: `key` is not uint32[2], or `shape` does not end as it must.
+      ShapeError: `key` is not uint32[2], or `shape` does not end as it must; without `replace` more is asked for than
+        there are categories.
+      ValueError: another `mode`.
+      NotImplementedError: no `replace`, and `axis` is a name.
 
-    Source: the category at which logit plus a Gumbel number is largest.
+    Source: the category at which logit plus a Gumbel number is largest; without `replace` those of the largest ones: Kool,
+    van Hoof and Welling, "Stochastic beams and where to find them" (2019).
 
     >>> from lamina_random import PRNGKey
     >>> categorical(PRNGKey(0), np.array([-100., 0., -100.]), shape=(2,))
     Array([1, 1], dtype=int32)
     """
-    aval = typeof(logits)
+    aval, replace, high = typeof(logits), as_flag("categorical", replace, "replace"), is_high("categorical", mode)
     as_float("categorical", aval.dtype)
+    if is_name(axis) and not replace:
+        raise NotImplementedError(f"categorical: replace=False needs categories along an axis of logits; got the name {axis!r}")
     if is_name(axis):  # each position draws the noise of its own category
         drawn = common_shape("categorical", shape, shaped_like(aval.shape))
-        noise = gumbel(fold_in(key, lax.axis_index((axis,))), drawn, aval.dtype)
+        noise = gumbel(fold_in(key, lax.axis_index((axis,))), drawn, aval.dtype, mode)
         return lax.argmax(lax.add(noise, to_shape(logits, drawn, aval.dtype)), axis, dtypes.canonical_int())
     at = check_axis("categorical", axis, aval.ndim)
     rest = aval.shape[:at] + aval.shape[at + 1:]
     drawn = common_shape("categorical", shape, shaped_like(rest))
-    return _categorical(key, logits, at, drawn, _part.value)
+    lead = drawn[:len(drawn) - len(rest)]
+    if not replace and math.prod(lead) > aval.shape[at]:
+        raise ShapeError(f"categorical: without replace at most {aval.shape[at]} categories can be drawn; shape {drawn} asks "
+                         f"for {math.prod(lead)}")
+    return _categorical(key, logits, at, drawn, replace, high, _part.value)
 
 
 def shaped_like(shape: tuple[int, ...]) -> Any:
@@ -268,13 +291,25 @@ def shaped_like(shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(np.float32(0), shape)
 
 
-def _categorical_core(key: Any, logits: Any, axis: int, shape: tuple[int, ...], part: bool) -> Any:
+def _categorical_core(key: Any, logits: Any, axis: int, shape: tuple[int, ...], replace: bool, high: bool, part: bool) -> Any:
     own = typeof(logits)
+    if not replace:
+        return _of_the_largest(lax.add(gumbel_core(key, own.shape, own.dtype, part, high), logits), axis, shape)
     lead = len(shape) - (own.ndim - 1)
     at = lead + axis
     full = (*shape[:at], own.shape[axis], *shape[at:])
-    noise = gumbel_core(key, full, own.dtype, part)
+    noise = gumbel_core(key, full, own.dtype, part, high)
     return lax.argmax(lax.add(noise, to_shape(logits, full, own.dtype)), at, dtypes.canonical_int())
 
 
-_categorical = jit(_categorical_core, static_argnums=(2, 3, 4), inline=True)
+def _of_the_largest(scores: Any, axis: int, shape: tuple[int, ...]) -> Any:
+    """Where the largest scores along an axis are, the largest first: along the leading axes of `shape`."""
+    aval = typeof(scores)
+    count = math.prod(shape[:len(shape) - (aval.ndim - 1)])
+    order = (*[i for i in range(aval.ndim) if i != axis], axis)
+    where = lax.top_k(lax.transpose(scores, order), count)[1]
+    where = lax.transpose(where, (aval.ndim - 1, *range(aval.ndim - 1)))
+    return lax.reshape(where, shape)
+
+
+_categorical = jit(_categorical_core, static_argnums=(2, 3, 4, 5, 6), inline=True)

@@ -103,16 +103,17 @@ def _widened(x: Any, lead: tuple[int, ...], last: int) -> Any:
 
 
 @takes_names
-def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
+def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None, m: int | None = None) -> Array:
     """Orthogonal matrices, every one equally likely (Haar measure); unitary ones for a complex dtype.
 
     Args:
       key: uint32[2], from `PRNGKey` or `split`.
-      n: number of rows and of columns.
+      n: number of rows.
       shape: of the result without its last two axes.
       dtype: float32, float64, complex64 or complex128; default float32 (float64 in 64-bit mode).
+      m: number of columns; default: `n`. Of rows and columns those that are fewer are orthonormal.
     Returns:
-      Array `[*shape, n, n]`.
+      Array `[*shape, n, m]`.
     Raises:
       ShapeError: `key` is not uint32[2], or `shape` holds a negative size.
       DTypeError: a dtype that factorizations do not take.
@@ -124,15 +125,30 @@ def orthogonal(key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike |
     (3, 3)
     """
     dtype = as_float("orthogonal", dtype, complex_too=True)
-    full = as_shape("orthogonal", shape) + 2 * (as_size("orthogonal", n, "n"),)
-    z = normal_core("orthogonal", key, full, dtype, _part.value)
+    rows = as_size("orthogonal", n, "n")
+    columns = rows if m is None else as_size("orthogonal", m, "m")
+    q = _orthogonal(key, (*as_shape("orthogonal", shape), max(rows, columns), min(rows, columns)), dtype, _part.value)
+    if columns <= rows:
+        return q
+    last = typeof(q).ndim - 1
+    return lax.transpose(q, (*range(last - 1), last, last - 1))
+
+
+def _orthogonal_core(key: Any, full: tuple[int, ...], dtype: np.dtype, part: bool) -> Any:
+    """Matrices of no more columns than rows: the Q of normal ones, its columns turned so that the diagonal of R is positive."""
+    z = normal_core("orthogonal", key, full, dtype, part)
     q, r = lax.factorizations.qr(z, full_matrices=False)
-    eye = lax.eq(lax.broadcasted_iota("int32", full, len(full) - 1), lax.broadcasted_iota("int32", full, len(full) - 2))
-    diagonal = lax.reduce_sum(lax.select(eye, r, lax.full_like(r, 0)), (len(full) - 2,))
+    square = (*full[:-2], full[-1], full[-1])
+    last = len(full) - 1
+    eye = lax.eq(lax.broadcasted_iota("int32", square, last), lax.broadcasted_iota("int32", square, last - 1))
+    diagonal = lax.reduce_sum(lax.select(eye, r, lax.full_like(r, 0)), (last - 1,))
     phase = lax.div(diagonal, _size(diagonal, dtype))
-    return lax.mul(q, lax.broadcast_in_dim(phase, full, (*range(len(full) - 2), len(full) - 1)))
+    return lax.mul(q, lax.broadcast_in_dim(phase, full, (*range(last - 1), last)))
 
 
 def _size(x: Any, dtype: np.dtype) -> Any:
     size = lax.abs(x)
     return lax.complex(size, lax.full_like(size, 0)) if dtypes.is_complex(dtype) else size
+
+
+_orthogonal = jit(_orthogonal_core, static_argnums=(1, 2, 3), inline=True)

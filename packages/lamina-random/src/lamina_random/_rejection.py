@@ -14,7 +14,7 @@ from ._keys import halves
 from ._named import takes_names
 from ._normal import unit_core
 
-__all__ = ["binomial", "poisson"]
+__all__ = ["binomial", "binomial_core", "poisson"]
 
 _part = config.threefry_partitionable
 
@@ -162,7 +162,7 @@ def _transformed(key: Any, n: Any, p: Any, done: Any, shape: tuple[int, ...], dt
     return accepted("binomial", key, lax.full_like(n, -1), propose, done, shape, dtype, part)
 
 
-def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, kind: np.dtype, part: bool) -> Any:
+def binomial_core(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype, kind: np.dtype, part: bool) -> Any:
     n = lax.floor(full(lax.stop_gradient(n), shape, kind))
     p = full(lax.stop_gradient(p), shape, kind)
     endless = lax.eq(n, float("inf"))  # no trial is the last: what gaps fit into them would be counted for ever
@@ -185,7 +185,7 @@ def _binomial(key: Any, n: Any, p: Any, shape: tuple[int, ...], dtype: np.dtype,
     return lax.convert_element_type(lax.select(known, count, rest), dtype)
 
 
-_draw_binomial = jit(_binomial, static_argnums=(3, 4, 5, 6), inline=True)
+_draw_binomial = jit(binomial_core, static_argnums=(3, 4, 5, 6), inline=True)
 
 
 @takes_names

@@ -9,7 +9,7 @@ from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, jit, lax, ShapeLike
 from lamina_tracing.extend import check_axis, in_name, refuse_name, scalar, typeof
 
-from ._arguments import as_flag, as_shape, check_key
+from ._arguments import as_flag, as_shape, check_key, is_high
 from ._bits import draw_bits
 from ._continuous import gumbel_core
 from ._discrete import randint_core
@@ -112,7 +112,7 @@ def _take(x: Any, index: Any, axis: int) -> Any:
 
 @takes_names
 def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = True, p: ArrayLike | None = None,
-           axis: int = 0) -> Array:
+           axis: int = 0, mode: str | None = None) -> Array:
     """Elements chosen from an array, or from 0..a-1 for an integer `a`.
 
     Args:
@@ -122,11 +122,13 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
       replace: whether an element may be chosen again.
       p: probabilities of the positions along `axis`, float `[n]`; default: equal ones.
       axis: the axis of `a` to choose along.
+      mode: "low" or "high", as in `gumbel`: of choices without `replace` and with `p`.
     Returns:
       Array of the dtype of `a`, of its shape with `axis` replaced by `shape`.
     Raises:
       ShapeError: there is nothing to choose from; without `replace` more is asked for than there is; `p` does not give one
         probability per position; `axis` is outside of `a`; `key` is not uint32[2].
+      ValueError: another `mode`.
 
     Source: without `replace` and with `p`, the positions of the largest sums of `log p` and Gumbel numbers.
 
@@ -149,10 +151,10 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
                          f"{drawn}")
     if p is not None and typeof(p).shape != (count,):
         raise ShapeError(f"choice: p must give {count} probabilities; got {typeof(p).long()}")
-    return _choice(key, a if aval.shape else None, p, count, shape, replace, axis, _part.value)
+    return _choice(key, a if aval.shape else None, p, count, shape, replace, axis, is_high("choice", mode), _part.value)
 
 
-def _choice_core(key: Any, a: Any, p: Any, count: int, shape: tuple[int, ...], replace: bool, axis: int,
+def _choice_core(key: Any, a: Any, p: Any, count: int, shape: tuple[int, ...], replace: bool, axis: int, high: bool,
                  part: bool) -> Any:
     kind = dtypes.canonical_int()
     drawn = math.prod(shape)
@@ -165,11 +167,11 @@ def _choice_core(key: Any, a: Any, p: Any, count: int, shape: tuple[int, ...], r
     else:
         own = typeof(p).dtype
         p = lax.convert_element_type(p, own if dtypes.is_float(own) else dtypes.canonical_float())
-        index = (_by_weight if replace else _by_gumbel)(key, p, shape, part)
+        index = _by_weight(key, p, shape, part) if replace else _by_gumbel(key, p, shape, high, part)
     return index if a is None else _take(a, index, axis)
 
 
-_choice = jit(_choice_core, static_argnums=(3, 4, 5, 6, 7), inline=True)
+_choice = jit(_choice_core, static_argnums=(3, 4, 5, 6, 7, 8), inline=True)
 
 
 def _first(x: Any, n: int, shape: tuple[int, ...], axis: int) -> Any:
@@ -194,8 +196,8 @@ def _by_weight(key: Any, p: Any, shape: tuple[int, ...], part: bool) -> Any:
     return lax.min(low, scalar(n - 1, kind))
 
 
-def _by_gumbel(key: Any, p: Any, shape: tuple[int, ...], part: bool) -> Any:
+def _by_gumbel(key: Any, p: Any, shape: tuple[int, ...], high: bool, part: bool) -> Any:
     aval = typeof(p)
-    score = lax.add(gumbel_core(key, aval.shape, aval.dtype, part), lax.log(p))
+    score = lax.add(gumbel_core(key, aval.shape, aval.dtype, part, high), lax.log(p))
     _, order = lax.sort_key_val(lax.neg(score), lax.iota(dtypes.canonical_int(), aval.shape[0]), 0)
     return lax.reshape(lax.slice(order, (0,), (math.prod(shape),)), shape)

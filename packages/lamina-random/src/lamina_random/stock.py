@@ -9,6 +9,7 @@ from . import _generators as _generators  # whose generators are known from then
 from ._gamma_op import random_gamma_p
 from ._keys import PRNGKey, clone, fold_in, key, key_data, key_impl, split, wrap_key_data
 from ._matrix import multivariate_normal, orthogonal
+from ._multinomial import multinomial
 from ._named import NamedShape
 from ._normal import normal, truncated_normal, uniform
 from ._rejection import binomial, poisson
@@ -18,8 +19,8 @@ from ._version import __version__
 __all__ = ["NamedShape", "PRNGKey", "__version__", "ball", "bernoulli", "beta", "binomial", "bits", "categorical", "cauchy",
            "chisquare", "choice", "clone", "dirichlet", "double_sided_maxwell", "exponential", "f", "fold_in", "gamma",
            "generalized_normal", "geometric", "gumbel", "key", "key_data", "key_impl", "laplace", "loggamma",
-           "logistic", "lognormal", "maxwell", "multivariate_normal", "normal", "orthogonal", "pareto", "permutation",
-           "poisson", "rademacher", "randint", "random_gamma_p", "rayleigh", "shuffle", "split", "t", "triangular",
-           "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data"]
+           "logistic", "lognormal", "maxwell", "multinomial", "multivariate_normal", "normal", "orthogonal", "pareto",
+           "permutation", "poisson", "rademacher", "randint", "random_gamma_p", "rayleigh", "shuffle", "split", "t",
+           "triangular", "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data"]
 
 _hide_frames_of(__file__.rsplit("/", 1)[0])

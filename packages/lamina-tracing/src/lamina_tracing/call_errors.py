@@ -110,8 +110,8 @@ def in_the_name_of(name: str, error: BaseException, fun: Callable[..., Any], arg
                    kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Change an error's text so that it begins with what was called.
 
-    What comes out of a user's function, called by ours, stays as it is, and so do errors that are about values and not about
-    this call.
+    What comes out of a user's function, called by ours, stays as it is, and so do errors that are about values and not
+    about this call.
 
     Args:
       name: what was called.

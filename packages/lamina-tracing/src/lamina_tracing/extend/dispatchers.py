@@ -1,6 +1,7 @@
 """For people who make staged functions into fast calls: what `jit` was given, errors about arguments, tracebacks, logs.
 
 `logger` is the `logging.Logger` called `lamina`; the settings `log_compiles` and `explain_cache_misses` write there.
+`TOLD_IN_NAME` are the kinds of errors that `in_name` tells in the name of what was called.
 """
 from ..arguments import argument_path, duck_types, flat_arguments, flat_results, flat_types, result_path
 from ..parameters import argument_name, parameter_names
