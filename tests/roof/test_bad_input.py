@@ -210,3 +210,34 @@ def test_keys_that_do_not_sort_are_told_with_the_call(name):
     with pytest.raises(ValueError, match=rf"^{name.split()[0]}( of `.*`)?: .*has the keys 1, 'a', of types int and str") as e:
         UNSORTED[name]()
     assert isinstance(e.value, TypeError)
+
+
+NO_FUNCTION = {
+    "vmap": lambda f: jax.vmap(f)(X), "grad": lambda f: jax.grad(f)(1.0), "jvp": lambda f: jax.jvp(f, (X,), (X,)),
+    "value_and_grad": lambda f: jax.value_and_grad(f)(1.0), "pmap": lambda f: jax.pmap(f)(X), "jit": lambda f: jax.jit(f)(X),
+    "vjp": lambda f: jax.vjp(f, X), "linearize": lambda f: jax.linearize(f, X), "jacfwd": lambda f: jax.jacfwd(f)(X),
+    "linear_transpose": lambda f: jax.linear_transpose(f, X), "jacrev": lambda f: jax.jacrev(f)(X),
+    "hessian": lambda f: jax.hessian(f)(X), "checkpoint": lambda f: jax.checkpoint(f)(X),
+    "eval_shape": lambda f: jax.eval_shape(f, X), "make_jaxpr": lambda f: jax.make_jaxpr(f)(X),
+    "closure_convert": lambda f: jax.closure_convert(f, X), "custom_gradient": jax.custom_gradient,
+    "custom_jvp": jax.custom_jvp, "custom_vjp": jax.custom_vjp, "tree_map": lambda f: jax.tree_util.tree_map(f, [X]),
+    "tree_reduce": lambda f: jax.tree_util.tree_reduce(f, [X]), "Partial": jax.tree_util.Partial,
+    "scan": lambda f: lax.scan(f, X, X), "map": lambda f: lax.map(f, X), "while_loop": lambda f: lax.while_loop(f, f, X),
+    "fori_loop": lambda f: lax.fori_loop(0, 2, f, X), "custom_root": lambda f: lax.custom_root(f, X, f, f),
+    "reduce": lambda f: lax.reduce(X, 0.0, f, (0,)), "pure_callback": lambda f: jax.pure_callback(f, X, X)}
+
+
+@pytest.mark.parametrize("name", NO_FUNCTION)
+def test_what_is_no_function_is_refused_by_name(name):
+    for bad in (3.5, "f", X):
+        with pytest.raises(TypeError, match=rf"^{name}: .*function"):
+            NO_FUNCTION[name](bad)
+
+
+@pytest.mark.parametrize("name", ["jvp", "vjp", "linearize", "jacfwd", "jacrev", "hessian", "grad", "make_jaxpr"])
+def test_what_is_no_array_is_refused_by_name(name):
+    call = {"jvp": lambda x: jax.jvp(SAME, (x,), (x,)), "vjp": lambda x: jax.vjp(SAME, x), "linearize": lambda x: jax.linearize(
+        SAME, x)}.get(name, lambda x: getattr(jax, name)(SAME)(x))
+    for bad in ("a", [X, "a"], object()):
+        with pytest.raises(TypeError, match=rf"^({name}|jacfwd|jacrev) of "):
+            call(bad)

@@ -5,6 +5,7 @@ import lamina_numpy as jnp
 import numpy as np
 import pytest
 from lamina_ir import config
+from lamina_tracing import jit
 
 R = np.random.RandomState(0)
 x = R.rand(4, 3).astype(np.float32)
@@ -36,6 +37,8 @@ CALLS = {
     "pad_median": lambda: jnp.pad(x, 1, mode="median"), "roll": lambda: jnp.roll(x, i[:1], 0),
     "insert": lambda: jnp.insert(v, 2, 1.0),
     "poly": lambda: jnp.poly(v), "polyval": lambda: jnp.polyval(v, x), "polydiv": lambda: jnp.polydiv(v, v[:2]),
+    "polyfit": lambda: jit(lambda v: jnp.polyfit(v, v * v, 1, cov=True))(v),
+    "polyfit_rows": lambda: jit(lambda v, x: jnp.polyfit(v, x, 1, cov=True))(v, x),
     "vander": lambda: jnp.vander(v), "sinc": lambda: jnp.sinc(x), "i0": lambda: jnp.i0(x), "frexp": lambda: jnp.frexp(x),
     "isclose": lambda: jnp.isclose(x, x), "power": lambda: jnp.power(i, i), "divmod": lambda: jnp.divmod(x, x),
     "norm": lambda: jnp.linalg.norm(x, 3, axis=0), "det": lambda: jnp.linalg.det(s), "inv": lambda: jnp.linalg.inv(s),

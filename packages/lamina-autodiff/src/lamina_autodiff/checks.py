@@ -10,11 +10,17 @@ from lamina_tracing import lax, slots
 from lamina_tracing.extend import (EVALUATION, HostArray, argument_path, bind, function_name, now, scalar,
                                    typeof)
 
-__all__ = ["as_weak_as", "check_input", "check_output_dtype", "check_scalar_output", "chosen_arguments",
-           "cotangent_leaves", "float0_zeros", "leaf_types", "number_like", "outside_of_map", "tangent_leaves",
-           "zeros_of"]
+__all__ = ["as_weak_as", "check_function", "check_input", "check_output_dtype", "check_scalar_output",
+           "chosen_arguments", "cotangent_leaves", "float0_zeros", "leaf_types", "number_like", "outside_of_map",
+           "tangent_leaves", "zeros_of"]
 
 _reads_arguments = True  # what is asked for its type here is data of a user's: NumPy's of 64 bits is told of
+
+
+def check_function(call: str, fun: Any) -> None:
+    """TypeError when `fun` cannot be called."""
+    if not callable(fun):
+        raise TypeError(f"{call}: expected a function; got {type(fun).__name__}: {fun!r:.60}")
 
 
 def chosen_arguments(call: str, fun: Callable[..., Any], argnums: Any, args: Sequence[Any]) -> tuple[int, ...]:
@@ -27,7 +33,10 @@ def chosen_arguments(call: str, fun: Callable[..., Any], argnums: Any, args: Seq
     for n in nums:
         if not hasattr(n, "__index__"):
             raise TypeError(f"{call}: argnums expects an int or a sequence of ints; got {argnums!r}")
-        n = n.__index__()
+        try:
+            n = n.__index__()
+        except TypeError:
+            raise TypeError(f"{call}: argnums expects an int or a sequence of ints; got {argnums!r:.80}") from None
         if not -len(args) <= n < len(args):
             raise ValueError(f"{call}: argnums {n} is out of range: `{function_name(fun)}` was called with {len(args)} "
                              "positional arguments")

@@ -7,6 +7,8 @@ from typing import Any
 from lamina_ir import ClosedJaxpr, Jaxpr, dtypes, trees
 from lamina_tracing.extend import duck_types, eval_jaxpr, function_name, stage, typeof
 
+from .checks import check_function
+
 __all__ = ["closure_convert"]
 
 
@@ -28,6 +30,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     >>> grad(area)(2.0)
     Array(12., dtype=float32, weak_type=True)
     """
+    check_function("closure_convert", fun)
     name = function_name(fun)
     flat, tree = trees.tree_flatten(example_args)
     avals = duck_types("closure_convert", name, flat, trees.tree_structure((example_args, {})))

@@ -8,7 +8,7 @@ from typing import Any
 from lamina_ir import trees
 from lamina_tracing.extend import function_name, typeof
 
-from .checks import zeros_of
+from .checks import check_function, zeros_of
 from .closures import closure_convert
 from .custom_vjp import custom_vjp
 
@@ -39,6 +39,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Any:
     >>> grad(custom_gradient(lambda x: (x * x, lambda g: g * x)))(3.0)
     Array(3., dtype=float32, weak_type=True)
     """
+    check_function("custom_gradient", fun)
     @functools.wraps(fun, updated=())
     def value(*args: Any) -> Any:
         return fun(*args)[0]

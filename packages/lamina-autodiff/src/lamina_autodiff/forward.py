@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 from lamina_ir import dtypes, trees
 from lamina_tracing.extend import Tracer, boundary, function_name, typeof
 
-from .checks import leaf_types, tangent_leaves, zeros_of
+from .checks import check_function, leaf_types, tangent_leaves, zeros_of
 from .linear_function import LinearFunction
 from .jvp import run_jvp
 from .linear import LinearProgram, linearize_flat
@@ -83,6 +83,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     >>> jvp(lambda x: x * x, (3.0,), (1.0,))
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
+    check_function("jvp", fun)
     primals, tangents = _as_args("jvp", "primals", primals), _as_args("jvp", "tangents", tangents)
     flat, tree = trees.tree_flatten(primals)
     flat_t, tree_t = trees.tree_flatten(tangents)
@@ -146,6 +147,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     >>> f_jvp(2.0)
     Array(12., dtype=float32, weak_type=True)
     """
+    check_function("linearize", fun)
     flat, tree = trees.tree_flatten(primals)
     avals = leaf_types("linearize", fun, flat, tree)
     active = [dtypes.is_inexact(a.dtype) for a in avals]

@@ -10,7 +10,7 @@ from lamina_ir import dtypes, shaped, trees
 from lamina_tracing import lax, slots
 from lamina_tracing.extend import EVALUATION, Tracer, boundary, now, typeof
 
-from .checks import as_weak_as, check_input, check_output_dtype, chosen_arguments
+from .checks import as_weak_as, check_function, check_input, check_output_dtype, chosen_arguments, leaf_types
 from .forward import jvp
 from .reverse import vjp
 
@@ -85,11 +85,12 @@ def jacfwd(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
     >>> jacfwd(lambda x: x * x)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
+    check_function("jacfwd", fun)
     @boundary
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         nums = chosen_arguments("jacfwd", fun, argnums, args)
         flat, tree = trees.tree_flatten([args[n] for n in nums])
-        avals = [typeof(x) for x in flat]
+        avals = leaf_types("jacfwd", fun, flat, tree)
         for a in avals:
             check_input("jacfwd", fun, a, holomorphic, False)
         chosen = _chosen(fun, nums, args, kwargs)
@@ -136,6 +137,7 @@ def jacrev(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: boo
     >>> jacrev(lambda x: x * x)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
+    check_function("jacrev", fun)
     return jacrev_by(vjp, fun, argnums, has_aux, holomorphic, allow_int)
 
 
@@ -147,7 +149,7 @@ def jacrev_by(vjp: Callable[..., Any], fun: Callable[..., Any], argnums: Any, ha
         nums = chosen_arguments("jacrev", fun, argnums, args)
         point = [args[n] for n in nums]
         flat, tree = trees.tree_flatten(point)
-        avals = [typeof(x) for x in flat]
+        avals = leaf_types("jacrev", fun, flat, tree)
         for a in avals:
             check_input("jacrev", fun, a, holomorphic, allow_int)
         out = vjp(_chosen(fun, nums, args, kwargs), *point, has_aux=has_aux)
@@ -189,5 +191,6 @@ def hessian(fun: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bo
     >>> hessian(lambda x: x * x * x)(2.0)
     Array(12., dtype=float32, weak_type=True)
     """
+    check_function("hessian", fun)
     return jacfwd(jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic), argnums, has_aux=has_aux,
                   holomorphic=holomorphic)

@@ -12,8 +12,8 @@ from lamina_tracing import lax
 from lamina_tracing.extend import (EVALUATION, boundary, counts_once, duck_types, function_name, now, source_of_function,
                                    stage, typeof)
 
-from .checks import (as_weak_as, check_input, check_scalar_output, chosen_arguments, cotangent_leaves, leaf_types,
-                     number_like, zeros_of)
+from .checks import (as_weak_as, check_function, check_input, check_scalar_output, chosen_arguments, cotangent_leaves,
+                     leaf_types, number_like, zeros_of)
 from .forward import _flat_function
 from .linear_function import LinearFunction
 from .linear import LinearProgram, linearize_flat, record_linear
@@ -146,6 +146,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     >>> f_vjp(1.0)
     (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
     """
+    check_function("vjp", fun)
     return vjp_by(linearize_flat, fun, primals, has_aux, reduce_axes)
 
 
@@ -287,6 +288,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Sequen
     >>> linear_transpose(lambda x: x * 2.0, 1.0)(3.0)
     (Array(6., dtype=float32, weak_type=True),)
     """
+    check_function("linear_transpose", fun)
     flat, tree = trees.tree_flatten(primals)
     avals = duck_types("linear_transpose", function_name(fun), flat, trees.tree_structure((primals, {})))
     run, info = _flat_function(fun, tree, False, "linear_transpose")

@@ -10,6 +10,7 @@ from lamina_ir import config, dtypes, trees
 from lamina_ir.testing import tolerance as tolerance_of
 from lamina_tracing.extend import bind, typeof
 
+from .checks import check_function
 from .forward import jvp
 from .reverse import vjp
 
@@ -171,6 +172,7 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2,
 
     >>> check_grads(lambda x: x * x, (3.0,), order=2)
     """
+    check_function("check_grads", f)
     modes = (modes,) if isinstance(modes, str) else tuple(modes)
     unknown = set(modes) - {"fwd", "rev"}
     if unknown:

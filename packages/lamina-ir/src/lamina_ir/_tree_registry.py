@@ -187,6 +187,8 @@ class Partial(functools.partial):
     """
 
     def __new__(cls, func: Any, /, *args: Any, **keywords: Any) -> Partial:
+        if not callable(func):
+            raise TypeError(f"Partial: expected a function; got {type(func).__name__}: {func!r:.60}")
         return super().__new__(cls, _Whole(func) if isinstance(func, functools.partial) else func, *args, **keywords)
 
 

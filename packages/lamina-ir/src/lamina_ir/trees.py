@@ -137,6 +137,8 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[An
     >>> tree_map(lambda x, y: x + y, {"a": 1}, {"a": 2})
     {'a': 3}
     """
+    if not callable(f):
+        raise TypeError(f"tree_map: expected a function; got {type(f).__name__}: {f!r:.60}")
     try:
         leaves, treedef = _flatten(tree, is_leaf)
     except (TypeError, ValueError) as e:
@@ -194,6 +196,8 @@ def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any
     >>> tree_reduce(lambda a, b: a + b, [1, (2, 3)])
     6
     """
+    if not callable(function):
+        raise TypeError(f"tree_reduce: expected a function; got {type(function).__name__}: {function!r:.60}")
     leaves = tree_flatten(tree, is_leaf)[0]
     if initializer is _MISSING:
         return functools.reduce(function, leaves)

@@ -185,6 +185,8 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     >>> eval_shape(lambda x: x * 2, ShapeDtypeStruct((2, 3), "float32"))
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
+    if not callable(fun):
+        raise TypeError(f"eval_shape: expected a function; got {type(fun).__name__}: {fun!r:.60}")
     types: list[Any] = []
 
     @functools.wraps(fun)

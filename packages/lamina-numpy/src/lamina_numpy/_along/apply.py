@@ -138,6 +138,8 @@ def vectorize(pyfunc: Callable[..., Any] | None = None, *, excluded: Collection[
     """
     if pyfunc is None:
         return functools.partial(vectorize, excluded=excluded, signature=signature)
+    if not callable(pyfunc):
+        raise TypeError(f"vectorize: expected a function; got {type(pyfunc).__name__}: {pyfunc!r:.60}")
     if any(not isinstance(e, (str, int)) for e in excluded):
         raise TypeError(f"vectorize can only exclude integer or string arguments, but excluded={set(excluded)!r}")
     if any(isinstance(e, int) and e < 0 for e in excluded):

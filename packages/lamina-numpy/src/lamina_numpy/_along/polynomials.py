@@ -384,7 +384,7 @@ def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None, full:
         y = y * (w[0] if len(typeof(y).shape) == 1 else w[0][:, None])
     scale = lax.sqrt(total(absolute(powers) ** 2, axis=0))
     cutoff = t.shape[0] * float(np.finfo(np.dtype(typeof(scale).dtype)).eps) if rcond is None else rcond
-    powers = powers / scale
+    powers = powers / scale[None]
     found, residuals, rank, s = lstsq(powers, y, cutoff)
     found = found / (scale if len(typeof(y).shape) == 1 else scale[:, None])
     if full:
@@ -397,7 +397,7 @@ def _polyfit(x: Any, y: Any, *weights: Any, deg: int, rcond: float | None, full:
             raise ValueError(f"polyfit: {t.shape[0]} points are too few to scale the covariance of {deg + 1} coefficients; "
                              "use cov='unscaled'")
         factor = residuals / (t.shape[0] - (deg + 1))
-        base = base * factor if len(typeof(y).shape) == 1 else base[:, :, None] * factor
+        base = base * factor[None] if len(typeof(y).shape) == 1 else base[:, :, None] * factor[None, None]
     return found, base
 
 
