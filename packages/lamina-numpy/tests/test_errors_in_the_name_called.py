@@ -19,7 +19,7 @@ USUAL = {"shape": (2, 3), "axis": 0, "n": 2, "N": 2, "M": 2, "num": 3, "k": 1, "
          "func1d": jnp.sum, "function": jnp.add, "mask_func": jnp.triu}
 LEFT_OUT = {"save", "savez", "load", "fromfile", "get_printoptions", "set_printoptions", "printoptions", "iterable",
             "ComplexWarning", "isscalar", "vectorize", "apply_along_axis", "apply_over_axes", "fromfunction", "piecewise",
-            "frompyfunc", "fromiter", "einsum_path", "array_repr", "array_str", "promote_types"}
+            "frompyfunc", "fromiter", "array_repr", "array_str", "promote_types"}
 SECOND = {"absolute": "abs", "acos": "arccos", "amax": "max", "around": "round", "bitwise_invert": "invert",
           "concat": "concatenate",
           "divide": "true_divide",

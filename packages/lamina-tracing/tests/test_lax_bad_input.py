@@ -32,6 +32,7 @@ BAD = {
     "precision": (lambda x: lax.dot(x, x[0], lax.Precision("best")), "not a valid Precision"),
     "gather numbers": (lambda x: lax.gather(x, AT, None, (1, 3)), "must be a lax.GatherDimensionNumbers"),
     "gather axes": (lambda x: lax.gather(x, AT, ROWS._replace(offset_dims=("a",)), (1, 3)), "offset_dims must be"),
+    "gather fill": (lambda x: lax.gather(x, AT, ROWS, (1, 3), mode="fill", fill_value=(1., 2.)), "fill_value must be one"),
     "gather sizes": (lambda x: lax.gather(x, AT, ROWS, (1., 3)), "slice_sizes must be"),
     "scatter": (lambda x: lax.scatter_add(x, AT, x[:1], ROWS), "must be a lax.ScatterDimensionNumbers"),
     "index_take": (lambda x: lax.index_take(x, [np.zeros(1, np.float32)], (0,)), "indices must be integers"),

@@ -168,7 +168,7 @@ def _only_ours(tb: TracebackType | None) -> bool:
     return True
 
 
-_BELOW = re.compile(r"[/\\](numpy|jaxlib|ml_dtypes)[/\\]|^<")
+_BELOW = re.compile(r"[/\\](numpy|jaxlib|ml_dtypes|opt_einsum)[/\\]|^<")
 
 
 def _unsorted(error: BaseException) -> BaseException:

@@ -11,7 +11,7 @@ from lamina_tracing.extend import as_int, check_axes, check_axis, is_name, typeo
 
 from .._ground.promotion import broadcast, cast, literal, promote_all, to_inexact
 from .._ground.names import all_in_front, along_axis
-from .._ground.publishing import core, public
+from .._ground.publishing import core, hashable, public
 from .._ground.axes import split_at, with_axes
 from .._ground.choosing import choose_by
 from .._ground.conversion import asarray, own_array
@@ -281,6 +281,8 @@ def _interp(x: Any, xp: Any, fp: Any, ends: Sequence[Any], extended: tuple[bool,
         raise ValueError(f"interp: xp and fp must have one axis of one length; got {shape} and {typeof(fp).shape}")
     n = shape[0]
     if period is not None:
+        if not isinstance(period, (int, float, np.number)):
+            raise TypeError(f"interp: period must be a number; got {type(period).__name__}: {period!r:.60}")
         if not period:
             raise ValueError("interp: period must not be 0")
         period = literal(np.abs(period), d)
@@ -336,4 +338,4 @@ def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: Any = None, right: 
         if isinstance(v, str) and v != "extrapolate":
             raise ValueError(f"interp: left and right must be numbers or 'extrapolate'; got {v!r}")
     ends = tuple(None if extends else v for v, extends in zip((left, right), extended))
-    return _interp(x, xp, fp, ends, extended=extended, period=period)
+    return _interp(x, xp, fp, ends, extended=extended, period=hashable(period))

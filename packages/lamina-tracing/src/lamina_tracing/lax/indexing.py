@@ -242,8 +242,11 @@ def gather(operand: ArrayLike, start_indices: ArrayLike, dimension_numbers: Gath
     """
     how = GatherScatterMode.CLIP if mode is None else _mode("gather", mode)
     dims = _numbers("gather", GatherDimensionNumbers, dimension_numbers)
-    if fill_value is not None and how is not GatherScatterMode.FILL_OR_DROP:
-        fill_value = None
+    if fill_value is not None:
+        if np.ndim(fill_value):
+            raise ValueError(f"gather: fill_value must be one number; got {type(fill_value).__name__}: {fill_value!r:.60}")
+        if how is not GatherScatterMode.FILL_OR_DROP:
+            fill_value = None
     if mode is None and checks_bounds(__file__):
         shape = typeof(operand).shape
         axes = dims.start_index_map
