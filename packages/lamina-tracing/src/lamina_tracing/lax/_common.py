@@ -149,7 +149,19 @@ def as_dtype(call: str, argument: str, spec: Any) -> np.dtype:
 
 
 def as_int(call: str, argument: str, value: Any) -> int:
-    """`value` as an int; TypeError naming the argument when it is not an integer known now."""
+    """An argument that must be an integer known now, as an int.
+
+    Args:
+      call, argument: what is called, and which of its arguments this is, for the message.
+      value: what came.
+    Returns:
+      The int.
+    Raises:
+      TypeError: `value` is no integer, or a traced one.
+
+    >>> as_int("eye", "N", np.int64(3))
+    3
+    """
     try:
         return index(value)
     except LaminaError:  # a traced value, which says so itself
