@@ -134,6 +134,7 @@ if __name__ == "__main__":
     sys.exit()
 
 import lamina  # noqa: E402
+import lamina.nn  # noqa: E402
 import lamina.numpy  # noqa: E402
 import lamina.random  # noqa: E402
 import pytest  # noqa: E402
@@ -155,3 +156,11 @@ def test_numbers_are_those_of_jax(case):
         pytest.skip("another compiler rounds elementary functions otherwise")
     drawn = found(lamina, case)
     assert drawn in (TABLE[case][:2], TABLE[case][2:])
+
+
+@pytest.mark.parametrize("distribution, frozen", [("uniform", "f78c633d"), ("truncated_normal", "4cff53e8")])
+def test_complex_initial_weights_are_those_of_jax(distribution, frozen):
+    if version("jaxlib") != "0.10.2":
+        pytest.skip("another compiler rounds elementary functions otherwise")
+    made = lamina.nn.initializers.variance_scaling(2., "fan_in", distribution)(lamina.random.PRNGKey(3), (5, 7), "complex64")
+    assert f"{zlib.crc32(np.asarray(made).tobytes()):08x}" == frozen

@@ -259,12 +259,18 @@ def _spread(distribution: str, key: Any, shape: Any, d: np.dtype, variance: floa
         return _scaled(random.normal(key, shape, d), np.sqrt(v), d)
     if distribution == "uniform":
         if complex_:
-            return _scaled(_on_disc(key, shape, d, lax.sqrt), np.sqrt(v + v), d)
+            return _scaled(_on_disc(key, shape, d, lambda u: lax.sqrt(lax.mul(u, real.type(2)))), np.sqrt(v), d)
         return _scaled(random.uniform(key, shape, d, -1.0), np.sqrt(three * v), d)
     if complex_:
-        return _scaled(_on_disc(key, shape, d, lambda u: lax.sqrt(lax.neg(lax.log1p(lax.mul(u, math.expm1(-4)))))),
-                       np.sqrt(v) / cut_on_disc, d)
+        return _scaled(_on_disc(key, shape, d, lambda u: _within_two(u, d)), np.sqrt(v) / cut_on_disc, d)
     return _scaled(random.truncated_normal(key, -2.0, 2.0, shape, d), np.sqrt(v) / cut, d)
+
+
+def _within_two(u: Any, d: np.dtype) -> Any:
+    """Lengths up to 2 of plane vectors with normal parts of variance 1/2, of numbers in [0, 1): by the complex logarithm, which
+    is rounded otherwise near 1 than the real one, and is what JAX's digits come from."""
+    left = lax.sub(1.0, lax.mul(u, -math.expm1(-4)))
+    return lax.sqrt(lax.neg(lax.real(lax.log(lax.convert_element_type(left, d)))))
 
 
 def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Axes = -2, out_axis: Axes = -1,
