@@ -199,7 +199,7 @@ def test_iterations_that_do_not_end():
     (lambda: ndimage.map_coordinates(np.ones(3), [np.ones(2)], 1, "foo"), NotImplementedError, "mode must be.*'foo'"),
     (lambda: ndimage.map_coordinates(np.ones(3), [np.ones(2)] * 2, 1), ShapeError, "a coordinate for each axis.*got 2"),
     (lambda: interpolate.RegularGridInterpolator((np.arange(2.0),), np.ones(3)), ShapeError, "expected points"),
-    (lambda: interpolate.RegularGridInterpolator((np.zeros(3),), np.ones(3)), ValueError, "ascend strictly; those of axis 0"),
+    (lambda: interpolate.RegularGridInterpolator((np.zeros(3),), np.ones(3)), ValueError, "ascend strictly, or descend; those of axis 0"),
     (lambda: interpolate.RegularGridInterpolator((np.arange(3.0),), np.ones(3), "cubic"), ValueError, "'cubic'"),
     (lambda: interpolate.RegularGridInterpolator((np.arange(3.0),), np.ones(3), bounds_error=True), NotImplementedError,
      "fill_value"),
@@ -234,3 +234,12 @@ def test_nan_among_places_and_observations_stays_nan():
         np.testing.assert_array_equal(f(np.array([[np.nan], [4.0], [1.0]])), [np.nan, 7, 2])
     _, far = cluster.vq.vq(np.array([[np.nan, 0.0], [3.0, 4.0], [0.0, 0.0]]), np.zeros((2, 2)))
     np.testing.assert_array_equal(far, [np.nan, 5, 0])
+
+
+@pytest.mark.parametrize("method", ["linear", "nearest"])
+def test_descending_grids_are_those_turned_round(method):
+    up, y, values = np.array([0.0, 1, 3, 4]), np.array([1.0, 2, 5]), np.arange(12.0).reshape(4, 3) ** 1.5
+    at = np.array([[0.4, 1.2], [3.9, 4.0], [5.0, 1.0], [2.0, 5.0], [4.0, 2.2]])
+    want = interpolate.RegularGridInterpolator((up, y), values, method)(at)
+    np.testing.assert_array_equal(interpolate.RegularGridInterpolator((up[::-1], y), values[::-1], method)(at), want)
+    np.testing.assert_array_equal(interpolate.RegularGridInterpolator((up, y[::-1]), values[:, ::-1], method)(at), want)

@@ -24,14 +24,15 @@ class RegularGridInterpolator:
     """Values on a grid, interpolated between its points.
 
     Args:
-      points: for each axis of the grid its coordinates, real `[n]`, strictly ascending, n at least 2.
+      points: for each axis of the grid its coordinates, real `[n]`, strictly ascending, n at least 2; strictly
+        descending ones where their numbers are known.
       values: number array `[n1, n2, ..., ...]`, float or complex: a value, or an array of them, at each point of the
         grid.
       method: "linear" or "nearest".
       bounds_error: False: no number is looked at while a program is written.
       fill_value: what stands outside of the grid (NaN at NaN); None to continue the outermost cells.
     Raises:
-      ValueError: `method` is another word; a coordinate's numbers do not ascend, where they are known.
+      ValueError: `method` is another word; a coordinate's numbers neither ascend nor descend, where they are known.
       ShapeError: the coordinates are not of one axis or do not fit the values.
       NotImplementedError: `bounds_error` is not False.
 
@@ -57,8 +58,14 @@ class RegularGridInterpolator:
             raise ShapeError(f"{call}: expected points [n] of each axis, n at least 2, and values [n1, n2, ...]; got points "
                              f"of shapes {', '.join(map(str, sizes))} and values {typeof(self.values).long()}")
         for i, p in enumerate(self.grid):
-            if not holds_tracers(p) and not (np.diff(np.asarray(p)) > 0).all():
-                raise ValueError(f"{call}: points must ascend strictly; those of axis {i} do not")
+            if holds_tracers(p):
+                continue
+            steps = np.diff(np.asarray(p))
+            if (steps < 0).all():  # turned round, with the values
+                self.grid = (*self.grid[:i], lnp.flip(p), *self.grid[i + 1:])
+                self.values = lnp.flip(self.values, i)
+            elif not (steps > 0).all():
+                raise ValueError(f"{call}: points must ascend strictly, or descend; those of axis {i} do not")
 
     @staticmethod
     def _check_method(method: str) -> None:
