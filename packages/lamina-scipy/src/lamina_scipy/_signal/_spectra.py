@@ -85,7 +85,7 @@ def csd(x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Any = "h
 
     >>> x = np.sin(np.arange(64) * np.pi / 2)
     >>> f, both = csd(x, np.roll(x, 1), nperseg=16)
-    >>> float(np.angle(both)[4].round(3))
+    >>> round(float(np.angle(both)[4]), 3)
     -1.571
     """
     return _csd("csd", x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
