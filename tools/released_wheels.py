@@ -47,7 +47,9 @@ def tree_of(ref: str, root: Path = ROOT) -> Path:
             archive = Path(folder, "all.tar")
             distributions.git("archive", "--output", str(archive), commit, root=root)
             with tarfile.open(archive) as files:
-                files.extractall(Path(folder, "tree"), filter="data")
+                if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on; the archive is our own
+                    files.extraction_filter = tarfile.data_filter
+                files.extractall(Path(folder, "tree"))
             os.replace(Path(folder, "tree"), home)
     return home
 

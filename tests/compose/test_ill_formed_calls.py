@@ -6,7 +6,7 @@ from lamina import lax
 
 X = jnp.ones(3)
 BAD = {"shapes": (lambda x: lax.mul(x, jnp.ones((2, 3))), r"^mul: operands need one shape.*float32\[3\], float32\[2,3\]"),
-       "dtypes": (lambda x: lax.bitwise_and(x, x), r"^and: expected integers or truth values; got float32\[3\]"),
+       "dtypes": (lambda x: lax.bitwise_and(x, x), r"^bitwise_and: expected integers or truth values; got float32\[3\]"),
        "without a derivative": (lambda x: lax.nextafter(x, jnp.ones(2)), r"^nextafter: operands need one shape"),
        "axes": (lambda x: lax.broadcast_in_dim(x, (3, 3), (5,)),
                 r"^broadcast_in_dim: axis 5 is out of range; expected 0 <= axis < 2")}

@@ -9,7 +9,7 @@ from lamina_autodiff import grad
 from lamina_batching import vmap
 from lamina_ir import DTypeError, ShapeError, config, trees
 from lamina_random import PRNGKey
-from lamina_scipy import stats
+from lamina_scipy import signal, stats
 from lamina_tracing import jit
 
 VALUES = json.loads((Path(__file__).parent / "stats_values.json").read_text())
@@ -224,3 +224,21 @@ def test_slopes_of_probabilities_of_large_shapes():
     np.testing.assert_allclose(grad(stats.nbinom.logpmf, 2)(f(1003000), f(1e6), f(0.5)), -6000, 1e-5)
     np.testing.assert_allclose(grad(stats.poisson.logpmf, 1)(f(1e6), f(1001000)), 1e6 / 1001000 - 1, 1e-5)
     np.testing.assert_allclose(grad(stats.betabinom.logpmf, 2)(f(600000), f(1e6), f(3e6), f(2e6)), 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("a, b, x, density, share", [  # by 40 digits
+    (1.0, 1.000001, 1.00000025, 13.815510808046634, 0.25000009380555803),
+    (-0.25, -0.2499, -0.24993, 9.2103453711669283, 0.69999737559057208),
+    (30.0, 30.01, 30.004, 4.6314304253812506, 0.43630002067426533),
+    (-0.5, 0.25, 0.125, 0.31054146811777749, 0.83124270061452869)])
+def test_a_normal_cut_off_closely_keeps_its_digits(a, b, x, density, share):
+    with config.enable_x64(True):
+        assert abs(float(stats.truncnorm.logpdf(x, a, b)) - density) < 1e-9 * (b - a) ** -0.5
+        assert abs(float(stats.truncnorm.cdf(x, a, b)) - share) < 1e-13 / (b - a)  # of the ends as they are rounded
+        assert float(grad(stats.truncnorm.logpdf, 1)(-1.5, -np.inf, -1.0)) == 0
+
+
+def test_valid_correlations_in_a_larger_matrix_are_scipys():
+    x, y = np.array([[1 + 2j]]), np.array([[1, 1j], [2, 3]])
+    assert np.allclose(signal.correlate2d(x, y, "valid"), [[3 * (1 - 2j), 2 * (1 - 2j)], [1j * (1 - 2j), 1 - 2j]])
+    assert np.allclose(signal.correlate2d(y, x, "valid"), y * (1 - 2j))

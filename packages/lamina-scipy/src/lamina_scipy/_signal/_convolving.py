@@ -119,7 +119,8 @@ def correlate2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: st
       TypeError: `in1` or `in2` is neither an array nor a number.
 
     Derivative: linear in each.
-    Source: meaning of `scipy.signal.correlate2d`.
+    Source: meaning of `scipy.signal.correlate2d`; as there, of complex matrices the "valid" sums of an `in1` that lies within `in2`
+      are the conjugates of those that "full" gives.
 
     >>> correlate2d(np.array([[1., 2.], [3., 4.]]), np.array([[0., 1.]]), "valid")
     Array([[2.],
@@ -221,7 +222,10 @@ def _in_the_plane(call: str, in1: Any, in2: Any, mode: str, boundary: str, fillv
         how = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}[boundary]
         filled = {"constant_values": lnp.asarray(fillvalue, typeof(x).dtype)} if boundary == "fill" else {}
         x = lnp.pad(x, pads, how, **filled)
-    return _direct(call, x, y, "valid", precision)
+    out = _direct(call, x, y, "valid", precision)
+    # SciPy correlates the larger matrix with the smaller then, and turns the result round without taking its conjugate.
+    turned = reverse and mode == "valid" and any(a < b for a, b in zip(typeof(x).shape, typeof(y).shape))
+    return lnp.conj(out) if turned else out
 
 
 def _transformed(call: str, x: Any, y: Any, mode: str, axes: tuple[int, ...]) -> Any:

@@ -6,6 +6,7 @@ import math
 import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
+from lamina_tracing.extend import typeof
 
 from .._ground import within
 from .._special._normal import log_ndtr_of, ndtr_of
@@ -19,13 +20,30 @@ _law = Law("truncnorm", "the normal distribution cut off at both sides",
 
 
 def _log_mass(a, b):
-    """The logarithm of the share of the normal distribution from a to b, from the tail that both are in."""
+    """The logarithm of the share of the normal distribution from a to b, from the tail that both are in; where the two are near
+    each other, shares of tails would leave few digits, so there the density is summed up."""
+    width, middle = b - a, 0.5 * (a + b)
+    narrow = width * lnp.maximum(lnp.abs(middle), 1.0) < 1.0
+    near = _narrow(within(narrow, width, 0.5), within(narrow, middle, 0.0))
     right, left = a > 0, b < 0
     low, high = lnp.where(right, -b, a), lnp.where(right, -a, b)
-    tail = right | left
-    one_side = log_difference(log_ndtr_of(lnp.where(tail, high, -1.0)), log_ndtr_of(lnp.where(tail, low, -2.0)))
-    both = lnp.log1p(-ndtr_of(lnp.where(tail, -1.0, a)) - ndtr_of(lnp.where(tail, -1.0, -b)))
-    return lnp.where(tail, one_side, both)
+    tail = (right | left) & ~narrow
+    below, ends = log_ndtr_of(lnp.where(tail, high, -1.0)), low > -np.inf
+    one_side = lnp.where(ends, log_difference(below, log_ndtr_of(lnp.where(tail & ends, low, lnp.where(tail, high - 1.0, -2.0)))),
+                         below)
+    whole = tail | narrow
+    both = lnp.log1p(-ndtr_of(lnp.where(whole, -1.0, a)) - ndtr_of(lnp.where(whole, -1.0, -b)))
+    return lnp.where(narrow, near, lnp.where(tail, one_side, both))
+
+
+def _narrow(width, middle):
+    """Gauss and Legendre's sum of `exp(-(middle + t)**2 / 2)` over the width: 4 places leave 6e-10 of it, 6 places 2e-16."""
+    places, weights = np.polynomial.legendre.leggauss(6 if typeof(width).dtype.itemsize > 4 else 4)
+    total = 0.0
+    for place, weight in zip(places.tolist(), weights.tolist()):
+        t = width * (0.5 * place)
+        total = total + 0.5 * weight * lnp.exp(-t * (middle + 0.5 * t))
+    return lnp.log(width * total) - 0.5 * middle * middle - 0.5 * math.log(2 * math.pi)
 
 
 def _logpdf(x, a, b, loc=0, scale=1):
