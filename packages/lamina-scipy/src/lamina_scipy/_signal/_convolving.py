@@ -119,8 +119,8 @@ def correlate2d(in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: st
       TypeError: `in1` or `in2` is neither an array nor a number.
 
     Derivative: linear in each.
-    Source: meaning of `scipy.signal.correlate2d`; as there, of complex matrices the "valid" sums of an `in1` that lies within `in2`
-      are the conjugates of those that "full" gives.
+    Source: meaning of `scipy.signal.correlate2d`; as there, of complex matrices the "valid" sums of an `in1` that
+      lies within `in2` are the conjugates of those that "full" gives.
 
     >>> correlate2d(np.array([[1., 2.], [3., 4.]]), np.array([[0., 1.]]), "valid")
     Array([[2.],

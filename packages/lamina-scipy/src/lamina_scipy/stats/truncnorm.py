@@ -1,7 +1,9 @@
 """The normal distribution cut off at both sides."""
 from __future__ import annotations
 
+import functools
 import math
+import operator
 
 import lamina_numpy as lnp
 import numpy as np
@@ -29,8 +31,8 @@ def _log_mass(a, b):
     low, high = lnp.where(right, -b, a), lnp.where(right, -a, b)
     tail = (right | left) & ~narrow
     below, ends = log_ndtr_of(lnp.where(tail, high, -1.0)), low > -np.inf
-    one_side = lnp.where(ends, log_difference(below, log_ndtr_of(lnp.where(tail & ends, low, lnp.where(tail, high - 1.0, -2.0)))),
-                         below)
+    end = lnp.where(tail & ends, low, lnp.where(tail, high - 1.0, -2.0))
+    one_side = lnp.where(ends, log_difference(below, log_ndtr_of(end)), below)
     whole = tail | narrow
     both = lnp.log1p(-ndtr_of(lnp.where(whole, -1.0, a)) - ndtr_of(lnp.where(whole, -1.0, -b)))
     return lnp.where(narrow, near, lnp.where(tail, one_side, both))
@@ -39,11 +41,11 @@ def _log_mass(a, b):
 def _narrow(width, middle):
     """Gauss and Legendre's sum of `exp(-(middle + t)**2 / 2)` over the width: 4 places leave 6e-10 of it, 6 places 2e-16."""
     places, weights = np.polynomial.legendre.leggauss(6 if typeof(width).dtype.itemsize > 4 else 4)
-    total = 0.0
+    parts = []
     for place, weight in zip(places.tolist(), weights.tolist()):
         t = width * (0.5 * place)
-        total = total + 0.5 * weight * lnp.exp(-t * (middle + 0.5 * t))
-    return lnp.log(width * total) - 0.5 * middle * middle - 0.5 * math.log(2 * math.pi)
+        parts.append(0.5 * weight * lnp.exp(-t * (middle + 0.5 * t)))
+    return lnp.log(width * functools.reduce(operator.add, parts)) - 0.5 * middle * middle - 0.5 * math.log(2 * math.pi)
 
 
 def _logpdf(x, a, b, loc=0, scale=1):
