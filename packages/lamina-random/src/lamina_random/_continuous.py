@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-from lamina_ir import config, dtypes
-from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import scalar, typeof
+from lamina_ir import config, dtypes, prims
+from lamina_tracing import Array, ArrayLike, DTypeLike, ShapeLike, jit, lax, make_jaxpr
+from lamina_tracing.extend import bind, scalar, typeof
 
 from ._arguments import as_float, as_shape, common_shape, is_high
 from ._draws import full, with_parameters
@@ -70,7 +71,13 @@ def _cauchy(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
 # Two calls: fused with draws of 32 bits, the compiler would take the sum in another order than alone, and round it otherwise.
 _normals = jit(lambda key, shape, dtype, part: normal_core("maxwell", key, (*shape, 3), dtype, part),
                static_argnums=(1, 2, 3), inline=True)
-_lengths = jit(lambda x: lax.sqrt(lax.reduce_sum(lax.mul(x, x), (typeof(x).ndim - 1,))), inline=True)
+@partial(jit, inline=True)
+def _lengths(x: Any) -> Any:
+    """`reduce` of sums, as `reduce_sum` of many threes would be written out, and sums of three be taken in another order."""
+    t = typeof(x)
+    plus = make_jaxpr(lax.add)(*[scalar(0, t.dtype)] * 2)
+    total, = bind(prims.reduce_p, lax.mul(x, x), scalar(0, t.dtype), computation=plus, dimensions=(t.ndim - 1,))
+    return lax.sqrt(total)
 
 
 def _maxwell(key: Any, shape: Any, dtype: Any, part: bool) -> Any:

@@ -14,7 +14,9 @@ from lamina_tracing.extend import bind
 from lamina_batching.contract.loops import check
 
 # Collectives are tried over axes with names; the row of a map over devices comes with the layer that has such maps.
-SAMPLES = [s for p in prims.ALL if p.family != "collectives" and p.name != "xla_pmap" for s in samples_of(p) if s.args]
+# What several keys of the device's generator draw together is a layer's own choice: a loop, or one draw for all.
+SAMPLES = [s for p in prims.ALL if p.family != "collectives" and p.name not in ("xla_pmap", "rng_bit_generator")
+           for s in samples_of(p) if s.args]
 # A computation of the user's may start from a value that is no neutral element: batches of those may be refused, in words.
 MAY_REFUSE = ("reduce", "reduce_window")
 
@@ -65,3 +67,12 @@ def test_an_op_without_operands_is_the_same_for_all_examples(sample):
     want = evaluate_primitive(sample.prim, (), sample.params)
     got = vmap(lambda x: bind(sample.prim, **sample.params), out_axes=None)(np.zeros(3, np.float32))
     np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
+@pytest.mark.parametrize("sample", samples_of(prims.rng_bit_generator_p), ids=lambda s: s.id)
+def test_keys_of_the_devices_generator_draw_for_each_example(sample):
+    key = np.asarray(sample.args[0])
+    keys = np.stack([key, key + np.asarray(1, key.dtype)])
+    moved, bits = vmap(lambda k: tuple(bind(sample.prim, k, **sample.params)))(keys)
+    assert np.shape(moved) == keys.shape and np.shape(bits) == (2, *sample.params["shape"])
+    assert np.asarray(bits).dtype == sample.params["dtype"]
