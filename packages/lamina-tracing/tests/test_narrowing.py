@@ -91,3 +91,9 @@ def test_a_fresh_process_says_it():
     text = "import numpy as np\nfrom lamina_tracing import jit\nf = jit(lambda x: x)\nfor _ in range(3): f(np.ones(2))"
     told = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stderr
     assert told.count("UserWarning") == 1 and "enable_x64" in told
+
+
+def test_numbers_in_the_other_byte_order_are_not_narrowed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert lax.neg(np.array([1, 2], np.dtype("float32").newbyteorder())).tolist() == [-1, -2]

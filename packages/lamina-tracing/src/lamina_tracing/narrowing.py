@@ -21,7 +21,7 @@ _plain: dict[type, Any] = {}  # how types are read without telling
 
 def _of_numpy(x: Any) -> ShapedArray:
     dtype = dtypes.canonical(x.dtype)
-    if dtype is not x.dtype and dtype != x.dtype and x.dtype not in _told:
+    if dtype.itemsize < x.dtype.itemsize and x.dtype not in _told:
         _tell(x, dtype)
     return shaped(x.shape, dtype, bool(getattr(x, "weak_type", False)))
 
