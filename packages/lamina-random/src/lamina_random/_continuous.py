@@ -68,6 +68,8 @@ def _cauchy(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
     return lax.tan(lax.mul(scalar(math.pi, dtype), lax.sub(u, scalar(0.5, dtype))))
 
 
+_LONG = 2048  # numbers: sums of so many threes are taken by a library of the compiler's, with what follows them
+
 # Two calls: fused with draws of 32 bits, the compiler would take the sum in another order than alone, and round it otherwise.
 _normals = jit(lambda key, shape, dtype, part: normal_core("maxwell", key, (*shape, 3), dtype, part),
                static_argnums=(1, 2, 3), inline=True)
@@ -185,15 +187,21 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
     return lax.select(lax.lt(u, lax.div(rising, width)), low, high)
 
 
-def _sided(sizes: Any, loc: Any, scale: Any, key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    """The sizes, scaled, on either side of `loc`."""
+def _sides(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
     up = lax.lt(unit_core("double_sided_maxwell", key, shape, dtypes.canonical_float(), part), 0.5)
+    return lax.select(up, full(1, shape, dtype), full(-1, shape, dtype))
+
+
+def _sided(sizes: Any, sides: Any, loc: Any, scale: Any, shape: Any, dtype: Any) -> Any:
+    """The sizes, or the lengths of the vectors of three, scaled, on either side of `loc`."""
     loc, scale = (full(x, shape, dtype) for x in (loc, scale))
-    return lax.add(lax.mul(lax.select(up, sizes, lax.neg(sizes)), scale), loc)
+    sizes = sizes if typeof(sizes).ndim == len(shape) else _lengths(sizes)
+    return lax.add(lax.mul(lax.mul(sides, sizes), scale), loc)
 
 
 _two_keys = jit(lambda key, part: tuple(halves(key, 2, part)), static_argnums=1, inline=True)
-_on_sides = jit(_sided, static_argnums=(4, 5, 6), inline=True)
+_sides_apart = jit(_sides, static_argnums=(1, 2, 3), inline=True)
+_on_sides = jit(_sided, static_argnums=(4, 5), inline=True)
 
 
 def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
@@ -364,7 +372,9 @@ def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape
     shape = common_shape("double_sided_maxwell", shape, loc, scale)
     dtype, part = as_float("double_sided_maxwell", dtype), _part.value
     size, side = _two_keys(key, part)
-    return _on_sides(_maxwell(size, shape, dtype, part), loc, scale, side, shape, dtype, part)
+    together = dtype.itemsize == 8 and math.prod(shape) < _LONG
+    sizes = (_lengths_of_draws if together else _normals)(size, shape, dtype, part)
+    return _on_sides(sizes, _sides_apart(side, shape, dtype, part), loc, scale, shape, dtype)
 
 
 @takes_names
