@@ -139,7 +139,7 @@ TURN = jax.scipy.spatial.transform.Rotation.from_euler("x", 1.0)
     (lambda: random.normal(KEY, X), r"normal: shape must hold integers; got float32\[8,3\]"),
     (lambda: jax.jit(lambda n: random.normal(KEY, (n,)))(3), r"normal: .* got \(a traced int32\[\],\), .* make it static"),
     (lambda: random.bits(KEY, 3, {1}), "bits: expected a dtype"),
-    (lambda: random.ball(KEY, 1.5), "ball: d must be an integer; got 1.5"),
+    (lambda: random.ball(KEY, 1.5), "ball: d must be an integer; got float: 1.5"),
     (lambda: random.split(KEY, -1), "split: num must hold sizes of 0 or more"),
     (lambda: random.shuffle({}, 1), "shuffle: expected a key"),
     (lambda: random.categorical(KEY, 1.5), "categorical: axis -1 is out of range"),

@@ -126,7 +126,7 @@ def test_one_cell_by_hand():
     ({"seq_lengths": np.array([5])}, ShapeError, r"expected seq_lengths of shape \(2,\)"),
     ({"weights": np.ones(143)}, ShapeError, r"expected weights of shape \(144,\)"),
     ({"seq_lengths": np.array([4.5, 5])}, TypeError, "seq_lengths of integers"),
-    ({"hidden_size": 4.5}, TypeError, "hidden_size is an integer"),
+    ({"hidden_size": 4.5}, TypeError, "hidden_size must be an integer"),
 ])
 def test_refusals(change, error, words):
     args = {"x": np.ones((2, 5, 3)), "h_0": np.ones((1, 2, 4)), "c_0": np.ones((1, 2, 4)), "weights": np.ones(144),

@@ -226,7 +226,7 @@ def test_nothing_is_left_out_in_silence():
     (lambda: stax.shape_dependent(lambda s: 3)[0](KEY, (2,)), TypeError, "shape_dependent"),
     (lambda: stax.shape_dependent(3), TypeError, "shape_dependent: make_layer"),
     (lambda: stax.elementwise(3), TypeError, "elementwise: fun"),
-    (lambda: stax.Dense(2.5), TypeError, "Dense: out_dim is an integer; got 2.5"),
+    (lambda: stax.Dense(2.5), TypeError, "Dense: out_dim must be an integer; got float: 2.5"),
     (lambda: stax.Dense(-1), ValueError, "Dense: out_dim is not negative"),
     (lambda: stax.Dense(3)[0](KEY, ()), ShapeError, "Dense"),
     (lambda: stax.Flatten[0](KEY, ()), ShapeError, "Flatten"),
@@ -246,7 +246,7 @@ def test_nothing_is_left_out_in_silence():
     (lambda: stax.AvgPool((2, 2), spec="NHC"), ShapeError, "AvgPool: spec"),
     (lambda: stax.AvgPool((2, 2), padding=[(0, 0)]), ShapeError, "a pair for each of 2"),
     (lambda: stax.MaxPool((2, 2))[1]((), np.ones((3, 3, 1))), ShapeError, "inputs have 4 axes"),
-    (lambda: stax.FanOut("2"), TypeError, "FanOut: num is an integer"),
+    (lambda: stax.FanOut("2"), TypeError, "FanOut: num must be an integer"),
 ])
 def test_refusals(call, error, words):
     with pytest.raises(error, match=words):

@@ -12,7 +12,7 @@ import numpy as np
 from lamina_ir import ShapeError, dtypes
 from lamina_numpy.extend import to_inexact
 from lamina_tracing import ArrayLike, lax
-from lamina_tracing.extend import typeof
+from lamina_tracing.extend import as_int, typeof
 
 from ._telling import Layer, checked_shape, layer
 from .initializers import Initializer, glorot_normal, normal
@@ -23,10 +23,7 @@ __all__ = ["AvgPool", "Conv", "Conv1DTranspose", "ConvTranspose", "GeneralConv",
 
 def size(call: str, name: str, n: Any) -> int:
     """An argument that is a number of things."""
-    try:
-        n = operator.index(n)
-    except TypeError:
-        raise TypeError(f"{call}: {name} is an integer; got {n!r}") from None
+    n = as_int(call, name, n)
     if n < 0:
         raise ValueError(f"{call}: {name} is not negative; got {n}")
     return n

@@ -8,6 +8,7 @@ import numpy as np
 from lamina_ir import DTypeError, ShapeError, dtypes
 from lamina_tracing import Array, lax
 from lamina_tracing.extend import Tracer, requested_dtype, typeof
+from lamina_tracing.extend import as_int as an_int  # `as_int` here is of dtypes
 
 __all__ = ["as_dtype", "as_flag", "as_float", "as_int", "as_shape", "as_size", "check_key", "common_shape", "fits", "is_high",
            "key_words", "refuse_key", "to_shape"]
@@ -34,10 +35,7 @@ def as_shape(call: str, shape: Any, argument: str = "shape") -> tuple[int, ...]:
 
 def as_size(call: str, size: Any, argument: str) -> int:
     """One size."""
-    try:
-        size = operator.index(size)
-    except TypeError:
-        raise TypeError(f"{call}: {argument} must be an integer; got {_shown(size)}{_remedy(size)}") from None
+    size = an_int(call, argument, size)
     if size < 0:
         raise ShapeError(f"{call}: {argument} must be 0 or more; got {size}")
     return size

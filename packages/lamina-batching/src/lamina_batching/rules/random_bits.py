@@ -26,6 +26,8 @@ def rng_bit_generator_batching(axis: Any, args: Any, dims: Any, **params: Any) -
     """The first key draws for all, and alone moves on: one draw of the device instead of many, with the numbers that programs
     written for JAX expect of `rbg` keys. Those who need rows as each key gives them loop over keys, by `lax.map`."""
     keys = move_to(args[0], dims[0], 0)
+    if not axis.size:
+        return [keys, lax.full((0, *params["shape"]), 0, params["dtype"])], [0, 0]
     first, rest = lax.slice_in_dim(keys, 0, 1), lax.slice_in_dim(keys, 1, axis.size)
     params["shape"] = axis.size, *params["shape"]
     moved, bits = bind(prims.rng_bit_generator_p, lax.squeeze(first, (0,)), **params)
