@@ -75,8 +75,11 @@ _normals = jit(lambda key, shape, dtype, part: normal_core("maxwell", key, (*sha
                static_argnums=(1, 2, 3), inline=True)
 @partial(jit, inline=True)
 def _lengths(x: Any) -> Any:
-    """`reduce` of sums, as `reduce_sum` of many threes would be written out, and sums of three be taken in another order."""
+    """`reduce` of sums, as `reduce_sum` of many threes would be written out, and sums of three be taken in another order.
+    Numbers of 16 bits are summed in 32, which `reduce_sum` does."""
     t = typeof(x)
+    if t.dtype.itemsize < 4:
+        return lax.sqrt(lax.reduce_sum(lax.mul(x, x), (t.ndim - 1,)))
     plus = make_jaxpr(lax.add)(*[scalar(0, t.dtype)] * 2)
     total, = bind(prims.reduce_p, lax.mul(x, x), scalar(0, t.dtype), computation=plus, dimensions=(t.ndim - 1,))
     return lax.sqrt(total)
@@ -372,8 +375,10 @@ def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape
     shape = common_shape("double_sided_maxwell", shape, loc, scale)
     dtype, part = as_float("double_sided_maxwell", dtype), _part.value
     size, side = _two_keys(key, part)
-    together = dtype.itemsize == 8 and math.prod(shape) < _LONG
-    sizes = (_lengths_of_draws if together else _normals)(size, shape, dtype, part)
+    if dtype.itemsize == 8 and math.prod(shape) < _LONG:
+        sizes = _lengths_of_draws(size, shape, dtype, part)
+    else:
+        sizes = (_lengths_apart if dtype.itemsize < 4 else _normals)(size, shape, dtype, part)
     return _on_sides(sizes, _sides_apart(side, shape, dtype, part), loc, scale, shape, dtype)
 
 
