@@ -63,6 +63,11 @@ FLOAT_DRAWS = {
     "choice_a": lambda r, k, d, a: r.choice(k, a(SHAPES), (5,)),
     "perm_a": lambda r, k, d, a: r.permutation(k, a(SHAPES)),
     "rademacher": lambda r, k, d, a: r.rademacher(k, N, d),
+    # Sums of so many threes the compiler takes in other ways than of few.
+    "maxwell_many": lambda r, k, d, a: r.maxwell(k, (2100,), d),
+    "maxwell_long": lambda r, k, d, a: r.maxwell(k, (22000,), d),
+    "double_sided_maxwell_many": lambda r, k, d, a: r.double_sided_maxwell(k, 1., 2., (2100,), d),
+    "double_sided_maxwell_long": lambda r, k, d, a: r.double_sided_maxwell(k, 1., 2., (22000,), d),
 }
 MEAN, COV = np.zeros(3), np.eye(3) * 2 + 0.5
 WIDE_DRAWS = {
@@ -109,7 +114,8 @@ CASES = {f"{name}:{d}": (draw, d) for dtypes, draws in GROUPS for d in dtypes fo
          if f"{name}:{d}" not in UNEQUAL}
 # Every draw in one dtype, and 8-bit numbers, of which earlier releases gave other ones; LAMINA_DRAWS=all: in every dtype.
 SAMPLE = [c for c in (*(f"{name}:{dtypes[i % len(dtypes)]}" for dtypes, draws in GROUPS for i, name in enumerate(draws)),
-                      "randint:uint8", "gamma:float32", "ball:float64") if c in CASES]
+                      "randint:uint8", "gamma:float32", "ball:float64", "maxwell_long:bfloat16",
+                      "double_sided_maxwell_long:bfloat16") if c in CASES]
 
 
 def found(system, case):

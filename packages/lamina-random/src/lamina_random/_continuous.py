@@ -68,25 +68,24 @@ def _cauchy(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
     return lax.tan(lax.mul(scalar(math.pi, dtype), lax.sub(u, scalar(0.5, dtype))))
 
 
-_LONG = 2048  # numbers: sums of so many threes are taken by a library of the compiler's, with what follows them
-
-# Two calls: fused with draws of 32 bits, the compiler would take the sum in another order than alone, and round it otherwise.
+# In calls of their own: fused with draws of 32 bits, the compiler would take the sum in another order than alone, and round it
+# otherwise. Those of 16 and of 64 bits are one program, in which the compiler leaves out roundings to 16 bits.
 _normals = jit(lambda key, shape, dtype, part: normal_core("maxwell", key, (*shape, 3), dtype, part),
                static_argnums=(1, 2, 3), inline=True)
 @partial(jit, inline=True)
 def _lengths(x: Any) -> Any:
     """`reduce` of sums, as `reduce_sum` of many threes would be written out, and sums of three be taken in another order.
-    Numbers of 16 bits are summed in 32, which `reduce_sum` does."""
+    Numbers of 16 bits are summed in 32."""
     t = typeof(x)
-    if t.dtype.itemsize < 4:
-        return lax.sqrt(lax.reduce_sum(lax.mul(x, x), (t.ndim - 1,)))
-    plus = make_jaxpr(lax.add)(*[scalar(0, t.dtype)] * 2)
-    total, = bind(prims.reduce_p, lax.mul(x, x), scalar(0, t.dtype), computation=plus, dimensions=(t.ndim - 1,))
-    return lax.sqrt(total)
+    kind = np.dtype("float32") if t.dtype.itemsize < 4 else t.dtype
+    plus = make_jaxpr(lax.add)(*[scalar(0, kind)] * 2)
+    squares = lax.convert_element_type(lax.mul(x, x), kind)
+    total, = bind(prims.reduce_p, squares, scalar(0, kind), computation=plus, dimensions=(t.ndim - 1,))
+    return lax.sqrt(lax.convert_element_type(total, t.dtype))
 
 
 def _maxwell(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
-    return (_lengths_of_draws if dtype.itemsize == 8 else _lengths_apart)(key, shape, dtype, part)
+    return (_lengths_apart if dtype.itemsize == 4 else _lengths_of_draws)(key, shape, dtype, part)
 
 
 def _lengths_apart(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
@@ -190,21 +189,26 @@ def _triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any, dtype: A
     return lax.select(lax.lt(u, lax.div(rising, width)), low, high)
 
 
+@partial(jit, static_argnums=(1, 2, 3), inline=True)
 def _sides(key: Any, shape: Any, dtype: Any, part: bool) -> Any:
     up = lax.lt(unit_core("double_sided_maxwell", key, shape, dtypes.canonical_float(), part), 0.5)
     return lax.select(up, full(1, shape, dtype), full(-1, shape, dtype))
 
 
-def _sided(sizes: Any, sides: Any, loc: Any, scale: Any, shape: Any, dtype: Any) -> Any:
-    """The sizes, or the lengths of the vectors of three, scaled, on either side of `loc`."""
+@partial(jit, static_argnums=(4, 5), inline=True)
+def _sided(vectors: Any, sides: Any, loc: Any, scale: Any, shape: Any, dtype: Any) -> Any:
+    """The lengths of the vectors, scaled, on either side of `loc`."""
     loc, scale = (full(x, shape, dtype) for x in (loc, scale))
-    sizes = sizes if typeof(sizes).ndim == len(shape) else _lengths(sizes)
-    return lax.add(lax.mul(lax.mul(sides, sizes), scale), loc)
+    return lax.add(lax.mul(lax.mul(sides, _lengths(vectors)), scale), loc)
+
+
+def _two_sided_apart(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any, part: bool) -> Any:
+    size, side = _two_keys(key, part)
+    return _sided(_normals(size, shape, dtype, part), _sides(side, shape, dtype, part), loc, scale, shape, dtype)
 
 
 _two_keys = jit(lambda key, part: tuple(halves(key, 2, part)), static_argnums=1, inline=True)
-_sides_apart = jit(_sides, static_argnums=(1, 2, 3), inline=True)
-_on_sides = jit(_sided, static_argnums=(4, 5), inline=True)
+_two_sided = jit(_two_sided_apart, static_argnums=(3, 4, 5), inline=True)
 
 
 def _wald(key: Any, mean: Any, shape: Any, dtype: Any, part: bool) -> Any:
@@ -372,14 +376,9 @@ def double_sided_maxwell(key: ArrayLike, loc: ArrayLike, scale: ArrayLike, shape
     >>> double_sided_maxwell(PRNGKey(0), 1.0, 0.0)
     Array(1., dtype=float32)
     """
-    shape = common_shape("double_sided_maxwell", shape, loc, scale)
-    dtype, part = as_float("double_sided_maxwell", dtype), _part.value
-    size, side = _two_keys(key, part)
-    if dtype.itemsize == 8 and math.prod(shape) < _LONG:
-        sizes = _lengths_of_draws(size, shape, dtype, part)
-    else:
-        sizes = (_lengths_apart if dtype.itemsize < 4 else _normals)(size, shape, dtype, part)
-    return _on_sides(sizes, _sides_apart(side, shape, dtype, part), loc, scale, shape, dtype)
+    shape, dtype = common_shape("double_sided_maxwell", shape, loc, scale), as_float("double_sided_maxwell", dtype)
+    draw = _two_sided_apart if dtype.itemsize == 4 else _two_sided
+    return draw(key, loc, scale, shape, dtype, _part.value)
 
 
 @takes_names
