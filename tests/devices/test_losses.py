@@ -171,7 +171,22 @@ def test_who_is_left_raises_works_alone_and_meets_again(n, devices, cases):
     shrunk(n, devices, cases)
 
 
-def shrunk(n, devices, cases):
+LATE = """
+from lamina_runtime import losses
+cut, before = losses._cut, []
+def late(places, spared):
+    cut(places, spared if before else losses._inside(places))
+    before.append(1)
+losses._cut = late
+"""
+
+
+def test_a_device_does_not_wait_for_another_of_its_process_that_failed():
+    """As where the devices of a process connect, for a group over processes, just after a loss was heard of."""
+    shrunk(3, 2, ["loop:0"], LATE)
+
+
+def shrunk(n, devices, cases, before=""):
     """Seconds from each death, or from the call if that came later, until a survivor was told."""
     codes, alive = [0] * n, list(range(n))
     for case in cases:
@@ -179,7 +194,7 @@ def shrunk(n, devices, cases):
     for r in alive:
         codes[r] = 20 + r
     addresses = ",".join(free() for _ in range(len(cases) + 1))
-    texts = ends([start(SHRINK, r, devices, n, addresses, *cases) for r in range(n)], codes)
+    texts = ends([start(before + SHRINK, r, devices, n, addresses, *cases) for r in range(n)], codes)
     deaths = sorted(float(t) for text in texts for t in re.findall(r"dies (\S+);", text))
     told = [re.findall(r"told (\S+) (\S+);", text)[::2] for text in texts]  # each asks twice
     found = [float(now) - max(float(begun), deaths[turn]) for each in told for turn, (begun, now) in enumerate(each)]

@@ -160,7 +160,7 @@ class Watch:
         """Wait for the end of a launch that one thread makes, and nobody waits for any more. NCCL's may have none."""
         while self._places and thread.is_alive():
             self._come_for_others()
-            _cut(self._places, _inside(self._places))
+            self._cut_others()
             thread.join(_AGAIN)
 
     @contextlib.contextmanager
@@ -252,10 +252,7 @@ class Watch:
         if event[0] == "coordinator" and not self.presence.lost:
             self._start(self._look_out)
         elif event[0] in ("lost", "failed"):
-            held = self._sparing.acquire(timeout=_PATIENCE)
-            _cut(self._places, self._spared)
-            if held:
-                self._sparing.release()
+            self._cut_others()
             if not self._again:
                 self._again = True
                 self._start(self._cut_again)
@@ -277,7 +274,18 @@ class Watch:
                 time.sleep(pause := _AGAIN)
             else:
                 self._over.wait(pause := min(2 * pause, _LONGEST))
-            _cut(self._places, _inside(self._places))
+            self._cut_others()
+
+    def _cut_others(self) -> None:
+        """Shut Gloo's connections but those of devices of this process alone. One between two such devices that a group over
+        processes made, maybe after the loss, is shut too: one would await there what the other, which failed, sends no more.
+        What `sparing` connects is waited for, shortly: it may itself wait for what is to be freed."""
+        held = self._sparing.acquire(timeout=_PATIENCE)
+        try:
+            _cut(self._places, self._spared)
+        finally:
+            if held:
+                self._sparing.release()
 
     def _come_for_others(self) -> None:
         """Come to Gloo in place of those whose connections it awaits, and go again. Who comes says a number of 8 bytes: each
