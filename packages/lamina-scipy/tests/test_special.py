@@ -241,3 +241,39 @@ def test_poch_beside_its_poles():
     z, m = np.float32([1e-30, 1e-30, -4, -4, 3, -3]), np.float32([-2, -3, -2e-8, 2, -5, 3])
     np.testing.assert_allclose(special.poch(z, m), [0.5, -1 / 6, 0, 12, inf, -6], 1e-6)
     np.testing.assert_allclose(grad(special.poch)(np.float32(1e-20), np.float32(-2)), 0.75, 1e-6)
+
+
+# a, b, x, the function, its slopes in a, b and x: by mpmath with 60 digits, at these arguments in float32. The terms of the
+# power series cancel in all of them.
+KUMMER = [
+    [25.5, 3.5, -20.0, 8.23155747e-09, 2.24217877e-09, -2.1841133e-08, 1.87887464e-09],
+    [-22.2999992, 4.5, 12.0, -0.0225605258, 0.013912927, 0.0585211941, -0.0371557873],
+    [9.30000019, 1.10000002, -50.0, -1.67732778e-11, -5.33409785e-11, 1.21125985e-10, -4.22036924e-12],
+    [-7.5, 30.2000008, 25.0, 0.000127439186, 0.000177894511, 3.52767691e-05, -5.73246381e-05],
+    [45.5, 26.0, -64.0, 7.93808594e-33, -1.47921284e-31, 1.97171242e-31, 4.914091e-32],
+    [-97.5999985, 0.00300000003, 22.5, 79064609.77908, -29183490.79893, -26784261200.0, 161362694.0],
+    [12.25, -3.5, -6.0, 52.4729356, 19.137825, -85.6795133, -16.6060116],
+    [-43.9500008, 26.0, -114.199997, 5.16244142e+25, -5.78628941e+25, -3.977021e+25, -1.34135306e+25],
+    [-25.0, 3.5, 60.0, -148345645.0, -607627308.0, 140074114.0, 84932824.62816],
+]
+
+
+def test_hyp1f1_where_terms_cancel():
+    *args, value, in_a, in_b, in_x = np.array(KUMMER, np.float64).T
+    narrow = [v.astype(np.float32) for v in args]
+    np.testing.assert_allclose(special.hyp1f1(*narrow), value, 2e-5)
+    got = grad(lambda *v: special.hyp1f1(*v).sum(), (0, 1, 2))(*narrow)
+    for slope, want in zip(got, (in_a, in_b, in_x)):
+        np.testing.assert_allclose(slope, want, 1e-4)
+    with config.enable_x64(True):
+        np.testing.assert_allclose(special.hyp1f1(*[v.astype(np.float64) for v in narrow]), value, 1e-8)
+
+
+def test_hyp1f1_tells_what_it_cannot():
+    hard = [np.float32(v) for v in ([28, -53.8624, -39], [-18.900997, -15.476473, -6.53416], [-17.27625, -52.6985, 4.87943])]
+    got = np.asarray(special.hyp1f1(*hard), np.float64)
+    want = np.array([14884304.275, 8.3163416e46, -628463.31])  # of these only an order of size is known in float32
+    assert (np.isnan(got) | (np.abs(got / want - 1) < 0.05)).all() and np.isnan(got).any()
+    ends = special.hyp1f1(*[np.float32(v) for v in ([0, -2, -3, -3, 3], [2, 3, 2.5, 2.5, 1], [-inf, inf, inf, -inf, -inf])])
+    np.testing.assert_array_equal(ends, [1, inf, -inf, inf, 0])
+    assert np.isnan(grad(special.hyp1f1, (0, 1))(np.float32(1.5), np.float32(-2), np.float32(1))).all()

@@ -242,3 +242,14 @@ def test_valid_correlations_in_a_larger_matrix_are_scipys():
     x, y = np.array([[1 + 2j]]), np.array([[1, 1j], [2, 3]])
     assert np.allclose(signal.correlate2d(x, y, "valid"), [[3 * (1 - 2j), 2 * (1 - 2j)], [1j * (1 - 2j), 1 - 2j]])
     assert np.allclose(signal.correlate2d(y, x, "valid"), y * (1 - 2j))
+
+
+def test_gennorm_of_large_exponents():
+    """Its share is next to (1 + x) / 2 inside, whose power x ** beta underflows; numbers of mpmath."""
+    beta = np.float32([4e4, 1e6, 811186.5, 336378.66, 30502.53])
+    x = np.float32([-0.99, -0.5, -1.0000014, -1.0000025, 1.3673786])
+    want = [0.00499285, 0.24999986, 6.31494605e-09, 4.69587979e-08, 1.0]
+    np.testing.assert_allclose(stats.gennorm.cdf(x, beta), want, 2e-5)
+    slope = grad(lambda x: stats.gennorm.cdf(x, beta).sum())(x)
+    np.testing.assert_allclose(slope, stats.gennorm.pdf(x, beta), 2e-5, 1e-12)
+    assert np.isfinite(grad(lambda b: stats.gennorm.cdf(x, b).sum())(beta)).all()

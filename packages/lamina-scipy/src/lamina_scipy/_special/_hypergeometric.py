@@ -1,6 +1,8 @@
-"""Kummer's confluent hypergeometric function."""
+"""Kummer's confluent hypergeometric function: by powers, by its expansion far out, polynomials by their recurrence, and where
+terms of both signs meet by its differential equation. Each way tells how far off it may be."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import lamina_numpy as lnp
@@ -17,28 +19,42 @@ from ._gammas import gammaln_of, gammasgn_of, is_pole
 __all__ = ["hyp1f1"]
 
 _MOST_TERMS = 5000
+_MOST_STEPS = 5000
+_HIGH, _LOW = 887 / 64, 20 * math.log(2) - 887 / 64  # of log(2^20): the first times a small whole number is exact
 
 
-def _summed(a: Any, b: Any, x: Any) -> Any:
-    """The power series, DLMF 13.2.2; it ends by itself where a is 0, -1, ..."""
-    eps = float(dtypes.finfo(typeof(x).dtype).eps)
+def _eps(x: Any) -> float:
+    return float(dtypes.finfo(typeof(x).dtype).eps)
+
+
+def _summed(first: Any, a: Any, b: Any, x: Any, slope: bool) -> tuple[Any, Any, Any]:
+    """`first` times the power series, DLMF 13.2.2, which ends by itself where a is 0, -1, ...; x times its slope; and how far
+    off both may be. A `slope` in a does not end: for it terms count as if no factor were below 1."""
+    eps = _eps(x)
+
+    def going(state: Any) -> Any:
+        k, term, total, _, _, size = state
+        rising = k < lnp.maximum(-a, -b)  # before the factors of a or b change their sign terms may grow again
+        left = size if slope else lnp.abs(term)
+        return (left > 0.25 * eps * lnp.abs(total)) | (rising & (term != 0))
 
     def more(state: Any) -> Any:
-        k, term, total = state
-        going = lnp.abs(term) > 0.25 * eps * lnp.abs(total)
-        rising = k < lnp.maximum(-a, -b)  # before the factors of a or b change their sign terms may grow again
-        return lnp.logical_and(k < _MOST_TERMS, lnp.any(going | (rising & (term != 0))))
+        return lnp.logical_and(state[0] < _MOST_TERMS, lnp.any(going(state)))
 
     def step(state: Any) -> Any:
-        k, term, total = state
+        k, term, total, moment, peak, size = state
         over, under = (a + k) * x, (b + k) * (k + 1.0)
         none = under == 0
         at_pole = lnp.where((term == 0) | (over == 0), 0.0, np.inf)
-        term = lnp.where(none, at_pole, term * (over / lnp.where(none, 1.0, under)))
-        return k + 1.0, term, total + term
+        safe = lnp.where(none, 1.0, under)
+        term = lnp.where(none, at_pole, term * (over / safe))
+        size = lax.stop_gradient(size * lnp.maximum(lnp.abs(a + k), 1.0) * lnp.abs(x / safe))
+        peak = lax.stop_gradient(lnp.maximum(peak, lnp.abs(term)))
+        return k + 1.0, term, total + term, moment + (k + 1.0) * term, peak, size
 
-    one = lnp.ones_like(x)
-    return lax.while_loop(more, step, (lnp.zeros((), typeof(x).dtype), one, one))[2]
+    state = lax.while_loop(more, step, (lnp.zeros((), typeof(x).dtype), first, first, lnp.zeros_like(x), first, first))
+    _, term, total, moment, peak, _ = state
+    return total, moment, lnp.where(going(state) | lnp.logical_not(lnp.isfinite(total + moment)), np.inf, eps * peak)
 
 
 def _asymptotic(p: Any, q: Any, x: Any) -> Any:
@@ -54,30 +70,130 @@ def _asymptotic(p: Any, q: Any, x: Any) -> Any:
     return lax.fori_loop(0, by_dtype(x, 20, 40), step, (one, one))[1]
 
 
-def _value(a: Any, b: Any, x: Any) -> Any:
-    """The function where b is no pole, in a form whose slopes in a and b are those of its parts."""
+def _polynomial(first: Any, n: Any, b: Any, x: Any) -> Any:
+    """`first` times the function of a = -n: from those of 0 and -1 by DLMF 13.3.1, which is steady for positive b and x."""
+    def step(i: Any, state: Any) -> Any:
+        before, value = state
+        k = lnp.astype(i, typeof(x).dtype)
+        following = ((b + 2.0 * k - x) * value - k * before) / (b + k)
+        return lnp.where(k < n, value, before), lnp.where(k < n, following, value)
+
+    most = lnp.astype(lnp.max(n, initial=0.0), np.int32)
+    return lax.fori_loop(0, most, step, (lnp.zeros_like(x), first))[1]
+
+
+def _taylor(p: Any, b: Any, x: Any, h: Any, values: Any, slopes: Any) -> tuple[Any, Any]:
+    """Two solutions of x u'' + b u' = (x / 4 + p - b / 2) u and their slopes, a step h on."""
+    q = 0.25 * x + p - 0.5 * b
+
+    def step(i: Any, state: Any) -> Any:
+        before, own, after, total, moment = state  # terms k - 1, k, k + 1
+        k = lnp.astype(i, typeof(x).dtype)
+        total, moment = total + after, moment + (k + 1.0) * after
+        following = (h / x) * (h * (q * own + 0.25 * h * before) / (k + 1.0) - (k + b) * after) / (k + 2.0)
+        return own, after, following, total, moment
+
+    state = (lnp.zeros_like(values), values, h * slopes, values, lnp.zeros_like(values))
+    total, moment = lax.fori_loop(0, by_dtype(x, 18, 36), step, state)[3:]
+    return total, moment / h
+
+
+def _rate(p: Any, b: Any, x: Any) -> Any:
+    """How fast a solution of that equation may change."""
+    return lax.stop_gradient(0.5 * (lnp.abs(b) + lnp.sqrt(b * b + 4.0 * x * lnp.abs(0.25 * x + p - 0.5 * b))) / x + 1e-3)
+
+
+def _stepped(needed: Any, p: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
+    """u = exp(-y / 2) M(p, b, y) as a number and a power of 2^20, by its differential equation (of DLMF 13.2.1) from where the
+    powers are good; and how far off it may be, beside the larger of it and its slope. Errors go on as a second solution does
+    that begins elsewhere, and is scaled to size 1 at each step."""
+    eps = _eps(y)
+    start = lax.stop_gradient(lnp.minimum(0.5 * lnp.minimum(lnp.abs(b), 1.0 + lnp.abs(b)) / (1.0 + lnp.abs(p)), y))
+    value, moment, off = _summed(lnp.ones_like(y), p, b, start, True)
+    down = lnp.exp(-0.5 * start)
+    rate = _rate(p, b, start)
+    u, du = down * value, down * (moment / start - 0.5 * value)
+    v, dv = lnp.zeros_like(y), rate  # of size 1
+
+    def more(state: Any) -> Any:
+        i, x = state[:2]
+        return lnp.logical_and(i < _MOST_STEPS, lnp.any(needed & (x < y)))
+
+    def step(state: Any) -> Any:
+        i, x, u, du, v, dv, off, count = state
+        going = needed & (x < y)
+        rate = _rate(p, b, x)
+        end = lax.stop_gradient(lnp.minimum(x + lnp.minimum(0.25 * x, 2.0 / rate), y))
+        h = within(going, end - x, 1e-3 * start)
+        (u1, v1), (du1, dv1) = _taylor(p, b, x, h, lnp.stack([u, v]), lnp.stack([du, dv]))
+        rate1 = _rate(p, b, end)
+        size, size1, growth = (lax.stop_gradient(lnp.abs(f) + lnp.abs(slope) / r) for f, slope, r in (
+            (u, du, rate), (u1, du1, rate1), (v1, dv1, rate1)))
+        off1 = off * growth * (size / size1) + 2.0 * eps
+        move = lnp.where(size1 > 2.0 ** 20, 1.0, lnp.where(size1 < 2.0 ** -20, -1.0, 0.0))
+        scale = lnp.where(move == 0, 1.0, lnp.where(move > 0, 2.0 ** -20, 2.0 ** 20))
+        v1, dv1 = lax.stop_gradient(v1 / growth), lax.stop_gradient(dv1 / growth)
+        new = (end, u1 * scale, du1 * scale, v1, dv1, off1, count + move)
+        return i + 1, *(lnp.where(going, n, o) for n, o in zip(new, (x, u, du, v, dv, off, count)))
+
+    begin = lax.stop_gradient(off * down / (lnp.abs(u) + lnp.abs(du) / rate) + eps)
+    state = (0, start, u, du, v, dv, begin, lnp.zeros_like(y))
+    _, x, u, _, _, _, off, count = lax.while_loop(more, step, state)
+    return u, count, lnp.where((x < y) | lnp.isnan(u), np.inf, off)
+
+
+def _value(a: Any, b: Any, x: Any, by: int | None = None) -> Any:
+    """The function where b is no pole, in a form whose slope in a or b (argument 0 or 1, `by`) is that of its parts."""
     left = x < 0
     p = lnp.where(left, b - a, a)  # Kummer's transformation, DLMF 13.2.39
     y = lnp.abs(x)
     spread = (1.0 + lnp.abs(1.0 - p)) * (1.0 + lnp.abs(b - p))
     far = (y > by_dtype(x, 30.0, 60.0)) & (y > 2.0 * spread) & lnp.logical_not(is_pole(p))
-    # powers: a polynomial where p is 0, -1, ...; directly where a is
+    near = lnp.logical_not(far) & (y < np.inf)
+    # powers: of x itself where a is 0, -1, ..., a polynomial
     ends = is_pole(a)
-    direct = lnp.where(ends, a, p)
-    series = _summed(lnp.where(far, 1.0, direct), lnp.where(far, 1.0, b), lnp.where(far, 0.0, lnp.where(ends, x, y)))
-    near = lnp.where(left & lnp.logical_not(ends), lnp.exp(lnp.where(left, x, 0.0)) * series, series)
+    turned = left & lnp.logical_not(ends)
+    most = by_dtype(x, 80.0, 600.0)
+    part = lnp.where(turned, lnp.minimum(y, most), 0.0)  # what of the transformation's factor is taken before, what after
+    terms = _summed(lnp.exp(-part), within(near, lnp.where(ends, a, p), 1.0), within(near, b, 1.0),
+                    within(near, lnp.where(ends, x, y), 0.0), by is not None)
+    value, moment, off = terms
+    after = lnp.where(turned, lnp.exp(part - y), 1.0)
+    scale = lnp.maximum(lnp.abs(value), lnp.abs(moment))
+    off = lax.stop_gradient(lnp.where((scale > 0) & (off < np.inf), off / scale, np.inf))
+    value = after * value
+    if by != 0:  # the first argument is a whole number below zero, which it must stay where b moves
+        n = -lnp.where(ends, a, p)
+        whole = near & is_pole(-n) & (n < _MOST_TERMS) & (b > 0) & (off > 4 * _eps(x))
+        whole = whole & lnp.where(ends, x > 0, left & (by is None))
+        value = lnp.where(whole, after * _polynomial(lnp.exp(-part), within(whole, n, 0.0), within(whole, b, 1.0),
+                                                     within(whole, y, 1.0)), value)
+        off = lnp.where(whole, 0.0, off)
+    needed = near & (off > by_dtype(x, 4e-6, 1e-14)) & (y > 0)
+    u, count, other = _stepped(needed, within(needed, p, 1.5), within(needed, b, 2.0), within(needed, y, 1.0))
+    half = lnp.exp(0.5 * ((0.5 * x + count * _HIGH) + count * _LOW))
+    better = needed & lax.stop_gradient(other < off)
+    value = lnp.where(better, half * u * half, value)
+    off = lnp.where(better, other, off)
+    value = lnp.where(near & (off > by_dtype(x, 1e-3, 1e-9)) & (x != 0), np.nan, value)
     z = within(far, y, 100.0)
     p, c = within(far, p, 1.5), within(far, b, 2.0)
     size = gammaln_of(c) - gammaln_of(p) + (p - c) * lnp.log(z)
     sign = lax.stop_gradient(gammasgn_of(c) * gammasgn_of(p))
     half = lnp.exp(0.5 * (size + lnp.where(left, 0.0, z)))
-    return lnp.where(far, sign * half * _asymptotic(1.0 - p, c - p, z) * half, near)
+    value = lnp.where(far, sign * half * _asymptotic(1.0 - p, c - p, z) * half, value)
+    odd = lnp.remainder(a, 2.0) != 0
+    top = lnp.where(odd & (x > 0), -np.inf, np.inf) * lax.stop_gradient(gammasgn_of(b) * gammasgn_of(b - a))
+    at_end = lnp.where(ends, lnp.where(a == 0, 1.0, top), 0.0)
+    return lnp.where((y == np.inf) & (ends | is_pole(lnp.where(left, b - a, a))), at_end, value)
 
 
 def _in_shape(place: int) -> Any:
     def slope(out: Any, a: Any, b: Any, x: Any) -> Any:
         by = [lnp.ones_like(a) if i == place else lnp.zeros_like(a) for i in range(2)]
-        return jvp(lambda a, b: _value(a, b, x), (a, b), tuple(by))[1]
+        pole = is_pole(b)
+        slope = jvp(lambda a, b: _value(a, b, x, place), (a, within(lnp.logical_not(pole), b, 1.5)), tuple(by))[1]
+        return lnp.where(pole | lnp.isnan(out), np.nan, slope)
     return slope
 
 
@@ -95,15 +211,18 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     Args:
       a, b, x: real arrays that broadcast to each other; integers and booleans become float.
     Returns:
-      Float array of the common shape; infinite where b is 0, -1, ... unless the sum ends before.
-      Where a (or, for negative x, `b - a`) is far below zero terms of both signs meet, and digits are lost.
+      Float array of the common shape; infinite where b is 0, -1, ... unless the sum ends before. NaN where no way to it
+      keeps three digits in float32, nine in float64 (of the larger of it and `x` times its slope): some negative `b` beside
+      an `a` and an `x` of tens, arguments of thousands.
     Raises:
       TypeError: an argument is neither an array nor a number.
       DTypeError: an argument is complex.
       ShapeError: the shapes do not broadcast.
 
-    Derivative: `a / b * hyp1f1(a + 1, b + 1, x)` in x; in a and b that of the sum, once in reverse mode.
-    Source: DLMF 13.2.2; negative x by 13.2.39, large ones by 13.7.2.
+    Derivative: `a / b * hyp1f1(a + 1, b + 1, x)` in x; in a and b that of the sum, once in reverse mode, and
+      NaN where b is 0, -1, ...
+    Source: DLMF 13.2.2; negative x by 13.2.39, large ones by 13.7.2; polynomials by 13.3.1; where terms of both signs meet
+      by steps along 13.2.1.
 
     >>> hyp1f1(1., np.array([1., 2.]), 1.)
     Array([2.7182817, 1.7182817], dtype=float32)

@@ -4,8 +4,8 @@ from __future__ import annotations
 import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from .._special._gammas import gammaln_of
+from .._ground import by_dtype, within
+from .._special._gammas import gammaln_after_one, gammaln_of
 from .._special._incomplete import gammaincc_of
 from ._laws import Law, exponential, proper
 
@@ -34,10 +34,29 @@ def _pdf(x, beta):
     return exponential(_logpdf(x, beta))
 
 
+def _above(x, beta):
+    """The share beyond x, none below 0, on both sides: gammaincc(1 / beta, x ** beta). Where that power is small by DLMF
+    8.7.1: its own power 1 / beta is x again, however far the first one underflows."""
+    gone = (x > 1.0) & (beta * lnp.log(within(x > 1.0, x, 2.0)) > 7.0)  # x ** beta is above 1000
+    x = within(lnp.logical_not(gone), x, 1.0)
+    a, y = 1.0 / beta, _power(x, beta)
+    small = (a < 0.5) & (y < 1.1)
+    p, t, u = within(small, a, 0.25), within(small, y, 0.5), within(small, x, 0.5)
+    total, term = lnp.zeros_like(t), lnp.ones_like(t)
+    for k in range(1, by_dtype(x, 13, 22)):
+        term = -term * t / k
+        total = total + term / (p + k)
+    log_gamma, far = gammaln_after_one(p), u > 0.5
+    part = lnp.exp(-log_gamma) * u
+    rest = lnp.where(far, -lnp.expm1(lnp.log(within(far, u, 1.0)) - log_gamma), 1.0 - part) - p * part * total
+    usual = lnp.logical_not(small)
+    return lnp.where(gone, 0.0, lnp.where(small, rest, gammaincc_of(within(usual, a, 1.0), within(usual, y, 1.0))))
+
+
 def _cdf(x, beta):
     """>>> cdf(np.array([0., -2.]), 1.)
     Array([0.5       , 0.06766764], dtype=float32)"""
-    half = 0.5 * gammaincc_of(1.0 / within(beta > 0, beta, 1.0), _power(x, within(beta > 0, beta, 1.0)))
+    half = 0.5 * _above(lnp.where(x < 0, -x, x), within(beta > 0, beta, 1.0))
     return proper(lnp.where(x < 0, half, 1.0 - half), beta > 0)
 
 
