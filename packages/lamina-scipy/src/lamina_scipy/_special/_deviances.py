@@ -31,17 +31,19 @@ def log_ratio_of(x, y):
 
 
 def _drop_slope_a(out, a, c, d):
-    near = (a > 0) & (lnp.abs(d) < 0.5 * a)
+    """At a = 0 without -log a, as the slope of `rest_of` is there: their difference has none."""
+    some = a > 0
+    near = some & (lnp.abs(d) < 0.5 * a)
     small = lnp.log1p(within(near, d, 0.0) / within(near, a, 1.0))
-    return lnp.where(near, small, log_ratio_of(c, a)) - d / c
+    return lnp.where(near, small, log_ratio_of(c, within(some, a, 1.0)))
 
 
-def _drop_slope_d(out, a, c, d):
+def _drop_slope_c(out, a, c, d):
     return lnp.where(a == 0, -1.0, -d / within(a != 0, c, 1.0))
 
 
-# The slope goes through d, which keeps its digits where a and c are close.
-@slopes(_drop_slope_a, lambda out, a, c, d: lnp.zeros_like(out), _drop_slope_d)
+# The slope of d is in those of a and c, of which d is the difference: parts that are large where c is small do not meet.
+@slopes(_drop_slope_a, _drop_slope_c, lambda out, a, c, d: lnp.zeros_like(out))
 def drop_of(a, c, d):
     """a log(c / a) - d of arrays none below 0, where d is c - a; -d at a = 0. With u = d / a it is a (log(1 + u) - u), where
     u is small by powers of r = u / (2 + u): log(1 + u) = 2 artanh r (DLMF 4.6.2), and 2 r - u = -r u."""
@@ -58,7 +60,8 @@ def drop_of(a, c, d):
 def _rest_slope(out, x):
     large = x >= 8.0
     v, y = 1.0 / within(large, x, 8.0), within(lnp.logical_not(large), x, 1.0)
-    return lnp.where(large, v * (0.5 + v * horner(v * v, _DIGAMMA[by_dtype(x, 4, 0):])), lax.digamma(y + 1.0) - lnp.log(y))
+    far = v * (0.5 + v * horner(v * v, _DIGAMMA[by_dtype(x, 4, 0):]))
+    return lnp.where(large, far, lax.digamma(y + 1.0) - lnp.log(within(y > 0, y, 1.0)))  # at 0 without log 0
 
 
 @slopes(_rest_slope)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +14,10 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import public
 
-from .._ground import counted, real
+from .._ground import by_dtype, counted, real, slopes, within
 
-__all__ = ["Law", "exponential", "log_difference", "log_of", "one_less", "proper", "standard", "supported"]
+__all__ = ["Law", "exponential", "from_end", "hyperbola", "log1p_square", "log_difference", "log_of", "none_at", "one_less",
+           "proper", "rest_beside", "standard", "supported"]
 
 _NONE = "NaN where a parameter has no meaning"
 _KINDS = {  # what it is; what comes back
@@ -31,6 +33,21 @@ _KINDS = {  # what it is; what comes back
     "isf": ("Beyond where a share of {what} lies, the inverse of `sf`", f"NaN where q is outside of [0, 1], and {_NONE}")}
 _COMMON = {"x": "real array: the places", "k": "real array: the counts, whole numbers", "q": "real array: shares in [0, 1]",
            "loc": "real array: where the distribution stands", "scale": "real array: its width, above 0"}
+
+
+_ENDS = {"pdf": (0.0, 0.0), "logpdf": (-np.inf, -np.inf), "cdf": (0.0, 1.0), "logcdf": (-np.inf, 0.0), "sf": (1.0, 0.0),
+         "logsf": (0.0, -np.inf)}  # far out on both sides
+
+
+def _closed(fun: Callable[..., Any], kind: str, placed: bool) -> Callable[..., Any]:
+    """`fun` that is constant at infinite places: there its own slopes may be infinity times nothing."""
+    left, right = _ENDS[kind]
+
+    def core(x: Any, *rest: Any) -> Any:
+        endless = lnp.isinf(x)
+        value = fun(lnp.where(endless, rest[-2] + 0.5 * rest[-1] if placed else 0.5, x), *rest)
+        return lnp.where(endless & ~lnp.isnan(value), lnp.where(x > 0, right, left), value)
+    return core
 
 
 class Law:
@@ -50,6 +67,7 @@ class Law:
         """The public function made of `_kind`, whose docstring is the example."""
         kind = fun.__name__.lstrip("_")
         call, parameters = f"{self.name}.{kind}", inspect.signature(fun)
+        core = _closed(fun, kind, "loc" in parameters.parameters) if kind in _ENDS and "x" in parameters.parameters else fun
 
         @functools.wraps(fun)
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -58,7 +76,7 @@ class Law:
             except TypeError as error:
                 raise TypeError(f"{call}: {error}; it takes {', '.join(parameters.parameters)}") from None
             bound.apply_defaults()
-            return (counted if "k" in parameters.parameters else real)(call, fun, *bound.arguments.values())
+            return (counted if "k" in parameters.parameters else real)(call, core, *bound.arguments.values())
         run.__name__ = run.__qualname__ = kind
         run.__doc__ = self._docstring(kind, parameters, inspect.cleandoc(fun.__doc__ or ""))
         return public()(run)
@@ -95,14 +113,50 @@ def exponential(log: Any) -> Any:
     return lnp.where(none, np.nan, lnp.exp(lnp.where(none, 0.0, log)))
 
 
-def supported(inside: Any, value: Any, otherwise: float, x: Any) -> Any:
+def none_at(end: Any, logpdf: Callable[..., Any], x: Any, inner: Any, *rest: Any) -> Any:
+    """A density that is 0 at an end, from its logarithm: there it is no exponential, whose slope would be 0 times infinity."""
+    value = exponential(logpdf(lnp.where(end, inner, x), *rest))
+    return lnp.where(end & ~lnp.isnan(value), 0.0, value)
+
+
+def supported(inside: Any, value: Any, otherwise: Any, x: Any) -> Any:
     """`value` inside of the support; NaN where x is."""
     return lnp.where(inside, value, lnp.where(lnp.isnan(x), np.nan, otherwise))
 
 
+def from_end(y: Any) -> Any:
+    """Places from the lower end of the support, 0: there is no slope below, all of it at the end."""
+    return lnp.where(y < 0, 0.0, y)
+
+
 def log_of(share: Any, rest: Any) -> Any:
     """The logarithm of a share, of what is left beside it where that is less."""
-    return lnp.where(share > 0.5, lnp.log1p(-lnp.minimum(rest, 0.75)), lnp.log(share))
+    more = share > 0.5
+    return lnp.where(more, lnp.log1p(-within(more, lnp.minimum(rest, 0.75), 0.5)), lnp.log(lnp.where(more, 1.0, share)))
+
+
+def hyperbola(y: Any) -> Any:
+    """2 y / (1 + y^2), without overflow."""
+    wide = lnp.abs(y) > 1.0
+    z, flat = within(wide, y, 1.0), lnp.where(wide, 0.0, y)
+    return lnp.where(wide, 2.0 / (z + 1.0 / z), 2.0 * flat / (1.0 + flat * flat))
+
+
+@slopes(lambda out, y: hyperbola(y))
+def log1p_square(y: Any) -> Any:
+    """log(1 + y^2) by one logarithm, to which the digits that the sum has rounded away are added; far out that of y times a
+    power of 2, whose square does not overflow."""
+    far = lnp.abs(y) > 1e6
+    exponent = by_dtype(y, 64, 512)
+    square = lnp.square(lnp.where(far, y * 2.0 ** -exponent, y))
+    total = lnp.where(far, square, 1.0 + square)
+    return lnp.log(total) + lnp.where(far, 2 * exponent * math.log(2), (square - (total - 1.0)) / total)
+
+
+@slopes(lambda out, log: -lnp.exp(log))
+def rest_beside(log: Any) -> Any:
+    """1 - exp(log), whose slope keeps its digits where next to nothing is taken away."""
+    return 0.0 - lnp.expm1(log)
 
 
 def one_less(log_share: Any) -> Any:

@@ -5,6 +5,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
+from .._ground import within
 from ._laws import Law, proper, supported
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf"]
@@ -17,7 +18,8 @@ def _logpmf(k, p, loc=0):
     Array([-0.2876821, -1.3862944,       -inf], dtype=float32)"""
     j = k - loc
     inside = (j == 0) | (j == 1)
-    value = lnp.where(j == 1, lnp.log(p), lnp.log1p(-p))
+    one = j == 1
+    value = lnp.where(one, lnp.log(within(one, p, 0.5)), lnp.log1p(-lnp.where(one, 0.5, p)))
     return proper(supported(inside, value, -np.inf, j), p >= 0, p <= 1)
 
 

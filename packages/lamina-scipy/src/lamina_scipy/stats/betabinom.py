@@ -23,7 +23,6 @@ def _logpmf(k, n, a, b, loc=0):
     j = k - loc
     inside = (j >= 0) & (j <= n) & (j == lnp.floor(j))
     i, m = within(inside, j, 0.0), within(n >= 0, n, 0.0)
-    m = lnp.maximum(m, i)
     rest, c, f, both, total = m - i, i + a, m - i + b, a + b, m + a + b
     # Three binomial probabilities of one share of successes, c / total; its powers cancel.
     over = (i * b - rest * a) / total

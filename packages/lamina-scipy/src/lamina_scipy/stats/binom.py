@@ -22,7 +22,6 @@ def _logpmf(k, n, p, loc=0):
     j = k - loc
     inside = (j >= 0) & (j <= n) & (j == lnp.floor(j))
     i, m = within(inside, j, 0.0), within(n >= 0, n, 0.0)
-    m = lnp.maximum(m, i)
     rest, q = m - i, 1.0 - p
     over = i * q - rest * p
     value = drop_of(i, m * p, -over) + drop_of(rest, m * q, over) + (rest_of(m) - rest_of(i) - rest_of(rest))

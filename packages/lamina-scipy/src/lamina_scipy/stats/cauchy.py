@@ -7,8 +7,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from ._laws import Law, exponential, proper, standard
+from ._laws import Law, exponential, log1p_square, proper, standard
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
@@ -18,10 +17,7 @@ _law = Law("cauchy", "Cauchy's distribution")
 def _logpdf(x, loc=0, scale=1):
     """>>> logpdf(np.array([0., 1e30]))
     Array([  -1.1447299, -139.29984  ], dtype=float32)"""
-    y = lnp.abs(standard(x, loc, scale))
-    far = y > 1e6
-    tail = lnp.where(far, 2.0 * lnp.log(within(far, y, 1e7)), lnp.log1p(lnp.square(lnp.where(far, 0.0, y))))
-    return proper(-tail - math.log(math.pi) - lnp.log(scale), scale > 0)
+    return proper(-log1p_square(standard(x, loc, scale)) - math.log(math.pi) - lnp.log(scale), scale > 0)
 
 
 def _pdf(x, loc=0, scale=1):

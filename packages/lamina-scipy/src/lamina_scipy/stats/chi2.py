@@ -7,7 +7,7 @@ from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
 from .._special._incomplete import gammainc_of, gammaincc_of, log_gamma_density_of
-from ._laws import Law, exponential, log_of, proper, standard, supported
+from ._laws import Law, log_of, none_at, proper, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 
@@ -27,33 +27,44 @@ def _logpdf(x, df, loc=0, scale=1):
 def _pdf(x, df, loc=0, scale=1):
     """>>> pdf(np.array([1., -1.]), 2.)
     Array([0.30326533, 0.        ], dtype=float32)"""
-    return exponential(_logpdf(x, df, loc, scale))
+    end = (standard(x, loc, scale) == 0) & (df > 2)
+    return none_at(end, _logpdf, x, loc + scale, df, loc, scale)
+
+
+def _shares(x, df, loc, scale):
+    """Places, whether they are above the lower end, and the shares below and above them; elsewhere those of another place."""
+    y = standard(x, loc, scale)
+    inside = (y > 0) | ((y == 0) & (df >= 2))  # at the end, where the density is not infinite there
+    z = within(inside, y, 1.0)
+    return y, inside, gammainc_of(0.5 * df, 0.5 * z), gammaincc_of(0.5 * df, 0.5 * z)
 
 
 def _cdf(x, df, loc=0, scale=1):
     """>>> cdf(np.array([1., -1.]), 2.)
     Array([0.39346933, 0.        ], dtype=float32)"""
-    y = lnp.maximum(standard(x, loc, scale), 0.0)
-    return proper(gammainc_of(0.5 * df, 0.5 * y), df > 0, scale > 0)
+    y, inside, below, _ = _shares(x, df, loc, scale)
+    return proper(supported(inside, below, 0.0, y), df > 0, scale > 0)
 
 
 def _logcdf(x, df, loc=0, scale=1):
     """>>> logcdf(np.array([1., -1.]), 2.)
     Array([-0.93275213,        -inf], dtype=float32)"""
-    return log_of(_cdf(x, df, loc, scale), _sf(x, df, loc, scale))
+    y, inside, below, above = _shares(x, df, loc, scale)
+    return proper(supported(y > 0, log_of(within(y > 0, below, 0.5), above), -np.inf, y), df > 0, scale > 0)
 
 
 def _sf(x, df, loc=0, scale=1):
     """>>> sf(np.array([1., -1.]), 2.)
     Array([0.60653067, 1.        ], dtype=float32)"""
-    y = lnp.maximum(standard(x, loc, scale), 0.0)
-    return proper(gammaincc_of(0.5 * df, 0.5 * y), df > 0, scale > 0)
+    y, inside, _, above = _shares(x, df, loc, scale)
+    return proper(supported(inside, above, 1.0, y), df > 0, scale > 0)
 
 
 def _logsf(x, df, loc=0, scale=1):
     """>>> logsf(np.array([1., -1.]), 2.)
-    Array([-0.5, -0. ], dtype=float32)"""
-    return log_of(_sf(x, df, loc, scale), _cdf(x, df, loc, scale))
+    Array([-0.5, 0. ], dtype=float32)"""
+    y, inside, below, above = _shares(x, df, loc, scale)
+    return proper(supported(inside, log_of(above, below), 0.0, y), df > 0, scale > 0)
 
 
 logpdf = _law(_logpdf)

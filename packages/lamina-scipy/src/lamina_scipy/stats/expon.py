@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from ._laws import Law, exponential, one_less, proper, standard, supported
+from ._laws import Law, exponential, from_end, one_less, proper, rest_beside, standard, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
@@ -29,7 +29,7 @@ def _pdf(x, loc=0, scale=1):
 def _logsf(x, loc=0, scale=1):
     """>>> logsf(np.array([2., -1.]))
     Array([-2.,  0.], dtype=float32)"""
-    return proper(0.0 - lnp.maximum(standard(x, loc, scale), 0.0), scale > 0)
+    return proper(0.0 - from_end(standard(x, loc, scale)), scale > 0)
 
 
 def _sf(x, loc=0, scale=1):
@@ -41,7 +41,7 @@ def _sf(x, loc=0, scale=1):
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([1e-10, -1.]))
     Array([1.e-10, 0.e+00], dtype=float32)"""
-    return proper(-lnp.expm1(-lnp.maximum(standard(x, loc, scale), 0.0)), scale > 0)
+    return proper(rest_beside(0.0 - from_end(standard(x, loc, scale))), scale > 0)
 
 
 def _logcdf(x, loc=0, scale=1):

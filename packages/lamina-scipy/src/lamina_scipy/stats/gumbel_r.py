@@ -5,12 +5,18 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from .._ground import within
-from ._laws import Law, exponential, one_less, proper, standard
+from .._ground import by_dtype, within
+from ._laws import Law, exponential, one_less, proper, rest_beside, standard
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
 _law = Law("gumbel_r", "Gumbel's distribution of largest values")
+
+
+def _risen(y):
+    """Places, from where exp(-exp(-y)) is no more than 0 at once, so that no slope there is infinity times nothing."""
+    low = by_dtype(y, -5.75, -7.5)
+    return lnp.where(y < low, low, y)
 
 
 def _logpdf(x, loc=0, scale=1):
@@ -23,7 +29,8 @@ def _logpdf(x, loc=0, scale=1):
 def _pdf(x, loc=0, scale=1):
     """>>> pdf(np.array([0., np.inf]))
     Array([0.36787945, 0.        ], dtype=float32)"""
-    return exponential(_logpdf(x, loc, scale))
+    y = _risen(standard(x, loc, scale))
+    return exponential(proper(-y - lnp.exp(-y) - lnp.log(scale), scale > 0))
 
 
 def _logcdf(x, loc=0, scale=1):
@@ -35,19 +42,19 @@ def _logcdf(x, loc=0, scale=1):
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0., np.inf]))
     Array([0.36787945, 1.        ], dtype=float32)"""
-    return exponential(_logcdf(x, loc, scale))
+    return proper(lnp.exp(-lnp.exp(-_risen(standard(x, loc, scale)))), scale > 0)
 
 
 def _sf(x, loc=0, scale=1):
     """>>> sf(np.array([0., 80.]))
     Array([6.3212055e-01, 1.8048513e-35], dtype=float32)"""
-    return proper(-lnp.expm1(-lnp.exp(-standard(x, loc, scale))), scale > 0)
+    return proper(rest_beside(-lnp.exp(-_risen(standard(x, loc, scale)))), scale > 0)
 
 
 def _logsf(x, loc=0, scale=1):
     """>>> logsf(np.array([0., 500.]))
     Array([-4.5867515e-01, -5.0000000e+02], dtype=float32)"""
-    y = standard(x, loc, scale)
+    y = _risen(standard(x, loc, scale))
     far = y > 50.0  # where exp(-y) is all that is left, and may be below what the dtype holds
     return proper(lnp.where(far, -y, one_less(-lnp.exp(-within(lnp.logical_not(far), y, 0.0)))), scale > 0)
 

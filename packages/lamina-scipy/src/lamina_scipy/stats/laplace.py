@@ -27,8 +27,9 @@ def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0., -2.]))
     Array([0.5       , 0.06766764], dtype=float32)"""
     y = standard(x, loc, scale)
-    half = 0.5 * lnp.exp(-lnp.abs(y))
-    return proper(lnp.where(y < 0, half, 1.0 - half), scale > 0)
+    below = y < 0
+    half = 0.5 * lnp.exp(lnp.where(below, y, -y))  # which at 0 has the slope that the size of y has not
+    return proper(lnp.where(below, half, 1.0 - half), scale > 0)
 
 
 logpdf = _law(_logpdf)

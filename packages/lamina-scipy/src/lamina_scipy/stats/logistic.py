@@ -5,6 +5,7 @@ import lamina_numpy as lnp
 from lamina_numpy.extend import publish as _publish
 from lamina_tracing import lax
 
+from .._ground import slopes
 from .._special._entropies import logit_of
 from ._laws import Law, exponential, proper, standard
 
@@ -13,11 +14,22 @@ __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 _law = Law("logistic", "the logistic distribution")
 
 
+@slopes(lambda out, y: -lnp.tanh(0.5 * y))
+def _log_density(y):
+    size = lnp.abs(y)
+    return -size - 2.0 * lnp.log1p(lnp.exp(-size))
+
+
+@slopes(lambda out, y: lnp.exp(_log_density(y)))
+def _share(y):
+    """The logistic function, whose slope keeps its digits where it is close to 1."""
+    return lax.logistic(y)
+
+
 def _logpdf(x, loc=0, scale=1):
     """>>> logpdf(np.array([0., 2.]))
     Array([-1.3862944, -2.253856 ], dtype=float32)"""
-    y = lnp.abs(standard(x, loc, scale))
-    return proper(-y - 2.0 * lnp.log1p(lnp.exp(-y)) - lnp.log(scale), scale > 0)
+    return proper(_log_density(standard(x, loc, scale)) - lnp.log(scale), scale > 0)
 
 
 def _pdf(x, loc=0, scale=1):
@@ -29,13 +41,13 @@ def _pdf(x, loc=0, scale=1):
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0., 2.]))
     Array([0.5      , 0.8807971], dtype=float32)"""
-    return proper(lax.logistic(standard(x, loc, scale)), scale > 0)
+    return proper(_share(standard(x, loc, scale)), scale > 0)
 
 
 def _sf(x, loc=0, scale=1):
     """>>> sf(np.array([0., 2.]))
     Array([0.5       , 0.11920292], dtype=float32)"""
-    return proper(lax.logistic(-standard(x, loc, scale)), scale > 0)
+    return proper(_share(-standard(x, loc, scale)), scale > 0)
 
 
 def _ppf(q, loc=0, scale=1):

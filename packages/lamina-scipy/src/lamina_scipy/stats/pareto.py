@@ -6,7 +6,7 @@ import numpy as np
 from lamina_numpy.extend import publish as _publish
 
 from .._ground import within
-from ._laws import Law, exponential, one_less, proper, supported
+from ._laws import Law, exponential, from_end, one_less, proper, rest_beside, supported
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 
@@ -15,14 +15,23 @@ _law = Law("pareto", "Pareto's distribution, from 1 up", b="real array, above 0:
 
 def _log_place(x, loc, scale):
     """log((x - loc) / scale), by the distance from the end at 1, which is not rounded away beside it; 0 below."""
-    return lnp.log1p(lnp.maximum(((x - loc) - scale) / scale, 0.0))
+    return lnp.log1p(from_end(((x - loc) - scale) / scale))
+
+
+def _log_share(x, b, loc, scale):
+    """The logarithm of the share beyond a place; at the end none is below, of an infinite exponent too."""
+    place = _log_place(x, loc, scale)
+    return 0.0 - within((place != 0) | (b < np.inf), b, 1.0) * place
 
 
 def _logpdf(x, b, loc=0, scale=1):
     """>>> logpdf(np.array([1., 0.5]), 2.)
     Array([0.6931472,      -inf], dtype=float32)"""
     y = ((x - loc) - scale) / scale
-    value = lnp.log(b) - (b + 1.0) * lnp.log1p(within(y >= 0, y, 0.0)) - lnp.log(scale)
+    whole = b == np.inf  # all of it stands at the end
+    c = lnp.where(whole, 1.0, b)
+    value = lnp.log(c) - (c + 1.0) * lnp.log1p(within(y >= 0, y, 0.0)) - lnp.log(scale)
+    value = lnp.where(whole, lnp.where(y > 0, -np.inf, np.inf), value)
     return proper(supported(y >= 0, value, -np.inf, y), b > 0, scale > 0)
 
 
@@ -35,7 +44,7 @@ def _pdf(x, b, loc=0, scale=1):
 def _logsf(x, b, loc=0, scale=1):
     """>>> logsf(np.array([2., 0.5]), 1.)
     Array([-0.6931472,  0.       ], dtype=float32)"""
-    return proper(0.0 - b * _log_place(x, loc, scale), b > 0, scale > 0)
+    return proper(_log_share(x, b, loc, scale), b > 0, scale > 0)
 
 
 def _sf(x, b, loc=0, scale=1):
@@ -47,7 +56,7 @@ def _sf(x, b, loc=0, scale=1):
 def _cdf(x, b, loc=0, scale=1):
     """>>> cdf(np.array([2., 0.5]), 1.)
     Array([0.5, 0. ], dtype=float32)"""
-    return proper(-lnp.expm1(-b * _log_place(x, loc, scale)), b > 0, scale > 0)
+    return proper(rest_beside(_log_share(x, b, loc, scale)), b > 0, scale > 0)
 
 
 def _logcdf(x, b, loc=0, scale=1):
@@ -60,7 +69,8 @@ def _ppf(q, b, loc=0, scale=1):
     """>>> ppf(np.array([0., 0.5, 1.]), 1.)
     Array([ 1.,  2., inf], dtype=float32)"""
     inside = (q >= 0) & (q <= 1)
-    return proper(loc + scale * lnp.exp(-lnp.log1p(-within(inside, q, 0.0)) / b), inside, b > 0, scale > 0)
+    share = within(inside & (b < np.inf), q, 0.0)
+    return proper(loc + scale * lnp.exp(-lnp.log1p(-share) / b), inside, b > 0, scale > 0)
 
 
 logpdf = _law(_logpdf)

@@ -6,28 +6,53 @@ import math
 import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
+from lamina_tracing import lax
 
-from .._ground import within
+from .._ground import by_dtype, horner, slopes, within
+from .._special._deviances import drop_of
 from .._special._incomplete import betaln_of
-from ._laws import Law, exponential, proper, standard
+from ._laws import Law, exponential, hyperbola, log1p_square, proper, standard
 
 __all__ = ["logpdf", "pdf"]
 
 _law = Law("t", "Student's distribution",
            df="real array, above 0: the degrees of freedom; infinite ones give the normal distribution")
 
+# What digamma(z + 1/2) - digamma(z) has more than 1 / (2 z), by powers of 1 / z^2 (DLMF 5.11.2), from the highest down.
+_HALF_STEP = (-0.88650608062744140625, 0.166656494140625, -0.04217529296875, 0.01513671875, -0.00830078125, 0.0078125,
+              -0.015625, 0.125)
+
+
+def _slope_n(out, y, n):
+    """By the shape, in parts none of which is the difference of two large ones."""
+    ratio = y / lnp.sqrt(n)
+    w = 0.5 * ratio * hyperbola(ratio)  # y^2 / (n + y^2)
+    small = w < 0.3
+    v = within(small, w, 0.0)
+    turn = lnp.where(small, drop_of(lnp.ones_like(v), 1.0 - v, -v), w - log1p_square(ratio))  # log(1 - w) + w
+    z = 0.5 * n
+    large = z >= by_dtype(n, 4.0, 16.0)
+    v, u = 1.0 / lnp.square(within(large, z, 16.0)), lnp.where(large, 1.0, z)
+    step = lnp.where(large, v * horner(v, _HALF_STEP[by_dtype(n, 3, 0):]), lax.digamma(u + 0.5) - lax.digamma(u) - 0.5 / u)
+    return 0.5 * (turn + w / n + step)
+
+
+def _slope_y(out, y, n):
+    root = lnp.sqrt(n)
+    return -0.5 * ((n + 1.0) / root) * hyperbola(y / root)
+
+
+@slopes(_slope_y, _slope_n)
+def _log_density(y, n):
+    return -0.5 * (n + 1.0) * log1p_square(y / lnp.sqrt(n)) - 0.5 * lnp.log(n) - betaln_of(0.5 * n, lnp.full_like(n, 0.5))
+
 
 def _logpdf(x, df, loc=0, scale=1):
     """>>> logpdf(np.array([0., 1e30]), 3.)
     Array([  -1.0008888, -275.11386  ], dtype=float32)"""
-    y = lnp.abs(standard(x, loc, scale))
-    normal = df == np.inf
-    n = lnp.where(normal, 1.0, df)
-    ratio = y / lnp.sqrt(n)
-    far = ratio > 1e6
-    log = lnp.where(far, 2.0 * lnp.log(within(far, ratio, 1e7)), lnp.log1p(lnp.square(lnp.where(far, 0.0, ratio))))
-    value = -0.5 * (n + 1.0) * log - 0.5 * lnp.log(n) - betaln_of(0.5 * n, lnp.full_like(n, 0.5))
+    y, normal = standard(x, loc, scale), df == np.inf
     limit = -0.5 * y * y - 0.5 * math.log(2 * math.pi)
+    value = _log_density(y, lnp.where(normal, 1.0, df))
     return proper(lnp.where(normal, limit, value) - lnp.log(scale), df > 0, scale > 0)
 
 

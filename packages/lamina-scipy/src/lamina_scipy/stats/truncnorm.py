@@ -66,11 +66,14 @@ def _pdf(x, a, b, loc=0, scale=1):
 
 def _logcdf(x, a, b, loc=0, scale=1):
     """>>> logcdf(np.array([0., 3.]), -1., 2.)
-    Array([-0.8746961, -0.       ], dtype=float32)"""
-    y = lnp.clip(standard(x, loc, scale), a, b)
-    whole = _log_mass(a, b)
-    below, above = _log_mass(a, y) - whole, _log_mass(y, b) - whole
-    return proper(lnp.where(below > -0.5, one_less(above), below), a < b, scale > 0)
+    Array([-0.8746961,  0.       ], dtype=float32)"""
+    y = standard(x, loc, scale)
+    inside = (y > a) & (y < b)
+    z, low, high = within(inside, y, 0.0), within(inside, a, -1.0), within(inside, b, 1.0)
+    whole = _log_mass(low, high)
+    below, above = _log_mass(low, z) - whole, _log_mass(z, high) - whole
+    value = lnp.where(below > -0.5, one_less(above), below)
+    return proper(supported(inside, value, lnp.where(y >= b, 0.0, -np.inf), y), a < b, scale > 0)
 
 
 def _cdf(x, a, b, loc=0, scale=1):

@@ -5,7 +5,7 @@ import lamina_numpy as lnp
 import numpy as np
 from lamina_numpy.extend import publish as _publish
 
-from ._laws import Law, proper, standard, supported
+from ._laws import Law, from_end, proper, standard, supported
 
 __all__ = ["cdf", "logpdf", "pdf", "ppf"]
 
@@ -29,7 +29,8 @@ def _pdf(x, loc=0, scale=1):
 def _cdf(x, loc=0, scale=1):
     """>>> cdf(np.array([0.25, 2.]))
     Array([0.25, 1.  ], dtype=float32)"""
-    return proper(lnp.clip(standard(x, loc, scale), 0.0, 1.0), scale > 0)
+    y = from_end(standard(x, loc, scale))
+    return proper(lnp.where(y > 1, 1.0, y), scale > 0)
 
 
 def _ppf(q, loc=0, scale=1):
