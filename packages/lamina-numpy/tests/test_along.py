@@ -2,7 +2,7 @@
 import lamina_numpy as lnp
 import numpy as np
 import pytest
-from lamina_ir import ShapeError
+from lamina_ir import ShapeError, config
 
 _I, _V = np.array([3, 1, 1, 5]), np.array([3., 1., 2.], np.float32)
 
@@ -44,3 +44,11 @@ def test_polynomials_with_further_axes(shape, x):
 @pytest.mark.parametrize("lengths", [2, (1, 3), [(2, 1)]])
 def test_padding_by_some_of_the_elements(lengths):
     np.testing.assert_array_equal(lnp.pad(_I, 2, "mean", stat_length=lengths), np.pad(_I, 2, "mean", stat_length=lengths))
+
+
+def test_trapezoids_are_as_wide_as_the_wider_of_samples_and_places():
+    with config.enable_x64(True):
+        y, x = np.arange(3.0), np.float32([0.1, 0.25, 1 / 3])
+        got = lnp.trapezoid(y, x)
+        assert got.dtype == np.float64 and got == np.trapezoid(y, np.float64(x)) != np.trapezoid(y, x)
+        assert lnp.trapezoid(np.float32(y), np.float64(x)).dtype == np.float64

@@ -86,6 +86,10 @@ def test_least_squares():
     a[:, 2] = a[:, 0]
     close(L.lstsq(a, b)[0], N.lstsq(a, b, rcond=None)[0])
     assert L.lstsq(a, b, numpy_resid=True)[1].shape == N.lstsq(a, b, rcond=None)[1].shape
+    for rcond in (-1, -1.0, 0.5):
+        x, _, rank, _ = L.lstsq(a, b, rcond=rcond)
+        close(x, N.lstsq(a, b, rcond=rcond)[0])
+        assert rank == N.lstsq(a, b, rcond=rcond)[2]
     assert L.matrix_rank(a) == 2 and L.matrix_rank(a, 10.0) == 0 and L.matrix_rank(np.ones(3)) == 1
 
 
@@ -142,6 +146,9 @@ def test_matrices_without_a_result():
         assert np.isnan(fun(bad)).any()
     assert L.det(np.zeros((0, 0))) == 1 and L.inv(np.zeros((0, 0))).shape == (0, 0)
     close(L.pinv(zero), zero)
+    one = np.diag([1.0, 0.0])
+    for p in (None, 1, -1, 2, -2, np.inf, -np.inf, "fro", "nuc"):
+        close(L.cond(np.stack([zero, one, bad]), p), [np.inf, 0 if p == -2 else np.inf, np.nan])
 
 
 def test_narrow_and_integer_matrices():

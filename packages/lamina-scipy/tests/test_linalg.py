@@ -136,7 +136,9 @@ def test_functions_at_their_edges():
     assert np.isnan(L.expm(np.eye(2) * -1e6)).all() and not np.isnan(L.expm(-np.eye(2) * 1e5)).any()
     big = np.array([[0.0, 1e4], [-1e4, 0.0]])
     close(L.expm(big), [[np.cos(1e4), np.sin(1e4)], [-np.sin(1e4), np.cos(1e4)]], atol=1e-7)
-    close(L.expm(np.zeros((0, 0))), np.zeros((0, 0)))
+    for shape in ((0, 0), (0, 3, 3), (2, 0, 0)):
+        close(L.expm(np.zeros(shape)), np.zeros(shape))
+        close(L.expm_frechet(np.zeros(shape), np.zeros(shape), compute_expm=False), np.zeros(shape))
     close(L.expm(np.diag([1e3, -1e3]) * 0.5), np.diag([np.exp(500.0), 0.0]))
     close(L.sqrtm(np.zeros((2, 2))), np.zeros((2, 2)))
     assert np.isnan(L.sqrtm(np.array([[0.0, 1.0], [0.0, 0.0]]))).any()

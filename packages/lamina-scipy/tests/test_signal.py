@@ -100,7 +100,10 @@ def test_power(size, overlap, nfft):
     close(p, np.median(abs(a) ** 2, -1).T / bias / (w ** 2).sum())
     _, p = signal.welch(x[0], window=np.ones(7), detrend=lambda v: v)
     close(p[1:], (abs(segments(x[0], 7, 4, 1, trend=False)) ** 2).mean(-1)[1:4] * 2 / 7)
-    assert signal.welch(np.float32(x))[1].dtype == np.float32 and signal.welch(x)[0].shape == (21,)
+    for average in ("mean", "median"):
+        assert signal.welch(np.float32(x), average=average)[1].dtype == np.float32
+        assert signal.csd(np.float32(x), np.float32(x)[::-1], average=average)[1].dtype == np.complex64
+    assert signal.welch(x)[0].shape == (21,)
 
 
 def test_windows_have_scipys_weights():  # of the fourth of eight elements
@@ -170,6 +173,11 @@ def test_short_time_transforms_and_back(kind):
     z = signal.stft(x.T, nperseg=8, axis=0)[2]
     back = signal.istft(z, nperseg=8, input_onesided=one, time_axis=-1, freq_axis=0)[1]
     close(np.asarray(back)[:, :37], x)
+    z = np.asarray(signal.stft(x, nperseg=8, nfft=16)[2])  # frequencies beyond those that there are: zero
+    some = z[:, :6] if one else z[:, :16]
+    filled = np.concatenate([some, np.zeros_like(z[:, 6:])], 1) if one else z
+    close(signal.istft(some, nperseg=8, nfft=16, input_onesided=one)[1],
+          signal.istft(filled, nperseg=8, nfft=16, input_onesided=one)[1])
     check_grads(lambda x: signal.stft(x, nperseg=8)[2], (x[0],), 1)
     close(jit(lambda x: signal.welch(x, nperseg=8)[1])(x), signal.welch(x, nperseg=8)[1])
     close(vmap(lambda x: signal.csd(x, x, nperseg=8)[1])(x), signal.csd(x, x, nperseg=8)[1])
@@ -198,7 +206,7 @@ def test_short_time_transforms_and_back(kind):
     (lambda: signal.stft(X, boundary="x"), ValueError, "boundary must be"),
     (lambda: signal.stft(np.ones((2, 0))), ShapeError, "expected samples"),
     (lambda: signal.istft(np.ones(3)), ShapeError, "two axes or more"),
-    (lambda: signal.istft(np.ones((3, 3)), nfft=12), ValueError, "nfft=12 do not have 3")])
+    (lambda: signal.istft(np.ones((3, 3)), nfft=3), ValueError, "nfft must be nperseg, 4, at least")])
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call()

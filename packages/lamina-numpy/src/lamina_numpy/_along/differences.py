@@ -222,6 +222,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         gaps = dx
     else:
         x = to_inexact("trapezoid", own_array("trapezoid", x))
+        y, x = promote_all("trapezoid", [y, x])  # gaps in the wider dtype: differences cancel digits
         gaps = with_axes(diff(x), tuple(range(len(typeof(y).shape) - 1))) if len(typeof(x).shape) == 1 \
             else diff(moveaxis(x, axis, -1))  # counted from the end, it is an axis of `x` as of `y`
     return total((y[..., 1:] + y[..., :-1]) * gaps, -1) * 0.5

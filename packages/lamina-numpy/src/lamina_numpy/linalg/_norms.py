@@ -12,6 +12,7 @@ from lamina_tracing.extend import check_axis, is_name, typeof
 
 from .._contract import products
 from .._elementwise import powers, ufuncs
+from .._elementwise.logic import isnan
 from .._reduce import reductions
 from .._shape import layout
 from .._ground.promotion import literal, to_inexact
@@ -197,14 +198,14 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
       p: None or 2 for the largest singular value over the smallest, -2 for the inverse of that; any other order of
         `norm` for `norm(x, p) norm(inv(x), p)`.
     Returns:
-      Real array `[...]`, without units; inf where a matrix is singular, NaN where it is all zeros; half precision
-      is computed in float32, integers and booleans in float.
+      Real array `[...]`, without units; inf where a matrix is singular, NaN where it holds NaN; half precision is
+      computed in float32, integers and booleans in float.
     Raises:
       ValueError: `x` has fewer than two axes, is not square where it must be, or `p` is no order of matrices.
       TypeError: `x` is neither an array nor a number.
       IndexError: the matrices have no elements.
 
-    Source: meaning of `numpy.linalg.cond`, which gives inf for zeros.
+    Source: meaning of `numpy.linalg.cond`.
 
     >>> cond(np.diag(np.array([4., 2.])))
     Array(2., dtype=float32)
@@ -213,9 +214,15 @@ def cond(x: ArrayLike, p: Any = None) -> Array:
     if p in (None, 2, -2):
         s = svdvals(x)
         top, bottom = s[..., 0], s[..., -1]
-        return ufuncs.divide(bottom, top) if p == -2 else ufuncs.divide(top, bottom)
+        return _unless_nan(ufuncs.divide(bottom, top) if p == -2 else ufuncs.divide(top, bottom), x)
     axes = (len(typeof(x).shape) - 2, len(typeof(x).shape) - 1)
-    return ufuncs.multiply(_matrix(x, axes, p, False), _matrix(inv(x), axes, p, False))
+    return _unless_nan(ufuncs.multiply(_matrix(x, axes, p, False), _matrix(inv(x), axes, p, False)), x)
+
+
+def _unless_nan(number: Any, x: Any) -> Any:
+    """Infinity for NaN, save where the matrix holds some."""
+    told = reductions.any(isnan(x), (-2, -1))
+    return choose_by(lax.bitwise_and(isnan(number), lax.bitwise_not(told)), np.inf, number)
 
 
 @public("n")

@@ -328,7 +328,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *,
       a: number array `[m, n]`.
       b: number array `[m]` or `[m, k]`.
       rcond: singular values up to this times the largest count as zero; None for max(m, n) times the precision of
-        the dtype.
+        the dtype, a negative number for the precision itself.
       numpy_resid: give residuals of length 0 where `a` has not full rank or m <= n, as NumPy does; needs known
         arrays.
     Returns:
@@ -363,6 +363,10 @@ def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
     vector = len(s_b) == 1
     b = layout.expand_dims(b, -1) if vector else b
     u, s, vh = svd(a, False)
+    if rcond is not None:
+        d = typeof(s).dtype
+        rcond = cast(to_inexact("lstsq", rcond), d)
+        rcond = choose_by(lax.lt(rcond, literal(0, d)), literal(float(np.finfo(d).eps), d), rcond)
     good = _above("lstsq", s, _threshold("lstsq", s, s_a, rcond))
     rank = reductions.sum(choose_by(good, 1, 0))
     inverse = _inverses(s, good)

@@ -56,7 +56,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
 def _expm(a: Any, upper: bool, most: int) -> Any:
     t = typeof(a)
     n = t.shape[-1]
-    if n == 0:
+    if 0 in t.shape:
         return a
     degree, reach = _PADE[np.finfo(t.dtype).dtype.itemsize]
     norm = lnp.max(lnp.sum(lnp.abs(lax.stop_gradient(a)), -2), -1)
