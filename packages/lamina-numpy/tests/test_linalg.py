@@ -125,9 +125,17 @@ def test_solve_broadcasts_stacks():
     (L.inv, (3, 3)), (L.det, (4, 4)), (L.det, (3, 3)), (lambda a: L.slogdet(a).logabsdet, (4, 4)),
     (L.pinv, (4, 2)), (L.pinv, (2, 4)), (lambda a: L.norm(a, "nuc"), (3, 2)), (L.svdvals, (3, 3)),
     (lambda a: L.solve(a, a[:, 0] * 2), (3, 3)), (lambda a: L.lstsq(a, a[:, 0] ** 2)[0], (4, 2)), (L.cond, (3, 3)),
-], ids=range(11))
+    (lambda a: L.pinv(a, 0.5), (4, 3)), (lambda a: L.pinv(a, 0.5), (2, 3, 4)),
+    (lambda a: L.pinv(a[:, :2] @ a[2:], 1e-6), (4, 4)),
+], ids=range(14))
 def test_derivatives(kind, fun, shape):
     check_grads(fun, (drawn(kind, *shape),), order=2, eps=1e-5, rtol=1e-3, atol=1e-3)
+
+
+def test_pseudo_inverses_by_a_limit_have_slopes_where_singular_values_are_equal():
+    for a in (np.eye(3), np.diag([1.0, 1.0, 0.2, 0.2])):
+        close(hessian(lambda a: L.pinv(a, 0.1).sum())(a), hessian(lambda a: L.pinv(a).sum())(a))
+        assert np.isfinite(hessian(lambda a: L.pinv(a, 0.5).sum())(a)).all()
 
 
 def test_determinants_of_singular_matrices_have_derivatives():

@@ -217,15 +217,13 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         place = lax.broadcasted_iota(d, tuple(n if a == at else 1 for a in range(len(typeof(y).shape))), at)
         ends = lax.bitwise_or(lax.eq(place, literal(0, d)), lax.eq(place, literal(n - 1, d)))
         return total(y * choose_by(ends, literal(0.5, typeof(y).dtype), literal(1, typeof(y).dtype)), at) * dx
-    y = moveaxis(y, at, -1)
-    if x is None:
-        gaps = dx
-    else:
-        x = to_inexact("trapezoid", own_array("trapezoid", x))
-        y, x = promote_all("trapezoid", [y, x])  # gaps in the wider dtype: differences cancel digits
-        gaps = with_axes(diff(x), tuple(range(len(typeof(y).shape) - 1))) if len(typeof(x).shape) == 1 \
-            else diff(moveaxis(x, axis, -1))  # counted from the end, it is an axis of `x` as of `y`
-    return total((y[..., 1:] + y[..., :-1]) * gaps, -1) * 0.5
+    samples: Any = moveaxis(y, at, -1)
+    gaps: Any = dx
+    if x is not None:  # gaps in the wider dtype: differences cancel digits
+        samples, places = promote_all("trapezoid", [samples, to_inexact("trapezoid", own_array("trapezoid", x))])
+        gaps = with_axes(diff(places), tuple(range(len(typeof(y).shape) - 1))) if len(typeof(places).shape) == 1 \
+            else diff(moveaxis(places, axis, -1))  # counted from the end, it is an axis of `x` as of `y`
+    return total((samples[..., 1:] + samples[..., :-1]) * gaps, -1) * 0.5
 
 
 @public("axis")

@@ -6,7 +6,8 @@ from ._decompositions import (EighResult, EigResult, QRResult, SVDResult, choles
                               svdvals)
 from ._determinants import SlogdetResult, det, slogdet
 from ._norms import cond, cross, diagonal, matrix_norm, matrix_power, multi_dot, norm, trace, vector_norm
-from ._solving import inv, lstsq, matrix_rank, pinv, solve, tensorinv, tensorsolve
+from ._pseudoinverse import pinv
+from ._solving import inv, lstsq, matrix_rank, solve, tensorinv, tensorsolve
 
 __all__ = ["EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond", "cross", "det",
            "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm", "matrix_power",

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from lamina_autodiff import custom_jvp, custom_linear_solve
+from lamina_autodiff import custom_linear_solve
 from lamina_ir import dtypes
 from lamina_tracing import Array, ArrayLike, AxisLike, lax
 from lamina_tracing.extend import check_axes, typeof
@@ -24,7 +24,7 @@ from .._make.creation import eye
 from .._index.taking import take_along_axis
 from ._decompositions import adjoint, matrices, svd
 
-__all__ = ["inv", "lstsq", "matrix_rank", "pinv", "solve", "tensorinv", "tensorsolve"]
+__all__ = ["inv", "lstsq", "matrix_rank", "solve", "tensorinv", "tensorsolve"]
 
 _I32 = np.dtype("int32")
 _matmul = products.matmul
@@ -191,31 +191,31 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisLike = None) -> Array:
 # --- any matrix, by its singular values -----------------------------------------------------------------------------
 
 
-def _beside(call: str, limit: Any, d: np.dtype) -> Any:
+def beside(call: str, limit: Any, d: np.dtype) -> Any:
     """One limit for all matrices, or one per matrix, in the dtype of their singular values and to stand beside them."""
     limit = cast(to_inexact(call, limit), d)
     return layout.expand_dims(limit, -1) if typeof(limit).shape else limit
 
 
-def _of_largest(s: Any, rtol: Any) -> Any:
+def of_largest(s: Any, rtol: Any) -> Any:
     """`rtol` times the largest singular value of each matrix."""
     return ufuncs.multiply(rtol, reductions.max(s, -1, None, True, 0))
 
 
-def _threshold(call: str, s: Any, shape: tuple[int, ...], rtol: Any) -> Any:
+def threshold(call: str, s: Any, shape: tuple[int, ...], rtol: Any) -> Any:
     """The singular values below which a matrix counts as singular, one per matrix, with an axis of length 1."""
     d = typeof(s).dtype
     if rtol is None:
-        return _of_largest(s, literal(float(np.finfo(d).eps) * max(shape[-2:], default=0), d))
-    return _of_largest(s, _beside(call, rtol, d))
+        return of_largest(s, literal(float(np.finfo(d).eps) * max(shape[-2:], default=0), d))
+    return of_largest(s, beside(call, rtol, d))
 
 
-def _above(call: str, s: Any, limit: Any) -> Any:
+def above(call: str, s: Any, limit: Any) -> Any:
     shape = broadcast_shapes_of(call, (typeof(s).shape, typeof(limit).shape))
     return lax.gt(broadcast(s, typeof(s).shape, shape), broadcast(limit, typeof(limit).shape, shape))
 
 
-def _inverses(s: Any, good: Any) -> Any:
+def inverses(s: Any, good: Any) -> Any:
     """1 / s where `good`, else 0; safe to differentiate."""
     one, zero = literal(1, typeof(s).dtype), literal(0, typeof(s).dtype)
     return choose_by(good, lax.div(one, choose_by(good, s, one)), zero)
@@ -251,73 +251,10 @@ def matrix_rank(M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool 
         return cast(reductions.any(lax.ne(m, literal(0, t.dtype))), dtypes.canonical_int())
     s = svd(m, False, False, hermitian)
     if tol is not None:
-        limit = _beside("matrix_rank", tol, typeof(s).dtype)
+        limit = beside("matrix_rank", tol, typeof(s).dtype)
     else:
-        limit = _threshold("matrix_rank", s, t.shape, rtol)
-    return reductions.sum(choose_by(_above("matrix_rank", s, limit), 1, 0), -1)
-
-
-@custom_jvp
-def _pinv(a: Any, rtol: Any) -> Any:
-    return _pinv_svd(a, rtol, False)
-
-
-def _pinv_svd(a: Any, rtol: Any, hermitian: bool) -> Any:
-    u, s, vh = svd(a, False, True, hermitian)
-    inverse = _inverses(s, _above("pinv", s, _of_largest(s, rtol)))
-    return _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(inverse, -1), adjoint(u)))
-
-
-@_pinv.defjvp
-def _pinv_jvp(primals: Any, tangents: Any) -> Any:
-    """Golub and Pereyra (1973), 4.12, for matrices whose rank does not change."""
-    (a, rtol), da = primals, tangents[0]
-    p = _pinv(a, rtol)
-    ph, dah = adjoint(p), adjoint(da)
-    first = ufuncs.negative(_matmul(_matmul(p, da), p))
-    second, third = _matmul(_matmul(p, ph), dah), _matmul(dah, _matmul(ph, p))
-    second = ufuncs.subtract(second, _matmul(_matmul(second, a), p))
-    third = ufuncs.subtract(third, _matmul(p, _matmul(a, third)))
-    return p, ufuncs.add(first, ufuncs.add(second, third))
-
-
-@public("hermitian")
-def pinv(a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *,
-         rcond: ArrayLike | None = None) -> Array:
-    """The pseudo-inverse of Moore and Penrose, by singular values.
-
-    Args:
-      a: number array `[..., m, n]`.
-      rtol: singular values up to this times the largest count as zero; one number, or one per matrix; None for 10
-        max(m, n) times the precision of the dtype.
-      hermitian: the matrices are Hermitian: their eigenvalues are computed instead.
-      rcond: an older name of `rtol`, heeded where `rtol` is None.
-    Returns:
-      Array `[..., n, m]`, in the inverse units of `a`; half precision is computed in float32, integers and booleans
-      in float.
-    Raises:
-      ValueError: `a` has fewer than two axes, or is not square although `hermitian`.
-      ShapeError: `rtol` does not broadcast to the matrices.
-      TypeError: `a` is neither an array nor a number.
-
-    Derivative: Golub and Pereyra (1973), equation 4.12; holds where the rank does not change.
-    Source: meaning of `numpy.linalg.pinv`.
-
-    >>> pinv(np.array([[2., 0.], [0., 0.]]))
-    Array([[0.5, 0. ],
-           [0. , 0. ]], dtype=float32)
-    """
-    a = matrices("pinv", a, square=hermitian)
-    t = typeof(a)
-    d = dtypes.real_of(t.dtype)
-    rtol = rcond if rtol is None else rtol
-    if not t.size:
-        return lax.broadcast_in_dim(np.zeros((), t.dtype), (*t.shape[:-2], t.shape[-1], t.shape[-2]), ())
-    if rtol is None:
-        limit = np.asarray(10 * max(t.shape[-2:]) * float(np.finfo(d).eps), d)
-    else:
-        limit = _beside("pinv", rtol, d)
-    return _pinv_svd(a, limit, True) if hermitian else _pinv(a, limit)
+        limit = threshold("matrix_rank", s, t.shape, rtol)
+    return reductions.sum(choose_by(above("matrix_rank", s, limit), 1, 0), -1)
 
 
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *,
@@ -367,9 +304,9 @@ def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
         d = typeof(s).dtype
         rcond = cast(to_inexact("lstsq", rcond), d)
         rcond = choose_by(lax.lt(rcond, literal(0, d)), literal(float(np.finfo(d).eps), d), rcond)
-    good = _above("lstsq", s, _threshold("lstsq", s, s_a, rcond))
+    good = above("lstsq", s, threshold("lstsq", s, s_a, rcond))
     rank = reductions.sum(choose_by(good, 1, 0))
-    inverse = _inverses(s, good)
+    inverse = inverses(s, good)
     x = _matmul(adjoint(vh), ufuncs.multiply(layout.expand_dims(inverse, -1), _matmul(adjoint(u), b)))
     left = ufuncs.subtract(b, _matmul(a, x))
     residuals = reductions.sum(ufuncs.square(ufuncs.abs(left)), 0)
