@@ -13,28 +13,43 @@ from lamina import config
 
 NAMES = """
 experimental_xmap_ensure_fixed_sharding experimental_xmap_spmd_lowering experimental_xmap_spmd_lowering_manual
-jax2tf_associative_scan_reductions jax2tf_default_native_serialization jax_backend_target jax_bcoo_cusparse_lowering
-jax_check_tracer_leaks jax_compilation_cache_dir jax_compilation_cache_include_metadata_in_key
-jax_compilation_cache_max_size jax_compiler_detailed_logging_min_ops jax_cpu_collectives_implementation
-jax_cpu_enable_async_dispatch jax_cpu_enable_gloo_collectives jax_cuda_visible_devices
-jax_custom_vjp_disable_shape_check jax_debug_infs jax_debug_key_reuse jax_debug_log_modules jax_debug_nans
-jax_default_device jax_default_dtype_bits jax_default_matmul_precision jax_default_prng_impl jax_disable_jit
-jax_disable_most_optimizations jax_distributed_debug jax_dump_ir_to jax_dynamic_shapes jax_eager_pmap
-jax_enable_checks jax_enable_compilation_cache jax_enable_custom_prng jax_enable_custom_vjp_by_custom_transpose
-jax_enable_memories jax_enable_pgle jax_enable_x64 jax_experimental_unsafe_xla_runtime_errors
-jax_explain_cache_misses jax_export_calling_convention_version jax_hlo_source_file_canonicalization_regex
+jax2tf_associative_scan_reductions jax2tf_default_native_serialization jax_array_garbage_collection_guard
+jax_backend_target jax_bcoo_cusparse_lowering jax_captured_constants_report_frames jax_captured_constants_warn_bytes
+jax_check_static_indices jax_check_tracer_leaks jax_compilation_cache_check_contents jax_compilation_cache_dir
+jax_compilation_cache_expect_pgle jax_compilation_cache_include_metadata_in_key jax_compilation_cache_max_size
+jax_compiler_detailed_logging_min_ops jax_compiler_enable_remat_pass jax_cpu_collectives_implementation
+jax_cpu_enable_async_dispatch jax_cpu_enable_gloo_collectives jax_cpu_get_global_topology_timeout_minutes
+jax_cpu_get_local_topology_timeout_minutes jax_cross_host_transfer_socket_address
+jax_cross_host_transfer_timeout_seconds jax_cross_host_transfer_transfer_size jax_cross_host_transport_addresses
+jax_cuda_visible_devices jax_custom_vjp3 jax_custom_vjp_disable_shape_check jax_debug_infs jax_debug_key_reuse
+jax_debug_leaked_clients_on_clear_backends jax_debug_log_modules jax_debug_nans jax_default_device
+jax_default_dtype_bits jax_default_matmul_precision jax_default_prng_impl jax_disable_jit
+jax_disable_most_optimizations jax_disallow_mesh_context_manager jax_distributed_debug jax_dump_ir_to
+jax_dynamic_shapes jax_eager_pmap jax_enable_checks jax_enable_compilation_cache jax_enable_custom_prng
+jax_enable_custom_vjp_by_custom_transpose jax_enable_memories jax_enable_pgle jax_enable_preemption_service
+jax_enable_recoverability jax_enable_x64 jax_error_checking_behavior_divide jax_error_checking_behavior_nan
+jax_error_checking_behavior_oob jax_exec_time_optimization_effort jax_experimental_unsafe_xla_runtime_errors
+jax_explain_cache_misses jax_export_calling_convention_version jax_export_ignore_forward_compatibility
+jax_force_dcn_cross_host_transfers jax_high_dynamic_range_gumbel jax_hlo_source_file_canonicalization_regex
 jax_host_callback_inline jax_host_callback_legacy jax_host_callback_max_queue_byte_size jax_host_callback_outfeed
 jax_include_debug_info_in_dumps jax_include_full_tracebacks_in_locations jax_legacy_prng_key
-jax_log_checkpoint_residuals jax_log_compiles jax_numpy_dtype_promotion jax_numpy_rank_promotion
+jax_log_checkpoint_residuals jax_log_compiles jax_logging_level jax_memory_fitting_effort jax_memory_fitting_level
+jax_mock_gpu_topology jax_mosaic_allow_hlo jax_mutable_array_checks jax_num_cpu_devices jax_numpy_dtype_promotion
+jax_numpy_rank_promotion jax_oneapi_visible_devices jax_optimization_level jax_pallas_enable_debug_checks
+jax_pallas_poison_buffers jax_pallas_use_mosaic_gpu jax_pallas_verbose_errors jax_persistent_cache_enable_xla_caches
 jax_persistent_cache_min_compile_time_secs jax_persistent_cache_min_entry_size_bytes jax_pgle_aggregation_percentile
 jax_pgle_profiling_runs jax_pjrt_client_create_options jax_platform_name jax_platforms jax_pmap_no_rank_reduction
-jax_pmap_shmap_merge jax_pprint_use_color jax_raise_persistent_cache_errors jax_random_seed_offset
-jax_remat_opt_barrier jax_rocm_visible_devices jax_serialization_version jax_share_autotune_config_between_hosts
-jax_share_binary_between_hosts jax_share_binary_between_hosts_timeout_ms jax_softmax_custom_jvp jax_spmd_mode
-jax_threefry_gpu_kernel_lowering jax_threefry_partitionable jax_traceback_filtering jax_traceback_in_locations_limit
-jax_tracer_error_num_traceback_frames jax_transfer_guard jax_transfer_guard_device_to_device
-jax_transfer_guard_device_to_host jax_transfer_guard_host_to_device jax_xla_backend jax_xla_profile_version
-mock_num_gpus use_mock_gpu_client
+jax_pmap_shmap_merge jax_pprint_use_color jax_raise_persistent_cache_errors jax_random_seed_offset jax_refs_to_pins
+jax_remat3 jax_remat_opt_barrier jax_remove_custom_partitioning_ptr_from_cache_key
+jax_remove_size_one_mesh_axis_from_type jax_rocm_visible_devices jax_scan3 jax_send_traceback_to_runtime
+jax_serialization_version jax_share_autotune_config_between_hosts jax_share_binary_between_hosts
+jax_share_binary_between_hosts_timeout_ms jax_softmax_custom_jvp jax_sort_devices_by_process_index
+jax_source_url_schema jax_spmd_mode jax_threefry_gpu_kernel_lowering jax_threefry_partitionable
+jax_traceback_filtering jax_traceback_in_locations_limit jax_tracer_error_num_traceback_frames jax_transfer_guard
+jax_transfer_guard_device_to_device jax_transfer_guard_device_to_host jax_transfer_guard_host_to_device
+jax_use_direct_linearize jax_use_emit_pipeline_primitive jax_use_magma jax_use_shardy_partitioner
+jax_use_simplified_jaxpr_constants jax_xla_backend jax_xla_profile_version mock_num_gpu_processes mock_num_gpus
+use_mock_gpu_client
 """.split()
 CONTEXTS = """check_tracer_leaks debug_infs debug_key_reuse debug_nans default_device default_matmul_precision default_prng_impl
 enable_checks enable_custom_prng enable_custom_vjp_by_custom_transpose jax2tf_associative_scan_reductions legacy_prng_key
@@ -48,7 +63,7 @@ def another(option):
     """A value that the option has not."""
     if option.choices:
         return next(c for c in option.choices if c != option.value)
-    others = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v + 0.5, str: lambda v: "else"}
+    others = {bool: lambda v: not v, int: lambda v: (v or 0) + 1, float: lambda v: v + 0.5, str: lambda v: "else"}
     return others[option.kind](option.value)
 
 
@@ -233,6 +248,18 @@ def test_seeds_are_moved():
         with lamina.enable_x64():
             assert lamina.random.PRNGKey(1).tolist() == [2**32 - 1, 2**32 - 4]
             assert lamina.jit(lamina.random.PRNGKey)(2**33).tolist() == [1, 2**32 - 5]
+
+
+def test_gumbel_numbers_take_the_mode_that_is_set():
+    key, p = lamina.random.PRNGKey(0), np.full(50, 0.02, np.float32)
+    draws = [lambda **mode: lamina.random.gumbel(key, (7,), **mode),
+             lambda **mode: lamina.random.categorical(key, np.log(p), shape=(40,), **mode),
+             lambda **mode: lamina.random.choice(key, 50, (20,), replace=False, p=p, **mode)]
+    low, high = [[d(mode=mode).tolist() for d in draws] for mode in ("low", "high")]
+    assert all(a != b for a, b in zip(low, high))
+    with config.high_dynamic_range_gumbel(True):
+        assert [d().tolist() for d in draws] == high and [d(mode="low").tolist() for d in draws] == low
+    assert [d().tolist() for d in draws] == low
 
 
 def test_programs_are_written_down(tmp_path):

@@ -13,12 +13,13 @@ from typing import Any
 
 from .option import (Generation, Option, UNSET, cache_key, generation, keyed_values, options, restored, unchanged, watch_keyed)
 
-__all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_bounds", "debug_infs", "debug_key_reuse",
-           "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_jit", "enable_checks", "enable_custom_prng",
-           "enable_x64", "evaluate_max_bytes", "explain_cache_misses", "generation", "keyed_values", "legacy_prng_key",
-           "log_compiles", "numpy_dtype_promotion", "numpy_rank_promotion", "options", "parse_flags_with_absl",
-           "random_seed_offset", "read", "replicated_counts_once", "restored", "threefry_partitionable",
-           "traceback_filtering", "unchanged", "update", "watch_keyed"]
+__all__ = ["Generation", "Option", "UNSET", "cache_key", "check_tracer_leaks", "debug_bounds", "debug_infs",
+           "debug_key_reuse", "debug_nans", "default_matmul_precision", "default_prng_impl", "disable_jit",
+           "enable_checks", "enable_custom_prng", "enable_x64", "evaluate_max_bytes", "explain_cache_misses",
+           "generation", "high_dynamic_range_gumbel", "keyed_values", "legacy_prng_key", "log_compiles",
+           "numpy_dtype_promotion", "numpy_rank_promotion", "options", "parse_flags_with_absl", "random_seed_offset",
+           "read", "replicated_counts_once", "restored", "threefry_partitionable", "traceback_filtering", "unchanged",
+           "update", "watch_keyed"]
 
 def _set_of_axes(value: Any) -> None:
     if type(value) is not frozenset:
@@ -45,6 +46,8 @@ default_prng_impl = Option("default_prng_impl", "threefry2x32", choices=("threef
 enable_custom_prng = Option("enable_custom_prng", False, keyed=True, help="`PRNGKey` makes typed keys, as `key` does")
 legacy_prng_key = Option("legacy_prng_key", "allow", choices=("allow", "warn", "error"), keyed=True,
                          help="what to do where a key that is used is an array of uint32 words, and not a typed one")
+high_dynamic_range_gumbel = Option("high_dynamic_range_gumbel", False, keyed=True,
+                                   help="draws of Gumbel numbers that say no `mode` take twice the bits where they matter")
 random_seed_offset = Option("random_seed_offset", 0, keyed=True, help="added to the seed of each key that is made of one")
 default_matmul_precision = Option("default_matmul_precision", None, keyed=True,
                                   help="precision of products that do not ask for one: 'default', 'high', 'highest', "

@@ -24,6 +24,10 @@ _PALLAS = "there are no Pallas kernels"
 _LEVEL = "the compiler works at its one level; disable_most_optimizations and compiler_options change that"
 _LEVELS = ("O0", "O1", "O2", "O3", "UNKNOWN")
 _MEETING = "distributed.initialize says how long processes wait for one another"
+_ONE_WAY = "there is one way, and it has no other name"
+_MUTABLE = "arrays never change"
+_TRANSFER = "processes exchange arrays in programs over their devices"
+_DEBUG = "set debug_nans, or ask debug.check in the program"
 _MOCK = "devices are simulated with num_cpu_devices"
 
 # Name -> (default, what it would choose, why there is nothing to choose, more arguments of `Option`).
@@ -109,9 +113,44 @@ FLAGS: dict[str, tuple[Any, str, str] | tuple[Any, str, str, dict[str, Any]]] = 
     "send_traceback_to_runtime": ("off", "lines in the runtime's errors", _LINES, {"choices": ("off", "on", "full")}),
     "use_direct_linearize": (True, "linearize by rules of its own", "it always runs the forward pass once"),
     "use_shardy_partitioner": (False, "programs are partitioned by Shardy", "programs are partitioned by GSPMD"),
+    "check_static_indices": (False, "static indices out of bounds are errors", "indexing does with them as with any others"),
+    "compiler_enable_remat_pass": (
+        True, "the compiler computes again what does not fit", "compiler_options say what the compiler does"),
+    "cross_host_transfer_socket_address": ("", "where a server of transfers listens", _TRANSFER),
+    "cross_host_transfer_timeout_seconds": (None, "how long a transfer may take", _TRANSFER, {"kind": int}),
+    "cross_host_transfer_transfer_size": (None, "bytes that are sent at a time", _TRANSFER, {"kind": int}),
+    "cross_host_transport_addresses": ("", "by which addresses transfers go", _TRANSFER),
+    "force_dcn_cross_host_transfers": (False, "transfers go by the network between hosts", _TRANSFER),
+    "custom_vjp3": (False, "a newer form of custom_vjp", _ONE_WAY),
+    "remat3": (False, "a newer form of checkpoint", _ONE_WAY),
+    "scan3": (False, "a newer form of scan", _ONE_WAY),
+    "debug_leaked_clients_on_clear_backends": (
+        False, "clear_backends says who holds a client", "a client lives as long as one of its arrays"),
+    "disallow_mesh_context_manager": (False, "a Mesh is no context manager", "a Mesh always is one"),
+    "enable_preemption_service": (True, "processes hear that they will be ended", "a process that is ended counts as lost"),
+    "enable_recoverability": (False, "processes survive the loss of others", "they always do"),
+    "error_checking_behavior_divide": (
+        "ignore", "what a division by zero does", _DEBUG, {"choices": ("ignore", "raise")}),
+    "error_checking_behavior_nan": ("ignore", "what a NaN does", _DEBUG, {"choices": ("ignore", "raise")}),
+    "error_checking_behavior_oob": (
+        "ignore", "what an index out of bounds does", _DEBUG, {"choices": ("ignore", "raise")}),
+    "export_ignore_forward_compatibility": (
+        False, "exported programs are for this version", "saved programs have their own version"),
+    "mosaic_allow_hlo": (False, "what kernels may hold", _PALLAS),
+    "pallas_poison_buffers": (False, "memory of kernels begins as NaN", _PALLAS),
+    "use_emit_pipeline_primitive": (False, "how kernels are fed", _PALLAS),
+    "mutable_array_checks": (True, "checks of arrays that change", _MUTABLE),
+    "refs_to_pins": (False, "arrays that change are pinned", _MUTABLE),
+    "remove_size_one_mesh_axis_from_type": (False, "axes of one device are no part of types", "types say nothing of meshes"),
+    "sort_devices_by_process_index": (True, "devices are ordered by their process", "they always are"),
+    "source_url_schema": (None, "links to source lines in profiles", _LINES, {"kind": str}),
+    "use_magma": ("auto", "MAGMA computes eigenvalues on GPUs", "eig is computed by LAPACK",
+                  {"choices": ("auto", "on", "off")}),
+    "use_simplified_jaxpr_constants": (False, "how programs hold constants", _ONE_WAY),
+    "mock_num_gpu_processes": (0, "how many processes of GPUs are simulated", _MOCK),
     "mock_num_gpus": (1, "how many GPUs are simulated", _MOCK),
     "use_mock_gpu_client": (False, "GPUs are simulated", _MOCK)}
-_BARE = ("experimental_xmap_", "jax2tf_", "mock_num_gpus", "use_mock_gpu_client")  # known without any prefix
+_BARE = ("experimental_xmap_", "jax2tf_", "mock_num_gpu", "use_mock_gpu_client")  # known without any prefix
 
 
 def _make() -> None:

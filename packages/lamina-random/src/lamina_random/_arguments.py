@@ -49,9 +49,11 @@ def as_flag(call: str, flag: Any, argument: str) -> bool:
         raise TypeError(f"{call}: {argument} must be True or False; got {_shown(flag)}") from None
 
 
-def is_high(call: str, mode: Any) -> bool:
-    """Whether numbers are to be drawn with twice the bits."""
-    if mode is None or isinstance(mode, str) and mode in ("low", "high"):
+def is_high(call: str, mode: Any, otherwise: bool = False) -> bool:
+    """Whether numbers are to be drawn with twice the bits; `otherwise` where no mode is given."""
+    if mode is None:
+        return otherwise
+    if isinstance(mode, str) and mode in ("low", "high"):
         return mode == "high"
     raise ValueError(f"{call}: mode must be 'low' or 'high'; got {_shown(mode)}")
 

@@ -20,7 +20,7 @@ from ._normal import normal_core, unit_core, uniform_core
 __all__ = ["cauchy", "double_sided_maxwell", "exponential", "gumbel", "gumbel_core", "laplace", "logistic",
            "lognormal", "maxwell", "pareto", "rayleigh", "triangular", "wald", "weibull_min"]
 
-_part = config.threefry_partitionable
+_part, _high = config.threefry_partitionable, config.high_dynamic_range_gumbel
 
 
 def _from_above(call: str, key: Any, low: float, shape: Any, dtype: Any, part: bool) -> Any:
@@ -142,7 +142,8 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
       shape: of the result.
       dtype: a float dtype; default float32 (float64 in 64-bit mode).
       mode: "low" draws each from one uniform number, so that none is above what the smallest of these gives (16.6 in
-        float32, 6.9 in float16); "high" from two, for a tail that is right further out. None is "low".
+        float32, 6.9 in float16); "high" from two, for a tail that is right further out. None is "low",
+        or "high" where `config.high_dynamic_range_gumbel` is set.
     Returns:
       Array of `shape`.
     Raises:
@@ -157,7 +158,7 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     >>> gumbel(PRNGKey(0), (2, 3), mode="high").shape
     (2, 3)
     """
-    return _gumbel(key, as_shape("gumbel", shape), as_float("gumbel", dtype), _part.value, is_high("gumbel", mode))
+    return _gumbel(key, as_shape("gumbel", shape), as_float("gumbel", dtype), _part.value, is_high("gumbel", mode, _high.value))
 
 
 # --- with parameters: (key, *parameters, shape, dtype, partitionable) -> numbers -----------------------------------

@@ -19,7 +19,7 @@ from ._normal import unit_core, uniform_core
 
 __all__ = ["bernoulli", "categorical", "geometric", "rademacher", "randint", "randint_core"]
 
-_part = config.threefry_partitionable
+_part, _high = config.threefry_partitionable, config.high_dynamic_range_gumbel
 
 
 @takes_names
@@ -268,7 +268,7 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
     >>> categorical(PRNGKey(0), np.array([-100., 0., -100.]), shape=(2,))
     Array([1, 1], dtype=int32)
     """
-    aval, replace, high = typeof(logits), as_flag("categorical", replace, "replace"), is_high("categorical", mode)
+    aval, replace, high = typeof(logits), as_flag("categorical", replace, "replace"), is_high("categorical", mode, _high.value)
     as_float("categorical", aval.dtype)
     if is_name(axis) and not replace:
         raise NotImplementedError(f"categorical: replace=False needs categories along an axis of logits; got the name {axis!r}")

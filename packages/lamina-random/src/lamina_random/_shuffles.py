@@ -20,7 +20,7 @@ from ._normal import unit_core
 
 __all__ = ["choice", "permutation", "shuffle"]
 
-_part = config.threefry_partitionable
+_part, _high = config.threefry_partitionable, config.high_dynamic_range_gumbel
 
 
 @in_name
@@ -151,7 +151,8 @@ def choice(key: ArrayLike, a: ArrayLike, shape: ShapeLike = (), replace: bool = 
                          f"{drawn}")
     if p is not None and typeof(p).shape != (count,):
         raise ShapeError(f"choice: p must give {count} probabilities; got {typeof(p).long()}")
-    return _choice(key, a if aval.shape else None, p, count, shape, replace, axis, is_high("choice", mode), _part.value)
+    high = is_high("choice", mode, _high.value)
+    return _choice(key, a if aval.shape else None, p, count, shape, replace, axis, high, _part.value)
 
 
 def _choice_core(key: Any, a: Any, p: Any, count: int, shape: tuple[int, ...], replace: bool, axis: int, high: bool,
