@@ -39,7 +39,7 @@ def _draw(key: Any, a: Any, logs: bool, shape: tuple[int, ...], dtype: np.dtype,
     # d = a - 1/3, c = 1 / (3 sqrt d): d (1 + c x)^3 for a normal x, accepted if log u < x^2 / 2 + d (1 - v + log v),
     # v the cube, for which u < 1 - 0.0331 x^4 suffices. A normal for which 1 + c x is not positive is drawn again.
     d = lax.sub(a, 1 / 3)
-    c = lax.mul(lax.rsqrt(d), 1 / 3)
+    c = lax.div(1 / 3, lax.sqrt(d))
     log_d = lax.log(d)
 
     def body(state: Any) -> Any:
@@ -415,8 +415,14 @@ def _onto_ball_core(x: Any, extra: Any, p: float) -> Any:
     aval = typeof(x)
     kept, dtype = tuple(range(aval.ndim - 1)), aval.dtype
     size = lax.abs(x)
-    powers = _whole_power(size, p) if type(p) is int else lax.pow(size, scalar(p, dtype))
-    total = lax.add(lax.reduce_sum(powers, (aval.ndim - 1,)), extra)
+    if type(p) is not int:
+        powers = lax.pow(size, scalar(p, dtype))
+    elif dtype == dtypes.as_dtype("bfloat16") and p > 1:  # the last product is summed as it is, not rounded
+        top = 1 << (p - 1).bit_length() - 1
+        powers = lax.mul(*(lax.convert_element_type(_whole_power(size, n), "float32") for n in (p - top, top)))
+    else:
+        powers = _whole_power(size, p)
+    total = lax.add(lax.convert_element_type(lax.reduce_sum(powers, (aval.ndim - 1,)), dtype), extra)
     return lax.div(x, lax.broadcast_in_dim(lax.pow(total, scalar(1 / p, dtype)), aval.shape, kept))
 
 
