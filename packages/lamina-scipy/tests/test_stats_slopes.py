@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from lamina_autodiff import grad, jvp
 from lamina_ir import config
+from ml_dtypes import bfloat16
 from lamina_scipy import stats
 from lamina_tracing import jit
 
@@ -87,3 +88,15 @@ def test_pareto_of_an_infinite_exponent_stands_at_its_end():
                        ("logpdf", [-np.inf, np.inf, -np.inf]), ("pdf", [0, np.inf, 0]), ("logcdf", [-np.inf, -np.inf, 0])):
         np.testing.assert_array_equal(getattr(stats.pareto, kind)(x, np.inf), want, kind)
     np.testing.assert_array_equal(stats.pareto.ppf(np.array([0, 0.5, 1, 2], np.float32), np.inf), [1, 1, 1, np.nan])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, bfloat16])
+def test_densities_of_vectors_in_half_precision_are_exponentials_of_unrounded_logarithms(dtype):
+    shares, weights = np.array([0.2, 0.3, 0.5], dtype), np.array([1, 2, 3], dtype)
+    step = 2.0 ** -10 if dtype is np.float16 else 2.0 ** -7
+    for found, want in (
+            (stats.dirichlet.pdf(shares, weights), 4.5), (stats.dirichlet.pdf(shares[:2], weights), 4.5),
+            (stats.multivariate_normal.pdf(np.array([3, 2], dtype), np.zeros(2, dtype), np.eye(2, dtype=dtype)), 2.39279779e-4),
+            (stats.multinomial.pmf(np.array([10, 20, 30]), 60, np.array([0.25, 0.25, 0.5], dtype)), 2.8703014801e-3)):
+        assert found.dtype == dtype
+        np.testing.assert_allclose(float(found), want, step)

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import lamina_numpy as lnp
 import numpy as np
-from lamina_ir import ShapeError
+from lamina_ir import ShapeError, dtypes
 from lamina_numpy.extend import public
 from lamina_numpy.extend import publish as _publish
+from lamina_numpy.extend import work_dtype
 from lamina_tracing import Array, ArrayLike
 from lamina_tracing.extend import typeof
 
-from .._ground import floats, real, within
+from .._ground import floats, inexact, real, within
 from .._special._entropies import xlogy_of
 from .._special._gammas import gammaln_of
 from ._laws import exponential
@@ -17,21 +18,26 @@ from ._laws import exponential
 __all__ = ["logpdf", "pdf"]
 
 
-def _log(call, x, alpha):
+def _log(call, x, alpha, last=lambda log: log):
+    """`last` of the logarithm, in the dtype that this is computed in."""
     (x,), (alpha,) = floats(call, x), floats(call, alpha)
     shape, weights = typeof(x).shape, typeof(alpha).shape
     if len(weights) != 1 or not shape or shape[0] not in (weights[0], weights[0] - 1):
         raise ShapeError(f"{call}: `alpha` must have shape (n,), and `x` n or n - 1 rows; got alpha {weights}, x {shape}")
-    if shape[0] == weights[0] - 1:
+    given, few = typeof(x).dtype, shape[0] == weights[0] - 1
+    final = typeof(inexact(call, lnp.zeros((), given), lnp.zeros((), typeof(alpha).dtype))[0]).dtype
+    if few:
+        x = lnp.astype(x, work_dtype(given))
         x = lnp.concatenate([x, 1.0 - lnp.sum(x, 0, keepdims=True)])
 
     def core(x, a):
-        slack = 1e-4 if typeof(x).dtype.itemsize < 8 else 1e-10
+        slack = 2.0 * float(dtypes.finfo(given).eps) if given.itemsize < 4 else 1e-4 if typeof(x).dtype.itemsize < 8 else 1e-10
         inside = lnp.all(x >= 0, 0) & (lnp.abs(lnp.sum(x, 0) - 1.0) < slack)
         value = lnp.sum(xlogy_of(a - 1.0, within(inside, x, 0.5)) - gammaln_of(a), 0) + gammaln_of(lnp.sum(a, 0))
         out = lnp.where(inside, value, lnp.where(lnp.any(lnp.isnan(x), 0), np.nan, -np.inf))
-        return lnp.where(lnp.all(a > 0, 0), out, np.nan)
-    return real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1)))
+        return last(lnp.where(lnp.all(a > 0, 0), out, np.nan))
+    out = real(call, core, x, lnp.reshape(alpha, (-1,) + (1,) * (len(shape) - 1)))
+    return lnp.astype(out, final) if few and given.itemsize < 4 else out
 
 
 @public()
@@ -75,7 +81,7 @@ def pdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     >>> pdf(np.array([0.2, 0.3, 0.5]), np.array([1., 2., 3.]))
     Array(4.5, dtype=float32)
     """
-    return exponential(_log("dirichlet.pdf", x, alpha))
+    return _log("dirichlet.pdf", x, alpha, exponential)
 
 
 _publish(globals())

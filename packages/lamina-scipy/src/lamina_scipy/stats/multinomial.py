@@ -18,7 +18,8 @@ __all__ = ["logpmf", "pmf"]
 
 
 @own_terms
-def _log(call, x, n, p):
+def _log(call, x, n, p, last=lambda log: log):
+    """`last` of the logarithm, in the dtype that this is computed in."""
     (x, p), (n,) = floats(call, x, p), floats(call, n)
     if not typeof(x).shape:
         raise ShapeError(f"{call}: `x` and `p` must have an axis of outcomes; got rank 0")
@@ -29,7 +30,7 @@ def _log(call, x, n, p):
         y = lnp.where(fits[..., None], x, 0.0)
         value = gammaln_of(n + 1.0) + lnp.sum(xlogy_of(y, p) - gammaln_of(y + 1.0), -1)
         out = lnp.where(fits, value, lnp.where(lnp.any(lnp.isnan(x), -1), np.nan, -np.inf))
-        return lnp.where(lnp.all((p >= 0) & (p <= 1), -1) & (n >= 0), out, np.nan)
+        return last(lnp.where(lnp.all((p >= 0) & (p <= 1), -1) & (n >= 0), out, np.nan))
     return real(call, core, x, p, lnp.expand_dims(n, -1))
 
 
@@ -76,7 +77,7 @@ def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     >>> pmf(np.array([1., 2., 0.]), 3., np.array([0.25, 0.25, 0.5]))
     Array(0.046875, dtype=float32)
     """
-    return exponential(_log("multinomial.pmf", x, n, p))
+    return _log("multinomial.pmf", x, n, p, exponential)
 
 
 _publish(globals())

@@ -19,7 +19,8 @@ __all__ = ["logpdf", "pdf"]
 
 
 @own_terms
-def _log(call, x, mean, cov, allow_singular=None):
+def _log(call, x, mean, cov, allow_singular=None, last=lambda log: log):
+    """`last` of the logarithm, in the dtype that this is computed in."""
     if allow_singular is not None:
         raise NotImplementedError(f"{call}: allow_singular is not supported; add a small multiple of the identity to `cov`")
     x, mean, cov = (floats(call, v)[0] for v in (x, mean, cov))
@@ -28,7 +29,7 @@ def _log(call, x, mean, cov, allow_singular=None):
     if not typeof(mean).shape and not typeof(cov).shape:
         y = x - mean
         value = -0.5 * y * y / cov - 0.5 * (math.log(2 * math.pi) + lnp.log(cov))
-        return lnp.astype(value, final)
+        return lnp.astype(last(value), final)
     n = typeof(mean).shape[-1] if typeof(mean).shape else typeof(cov).shape[-1]
     if not typeof(cov).shape:
         cov = cov * lnp.eye(n, dtype=typeof(cov).dtype)
@@ -45,7 +46,7 @@ def _log(call, x, mean, cov, allow_singular=None):
         white = triangular_solve(root, lnp.reshape(y, (-1, n)), left_side=False, lower=True, transpose_a=True)
         white = lnp.reshape(white, (*batch, n))
     half_log_det = lnp.sum(lnp.log(lnp.diagonal(root, axis1=-2, axis2=-1)), -1)
-    return lnp.astype(-0.5 * lnp.sum(white * white, -1) - 0.5 * n * math.log(2 * math.pi) - half_log_det, final)
+    return lnp.astype(last(-0.5 * lnp.sum(white * white, -1) - 0.5 * n * math.log(2 * math.pi) - half_log_det), final)
 
 
 @public("allow_singular")
@@ -95,7 +96,7 @@ def pdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
     >>> pdf(np.zeros(2), np.zeros(2), np.eye(2))
     Array(0.15915495, dtype=float32)
     """
-    return exponential(_log("multivariate_normal.pdf", x, mean, cov))
+    return _log("multivariate_normal.pdf", x, mean, cov, None, exponential)
 
 
 _publish(globals())
