@@ -60,6 +60,12 @@ def test_second_slopes_where_the_distribution_stands():
     assert grad(stats.expon.cdf)(0.0) == 1 and grad(stats.gamma.cdf)(0.0, 1.0) == 1  # at the end what it is inside
 
 
+def test_second_slopes_at_shapes_of_one():
+    """Where a power is 0: the slope in the place has one in the shape, 1 / x."""
+    assert grad(grad(stats.gamma.logpdf, 1))(0.25, 1.0) == 4 and grad(grad(stats.chi2.logpdf, 1))(0.25, 2.0) == 2
+    np.testing.assert_allclose(grad(grad(stats.geom.logpmf, 1), 0)(1.0, 0.5), -2.0, 1e-6)
+
+
 def test_densities_that_are_none_at_an_end_have_no_slope_in_their_shapes():
     for f, args in ((stats.gamma.pdf, (0.0, 2.5)), (stats.chi2.pdf, (0.0, 5.0)), (stats.beta.pdf, (0.0, 2.5, 3.0)),
                     (stats.beta.pdf, (1.0, 2.5, 3.0))):

@@ -19,8 +19,8 @@ def _at_zero(x, y, value):
 
 
 def _share(x, y):
-    """x / y, none where x is zero."""
-    return lnp.where(x == 0, lnp.zeros_like(x), x / within(x != 0, y, 1.0))
+    """x / y, none where both are zero; where x alone is, its slope is 1 / y all the same."""
+    return x / within((x != 0) | (y != 0), y, 1.0)
 
 
 @slopes(lambda out, x, y: lnp.log(y), lambda out, x, y: _share(x, y))
