@@ -106,3 +106,11 @@ def test_densities_of_vectors_in_half_precision_are_exponentials_of_unrounded_lo
             (stats.multinomial.pmf(np.array([10, 20, 30]), 60, np.array([0.25, 0.25, 0.5], dtype)), 2.8703014801e-3)):
         assert found.dtype == dtype
         np.testing.assert_allclose(float(found), want, step)
+
+
+def test_the_logarithm_of_a_far_cauchy_density_keeps_its_digits():
+    """log(1 + y^2) + log(pi) by 40 digits."""
+    y = np.array([1e-9, 0.3, 1000001.0, 1e90, 1e200])
+    want = [1.1447298858494002, 1.2309075820904525, 28.77575300177795, 415.6100466247776, 922.1787670834676]
+    with config.enable_x64(True):
+        np.testing.assert_allclose(-stats.cauchy.logpdf(y), want, 4e-16)

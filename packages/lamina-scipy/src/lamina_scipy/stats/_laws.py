@@ -146,7 +146,7 @@ def hyperbola(y: Any) -> Any:
 def log1p_square(y: Any) -> Any:
     """log(1 + y^2) by one logarithm, to which the digits that the sum has rounded away are added; far out that of y times a
     power of 2, whose square does not overflow."""
-    far = lnp.abs(y) > 1e6
+    far = lnp.abs(y) > by_dtype(y, 1e15, 1e100)  # late, so that the two logarithms of the sum do not cancel
     exponent = by_dtype(y, 64, 512)
     square = lnp.square(lnp.where(far, y * 2.0 ** -exponent, y))
     total = lnp.where(far, square, 1.0 + square)
