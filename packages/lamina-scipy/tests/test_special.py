@@ -277,3 +277,37 @@ def test_hyp1f1_tells_what_it_cannot():
     ends = special.hyp1f1(*[np.float32(v) for v in ([0, -2, -3, -3, 3], [2, 3, 2.5, 2.5, 1], [-inf, inf, inf, -inf, -inf])])
     np.testing.assert_array_equal(ends, [1, inf, -inf, inf, 0])
     assert np.isnan(grad(special.hyp1f1, (0, 1))(np.float32(1.5), np.float32(-2), np.float32(1))).all()
+
+
+def test_slopes_of_small_differences():
+    """Where a rule is the difference of two near numbers its digits stay: mpmath's, at these arguments in float32."""
+    a = np.float32([68.888031, 1039.96106, 8030.64746, 1.5, 1e-3])
+    b = np.float32([6.22256266e-6, 3.20788729e-8, 3.66469787e-4, 1e-6, 20])
+    in_a, in_b = grad(lambda a, b: special.betaln(a, b).sum(), (0, 1))(a, b)
+    np.testing.assert_allclose(in_a, [-9.09874348e-08, -3.08610603e-11, -4.56367433e-08, -9.34801784e-07, -1003.5461], 1e-6)
+    np.testing.assert_allclose(in_b, [-160710.295, -31173172.6, -2738.30548, -1000000.62, -5.12695114e-05], 2e-6)
+    x = np.float32([20, -20, 61.67, 0.5])
+    small = np.exp(-np.abs(x))
+    np.testing.assert_allclose(grad(lambda x: special.expit(x).sum())(x), small / (1 + small) ** 2, 1e-5)
+    x = np.float32([1e4, -1e4, 41, 1e20])
+    want = [-1.99478621e-07, 1.99478621e-07, -0.000766923057, -1.99471134e-31]
+    np.testing.assert_allclose(grad(lambda x: special.i0e(x).sum())(x), want, 2e-6)
+    want = [-1.99448699e-07, -1.99448699e-07, -0.000738687204, -1.99471134e-31]
+    np.testing.assert_allclose(grad(lambda x: special.i1e(x).sum())(x), want, 2e-6)
+    a, b, x = [np.float32(v) for v in ([1301.50427, 5.20834875], [0.258453876, 0.0011406648], [0.999936521, 0.988153577])]
+    got = grad(lambda a: special.betainc(a, b, x).sum())(a)
+    np.testing.assert_allclose(got, [-1.0611350e-4, -2.2752121e-4], 3e-4)
+
+
+def test_slopes_at_the_ends_of_what_is_represented():
+    assert grad(special.i1)(np.float32(98.24)) == inf and grad(special.digamma)(np.float32(1e-20)) == inf
+    assert grad(special.zeta)(np.float32(1)) == -inf
+    got = special.zeta(np.float32([1.86558235, 2.5]), np.float32([3e38, 2e4]))
+    np.testing.assert_allclose(got, [5.72235359826811e-34, 2.35711099414423e-7], 2e-6)
+    z, m = np.float32([-6, -4, -4, -2]), np.float32([7.0314854e-8, -9.0381e-12, 2, 0.3293714])
+    want = [14221747.9, -110642722000, -7, 4.84233184]
+    np.testing.assert_allclose(grad(lambda z: special.poch(z, m).sum())(z), want, 2e-6)
+    np.testing.assert_allclose(grad(special.zeta)(np.float32(1.86558235), np.float32(3e38)), -5.13593466e-32, 1e-5)
+    z = np.float32([-1, 1])
+    np.testing.assert_allclose(vmap(grad(lambda z: special.lpmn_values(2, 3, z, False)[0, 3]))(z), [6, 6], 1e-6)
+    assert np.isinf(special.lpmn(2, 3, z)[1][1, 1:]).all() and np.isfinite(special.lpmn(2, 3, z)[1][2]).all()

@@ -42,11 +42,31 @@ def _integer_pow_slope(x: Any, ans: Any, *, y: int) -> Any:
     return one_like(x) if y == 1 else lax.add(x, x) if y == 2 else lax.mul(float(y), lax.integer_pow(x, y - 1))
 
 
+def _far_bessel_slope(x: Any, order: int) -> Any:
+    """d/dx of exp(-|x|) I(x) for |x| of 40 and more, of its expansion [DLMF 10.40.1] term by term: left of the sum of two
+    functions the digits would be lost."""
+    size = lax.max(lax.abs(x), 40.0)
+    terms = [1.0]
+    for k in range(1, 13):
+        terms.append(terms[-1] * ((2 * k - 1) ** 2 - 4 * order) / (8 * k))
+    total = lax.full_like(size, 12.5 * terms[12])
+    for k in range(11, -1, -1):
+        total = lax.add(lax.div(total, size), (k + 0.5) * terms[k])
+    value = lax.neg(lax.div(lax.mul(total, lax.rsqrt(lax.mul(2 * math.pi, size))), size))
+    return value if order else lax.mul(lax.sign(x), value)
+
+
+def _bessel_i0e_slope(x: Any, ans: Any) -> Any:
+    near = lax.sub(lax.bessel_i1e(x), lax.mul(lax.sign(x), ans))
+    return lax.select(lax.lt(lax.abs(x), 40.0), near, _far_bessel_slope(x, 0))
+
+
 def _bessel_i1e_slope(x: Any, ans: Any) -> Any:
     """I1' = I0 - I1 / x [DLMF 10.29.3], and a half at 0."""
     at_0 = lax.eq(x, 0.0)
     factor = lax.add(lax.sign(x), lax.div(1.0, lax.select(at_0, one_like(x), x)))
-    return lax.select(at_0, _scalar_of(x, 0.5), lax.sub(lax.bessel_i0e(x), lax.mul(factor, ans)))
+    near = lax.select(at_0, _scalar_of(x, 0.5), lax.sub(lax.bessel_i0e(x), lax.mul(factor, ans)))
+    return lax.select(lax.lt(lax.abs(x), 40.0), near, _far_bessel_slope(x, 1))
 
 
 slope(prims.sin_p, lambda x, ans: lax.cos(x))
@@ -71,7 +91,7 @@ slope(prims.erf_p, lambda x, ans: lax.mul(2 / math.sqrt(math.pi), lax.exp(lax.ne
 slope(prims.erfc_p, lambda x, ans: lax.mul(-2 / math.sqrt(math.pi), lax.exp(lax.neg(lax.square(x)))))
 slope(prims.erf_inv_p, lambda x, ans: lax.mul(math.sqrt(math.pi) / 2, lax.exp(lax.square(ans))))
 slope(prims.lgamma_p, lambda x, ans: lax.digamma(x))
-slope(prims.bessel_i0e_p, lambda x, ans: lax.sub(lax.bessel_i1e(x), lax.mul(lax.sign(x), ans)))
+slope(prims.bessel_i0e_p, _bessel_i0e_slope)
 slope(prims.bessel_i1e_p, _bessel_i1e_slope)
 slope(prims.digamma_p, lambda x, ans: lax.polygamma(1.0, x))
 

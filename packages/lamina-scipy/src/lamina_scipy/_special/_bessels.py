@@ -34,7 +34,13 @@ def _i0(x):
     return _times_exp(x, lax.bessel_i0e(x))
 
 
-@slopes(lambda out, x: _i0(x) - _ratio(x))
+def _i1_slope(out, x):
+    above = _i0(x)
+    finite = above < np.inf
+    return lnp.where(finite, above - _ratio(within(finite, x, 1.0)), above)
+
+
+@slopes(_i1_slope)
 def _i1(x):
     scaled = lax.bessel_i1e(x)
     return lnp.where(lnp.isinf(x), x, _times_exp(x, scaled))
@@ -73,7 +79,7 @@ def i0e(x: ArrayLike) -> Array:
       TypeError: `x` is neither an array nor a number.
       DTypeError: `x` is complex.
 
-    Derivative: `i1e(x) - sign(x) i0e(x)`.
+    Derivative: `i1e(x) - sign(x) i0e(x)`, far out by DLMF 10.40.1.
     Source: meaning of `scipy.special.i0e`.
 
     >>> i0e(np.array([0., 1000.]))
@@ -115,7 +121,7 @@ def i1e(x: ArrayLike) -> Array:
       TypeError: `x` is neither an array nor a number.
       DTypeError: `x` is complex.
 
-    Derivative: `i0e(x) - (sign(x) + 1 / x) i1e(x)`, 1/2 at 0.
+    Derivative: `i0e(x) - (sign(x) + 1 / x) i1e(x)`, 1/2 at 0, far out by DLMF 10.40.1.
     Source: meaning of `scipy.special.i1e`.
 
     >>> i1e(np.array([0., 1000.]))

@@ -181,13 +181,19 @@ def expit(x: ArrayLike) -> Array:
     Raises:
       TypeError: `x` is neither an array nor a number.
 
-    Derivative: `y (1 - y)`, y the result.
+    Derivative: `expit(x) expit(-x)`.
     Source: meaning of `scipy.special.expit`.
 
     >>> expit(np.array([-np.inf, 0., 100.]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return lax.logistic(to_inexact("expit", x))
+    return _expit(lnp.asarray(to_inexact("expit", x)))
+
+
+# Not y (1 - y), of which nothing is left where y is rounded to 1.
+@slopes(lambda out, x: out * lax.logistic(-x))
+def _expit(x):
+    return lax.logistic(x)
 
 
 @public()

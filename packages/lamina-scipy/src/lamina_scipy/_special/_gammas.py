@@ -22,6 +22,8 @@ _Q = (-2.31581873324120129819e-5, 5.39605580493303397842e-4, -4.4564191385179724
       3.58236398605498653373e-2, -2.34591795718243348568e-1, 7.14304917030273074085e-2, 1.0)
 # Stirling's series, DLMF 5.11.1: B(2k) / (2k (2k - 1)), from the highest k down.
 _STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+# -B(2k) / (2k), DLMF 5.11.2, from the highest k down
+_DIGAMMA = (3617 / 8160, -1 / 12, 691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12)
 # log gamma(1 + z) is -euler z + sum over k of zeta(k) (-z)^k / k, DLMF 5.7.3
 _NEAR_ONE = tuple((-1) ** k * zeta_of_whole(k) / k for k in range(44, 1, -1)) + (-float(np.euler_gamma), 0.0)
 _LOG_PI = math.log(math.pi)
@@ -111,6 +113,24 @@ def log_ratio(x, m):
     return (x + m - 0.5) * lnp.log1p(shift) + m * (lnp.log(x) - 1.0) + (stirling(x + m) - stirling(x))
 
 
+def digamma_step(x, h):
+    """digamma(x + h) - digamma(x), to the last digits however small h is beside x: by recurrence (DLMF 5.5.2) up from x, then
+    the expansion 5.11.2, of whose powers the difference of two is taken as a product."""
+    plain = lax.digamma(x + h) - lax.digamma(x)
+    good = (x > 0) & (x + h > 0) & (x + h < np.inf)
+    x, h = within(good, x, 1.0), within(good, h, 1.0)
+    total, steps = lnp.zeros_like(x), by_dtype(x, 4, 9)
+    for k in range(steps):
+        total = total + h / (x + float(k)) / (x + h + float(k))
+    x, y = x + float(steps), x + h + float(steps)
+    v, w = 1.0 / x, 1.0 / y
+    value, quotient = lnp.zeros_like(x), lnp.zeros_like(x)
+    for c in (*_DIGAMMA[by_dtype(x, 4, 0):], 0.0):  # a polynomial in v**2, and the quotient of its differences to that in w**2
+        value, quotient = value * v * v - c, quotient * w * w + value
+    far = lnp.log1p(h * v) + h * v * w * (0.5 + (v + w) * quotient)
+    return lnp.where(good, total + far, plain)
+
+
 @slopes(lambda out, value, z: lnp.ones_like(out), lambda out, value, z: lnp.where(is_pole(z), np.nan, 0.0))
 def _at_pole(value, z):
     """A slope that is known at a point only: its own slope is not."""
@@ -128,7 +148,13 @@ def _poch_slope_z(out, z, m):
     alone = lnp.logical_and(is_pole(z), lnp.logical_not(both))
     a, b = lnp.where(both, 1.0 - y, y), lnp.where(both, 1.0 - z, z)
     n = within(alone, 1.0 - z, 1.0)
-    at_zero = _at_pole(_sign_of_pole(z) * gamma_of(n) * gamma_of(within(alone, y, 1.0)), within(alone, z, 0.5))
+    # z + m may be rounded to a pole: there gamma of it by how far m is from a whole number (DLMF 5.5.3)
+    rest, whole = m - lnp.round(m), z + lnp.round(m)
+    beside = alone & (rest != 0) & (whole <= 0)
+    k, r = within(beside, whole, 0.0), within(beside, rest, 0.5)
+    upper = lnp.where(beside, _sign_of_pole(k) * np.pi / sin_pi(r) / gamma_of(1.0 - k - r),
+                      gamma_of(within(alone & lnp.logical_not(beside), y, 1.0)))
+    at_zero = _at_pole(_sign_of_pole(z) * gamma_of(n) * upper, within(alone, z, 0.5))
     usual = lnp.logical_not(alone)
     return lnp.where(alone, at_zero, out * (lax.digamma(within(usual, a, 1.0)) - lax.digamma(within(usual, b, 1.0))))
 

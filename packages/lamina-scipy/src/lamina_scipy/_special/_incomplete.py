@@ -14,14 +14,14 @@ from lamina_tracing.extend import typeof
 from .._ground import by_dtype, no_slope, real, slopes, within
 from ._deviances import drop_of, rest_of
 from ._entropies import xlog1py_of, xlogy_of
-from ._gammas import gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
+from ._gammas import digamma_step, gammaln_after_one, gammaln_of, gammasgn_of, is_pole, log_ratio, stirling
 
 __all__ = ["beta", "betainc", "betaln", "gammainc", "gammaincc"]
 
-_MOST_TERMS = 10000
+_MOST_TERMS = 200000
 
 
-@slopes(lambda out, a, b: lax.digamma(a) - lax.digamma(a + b), lambda out, a, b: lax.digamma(b) - lax.digamma(a + b))
+@slopes(lambda out, a, b: -digamma_step(a, b), lambda out, a, b: -digamma_step(b, a))
 def betaln_of(a, b):
     """log |beta| of arrays: by Stirling's formula without its large parts where both, or one, are large."""
     low, high = _reflected(a, b)[:2]
@@ -50,8 +50,7 @@ def _reflected(a, b):
     return lnp.minimum(p, high), lnp.maximum(p, high), sign, finite
 
 
-@slopes(lambda out, a, b: out * (lax.digamma(a) - lax.digamma(a + b)),
-        lambda out, a, b: out * (lax.digamma(b) - lax.digamma(a + b)))
+@slopes(lambda out, a, b: -out * digamma_step(a, b), lambda out, a, b: -out * digamma_step(b, a))
 def _beta(a, b):
     low, high, sign, finite = _reflected(a, b)
     sign = lnp.where((low > 0) | finite, sign, gammasgn_of(a) * gammasgn_of(b) * gammasgn_of(a + b))
@@ -149,10 +148,9 @@ def _series_slopes(a, b, x):
 
     start = (lnp.zeros((), typeof(x).dtype), one, zero, zero, one, zero, zero)
     _, _, _, _, total, total_a, total_b = lax.while_loop(more, step, start)
-    front = lnp.exp(a * lnp.log(x) + b * lnp.log1p(-x) - betaln_of(a, b)) / a
-    shared = lax.digamma(a + b)
-    in_a = front * (total * (lnp.log(x) - 1.0 / a - lax.digamma(a) + shared) + total_a)
-    in_b = front * (total * (lnp.log1p(-x) - lax.digamma(b) + shared) + total_b)
+    front = lnp.exp(log_beta_density_of(a, b, x)) * x * (1.0 - x) / a
+    in_a = front * (total * (lnp.log(x) - 1.0 / a + digamma_step(a, b)) + total_a)
+    in_b = front * (total * (lnp.log1p(-x) + digamma_step(b, a)) + total_b)
     return in_a, in_b
 
 
@@ -169,8 +167,8 @@ def _by_shapes(a, b, x):
 
 def _mixed(own, a, b, x):
     """The slope in x of the slope in a shape."""
-    log = lnp.log(x) if own is a else lnp.log1p(-x)
-    return _beta_density(a, b, x) * (log - lax.digamma(own) + lax.digamma(a + b))
+    log, other = (lnp.log(x), b) if own is a else (lnp.log1p(-x), a)
+    return _beta_density(a, b, x) * (log + digamma_step(own, other))
 
 
 _twice = [no_slope("betainc's slope in a or b", name) for name in "ab"]

@@ -13,9 +13,22 @@ from lamina_numpy.extend import own_terms, public, to_inexact
 from lamina_tracing import Array, ArrayLike, jit, lax
 from lamina_tracing.extend import Tracer, typeof
 
-from .._ground import floats, real, whole_number, within
+from .._ground import floats, real, slopes, whole_number, within
 
 __all__ = ["lpmn", "lpmn_values", "sph_harm"]
+
+
+def _root_slope(out: Any, x: Any) -> Any:
+    # At 0 the largest number, not infinity: times a cotangent of 0, that of another order, it must be 0.
+    return lnp.where(out == 0, float(dtypes.finfo(typeof(x).dtype).max) / 2 ** 10, 0.5 / lnp.where(out == 0, 1.0, out))
+
+
+_root = slopes(_root_slope)(lnp.sqrt)
+
+
+def _half_power(x: Any, k: int) -> Any:
+    """x to the power k / 2."""
+    return _root(x) if k == 1 else lnp.power(x, 0.5 * k) if k % 2 else lax.integer_pow(x, k // 2)
 
 
 def _table(z: Any, m: int, n: int, is_normalized: bool) -> Any:
@@ -30,7 +43,7 @@ def _table(z: Any, m: int, n: int, is_normalized: bool) -> Any:
         if k:
             factor = factor * (-math.sqrt((2 * k + 1) / (2 * k)) if is_normalized else -(2 * k - 1.0))
         scale = factor * math.sqrt(0.25 / np.pi) if is_normalized else factor
-        value = scale * (lnp.power(square, 0.5 * k) if k else lnp.ones_like(z))
+        value = scale * _half_power(square, k)
         seeds.append(lnp.where(inside, value, (-1.0) ** k * value))
     diagonal = lnp.stack(seeds)
     rows = [lnp.zeros_like(diagonal), lnp.zeros_like(diagonal)]
@@ -97,8 +110,12 @@ def lpmn(m: int, n: int, z: ArrayLike) -> tuple[Array, Array]:
     """
     sizes = whole_number("lpmn", "m", m), whole_number("lpmn", "n", n)
     x, = floats("lpmn", z)
-    return (real("lpmn", lambda z: _table(z, *sizes, False), x),
-            real("lpmn", lambda z: jvp(lambda v: _table(v, *sizes, False), (z,), (lnp.ones_like(z),))[1], x))
+
+    def in_z(z):
+        slope = jvp(lambda v: _table(v, *sizes, False), (z,), (lnp.ones_like(z),))[1]
+        endless = lnp.abs(slope) > float(dtypes.finfo(typeof(z).dtype).max) / 2 ** 12
+        return lnp.where(endless, lnp.copysign(np.inf, slope), slope)
+    return real("lpmn", lambda z: _table(z, *sizes, False), x), real("lpmn", in_z, x)
 
 
 def sph_harm(m: ArrayLike, n: ArrayLike, theta: ArrayLike, phi: ArrayLike, n_max: int | None = None) -> Array:

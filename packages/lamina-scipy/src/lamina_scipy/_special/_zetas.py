@@ -43,7 +43,7 @@ def _summed(x, q):
     small = x < by_dtype(x, 60.0, 1e6)  # beyond, the rest is nothing beside the first terms, and its factors overflow
     x, w = within(small, x, 2.0), q + float(_FIRST)
     power = lnp.power(w, -x)
-    tail, rising, power_k = power * w / (x - 1.0) + 0.5 * power, x, power / w
+    tail, rising, power_k = lnp.power(w, 1.0 - x) / (x - 1.0) + 0.5 * power, x, power / w
     for i, b in enumerate(_BERNOULLI):
         tail = tail + b * rising * power_k
         rising = rising * (x + (2 * i + 1.0)) * (x + (2 * i + 2.0))
@@ -73,6 +73,9 @@ def _hurwitz(x, q):
     pole = (q <= 0) & (q == lnp.floor(q)) & (x > 1)
     outside = (q < 0) & lnp.logical_not(left | pole)
     value = total + lax.zeta(lnp.where(left, y, x), lnp.where(left, p, within(q > 0, q, 1.0)))
+    far = (q > by_dtype(q, 1e4, 1e9)) & (q < np.inf) & (x > 1)  # where (k + q)**-x may be less than what the dtype holds
+    y, p = within(far & (x < np.inf), x, 2.0), within(far, q, 1e9)
+    value = lnp.where(far, lnp.power(p, 1.0 - y) * (1.0 / (y - 1.0) + 0.5 / p), value)
     value = lnp.where(x == np.inf, lnp.where(q > 1, 0.0, lnp.where(q == 1, 1.0, np.inf)), value)
     value = lnp.where(pole | (x == 1), np.inf, lnp.where(outside, np.nan, value))
     return lnp.where(lnp.isnan(x) | lnp.isnan(q), np.nan, value)
@@ -89,7 +92,8 @@ def _riemann(x):
     turn = lnp.sin(0.5 * np.pi * lnp.where(r > 1, 2.0 - r, lnp.where(r < -1, -2.0 - r, r)))
     none = left & (turn == 0) & (size == np.inf)
     out = lnp.where(left, lnp.where(none, 0.0, size * lnp.where(none, 1.0, turn) * value), value)
-    return lnp.where(x == 1, np.inf, lnp.where(x == np.inf, 1.0, lnp.where((x == -np.inf) | lnp.isnan(x), np.nan, out)))
+    out = lnp.where(x == np.inf, 1.0, lnp.where((x == -np.inf) | lnp.isnan(x), np.nan, out))
+    return lnp.where(x == 1, 1.0 / within(x == 1, x - 1.0, 1.0), out)
 
 
 @public()
@@ -119,7 +123,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
 
 def digamma_of(x):
     """The logarithmic derivative of gamma; at zero infinite, of the sign opposite to the zero's."""
-    return lnp.where(x == 0, -1.0 / x, lax.digamma(within(x != 0, x, 1.0)))
+    return lnp.where(x == 0, -1.0 / within(x == 0, x, 1.0), lax.digamma(within(x != 0, x, 1.0)))
 
 
 @slopes(no_slope("polygamma", "n"), lambda out, n, x: _polygamma(n + 1.0, x))
