@@ -187,7 +187,8 @@ def expit(x: ArrayLike) -> Array:
     >>> expit(np.array([-np.inf, 0., 100.]))
     Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return _expit(lnp.asarray(to_inexact("expit", x)))
+    x = to_inexact("expit", x)
+    return _expit(lnp.asarray(x)) if dtypes.is_complex(typeof(x).dtype) else real("expit", _expit, x)
 
 
 # Not y (1 - y), of which nothing is left where y is rounded to 1.
