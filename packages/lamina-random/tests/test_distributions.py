@@ -8,6 +8,7 @@ import pytest
 
 import lamina_random as random
 from lamina_ir import ShapeError
+from lamina_tracing import jit
 
 KEY = np.array([0, 3], np.uint32)
 N = 20_000
@@ -78,3 +79,8 @@ def test_empty_and_rank_0_draws():
 def test_nothing_is_permuted_to_nothing():
     assert random.permutation(random.PRNGKey(0), np.zeros((0, 2), np.float32)).shape == (0, 2)
     assert random.permutation(random.PRNGKey(0), -3).shape == (0,)
+
+
+@pytest.mark.parametrize("draw", [lambda p: random.generalized_normal(KEY, p, (4,)), lambda p: random.ball(KEY, 3, p, (2,))])
+def test_powers_may_be_traced(draw):
+    np.testing.assert_allclose(jit(draw)(np.float32(1.5)), draw(np.float32(1.5)), rtol=1e-5)

@@ -7,7 +7,7 @@ import numpy as np
 from lamina_autodiff import custom_jvp
 from lamina_ir import ShapeError, config, dtypes
 from lamina_tracing import Array, ArrayLike, DTypeLike, jit, lax, ShapeLike
-from lamina_tracing.extend import scalar, typeof
+from lamina_tracing.extend import scalar, Tracer, typeof
 
 from ._arguments import as_float, as_shape, as_size, fits
 from ._continuous import exponential
@@ -346,7 +346,8 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
     shape, dtype = as_shape("generalized_normal", shape), as_float("generalized_normal", dtype)
     kg, ks = halves(key, 2, _part.value)
     root = _inverse(p)
-    size = lax.pow(gamma(kg, root, shape, dtype), full(root, shape, dtype) if np.ndim(root) else scalar(root, dtype))
+    power = full(root, shape, dtype) if np.ndim(root) or isinstance(root, Tracer) else scalar(root, dtype)
+    size = lax.pow(gamma(kg, root, shape, dtype), power)
     return lax.mul(size, rademacher(ks, shape, dtype))
 
 
